@@ -1,9 +1,10 @@
-"""The program: ``kai.cli.command`` has the table of commands, and imports each only when it runs.
+"""The command line: ``kai.cli.command`` has the table of commands, and imports each only when it runs.
 
-Here is what all commands share: the console, sources, tables, the envelope of documents, errors and exit codes. The
-commands are in rooms: ``running`` (``kai run``), ``listing`` (jobs, queues, nodes), ``explaining`` (why), ``deciding``
-(simulate, would-run, replay, diff, snapshot), ``checking`` (lint, doctor), ``extending`` (plugins); ``schemas`` are the
-documents as classes. How a reading command works is told in ``docs/design/0012-reading-commands.md``.
+This package has what all commands share: the console, sources, tables, the envelope of documents, errors and exit
+codes. The commands are in subpackages: ``running`` (``kai run``), ``listing`` (jobs, queues, nodes), ``explaining``
+(why), ``deciding`` (simulate, would-run, replay, diff, snapshot), ``demonstrating`` (demo), ``checking`` (lint,
+doctor), ``extending`` (plugins); ``schemas`` has the documents as classes. ``docs/design/0012-reading-commands.md``
+explains how a reading command works.
 """
 
 from kai.cli.starting import complete, main

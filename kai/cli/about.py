@@ -1,12 +1,12 @@
 """Commands about the program itself: ``kai version``, ``warm``, ``completion`` and ``help``.
 
-``kai version``: the versions of everything that a decision depends on, and the schemas of what kai writes.
+``kai version`` lists the versions of everything that a decision depends on, and the schemas of kai's documents.
 
-``kai warm``: have all kernels compiled before they are needed, as the build of an image does.
+``kai warm`` compiles all kernels ahead of time, as the build of an image does.
 
-``kai completion``: the script that a shell reads to complete commands and options.
+``kai completion`` prints the script with which a shell completes commands and options.
 
-``kai help``: the help of a command, for those who ask first for help and then for what.
+``kai help COMMAND`` is ``kai COMMAND --help``.
 """
 
 import difflib
@@ -59,7 +59,7 @@ def version(console: Console, schema: str) -> None:
 def _schema(kind: str) -> dict[str, object]:
     """Return the schema of a kind.
 
-    Raises: UsageError for a kind that has none.
+    Raises: UsageError for an unknown kind.
     """
     from kai.cli.schemas.kinds import KINDS, schema_of
 
@@ -103,12 +103,12 @@ def warm(console: Console) -> int:
 
 
 def load_plugins() -> tuple[list[str], list[str]]:
-    """Import all installed plugins, so that their kernels are known; return their modules, and what was not loaded."""
+    """Import all installed plugins to register their kernels; return their modules, and those that failed."""
     modules, missing = [], []
     for point in sorted(entry_points(group="kai.plugins")):
         try:
             modules.append(point.load().__module__)
-        except Exception as error:  # noqa: BLE001 - the boundary of a package that is not ours: the others are compiled
+        except Exception as error:  # noqa: BLE001 - a broken third-party package must not stop the others
             missing.append(f"plugin {point.name!r} cannot be loaded from {point.value}: {error}")
     return modules, missing
 

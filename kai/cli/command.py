@@ -1,4 +1,4 @@
-"""The program: a table of commands that are imported when they run, and the place where errors become exit codes."""
+"""The entry point: a table of commands that are imported when they run, and the mapping of errors to exit codes."""
 
 import importlib
 import sys
@@ -54,10 +54,10 @@ COMMANDS = {
     "completion": ("about:completion", "Print the shell script that completes commands and options."),
     "help": ("about:help_", "Show the help of a command."),
 }
-"""Names, where in ``kai.cli`` their commands are, and what the help says: the help must not import them."""
+"""Name, place within ``kai.cli``, and help text of each command: the help must not import commands."""
 
 LASTING = ("run", "reserve")
-"""Commands that run for as long as their pods; all others answer and end."""
+"""Commands that run as long as their pods; all others answer and end."""
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _ALSO: Final = {
@@ -70,20 +70,20 @@ _ALSO: Final = {
     "status": "jobs",
     "validate": "lint",
 }
-"""What other tools call what kai has; no command is spelled like it."""
+"""Names from other tools, for suggestions; none of them is similar enough to be found by spelling."""
 
 
 class _Asked(click.Context):
-    """What a command line asks of a command."""
+    """The context of a command line, which checks standard output before it writes help."""
 
     def get_help(self) -> str:
-        """Return the help, which is made only to be written."""
+        """Return the help. Check standard output first, as help is only requested to be written."""
         check_out()
         return super().get_help()
 
 
 def _asked(command: click.Command) -> click.Command:
-    """Return the command, and those below it, with contexts of our own."""
+    """Return the command, after giving it and its subcommands `_Asked` contexts."""
     command.context_class = _Asked
     for each in command.commands.values() if isinstance(command, click.Group) else ():
         _asked(each)
@@ -91,17 +91,17 @@ def _asked(command: click.Command) -> click.Command:
 
 
 class Commands(click.Group):
-    """The commands of the table above."""
+    """The group of the commands in the table above."""
 
     context_class = _Asked
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:  # noqa: ANN401 - passed on to click
-        """Read the command line; what it asks for first, as the help, is written here."""
+        """Parse the command line. Help and completions are written while parsing, so catch a closed pipe here too."""
         with reader_watched():
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as commands of click return
-        """Run the command."""
+        """Run the command, catching a closed pipe."""
         with reader_watched():
             return super().invoke(ctx)
 
@@ -111,7 +111,7 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command."""
+        """Import a command; return None for an unknown one."""
         del ctx
         if cmd_name not in COMMANDS:
             return None
@@ -121,7 +121,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or say which one may have been meant."""
+        """Find the command, or fail with a suggestion."""
         name = args[0]
         if name not in COMMANDS and not ctx.resilient_parsing:
             import difflib
@@ -164,7 +164,7 @@ def kai(context: click.Context) -> None:
 
 
 def _asked_for(arguments: Sequence[str], error: click.UsageError | None = None) -> str:
-    """Return the command that was used wrongly; click does not say it of an option without its value."""
+    """Return the command that was used wrongly; click does not name it for an option without a value."""
     if error is not None and error.ctx is not None:
         return error.ctx.command_path
     return f"kai {arguments[0]}" if arguments and arguments[0] in COMMANDS else "kai"
@@ -181,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def complete() -> None:
-    """Answer kubectl, which asks what may follow ``kubectl kai`` and the words behind it."""
+    """Answer kubectl, which asks for completions of ``kubectl kai`` and the words after it."""
     from kai.cli.completing import complete_for_kubectl
 
     try:
@@ -196,7 +196,7 @@ def run(arguments: list[str]) -> int:
     try:
         result: Any = kai.main(args=arguments, prog_name="kai", standalone_mode=False)
         flush_out()
-    except click.MissingParameter as error:  # which lists what may be chosen on lines of its own
+    except click.MissingParameter as error:  # its message spans lines, one for each choice
         say_error(" ".join(error.format_message().split()), f"{_asked_for(arguments, error)} --help")
         return USAGE
     except click.UsageError as error:
@@ -213,6 +213,6 @@ def run(arguments: list[str]) -> int:
         return report_error(error, usage=f"{_asked_for(arguments)} --help")
     except (ReaderGoneError, BrokenPipeError):
         return leave_reader()
-    except Exception as error:  # noqa: BLE001 - the boundary of the program: a bug becomes one line and a file
+    except Exception as error:  # noqa: BLE001 - at the top level a bug becomes one line and a file
         return report_unexpected(error, "kai " + " ".join(arguments))
     return result if isinstance(result, int) else 0

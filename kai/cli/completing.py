@@ -1,6 +1,6 @@
-"""Completion of what is typed: names of queues, jobs and namespaces of the very source that the command would read.
+"""Shell completion: names of queues, jobs and namespaces from the source that the command would read.
 
-A shell waits for the answer: a cluster gets two seconds, and what goes wrong completes to nothing.
+The shell blocks on the answer: a cluster gets two seconds, and any failure completes to nothing.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[Compl
 
 
 def complete_queues(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return the queues whose names begin so."""
+    """Return the queues whose names begin with ``begun``."""
     del parameter
     from kai.api.scheduling.queue import Queue
 
@@ -30,7 +30,7 @@ def complete_queues(context: click.Context, parameter: click.Parameter, begun: s
 
 
 def complete_jobs(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return the pod groups whose names begin so."""
+    """Return the pod groups whose names begin with ``begun``."""
     del parameter
     from kai.api.scheduling.pod_group import PodGroup
 
@@ -38,9 +38,9 @@ def complete_jobs(context: click.Context, parameter: click.Parameter, begun: str
 
 
 def complete_subjects(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return jobs, or what stands behind ``job/``, ``queue/``, ``node/`` or the kind of an owner, whose names begin so.
+    """Return jobs, or names after ``job/``, ``queue/``, ``node/`` or the kind of an owner, that begin with ``begun``.
 
-    Owners are those of a file or a snapshot. A cluster would have to list all its pods for them.
+    Owners are completed from files and snapshots only: a cluster would have to list all its pods for them.
     """
     from kai.api.kubernetes.node import Node
     from kai.cli.explaining.subjectkinds import KINDS, owner_subject, split_subject
@@ -62,7 +62,7 @@ def complete_subjects(context: click.Context, parameter: click.Parameter, begun:
 
 
 def _owners(context: click.Context) -> dict[str, set[str]]:
-    """Return the names of what owns jobs of a file or a snapshot, and of their pods, by kind in small letters."""
+    """Return the names of owners of jobs in a file or a snapshot, and of their pods, by kind in lower case."""
     if not context.params.get("place"):
         return {}
     from kai.api import names
@@ -82,7 +82,7 @@ def _owners(context: click.Context) -> dict[str, set[str]]:
 
 
 def complete_namespaces(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return the namespaces whose names begin so: of a file those in which it has jobs."""
+    """Return the namespaces whose names begin with ``begun``; for a file those of its jobs."""
     del parameter
     from kai.api.kubernetes.meta import Namespace
 
@@ -92,7 +92,7 @@ def complete_namespaces(context: click.Context, parameter: click.Parameter, begu
 
 
 def complete_contexts(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return the contexts of the kubeconfig whose names begin so."""
+    """Return the contexts of the kubeconfig whose names begin with ``begun``."""
     del parameter
     from kai.cluster.transport.credentials import Source
     from kai.cluster.transport.kubeconfig import read_contexts
@@ -117,7 +117,7 @@ def _items(names: Iterable[str], begun: str) -> list[CompletionItem]:
 
 
 def _names(context: click.Context, cls: "type[ApiObject]") -> list[str]:
-    """Return the names of a kind in the source that the flags before name; none where it cannot be read."""
+    """Return the names of a kind in the source that earlier flags choose; none if it cannot be read."""
     from kai.api.kinds import FIELD_OF
 
     if context.params.get("place"):
@@ -145,16 +145,16 @@ def _written(context: click.Context) -> "ClusterObjects":
 
 
 def _case(context: click.Context) -> "Case | None":
-    """Return the cluster of the file or the snapshot that the flags before name; None where it cannot be read."""
+    """Return the cluster in the file or snapshot that earlier flags choose; None if it cannot be read."""
     from kai.simulation.cases.case import Case
     from kai.simulation.sources.files import STANDARD_INPUT
     from kai.simulation.sources.loading import read_case
 
-    kept: dict[str, Case | None] = context.meta.setdefault(__name__, {})  # one answer asks several times
+    kept: dict[str, Case | None] = context.meta.setdefault(__name__, {})  # one completion needs it several times
     place = context.params["place"]
     if place not in kept:
         kept[place] = None
-        if place != STANDARD_INPUT:  # which is the shell's
+        if place != STANDARD_INPUT:  # standard input belongs to the shell
             with contextlib.suppress(KaiError):
                 case = read_case(place)
                 kept[place] = case if isinstance(case, Case) else None
@@ -162,9 +162,9 @@ def _case(context: click.Context) -> "Case | None":
 
 
 def complete_for_kubectl(command: click.Command, words: list[str]) -> str:
-    """Return what kubectl asks about ``command``: a completion a line, then a number for what the shell may add.
+    """Return the answer to kubectl for ``command``: a completion a line, then a directive for the shell.
 
-    Source: kubectl's protocol for the program ``kubectl_complete-<plugin>``; numbers are those of cobra.
+    Source: kubectl's protocol for the program ``kubectl_complete-<plugin>``; the directives are those of cobra.
     """
     from click.shell_completion import ShellComplete
 

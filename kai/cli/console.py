@@ -1,7 +1,4 @@
-"""Where output goes and how it looks: data on standard output, talk on standard error, colour only where wanted.
-
-Writing a document for machines: JSON on one line, or YAML.
-"""
+"""Output: data on standard output, messages on standard error, colour only where wanted, documents as JSON or YAML."""
 
 import json
 import os
@@ -35,54 +32,54 @@ _PLAIN = str.maketrans("█▓░◆»├└─│·…✓▆▄▂○×▁▃�
 
 @attrs.frozen(kw_only=True)
 class Console:
-    """What the flags say about output."""
+    """The output settings of a command line."""
 
     output: str = "table"
     color: bool = False
     plain: bool = False
-    """Only ASCII."""
+    """Restrict the output to ASCII."""
     quiet: bool = False
     verbose: int = 0
     columns: int = 0
-    """So many places a line has; 0 where nothing limits it."""
+    """Width of a line in characters; 0 without a limit."""
 
     @property
     def wide(self) -> bool:
-        """Whether everything is to be shown, however wide."""
+        """Whether to show all columns and rows, however wide."""
         return self.output == "wide"
 
     @property
     def width(self) -> int:
-        """So many places a line of a table may take; 0 for any number."""
+        """Width of a table in characters; 0 without a limit."""
         return 0 if self.wide else self.columns
 
     @property
     def is_for_machines(self) -> bool:
-        """Whether documents are wanted, and not what people read."""
+        """Whether to write documents instead of text for people."""
         return self.output in {"json", "yaml"}
 
     def write(self, text: str) -> None:
-        """Write data. Documents are written as they are: their own syntax says what cannot be seen."""
+        """Write data. Documents are written unchanged: JSON and YAML escape control characters themselves."""
         shown = text if self.is_for_machines else visible(text, styled=self.color)
         write_out(self.plainly(shown) + "\n")
 
     def plainly(self, text: str) -> str:
-        """Return ``text``, in ASCII if only that is wanted."""
+        """Return ``text``, transliterated to ASCII if ``plain``."""
         return text.translate(_PLAIN) if self.plain else text
 
     def talk(self, text: str, level: int = 0) -> None:
-        """Write talk, unless the user asked for silence; it follows the data that it is about, if that was written."""
+        """Write a message unless ``quiet``; flush standard output first, so that the message follows its data."""
         if not self.quiet and self.verbose >= level:
             flush_out()
             say(self.plainly(text))
 
     def styled(self, text: str, **style: Any) -> str:  # noqa: ANN401 - passed on to click
-        """Return ``text`` in colour if colour is wanted. Colour never carries meaning alone."""
+        """Return ``text`` in colour if enabled. Colour never carries meaning alone."""
         return click.style(text, **style) if self.color else text
 
 
 def make_console(*, output: str, color: str, ascii_only: bool, quiet: bool, verbose: int) -> Console:
-    """Return the console that the flags and the environment ask for."""
+    """Return the console for the flags and the environment."""
     terminal = sys.stdout is not None and sys.stdout.isatty()
     colored = color == "always" or (
         color == "auto" and terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -99,7 +96,7 @@ def make_console(*, output: str, color: str, ascii_only: bool, quiet: bool, verb
 
 
 def console_options(formats: tuple[str, ...] = FORMATS) -> Callable[[F], F]:
-    """Return a decorator that adds the flags which every command has; they arrive together as ``console``."""
+    """Return a decorator that adds the output flags of every command; they arrive together as ``console``."""
 
     def decorate(function: F) -> F:
         @wraps(function)
@@ -133,7 +130,7 @@ def console_options(formats: tuple[str, ...] = FORMATS) -> Callable[[F], F]:
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - any value that JSON has
-    """Return a value as documents have it: objects as mappings, under the names of the output kind."""
+    """Return a value for JSON: objects become mappings, under the field names of documents."""
     if isinstance(value, tuple):
         return [plain(each) for each in value]
     if not attrs.has(type(value)):
@@ -142,7 +139,7 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - any value that JSON has
 
 
 def write_kind(kind: str, fields: Mapping[str, Any], console: Console, origin: "Origin | None" = None) -> None:
-    """Write one document of a kind; ``origin`` is what it was read from."""
+    """Write one document of a kind; ``origin`` is the source it was made from."""
     write_document(enveloped(kind, fields, origin), console)
 
 
@@ -156,9 +153,9 @@ def write_document(document: Mapping[str, Any], console: Console) -> None:
     from kai.api.codec.manifest_text import BOOLEAN, LETTER
 
     class Dumper(yaml.SafeDumper):
-        """Writes as YAML whatever JSON has a form for: a state is a word, though it is no plain string of Python."""
+        """Dumps subclasses of str as plain strings: a state is a word of an enumeration."""
 
-    Dumper.add_implicit_resolver(BOOLEAN, LETTER, list("yYnN"))  # so that they get quotes: kubectl may read this
+    Dumper.add_implicit_resolver(BOOLEAN, LETTER, list("yYnN"))  # quoted: YAML 1.1 of kubectl has booleans here
     Dumper.add_multi_representer(str, lambda dumper, word: dumper.represent_str(str(word)))
     text = yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=not console.plain, width=120)
     console.write("---\n" + text.rstrip())

@@ -1,9 +1,8 @@
-"""Errors as a person meets them: one line that says what is wrong, one that helps, and an exit code.
+"""Errors for people: a line that says what is wrong, a line that helps, and an exit code.
 
-Text from outside as a terminal may be given it.
-
-Names in files, annotations and messages are written by others. What moves the cursor, renames the window or turns the
-direction of writing would make a terminal show something else than there is, so it is shown as it is written in code.
+`visible` makes text from outside safe for a terminal. Names in files, annotations and messages are written by others. A
+control character that moves the cursor, renames the window or reverses the direction of writing would make the terminal
+show something false, so it is shown as an escape sequence.
 """
 
 import contextlib
@@ -27,20 +26,20 @@ from kai.errors import (
 
 _STYLE: Final = r"\x1b\[[0-9;]*m"
 _HIDDEN: Final = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-"""Controls but tabs and ends of lines, marks that turn the direction, and halves of characters."""
+"""Control characters except tab and newline, marks that change the direction of writing, and surrogates."""
 _PLAIN: Final = re.compile(_HIDDEN)
 _STYLED: Final = re.compile(f"({_STYLE})|{_HIDDEN}")
 
 
 def visible(text: str, *, styled: bool = False) -> str:
-    """Return ``text`` with what cannot be seen written out; colours stay if it is ``styled``."""
+    """Return ``text`` with invisible characters escaped; colours stay if it is ``styled``."""
     if styled:
         return _STYLED.sub(lambda found: found[1] or _written(found[0]), text)
     return _PLAIN.sub(lambda found: _written(found[0]), text)
 
 
 def encodable(text: str, encoding: str) -> str:
-    """Return ``text`` with the characters written out that an encoding does not have."""
+    """Return ``text`` with the characters escaped that ``encoding`` lacks."""
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
@@ -51,32 +50,34 @@ def _written(character: str) -> str:
 
 NO, USAGE, UNREACHABLE, INPUT, BUG, INTERRUPTED = 1, 2, 3, 4, 5, 130
 READER_GONE = 141
-"""As a shell counts a program that SIGPIPE ended, which is how kubectl and git end here. Neither 0 nor 1: a part of the
-answer is not read, so a script must not take the code for its yes or no."""
+"""128 + SIGPIPE, as a shell reports a program that SIGPIPE ended, like kubectl and git.
+
+It is neither 0 nor 1: a script must not take the code of a partly read answer for yes or no.
+"""
 LEFT = 143
-"""As a shell counts a program that SIGTERM ended: ``kai run`` left without what was under way."""
+"""128 + SIGTERM, as a shell reports a program that SIGTERM ended: ``kai run`` left with work unfinished."""
 
 
 class OutputError(KaiError):
-    """What a command answers cannot be written."""
+    """The answer of a command cannot be written."""
 
 
 class ReaderGoneError(Exception):
-    """What reads the output has seen enough, as ``head`` has."""
+    """The reader of the output closed the pipe, as ``head`` does."""
 
 
 def write_out(text: str) -> None:
     """Write data to standard output.
 
-    Raises: OutputError where it is closed, or has no room; ReaderGoneError where its reader has seen enough.
+    Raises: OutputError where it is closed or full; ReaderGoneError where the reader closed the pipe.
     """
     _on_output(lambda stream: _write(stream, text))
 
 
 def check_out() -> None:
-    """Do nothing where data may be written.
+    """Check that standard output is open.
 
-    Raises: OutputError where standard output is closed, which click passes over without a word.
+    Raises: OutputError where it is closed, which click silently ignores.
     """
     if sys.stdout is None:
         raise _closed()
@@ -87,7 +88,7 @@ def _closed() -> OutputError:
 
 
 def flush_out() -> None:
-    """Hand over what was written so far.
+    """Flush standard output.
 
     Raises: as ``write_out``.
     """
@@ -110,14 +111,14 @@ def _on_output(act: Callable[[TextIO], object]) -> None:
         with reader_watched():
             act(stream)
     except OSError as error:
-        # What is left in the buffer would fail once more, with a traceback, when Python closes the stream.
-        sys.stdout = None  # as Python itself has it where the stream is closed
+        # Python flushes the stream at exit; the data that failed once would fail again, with a traceback.
+        sys.stdout = None  # Python itself uses None for a closed stream
         raise OutputError(f"standard output: found {error.strerror or error}, expected room to write") from None
 
 
 @contextlib.contextmanager
 def reader_watched() -> Iterator[None]:
-    """Tell a pipe that broke from other errors of the system, before click makes an answer of it: it leaves with 1.
+    """Turn a broken pipe into an error of its own, before click handles it by exiting with 1.
 
     Raises: ReaderGoneError.
     """
@@ -128,17 +129,17 @@ def reader_watched() -> Iterator[None]:
 
 
 def leave_reader() -> int:
-    """Return the exit code where the reader of the output has gone. Nothing is said: it wanted no more."""
+    """Return the exit code for a closed pipe, silently: the reader wanted no more."""
     stream: TextIO | None = sys.stdout
     if stream is not None:
-        # What is left in the buffer would fail once more, and be told, when Python closes the stream.
+        # Python flushes the stream at exit; the rest of the buffer would fail again, with an error message.
         with contextlib.suppress(OSError), Path(os.devnull).open("wb") as nowhere:
             os.dup2(nowhere.fileno(), stream.fileno())
     return READER_GONE
 
 
 def say(text: str) -> None:
-    """Write one line of talk to standard error; where that is closed or full, the exit code says enough."""
+    """Write a message to standard error; where that is closed or full, the exit code has to be enough."""
     stream: TextIO | None = sys.stderr
     if stream is not None:
         with contextlib.suppress(OSError):
@@ -146,14 +147,14 @@ def say(text: str) -> None:
 
 
 def keep_logs_off() -> None:
-    """Drop what a service would log: standard output is for data, and a command that ends says what is wrong itself."""
+    """Drop log lines: standard output is for data, and a command reports its errors itself."""
     import structlog
 
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
 
 
 def say_error(message: str, hint: str = "", detail: str = "") -> None:
-    """Write an error and, if there is one, what was tried, and a hint."""
+    """Write an error with its detail and hint, if any."""
     say(f"error: {message}")
     if detail:
         say(f"  {detail}")
@@ -162,9 +163,9 @@ def say_error(message: str, hint: str = "", detail: str = "") -> None:
 
 
 def report_error(error: KaiError, *, usage: str = "") -> int:
-    """Say what is wrong and return the exit code; ``usage`` is what tells how to use the command.
+    """Write an error and return its exit code; ``usage`` is a hint how to use the command.
 
-    It is 2 for the command line, 3 for the cluster, 4 for what was given to kai otherwise, 5 for kai itself.
+    The code is 2 for the command line, 3 for the cluster, 4 for other input, 5 for a bug in kai.
     """
     findings = getattr(error, "findings", None)
     if findings:
@@ -188,11 +189,11 @@ def report_error(error: KaiError, *, usage: str = "") -> int:
 
 
 def report_unexpected(error: Exception, subject: str) -> int:
-    """Say what nothing foresaw: a bug, unless there was no room for the output, or no right to a file."""
+    """Report an unexpected error: a bug, unless the disk was full or a file not permitted."""
     if isinstance(error, PermissionError) and error.filename:
         say_error(f"{error.filename}: found {error.strerror}, expected a file or a folder that can be read")
         return INPUT
-    # No room on the device, in a quota, or in the largest file that a process may write: only writing ends so.
+    # Disk full, quota exceeded, or file size limit reached: only writing fails with these.
     if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
         say_error(f"{error.filename or 'standard output'}: found {error.strerror}, expected room to write")
         sys.stdout = None
@@ -201,7 +202,7 @@ def report_unexpected(error: Exception, subject: str) -> int:
 
 
 def report_bug(error: Exception, subject: str) -> int:
-    """Say in one line that something failed that should not have, and where the details are."""
+    """Report a bug in one line, with the file that has the details."""
     import tempfile
     import traceback
 
@@ -215,7 +216,7 @@ def report_bug(error: Exception, subject: str) -> int:
         say(text)
     told = str(error).splitlines()[0] if str(error) else ""
     if not isinstance(error, PluginError):
-        # The class belongs to a report of the bug; of a foreign plugin or action the message says all itself.
+        # The class matters for a bug report; for a third-party plugin or action the message says enough.
         told = f"this is a bug of kai: {type(error).__name__}: {told}"
     say_error(told, f"details are in {where}" if where else "")
     return BUG

@@ -1,7 +1,7 @@
-"""How far long work has come, on standard error: a count, or a bar with an estimate that is gone when the work is done.
+"""Progress of long work on standard error: a count, or a bar with an estimate that is erased when the work is done.
 
-A bar is for terminals only, and for work that takes long enough to be waited for. Work that is told by its count alone
-gets one line where standard error is a file.
+A bar is drawn on terminals only, and for work that takes long enough. In a file, work that reports only counts gets one
+line.
 """
 
 import contextlib
@@ -18,30 +18,30 @@ from kai.basics.wording import span_text
 _BAR: Final = 20
 _FALLBACK: Final = (80, 24)
 _SHORT: Final = 0.3
-"""Seconds of work for which no bar is drawn: it would only flicker."""
+"""Seconds of work below which no bar is drawn, since it would only flicker."""
 _EARLIEST: Final = 1.0
-"""Seconds of work; an estimate from less is a guess."""
+"""Seconds of work before the first estimate; an earlier one is a guess."""
 
 
 @attrs.define
 class ProgressLine:
-    """Shows the work that `kai.basics.progress` reports, unless the user asked for silence."""
+    """Shows the progress that `kai.basics.progress` reports, unless ``quiet``."""
 
     quiet: bool = False
     plain: bool = False
-    """Only ASCII."""
+    """Restrict the output to ASCII."""
     stream: TextIO | None = attrs.field(factory=lambda: sys.stderr)
     """None where standard error is closed."""
     clock: Callable[[], float] = time.monotonic
     _shown: str = ""
-    """What is being done."""
+    """The name of the present work."""
     _since: float = 0.0
-    """When it began."""
+    """When the present work began."""
     _length: int = 0
-    """Places of the bar that stands on the terminal."""
+    """Characters of the bar that is on the terminal."""
 
     def show(self, what: str, done: int, total: int, detail: str | None = None) -> None:
-        """Say how far the work is: on a terminal again and again, in a file once, and there only without a detail."""
+        """Show progress: redrawn on a terminal; in a file one line, and only for work without a detail."""
         if self.quiet or self.stream is None:
             return
         begins, self._shown = what != self._shown, what
@@ -60,14 +60,14 @@ class ProgressLine:
         self.stream.flush()
 
     def close(self) -> None:
-        """Erase what is left of work that did not end."""
+        """Erase the bar of work that was interrupted."""
         if self.stream is not None and self._length:
-            with contextlib.suppress(OSError):  # a terminal that is gone shows nothing
+            with contextlib.suppress(OSError):  # the terminal may be gone
                 self._erase(self.stream)
                 self.stream.flush()
 
     def _draw(self, stream: TextIO, what: str, done: int, total: int, detail: str) -> None:
-        """Write the bar over the one before; nothing is left of it when the work is done."""
+        """Draw the bar over the previous one, or erase it when the work is done."""
         if done == total:
             self._erase(stream)
             return
@@ -76,7 +76,7 @@ class ProgressLine:
             return
         filled = _BAR * done // total
         bar = ("#" * filled + "." * (_BAR - filled)) if self.plain else ("█" * filled + "░" * (_BAR - filled))
-        # The estimate first: a narrow terminal cuts what is behind.
+        # The estimate comes first: a narrow terminal cuts the end of the line.
         said = ", ".join(part for part in (_left(spent, done, total), detail) if part)
         text = f"{what}  {bar} {100 * done // total:>3}%  {said}"[: shutil.get_terminal_size(_FALLBACK).columns - 1]
         stream.write(f"\r{text.ljust(self._length)}")
@@ -89,7 +89,7 @@ class ProgressLine:
 
 
 def _left(spent: float, done: int, total: int) -> str:
-    """Return about how long the work still takes after so many seconds; "" while too little of it is done."""
+    """Return the estimated remaining time after ``spent`` seconds; "" while it would be a guess."""
     if not done or spent < _EARLIEST:
         return ""
     return f"about {span_text(spent * (total - done) / done)} left"

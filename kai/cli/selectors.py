@@ -1,8 +1,8 @@
-"""What is typed as an argument: label selectors as kubectl takes them, and paths.
+"""Arguments of commands: paths, and label selectors in kubectl's syntax.
 
-Paths as they are typed: an empty one is a slip, and whether a file can be read is for reading it to say.
+An empty path is a typing error. Whether a file is readable is left to its reader, which reports it better.
 
-Label selectors as kubectl takes them: ``a=x``, ``a!=x``, ``a in (x,y)``, ``a notin (x)``, ``a``, ``!a``.
+Selectors: ``a=x``, ``a!=x``, ``a in (x,y)``, ``a notin (x)``, ``a``, ``!a``.
 """
 
 import re
@@ -15,10 +15,10 @@ from kai.errors import CommandLineError
 
 
 class GivenPath(click.Path):
-    """A path of an option or an argument; one of a variable that is not set is no path."""
+    """A path of an option or an argument; an empty one, as from an unset shell variable, is refused."""
 
     def __init__(self, *, allow_dash: bool = False, dir_okay: bool = True) -> None:
-        """Leave it to the reader of the file to say that it may not be read: that is wrong input, not wrong usage."""
+        """Leave the check for readability to the reader of the file: that is wrong input, not wrong usage."""
         super().__init__(readable=False, allow_dash=allow_dash, dir_okay=dir_okay)
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -37,7 +37,7 @@ _EXISTS = re.compile(rf"\s*(!?)\s*({_KEY})\s*")
 
 @attrs.frozen
 class Requirement:
-    """One condition: the label has one of ``values`` (or, of none, is there at all), or just not."""
+    """One condition: the label has one of ``values`` (None: any value), or the negation of that."""
 
     key: str
     values: frozenset[str] | None
@@ -51,7 +51,7 @@ class Requirement:
 
 @attrs.frozen
 class Selector:
-    """A conjunction of conditions; without any it matches everything."""
+    """A conjunction of conditions; an empty one matches everything."""
 
     requirements: tuple[Requirement, ...] = ()
 
@@ -61,9 +61,9 @@ class Selector:
 
 
 def read_selector(text: str) -> Selector:
-    """Return the selector that a text describes.
+    """Parse a selector.
 
-    Raises: CommandLineError for a text that is none.
+    Raises: CommandLineError for an invalid selector.
     """
     if not text.strip():
         return Selector()

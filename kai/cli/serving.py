@@ -1,4 +1,4 @@
-"""Asking the service for a command, and what is said about where its answers came from."""
+"""Asking the service on behalf of a command, and the remark about the origin of its answers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,11 +11,11 @@ from kai.simulation.cases.origin import Origin
 
 @attrs.define
 class Served:
-    """Asks the service, and remembers where the answers came from."""
+    """Asks the service, and remembers the origin of the last answer."""
 
     service: Service
     namespace: str
-    """The one that is asked about; "" for all."""
+    """The namespace in question; "" for all."""
     origin: Origin = attrs.field(factory=lambda: Origin(type="service"))
 
     def ask(self, path: str, **parameters: str) -> Mapping[str, Any]:
@@ -29,6 +29,6 @@ class Served:
 
     @property
     def remark(self) -> str:
-        """What a reader must know about these answers."""
+        """The closing line of an answer: the service, its cycle, and whether the answer is partial."""
         rest = "" if self.origin.complete else "; what you may not list is left out"
         return f"source: service {self.service.name}, cycle {self.origin.revision}{rest}"

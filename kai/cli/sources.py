@@ -1,7 +1,7 @@
-"""What every reading command has in common: where it reads from, what part is asked for, and how it answers.
+"""The shared part of every reading command: the source, the selection, and the output.
 
-``source_options`` adds the flags; they arrive as ``source`` and ``console``. A source is read into the same case, and
-decided by the same engine, whether it is a running cluster, a file, a folder, a snapshot or standard input.
+``source_options`` adds the flags; they arrive as ``source`` and ``console``. A running cluster, a file, a folder, a
+snapshot and standard input are all read into the same case and decided by the same engine.
 """
 
 import re
@@ -38,7 +38,7 @@ _SERVICE: Final = re.compile(r"https?://[^/].*|[a-z0-9.-]+/[a-z0-9.-]+")
 
 @attrs.frozen(kw_only=True, slots=False)
 class Source:
-    """Where a command reads from, and which part of it is asked for."""
+    """The source that a command reads, and the selected part of it."""
 
     place: str = ""
     """A path, or - for standard input; "" for the cluster of the kubeconfig."""
@@ -48,24 +48,24 @@ class Source:
     context: str = ""
     kubeconfig: str = ""
     user: str = ""
-    """In whose name a cluster is asked."""
+    """The user to impersonate in the cluster."""
     watch: bool = False
     config: str = ""
     """A file with the configuration that decides; "" for that of the cluster, or of the snapshot."""
     service: str = ""
-    """The service that is asked in the place of the cluster; "" for the cluster, while it may be listed."""
+    """The service to ask instead of the cluster; "" to list the cluster, if the user may."""
     schedulers: tuple[str, ...] = ()
     """Other schedulers whose pods are decided on as well."""
     queue_from: str = ""
-    """What workloads without a queue get theirs from; "" for none."""
+    """Where workloads without a queue get theirs from; "" for nowhere."""
     at: str = ""
-    """The time of a run over time that is looked at; "" for its end."""
+    """The time within a run over virtual time to look at; "" for its end."""
     again: int = 0
-    """About how often what is read will be decided again."""
+    """The expected number of further decisions on the same input, for verifying changes."""
     command: str = "kai"
-    """What was typed, for hints."""
+    """The command as it was typed, for hints."""
     subjects: tuple[str, ...] = ()
-    """What was typed behind it: names and files."""
+    """Its arguments: names and files."""
 
     @property
     def is_live(self) -> bool:
@@ -73,7 +73,7 @@ class Source:
         return not self.place
 
     def read(self) -> "Case":
-        """Return what the source holds now.
+        """Return the present contents of the source.
 
         Raises: UnreachableError for a cluster, InputError and ConfigError for everything else.
         """
@@ -97,7 +97,7 @@ class Source:
 
     @staticmethod
     def case_of(result: "Result") -> "Case":
-        """Return the cluster of a result of ``decide``; other cases do not come from there.
+        """Return the cluster of a result of ``decide``.
 
         Raises: InputError.
         """
@@ -106,21 +106,21 @@ class Source:
         return cluster_of(result.case)
 
     def shows(self, case: "Case", namespace: str, labels: Mapping[str, str]) -> bool:
-        """Return whether an object with this namespace and these labels is asked for."""
+        """Return whether an object with this namespace and these labels is selected."""
         wanted = self.namespace_of(case)
         return (not wanted or wanted == namespace) and self.selector.matches(labels)
 
     def namespace_of(self, case: "Case") -> str:
-        """Return the namespace that is asked for, "" for all: of a cluster the context's own, of files all."""
+        """Return the selected namespace, "" for all: by default the context's own for a cluster, and all for files."""
         if self.everywhere:
             return ""
         return self.namespace or case.origin.namespace
 
     @cached_property
     def reached(self) -> "Reached | None":
-        """The moment that is looked at of a run over time; None where no result of such a run is named.
+        """The selected moment of a run over virtual time; None if the source is no result of such a run.
 
-        Raises: CommandLineError for a time that is none, InputError for a run that cannot be repeated.
+        Raises: CommandLineError for an invalid time, InputError for a run that cannot be repeated.
         """
         from kai.cli.deciding.runs import run_at
 
@@ -141,7 +141,7 @@ class Source:
 
     @cached_property
     def request(self) -> "Request":
-        """The request of a command that reads: it changes nothing, and what is installed is looked up once."""
+        """The request of a reading command, cached so that installed plugins are looked up once."""
         from kai.simulation.deciding.run import READING
         from kai.simulation.request import Request
 
@@ -149,9 +149,9 @@ class Source:
 
     @cached_property
     def chosen(self) -> "Chosen":
-        """The configuration that decides: that of the command line, or that of the cluster which is read.
+        """The configuration that decides: that of the command line, or that of the cluster in question.
 
-        Raises: ConfigError for one that cannot be used, UnreachableError for a cluster.
+        Raises: ConfigError for an invalid one, UnreachableError for a cluster.
         """
         from kai.cli.deciding.installed import Chosen, policy_of_cluster
 
@@ -163,12 +163,12 @@ class Source:
 
     @property
     def adopts(self) -> bool:
-        """Whether workloads of other schedulers are decided on, or in queues that are made."""
+        """Whether to decide on workloads of other schedulers, or to create queues for workloads."""
         return bool(self.schedulers or self.queue_from)
 
     @property
     def adoption(self) -> "Adoption | None":
-        """Return what is taken over from other schedulers, by the flags and the configuration; None for nothing.
+        """Return the adoption of other schedulers' workloads by flags and configuration; None without any.
 
         Raises: as ``chosen``.
         """
@@ -177,9 +177,9 @@ class Source:
         return adoption_under(self.chosen.policy, self.schedulers, self.queue_from)
 
     def read_own(self, refused: UnreachableError) -> "OwnJobs":
-        """Return what the user may see of a cluster that cannot be read as a whole.
+        """Return the part of a cluster that a restricted user may see.
 
-        Raises: ``refused`` itself where that is nothing.
+        Raises: ``refused`` itself if that is nothing.
         """
         from kai.simulation.explaining.own_jobs import read_own
 
@@ -190,11 +190,11 @@ class Source:
             raise refused from None
 
     def served(self, *, is_optional: bool = False) -> "Served":
-        """Return the way to ask the service about the namespace that is asked for."""
+        """Return a client of the service for the selected namespace."""
         from kai.cli.serving import Served
         from kai.documents.asking import Service
 
-        access = self._access  # what asks the service logs nothing of its own
+        access = self._access  # the client of the service logs nothing, so logs stay on
         service = Service(access=access, place=self.service, is_optional=is_optional)
         return Served(service=service, namespace=self._namespace_in(access))
 
@@ -203,7 +203,7 @@ class Source:
 
     @property
     def access(self) -> "Access":
-        """Which cluster is read, and as which user; what reads it logs nothing."""
+        """The access to the cluster: which one and as which user. Log lines of the client are dropped."""
         keep_logs_off()
         return self._access
 
@@ -343,14 +343,14 @@ def _refuse_contradictions(
 
 
 def _refuse_served(service: str, schedulers: tuple[str, ...], queue_from: str) -> None:
-    """Refuse to ask a service what it never decides: what kai would do with the pods of other schedulers."""
+    """Refuse --service with flags about other schedulers' pods, on which a service never decides."""
     if service and (schedulers or queue_from):
         flag = "--scheduler-name" if schedulers else "--queue-from"
         raise click.UsageError(f"{flag} and --service cannot be used together: a service decides on its own pods")
 
 
 def _refuse_cluster_of_file(place: str | None, flags: Mapping[str, str]) -> None:
-    """Refuse flags of a cluster beside a file: an answer about the file would pass for one about the cluster."""
+    """Refuse flags of a cluster together with a file: an answer about the file would pass for one about the cluster."""
     for flag, value in flags.items():
         if place and value:
             raise click.UsageError(f"{flag} and -f cannot be used together: {place} is read, and no cluster")
@@ -437,14 +437,14 @@ def _adoption_flags() -> tuple[Callable[[F], F], ...]:
 
 
 def adoption_options(function: F) -> F:
-    """Add the flags that take over workloads of other schedulers; they arrive as ``schedulers`` and ``queue_from``."""
+    """Add the flags that adopt workloads of other schedulers; they arrive as ``schedulers`` and ``queue_from``."""
     for flag in reversed(_adoption_flags()):
         function = flag(function)
     return function
 
 
 def cluster_options(function: F) -> F:
-    """Add the flags that say which cluster is asked; they arrive as ``context``, ``kubeconfig`` and ``user``."""
+    """Add the flags that choose a cluster; they arrive as ``context``, ``kubeconfig`` and ``user``."""
     for flag in reversed(_cluster_flags()):
         function = flag(function)
     return function

@@ -1,4 +1,4 @@
-"""Where the program starts: what it consists of is imported from here on."""
+"""The entry point of the program. It imports the rest of it only after handling signals."""
 
 import os
 import signal
@@ -7,10 +7,10 @@ from typing import NoReturn
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command with these arguments, or with those that were typed.
+    """Run the command with these arguments, or with those of the process.
 
-    Ctrl-C ends the program without a word while its modules are imported: nothing catches it by then. So does SIGTERM,
-    also in a container: process 1 is sent no signal that it does not catch, and would work on until it is killed.
+    Ctrl-C during the imports ends the program silently, since nothing catches a KeyboardInterrupt yet. So does SIGTERM,
+    also in a container: the kernel drops signals without a handler in process 1, which would run on until it is killed.
     """
     if os.getpid() == 1:
         signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def complete() -> None:
-    """Answer kubectl, which asks what may follow ``kubectl kai`` and the words behind it."""
+    """Answer kubectl, which asks for completions of ``kubectl kai`` and the words after it."""
     from kai.cli import command
 
     command.complete()

@@ -1,7 +1,7 @@
-"""Text in columns, as wide as the terminal is.
+"""Text in columns, fitted to the width of the terminal.
 
-Where a table is too wide, long texts are cut between words, what is drawn is drawn smaller, and then the columns that
-matter least go, one after the other. A width of 0 is no limit.
+If a table is too wide, long texts are cut between words, then drawings are scaled down, then the least important
+columns are dropped one by one. A width of 0 is no limit.
 """
 
 import re
@@ -14,11 +14,11 @@ _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 GAP = "  "
 MORE = "…"
 _LEAST_BESIDE = 24
-"""So many places are needed beside other columns before a long text begins on a line of its own."""
+"""A long last cell starts beside the other columns only if this many characters remain, else on a line of its own."""
 _BELOW = 6
 
 Drawn: TypeAlias = Callable[[int], str]
-"""A cell that is drawn in as many places as its column gets."""
+"""A cell that is drawn in a given number of characters."""
 Cell: TypeAlias = str | Drawn
 
 
@@ -29,18 +29,18 @@ class Column:
     head: Cell
     right: bool = False
     drop: int = 0
-    """The higher, the sooner the column goes; 0 stays."""
+    """Order of removal: the highest goes first; 0 is never dropped."""
     least: int = 0
-    """So many places are enough: texts are cut and drawings scaled down to it. 0: cells are never changed."""
+    """Minimum width to which texts are cut and drawings scaled down. 0: cells are never changed."""
     most: int = 0
-    """So many places a drawing gets at most."""
+    """Maximum width of a drawing."""
 
 
 def table(heads: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int = 0) -> str:
-    """Return rows under their heads, in at most ``width`` places where that can be done."""
+    """Return rows under their heads, in at most ``width`` characters where possible."""
     lines = [[column.head for column in heads], *rows]
     cells = [[line[at] for line in lines] for at in range(len(heads))]
-    # Thousands of rows agree in most columns: what is equal is measured, cut and filled up once.
+    # Rows of a large table agree in most columns, so each distinct cell is measured, cut and padded once.
     distinct = [list(dict.fromkeys(each)) for each in cells]
     natural = [_natural(column, each) for column, each in zip(heads, distinct, strict=True)]
     shown, widths = _fitted(heads, natural, width)
@@ -53,9 +53,9 @@ def table(heads: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int = 
 
 
 def columns(rows: Sequence[Sequence[str]], right: Collection[int] = (), width: int = 0) -> str:
-    """Return rows with their cells under each other; columns in ``right`` are aligned to the right.
+    """Return rows as aligned columns; those in ``right`` are aligned to the right.
 
-    Where a row is wider than ``width``, its last cell goes on below, under where it begins.
+    In a row wider than ``width``, the last cell wraps onto lines below, indented to its start.
     """
     widths = [max(shown_width(row[at]) for row in rows if at < len(row)) for at in range(max(map(len, rows)))]
     lines = []
@@ -67,7 +67,7 @@ def columns(rows: Sequence[Sequence[str]], right: Collection[int] = (), width: i
 
 
 def _continued(cells: Sequence[str], last: str, width: int) -> str:
-    """Return a row whose last cell takes several lines: beside the others, or below them where that is too narrow."""
+    """Return a row whose last cell wraps: beside the other cells, or below them if that is too narrow."""
     head = "".join(cell + GAP for cell in cells)
     start = shown_width(head)
     if width - start >= _LEAST_BESIDE:
@@ -80,14 +80,14 @@ def _continued(cells: Sequence[str], last: str, width: int) -> str:
 
 
 def _natural(column: Column, cells: Sequence[Cell]) -> int:
-    """Return how many places the widest cell wants."""
+    """Return the width of the widest cell."""
     return max(column.most if callable(cell) else shown_width(cell) for cell in cells)
 
 
 def _fitted(heads: Sequence[Column], natural: Sequence[int], width: int) -> tuple[list[int], list[int]]:
-    """Return which columns are shown, and how wide each column is.
+    """Return the shown columns, and the width of every column.
 
-    A column that went because wider ones were still there comes back where it fits beside those that are left.
+    A dropped column returns if it fits after wider ones were dropped too.
     """
     shown = list(range(len(heads)))
     while True:
@@ -109,7 +109,7 @@ def _fitted(heads: Sequence[Column], natural: Sequence[int], width: int) -> tupl
 
 
 def _refilled(shown: list[int], heads: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
-    """Return the columns that are shown, with those that fit beside them as they are; what matters most comes first."""
+    """Return the shown columns with those added back that still fit, the most important first."""
     if width <= 0:
         return shown
     out = list(shown)
@@ -128,7 +128,7 @@ def _cell(cell: Cell, width: int, *, cut: bool) -> str:
 
 
 def cut_text(text: str, width: int) -> str:
-    """Return what of a text fits into so many places, cut between words where there is more than one."""
+    """Return as much of a text as fits into ``width`` characters, cut between words where it has several."""
     if shown_width(text) <= width:
         return text
     plain = _STYLE.sub("", text)
@@ -140,9 +140,9 @@ def cut_text(text: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int, *, indent: str = "", between: str = " ") -> str:
-    """Return a text on as many lines as it takes, broken where ``between`` stands; lines but the first are indented.
+    """Return a text wrapped at ``between``; lines except the first are indented.
 
-    The first keeps the blanks that it begins with.
+    The first line keeps its leading blanks.
     """
     if width <= 0:
         return text
@@ -160,12 +160,12 @@ def wrapped(text: str, width: int, *, indent: str = "", between: str = " ") -> s
 
 
 def padded(text: str, width: int, *, right: bool = False) -> str:
-    """Return ``text`` filled up with blanks; colour takes no room."""
+    """Return ``text`` padded with blanks; colour codes take no room."""
     blanks = " " * (width - shown_width(text))
     return blanks + text if right else text + blanks
 
 
 def shown_width(text: str) -> int:
-    """Return how many places ``text`` takes on the screen."""
-    # Most texts of a table of thousands have no colour, and to look for its first sign is quicker than to replace it.
+    """Return the width of ``text`` on the screen."""
+    # Most cells have no colour, and a search for an escape character is faster than the regular expression.
     return len(_STYLE.sub("", text)) if "\x1b" in text else len(text)

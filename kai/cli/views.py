@@ -1,4 +1,4 @@
-"""Showing what a source holds: once, or again whenever it changed; for people, for machines, or as names."""
+"""Showing an answer: once, or again whenever it changes; as text, as a document, or as names."""
 
 import shutil
 import sys
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 PAUSE_SECONDS = 2.0
 LIVE_PAUSE_SECONDS = 5.0
-"""Each look at a cluster lists all that the scheduler reads."""
+"""Seconds between two looks at a cluster: each lists everything that the scheduler reads."""
 CUT_SHORT = "not all evictions were tried: a job that waits may start at the expense of others; kai simulate tries all"
 _CLEAR = "\x1b[H\x1b[J"
 HEAD = frozenset({"apiVersion", "kind", "generatedAt", "source", "program"})
-"""What stands at the beginning of every document."""
+"""The fields of the envelope of every document."""
 
 
 class Shown(Protocol):
-    """One answer, for people and as names."""
+    """One answer, as text and as names."""
 
     def names(self) -> Sequence[str]:
-        """Return what ``-o name`` writes, in kubectl's form."""
+        """Return the output of ``-o name``, in kubectl's form."""
         ...
 
     def text(self, console: Console) -> str:
-        """Return what people read."""
+        """Return the text for people."""
         ...
 
 
@@ -53,13 +53,13 @@ class View(Shown, Protocol):
         ...
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of the document, behind its envelope."""
+        """Return the fields of the document, without its envelope."""
         ...
 
 
 @attrs.frozen(kw_only=True)
 class ServedView:
-    """A view whose document is that of the service."""
+    """A view whose document is the service's own."""
 
     shown: Shown
     document: Mapping[str, Any]
@@ -70,21 +70,21 @@ class ServedView:
         return str(self.document["kind"])
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of the document, behind its envelope."""
+        """Return the fields of the document, without its envelope."""
         return {name: value for name, value in self.document.items() if name not in HEAD}
 
     def names(self) -> Sequence[str]:
-        """Return what ``-o name`` writes."""
+        """Return the output of ``-o name``."""
         return self.shown.names()
 
     def text(self, console: Console) -> str:
-        """Return what people read."""
+        """Return the text for people."""
         return self.shown.text(console)
 
 
 @attrs.frozen(kw_only=True)
 class Watching:
-    """How long a watch waits between two looks, and when it ends."""
+    """The pause of a watch between two looks, and its end condition."""
 
     pause: Callable[[float], None] = time.sleep
     goes_on: Callable[[], bool] = lambda: True
@@ -92,40 +92,40 @@ class Watching:
 
 @attrs.frozen(kw_only=True)
 class Ways:
-    """What makes a view, by what is known."""
+    """Functions that make a view, by the kind of answer that is available."""
 
     decided: "Callable[[Result], View]"
     own: "Callable[[OwnJobs], View] | None" = None
-    """Of their own jobs, for users who may not see the whole cluster."""
+    """For users who may not see the whole cluster: from their own jobs."""
     findings: "Callable[[Result], Iterable[Finding]] | None" = None
-    """Which findings about a file belong to the answer; None for all that mean refusal."""
+    """The findings about a file that belong to the answer; None for all that refuse something."""
     served: "Callable[[Served], View] | None" = None
-    """Of what the service answers, for such users too."""
+    """For such users too: from the answers of the service."""
     soon: "Callable[[Served], View] | None" = None
-    """The very view that deciding here would make, of what a service has decided already: it is asked first, and where
-    it does not answer soon, that is only a note.
+    """The same view as ``decided``, from what a service has decided already. It is tried first; if the service does not
+    answer soon, a note says so and the command decides itself.
     """
 
 
 @attrs.frozen(kw_only=True)
 class _Look:
-    """What one look at a source shows."""
+    """The result of one look at a source."""
 
     view: View
     origin: "Origin"
     notes: Sequence[str]
     remark: str = ""
-    """What is said last."""
+    """The closing line."""
     unused: Sequence[str] = ()
-    """What a file holds and has no part in the view; it is told without a request for notes, too."""
+    """Contents of a file that play no part in the view; reported even without -v."""
     is_mute: bool = False
-    """Whether a file holds workloads for this scheduler, and no job came of them."""
+    """Whether a file holds workloads for this scheduler, but yielded no job."""
     findings: "Sequence[Finding]" = ()
-    """What is wrong with a file."""
+    """Findings about a file."""
 
 
 def show(source: Source, console: Console, ways: Ways, watching: Watching | None = None) -> int:
-    """Decide on the source and write the view of it; with ``-w`` again and again, where something changed."""
+    """Decide on the source and write the view; with ``-w`` repeatedly, whenever it changed."""
     if not source.watch:
         seen = _look(source, console, ways)
         _write(seen, source, console, None)
@@ -138,7 +138,7 @@ def show(source: Source, console: Console, ways: Ways, watching: Watching | None
         try:
             last = _write(_look(source, console, ways), source, console, last)
         except UnreachableError as error:
-            # A cluster that is away for a while comes back; a first look that fails is an answer.
+            # While watching, an unreachable cluster is retried; on the first look it is an error.
             if last is None:
                 raise
             report_error(error)
@@ -147,7 +147,7 @@ def show(source: Source, console: Console, ways: Ways, watching: Watching | None
 
 
 def show_view(view: View, source: Source, console: Console, *, remark: str) -> int:
-    """Write one view that was not made of the source itself; ``remark`` says what it was made of."""
+    """Write one view that was not made from the source itself; ``remark`` names its origin."""
     from kai.simulation.cases.origin import Origin
 
     origin = Origin(type="decisions", complete=False)
@@ -155,10 +155,10 @@ def show_view(view: View, source: Source, console: Console, *, remark: str) -> i
     return 0
 
 
-# What is imported and read for one look stays until it is written, so a collector would find nothing.
+# Objects that one look imports and reads live until it is written, so a garbage collection would find nothing.
 @paused()
 def _look(source: Source, console: Console, ways: Ways) -> _Look:
-    """Return what a source shows now, in the first way in which it shows something.
+    """Return the present view of a source, from the first way that yields one.
 
     Raises: as ``Source.decide``.
     """
@@ -180,7 +180,7 @@ def _look(source: Source, console: Console, ways: Ways) -> _Look:
     remark = "\n".join([*said, *([CUT_SHORT] if result.was_cut_short else [])])
     unused = tuple(map(str, result.unused))
     seen = _Look(view=ways.decided(result), origin=result.case.origin, notes=result.notes, remark=remark)
-    if source.is_live:  # all of a cluster's workloads are not meant for this scheduler, and a group may be on its way
+    if source.is_live:  # its workloads may be for other schedulers, or not grouped yet
         return attrs.evolve(seen, notes=(*result.notes, *unused))
     refusals = (each for each in result.findings if each.is_refusal)
     findings = tuple(dict.fromkeys(refusals if ways.findings is None else ways.findings(result)))
@@ -188,9 +188,9 @@ def _look(source: Source, console: Console, ways: Ways) -> _Look:
 
 
 def _limited(source: Source, console: Console, ways: Ways, error: UnreachableError) -> _Look:
-    """Return what a user sees who lacks a right to read the cluster.
+    """Return the view for a user who lacks a right to read the cluster.
 
-    Raises: ``error`` itself where that is nothing.
+    Raises: ``error`` itself if nothing is visible.
     """
     if not error.missing:
         raise error
@@ -206,9 +206,9 @@ def _limited(source: Source, console: Console, ways: Ways, error: UnreachableErr
 
 
 def _served(source: Source, view_of: "Callable[[Served], View]", *, is_optional: bool = False) -> _Look:
-    """Return what the service answers.
+    """Return the view from the service.
 
-    Raises: UnreachableError where it does not.
+    Raises: UnreachableError where the service does not answer.
     """
     served = source.served(is_optional=is_optional)
     view = view_of(served)
@@ -216,9 +216,9 @@ def _served(source: Source, view_of: "Callable[[Served], View]", *, is_optional:
 
 
 def _write(seen: _Look, source: Source, console: Console, last: object) -> object:
-    """Write a view unless it says the same as ``last``; return what it says."""
+    """Write a view unless it equals ``last``; return its contents for the next comparison."""
     view = seen.view
-    # Only what is written is made: the fields of thousands of jobs take time as well.
+    # Only the requested form is made: the fields of thousands of jobs take time as well.
     fields = view.fields() if console.is_for_machines else {}
     names = view.names() if console.output == "name" else ()
     text = view.text(console) if console.output in {"table", "wide"} else ""
@@ -251,7 +251,7 @@ def _write(seen: _Look, source: Source, console: Console, last: object) -> objec
 
 
 def _fitted(text: str, remark: str) -> str:
-    """Return as much of a text as a screen has room for above ``remark``: what is higher scrolls, and is not redrawn.
+    """Return the part of a text that fits on the screen above ``remark``: lines that scroll off cannot be redrawn.
 
     The cursor stands on the line after both.
     """

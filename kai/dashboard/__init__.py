@@ -1,1 +1,1 @@
-"""The dashboard and its JSON twin: what the scheduler saw and decided in its last cycle, for those who may see it."""
+"""The dashboard and its JSON API: what the scheduler saw and decided in its last cycle, within a reader's rights."""

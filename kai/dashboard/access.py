@@ -1,10 +1,10 @@
-"""Who asks, and what they may see.
+"""Authentication and authorization of readers.
 
-On this machine nothing is asked of a reader, but the name under which it was found is: a page of a stranger that gives
-its own name our address would otherwise read through the browser of a reader who opened it. Elsewhere a reader brings a
-token, and the API server says whose it is and what its owner may list. What it does not say is refused.
+A dashboard for this machine asks for no token, but checks the Host header: with DNS rebinding, a foreign page that
+points its own name at kai's address could read through the browser of a reader. Elsewhere a reader sends a token; the
+API server says whose it is, and what its owner may list. Anything that it does not confirm is refused.
 
-What a reader may see, and what others are called where they have to be mentioned.
+A `Scope` says what a reader may see. The constants name others where they have to be mentioned.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ FOREIGN_NODE: Final = "a node"
 
 @attrs.frozen(kw_only=True)
 class Scope:
-    """What a reader may see; None is everything."""
+    """The rights of a reader; None is everything."""
 
     namespaces: frozenset[str] | None = None
-    """Whose pod groups may be listed."""
+    """Namespaces whose pod groups the reader may list."""
     queues: frozenset[str] | None = None
-    """The queues that may be read."""
+    """Queues that the reader may get."""
     nodes: bool = True
-    """Whether nodes may be listed."""
+    """Whether the reader may list nodes."""
 
     @property
     def is_whole(self) -> bool:
@@ -47,11 +47,11 @@ class Scope:
         return self.namespaces is None and self.queues is None and self.nodes
 
     def sees(self, namespace: str) -> bool:
-        """Return whether jobs of a namespace may be seen."""
+        """Return whether the jobs of a namespace are visible."""
         return self.namespaces is None or namespace in self.namespaces
 
     def reads(self, queue: str) -> bool:
-        """Return whether a queue may be read."""
+        """Return whether a queue is visible."""
         return self.queues is None or queue in self.queues
 
 
@@ -60,12 +60,12 @@ EVERYTHING: Final = Scope()
 
 COOKIE: Final = "kai-token"
 TOKEN_HEADER: Final = "X-Kai-Token"  # noqa: S105 - the name of a header
-"""Where a token is that comes through the API server's proxy, which takes the usual header for itself."""
+"""The header of a token behind the API server's proxy, which consumes the Authorization header."""
 RECHECKED: Final = 10.0
-"""Seconds between two looks at the token of an open stream.
+"""Seconds between two reviews of the token of an open stream.
 
-With as many seconds for which the API server keeps what it knows of a token, and the age of our own review, a stream
-ends within 30 seconds of the end of its token.
+With as many seconds for which the API server caches a token, and the age of kai's own cached review, a stream ends
+within 30 seconds of the end of its token.
 """
 _FRESH: Final = 5.0
 _GROUP: Final = "scheduling.run.ai"
@@ -84,17 +84,17 @@ class Reader:
 
     token: str = attrs.field(default="", repr=False)
     identity: Identity | None = None
-    """Whose token it is; None on this machine, where none is asked for."""
+    """The owner of the token; None on this machine, where there is none."""
 
     @property
     def name(self) -> str:
-        """What the reader is called; "" on this machine."""
+        """The name of the reader; "" on this machine."""
         return "" if self.identity is None else self.identity.user
 
 
 @attrs.frozen(kw_only=True)
 class Refused:
-    """A client whose requests are not answered."""
+    """A client whose requests are refused."""
 
     status: int
     why: str
@@ -102,14 +102,14 @@ class Refused:
 
 @attrs.frozen(kw_only=True)
 class JobQueues:
-    """What a scope is asked for: namespaces that have jobs, the queues of those jobs, and those above."""
+    """The subjects of a scope's reviews: namespaces with jobs, the queues of those jobs, and their ancestors."""
 
     queues_by_namespace: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
     parents: Mapping[str, str] = attrs.field(factory=dict)
     """The parent of each queue, "" for none."""
 
     def queues_of(self, namespaces: Collection[str] | None) -> list[str]:
-        """Return the queues of the jobs of namespaces, of all with None, and then those above them."""
+        """Return the queues of the jobs in ``namespaces``, all with None, and then their ancestors."""
         known = self.queues_by_namespace
         own = sorted({queue for each in (known if namespaces is None else namespaces) for queue in known.get(each, ())})
         above = {name for queue in own for name in ancestry(queue, self.parents)} - {*own, ""}
@@ -117,7 +117,7 @@ class JobQueues:
 
 
 FindQueues: TypeAlias = Callable[[], Awaitable[JobQueues]]
-"""Finds out what a scope is asked for; a reader who may see everything needs none of it."""
+"""Finds the subjects of a scope's reviews; not called for a reader who may see everything."""
 
 
 class Access(Protocol):
@@ -125,13 +125,13 @@ class Access(Protocol):
 
     @property
     def asks_for_tokens(self) -> bool:
-        """Whether readers bring tokens."""
+        """Whether readers need tokens."""
         ...
 
     async def reader(self, request: Request) -> Reader | Refused:
-        """Return who asks.
+        """Return who sent a request.
 
-        Raises: ReviewError if that cannot be found out.
+        Raises: ReviewError if the review fails.
         """
         ...
 
@@ -143,33 +143,33 @@ class Access(Protocol):
         ...
 
     async def scope(self, reader: Reader, places: FindQueues, namespace: str = "", queue: str = "") -> Scope:
-        """Return what a reader may see; only one namespace is looked at where one is asked for.
+        """Return the rights of a reader; with a ``namespace``, only that one is reviewed.
 
-        ``queue``: one that is asked for by its name, whether or not jobs of the reader's are in it.
+        ``queue`` is reviewed by its name, whether or not the reader has jobs in it.
 
         Raises: as ``reader``.
         """
         ...
 
     async def may_take_all(self, reader: Reader) -> bool:
-        """Return whether a reader may have everything that the scheduler reads, in a file."""
+        """Return whether a reader may download everything that the scheduler reads."""
         ...
 
 
 @attrs.frozen
 class LocalAccess:
-    """Lets every process of this machine read, and no page of a stranger."""
+    """Admits every process of this machine, and no foreign page."""
 
     asks_for_tokens: bool = False
 
     async def reader(self, request: Request) -> Reader | Refused:
-        """Return the reader, unless it was led here under another name."""
+        """Return the reader, unless the Host header has a foreign name."""
         if not is_asked_locally(request):
             return Refused(status=421, why=STRANGE_NAME)
         return Reader()
 
     async def holds(self, reader: Reader) -> bool:
-        """Let each reader go on."""
+        """Admit every reader."""
         del reader
         return True
 
@@ -179,20 +179,20 @@ class LocalAccess:
         return EVERYTHING
 
     async def may_take_all(self, reader: Reader) -> bool:
-        """Let each reader have it."""
+        """Permit every reader."""
         del reader
         return True
 
 
 @attrs.frozen
 class TokenAccess:
-    """Has the API server say whose token it is, and what its owner may list."""
+    """Authenticates and authorizes tokens by reviews of the API server."""
 
     reviews: Reviews
     asks_for_tokens: bool = True
 
     async def reader(self, request: Request) -> Reader | Refused:
-        """Return whose token came with a request."""
+        """Return the owner of the token in a request."""
         token = token_of(request)
         if not token:
             return Refused(status=401, why="found no token, expected one of the cluster")
@@ -202,7 +202,7 @@ class TokenAccess:
         return Reader(token=token, identity=identity)
 
     async def holds(self, reader: Reader) -> bool:
-        """Return whether the token is still that of the same user."""
+        """Return whether the token still belongs to the same user."""
         found = await self.reviews.identify(reader.token, most_age=_FRESH)
         return found is not None and found == reader.identity
 
@@ -227,7 +227,7 @@ class TokenAccess:
         return all([await self._may(reader, each) for each in (_PODS, _JOBS, _QUEUES, _NODES)])
 
     async def _allowed(self, reader: Reader, wanted: Mapping[str, Permission]) -> frozenset[str]:
-        """Return the names of those permissions that a reader has."""
+        """Return the names of the permissions in ``wanted`` that a reader has."""
         found: set[str] = set()
         limit = anyio.CapacityLimiter(_AT_ONCE)
 
@@ -246,7 +246,7 @@ class TokenAccess:
 
 
 def token_of(request: Request) -> str:
-    """Return the token that came with a request, "" where none did."""
+    """Return the token in a request, "" for none."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token.strip():
         return token.strip()
@@ -260,7 +260,7 @@ def token_of(request: Request) -> str:
 
 
 def missing_rights(scope: Scope, resources: Collection[str]) -> str:
-    """Return which of these a reader may not list, in words; "" if all."""
+    """Return which of these the reader may not list, as text; "" if all are allowed."""
     missing = {
         "podgroups": scope.namespaces is not None and not scope.namespaces,
         "queues": scope.queues is not None and not scope.queues,

@@ -1,9 +1,9 @@
-"""Where answers are computed: in a thread, each once for a moment and a scope.
+"""A cache of answers, computed in worker threads, once for each moment and scope.
 
-A cycle computes in a thread of its own, and both want the interpreter. So what readers ask for is computed at most for
-a part of the time: a moment is looked at until as many times as it cost have passed, and later moments wait or are
-skipped. A reader does not wait for longer than the server allows; what was begun goes on, and is there when the reader
-asks again.
+Cycles compute in a thread too and compete for the interpreter lock, so answers get a limited share of the time: a
+moment stays current until a multiple of its computing time has passed, and the moments in between wait or are skipped.
+A reader waits no longer than the server allows; a computation that was begun goes on, and its answer is cached when the
+reader asks again.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from kai.dashboard.own import OwnLook
 from kai.telemetry.connections import Response
 
 LEAST_SECONDS: Final = 1.0
-"""A moment is looked at for so long at least."""
+"""A moment stays current for at least this long."""
 UNASKED_SECONDS: Final = 60.0
-"""For so long without a reader a moment is kept: it holds on to a snapshot that is needed for nothing else."""
+"""Seconds without readers after which the moment is dropped: it keeps a snapshot alive that nothing else needs."""
 _REST: Final = 4.0
-"""Times that a moment's answers took, for which later moments wait: a fifth of a core at most."""
+"""A moment stays current for this many times its computing time, so answers take a fifth of a core at most."""
 _MOST_SCOPES: Final = 32
 _MOST_KEPT: Final = 256
 _MOST_BYTES: Final = 16 << 20
-"""Of answers that are kept. One of 3,000 queues has two megabytes."""
+"""The most bytes of cached answers. An answer about 3,000 queues has two megabytes."""
 _GLANCE: Final = 0.25
 
 R = TypeVar("R")
@@ -40,7 +40,7 @@ Place: TypeAlias = tuple[int, Scope, Hashable]
 
 @attrs.define(eq=False)
 class _Turn:
-    """An answer that a thread computes, for a reader who may have gone meanwhile."""
+    """An answer that a thread computes, for a reader who may have left meanwhile."""
 
     has_begun: bool = False
     is_over: bool = False
@@ -48,7 +48,7 @@ class _Turn:
 
 @attrs.define(eq=False)
 class _Lane:
-    """Answers that are computed one after the other."""
+    """A queue of answers that are computed one after the other."""
 
     turn: _Turn = attrs.field(factory=lambda: _Turn(is_over=True))
     """The last answer."""
@@ -62,7 +62,7 @@ class _Lane:
 
 @attrs.define(eq=False)
 class AnswerCache:
-    """Computes what readers ask for."""
+    """Computes and caches answers for readers."""
 
     feed: Feed
     clock: Clock
@@ -72,21 +72,21 @@ class AnswerCache:
     _asked: float = 0.0
     """When a reader asked last."""
     _spent: float = 0.0
-    """Seconds that answers of the present look took."""
+    """Seconds of computing for the present look."""
     _looks: dict[Scope, Look] = attrs.field(factory=dict)
     _kept: dict[Place, tuple[object, int]] = attrs.field(factory=dict)
     """Answers with their sizes, the oldest first."""
     _lanes: dict[bool, _Lane] = attrs.field(factory=lambda: {False: _Lane(), True: _Lane()})
-    """For answers that read the moment, and for those that decide on it again: these take seconds."""
+    """One lane for answers that only read the moment, and one for answers that decide again, which take seconds."""
 
     @property
     def revision(self) -> int:
-        """Return the revision that readers are answered from; the newest once it is time for it."""
+        """Return the revision that answers are made from, after advancing to the newest if that is due."""
         self._turn_over()
         return self._revision
 
     def look(self, scope: Scope = EVERYTHING) -> Look | None:
-        """Return the present moment within a scope; None where no cycle has ended yet, or another process leads."""
+        """Return the present moment within a scope; None before the first cycle, or while another process leads."""
         self._asked = self.clock.monotonic()
         self._turn_over()
         if self._whole is None or scope == EVERYTHING:
@@ -98,9 +98,10 @@ class AnswerCache:
         return found
 
     async def look_for(self, access: Access, reader: Reader, namespace: str = "", queue: str = "") -> Look | None:
-        """Return what a reader sees of the present moment; None before the first.
+        """Return the present moment for a reader; None before the first.
 
-        ``namespace`` and ``queue`` are the only ones that are asked about, if any.
+        If given, ``namespace`` and ``queue`` are the only ones whose rights are reviewed.
+
         Raises: ReviewError.
         """
         whole = self.look()
@@ -113,15 +114,15 @@ class AnswerCache:
 
     @property
     def seconds_behind(self) -> float:
-        """Return how much older the cycle is that readers are answered from than the last one."""
+        """Return how much older the current moment is than the last cycle."""
         last, whole = self.feed.cycle, self._whole
         return 0.0 if last is None or whole is None else max(0.0, last.time - whole.time)
 
     async def ask(self, look: Look, key: Hashable, answer: Callable[[Look], R], *, decides: bool = False) -> R:
-        """Return an answer, computed in a thread unless it was for this look before.
+        """Return an answer, computed in a thread unless cached for this look.
 
-        ``decides``: whether the cluster is decided on again for it, which other answers do not wait for.
-        A reader who leaves leaves the thread at work, and what it finds is kept.
+        ``decides``: whether it needs further decisions on the cluster; other answers do not wait for those. If the
+        reader leaves, the thread goes on, and its answer is cached.
         """
         place, lane = (look.number, look.scope, key), self._lanes[decides]
         while place not in self._kept:
@@ -130,7 +131,7 @@ class AnswerCache:
                 try:
                     return await to_thread.run_sync(self._compute, turn, place, look, answer, abandon_on_cancel=True)
                 finally:
-                    turn.is_over |= not turn.has_begun  # the reader left before there was a thread
+                    turn.is_over |= not turn.has_begun  # the reader left before a thread began
                     lane.end()
             with anyio.move_on_after(_GLANCE):
                 await lane.news.wait()
@@ -138,7 +139,7 @@ class AnswerCache:
         return result
 
     def _compute(self, turn: _Turn, place: Place, look: Look, answer: Callable[[Look], R]) -> R:
-        """Return an answer, and keep it: the reader may be gone before it is there."""
+        """Compute an answer and cache it, even if the reader is gone by then."""
         turn.has_begun = True
         try:
             began = self.clock.monotonic()
@@ -150,7 +151,7 @@ class AnswerCache:
             turn.is_over = True
 
     def _keep(self, place: Place, found: object) -> None:
-        """Keep an answer, and not too many. Called in threads: each step is one that no other sees half done."""
+        """Cache an answer, and evict the oldest beyond the limit. Runs in threads: each step is atomic for others."""
         size = len(found.body) if isinstance(found, Response) else int(getattr(found, "size", 0))
         kept = {**self._kept, place: (found, size)}
         sizes = sum(size for _, size in kept.values())
@@ -159,14 +160,14 @@ class AnswerCache:
         self._kept = kept
 
     async def newer(self, revision: int) -> int:
-        """Wait until there is a later moment to be looked at, and return its revision."""
+        """Wait for a later moment, and return its revision."""
         await self.feed.newer(revision)
         while self.revision == revision:
             await self.clock.sleep(max(0.05, self._due() - self.clock.monotonic()))
         return self._revision
 
     async def run(self) -> None:
-        """Forget the moment where no reader asks, until cancelled."""
+        """Drop the moment when no reader asks, until cancelled."""
         while True:
             await self.clock.sleep(UNASKED_SECONDS / 2)
             if self.clock.monotonic() - self._asked >= UNASKED_SECONDS:
@@ -189,7 +190,7 @@ class AnswerCache:
         self._revision, self._since, self._spent = feed.revision, now, 0.0
 
     def _due(self) -> float:
-        """Return when a later moment may take the place of the present one."""
+        """Return when a later moment may replace the present one."""
         return self._since + max(LEAST_SECONDS, _REST * self._spent)
 
 

@@ -1,6 +1,6 @@
-"""The JSON twin: what the commands print for machines, of the last cycle, for readers who may see it.
+"""The JSON API: the documents of the commands, about the last cycle, within the rights of the reader.
 
-`answer` computes, and belongs in a thread; the same path and scope of a moment are computed once.
+`answer` is CPU-bound and must run in a worker thread; answers are cached by path and scope of a moment.
 """
 
 from __future__ import annotations
@@ -56,33 +56,33 @@ _BODY: Final = "application/json"
 
 @attrs.frozen(kw_only=True)
 class Question:
-    """What is asked: the parts of a path behind the root, and the parameters that it knows."""
+    """A parsed request: the parts of the path below the root, and its known parameters."""
 
     parts: tuple[str, ...]
     parameters: tuple[tuple[str, str], ...] = ()
 
     @property
     def namespace(self) -> str:
-        """The one namespace that is asked about; "" for all."""
+        """The one namespace in question; "" for all."""
         if self.parts[:1] == ("jobs",) and len(self.parts) == 3:
             return self.parts[1]
         return dict(self.parameters).get("namespace", "")
 
     @property
     def queue(self) -> str:
-        """The one queue that is asked about; "" for none."""
+        """The one queue in question; "" for none."""
         if self.parts[:1] == ("queues",) and len(self.parts) == 2:
             return self.parts[1]
         return dict(self.parameters).get("queue", "")
 
     @property
     def decides(self) -> bool:
-        """Whether the cluster is decided on again for the answer."""
+        """Whether the answer needs further decisions on the cluster, to try changes."""
         return self.parts == ("why",) or (self.parts[:1] == ("jobs",) and len(self.parts) == 3)
 
 
 def question_of(path: str, query: Mapping[str, str]) -> Question | Response:
-    """Return what a request asks, or the answer to one that asks for nothing there is."""
+    """Return the question of a request, or the error response for an invalid one."""
     parts = tuple(part for part in path.removeprefix(ROOT).split("/") if part)
     if not parts:
         return as_json({"paths": [f"{ROOT}/{each}" for each in PATHS]})
@@ -106,7 +106,7 @@ def question_of(path: str, query: Mapping[str, str]) -> Question | Response:
 
 
 def answer(look: Look, question: Question, history: History | None = None) -> Response:
-    """Return the answer to a question, from one moment. Cost: seconds in a large cluster; not for the event loop."""
+    """Return the answer to a question about one moment. Cost: seconds in a large cluster; not for the event loop."""
     told = look.history(history or History())
     parameters = dict(question.parameters)
     match question.parts:
@@ -153,9 +153,9 @@ def _jobs(look: Look, parameters: Mapping[str, str]) -> Response:
 
 
 def _page(items: Sequence[T], parameters: Mapping[str, str]) -> tuple[Sequence[T], Mapping[str, Any]]:
-    """Return the items that are asked for, and, where a ``limit`` is, where the rest begins.
+    """Return the requested items and, with a ``limit``, where the next page begins.
 
-    A page of a later moment begins after as many items as were told before.
+    The position is a number of items, so on a later moment the page continues after as many items.
     """
     limit, first = int(parameters.get("limit", "0")), int(parameters.get("continue", "0"))
     if not limit:
@@ -174,7 +174,7 @@ def _job(look: Look, namespace: str, name: str) -> Response:
 
 
 def _why(look: Look, parameters: Mapping[str, str]) -> Response:
-    """Return what ``kai why NAME`` prints, to a reader of the whole: what others miss, they ask for job by job."""
+    """Return the output of ``kai why NAME``, for readers who may see everything; others ask job by job."""
     name, namespace = (parameters.get(each, "") for each in ("name", "namespace"))
     if not name:
         return problem(400, "parameter: found no name, expected that of a job, of its owner or of a pod")
@@ -190,7 +190,7 @@ def _why(look: Look, parameters: Mapping[str, str]) -> Response:
 
 
 def explanation_fields(look: Look, namespace: str, name: str) -> dict[str, Any]:
-    """Return the explanation of a job that the reader may see, as ``kai why`` prints it."""
+    """Return the explanation of a job that the reader may see, as in ``kai why``."""
     line = look.find(namespace, name)
     if line is None:
         return {}
@@ -247,7 +247,7 @@ def _node(look: Look, name: str) -> Response:
 
 
 def _evictions(look: Look, parameters: Mapping[str, str], happenings: Sequence[Happening]) -> Response:
-    """Return which pods of the reader's jobs have to go or went, and, to readers of all, which go for jobs."""
+    """Return evictions of the reader's pods; for readers who may see everything, also those that jobs gain by."""
     namespace = parameters.get("namespace", "")
     if refused := _refused(look, namespace):
         return refused
@@ -272,7 +272,7 @@ def _evictions(look: Look, parameters: Mapping[str, str], happenings: Sequence[H
 
 
 def _past(each: Happening) -> list[PastEviction]:
-    """Return what happened to pods of one job, each pod for itself; which pods they were is not remembered."""
+    """Return one past eviction for each pod of a happening; the names of the pods were not kept."""
     one = PastEviction(
         time=instant_text(each.time),
         pod="",
@@ -299,7 +299,7 @@ def _waiting(look: Look, parameters: Mapping[str, str]) -> Response:
 
 
 def _refused(look: Look, namespace: str) -> Response | None:
-    """Return the answer to a reader who may not list the jobs of a namespace, or with "" those of any."""
+    """Return the refusal for a reader who may not list the jobs of a namespace, or with "" those of any; else None."""
     if namespace and not look.scope.sees(namespace):
         return problem(403, f"not allowed to list podgroups.scheduling.run.ai in namespace {namespace[:80]}")
     missing = missing_rights(look.scope, ["podgroups"])
@@ -307,7 +307,7 @@ def _refused(look: Look, namespace: str) -> Response | None:
 
 
 def cycle_values(line: CycleLine) -> dict[str, Any]:
-    """Return one cycle as plain values."""
+    """Return one cycle as values."""
     return {
         "number": line.number,
         "time": instant_text(line.time),
@@ -318,11 +318,11 @@ def cycle_values(line: CycleLine) -> dict[str, Any]:
 
 
 def as_json(document: Mapping[str, Any], status: int = 200) -> Response:
-    """Return a document as an answer."""
+    """Return a document as a response."""
     body = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
     return Response(status=status, body=body, content_type=_BODY)
 
 
 def problem(status: int, why: str) -> Response:
-    """Return what is wrong, as an answer."""
+    """Return an error as a response."""
     return as_json({"error": why}, status)

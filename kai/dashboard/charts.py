@@ -1,4 +1,4 @@
-"""Charts as values for templates: bars in parts of a thousand, GPUs as cells. The numbers stand beside them as text."""
+"""Charts as values for templates: bars in thousandths, GPUs as cells. Pages show the numbers beside them as text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIDTH = 1000
 
 @attrs.frozen(kw_only=True)
 class Part:
-    """A part of a bar. Units: thousandths of its length."""
+    """A segment of a bar. Units: thousandths of its length."""
 
     name: str
     color: str
@@ -30,30 +30,30 @@ class Part:
 
 @attrs.frozen(kw_only=True)
 class QueueBar:
-    """A queue on the axis of the whole cluster."""
+    """The bar of a queue, on the axis of the whole cluster."""
 
     line: QueueLine
     color: str
     used: float
     over: float
-    """Where what is used above the fair share begins."""
+    """Start of the segment of usage above the fair share."""
     wanted: float
     fair: float
     quota: float | None
     limit: float | None
     is_more: bool
-    """Whether more is wanted than the axis shows."""
+    """Whether the demand exceeds the axis."""
     numbers: Mapping[str, float | None]
 
 
 @attrs.frozen(kw_only=True)
 class Cell:
-    """One GPU."""
+    """One GPU as a cell."""
 
     color: str
     state: str
     height: float
-    """How much of it is granted, 0 to 1."""
+    """The granted fraction, 0 to 1."""
 
 
 @attrs.frozen(kw_only=True)
@@ -62,15 +62,15 @@ class SliceRow:
 
     profile: str
     cells: tuple[Cell, ...]
-    """One for each slice; Kubernetes does not say which one a pod has, so those in use come first."""
+    """One for each slice; Kubernetes does not expose which slice a pod has, so used ones come first."""
     free: int
     users: str
-    """Who has slices, in words."""
+    """The users of slices, as text."""
 
 
 @attrs.frozen(kw_only=True)
 class NodeRow:
-    """One node."""
+    """One node of the map."""
 
     name: str
     product: str
@@ -78,14 +78,14 @@ class NodeRow:
     free: int
     ready: bool
     users: str
-    """Who has GPUs, in words."""
+    """The users of GPUs, as text."""
     slices: tuple[SliceRow, ...] = ()
-    """Its MIG slices, by profile; they are no GPUs of ``cells``."""
+    """Its MIG slices, by profile; they are not among ``cells``."""
 
 
 @attrs.frozen(kw_only=True)
 class Rack:
-    """Nodes that are labelled alike."""
+    """Nodes with the same value of a label."""
 
     name: str
     nodes: int
@@ -96,11 +96,11 @@ class Rack:
     free_slices: int
     parts: tuple[Part, ...]
     rows: tuple[NodeRow, ...]
-    """None where the rack is folded."""
+    """Empty if the rack is folded."""
 
 
 def shares_of(queues: Sequence[QueueLine], colors: Mapping[str, str], total: float) -> list[Part]:
-    """Return how much of the GPUs each of some queues has, none of which is below another."""
+    """Return the usage of GPUs as segments of one bar; no queue may be below another."""
     out: list[Part] = []
     for line in queues:
         out.append(part_after(out, line.name, line.shares[GPU].used, total, colors.get(line.name, OTHERS)))
@@ -108,14 +108,14 @@ def shares_of(queues: Sequence[QueueLine], colors: Mapping[str, str], total: flo
 
 
 def part_after(parts: Sequence[Part], name: str, amount: float, total: float, color: str = OTHERS) -> Part:
-    """Return the part that follows others in a bar; it ends where the bar does."""
+    """Return the segment after ``parts``, cut at the end of the bar."""
     at = parts[-1].at + parts[-1].width if parts else 0.0
     width = min(WIDTH - at, WIDTH * amount / total) if total else 0.0
     return Part(name=name, color=color, at=at, width=width, amount=amount / GPU_UNIT)
 
 
 def bar_of(line: QueueLine, color: str, total: float, resource: int) -> QueueBar:
-    """Return one queue on an axis that ends at ``total``."""
+    """Return the bar of a queue on an axis that ends at ``total``."""
     unit = GPU_UNIT if resource == GPU else 1000 if resource == 0 else 1e9
     share = line.shares[resource]
 
@@ -143,9 +143,9 @@ def bar_of(line: QueueLine, color: str, total: float, resource: int) -> QueueBar
 
 
 def racks_of(nodes: Sequence[NodeSlots], label: str, colors: Mapping[str, str], opened: str, most: int) -> list[Rack]:
-    """Return nodes by a label; where there are more than ``most``, only the rack that is ``opened`` shows its nodes.
+    """Return nodes grouped by a label; beyond ``most`` nodes only the rack ``opened`` is unfolded.
 
-    Nodes without the label are a rack of their own, which is called as no value of a label can be.
+    Nodes without the label form a rack whose name is no valid label value.
     """
     groups: dict[str, list[NodeSlots]] = {}
     for node in nodes:
@@ -199,7 +199,7 @@ def row_of(node: NodeSlots, colors: Mapping[str, str]) -> NodeRow:
 
 
 def _told(users: Mapping[tuple[str, str], int], unit: int) -> str:
-    """Return by queue and state who has how much."""
+    """Return the usage by queue and state, as text."""
     return ", ".join(
         f"{queue} {number_text(amount / unit)}{'' if state == USED else f' {state}'}"
         for (queue, state), amount in sorted(users.items())
@@ -207,21 +207,21 @@ def _told(users: Mapping[tuple[str, str], int], unit: int) -> str:
 
 
 def _slice_row(found: Slices, colors: Mapping[str, str], *, ready: bool) -> SliceRow:
-    """Return the slices of one profile, in use first, then being left, promised, and free."""
+    """Return the slices of one profile: used ones first, then those being vacated, promised, and free."""
     users: Counter[tuple[str, str]] = Counter()
     cells: dict[str, list[Cell]] = {USED: [], LEAVING: [], HELD: []}
     for user in found.users:
         users[user.queue or "other pods", user.state] += user.count
         cells[user.state] += [Cell(color=colors.get(user.queue, OTHERS), state=user.state, height=1.0)] * user.count
     here = [*cells[USED], *cells[LEAVING]]
-    # What is promised beyond the free slices takes those that are being left, which have their cells.
+    # Promises beyond the free slices are for slices that are being vacated, which have cells already.
     here += cells[HELD][: max(0, found.total - len(here))]
     here += [Cell(color="", state=FREE, height=0.0)] * (found.total - len(here))
     return SliceRow(profile=found.profile, cells=tuple(here), free=found.free if ready else 0, users=_told(users, 1))
 
 
 def free_slices_of(nodes: Sequence[NodeSlots]) -> list[tuple[str, int]]:
-    """Return how many MIG slices pods can have now, by profile; those of which none is free as well."""
+    """Return the number of free MIG slices, by profile, including profiles with none."""
     counts: Counter[str] = Counter()
     for node in nodes:
         for found in node.slices:
@@ -245,7 +245,7 @@ def rooms_of(nodes: Sequence[NodeSlots]) -> list[tuple[int, int]]:
 
 
 def fits_of(nodes: Sequence[NodeSlots], size: int) -> tuple[int, int, int]:
-    """Return how many pods of ``size`` whole GPUs fit by GPUs alone: now, with what is being left, on empty nodes."""
+    """Return how many pods of ``size`` whole GPUs fit by GPUs alone: now, after departures, and on empty nodes."""
     counts = Counter((node.free, node.left, len(node.slots) if node.ready else 0) for node in nodes)
     now = sum(free // size * count for (free, _, _), count in counts.items())
     later = sum((free + left) // size * count for (free, left, _), count in counts.items())
@@ -253,7 +253,7 @@ def fits_of(nodes: Sequence[NodeSlots], size: int) -> tuple[int, int, int]:
 
 
 def label_of(nodes: Sequence[NodeSlots]) -> str:
-    """Return the label that divides nodes best into racks: the narrowest level of a topology above the node itself."""
+    """Return the label for grouping nodes into racks: the narrowest level of a topology above the node itself."""
     for node in nodes:
         levels = [level for level in node.domains if not level.endswith("hostname")]
         if levels:

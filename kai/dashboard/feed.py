@@ -1,7 +1,7 @@
-"""The last cycle as readers see it, and a little of what came before: what just happened, and how long cycles took.
+"""The last cycle for readers, and a short history of events and durations of cycles.
 
-A cycle hands over what it has and goes on. A reader waits for a newer revision; what is between two looks is
-skipped, however slow a reader is.
+A cycle publishes its outcome and goes on. A reader waits for a newer revision and skips those in between, so a slow
+reader costs nothing.
 """
 
 from __future__ import annotations
@@ -23,22 +23,25 @@ from kai.simulation.outcomes.states import counted_on
 _CYCLES: Final = 120
 _HAPPENINGS: Final = 400
 _MOST_OF_NAMESPACE: Final = 24
-"""Of one namespace, apart from others: how much happens to others must not show in what is remembered of it."""
+"""The most happenings of one namespace.
+
+They are kept apart, so that the history of one namespace does not reveal how busy others are.
+"""
 _MOST_PENDING: Final = 8
 _MOST_NODES: Final = 8
 
 
 @attrs.frozen(kw_only=True)
 class EndedCycle:
-    """A cycle that came to its end."""
+    """A cycle that has ended."""
 
     outcome: Outcome
     took: float
-    """In seconds."""
+    """Duration in seconds."""
     phases: Mapping[str, float] = EMPTY
-    """How long each phase took, in seconds."""
+    """Duration of each phase, in seconds."""
     groups: Mapping[str, tuple[int, int]] = EMPTY
-    """By action: how many groups it bound, and for how many it decided something."""
+    """By action: how many groups it bound, and for how many it decided anything."""
     plugins_failing: tuple[str, ...] = ()
 
     @property
@@ -54,19 +57,19 @@ class EndedCycle:
 
 @attrs.frozen(kw_only=True)
 class CycleLine:
-    """One cycle in a list of them."""
+    """The line of one cycle in the history."""
 
     number: int
     time: float
     took: float
     phases: Mapping[str, float]
     counts: Mapping[str, int]
-    """What was decided, by kind."""
+    """Number of decisions, by kind."""
 
 
 @attrs.frozen(kw_only=True)
 class Happening:
-    """What one cycle decided about one job."""
+    """The decision of one cycle about one job."""
 
     number: int
     time: float
@@ -80,13 +83,13 @@ class Happening:
     nodes: tuple[str, ...]
     cause: str = ""
     for_namespace: str = ""
-    """Of the job that gains by an eviction."""
+    """The namespace of the job that gains by an eviction."""
     for_job: str = ""
 
 
 @attrs.define(eq=False)
 class Feed:
-    """The last cycle, and what is remembered of those before."""
+    """The last cycle, and the history of earlier ones."""
 
     cycle: EndedCycle | None = None
     revision: int = 0
@@ -95,14 +98,14 @@ class Feed:
     happenings: deque[Happening] = attrs.field(factory=lambda: deque(maxlen=_HAPPENINGS))
     """The newest last."""
     by_namespace: dict[str, deque[Happening]] = attrs.field(factory=dict)
-    """What happened to the jobs of each namespace within as many cycles, the newest last."""
+    """Happenings of each namespace over the same cycles, the newest last."""
     _pending: deque[EndedCycle] = attrs.field(factory=lambda: deque(maxlen=_MOST_PENDING))
     _news: anyio.Event = attrs.field(factory=anyio.Event)
 
     def show(self, cycle: EndedCycle) -> None:
-        """Take a cycle. Cost: none that grows with the cluster."""
+        """Publish a cycle. Cost: independent of the size of the cluster."""
         outcome, last = cycle.outcome, cycle.outcome.last
-        # Readers are answered in threads, while the cycles go on.
+        # Detach the snapshot: readers use it in threads while the next cycles run.
         shown = (*outcome.cycles[:-1], attrs.evolve(last, snapshot=last.snapshot.apart()))
         self.cycle = attrs.evolve(cycle, outcome=attrs.evolve(outcome, cycles=shown))
         self.revision += 1
@@ -111,20 +114,20 @@ class Feed:
         news.set()
 
     def hide(self) -> None:
-        """Show nothing any more: another process decides now."""
+        """Show nothing any more: another process leads now."""
         self.cycle = None
         self.revision += 1
         news, self._news = self._news, anyio.Event()
         news.set()
 
     async def newer(self, revision: int) -> int:
-        """Wait until there is another cycle than the one of ``revision``, and return the revision."""
+        """Wait for a revision other than ``revision``, and return it."""
         while self.revision == revision:
             await self._news.wait()
         return self.revision
 
     async def run(self) -> None:
-        """Keep the lists of cycles and of what happened, in a thread, until cancelled."""
+        """Update the history in a thread after each cycle, until cancelled."""
         seen = 0
         while True:
             seen = await self.newer(seen)
@@ -134,7 +137,7 @@ class Feed:
                 self.remember(line, found)
 
     def remember(self, line: CycleLine, happenings: Iterable[Happening]) -> None:
-        """Take what is remembered of a cycle."""
+        """Add one cycle to the history."""
         self.cycles.append(line)
         for each in happenings:
             self.happenings.append(each)
@@ -163,7 +166,7 @@ def _kind(decision: Bind | Nominate | Evict) -> str:
 
 
 def _happenings(cycle: EndedCycle) -> Iterator[Happening]:
-    """Yield what was decided about each job, one line for pods that share kind and cause."""
+    """Yield the decisions about each job, merging pods with the same kind and cause."""
     snapshot, details = cycle.outcome.last.snapshot, cycle.outcome.last.report.details
     pods: Counter[tuple[str, int, str, int]] = Counter()
     gpus: Counter[tuple[str, int, str, int]] = Counter()

@@ -1,10 +1,10 @@
-"""What a reader sees of one moment: jobs, queues, nodes and explanations, each computed when it is asked for.
+"""The view of one reader on one moment: jobs, queues, nodes and explanations, each computed lazily.
 
-`Look` is what pages and documents are made of. A reader of everything has a `WholeLook`, others have a
-`kai.dashboard.own.OwnLook`, which is made of what their rights show and holds nothing else.
+Pages and documents are made from a `Look`. A reader who may see everything has a `WholeLook`; others have a
+`kai.dashboard.own.OwnLook`, which holds only what their rights show.
 
-Everything here computes, for seconds in a large cluster, and belongs in a thread, where `kai.dashboard.answer_cache`
-runs it.
+All of this is CPU-bound, for seconds in a large cluster, and must run in a worker thread: see
+`kai.dashboard.answer_cache`.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ if TYPE_CHECKING:
 
 _MOST_DECISIONS = 40
 _SEARCH_SECONDS = 1.0
-"""For about so long changes are searched that would help: as many decisions as a cycle's own time allows."""
+"""About how long to search for helpful changes: as many decisions as fit into the time that a cycle may take."""
 _MOST_DECIDED_ON = 10_000
-"""Pods and nodes of a cluster that is decided on again for readers.
+"""The most pods and nodes of a cluster on which changes are tried for readers.
 
-A second snapshot and what is searched on it take 4 KB for each of them: with 22,000 the process would have a quarter
-more memory for the sake of one answer, and this answer would come after seven cycles.
+A second snapshot and the search on it take 4 KB for each: with 22,000 the process would need a quarter more memory for
+one answer, which would come after seven cycles.
 """
 
 
 @attrs.frozen(kw_only=True)
 class Capacity:
-    """What the cluster has, used or not. Units: those of the axis."""
+    """The capacity of the cluster, used or not. Units: those of the axis."""
 
     nodes: int
     totals: tuple[int, int, int]
@@ -71,78 +71,78 @@ class Capacity:
 
 @attrs.frozen(kw_only=True)
 class History:
-    """What is remembered of cycles before, and how the process is."""
+    """The remembered past cycles, and the health of the process."""
 
     cycles: tuple[CycleLine, ...] = ()
     happenings: tuple[Happening, ...] = ()
     """The newest last."""
     by_namespace: Mapping[str, Sequence[Happening]] = EMPTY
-    """What happened to the jobs of each namespace, which is remembered for longer where much happens to others."""
+    """Happenings of the jobs of each namespace, kept longer than the common list when other namespaces are busy."""
     facts: tuple[tuple[str, str, bool], ...] = ()
 
     @property
     def newest(self) -> int:
-        """The number of the last cycle that is remembered; 0 for none."""
+        """The number of the last remembered cycle; 0 for none."""
         return self.cycles[-1].number if self.cycles else 0
 
 
 @attrs.define(eq=False, slots=False, kw_only=True)
 class Look(ABC):
-    """One moment, as far as a reader may see it."""
+    """One moment, within the rights of a reader."""
 
     number: int
-    """Of the cycle."""
+    """The number of the cycle."""
     time: float
     failing: tuple[str, ...]
-    """Plugins that fail."""
+    """Names of failing plugins."""
     groups: Mapping[str, tuple[int, int]] = EMPTY
-    """By action: how many groups it bound, and for how many it decided something."""
+    """By action: how many groups it bound, and for how many it decided anything."""
     scope: Scope = EVERYTHING
     kept: dict[Hashable, Any] = attrs.field(factory=dict)
-    """What was computed for readers of this look."""
+    """Answers computed for readers of this look."""
 
     # --- What there is ---------------------------------------------------------------------------------------------
 
     @property
     @abstractmethod
     def capacity(self) -> Capacity:
-        """What the cluster has: its own figures, which every reader is shown."""
+        """The capacity of the cluster: figures that every reader may see."""
 
     @property
     @abstractmethod
     def lines(self) -> Sequence[JobLine]:
-        """The jobs that the reader may see, those that wait last."""
+        """The jobs that the reader may see; waiting jobs come last."""
 
     @property
     @abstractmethod
     def queues(self) -> Sequence[QueueLine]:
-        """The queues that the reader may read, parents before their children."""
+        """The queues that the reader may get, parents before their children."""
 
     @property
     @abstractmethod
     def nodes(self) -> Sequence[NodeSlots]:
-        """The nodes, none where the reader may not list them."""
+        """The nodes; none if the reader may not list them."""
 
     @property
     @abstractmethod
     def evictions(self) -> Sequence[Eviction]:
-        """The pods of the reader's jobs that have to go."""
+        """The pending evictions of the reader's pods."""
 
     @abstractmethod
     def history(self, history: History) -> History:
-        """Return what is remembered, as far as the reader may see it."""
+        """Return the remembered cycles, within the reader's rights."""
 
     @abstractmethod
     def occupancy(self, node: str) -> Occupancy | None:
-        """Return what is on a node, and what keeps which of the reader's jobs away; None for one that is not shown."""
+        """Return the tenants of a node, and what keeps the reader's jobs away; None for a node that is not visible."""
 
     @abstractmethod
     def spare(self, node: str) -> Sequence[str]:
-        """Return what a node that is shown has free besides GPUs, in words."""
+        """Return the free resources of a visible node besides GPUs, as text."""
 
     @abstractmethod
     def entitlement(self, queue: str) -> Entitlement | None:
-        """Return how the share of a queue came about; None for one that the reader may not read."""
+        """Return how the share of a queue came about; None for a queue that the reader may not get."""
 
     @abstractmethod
     def explain(self, line: JobLine) -> JobExplanation | None:
@@ -150,16 +150,16 @@ class Look(ABC):
 
     @abstractmethod
     def assumptions(self, line: JobLine) -> Sequence[str]:
-        """Return what is taken for granted in what is said of a job."""
+        """Return the assumptions behind statements about a job."""
 
     @property
     @abstractmethod
     def tries(self) -> bool:
-        """Whether changes are tried that would help a job: the cluster is decided on again for that."""
+        """Whether helpful changes are tried, by further decisions on the cluster."""
 
     @property
     def untried(self) -> str | None:
-        """Return why no change is tried, and who tries some; None where changes are tried."""
+        """Return why no change is tried, and which command does; None where changes are tried."""
         if self.tries:
             return None
         size = f"the cluster has more than {_MOST_DECIDED_ON:,} pods and nodes, so no change is tried here"
@@ -168,20 +168,20 @@ class Look(ABC):
     @property
     @abstractmethod
     def unused(self) -> Sequence[str]:
-        """Where more is vacated than jobs are promised, for readers who may see all of it."""
+        """Texts about resources vacated beyond what jobs were promised, for readers who may see all of it."""
 
     @property
     @abstractmethod
     def owners(self) -> Mapping[str, Sequence[Above]]:
-        """What the jobs belong to, by ``namespace/name``."""
+        """The owners of jobs, by ``namespace/name``."""
 
     @abstractmethod
     def queue_facts(self) -> Iterable[Queue]:
-        """Return the queues that the reader may read, as they take part."""
+        """Return the queues that the reader may get, as the cycle read them."""
 
     @abstractmethod
     def queue_labels(self) -> Mapping[str, Mapping[str, str]]:
-        """Return the labels of the queues that the reader may read, by name."""
+        """Return the labels of the queues that the reader may get, by name."""
 
     # --- What is made of it ----------------------------------------------------------------------------------------
 
@@ -192,12 +192,12 @@ class Look(ABC):
 
     @cached_property
     def tops(self) -> Sequence[QueueLine]:
-        """The queues above which the reader may read none: what they use is in no other one of these."""
+        """The topmost queues that the reader may get; their usage does not overlap."""
         names = {line.name for line in self.queues}
         return [line for line in self.queues if line.parent not in names]
 
     def below(self, queue: str) -> frozenset[str]:
-        """Return the names of a queue and of those below it that the reader may read."""
+        """Return the names of a queue and of the visible queues below it."""
         found = {queue}
         for line in self.queues:
             if line.parent in found:
@@ -213,10 +213,10 @@ class Look(ABC):
         return {(line.job.namespace, line.job.name): line for line in self.lines}
 
     def folds(self, namespace: str = "") -> tuple[Fold, ...]:
-        """Return the reasons why jobs wait, each with the first job in line and those that wait for the same.
+        """Return the reasons for waiting, each with the first job in line and the others with the same reason.
 
-        A page of 4,000 jobs is made of what the cycle said of each: what proves a reason, and what would help, is found
-        out for one job at a time.
+        With thousands of jobs this uses only the results of the cycle; evidence and helpful changes are found for one
+        job at a time (`explain`).
         """
         chosen = [line for line in self.lines if line.waits and namespace in {"", line.job.namespace}]
         last = len(chosen) + 1
@@ -230,20 +230,20 @@ class Look(ABC):
         )
 
     def document(self, kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a document of this moment."""
+        """Return a document about this moment."""
         origin = Origin(type="service", revision=str(self.number), complete=self.scope.is_whole)
         return enveloped(kind, fields, origin)
 
 
 @attrs.define(eq=False, slots=False, kw_only=True)
 class WholeLook(Look):
-    """One moment, for a reader who may see everything; what others see is made of it."""
+    """One moment, for a reader who may see everything; the other readers' looks are made from it."""
 
     cycle: EndedCycle
 
     @classmethod
     def of(cls, cycle: EndedCycle) -> WholeLook:
-        """Return what there is to see of a cycle."""
+        """Return the look at a cycle."""
         return cls(
             cycle=cycle, number=cycle.number, time=cycle.time, failing=cycle.plugins_failing, groups=cycle.groups
         )
@@ -255,7 +255,7 @@ class WholeLook(Look):
 
     @cached_property
     def capacity(self) -> Capacity:
-        """What the cluster has."""
+        """The capacity of the cluster."""
         return Capacity(nodes=self.seen.nodes, totals=self.seen.totals)
 
     @cached_property
@@ -283,31 +283,31 @@ class WholeLook(Look):
 
     @cached_property
     def evictions(self) -> tuple[Eviction, ...]:
-        """All pods that have to go."""
+        """All pending evictions."""
         return Evictions(self.cycle.outcome.last).all()
 
     @cached_property
     def unused(self) -> tuple[str, ...]:
-        """Where more is vacated than jobs are promised."""
+        """Texts about resources vacated beyond what jobs were promised."""
         return tuple(Evictions(self.cycle.outcome.last).unused()) if self.evictions else ()
 
     def history(self, history: History) -> History:
-        """Return all of it."""
+        """Return the whole history."""
         return history
 
     def has_node(self, node: str) -> bool:
-        """Return whether there is such a node."""
+        """Return whether the node exists."""
         return node in self.cycle.outcome.last.snapshot.node_rows
 
     def occupancy(self, node: str, jobs: Sequence[Job] | None = None) -> Occupancy | None:
-        """Return what is on a node, and what keeps jobs away: all, or these."""
+        """Return the tenants of a node, and what keeps jobs away: all jobs, or ``jobs``."""
         if not self.has_node(node):
             return None
         seen = self.seen if jobs is None else attrs.evolve(self.seen, jobs=tuple(jobs))
         return occupancy(self.cycle.outcome, seen, node)
 
     def spare(self, node: str) -> tuple[str, ...]:
-        """Return what a node has free besides GPUs, in words."""
+        """Return the free resources of a node besides GPUs, as text."""
         return spare(self.cycle.outcome, node)
 
     def entitlement(self, queue: str) -> Entitlement | None:
@@ -318,7 +318,7 @@ class WholeLook(Look):
 
     @property
     def tries(self) -> bool:
-        """Whether the cluster is small enough to be decided on again."""
+        """Whether the cluster is small enough for further decisions."""
         snapshot = self.cycle.outcome.last.snapshot
         return len(snapshot.pods) + len(snapshot.nodes) <= _MOST_DECIDED_ON
 
@@ -332,17 +332,17 @@ class WholeLook(Look):
         return self._explainer.explain(line.job) if line.waits else None
 
     def told(self, lines: Sequence[JobLine]) -> Explained:
-        """Return what a command would find out about jobs, by as many decisions; by none in a large cluster."""
+        """Explain jobs as thoroughly as a command, with as many decisions; without any in a large cluster."""
         explainer = Explainer(self.cycle.outcome, self.seen, lines=self.lines) if self.tries else self._explainer
         return explained_jobs(self.cycle.outcome, explainer, lines, verify=self.tries)
 
     def assumptions(self, line: JobLine) -> tuple[str, ...]:
-        """Return what is taken for granted in what is said of a job."""
+        """Return the assumptions behind statements about a job."""
         return assumptions(self.cycle.outcome.case.objects, {line.job.queue})
 
     @cached_property
     def owners(self) -> Mapping[str, tuple[Above, ...]]:
-        """What all jobs belong to."""
+        """The owners of all jobs."""
         objects = self.cycle.outcome.case.objects
         return owners_in(objects.pods, objects.pod_groups)
 

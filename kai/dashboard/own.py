@@ -1,15 +1,15 @@
-"""What a reader sees who may not see everything.
+"""The view of a reader with restricted rights.
 
-This is no outcome with names taken out: sums, places in line, order and counts would still tell how much others have.
-Each value here is made of what a right shows (`kai.dashboard.access.Scope`):
+It is not the whole view with names removed: totals, positions in line, order and counts would still reveal how much
+others have. Each value here is computed only from what a right shows (`kai.dashboard.access.Scope`):
 
-- of the reader's jobs: what they are, what was decided about them, and why, as the scheduler writes it on them anyway;
-- of queues that the reader may get: their figures, which count all jobs in them;
-- of nodes, where the reader may list them: how much of each is taken, and not by whom;
-- of the cluster: how much it has, and how this process is.
+- the reader's jobs: their data, the decisions about them, and the reasons, which the scheduler writes on them anyway;
+- queues that the reader may get: their figures, which count all jobs in them;
+- nodes, if the reader may list them: how much of each is taken, but not by whom;
+- the cluster: its capacity, and the health of this process.
 
-`tests/properties/test_scoped_looks.py` draws clusters and rights: what none of these shows may change, and no page and
-no document does.
+`tests/properties/test_scoped_looks.py` generates clusters and rights, changes what the rights do not show, and checks
+that no page and no document changes.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ if TYPE_CHECKING:
     from kai.simulation.outcomes.queue_lines import QueueLine
 
 _STATES = (USED, SHARED, LEAVING, HELD, FREE, UNHEALTHY)
-"""In the order in which GPUs of a node are shown: any other would tell which jobs the others are."""
+"""The order of a node's GPUs on the page. Any other order would reveal which jobs the others are."""
 
 
 @attrs.frozen
 class _Leaf:
-    """A queue of which the reader knows the name alone."""
+    """A queue known only by its name."""
 
     name: str
     parent: str = ""
@@ -76,18 +76,18 @@ class _Leaf:
 
 @attrs.define(eq=False, slots=False, kw_only=True)
 class OwnLook(Look):
-    """One moment, for a reader with less rights than all."""
+    """One moment, for a reader with restricted rights."""
 
     _whole: WholeLook
 
     @classmethod
     def of(cls, whole: WholeLook, scope: Scope) -> OwnLook:
-        """Return what there is to see of a moment within a scope."""
+        """Return the view of a moment within a scope."""
         return cls(whole=whole, number=whole.number, time=whole.time, failing=whole.failing, scope=scope)
 
     @property
     def capacity(self) -> Capacity:
-        """What the cluster has."""
+        """The capacity of the cluster."""
         return self._whole.capacity
 
     # --- Jobs ------------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class OwnLook(Look):
 
     @cached_property
     def _lost(self) -> Mapping[str, Sequence[str]]:
-        """For whom pods of jobs have to go, and why, by the key of the job."""
+        """The beneficiaries and causes of evictions of the reader's jobs, by key of the job."""
         counts: dict[str, Counter[tuple[str, str]]] = {}
         for each in self.evictions:
             if not each.moved_to:
@@ -115,7 +115,10 @@ class OwnLook(Look):
 
     @cached_property
     def evictions(self) -> tuple[Eviction, ...]:
-        """The pods of the reader's jobs that have to go. Those that go for its jobs are others'."""
+        """The pending evictions of the reader's pods.
+
+        Evictions for the reader's jobs are not included: their pods belong to others.
+        """
         sees = self.scope.sees
         return tuple(self._eviction(each) for each in self._whole.evictions if sees(each.job.partition("/")[0]))
 
@@ -124,7 +127,7 @@ class OwnLook(Look):
         if gains and not self.scope.sees(gains.partition("/")[0]):
             gains = f"{FOREIGN_NAMESPACE}/{FOREIGN_JOB}"
         node = self._node_name
-        # What other causes are allowed by are figures of others.
+        # For other causes, the figures that allow the eviction are those of other jobs.
         because = each.because if each.cause == Cause.STALE.name else ()
         return attrs.evolve(
             each, beneficiary=gains, node=node(each.node), moved_to=node(each.moved_to), because=because
@@ -135,19 +138,19 @@ class OwnLook(Look):
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """Nothing: what is vacated is others'."""
+        """Empty: resources vacated in excess are others'."""
         return ()
 
     @cached_property
     def owners(self) -> Mapping[str, Sequence[Above]]:
-        """What the reader's jobs belong to."""
+        """The owners of the reader's jobs."""
         found = self._whole.owners
         return {line.job.key: found[line.job.key] for line in self.lines if line.job.key in found}
 
     def history(self, history: History) -> History:
         """Return how long cycles took, and what they decided about the reader's jobs.
 
-        What each cycle decided in all, and how long it did what, depends on all jobs.
+        The total decisions of each cycle, and the durations of its phases, depend on all jobs, so they are left out.
         """
         found: Sequence[Happening] = history.happenings
         if self.scope.namespaces is not None:
@@ -174,7 +177,7 @@ class OwnLook(Look):
     # --- Explanations ----------------------------------------------------------------------------------------------
 
     def explain(self, line: JobLine) -> JobExplanation | None:
-        """Return why a job of the reader's waits, and which changes of it would help."""
+        """Return why a job of the reader waits, and which changes of it would help."""
         full = self._whole.find(line.job.namespace, line.job.name)
         told = None if full is None else self._whole.explain(full)
         if told is None:
@@ -194,11 +197,11 @@ class OwnLook(Look):
 
     @property
     def tries(self) -> bool:
-        """Whether changes are tried: that is so for all readers, or for none."""
+        """Whether changes are tried; that is the same for all readers."""
         return self._whole.tries
 
     def _trial(self, trial: ChangeTrial) -> ChangeTrial | None:
-        """Return a change and what becomes of the job with it; None for a change of what is others'."""
+        """Return a change and its outcome for the job; None for a change of something that is others'."""
         scope = self.scope
         if not _is_ones_own(trial, scope):
             return None
@@ -210,7 +213,7 @@ class OwnLook(Look):
         )
 
     def assumptions(self, line: JobLine) -> tuple[str, ...]:
-        """Return nothing: what is taken for granted is said of all pods and of parents of queues."""
+        """Return nothing: assumptions are stated about all pods, and about parents of queues."""
         del line
         return ()
 
@@ -218,7 +221,7 @@ class OwnLook(Look):
 
     @cached_property
     def queues(self) -> tuple[QueueLine, ...]:
-        """The queues that the reader may get; the topmost of them are without a parent."""
+        """The queues that the reader may get; a queue whose parent the reader may not get has none."""
         depths: dict[str, int] = {}
         found = []
         for line in self._whole.queues:
@@ -230,13 +233,16 @@ class OwnLook(Look):
 
     @cached_property
     def colors(self) -> Mapping[str, str]:
-        """The colours of the reader's queues: those of the whole tree would tell how many others there are."""
+        """The colours of the reader's queues, assigned anew.
+
+        Those of the whole tree would reveal how many other queues there are.
+        """
         known = {line.name for line in self.queues}
         more = sorted({line.job.queue for line in self.lines} - known)
         return colors_of([*self.queues, *map(_Leaf, more)])
 
     def queue_facts(self) -> Iterable[Queue]:
-        """Return the queues that the reader may get, as they take part."""
+        """Return the queues that the reader may get, as the cycle read them."""
         return [each for each in self._whole.queue_facts() if self.scope.reads(each.name)]
 
     def queue_labels(self) -> Mapping[str, Mapping[str, str]]:
@@ -244,13 +250,13 @@ class OwnLook(Look):
         return {name: labels for name, labels in self._whole.queue_labels().items() if self.scope.reads(name)}
 
     def entitlement(self, queue: str) -> Entitlement | None:
-        """Return the share of a queue, and how it came about where the reader may get all queues of that division."""
+        """Return the share of a queue. Its division is included only if the reader may get every queue in it."""
         found = self._whole.entitlement(queue) if self.scope.reads(queue) else None
         if found is None:
             return None
         reads = self.scope.reads
         if all(reads(part.name) for part in found.siblings) and (not found.parent or reads(found.parent)):
-            return attrs.evolve(found, gains=Gains(are_known=False))  # these depend on the divisions above, too
+            return attrs.evolve(found, gains=Gains(are_known=False))  # gains depend on the divisions above, too
         return attrs.evolve(
             found,
             parent=found.parent if found.parent and reads(found.parent) else "",
@@ -265,7 +271,7 @@ class OwnLook(Look):
 
     @cached_property
     def nodes(self) -> tuple[NodeSlots, ...]:
-        """The nodes; pods of others are one user of each GPU."""
+        """The nodes; on each GPU the pods of others count as one user."""
         return tuple(map(self._slots, self._whole.nodes)) if self.scope.nodes else ()
 
     def _slots(self, node: NodeSlots) -> NodeSlots:
@@ -297,7 +303,7 @@ class OwnLook(Look):
         return user.queue if user.queue and self.scope.reads(user.queue) else FOREIGN_QUEUE
 
     def occupancy(self, node: str) -> Occupancy | None:
-        """Return what is on a node; the pods of others are together."""
+        """Return the occupancy of a node; the pods of others are one tenant."""
         if not self.scope.nodes:
             return None
         found = self._whole.occupancy(node, [line.job for line in self.lines])
@@ -324,7 +330,7 @@ class OwnLook(Look):
             )
 
     def spare(self, node: str) -> tuple[str, ...]:
-        """Return what a node that is shown has free besides GPUs, in words."""
+        """Return the free resources of a visible node besides GPUs, as text."""
         return self._whole.spare(node) if self.scope.nodes else ()
 
 
@@ -332,7 +338,10 @@ class OwnLook(Look):
 
 
 def _line(line: JobLine, scope: Scope, lost: Sequence[str], *, is_alone: bool) -> JobLine:
-    """Return a line of the reader's. Places in line count the jobs of its queue, whosever they are."""
+    """Return a line of the reader's jobs.
+
+    The position in line counts all jobs of the queue, so it needs the right to the queue.
+    """
     job, reads = line.job, scope.reads(line.job.queue)
     own = attrs.evolve(
         job,
@@ -398,9 +407,9 @@ _WRITTEN = frozenset(
         "WaitsForTurn",
     }
 )
-"""Codes whose text says no more than the job, the nodes' own figures and the conditions on the pod group do."""
+"""Codes whose text reveals no more than the job, the figures of nodes, and the conditions on the pod group."""
 _BOUNDS = frozenset({"OverLimit", "NonPreemptibleOverQuota"})
-"""Codes whose figures stand in the condition as well."""
+"""Codes whose figures the condition states as well."""
 _OF_NODES = frozenset({"HeldForLeaving", "NoScore"})
 _EVIDENCE_OF_JOBS = frozenset({"needs", "condition", "priority", "why so"})
 _EVIDENCE_OF_NODES = frozenset(
@@ -409,7 +418,7 @@ _EVIDENCE_OF_NODES = frozenset(
 
 
 def _words(words: Words, job: Job, scope: Scope) -> Words:
-    """Return a reason as far as it is the reader's, else what its code means."""
+    """Return a reason if the reader may see its text, else the general meaning of its code."""
     code, facts = words.code, words.facts
     if code in _WRITTEN or (code in _OF_NODES and scope.nodes):
         return attrs.evolve(words, facts=facts if code in _BOUNDS else {})
@@ -418,16 +427,16 @@ def _words(words: Words, job: Job, scope: Scope) -> Words:
     if code == "NoRoom" and (text := str(facts.get("without_others") or "")):
         return Words(code, text)
     if code not in BY_CODE and any(words.text == each.message for each in job.explanations):
-        return Words(code, words.text)  # a plugin's, as the condition has it
+        return Words(code, words.text)  # a plugin's own text, which the condition has as well
     return _general(words)
 
 
 def _is_ones_own(trial: ChangeTrial, scope: Scope) -> bool:
-    """Return whether a change is one of the reader's job, or of what the reader may see besides."""
+    """Return whether a change concerns the reader's job, or something else that the reader may see."""
     change, before = trial.change, trial.before
     if before is None or (change.field == "queue" and not scope.reads(change.new)):
         return False
-    # Values of labels that nodes have, what they attach, and which classes of devices there are.
+    # Such changes reveal values of node labels, devices of nodes, and device classes.
     of_nodes = bool(change.new) and change.field.startswith(("nodeSelector", "affinity"))
     of_nodes |= change.field.startswith(NODE_FIELD)
     if (of_nodes or change.field in (ATTACH_LIMIT, DEVICE_CLASS)) and not scope.nodes:
@@ -437,7 +446,7 @@ def _is_ones_own(trial: ChangeTrial, scope: Scope) -> bool:
 
 
 def _general(words: Words) -> Words:
-    """Return what a reason means in general: its own text may speak of others."""
+    """Return the general meaning of a reason, since its own text may mention others."""
     known = BY_CODE.get(words.code)
     text = words.code if known is None else known.means.rstrip(".")
     return Words(words.code, f"{text[:1].lower()}{text[1:]}")
@@ -457,7 +466,7 @@ def _is_own(each: Evidence, scope: Scope) -> bool:
 
 
 def _other(queue: str, state: str) -> dict[str, str]:
-    """Return the fields of what all others are on a node."""
+    """Return the fields of the one tenant that stands for all others on a node."""
     return {"job": FOREIGN_JOB, "namespace": FOREIGN_NAMESPACE, "queue": queue, "pod": FOREIGN_POD, "state": state}
 
 

@@ -1,7 +1,7 @@
-"""Pages as HTML: rendered on the server, section by section, so that a stream can send what changed.
+"""Server-rendered HTML pages, in sections that a stream can update one by one.
 
-A page works without the script. With it, one stream brings each section whose text is another than before, at most once
-in a second; a reader that does not keep up is given the newest state when it is ready for it.
+A page works without JavaScript. With it, one event stream sends each section whose text changed, at most once a second;
+a slow reader skips states and gets the newest one when ready.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kai.model.axis import GPU_UNIT
 from kai.telemetry.connections import Request, Response
 
 BEAT: Final = 15.0
-"""A stream says at least so often that it lives."""
+"""Seconds between two heartbeats of a stream."""
 MOST_STREAMS: Final = 200
 _FOLDER: Final = Path(__file__).parent
 _FILES: Final = {
@@ -38,21 +38,21 @@ _FILES: Final = {
 }
 _EVENTS: Final = "/events"
 _DEEPEST: Final = {"queues": 1, "jobs": 2, "nodes": 1}
-"""Pages of one queue, of one job and of one node: so many parts are behind the name of the page."""
+"""Path parts behind the name of a page: the page of one queue, of one job, and of one node."""
 _HTML: Final = "text/html; charset=utf-8"
 _WITH_FACTS: Final = frozenset({"", "cycles"})
-"""Pages that say how the process is, which is another from one second to the next."""
+"""Pages that show the health of the process, which changes every second."""
 PATIENCE: Final = 20.0
-"""Seconds after which a stream says that it lives, whatever is still being made for it."""
+"""Seconds after which a stream sends a heartbeat, even while a section is still being computed."""
 _NOTHING_YET: Final = "No cycle has ended yet in this process, or another replica leads."
 
 HealthChecks = Callable[[], Sequence[tuple[str, str, bool]]]
-"""Returns how the process is: what is looked at, how it is, and whether that is right."""
+"""Returns the health of the process as rows: subject, state, and whether it is good."""
 
 
 @attrs.define(eq=False)
 class HtmlPages:
-    """Renders pages."""
+    """Renders the pages and their streams."""
 
     answers: AnswerCache
     access: Access
@@ -62,14 +62,14 @@ class HtmlPages:
     files: Mapping[str, bytes]
     """Styles, script and icon, by path."""
     streams: int = 0
-    """How many are open."""
+    """Number of open streams."""
 
     def is_open(self, path: str) -> bool:
-        """Return whether a path asks for no token: styles and the script, which say nothing."""
+        """Return whether a path needs no token: styles and the script, which hold no data."""
         return path in _FILES
 
     def knows(self, path: str) -> bool:
-        """Return whether there is something at a path."""
+        """Return whether a path exists."""
         name, *rest = _parts(path)
         return path in _FILES or path == _EVENTS or (name in MAKERS and len(rest) <= _DEEPEST.get(name, 0))
 
@@ -91,7 +91,7 @@ class HtmlPages:
         return Response(status=200 if made.is_found else 404, body=body, content_type=_HTML)
 
     def sign_in(self, request: Request, why: str, status: int) -> Response:
-        """Return the form for a token, or what is wrong where a token does not help."""
+        """Return the form for a token, or the error where a token does not help."""
         page = Address(name=_parts(request.path)[0], parts=tuple(_parts(request.path)[1:]))
         text = self.templates.get_template("refused.html").render(
             **self._common(page, Reader()),
@@ -104,7 +104,7 @@ class HtmlPages:
     # --- Rendering -----------------------------------------------------------------------------------------------
 
     def history(self) -> History:
-        """Return what is remembered of cycles before, and how the process is."""
+        """Return the remembered cycles and the health of the process."""
         feed = self.answers.feed
         return History(
             cycles=tuple(feed.cycles),
@@ -158,7 +158,7 @@ class HtmlPages:
         return Response(content_type="text/event-stream", headers=headers, pieces=self.events(reader, page))
 
     async def events(self, reader: Reader, page: Address) -> AsyncGenerator[bytes, None]:
-        """Yield the sections of a page whenever they changed, until the reader leaves or may see them no more."""
+        """Yield changed sections of a page, until the reader leaves or loses the right to see them."""
         self.streams += 1
         sent: dict[str, str] = {}
         checked, revision = self.clock.monotonic(), -1
@@ -169,7 +169,7 @@ class HtmlPages:
                 with anyio.move_on_after(PATIENCE):
                     news = await self._news(reader, page, sent)
                 if news is None:
-                    revision = -1  # what takes so long goes on, and is asked for again
+                    revision = -1  # the computation goes on in its thread, and the next round asks for it again
                 yield news or _beat(self._mark(None))
                 with anyio.move_on_after(min(BEAT, RECHECKED)):
                     await self.answers.newer(revision)
@@ -178,20 +178,20 @@ class HtmlPages:
                         yield b"event: over\ndata: the token is not valid any more\n\n"
                         return
                     checked = self.clock.monotonic()
-        except* ReviewError:  # many rights are asked for side by side, and fail as a group
-            pass  # what cannot be looked up is not shown; the script comes back
+        except* ReviewError:  # rights are reviewed concurrently, so failures arrive as a group
+            pass  # what cannot be reviewed is not shown; the script reconnects
         finally:
             self.streams -= 1
 
     def _mark(self, look: Look | None) -> str:
-        """Return which cycle is shown, after what is wrong with the process, since it may be why the cycle is old."""
+        """Return the number of the shown cycle, preceded by problems of the process, which may be why it is old."""
         facts = History(facts=tuple(self.facts()))
         shown = facts if look is None else look.history(facts)
         wrong = [f"! {name}: {text}" for name, text, is_right in shown.facts if not is_right]
         return " · ".join([*wrong, *([] if look is None else [f"cycle {look.number}"])])
 
     async def _news(self, reader: Reader, page: Address, sent: dict[str, str]) -> bytes:
-        """Return the sections that are not as they were sent, and which cycle they show."""
+        """Return the sections that changed since they were sent, and the cycle that they show."""
         look = await self.answers.look_for(self.access, reader, queue=_queue_of(page.name, page.parts))
         if look is None:
             return _beat(self._mark(None))
@@ -215,13 +215,13 @@ class Rendered:
 
     @property
     def size(self) -> int:
-        """How many characters they have."""
+        """Number of characters, for the limit of the cache."""
         return sum(len(text) for _, text in self.sections)
 
 
 @attrs.frozen(kw_only=True)
 class Address:
-    """Which page is asked for."""
+    """A parsed address of a page."""
 
     name: str
     parts: tuple[str, ...] = ()
@@ -229,18 +229,21 @@ class Address:
 
     @property
     def root(self) -> str:
-        """The way from this page back to the first one; relative, so that it leads there behind a proxy as well."""
+        """The relative path from this page to the first one; relative, so that it also works behind a proxy."""
         depth = len(self.parts) + bool(self.name) - 1
         return "../" * depth if depth > 0 else "./"
 
     @property
     def path(self) -> str:
-        """The page as the stream is asked for it."""
+        """The page as a parameter of the stream."""
         path = "/".join(quote(part, safe="") for part in (self.name, *self.parts))
         return f"{path}?{urlencode(self.query)}" if self.query else path
 
     def link(self, **changes: str) -> str:
-        """Return the address of this page with other parameters; "" leaves one out. What is chosen begins anew."""
+        """Return the address of this page with changed parameters; "" removes one.
+
+        A changed choice starts at the first page.
+        """
         query = {**{name: value for name, value in self.query if name != "page"}, **changes}
         rest = urlencode({name: value for name, value in query.items() if value})
         last = (self.parts or (self.name,))[-1]
@@ -264,7 +267,7 @@ def make_pages(answers: AnswerCache, access: Access, clock: Clock, facts: Health
 
 
 def _beat(mark: str) -> bytes:
-    # A script does not see comments; proxies and other readers do.
+    # Scripts do not see comments, so send an event as well; proxies and other readers see the comment.
     return f": still here\n\nevent: beat\ndata: {' '.join(mark.split())}\n\n".encode()
 
 
@@ -283,7 +286,7 @@ def _parts(path: str) -> list[str]:
 
 
 def number(value: float | None) -> str:
-    """Return an amount with no more decimals than needed; a dash for what is unlimited or not known."""
+    """Return an amount with no more decimals than needed; a dash for unlimited or unknown."""
     return "-" if value is None else number_text(round(value, 2))
 
 

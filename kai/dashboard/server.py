@@ -1,7 +1,7 @@
-"""What is answered at the dashboard's address: pages, their twin in JSON, streams, and the form for a token.
+"""The HTTP routes of the dashboard: pages, the JSON API, streams, and the form for a token.
 
-Requests only read; the one that is sent by the form sets a cookie and nothing else. Every answer forbids the browser
-what the pages do not need: scripts and styles of others, frames, other hosts, to be kept.
+Requests only read; the form sets a cookie and nothing else. Every response forbids the browser what the pages do not
+need: foreign scripts and styles, frames, other hosts, and caching.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ HEADERS: Final[Mapping[str, str]] = {
     "X-Frame-Options": "DENY",
 }
 LIMITS: Final = Limits(connections=512, of_one_peer=256, answer_seconds=60.0, rest_seconds=20.0, body=32 * 1024)
-"""Behind the API server's proxy all readers come from one address."""
+"""Behind the API server's proxy all readers share one address."""
 PATIENCE: Final = 20.0
-"""Seconds after which a reader is told to ask again: what was begun for the reader goes on, and is there by then."""
+"""Seconds after which a reader is asked to retry; the computation goes on, and its answer is cached by then."""
 _SIGN_IN: Final = "/login"
 _SIGN_OUT: Final = "/logout"
 _SHADOW: Final = f"{api.ROOT}/shadow"
 _OLDEST: Final = 10.0
-"""Seconds by which an answer may be older than the last cycle, for readers who can find it out themselves."""
+"""Seconds behind the last cycle beyond which ``why`` is refused to readers of the whole: they can decide themselves."""
 _LATER: Final = frozenset({429, 503})
 _AGAIN: Final = 5
-"""Seconds after which a reader who is told so may ask again."""
+"""The Retry-After of 429 and 503 responses, in seconds."""
 _OLD: Final = (
     "too much is asked, and the answer would be old; ask again, or decide yourself: kai why JOB --from SNAPSHOT"
 )
@@ -59,10 +59,10 @@ class Dashboard:
     snapshot: Callable[[], Awaitable[Response]] | None = None
     """Makes a file of everything that the scheduler reads."""
     shadow: Callable[[], Awaitable[Response]] | None = None
-    """Says how far this scheduler agrees with the one that runs, where it is a shadow."""
+    """Reports how far this scheduler agrees with the running one, if it is a shadow."""
 
     async def respond(self, request: Request) -> Response:
-        """Return the answer to a request."""
+        """Return the response to a request."""
         found: Response | None = None
         try:
             with anyio.move_on_after(self.patience):
@@ -100,7 +100,7 @@ class Dashboard:
         return await self.pages.answer(request, reader, look)
 
     async def _whole(self, reader: Reader, make: Callable[[], Awaitable[Response]]) -> Response:
-        """Return what speaks of all namespaces, to a reader who may see them."""
+        """Return a document about all namespaces, to a reader who may see them."""
         if not await self.access.may_take_all(reader):
             return api.problem(
                 403, "not allowed to list pods, podgroups.scheduling.run.ai, queues and nodes everywhere"
@@ -133,7 +133,7 @@ class Dashboard:
     # --- The form ------------------------------------------------------------------------------------------------
 
     async def _post(self, request: Request) -> Response:
-        """Set or clear the cookie with a token; a form of another site is not heard."""
+        """Set or clear the cookie with a token; a form of another site is refused."""
         if not self.access.asks_for_tokens or request.path not in {_SIGN_IN, _SIGN_OUT}:
             return attrs.evolve(api.problem(405, "only GET"), headers={"Allow": "GET, HEAD"})
         if request.headers.get("Sec-Fetch-Site", "same-origin") not in {"same-origin", "none"}:
@@ -150,7 +150,7 @@ class Dashboard:
 
 
 def _why(errors: BaseException) -> str:
-    """Return why nothing is shown, with the right that kai itself lacks; where the API server is, is no stranger's."""
+    """Return why nothing is shown, with the right that kai itself lacks; the API server's address stays private."""
     while isinstance(errors, BaseExceptionGroup):
         errors = errors.exceptions[0]
     why = "the API server does not say who you are, or what you may see"
@@ -163,5 +163,5 @@ def _is_twin(path: str) -> bool:
 
 
 def _moved(cookie: str) -> Response:
-    # Relative, so that it leads home behind a proxy as well; without a path the cookie is for where the form is.
+    # Relative, so that it also works behind a proxy. A cookie without Path applies to the folder of the form.
     return Response(status=303, headers={"Location": "./", "Set-Cookie": cookie})

@@ -1,6 +1,6 @@
-"""What each page shows: its title, and its sections with the values that their templates take.
+"""The pages as values: for each page its title, and its sections with the values for their templates.
 
-Every function here computes from a `Look` and belongs in a thread.
+Every function here computes from a `Look`, and must run in a worker thread.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from kai.simulation.outcomes.overview import Job
 
 MOST_ROWS: Final = 200
-"""Of more jobs, queues or racks the rest is on further pages."""
+"""Rows of jobs, queues or racks on one page."""
 MOST_REASONS: Final = 50
 MOST_NODES: Final = 200
-"""Of more nodes, racks are folded."""
+"""With more nodes, racks are folded."""
 _MOST_SHARES: Final = 20
-"""Of more queues the overview names those that use most."""
+"""The most queues that the overview names, by usage."""
 _MOST_OTHERS: Final = 8
-"""Of more queues without a colour of their own, a legend tells the number alone."""
+"""With more queues that share the colour "others", a legend shows their number only."""
 _NEWEST: Final = 30
 _MOST_WAITING: Final = 50
-"""Jobs that wait in one queue, on its page; all are among jobs."""
+"""The most waiting jobs on the page of a queue; the page of jobs has all."""
 _LONGEST_NUMBER: Final = 7
 
 Values: TypeAlias = Mapping[str, Any]
@@ -46,16 +46,16 @@ T = TypeVar("T")
 
 @attrs.frozen(kw_only=True)
 class Pager:
-    """Which of several pages is shown."""
+    """The position among several pages of rows."""
 
     number: int
     last: int
     rows: int
-    """On all pages."""
+    """Number of rows on all pages."""
 
     @classmethod
     def of(cls, rows: Sequence[T], query: Mapping[str, str], size: int) -> tuple[Pager, Sequence[T]]:
-        """Return the page that is asked for, and its rows; the last one where there are not as many."""
+        """Return the requested page and its rows; the last page if there are fewer."""
         text, last = query.get("page", ""), max(1, -(-len(rows) // size))
         number = min(max(1, int(text) if text.isdecimal() and len(text) < _LONGEST_NUMBER else 1), last)
         return cls(number=number, last=last, rows=len(rows)), rows[(number - 1) * size : number * size]
@@ -63,7 +63,7 @@ class Pager:
 
 @attrs.frozen(kw_only=True)
 class View:
-    """A page: the question that it answers, and sections with their values."""
+    """A page: the question that it answers, and its sections with their values."""
 
     title: str
     sections: Mapping[str, Values]
@@ -74,7 +74,7 @@ Maker: TypeAlias = Callable[[Look, History, tuple[str, ...], Mapping[str, str]],
 
 
 def overview(look: Look, history: History, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
-    """Return: is it healthy, who has the GPUs, what just happened."""
+    """Build the overview: health, who has the GPUs, and recent events."""
     del parts, query
     total = look.capacity.gpus
     used, whose = _held(look)
@@ -111,7 +111,7 @@ def overview(look: Look, history: History, parts: tuple[str, ...], query: Mappin
 
 
 def _held(look: Look) -> tuple[float, str]:
-    """Return how many GPUs are in use, as far as the reader may see, and by what; "" for all that there is."""
+    """Return how many GPUs are in use, as far as the reader may see, and by what; "" for the whole cluster."""
     used = sum(line.shares[GPU].used for line in look.tops)
     if look.scope.queues is None:
         return used, ""
@@ -121,7 +121,7 @@ def _held(look: Look) -> tuple[float, str]:
 
 
 def _shares(look: Look, total: int, used: float) -> Values:
-    """Return who has the GPUs, the queues that use most by name, and what is left."""
+    """Return the users of GPUs: the queues with the most usage by name, the others together, and the rest."""
     names = frozenset(branches(look.queues))
     lines = [line for line in look.queues if line.name in names]
     most = sorted(lines, key=lambda line: (-line.shares[GPU].used, line.name))[:_MOST_SHARES]
@@ -135,7 +135,7 @@ def _shares(look: Look, total: int, used: float) -> Values:
 
 
 def queues(look: Look, history: History, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
-    """Return: who is entitled to what, who has it, who wants it."""
+    """Build the page of queues: entitlement, usage and demand."""
     del history
     if parts:
         return _queue(look, parts[0], query)
@@ -164,7 +164,7 @@ def _queue(look: Look, name: str, query: Mapping[str, str]) -> View:
     unit = GPU_UNIT if found.resource == "gpu" else 1
     below = look.below(name)
     waiting = [line for line in look.lines if line.waits and line.job.queue in below]
-    # The queue that is asked about comes first, wherever its name is among those of its siblings.
+    # The queue in question comes first, wherever its name is among its siblings.
     siblings = sorted(found.siblings, key=lambda part: part.name != name)
     pager, shown = Pager.of(siblings, query, MOST_ROWS)
     return View(
@@ -184,7 +184,7 @@ def _queue(look: Look, name: str, query: Mapping[str, str]) -> View:
 
 
 def jobs(look: Look, history: History, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
-    """Return: what runs, what waits, why, and in which order."""
+    """Build the page of jobs: running and waiting ones, the reasons, and the order of queues."""
     if len(parts) == 2:
         return _job(look, history, parts[0], parts[1])
     if parts:
@@ -257,7 +257,7 @@ def _job(look: Look, history: History, namespace: str, name: str) -> View:
 
 
 def nodes(look: Look, history: History, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
-    """Return: where the GPUs and the MIG slices are, who has them, in what pieces."""
+    """Build the page of nodes: GPUs and MIG slices, their users, and how they are divided."""
     del history
     if parts:
         return _node(look, parts[0])
@@ -299,10 +299,10 @@ def nodes(look: Look, history: History, parts: tuple[str, ...], query: Mapping[s
 
 
 def _node(look: Look, name: str) -> View:
-    """Return: what runs on one node, what is free there, and what keeps the reader's jobs from it."""
+    """Build the page of one node: its tenants, its free resources, and what keeps the reader's jobs away."""
     title = f"What runs on {name}, and what is free?"
     if missing := missing_rights(look.scope, ["nodes"]):
-        # Of a node that is not there a reader is told the same.
+        # The answer is the same for a node that does not exist, so it does not reveal which nodes there are.
         return View(title=title, sections={"node": {"missing": missing}})
     found = look.occupancy(name)
     if found is None:
@@ -333,7 +333,7 @@ def _node(look: Look, name: str) -> View:
 
 
 def _legend(names: Sequence[str], colors: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the names with their colours; of those that share the colour of all others only the number, if many."""
+    """Return the names with their colours; if many names share the colour "others", only their number."""
     own = [(name, colors[name]) for name in names if colors.get(name, OTHERS) != OTHERS]
     others = [name for name in names if colors.get(name, OTHERS) == OTHERS]
     if len(others) > _MOST_OTHERS:
@@ -342,7 +342,7 @@ def _legend(names: Sequence[str], colors: Mapping[str, str]) -> list[tuple[str, 
 
 
 def waiting(look: Look, history: History, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
-    """Return: what waits for what, the impossible first."""
+    """Build the page of waiting jobs by reason; jobs that can never run come first."""
     del history, parts
     folds = sorted(
         look.folds(),
@@ -372,7 +372,7 @@ def waiting(look: Look, history: History, parts: tuple[str, ...], query: Mapping
 
 
 def _by_code(folds: Sequence[Fold]) -> Sequence[tuple[str, int]]:
-    """Return how many jobs wait for each reason, in the order of the page."""
+    """Return the number of waiting jobs for each reason, in the order of the page."""
     counts: Counter[str] = Counter()
     for fold in folds:
         counts[fold.explanation.reason.code] += 1 + len(fold.alike)
@@ -394,7 +394,7 @@ def _row(look: Look, fold: Fold) -> Values:
 
 
 def _fits(look: Look, job: Job) -> str:
-    """Return how many pods like those of a job fit, by GPUs alone, now and later; "" where they want no whole GPUs."""
+    """Return how many pods of a job's size fit by GPUs alone, now and later; "" for jobs without whole GPUs."""
     size, rest = divmod(job.gpus, max(1, job.wanted) * GPU_UNIT)
     if rest or size < 1 or job.gpu_memory or not look.nodes:
         return ""
@@ -405,7 +405,7 @@ def _fits(look: Look, job: Job) -> str:
 
 
 def cycles(look: Look, history: History, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
-    """Return: how long cycles take, and what they decide."""
+    """Build the page of cycles: how long they take, and what they decide."""
     del parts, query
     lines = list(reversed(history.cycles))
     phases = sorted({name for line in lines for name in line.phases})

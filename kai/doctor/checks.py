@@ -1,12 +1,10 @@
-"""The table of all checks, in the order in which they are shown.
+"""The table of all checks, in display order, and two checks of its own.
 
-The check of who may use queues: whether permissions that queues give are asked for, and jobs keep to them.
+`queue_access`: whether permissions that queues declare are enforced, and jobs keep to them.
 
-A check of what the operator of KAI-Scheduler left under the names of kai's Deployments.
-
-Names of Deployments are equal on purpose. Applying a manifest to a Deployment that is there merges containers by name
-and leaves owners as they are. So the program of KAI-Scheduler may run beside kai in one pod, and what is removed with
-the Config of KAI-Scheduler may be kai.
+`leftovers`: whether KAI-Scheduler's operator left anything under the names of kai's Deployments. The names are equal on
+purpose. Applying a manifest to an existing Deployment merges containers by name and keeps owners. So KAI-Scheduler's
+program may run beside kai in one pod, and deleting KAI-Scheduler's Config may delete kai.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ _KEYS: Final = (names.ALLOWED_NAMESPACES, names.ALLOWED_NAMESPACE_LABELS)
 
 
 def queue_access(seen: Seen) -> Looked:
-    """Whether jobs are in queues that allow their namespaces, where a scheduler requires it."""
+    """Check that jobs are in queues that allow their namespaces, where a scheduler enforces that."""
     said = {
         name_of(each): {key: str(value) for key, value in annotations_of(each).items()} for each in seen.all("queues")
     }
@@ -69,7 +67,7 @@ def queue_access(seen: Seen) -> Looked:
 
 
 def _not_asked_for(said: Mapping[str, Mapping[str, str]]) -> list[Finding]:
-    """Return that queues say who may use them and no scheduler asks."""
+    """Return a finding if queues declare who may use them, and no scheduler enforces it."""
     saying = sorted(name for name, annotations in said.items() if any(key in annotations for key in _KEYS))
     if not saying:
         return []
@@ -84,7 +82,7 @@ _OURS: Final = "kai"
 
 
 def leftovers(seen: Seen) -> Looked:
-    """Whether each Deployment of kai is kai's alone."""
+    """Check that each Deployment of kai has no container and no owner of KAI-Scheduler."""
     operators = [text_of(each, "metadata", "namespace") for each in seen.all("deployments") if _is_operator(each)]
     stop = f"kubectl -n {operators[0]} scale deploy kai-operator --replicas=0; " if operators else ""
     problems: list[Finding] = []
@@ -112,7 +110,7 @@ def leftovers(seen: Seen) -> Looked:
 
 
 def _owner(deployment: Manifest) -> str:
-    """Return which object of KAI-Scheduler owns a Deployment, as ``Kind name``; "" for none."""
+    """Return the object of KAI-Scheduler that owns a Deployment, as ``Kind name``; "" for none."""
     for owner in list_of(deployment, "metadata", "ownerReferences"):
         if text_of(owner, "apiVersion").startswith(_GROUP):
             return f"{text_of(owner, 'kind')} {text_of(owner, 'name')}"

@@ -1,4 +1,4 @@
-"""Checks of what stands at the doors of the API server: webhooks, their certificates, admission policies."""
+"""Checks of admission: webhooks, their certificates, and admission policies."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ POLICIES: Final = (
     *("kai-podgroup-status", "kai-podgroup-trees", "kai-running-podgroups", "kai-terms"),
     *("kai-priority-classes-of-namespaces", "kai-priority-classes-of-quotas", "kai-preemptibility-of-namespaces"),
 )
-"""Those of ``deploy/policies``."""
+"""The admission policies of ``deploy/policies``."""
 _SOON: Final = 7 * 86_400.0
 _SERVICE: Final = "kubernetes.io/service-name"
 _RENEW: Final = "kubectl apply -k deploy/components/certificates    or let kai make them; see docs/install.md#webhooks"
@@ -48,7 +48,7 @@ _KINDS: Final = {"validating": "validatingwebhookconfiguration", "mutating": "mu
 
 
 def endpoints(seen: Seen) -> Looked:
-    """Whether a pod answers behind each webhook."""
+    """Check that a pod serves each webhook."""
     problems: list[Finding] = []
     count = 0
     for kind, config, hook in _hooks(seen):
@@ -72,7 +72,7 @@ def endpoints(seen: Seen) -> Looked:
 
 
 def configurations(seen: Seen) -> Looked:
-    """Whether pods pass kai's webhooks: without the one that changes pods none can share a GPU."""
+    """Check that pods pass kai's webhooks: without the mutating one no pod can share a GPU."""
     kinds = [kind for kind, _, _ in _hooks(seen)]
     serves = any("admission" in each.roles for each in seen.programs())
     sharing = [key_of(each) for each in seen.all("pods") if _SHARES & annotations_of(each).keys() and _waits(each)]
@@ -93,7 +93,7 @@ def _waits(pod: Manifest) -> bool:
 
 
 def certificates(seen: Seen) -> Looked:
-    """Whether the API server can know webhooks by a certificate that holds."""
+    """Check that each webhook has a CA bundle that is valid and not about to expire."""
     problems: list[Finding] = []
     ends: list[float] = []
     count = 0
@@ -120,7 +120,7 @@ def certificates(seen: Seen) -> Looked:
 
 
 def policies(seen: Seen) -> Looked:
-    """Whether the admission policies are there that keep tenants from writing what only kai may."""
+    """Check that the admission policies exist that keep tenants from writing what only kai may write."""
     known = {name_of(each) for each in seen.all("policies")}
     bound = {
         text_of(each, "spec", "policyName")
@@ -166,7 +166,7 @@ def _is_answered(seen: Seen, namespace: str, service: str) -> bool:
 
 
 def _end_of(bundle: str) -> float | None:
-    """Return when the last authority of a bundle ends, infinity if none says so; None for what is no bundle."""
+    """Return when the last certificate of a CA bundle expires, infinity if none says so; None for an invalid bundle."""
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(cadata=base64.b64decode(bundle, validate=True).decode("ascii"))

@@ -1,4 +1,4 @@
-"""Checks of what is installed: the API server, kinds, rights, programs and their leases, clocks."""
+"""Checks of the installation: the API server, kinds, rights, programs and their leases, clocks."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _KINDS: Final = {
     "topologies.kai.scheduler": "v1alpha1",
 }
 _SLACK: Final = 5.0
-"""Clocks that are so many seconds apart are nothing to speak of."""
+"""Clock differences up to this many seconds are ignored."""
 _ASLEEP: Final = 120.0
 _OFTEN: Final = 3
-"""So many restarts for want of memory are no accident, however well the pod is now."""
+"""From this many out-of-memory restarts on, a pod has a problem, even if it runs well now."""
 
 
 def api_server(seen: Seen) -> Looked:
-    """Whether the API server is of a version that kai works with."""
+    """Check that kai supports the version of the API server."""
     version = text_of(seen.version, "gitVersion") or "an unknown version"
     numbers = [re.match(r"\d+", text_of(seen.version, part)) for part in ("major", "minor")]
     found = tuple(int(each[0]) for each in numbers if each)
@@ -62,7 +62,7 @@ def api_server(seen: Seen) -> Looked:
 
 
 def own_rights(seen: Seen) -> Looked:
-    """Whether the one who looks may read what whole answers need."""
+    """Check that the account of this client may read what complete answers need."""
     lacking = seen.missing.get("", ())
     if not seen.asked.get("") and "reviews" in seen.unread:
         unknown = f"what this account may read is not known: {seen.unread['reviews']}"
@@ -78,7 +78,7 @@ def own_rights(seen: Seen) -> Looked:
 
 
 def definitions(seen: Seen) -> Looked:
-    """Whether the kinds are defined, in the versions that kai reads and writes."""
+    """Check that the kinds are defined, in the versions that kai reads and writes."""
     known = {name_of(each): each for each in seen.all("crds")}
     problems: list[Finding] = []
     for name, version in _KINDS.items():
@@ -105,7 +105,7 @@ def definitions(seen: Seen) -> Looked:
 
 
 def programs(seen: Seen) -> Looked:
-    """Whether each role runs somewhere and is ready."""
+    """Check that each role runs somewhere and is ready."""
     found = seen.programs()
     if not found:
         told = warning(
@@ -124,7 +124,7 @@ def programs(seen: Seen) -> Looked:
 
 
 def _troubles(program: Program) -> Iterator[Finding]:
-    """Yield what ails a pod of kai: out of memory, ending again and again, or not ready, in this order."""
+    """Yield the problems of a pod of kai, in this order: out of memory, restarting, not ready."""
     where, count = f"{program.namespace}/{program.pod}", program.restarts
     who = f"pod {where} ({', '.join(program.roles)})"
     often = "once" if count == 1 else f"{count} times"
@@ -156,7 +156,7 @@ def _troubles(program: Program) -> Iterator[Finding]:
 
 
 def role_rights(seen: Seen) -> Looked:
-    """Whether the accounts of roles have their rights."""
+    """Check that the accounts of roles have their rights."""
     problems = [
         failure(
             f"{account} lacks the right to {first_of([str(each) for each in lacking])}",
@@ -174,7 +174,7 @@ def role_rights(seen: Seen) -> Looked:
 
 
 def one_scheduler(seen: Seen) -> Looked:
-    """Whether each node pool has one scheduler."""
+    """Check that each node pool has exactly one scheduler."""
     pools: dict[tuple[str, str], list[Program]] = {}
     for each in seen.programs():
         if "scheduler" in each.roles:
@@ -207,7 +207,7 @@ def one_scheduler(seen: Seen) -> Looked:
 
 
 def leases(seen: Seen) -> Looked:
-    """Whether programs that elect a leader have one, who renews the lease."""
+    """Check that programs with leader election have a leader who renews the lease."""
     known = {key_of(each): each for each in seen.all("leases")}
     wanted: dict[str, list[Program]] = {}
     for each in seen.programs():
@@ -250,7 +250,7 @@ def leases(seen: Seen) -> Looked:
 
 
 def clocks(seen: Seen) -> Looked:
-    """Whether clocks agree: leases carry the time of those who renew them."""
+    """Check that clocks agree: leases carry the time of their holders."""
     ages = {key_of(each): age for each in seen.all("leases") if (age := _age(each, seen.now)) is not None}
     ahead = {key: -age for key, age in ages.items() if age < -_SLACK}
     newest = min(ages.values(), default=0.0)
@@ -297,7 +297,7 @@ def clocks(seen: Seen) -> Looked:
 
 
 def module(seen: Seen) -> Looked:
-    """Whether the Python module that runs is ours."""
+    """Check that the imported Python module ``kai`` is this one."""
     problems = [
         failure(
             f"the Python distribution {shown(seen.foreign_module)} has a module kai as well and may hide this one",
@@ -312,7 +312,7 @@ def module(seen: Seen) -> Looked:
 
 
 def other_scheduler(seen: Seen) -> Looked:
-    """Whether the scheduler of KAI-Scheduler decides beside ours."""
+    """Check that KAI-Scheduler's scheduler does not run beside kai's."""
     ours = {each.pool[1] for each in seen.programs() if "scheduler" in each.roles}
     problems: list[Finding] = []
     for each in seen.all("deployments"):
@@ -345,7 +345,7 @@ def is_of_peer(deployment: Manifest) -> bool:
 
 
 def _way_to_stop(seen: Seen, deployment: Manifest) -> str:
-    """Return the command that stops the scheduler: by the field of its Config where this version has one."""
+    """Return the command that stops the scheduler: by the field of its Config, if this version has it."""
     namespace = text_of(deployment, "metadata", "namespace")
     config = next(iter(seen.all("configs")), None)
     crd = next((each for each in seen.all("crds") if name_of(each) == "configs.kai.scheduler"), None)
@@ -370,9 +370,9 @@ def _words(deployment: Manifest) -> Iterator[tuple[str, str]]:
 
 
 def _drift(lease: object) -> float:
-    """Return how many seconds the clock of a lease's holder is ahead of the API server's, which notes each write.
+    """Return how many seconds the clock of a lease's holder is ahead of the API server's, which timestamps each write.
 
-    Return 0 where the server does not tell.
+    Return 0 if the server does not record it.
     """
     writes = list_of(lease, "metadata", "managedFields")
     try:

@@ -1,9 +1,10 @@
-"""Looking at a cluster once: lists of manifests, reviews of rights, the version. Nothing is written.
+"""Look at a cluster once: lists of manifests, access reviews, and the version. Nothing is written.
 
-A list that cannot be read is noted with its reason; the checks that need it are skipped. Only a server that gives no
-answer ends the look.
+A list that cannot be read is noted with its reason, and the checks that need it are skipped. Only a server that does
+not answer aborts the look.
 
-The rights without which a role does not work; ``docs/security.md`` has all of them, with the reason for each.
+The tables below have the rights without which a role does not work; ``docs/security.md`` has all rights, with the
+reason for each.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _RESERVATION: Final = "kai-resource-reservation"
 _SCALE: Final = "kai-scale-adjust"
 
 _PLACES: Final = {"resource-reservation-namespace": _RESERVATION, "scale-adjust-namespace": _SCALE}
-"""Which flag names another namespace than these."""
+"""The flags that replace these default namespaces."""
 
 _Row = tuple[str, tuple[str, ...], tuple[str, ...], str]
 TABLE: Final[dict[str, tuple[_Row, ...]]] = {
@@ -102,11 +103,11 @@ READER: Final[tuple[_Row, ...]] = (
     ("", ("nodes", "pods", "namespaces"), ("list",), ""),
     (_OURS, ("queues", "podgroups"), ("list",), ""),
 )
-"""What a person needs whose commands are to see a whole cluster."""
+"""The rights that a person needs for commands to see the whole cluster."""
 
 
 def rights_of(roles: Iterable[str], flags: Mapping[str, str] = EMPTY) -> Iterator[Right]:
-    """Yield what these roles need, each once; in the namespaces that their flags name."""
+    """Yield the rights that roles need, each once, in the namespaces from their flags."""
     places = {default: flags.get(flag) or default for flag, default in _PLACES.items()}
     seen: set[tuple[str, str, str, str]] = set()
     for role in roles:
@@ -119,7 +120,7 @@ def rights_of(roles: Iterable[str], flags: Mapping[str, str] = EMPTY) -> Iterato
 
 
 def rights_of_readers() -> Iterator[Right]:
-    """Yield what commands that only read need for whole answers."""
+    """Yield the rights that reading commands need for complete answers."""
     yield from _spread("", READER)
 
 
@@ -131,7 +132,7 @@ def _spread(role: str, rows: Iterable[_Row]) -> Iterator[Right]:
 
 
 REVIEWS: Final = "reviews"
-"""The name under which it is noted that rights of others could not be asked about."""
+"""The key in `Seen.unread` that means: the rights of others could not be reviewed."""
 _AUTHORIZATION: Final = "/apis/authorization.k8s.io/v1"
 _PAGE: Final = "1000"
 _AT_ONCE: Final = 8
@@ -140,7 +141,7 @@ _DISTRIBUTION: Final = "kai-scheduler"
 
 @attrs.define
 class Look:
-    """One look at a cluster over a way to its server; `cluster` is what messages call it."""
+    """One look at a cluster through a connection to its server; `cluster` is its name in messages."""
 
     transport: Transport
     clock: Clock
@@ -153,7 +154,7 @@ class Look:
     _limiter: anyio.Semaphore = attrs.field(factory=lambda: anyio.Semaphore(_AT_ONCE))
 
     async def all(self) -> Seen:
-        """Return everything that checks look at.
+        """Return all observations that checks use.
 
         Raises: UnreachableError.
         """
@@ -190,6 +191,7 @@ class Look:
             raise UnreachableError(
                 f"the cluster of {self.cluster} does not know these credentials (401)", is_forbidden=True
             )
+        # Every user may read /version by default, but some clusters remove that binding; the checks do without it.
         if answer.status == 403:
             return {}
         found = _decoded(answer)
@@ -208,6 +210,7 @@ class Look:
             query = (("limit", _PAGE), *((("continue", token),) if token else ()))
             async with self._limiter:
                 answer = await self.transport.request(Call(method="GET", path=path, query=query))
+            # 404 means that the kind is not installed, so there are no objects of it.
             if isinstance(answer, Answer) and answer.status == 404:
                 break
             page = _decoded(answer) if isinstance(answer, Answer) and answer.is_good else None
@@ -221,7 +224,7 @@ class Look:
         self._lists[name] = tuple(out)
 
     async def _review(self, account: str, rights: Iterable[Right]) -> None:
-        """Ask which of these rights an account has; "" is the account that asks."""
+        """Review which of these rights an account lacks; "" is the account of this client."""
         async with anyio.create_task_group() as tasks:
             for right in rights:
                 tasks.start_soon(self._ask, account, right)
@@ -234,6 +237,7 @@ class Look:
         if account:
             kind = "SubjectAccessReview"
             namespace, _, name = account.partition("/")
+            # The API server takes the groups as given: without them, bindings to groups of accounts would not count.
             groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
             spec |= {"user": f"system:serviceaccount:{namespace}:{name}", "groups": groups}
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
@@ -250,12 +254,12 @@ class Look:
 
 
 def not_allowed(seen: Seen, lists: Iterable[str]) -> tuple[str, ...]:
-    """Return which of these lists a look was not allowed, as rights have it: ``queues.scheduling.run.ai``."""
+    """Return the resources among these lists that this account may not read: ``queues.scheduling.run.ai``."""
     return tuple(resource_of(name) for name in lists if name in LISTS and seen.unread.get(name) == NOT_ALLOWED)
 
 
 def foreign_module() -> str:
-    """Return which installed distribution besides ours has a module ``kai``; "" for none."""
+    """Return another installed distribution with a module ``kai``; "" for none."""
     owners = metadata.packages_distributions().get("kai", [])
     return next((each for each in sorted(set(owners)) if each != _DISTRIBUTION), "")
 

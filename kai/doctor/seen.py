@@ -1,6 +1,6 @@
-"""What a look at a cluster brought: manifests by list, rights that are missing, the clock; and the programs in it.
+"""Observations of a cluster: manifests by list, missing rights, the clock, and kai's programs.
 
-What a check says: that all is well, or what is not, how bad that is, and what helps.
+Also the results of checks: findings with their severity and remedy, and verdicts.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ LISTS: Final[Mapping[str, str]] = {
     "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "runtimeclasses": "/apis/node.k8s.io/v1/runtimeclasses",
 }
-"""What is listed, by the names that checks have for it."""
+"""The API path of each list, by its name in checks."""
 NOT_ALLOWED: Final = "not allowed"
-"""Why a list could not be read that this account has no right to."""
+"""The reason for an unread list when this account lacks the right to it."""
 
 PART_OF: Final = "app.kubernetes.io/part-of"
 ROLES: Final = (
@@ -52,7 +52,7 @@ TOGETHER: Final = ROLES[:-1]
 
 @attrs.frozen(kw_only=True)
 class Right:
-    """Something that an account should be allowed to do."""
+    """A right that an account should have."""
 
     role: str
     verb: str
@@ -72,38 +72,38 @@ class Program:
     namespace: str
     pod: str
     owner: str
-    """The name of what made it, less the hash of a ReplicaSet."""
+    """The name of its owner, less the hash of a ReplicaSet."""
     account: str
     roles: tuple[str, ...]
     flags: Mapping[str, str]
     is_ready: bool
     restarts: int = 0
     waits_for: str = ""
-    """Why its container does not run, as the kubelet says it, such as ``CrashLoopBackOff``."""
+    """The kubelet's reason why its container does not run, such as ``CrashLoopBackOff``."""
     ended_by: str = ""
-    """How its container ended the last time: ``OOMKilled``, or ``Error, exit code 1``."""
+    """How its container ended last: ``OOMKilled``, or ``Error, exit code 1``."""
 
     @property
     def pool(self) -> tuple[str, str]:
-        """The scheduler name and the node pool that a scheduler in it serves."""
+        """The scheduler name and the node pool of a scheduler in it."""
         return self.flags.get("scheduler-name", "kai-scheduler"), self.flags.get("partition-label-value", "")
 
     @property
     def may_serve_another_pool(self) -> bool:
-        """Whether the pool may be told by a SchedulingShard in its file, which is not looked at."""
+        """Whether a SchedulingShard in a file of the pod, which is not read, may set another pool."""
         files = {"scheduler-conf", "config"} & self.flags.keys()
         return "scheduler" in self.roles and bool(files) and "partition-label-value" not in self.flags
 
     @property
     def elects(self) -> bool:
-        """Whether its replicas agree on one that works."""
+        """Whether its replicas elect a leader."""
         text = self.flags.get("leader-elect", "false")
         return not text or truth(text) is True
 
 
 @attrs.frozen(kw_only=True)
 class Seen:
-    """A look at a cluster."""
+    """The observations of one look at a cluster."""
 
     now: float
     """The clock of the machine that looked."""
@@ -113,11 +113,11 @@ class Seen:
     unread: Mapping[str, str] = EMPTY
     """The lists that could not be read, and why."""
     missing: Mapping[str, tuple[Right, ...]] = EMPTY
-    """By account ("" for the one that looks), the rights that it lacks."""
+    """The missing rights by account ("" for this client)."""
     asked: Mapping[str, int] = EMPTY
-    """By account, how many rights were asked about."""
+    """The number of reviewed rights by account."""
     foreign_module: str = ""
-    """Which distribution besides ours claims the module ``kai``; "" for none."""
+    """Another distribution that has the module ``kai``; "" for none."""
 
     def all(self, name: str) -> tuple[Manifest, ...]:
         """Return a list; an empty one if it could not be read."""
@@ -129,7 +129,7 @@ class Seen:
 
 
 def resource_of(name: str) -> str:
-    """Return a list as rights have it: ``queues.scheduling.run.ai``; "" for what is no list."""
+    """Return the resource of a list: ``queues.scheduling.run.ai``; "" for an unknown list."""
     path = LISTS.get(name, "")
     *_, group, _version, plural = path.split("/") if path else ("", "", "")
     return plural if path.startswith("/api/") else f"{plural}.{group}" if path else ""
@@ -181,7 +181,7 @@ def _programs(pods: Iterable[Manifest]) -> Iterator[Program]:
 
 
 def _troubles(pod: Manifest, container: str) -> tuple[int, str, str]:
-    """Return how often a container was restarted, why it does not run, and how it ended the last time."""
+    """Return the restarts of a container, why it does not run, and how it ended last."""
     for each in list_of(pod, "status", "containerStatuses"):
         if text_of(each, "name") == container:
             count = part_of(each, "restartCount")
@@ -222,7 +222,7 @@ LEASES: Final[Mapping[str, str]] = {
 
 
 def lease_of(program: Program) -> str:
-    """Return the name of the lease that a program holds or waits for."""
+    """Return the name of the lease that a program competes for."""
     if "scheduler" not in program.roles:
         return LEASES[program.roles[0]]
     scheduler, pool = program.pool
@@ -230,31 +230,31 @@ def lease_of(program: Program) -> str:
 
 
 class Severity(StrEnum):
-    """How bad a finding is. Only a failure makes the command end with 1."""
+    """The severity of a finding. Only a failure makes the command exit with 1."""
 
     OK = "ok"
     WARN = "warn"
     FAIL = "fail"
     SKIP = "skip"
-    """It could not be looked at."""
+    """The check could not be made."""
 
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """One thing that is not as it should be."""
+    """One problem."""
 
     message: str
     help: str = ""
     severity: Severity = Severity.FAIL
     object: str = ""
-    """The object that it is about, such as ``queue/team-a``."""
+    """The object in question, such as ``queue/team-a``."""
     found: str = ""
     expected: str = ""
 
 
 @attrs.frozen(kw_only=True)
 class Looked:
-    """The result of one look: what to say if there is no finding, and the findings."""
+    """The result of one check function: the text if all is well, and the findings."""
 
     well: str
     findings: Sequence[Finding] = ()
@@ -268,12 +268,12 @@ class Check:
     title: str
     look: Callable[[Seen], Looked]
     needs: tuple[str, ...] = ()
-    """The lists that it cannot do without, by their names in `kai.doctor.seen`."""
+    """The lists that the check needs, by their names in `LISTS`."""
 
 
 @attrs.frozen(kw_only=True)
 class Verdict:
-    """What one check came to."""
+    """The outcome of one check."""
 
     check: Check
     severity: Severity
@@ -282,7 +282,7 @@ class Verdict:
 
 
 def run_check(check: Check, seen: Seen) -> Verdict:
-    """Return what a check comes to; one that lacks what it needs is skipped and says why."""
+    """Run a check; if a list that it needs is missing, skip it with the reason."""
     lacking = [name for name in check.needs if name in seen.unread]
     if lacking:
         message = f"{check.title}: not looked at: {'; '.join(_why(name, seen.unread[name]) for name in lacking)}"
@@ -300,16 +300,16 @@ def _why(name: str, why: str) -> str:
 
 
 def is_blind(verdicts: Iterable[Verdict]) -> bool:
-    """Return whether nothing of a cluster could be judged: each check that needs a list was skipped."""
+    """Return whether nothing in the cluster could be judged: each check that needs a list was skipped."""
     severities = {each.severity for each in verdicts if each.check.needs}
     return severities == {Severity.SKIP}
 
 
 def warning(message: str, help: str = "", *, about: str = "", found: str = "", expected: str = "") -> Finding:  # noqa: A002 - what the line is called that it fills
-    """Return a finding that ends nothing."""
+    """Return a finding that does not change the exit code."""
     return Finding(message=message, help=help, severity=Severity.WARN, object=about, found=found, expected=expected)
 
 
 def failure(message: str, help: str = "", *, about: str = "", found: str = "", expected: str = "") -> Finding:  # noqa: A002 - as above
-    """Return a finding that makes the command end with 1."""
+    """Return a finding that makes the command exit with 1."""
     return Finding(message=message, help=help, object=about, found=found, expected=expected)

@@ -1,4 +1,4 @@
-"""Checks of what kai stands on and does not own: quotas where GPUs are held, runtime classes, and what nodes offer."""
+"""Checks of what kai relies on without owning it: resource quotas, runtime classes, and the GPUs that nodes offer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _PODS: Final = ("pods", "count/pods")
 _COMPUTE: Final = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
-"""Of these a pod must ask for something wherever a quota has them."""
+"""If a quota limits one of these, every pod in the namespace must request it."""
 _FRACTION_CLASS: Final = "gpu-fraction-runtime-class-name"
 _OLDER_CLASS: Final = "gpu-pod-runtime-class-name"
 _DEFAULT_CLASS: Final = "nvidia"
@@ -24,7 +24,7 @@ _SHARES: Final = frozenset({names.GPU_FRACTION, names.GPU_MEMORY})
 
 
 def reservation_quotas(seen: Seen) -> Looked:
-    """Whether quotas leave room for the pods that hold shared GPUs, one for each."""
+    """Check that quotas leave room for the reservation pods, one for each shared GPU."""
     flag, default = "resource-reservation-namespace", names.RESERVATION_NAMESPACE
     places = {each.flags.get(flag) or default for each in seen.programs()} or {default}
     problems: list[Finding] = []
@@ -49,12 +49,12 @@ def reservation_quotas(seen: Seen) -> Looked:
 
 
 def _asks(seen: Seen) -> bool:
-    """Return whether a flag says what reservation pods ask for."""
+    """Return whether a flag sets resource requests of reservation pods."""
     return any(each.flags.get("resource-reservation-pod-resources", "{}") not in {"", "{}"} for each in seen.programs())
 
 
 def runtime_classes(seen: Seen) -> Looked:
-    """Whether the runtime classes exist that pods that wait and the settings of kai name."""
+    """Check that the runtime classes exist that waiting pods and kai's flags name."""
     known = {name_of(each) for each in seen.all("runtimeclasses")}
     named: dict[str, list[str]] = {}
     for program in seen.programs():
@@ -93,7 +93,7 @@ def _classes(roles: Iterable[str], flags: Mapping[str, str]) -> Iterator[tuple[s
 
 
 def offered_gpus(seen: Seen) -> Looked:
-    """Whether nodes offer all the GPUs that they have."""
+    """Check that nodes offer all the GPUs that they have."""
     short: dict[str, tuple[int, int]] = {}
     count = 0
     for node in seen.all("nodes"):
@@ -115,7 +115,7 @@ def offered_gpus(seen: Seen) -> Looked:
 
 
 def held_gpus(seen: Seen) -> Looked:
-    """Whether pods hold no more GPUs of a node than it offers; other schedulers, or users, may put pods there."""
+    """Check that pods hold no more GPUs of a node than it offers; other schedulers or users may place pods there."""
     ours = {each.pool[0] for each in seen.programs()} or {names.SCHEDULER_NAME}
     held: Counter[str] = Counter()
     others: dict[str, list[str]] = {}
@@ -157,7 +157,7 @@ def _gpus(amounts: Mapping[str, object]) -> int:
 
 
 def _requested(pod: Manifest) -> int:
-    """Return the whole GPUs that containers of a pod ask for; limits are requests where these are left out."""
+    """Return the whole GPUs that containers of a pod request; limits stand in for missing requests."""
     return sum(
         _gpus({**mapping_of(each, "resources", "limits"), **mapping_of(each, "resources", "requests")})
         for each in list_of(pod, "spec", "containers")

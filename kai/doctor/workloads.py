@@ -1,4 +1,4 @@
-"""Checks of what users made: queues, jobs, bind requests, and the nodes that they ask for."""
+"""Checks of what users create: queues, jobs, priority classes, and the pods that wait to be grouped or bound."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from kai.doctor.seen import (
 from kai.errors import InputError
 
 _LATE: Final = 120.0
-"""A pod without a group, or a bind request without an outcome, is late after so many seconds."""
+"""Seconds after which a pod without a group, or a bind request without an outcome, is late."""
 _ABOUT_BINDS: Final = frozenset({names.POD_SCHEDULED_CONDITION, names.POD_BOUND_CONDITION})
 _DEFAULT_CLASSES: Final = ("train", "build-preemptible", "build", "inference")
 
 
 def queue_tree(seen: Seen) -> Looked:
-    """Whether each queue hangs below one that exists, none below itself, and none too deep."""
+    """Check that every queue has an existing parent, without cycles, and not too deep."""
     parents = {name_of(each): text_of(each, "spec", "parentQueue") for each in seen.all("queues")}
     problems: list[Finding] = []
     for fault in _faults_of_queues(seen):
@@ -67,7 +67,7 @@ def queue_tree(seen: Seen) -> Looked:
 
 
 def quotas(seen: Seen) -> Looked:
-    """Whether parents have the quota that they promise to their children, and queues may use what they have."""
+    """Check that parents have the quota that they promise to their children, and that limits allow the quotas."""
     problems: list[Finding] = []
     for fault in _faults_of_queues(seen):
         name, edit = fault.queue, f"kubectl edit queue {fault.queue}   "
@@ -97,7 +97,7 @@ def _shown_amount(value: float) -> str:
 
 
 def jobs_in_parents(seen: Seen) -> Looked:
-    """Whether jobs are in leaf queues: no other queue runs any."""
+    """Check that jobs are in leaf queues: other queues run none."""
     parents = {text_of(each, "spec", "parentQueue") for each in seen.all("queues")}
     found = _groups_by_queue(seen)
     problems = [
@@ -115,7 +115,7 @@ def jobs_in_parents(seen: Seen) -> Looked:
 
 
 def jobs_without_queue(seen: Seen) -> Looked:
-    """Whether each job names a queue that exists."""
+    """Check that each job names a queue that exists."""
     known = {name_of(each) for each in seen.all("queues")}
     problems = [
         failure(
@@ -133,7 +133,7 @@ def jobs_without_queue(seen: Seen) -> Looked:
 
 
 def leaving_queues(seen: Seen) -> Looked:
-    """Whether no queue is being deleted: its jobs start until it is gone, and those that wait then start no more."""
+    """Check that no queue is being deleted: its jobs start until it is gone, and those still waiting never start."""
     jobs = _groups_by_queue(seen)
     problems = []
     for each in sorted(seen.all("queues"), key=name_of):
@@ -154,7 +154,7 @@ def leaving_queues(seen: Seen) -> Looked:
 
 
 def pods_without_group(seen: Seen) -> Looked:
-    """Whether pods of ours get a group: the pod grouper is at work."""
+    """Check that kai's pods get a group, so that the pod grouper works."""
     late = [
         key_of(each)
         for each in _waiting(seen)
@@ -171,7 +171,7 @@ def pods_without_group(seen: Seen) -> Looked:
 
 
 def bind_requests(seen: Seen) -> Looked:
-    """Whether what the scheduler ordered is carried out: the binder is at work."""
+    """Check that bind requests are carried out, so that the binder works."""
     late, failed = [], []
     for each in seen.all("bindrequests"):
         phase = text_of(each, "status", "phase")
@@ -201,7 +201,7 @@ def bind_requests(seen: Seen) -> Looked:
 
 
 def refused_binds(seen: Seen) -> Looked:
-    """Whether pods that have their place are bound: what refuses a bind again and again has to be mended."""
+    """Check that placed pods get bound: something that refuses a bind again and again has to be fixed."""
     refused: dict[str, str] = {}
     for each in _waiting(seen):
         if any(part_of(one, "type") in _ABOUT_BINDS for one in list_of(each, "status", "conditions")):
@@ -230,7 +230,7 @@ def refused_binds(seen: Seen) -> Looked:
 
 
 def gpu_memory(seen: Seen) -> Looked:
-    """Whether nodes say how much memory their GPUs have, where pods ask for GPU memory."""
+    """Check that nodes report the memory of their GPUs, if pods request GPU memory."""
     asking = [key_of(each) for each in _alive(seen) if names.GPU_MEMORY in annotations_of(each)]
     silent = [
         name_of(each)
@@ -256,7 +256,7 @@ def gpu_memory(seen: Seen) -> Looked:
 
 
 def reservations(seen: Seen) -> Looked:
-    """Whether the namespace is there in which shared GPUs are held."""
+    """Check that the namespace of reservation pods exists."""
     wanted = {each.flags.get("resource-reservation-namespace", names.RESERVATION_NAMESPACE) for each in seen.programs()}
     known = {name_of(each) for each in seen.all("namespaces")}
     sharing = [
@@ -277,7 +277,7 @@ def reservations(seen: Seen) -> Looked:
 
 
 def pools(seen: Seen) -> Looked:
-    """Whether each node pool that something is in has a scheduler."""
+    """Check that each node pool in use has a scheduler."""
     served = {each.pool[1] for each in seen.programs() if "scheduler" in each.roles}
     if not served:
         return Looked(well="no scheduler of kai to compare node pools with")
@@ -304,7 +304,7 @@ def pools(seen: Seen) -> Looked:
 
 
 def priority_classes(seen: Seen) -> Looked:
-    """Whether the priority classes exist that jobs name."""
+    """Check that the priority classes that jobs name exist."""
     known = {name_of(each) for each in seen.all("priorityclasses")}
     named = Counter(
         wanted
@@ -353,7 +353,7 @@ def _alive(seen: Seen) -> Iterator[Manifest]:
 
 
 def _waiting(seen: Seen) -> Iterator[Manifest]:
-    """Yield the pods of ours that have no node yet."""
+    """Yield kai's pods that have no node yet."""
     ours = {each.pool[0] for each in seen.programs()} or {names.SCHEDULER_NAME}
     for each in _alive(seen):
         if text_of(each, "spec", "schedulerName") in ours and not text_of(each, "spec", "nodeName"):

@@ -1,1 +1,1 @@
-"""Documents for machines: the envelope, and values of jobs, queues, nodes and explanations."""
+"""Documents for machines: the envelope, and the values of jobs, queues, nodes and explanations."""

@@ -1,8 +1,8 @@
-"""Asking the service: answers for users who may not list what the scheduler reads.
+"""A client of the service: it answers users who may not list everything that the scheduler reads.
 
-The way leads through the API server's proxy, so a user needs no network of the cluster, and only the right to that
-Service. The proxy keeps the usual header with a token for itself; ours carries it on. What the service does not answer
-is no error here: its reader falls back to what it has of its own.
+Requests go through the API server's service proxy, so a user needs no access to the cluster's network, and only the
+right to proxy that Service. The proxy consumes the Authorization header; the token also travels in a header of kai's
+own. A question that the service does not answer is no fatal error: the caller falls back to the user's own view.
 """
 
 import importlib.metadata
@@ -24,17 +24,17 @@ from kai.errors import UnreachableError
 from kai.simulation.cases.origin import Origin
 
 SERVICE: Final = "kai-scheduler/kai-dashboard"
-"""Namespace and name of the Service that is asked where none is named."""
+"""Namespace and name of the default Service."""
 _PORT: Final = "dashboard"
 _TOKEN_HEADER: Final = "X-Kai-Token"  # noqa: S105 - the name of a header
 _BEARER: Final = "Bearer "
 _ROOT: Final = "/api/v1"
 _TRIES: Final = 3
-"""Of several replicas one leads and answers; each try may meet another one."""
+"""Only the leader of several replicas answers, and each try may reach a different replica."""
 _PAUSE: Final = 0.2
 _TIMEOUT: Final = 20.0
 SOON: Final = 1.5
-"""So many seconds a service has for the answer, where there is another way to it that takes about as long."""
+"""Seconds that the service gets for an optional answer: deciding locally takes about as long."""
 
 R = TypeVar("R")
 
@@ -44,33 +44,33 @@ class RefusedByServiceError(UnreachableError):
 
 
 class SlowServiceError(RefusedByServiceError):
-    """There is a service, and it did not answer in time: worth a word, as the user waited for it."""
+    """The service did not answer in time. Worth a note, as the user waited for it."""
 
 
 @attrs.frozen(kw_only=True)
 class Service:
-    """Where answers are asked for, and as whom."""
+    """The service to ask, and the identity to ask as."""
 
     access: Access
     place: str = ""
-    """A URL, or NAMESPACE/NAME of a Service behind the API server; "" for that of an installation as it is shipped."""
+    """A URL, or NAMESPACE/NAME of a Service behind the API server; "" for the default Service."""
     is_optional: bool = False
-    """Whether there is another way to the answer, so that a service that is away must not be waited for."""
+    """Whether the caller can do without the answer, so that waiting for an absent service is not worth it."""
 
     @property
     def is_url(self) -> bool:
-        """Whether the place is reached directly."""
+        """Whether the service is reached directly, without the API server's proxy."""
         return self.place.startswith(("http://", "https://"))
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name in messages."""
         return self.place or SERVICE
 
     def ask(self, path: str, **parameters: str) -> Mapping[str, Any]:
         """Return the document at a path below ``/api/v1``.
 
-        Raises: RefusedByServiceError; SlowServiceError where there is another way, and it took too long.
+        Raises: RefusedByServiceError; SlowServiceError if an optional answer took too long.
         """
         if self.access.impersonated:
             raise RefusedByServiceError("the service answers the owner of a token, and not for --as")
@@ -89,7 +89,7 @@ class Service:
         return document
 
     def origin_of(self, document: Mapping[str, Any]) -> Origin:
-        """Return where a document comes from."""
+        """Return the origin of a document."""
         source = document.get("source") or {}
         chosen = self.access.chosen
         return Origin(
@@ -101,7 +101,7 @@ class Service:
         )
 
     async def _ask_in_time(self, path: str, query: tuple[tuple[str, str], ...]) -> Answer | NoAnswer | None:
-        """Return what comes back; None where nothing comes in time, and there is another way to the answer."""
+        """Return the answer; None if an optional answer did not come in time."""
         if not self.is_optional:
             return await self._ask(path, query)
         with anyio.move_on_after(SOON):
@@ -124,6 +124,7 @@ class Service:
         call = Call(method="GET", path=prefix + path, query=query, headers=headers, timeout=_TIMEOUT)
         async with Client(account, user_agent=agent, connections=1) as client:
             if self.is_optional:
+                # A cheap request first: an absent service shows before any answer is computed.
                 there = await client.request(attrs.evolve(call, path=prefix + _ROOT, query=()))
                 if isinstance(there, NoAnswer) or not there.is_good:
                     return there
@@ -137,9 +138,9 @@ class Service:
 
 
 def read(document: object, kind: str, reader: Callable[[Any], R]) -> R:
-    """Return what ``reader`` makes of a document of a kind.
+    """Return the result of ``reader`` on a document of the given kind.
 
-    Raises: UnreachableError for a document that is another one, or lacks something: that is no answer.
+    Raises: UnreachableError for another kind, or a missing field: that counts as no answer.
     """
     found = document.get("kind") if isinstance(document, Mapping) else None
     if found != kind:
@@ -152,8 +153,8 @@ def read(document: object, kind: str, reader: Callable[[Any], R]) -> R:
 
 
 def _in_words(found: NoAnswer) -> str:
-    """Return what went wrong as a person says it; what is said here is said so already."""
-    from kai.cluster.requesting.listing import plain_words  # noqa: PLC0415 - most answers come, and need none of it
+    """Return the reason of a failure in plain words, unless it is worded already."""
+    from kai.cluster.requesting.listing import plain_words  # noqa: PLC0415 - only failures need it
 
     return plain_words(found, _TIMEOUT) if ": " in found.message else found.message
 

@@ -1,8 +1,6 @@
-"""The envelope of every document for machines: what it is, when and from what it was made, and by which kai.
+"""The envelope of every document for machines: its kind, time, source, and the version of kai.
 
-Which version of a package is installed.
-
-Lengths of time as people read them: two units at most.
+`installed` gives versions of packages, and `span` durations as text of at most two units.
 """
 
 import datetime as dt
@@ -20,7 +18,7 @@ DISTRIBUTION = "kai-scheduler"
 
 def installed(name: str) -> str:
     """Return the version of an installed distribution, "not installed" if there is none."""
-    from importlib import metadata  # noqa: PLC0415 - it costs as much as all the rest of a help text
+    from importlib import metadata  # noqa: PLC0415 - importing it takes as long as the rest of a help text
 
     try:
         return metadata.version(name)
@@ -32,7 +30,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
 def span(seconds: float) -> str:
-    """Return a length of time: ``45s``, ``12m``, ``1h05m``, ``3d4h``."""
+    """Return a duration as text: ``45s``, ``12m``, ``1h05m``, ``3d4h``."""
     whole = max(0, int(seconds))
     if whole < _MINUTE:
         return f"{whole}s"
@@ -47,7 +45,7 @@ API_VERSION = "output.kai/v1"
 
 
 def enveloped(kind: str, fields: Mapping[str, Any], origin: "Origin | None" = None) -> dict[str, Any]:
-    """Return a document: what every one begins with, and its own fields; ``origin`` is None where nothing was read."""
+    """Return a document: the envelope and its own fields; ``origin`` is None where nothing was read."""
     return {
         "apiVersion": API_VERSION,
         "kind": kind,
@@ -69,7 +67,7 @@ def _source(origin: "Origin") -> dict[str, Any]:
 
 
 def _now() -> str:
-    """Return the present time; SOURCE_DATE_EPOCH stands for it where the same input must give the same bytes."""
+    """Return the present time, or SOURCE_DATE_EPOCH, with which the same input gives the same bytes."""
     fixed = os.environ.get("SOURCE_DATE_EPOCH", "")
     seconds = int(fixed) if fixed.isdecimal() else int(time.time())
     return dt.datetime.fromtimestamp(seconds, tz=dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

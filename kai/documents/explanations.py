@@ -1,6 +1,6 @@
-"""Explanations as plain values, for documents. Names of jobs and pods are ``namespace/name``.
+"""Explanations as values of documents. Names of jobs and pods are ``namespace/name``.
 
-Changes of objects as JSON patches (RFC 6902): what would have to be written for a suggestion to come true.
+A suggested change also comes as JSON patches (RFC 6902) of the objects that it would edit.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,9 +32,9 @@ Operation = dict[str, Any]
 
 
 def patches_of(before: "ClusterObjects", after: "ClusterObjects") -> list[dict[str, Any]]:
-    """Return a patch for each object that differs; an object that is the same is the same in memory as well.
+    """Return a patch for each object that differs; objects that are equal must be identical in memory.
 
-    An object that is gone has the one operation that removes it as a whole.
+    For an object that is gone, the patch is a single operation that removes it.
     """
     found = []
     for field in attrs.fields_dict(type(before)):
@@ -63,9 +63,10 @@ def _difference(old: "ApiObject", new: "ApiObject") -> list[Operation]:
 
 
 def _changes(old: object, new: object, path: str) -> Iterator[Operation]:
-    """Yield the operations that make one value of another.
+    """Yield the operations that turn one value into another.
 
-    The parts of a list are changed one by one where that can be done: a container has fields that are not read here.
+    Lists are changed element by element where possible: a container in the cluster has fields that kai does not read,
+    and replacing the whole list would drop them.
     """
     if old == new:
         return
@@ -112,11 +113,11 @@ _WAITS_FOR_NOTHING: Final[Mapping[str, Any]] = {
     "evictedBy": [],
     "alike": [],
 }
-"""The fields of an explanation about a job of which no pod waits."""
+"""The fields of an explanation that are empty for a job without waiting pods."""
 
 
 def documents(found: "Explained") -> dict[str, Any]:
-    """Return explanations and evictions. Jobs that wait for the same are listed with the one that is explained."""
+    """Return explanations and evictions. Jobs that wait for the same reason are listed with the explained one."""
     return {
         "explanations": [explanation(fold) for fold in found.folds],
         "evicted": [eviction(each) for each in found.evictions],
@@ -126,7 +127,7 @@ def documents(found: "Explained") -> dict[str, Any]:
 
 
 def told_of_jobs(found: "Explained", untried: str | None = None) -> tuple[str, dict[str, Any]]:
-    """Return the kind and the fields of an answer about jobs: those that wait first, then those that do not.
+    """Return the kind and the fields of an answer about jobs: waiting jobs first, then the others.
 
     ``untried`` says why no change was tried; None where changes were.
     """
@@ -139,7 +140,7 @@ def told_of_jobs(found: "Explained", untried: str | None = None) -> tuple[str, d
 
 
 def eviction(each: "Eviction") -> dict[str, Any]:
-    """Return why one pod has to go."""
+    """Return why one pod must be evicted."""
     return {
         "pod": each.pod,
         "job": each.job,
@@ -155,7 +156,7 @@ def eviction(each: "Eviction") -> dict[str, Any]:
 
 
 def past_eviction(each: "PastEviction") -> dict[str, Any]:
-    """Return why one pod had to go, as far as that is on record."""
+    """Return why one pod was evicted, as far as that is on record."""
     return {
         "time": each.time or None,
         "pod": each.pod or None,
@@ -172,7 +173,7 @@ def past_eviction(each: "PastEviction") -> dict[str, Any]:
 
 
 def explanation(fold: "Fold") -> dict[str, Any]:
-    """Return why a job waits, and which others wait for the same."""
+    """Return why a job waits, and the other jobs that wait for the same reason."""
     each = fold.explanation
     return {
         **_place(each.job),
@@ -197,12 +198,12 @@ def explanation(fold: "Fold") -> dict[str, Any]:
 
 
 def evidence_values(one: "Evidence") -> dict[str, Any]:
-    """Return one fact that proves a reason."""
+    """Return one piece of evidence for a reason."""
     return {"label": one.label, "text": one.text, "values": dict(one.values)}
 
 
 def settled_values(line: "JobLine") -> dict[str, Any]:
-    """Return where a job stands of which no pod waits, in the form of an explanation."""
+    """Return the state of a job without waiting pods, in the form of an explanation."""
     job = line.job
     return {
         **_place(job),
@@ -215,7 +216,7 @@ def settled_values(line: "JobLine") -> dict[str, Any]:
 
 
 def fate_values(fate: "Fate") -> dict[str, Any]:
-    """Return what became of a job of a run over time that has no pods, in the form of an explanation."""
+    """Return the outcome of a job without pods in a run over virtual time, in the form of an explanation."""
     return {
         "subject": {"kind": "PodGroup", "namespace": fate.namespace, "name": fate.name, "uid": ""},
         "state": fate.state,
@@ -230,8 +231,8 @@ def fate_values(fate: "Fate") -> dict[str, Any]:
 
 
 def settled(job: "Job") -> str:
-    """Return where a job stands of which no pod waits, in one sentence."""
-    from kai.simulation.outcomes.states import MEANINGS, State  # noqa: PLC0415 - the package loads the whole engine
+    """Return the state of a job without waiting pods, in one sentence."""
+    from kai.simulation.outcomes.states import MEANINGS, State  # noqa: PLC0415 - importing it loads the whole engine
 
     nodes = first_of(job.nodes, _MOST_NAMED)
     match job.state:
@@ -255,12 +256,12 @@ def settled(job: "Job") -> str:
 
 
 def subject(job: "Job") -> dict[str, Any]:
-    """Return what an answer is about."""
+    """Return the subject of an answer about a job."""
     return {"kind": "PodGroup", "namespace": job.namespace, "name": job.name, "uid": job.uid}
 
 
 def _place(job: "Job") -> dict[str, Any]:
-    """Return which job it is, how it stands, and how large it is."""
+    """Return the subject, state, queue and size of a job."""
     return {"subject": subject(job), "state": str(job.state), "queue": job.queue, **_size(job)}
 
 

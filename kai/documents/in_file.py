@@ -1,7 +1,7 @@
-"""What a file should say for a change: the part of a manifest that is to be merged into it, or the command to type.
+"""Suggested changes as edits of the user's files: the part of a manifest to merge, or the command to type.
 
-A change is tried on pods and on their group. People write neither of them but a workload, which has a template of its
-pods and names the fields of the group in labels and annotations.
+Changes are tried on pods and on their group. Users write neither, but a workload with a pod template, which sets fields
+of the group by labels and annotations.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,9 +24,9 @@ _SPEC: Final = {
     "minMember": ("annotations", names.MIN_MEMBER),
     "preemptionDelay": ("annotations", names.PREEMPTION_DELAY),
 }
-"""Fields of a group, with the label or the annotation of a workload that sets them."""
+"""Fields of a group, with the label or annotation of a workload that sets each."""
 _COUNTED_BY_ANNOTATION: Final = "Job"
-"""The kind that says by an annotation how many pods start together; each other kind has fields of its own for that."""
+"""The one kind that sets by annotation how many pods start together; other kinds have fields of their own for that."""
 _LEVELS: Final = {
     "requiredTopologyLevel": names.TOPOLOGY_REQUIRED,
     "preferredTopologyLevel": names.TOPOLOGY_PREFERRED,
@@ -34,10 +34,10 @@ _LEVELS: Final = {
 
 
 def in_file(before: "ClusterObjects", after: "ClusterObjects", owner: "Owner | None") -> list[dict[str, Any]]:
-    """Return what each file should say: ``object`` and ``merge``, or a ``command``.
+    """Return the edit of each file: ``object`` and ``merge``, or a ``command``.
 
-    ``owner`` is what made the group; None for a group that was written as it is. Nothing for what no file says, such
-    as nodes that are to be ready again.
+    ``owner`` is the workload that the group was made for; None for a group that a user wrote. The result is empty for
+    changes that no file makes, such as nodes becoming ready.
     """
     found: list[dict[str, Any]] = []
     for field in attrs.fields_dict(type(before)):
@@ -48,7 +48,7 @@ def in_file(before: "ClusterObjects", after: "ClusterObjects", owner: "Owner | N
         for old in olds:
             new = new_of.get(key_of(old))
             if new is None:
-                return []  # fewer pods: which field says how many differs between kinds of workloads
+                return []  # fewer pods: each kind of workload has its own field for that
             if new is not old:
                 found += _said(field, unstructure(old), unstructure(new), owner)
     return [each for at, each in enumerate(found) if each not in found[:at]]
@@ -68,7 +68,7 @@ def _said(field: str, old: Any, new: Any, owner: "Owner | None") -> Iterator[dic
 
 
 def _of_workload(spec: Mapping[str, Any], owner: "Owner") -> Iterator[dict[str, Any]]:
-    """Yield the labels and annotations of a workload that say what its group should; none where none says it all."""
+    """Yield the labels and annotations of a workload that set a group's spec; nothing unless they can set all of it."""
     metadata: dict[str, dict[str, Any]] = {}
     for key, value in spec.items():
         if key == "topologyConstraint":
@@ -84,7 +84,7 @@ def _of_workload(spec: Mapping[str, Any], owner: "Owner") -> Iterator[dict[str, 
 
 
 def _merge(old: Any, new: Any) -> Any:  # noqa: ANN401 - objects as plain values
-    """Return what is to be merged into ``old`` so that it says what ``new`` does; null takes a field away."""
+    """Return a merge patch that turns ``old`` into ``new``; null removes a field."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         changed = {key: _merge(old[key], new[key]) for key in new if key in old and old[key] != new[key]}
         more = {key: new[key] for key in new if key not in old}
@@ -96,7 +96,7 @@ def _merge(old: Any, new: Any) -> Any:  # noqa: ANN401 - objects as plain values
 
 
 def _names(parts: list[Any]) -> list[str]:
-    """Return the names of the parts of a list, such as containers; none where they have none."""
+    """Return the names of list elements, such as containers; empty if any has none."""
     found = [each.get("name") if isinstance(each, Mapping) else None for each in parts]
     return [each for each in found if each] if all(found) else []
 

@@ -1,10 +1,6 @@
-"""Nodes as plain values, for documents.
+"""Values of documents: jobs, queues and their shares, and nodes; jobs have one item for each pod group.
 
-The share of a queue as plain values, and in one sentence.
-
-Queues as plain values, for documents.
-
-Jobs for machines: one item for each pod group.
+Shares and nodes also come as a summary of one sentence.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -29,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def entitlement_values(found: "Entitlement", waiting: "Sequence[Job]") -> dict[str, Any]:
-    """Return the division, and the jobs of the queue that wait. Units: GPUs in devices, CPU in millicores."""
+    """Return the division of a share, and the waiting jobs of the queue. Units: GPUs in devices, CPU in millicores."""
     unit = unit_of(found)
     return {
         "subject": {"kind": "Queue", "name": found.queue},
@@ -52,7 +48,7 @@ def entitlement_values(found: "Entitlement", waiting: "Sequence[Job]") -> dict[s
 
 
 def step_values(step: "Step", unit: float) -> dict[str, Any]:
-    """Return one step of a division; ``unit`` is that of the resource that is divided."""
+    """Return one step of a division; ``unit`` is that of the divided resource."""
     return {
         "step": step.step,
         "total": round(step.total / unit, 3),
@@ -62,7 +58,7 @@ def step_values(step: "Step", unit: float) -> dict[str, Any]:
 
 
 def entitled(found: "Entitlement") -> str:
-    """Return what a queue is entitled to, and why, in one sentence."""
+    """Return the share of a queue and its reason, in one sentence."""
     own, share = found.own, _amount(found, found.share)
     what = f"{found.queue} is entitled to {share}"
     if not found.asks or found.total is None:
@@ -94,7 +90,7 @@ def _amount(found: "Entitlement", amount: float) -> str:
 
 
 def unit_of(found: "Entitlement") -> float:
-    """Return how many of the amounts' units are one that is shown: amounts of GPUs are thousandths."""
+    """Return the divisor from amounts to displayed units: amounts of GPUs are thousandths."""
     return GPU_UNIT if found.resource == "gpu" else 1.0
 
 
@@ -122,10 +118,10 @@ def queue_items(
     unit: float = GPU_UNIT,
     labels: "Mapping[str, Mapping[str, str]] | None" = None,
 ) -> list[dict[str, Any]]:
-    """Return queues with their weights and past usage, which ``queues`` say; what they do not say is null.
+    """Return queues with their weights and past usage from ``queues``; unknown values are null.
 
-    ``labels`` are those of queues by name. ``steps`` are those of the divisions in which the shares came about, if
-    they are told, of a resource with ``unit``.
+    ``labels`` are those of queues by name. ``steps`` are those of the divisions that led to the shares, if known, in
+    ``unit``.
     """
     facts = {queue.name: queue for queue in queues}
     items = [_completed(queue_values(line), facts.get(line.name)) for line in lines]
@@ -138,7 +134,7 @@ def queue_items(
 
 
 def queue_values(queue: "QueueLine") -> dict[str, Any]:
-    """Return one queue as plain values."""
+    """Return one queue as values."""
     cpu, memory, gpu = queue.shares
     return {
         "name": queue.name,
@@ -175,9 +171,9 @@ def _completed(values: dict[str, Any], facts: "Queue | None") -> dict[str, Any]:
 
 
 def job_values(line: "JobLine", *, with_pods: bool = False, owners: "Sequence[Above] | None" = None) -> dict[str, Any]:
-    """Return one job as plain values; what is not known is null. Pods one by one only where they are asked for.
+    """Return one job as values; unknown values are null. The list of pods is included only if ``with_pods``.
 
-    ``owners``, the nearest first, is all that the job belongs to; None where that was not looked for.
+    ``owners``, the nearest first, are all owners of the job; None if they were not looked up.
     """
     job = line.job
     code, text = line.job.reason
@@ -196,7 +192,7 @@ def job_values(line: "JobLine", *, with_pods: bool = False, owners: "Sequence[Ab
         "pods": {
             "wanted": job.wanted if line.counted else None,
             "running": job.placed if line.counted else None,
-            # Pods that are evicted in this cycle wait for nothing yet: their owner has to make them anew.
+            # Pods that this cycle evicts do not wait yet: their owner has to create new ones first.
             "waiting": job.wanted - job.placed - (job.evicted - job.moved) if line.counted else None,
         },
         "gpus": job.gpus / 1000,
@@ -231,7 +227,7 @@ def _gpus(amount: int | None) -> float | None:
 
 
 def node_values(node: "NodeSlots") -> dict[str, Any]:
-    """Return one node with its GPUs as plain values."""
+    """Return one node with its GPUs as values."""
     return {
         "name": node.name,
         "labels": dict(node.labels),
@@ -264,7 +260,7 @@ def node_values(node: "NodeSlots") -> dict[str, Any]:
 
 
 def slices_values(slices: "Slices", *, ready: bool) -> dict[str, Any]:
-    """Return the MIG slices of one profile as plain values; none is free where the node takes no pods."""
+    """Return the MIG slices of one profile as values; none is free where the node takes no pods."""
     return {
         "resource": slices.resource,
         "total": slices.total,
@@ -287,7 +283,7 @@ def slices_values(slices: "Slices", *, ready: bool) -> dict[str, Any]:
 
 
 def occupancy_values(found: "Occupancy") -> dict[str, Any]:
-    """Return who is on a node, and what keeps whom away."""
+    """Return the tenants of a node, and what keeps which jobs away."""
     return {
         "subject": {"kind": "Node", "name": found.node},
         "summary": occupied(found),
@@ -345,7 +341,7 @@ def occupied(found: "Occupancy") -> str:
 
 
 def closed(found: "Occupancy") -> str:
-    """Return what keeps all pods from a node that do not tolerate it; "" where nothing does."""
+    """Return what keeps pods without a toleration from a node; "" if nothing does."""
     if not found.ready:
         return f"it is {found.closed}" + (f", for {span(found.closed_for)}" if found.closed_for else "")
     return f"it is tainted {', '.join(found.taints)}" if found.taints else ""

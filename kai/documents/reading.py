@@ -1,7 +1,7 @@
-"""Documents read back: what a service answered, as the values that the commands print.
+"""Parse documents of the service back into the values that the commands print.
 
-It is the inverse of the rest of this package, for documents of this version or a later one: fields that are not known
-are passed over, and a document that lacks one is no answer.
+This is the inverse of the rest of this package, for documents of this version or a later one: unknown fields are
+ignored, and a document with a missing field counts as no answer.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ def job_lines(document: Values) -> tuple[JobLine, ...]:
 
 
 def owners_of_jobs(document: Values) -> dict[str, tuple[Above, ...]]:
-    """Return what the jobs of a JobList belong to, by their keys; nothing where an older service does not say it."""
+    """Return the owners of jobs in a JobList, by key of the job; empty where an older service omits them."""
     return {
         f"{item['namespace']}/{item['name']}": tuple(Above(each["kind"], each["name"]) for each in item["owners"])
         for item in document["items"]
@@ -97,7 +97,7 @@ def _thousandths(gpus: float | None) -> int | None:
 
 
 def _state(text: str) -> State:
-    """Return a state; one that is not known yet counts as waiting."""
+    """Return a state; an unknown one of a later version counts as waiting."""
     known = {str(state): state for state in State}
     return known.get(text, State.WAITS)
 
@@ -106,7 +106,7 @@ def _state(text: str) -> State:
 
 
 def queue_lines(document: Values) -> tuple[QueueLine, ...]:
-    """Return the queues of a QueueList as a tree; what is below a queue that is not shown stands at the top."""
+    """Return the queues of a QueueList as a tree; a queue whose parent is not included is at the top."""
     items = document["items"]
     names = {item["name"] for item in items}
     children: dict[str, list[Values]] = {}
@@ -151,7 +151,7 @@ def _share(values: Values, unit: int) -> Share:
 
 
 def entitlement(document: Values) -> Entitlement:
-    """Return how the share of a queue came about, of a QueueExplanation."""
+    """Return the entitlement in a QueueExplanation."""
     unit = GPU_UNIT if document["resource"] == "gpu" else 1
     return Entitlement(
         queue=document["subject"]["name"],
@@ -193,7 +193,7 @@ def _part(values: Values, unit: int) -> Part:
 
 
 def waiting_jobs(document: Values) -> tuple[Job, ...]:
-    """Return the jobs that wait in the queue of a QueueExplanation."""
+    """Return the waiting jobs of a QueueExplanation."""
     names = [(each["name"], each["namespace"]) for each in document["waiting"]]
     return tuple(Job(name=name, title=name, namespace=namespace, state=State.WAITS) for name, namespace in names)
 
@@ -220,7 +220,7 @@ def _node(item: Values) -> NodeSlots:
 
 
 def _slices(item: Values) -> tuple[Slices, ...]:
-    """Return the MIG slices of a node, or none where an older service does not speak of them."""
+    """Return the MIG slices of a node; empty where an older service omits them."""
     return tuple(
         Slices(resource=each["resource"], total=each["total"], users=tuple(map(_slice_user, each["users"])))
         for each in item.get("migSlices", ())
@@ -236,13 +236,13 @@ def _user(values: Values) -> User:
 
 
 def _holder(values: Values) -> dict[str, str]:
-    """Return the fields of a pod with something of a node, whatever that is."""
+    """Return the fields of a user of a GPU or slice, for any class with these fields."""
     kept = {name: values[name] for name in ("job", "namespace", "pod", "state")}
     return {**kept, "queue": values["queue"] or ""}
 
 
 def occupancy(document: Values) -> Occupancy:
-    """Return what is on a node, of a NodeExplanation."""
+    """Return the occupancy in a NodeExplanation."""
     return Occupancy(
         node=document["subject"]["name"],
         gpus=round(document["gpus"] * GPU_UNIT),
@@ -273,7 +273,7 @@ def occupancy(document: Values) -> Occupancy:
 
 
 def evictions(document: Values) -> tuple[Eviction, ...]:
-    """Return the evictions of the last cycle, of an EvictionList."""
+    """Return the evictions of the last cycle in an EvictionList."""
     return tuple(
         Eviction(
             pod=each["pod"],
@@ -292,7 +292,7 @@ def evictions(document: Values) -> tuple[Eviction, ...]:
 
 
 def past_evictions(document: Values) -> tuple[PastEviction, ...]:
-    """Return the evictions of cycles before, of an EvictionList."""
+    """Return the evictions of past cycles in an EvictionList."""
     return tuple(
         PastEviction(
             time=each["time"] or "",

@@ -1,1 +1,1 @@
-"""One page on runs over virtual time: ``kai simulate --report``. Start reading at ``kai.report.page``."""
+"""The report on runs over virtual time: ``kai simulate --report``. Start reading at ``kai.report.page``."""

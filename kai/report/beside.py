@@ -1,4 +1,4 @@
-"""Several runs beside each other: their figures, how these change from the first run, and which jobs changed most."""
+"""Comparison of several runs: their figures, the changes from the first run, and the jobs that changed most."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TINY: Final = 1e-9
 
 
 def beside_each_other(results: Sequence[SimulationResult], frame: Frame) -> Section:
-    """Return the comparison of runs; jobs are compared of the first two."""
+    """Return the comparison of runs; only the first two are compared job by job."""
     paints = run_paints(results)
     keys = [
         Key(label=result.policy, paint=paint, is_line=True, dash=paint.dash)
@@ -51,9 +51,9 @@ def _figures(results: Sequence[SimulationResult]) -> Table:
 
 
 def _changes(results: Sequence[SimulationResult], paints: Sequence[Paint], *, high: bool) -> Plot:
-    """Return figures as parts of what they are in the first run: either those better high, or those better low.
+    """Return figures relative to the first run: either those where high is better, or those where low is.
 
-    A chart of both would show a rise that is a gain beside one that is a loss.
+    One chart of both would show a rise that is a gain beside a rise that is a loss.
     """
     chosen = [each for each in HEADLINES if (each[1] in BETTER_HIGH) is high]
     drawn = [each for each in chosen if abs(results[0].value(each[1]) or 0.0) > _TINY]
@@ -89,7 +89,7 @@ def _part(value: float | None, first: float | None) -> float | None:
 
 
 def _in_words(results: Sequence[SimulationResult], chosen: Sequence[tuple[str, str, str]]) -> str:
-    """Return in which figures the second run is better than the first, and in which it is worse."""
+    """Return a sentence on the figures in which the second run is better than the first, and worse."""
     one, other = results[:2]
     better: list[str] = []
     worse: list[str] = []
@@ -107,7 +107,7 @@ def _in_words(results: Sequence[SimulationResult], chosen: Sequence[tuple[str, s
 
 
 def _parting(results: Sequence[SimulationResult]) -> str:
-    """Say when the decisions of the first two runs part."""
+    """Return a sentence on when the decisions of the first two runs diverge."""
     first = compare_runs(results[0], results[1]).comparison.first_divergence
     if first is None:
         return ""

@@ -1,9 +1,9 @@
-"""What all charts have in common: a frame of axes that several runs share, colours, keys, and plain dictionaries.
+"""Shared parts of the charts and of the page.
 
-A figure is what plotly.js takes: ``data`` and ``layout``. The texts in it take their colour from the page's style, so
-that one figure serves light and dark.
+Charts are plain dictionaries for plotly.js, with ``data`` and ``layout``. They share a `Frame` of axes and colours
+across runs. Text colours come from the page's style, so that one figure serves light and dark mode.
 
-What a page is made of: sections with charts, each with its finding as a sentence and its numbers as a table.
+The page is made of sections: charts, each with its finding as a sentence, and a table of its numbers.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Figure: TypeAlias = dict[str, Any]
 HUES: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B0416B")
 GREY: Final = "#6E7781"
 SHAPES: Final = ("", "/", "x", ".")
-"""Patterns of areas, as plotly.js names them."""
+"""Patterns of areas, by plotly.js' names."""
 DASHES: Final = ("solid", "dash", "dot", "dashdot")
-"""Lines of the same queues."""
+"""Line styles that match the patterns."""
 PATTERN: Final[Figure] = {"fgcolor": "#ffffff", "size": 7, "solidity": 0.25}
-"""Of areas and bars, with a shape and the colour of the ground."""
+"""The pattern of areas and bars; a shape and the background colour are added."""
 MOST_QUEUES: Final = 20
 REST: Final = "others"
 _UNITS: Final = ((2 * 3600.0, 60.0, "minutes"), (4 * 86400.0, 3600.0, "hours"), (float("inf"), 86400.0, "days"))
@@ -38,7 +38,7 @@ _DIGITS: Final = 4
 
 @attrs.frozen(kw_only=True)
 class Paint:
-    """How a queue looks in every chart."""
+    """The look of a queue in every chart."""
 
     hue: str = GREY
     pattern: int = 0
@@ -56,7 +56,7 @@ class Paint:
 
 @attrs.frozen(kw_only=True)
 class Key:
-    """One entry of a legend: a name beside a patch or a line."""
+    """One entry of a legend: a name with a patch or a line."""
 
     label: str
     paint: Paint = attrs.field(factory=Paint)
@@ -73,16 +73,16 @@ class Frame:
 
     horizon: float
     gpus: float
-    """The most GPUs that there are at a time."""
+    """The most GPUs at any time."""
     second: float
     unit: str
     paints: Mapping[str, Paint]
     starts: dt.datetime | None = None
-    """The instant at which all runs start, where they know it by its date."""
+    """The date at which all runs start, if they know it."""
 
     @classmethod
     def of(cls, results: Sequence[SimulationResult]) -> Frame:
-        """Return the frame that holds all results."""
+        """Return the frame that fits all results."""
         horizon = max(result.horizon_seconds for result in results)
         length, unit = next((length, unit) for most, length, unit in _UNITS if horizon <= most)
         queues = {queue.name: queue for result in reversed(results) for queue in result.queues}
@@ -96,7 +96,7 @@ class Frame:
         )
 
     def paint(self, queue: str) -> Paint:
-        """Return how a queue looks; queues without a colour of their own are grey."""
+        """Return the look of a queue; queues beyond the colours are grey."""
         return self.paints.get(queue, Paint())
 
     def at(self, seconds: float) -> float | str:
@@ -106,7 +106,7 @@ class Frame:
         return (self.starts + dt.timedelta(seconds=round(seconds, 3))).isoformat(sep=" ", timespec="milliseconds")
 
     def length(self, seconds: float) -> float:
-        """Return a length of time on that axis; an axis of dates counts milliseconds."""
+        """Return a duration on that axis; an axis of dates counts milliseconds."""
         return short(seconds * self.second) if self.starts is None else short(seconds * 1000)
 
     @property
@@ -119,7 +119,7 @@ class Frame:
 
 
 def _start(results: Sequence[SimulationResult]) -> dt.datetime | None:
-    """Return the instant at which all results start, without its zone, as plotly.js has dates; None if they differ."""
+    """Return the start of all results, without a zone, as plotly.js wants dates; None if they differ."""
     texts = {result.starts_at for result in results}
     text = texts.pop() if len(texts) == 1 else None
     return None if text is None else dt.datetime.fromisoformat(text).replace(tzinfo=None)
@@ -134,14 +134,14 @@ def _paints(queues: Sequence[QueueResult]) -> dict[str, Paint]:
 
 
 def leaf_queues(result: SimulationResult) -> list[QueueResult]:
-    """Return the leaf queues that had jobs, in the order in which the tree names them."""
+    """Return the leaf queues that had jobs, in the order of the tree."""
     parents = {queue.name: queue.parent for queue in result.queues}
     leaves = (queue for queue in result.queues if queue.leaf and queue.jobs)
     return sorted(leaves, key=lambda queue: ancestry(queue.name, parents)[::-1])
 
 
 def named_and_rest(result: SimulationResult) -> tuple[list[str], list[str]]:
-    """Return the leaf queues that a chart names, and those that it draws as one because there are too many."""
+    """Return the leaf queues that a chart names, and the rest, which it draws as one."""
     queues = leaf_queues(result)
     if len(queues) <= MOST_QUEUES:
         return [queue.name for queue in queues], []
@@ -151,7 +151,7 @@ def named_and_rest(result: SimulationResult) -> tuple[list[str], list[str]]:
 
 
 def layout(height: int, x: Figure, y: Figure, **more: object) -> Figure:
-    """Return a layout without a ground, a legend or a title of its own: the page has those."""
+    """Return a layout without background, legend and title: the page has those."""
     return {
         "height": height,
         "margin": {"l": 60, "r": 16, "t": 8, "b": 48},
@@ -167,7 +167,7 @@ def layout(height: int, x: Figure, y: Figure, **more: object) -> Figure:
 
 
 def steps(result: SimulationResult, frame: Frame, values: Iterable[float]) -> Figure:
-    """Return the values of buckets as the coordinates of a stepped line, which ends where the last bucket does."""
+    """Return the values of buckets as the coordinates of a stepped line, up to the end of the last bucket."""
     heights = [short(value) for value in values]
     return {
         "x0": frame.at(0.0),
@@ -178,38 +178,38 @@ def steps(result: SimulationResult, frame: Frame, values: Iterable[float]) -> Fi
 
 
 def column(result: SimulationResult, name: str) -> Sequence[float]:
-    """Return a column over time; zeros where the result has none."""
+    """Return a column over time; zeros if the result lacks it."""
     return result.series.columns.get(name) or (0.0,) * len(result.series.start_seconds)
 
 
 def short(value: float) -> float:
-    """Return a number with as many digits as can be seen."""
+    """Return a number rounded to the visible digits."""
     return round(value, _DIGITS)
 
 
 def label(text: str) -> str:
-    """Return a name as plotly.js shows it unchanged: it reads tags in texts."""
+    """Return a name escaped for plotly.js, which interprets tags in texts."""
     return html.escape(text)
 
 
 @attrs.frozen(kw_only=True)
 class Table:
-    """Numbers, one row after the other; the first column names the row."""
+    """Numbers in rows; the first column names the row."""
 
     caption: str
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     words: frozenset[int] = frozenset({0})
-    """The columns that hold words; those of numbers are set to the right."""
+    """Columns of words; the others are aligned to the right."""
     note: str = ""
 
 
 @attrs.frozen(kw_only=True)
 class Plot:
-    """One chart with what it shows, in words."""
+    """One chart, with its finding as a sentence."""
 
     title: str
-    """What is different from the other charts of the section: the run, or the queue."""
+    """The run or queue of the chart, where the section has several."""
     finding: str
     figure: Figure | None
     """None where there is nothing to draw."""
@@ -223,10 +223,10 @@ class Section:
     name: str
     question: str
     about: str
-    """How the charts are read, and what is left out of them."""
+    """How to read the charts, and what they leave out."""
     plots: tuple[Plot, ...]
     keys: tuple[Key, ...] = ()
     table: Table | None = None
-    """Of all charts together."""
+    """The numbers of all charts together."""
     small: bool = False
-    """Whether the charts stand beside each other where there is room."""
+    """Whether the charts are laid out side by side where there is room."""

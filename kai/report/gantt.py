@@ -1,4 +1,4 @@
-"""A Gantt chart of what ran where: rows are nodes, bars are jobs, as long as they ran and as high as their GPUs."""
+"""A Gantt chart of placements: rows are nodes, bars are jobs, as long as they ran and as high as their GPUs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 MOST_NODES: Final = 40
 MOST_BARS: Final = 3000
 _ROW: Final = 22
-"""Pixels."""
+"""Height of a row in pixels."""
 _FILLED: Final = 0.86
-"""Of a row's height, the part that bars may take."""
+"""The fraction of a row's height that bars may take."""
 _TINY: Final = 1e-6
 
 
 @attrs.frozen(kw_only=True)
 class Bar:
-    """A job on a node: pods of it that came and went together.
+    """Pods of a job on a node that came and went together.
 
     Units: seconds, GPUs.
     """
@@ -40,7 +40,7 @@ class Bar:
 
 
 def ran_where(results: Sequence[SimulationResult], frame: Frame) -> Section:
-    """Return what ran where, of the nodes on which most happened."""
+    """Return the section of placements, for the nodes with the most activity."""
     queues = {job.queue: frame.paint(job.queue) for result in results for job in result.jobs if job.gpus}
     return Section(
         name="where",
@@ -68,7 +68,7 @@ def _plot(result: SimulationResult, frame: Frame, *, several: bool) -> Plot:
 
 
 def bars_of(result: SimulationResult) -> list[Bar]:
-    """Return the stays of pods with GPUs, those of a job that came and went together as one."""
+    """Return the stays of pods with GPUs, merging pods of a job that came and went together."""
     together: dict[tuple[int, str, float, float], list[float]] = defaultdict(list)
     for stay in result.stays:
         if stay.gpus > _TINY and stay.end_seconds > stay.start_seconds:
@@ -80,9 +80,9 @@ def bars_of(result: SimulationResult) -> list[Bar]:
 
 
 def lanes_of(bars: Iterable[Bar]) -> dict[Bar, float]:
-    """Return how high above the ground of its node each bar begins, so that no two overlap.
+    """Return the offset of each bar from the ground of its node.
 
-    Holds: bars of one node that meet in time do not meet in height.
+    Holds: bars of one node that overlap in time do not overlap in height.
     """
     found: dict[Bar, float] = {}
     there: dict[str, list[tuple[float, float, float]]] = defaultdict(list)

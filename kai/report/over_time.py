@@ -1,7 +1,4 @@
-"""Charts of who had the GPUs over time, of what was idle, and in what pieces.
-
-A chart of who was evicted, by whom and why.
-"""
+"""Charts over time: who had the GPUs, idle GPUs by size, and evictions with beneficiary and cause."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ROWS: Final = 24
-"""Lines of a table over time: each is the mean of an equal part."""
+"""Rows of a table over time; each is the mean of an equal interval."""
 _IDLE: Final = Paint(hue="#AEB6BF")
 _PIECES: Final = {
     "idle/1": ("1 GPU at most", Paint(hue="#B0416B", pattern=2)),
@@ -43,7 +40,7 @@ _PIECES: Final = {
 
 
 def who_had(results: Sequence[SimulationResult], frame: Frame) -> Section:
-    """Return who had the GPUs: leaf queues on each other, what was idle on top, and how many there were."""
+    """Return who had the GPUs: leaf queues stacked, idle GPUs on top, and the total."""
     named = {name: frame.paint(name) for result in results for name in _queues(result)}
     keys = [Key(label=name, paint=paint) for name, paint in named.items()]
     keys += [Key(label="idle", paint=_IDLE), Key(label="all GPUs", is_line=True, dash="dash")]
@@ -75,7 +72,7 @@ def _who(result: SimulationResult, frame: Frame, *, several: bool) -> Plot:
 
 
 def _queues(result: SimulationResult) -> dict[str, Sequence[float]]:
-    """Return the columns of leaf queues, those of too many as one."""
+    """Return the columns of leaf queues; queues beyond the limit are summed."""
     named, rest = named_and_rest(result)
     found: dict[str, Sequence[float]] = {name: column(result, f"used/{name}") for name in named}
     if rest:
@@ -161,7 +158,7 @@ def _gpus(frame: Frame) -> Figure:
 
 
 def _over_time(result: SimulationResult, columns: Mapping[str, Sequence[float]], caption: str) -> Table:
-    """Return columns over time as a table: the means of equal parts."""
+    """Return columns over time as a table of means over equal intervals."""
     count = len(result.series.start_seconds)
     rows = min(ROWS, count)
     lines = []
@@ -183,7 +180,7 @@ _SYMBOLS: Final = ("circle", "square", "diamond", "triangle-up", "cross", "star"
 
 
 def evicted_by_whom(results: Sequence[SimulationResult], frame: Frame) -> Section:
-    """Return the evictions over time, by their causes."""
+    """Return the evictions over time, by cause."""
     by_run = [_jobs(result) for result in results]
     names = {job: by_job[job] for by_job in by_run for job in by_job}
     queues = sorted({names[each.job] for result in results for each in result.evictions if each.job in names})

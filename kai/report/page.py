@@ -1,9 +1,9 @@
-"""One page on one or several runs, as a single file: nothing is fetched when it is opened, and nothing can be.
+"""The report on one or several runs as a single HTML file that never fetches anything.
 
     results ─ Frame (axes, colours) ─ sections (figures as dictionaries, findings, tables) ─ template ─ page
 
-The content security policy of the page names the two scripts and the style by their hashes and allows nothing else; a
-chart that asked for more would be refused by the browser, and the tests would see it.
+The content security policy of the page allows the two scripts and the style by their hashes, and nothing else. A chart
+that needed more would be blocked by the browser, and the tests would see it.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 MOST_RUNS: Final = 6
-"""Runs of which all charts are drawn; of more, the comparison alone."""
+"""With more runs, only the comparison is drawn."""
 _UNITS: Final[Mapping[str, str]] = {"utilisation": "%", "goodput": "%", "fragmentation": "%"}
 _STYLES: Final = re.compile(r'document\.getElementById\("([0-9a-f]{64})"\)')
-"""Where plotly.js looks for a style of its own before it adds one, which the page would not let it do."""
+"""Finds the style that plotly.js looks up before it adds one of its own, which the page's policy would block."""
 _PLAIN: Final = frozenset({"failures", "decisions", "cycles", "jobs", "pods"})
 
 
 def require_plotly() -> Path:
-    """Return where plotly.js is.
+    """Return the path of plotly.js.
 
-    Raises: ConfigError that says how to install it, where it is not.
+    Raises: ConfigError that says how to install it, if it is missing.
     """
     spec = find_spec("plotly")
     if spec is None or not spec.submodule_search_locations:
@@ -54,7 +54,7 @@ def require_plotly() -> Path:
 
 
 def page_of(results: Sequence[SimulationResult], *, command: str, program: str) -> str:
-    """Return the page on some results; ``command`` is what makes it again.
+    """Return the page on some results; ``command`` is the command that makes it again.
 
     Raises: ConfigError where plotly is not installed.
     """
@@ -90,7 +90,7 @@ def page_of(results: Sequence[SimulationResult], *, command: str, program: str) 
 
 
 def sections_of(results: Sequence[SimulationResult], frame: Frame) -> list[Section]:
-    """Return the sections of a page; of several runs the comparison comes first."""
+    """Return the sections of a page; with several runs the comparison comes first."""
     found = [beside_each_other(results, frame)] if len(results) > 1 else []
     if len(results) > MOST_RUNS:
         return found
@@ -130,7 +130,7 @@ def _verdict(results: Sequence[SimulationResult]) -> str:
 
 @attrs.frozen(kw_only=True)
 class Card:
-    """One of the figures that stand first."""
+    """One of the main figures at the top."""
 
     label: str
     value: str
@@ -161,7 +161,7 @@ def _metrics(results: Sequence[SimulationResult]) -> Table:
             found = result.metrics.get(key)
             unit = _UNITS.get(key, "n" if metric.unit in _PLAIN else metric.unit)
             values.append(figure(None if found is None else found.value, unit))
-        # Beside the name: a column of its own would be empty in most rows, and too much for a phone.
+        # The unit goes beside the name: a column for it would be empty in most rows, and too wide for a phone.
         name = f"{key}, {metric.unit}" if metric.unit not in {"", "s"} else key
         rows.append((name, *values, metric.definition))
     heads = ("metric", *(result.policy for result in results), "definition")
@@ -190,7 +190,7 @@ def _inputs(result: SimulationResult) -> Table:
 
 
 def _data(figures: Mapping[str, Figure]) -> str:
-    """Return figures as JSON that cannot end the element that it stands in."""
+    """Return figures as JSON that cannot close the script element around it."""
     text = json.dumps(figures, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 

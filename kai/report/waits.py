@@ -1,6 +1,7 @@
-"""Charts of how long jobs waited: the part of all jobs that had started after so long, one line for each queue.
+"""Charts of waits and shares.
 
-Charts of whether each queue got its share: one small panel for each leaf queue.
+Waits: the fraction of all jobs that had started after a given wait, one line for each queue. Shares: what each leaf
+queue used beside its fair share, one small panel for each.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _OWED: Final = Paint(hue="#B0416B", pattern=1)
 
 
 def got_shares(results: Sequence[SimulationResult], frame: Frame) -> Section:
-    """Return what queues used beside their fair share and quota, shaded where they wanted more and had less."""
+    """Return usage beside fair share and quota, shaded where a queue had less than its share while pods waited."""
     shown = max((len(leaf_queues(result)) for result in results), default=0)
     left = ""
     if shown > MOST_PANELS:
@@ -140,7 +141,7 @@ def _mean(result: SimulationResult, kind: str, queue: str) -> float:
 
 
 Waited: TypeAlias = tuple[float, bool]
-"""How long a job waited, and whether it started then."""
+"""How long a job waited, and whether it then started."""
 
 MOST_LINES: Final = 12
 MOST_POINTS: Final = 500
@@ -155,7 +156,7 @@ ABOUT: Final = (
 
 
 def how_long(results: Sequence[SimulationResult], frame: Frame) -> Section:
-    """Return the waits of jobs by queue; of several runs, first those of all jobs on the same axes."""
+    """Return the waits of jobs by queue; with several runs, first those of all jobs on common axes."""
     plots = [_queues(result, frame, several=len(results) > 1) for result in results]
     named = {queue.name: frame.paint(queue.name) for result in results for queue in _shown(result)}
     keys = [Key(label=name, paint=paint, is_line=True, dash=paint.dash) for name, paint in named.items()]
@@ -164,7 +165,7 @@ def how_long(results: Sequence[SimulationResult], frame: Frame) -> Section:
 
 
 def at_most(seconds: float | None) -> str:
-    """Say of jobs that none of them waited longer."""
+    """Return a phrase for the longest wait of some jobs."""
     text = figure(seconds, "s")
     return "did not wait" if text == figure(0.0, "s") else f"waited {text} or less"
 
@@ -185,7 +186,7 @@ def runs_waits(results: Sequence[SimulationResult], frame: Frame) -> Plot:
 
 
 def run_paints(results: Sequence[SimulationResult]) -> list[Paint]:
-    """Return how the lines of runs look."""
+    """Return the look of each run's line."""
     count = len(HUES)
     return [
         Paint(hue=HUES[at % count], pattern=at // count % len(DASHES)) if at < count * len(DASHES) else Paint(hue=GREY)
@@ -220,7 +221,7 @@ def _queues(result: SimulationResult, frame: Frame, *, several: bool) -> Plot:
 
 
 def _by_size(result: SimulationResult, frame: Frame, *, several: bool) -> Plot:
-    """Return how long jobs of each size waited: of all jobs together, the many small ones hide the large ones."""
+    """Return the waits by size of the job: in one chart of all jobs, the many small ones hide the large ones."""
     seconds, name = long_enough(result)
     sized: dict[str, list[JobResult]] = {}
     for job in sorted(result.jobs, key=lambda job: job.gpus):
@@ -247,7 +248,7 @@ def _by_size(result: SimulationResult, frame: Frame, *, several: bool) -> Plot:
 
 
 def _size(gpus: float) -> str:
-    """Return the class of a job: none, a part of one, or the powers of two between which its GPUs lie."""
+    """Return the size class of a job: no GPU, a fraction of one, or a range between powers of two."""
     if gpus <= 0:
         return "no GPU"
     if gpus < 1:
@@ -279,7 +280,7 @@ def _sizes(waits: Mapping[str, Sequence[float]], frame: Frame) -> Figure:
 
 
 def _log_axis(frame: Frame) -> Figure:
-    """Return the axis of waits."""
+    """Return the logarithmic axis of waits."""
     ticks = {at: text for at, text in _TICKS.items() if at <= frame.horizon * 1.01}
     return {"type": "log", "title": {"text": "wait"}, "tickvals": list(ticks), "ticktext": list(ticks.values())}
 
@@ -313,7 +314,7 @@ def _figure(lines: Mapping[str, tuple[Sequence[Waited], Paint]], frame: Frame) -
 
 
 def _line(name: str, jobs: Sequence[Waited], paint: Paint, frame: Frame) -> list[Figure]:
-    """Return the line of the jobs that started, and its marks where that many did."""
+    """Return the line of the jobs that started, with marks at the quantiles."""
     starts, whole = [wait for wait, is_started in jobs if is_started], len(jobs)
     count = len(starts)
     if not count:

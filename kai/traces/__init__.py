@@ -1,1 +1,1 @@
-"""Traces: files in which others recorded jobs and nodes, read by column maps that are data. Start at ``reading``."""
+"""Traces: recorded jobs and nodes in files of several formats, read by column maps that are data; see ``reading``."""

@@ -1,22 +1,22 @@
-"""Column maps: which column of a trace means what, read from the data files in ``kai/traces/formats``.
+"""Column maps: the meaning of each column of a trace, read from the data files in ``kai/traces/formats``.
 
-A format has a ``title``, the columns that it ``needs`` (by which it is recognised; ``A|B`` is one of them), a
-``separator`` where that is no comma, and below ``job`` a rule for each property of a job. A rule names a ``column`` and
-how its text is read; of a list of rules the first counts whose column has a text:
+A format has a ``title``, the columns that it ``needs`` (by which it is recognised; ``A|B`` needs either), a
+``separator`` other than a comma, and below ``job`` a rule for each property of a job. A rule names a ``column`` and how
+its text is read; in a list of rules the first one whose column has a text applies:
 
     as          text (default), number, count, seconds, clock, time, moment, truth, mebibytes, types
-    scale       a number to multiply by            default     what an empty or missing column stands for
+    scale       a number to multiply by            default     the value of an empty or missing column
     map         other words for these              split       several values in one text
-    part        of a text such as cpu=4,mem=64G    where_gpus  counts only where a pod asks for this number of GPUs
+    part        of a text such as cpu=4,mem=64G    where_gpus  applies only where a pod asks for this number of GPUs
     empty       words that stand for no text
 
 Properties: name, arrival, eligible, duration or start and end, suspended, pods, gpus, cpus and memory_mib of each pod
 or all_gpus, all_cpus and all_memory_mib of all, share (of one GPU), all_share and all_shards, minimum, queue, user,
-priority, preemptible, models, types. ``nodes`` has the rules of a file of nodes. ``assume`` says what is taken for
-granted. Each table of ``leave_out`` has regular expressions for some columns, and the ``reason`` why rows that match
-all of them are no jobs. ``together`` tells rows that are parts of one job. ``free_text`` names columns that may hold a
-separator. ``better`` says what is lost without a column, ``command`` what writes all of them. ``called`` has other
-names that people give to the columns. A new trace is a new file.
+priority, preemptible, models, types. ``nodes`` has the rules of a file of nodes. ``assume`` lists assumptions. Each
+table of ``leave_out`` has regular expressions for some columns, and the ``reason`` why rows that match all of them are
+no jobs. ``together`` recognises rows that are parts of one job. ``free_text`` names columns that may contain a
+separator. ``better`` says what is lost without a column, ``command`` is a command that writes all of them. ``called``
+has alternative names of columns. A new format needs only a new file.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ from kai.errors import on_one_line
 
 FOLDER: Final = "formats"
 OWN: Final = "kai"
-"""The format that people write themselves."""
+"""The format that people write by hand."""
 _MIB: Final = 1 << 20
 _TRUE: Final = frozenset({"true", "1", "yes"})
 _FALSE: Final = frozenset({"false", "0", "no"})
 _ZONE: Final = re.compile(r":[0-9]{2}(?:\.[0-9]+)?(?P<zone> ?(?:[Zz]|UTC|GMT|[+-][0-9]{2}(?::?[0-9]{2})?))$")
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _CLOCK: Final = re.compile(r"(?:(?P<days>[0-9]+)-)?(?:(?P<hours>[0-9]+):)?(?P<minutes>[0-9]+):(?P<seconds>[0-9]+)")
-"""How Slurm writes a duration: days-hours:minutes:seconds."""
+"""Slurm's notation of durations: days-hours:minutes:seconds."""
 
 Row = Mapping[str, str]
 
 
 class RowError(ValueError):
-    """A row cannot be used: what was found in which column."""
+    """A row cannot be used; the message names the column and its text."""
 
     def __init__(self, message: str) -> None:
-        """Keep the message on one line: a quoted field may hold several."""
+        """Keep the message on one line: a quoted field may span several."""
         super().__init__(on_one_line(message))
 
 
 @attrs.frozen(kw_only=True)
 class Rule:
-    """How one property is read from a row."""
+    """How to read one property from a row."""
 
     column: str
     kind: str = "text"
@@ -73,17 +73,17 @@ class Rule:
     where_gpus: float | None = None
     empty: frozenset[str] = frozenset()
     otherwise: Rule | None = None
-    """The rule that counts where this one finds no text."""
+    """The rule to use if this one finds no text."""
 
     def of(self, row: Row) -> Rule:
-        """Return the rule that finds a text in a row; where none does, this one."""
+        """Return the first rule of the chain that finds a text in a row; if none does, this one."""
         rule: Rule | None = self
         while rule is not None and not rule.text(row):
             rule = rule.otherwise
         return rule or self
 
     def text(self, row: Row) -> str:
-        """Return the text of a row, "" for none."""
+        """Return the text in a row, "" for none."""
         found = (row.get(self.column) or "").strip()
         if found in self.empty:
             return ""
@@ -93,11 +93,11 @@ class Rule:
             kinds = {name.partition(":")[2]: amount for name, amount in parts if name.startswith(f"{self.part}:")}
             if self.kind == "types":
                 return ",".join(kinds)
-            found = same[0] if same else _sum_of(list(kinds.values()))  # beside gres/gpu, gres/gpu:a100 is a part of it
+            found = same[0] if same else _sum_of(list(kinds.values()))  # gres/gpu includes gres/gpu:a100
         return found
 
     def read(self, row: Row) -> Any:  # noqa: ANN401 - of the kind that the rule says
-        """Return the value of a row.
+        """Return the value in a row.
 
         Raises: RowError for a text that is no such value.
         """
@@ -113,7 +113,7 @@ class Rule:
             raise RowError(f'{self.column} is "{text}", expected {_WANTED[self.kind]}') from None
 
     def chain(self) -> Iterator[Rule]:
-        """Yield this rule and those that count in its place."""
+        """Yield this rule and its fallbacks."""
         yield self
         if self.otherwise is not None:
             yield from self.otherwise.chain()
@@ -144,13 +144,13 @@ _WANTED: Final = {
 
 @attrs.frozen(kw_only=True)
 class Exclusion:
-    """Rows that are no jobs: those in which each of some columns matches its pattern."""
+    """Rows that are no jobs: those in which every listed column matches its pattern."""
 
     patterns: Mapping[str, re.Pattern[str]]
     reason: str
 
     def holds(self, row: Row) -> bool:
-        """Return whether a row is left out; a column that is missing matches nothing."""
+        """Return whether a row is excluded; a missing column matches nothing."""
         return all(
             (text := row.get(column)) is not None and pattern.search(text.strip()) is not None
             for column, pattern in self.patterns.items()
@@ -172,25 +172,25 @@ class Format:
     assumptions: tuple[str, ...] = ()
     exclusions: tuple[Exclusion, ...] = ()
     together: tuple[str, re.Pattern[str]] | None = None
-    """A column, and what its texts are like in rows that are parts of one job; the first group names the job."""
+    """A column, and a pattern of its texts in rows that are parts of one job; the first group names the job."""
     free_text: frozenset[str] = frozenset()
-    """Columns of text that people write, where a separator may stand."""
+    """Columns of free text, which may contain the separator."""
     better: Mapping[str, str] = attrs.field(factory=dict)
-    """What is lost without a column."""
+    """What is lost without each of these columns."""
     command: str = ""
-    """What writes a file with all columns."""
+    """A command that writes a file with all columns."""
     called: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
-    """Other names that people give to columns."""
+    """Alternative names of columns."""
 
     @property
     def columns(self) -> set[str]:
-        """All columns that it knows."""
+        """All columns that the format knows."""
         told = {column for each in self.exclusions for column in each.patterns}
         read = {each.column for rule in self.job.values() for each in rule.chain()}
         return {*(each for one in self.needs for each in one.split("|")), *told, *read}
 
     def missing(self, columns: Collection[str]) -> list[str]:
-        """Return which of the needed columns are not there."""
+        """Return the needed columns that are missing."""
         return [one.replace("|", " or ") for one in self.needs if not set(one.split("|")) & set(columns)]
 
 
@@ -203,7 +203,7 @@ def formats() -> tuple[Format, ...]:
 
 
 def format_of(columns: Sequence[str], *, rows: str = "table") -> Format | None:
-    """Return the format whose needed columns are all there; of several the one that needs most."""
+    """Return the format whose needed columns are all present; of several the one that needs most."""
     found = [each for each in formats() if each.rows == rows and not each.missing(columns)]
     return max(found, key=lambda each: len(each.needs), default=None)
 
@@ -256,9 +256,9 @@ def _rule(values: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Rule:
 
 
 def instant_of(text: str) -> float:
-    """Return a date or a time as traces have them, in seconds since the epoch; without a zone it is of UTC.
+    """Return a date or a time of a trace in seconds since the epoch; without a zone it is UTC.
 
-    Raises: ValueError for a text that is none.
+    Raises: ValueError for any other text.
     """
     try:
         return _instant(f"{text}T00:00:00" if _DATE.fullmatch(text) else text)
@@ -267,7 +267,7 @@ def instant_of(text: str) -> float:
 
 
 def _instant(text: str) -> float:
-    """Return a time of the calendar, or seconds, in seconds since the epoch; without a zone it is of UTC."""
+    """Return a calendar time, or a number of seconds, in seconds since the epoch; without a zone it is UTC."""
     try:
         seconds = float(text)
     except ValueError:
@@ -278,12 +278,12 @@ def _instant(text: str) -> float:
 
 
 def is_local(text: str) -> bool:
-    """Return whether a text is a time of the calendar that does not say its zone."""
+    """Return whether a text is a calendar time without a zone."""
     return ":" in text and _ZONE.search(text) is None
 
 
 def _zoned(text: str) -> str:
-    """Return a time with its zone as RFC 3339 has it: strftime writes +0100, and no colon."""
+    """Return a time with its zone in RFC 3339 form: strftime writes +0100, without a colon."""
     match = _ZONE.search(text)
     if match is None:
         return f"{text.replace(' ', 'T')}Z"
@@ -294,7 +294,7 @@ def _zoned(text: str) -> str:
 
 
 def _moment(text: str) -> float:
-    """Return seconds from the start, or a time of the calendar in seconds since the epoch."""
+    """Return seconds from the start, or a calendar time in seconds since the epoch."""
     try:
         return _instant(text)
     except BadValue:
@@ -309,7 +309,7 @@ def _finite(text: str) -> float:
 
 
 def _seconds(text: str) -> float:
-    """Return seconds, which may be written as a duration with units."""
+    """Return seconds, also from a duration with units."""
     try:
         value = float(text)
     except ValueError:
@@ -327,7 +327,7 @@ def _count(text: str) -> int:
 
 
 def _clock(text: str) -> float:
-    """Return a duration as Slurm writes it in seconds: 1-02:03:04."""
+    """Return the seconds of a duration in Slurm's notation: 1-02:03:04."""
     match = _CLOCK.fullmatch(text)
     if match is None:
         raise ValueError(text)
@@ -363,9 +363,9 @@ _READERS: Final[Mapping[str, Callable[[str], Any]]] = {
 
 
 def _sum_of(amounts: Sequence[str]) -> str:
-    """Return whole numbers added up, "" for none of them.
+    """Return the sum of integers as text, "" for an empty sequence.
 
-    Raises: RowError for what is none.
+    Raises: RowError for a text that is no integer.
     """
     try:
         return str(sum(map(int, amounts))) if amounts else ""
@@ -374,6 +374,6 @@ def _sum_of(amounts: Sequence[str]) -> str:
 
 
 def _binary(text: str) -> str:
-    """Return an amount as Kubernetes writes it: Slurm's G are gibibytes."""
+    """Return an amount in Kubernetes' notation: Slurm's G are gibibytes."""
     plain = text.rstrip("cn")
     return f"{plain}i" if plain[-1:] in "KMGTP" else plain

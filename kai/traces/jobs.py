@@ -1,4 +1,4 @@
-"""One row of a trace as a job, and one row of a file of nodes as a node. Nothing here knows of Kubernetes' objects."""
+"""Rows of traces as jobs, and rows of node files as nodes. This module does not depend on Kubernetes objects."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MOST_PODS: Final = 100_000
-"""Of one job: its pods are made one by one."""
+"""The most pods of one job, since they are created one by one."""
 _MOST: Final = {"gpus": 65_535, "cpus": 1 << 28, "memory_mib": 1 << 28, "share": 65_535, "shards": 1 << 28}
-"""More than any machine has: what is larger is a slip, and its amounts would not fit into 64 bits."""
+"""Limits beyond any machine: a larger amount is a mistake, and would not fit into 64 bits."""
 
 
 @attrs.frozen(kw_only=True)
 class Demand:
-    """Pods that are alike, and what each of them asks for."""
+    """A number of equal pods, and the request of each."""
 
     pods: int = 1
     gpus: int = 0
     share: float | None = None
-    """The part of one GPU; None for whole ones."""
+    """The fraction of one GPU; None for whole GPUs."""
     shards: float = 0.0
-    """Equal parts of a GPU, of which the trace does not say how many make a whole one."""
+    """Shards of a GPU, where the trace does not say how many make a whole one."""
     cpus: float | None = None
     memory_mib: float | None = None
     models: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
-    """What the trace calls the GPU's model: words of its name, as a100."""
+    """The trace's name of the GPU model: words such as a100."""
 
 
 @attrs.frozen(kw_only=True)
@@ -45,10 +45,10 @@ class TraceJob:
     name: str
     arrival: float
     start: float | None = None
-    """When it started there; None where the trace does not say so."""
+    """When it started in the recorded cluster; None if the trace does not say."""
     duration: float | None
     parts: tuple[Demand, ...]
-    """Its pods, those that are alike together."""
+    """Its pods, equal ones grouped."""
     minimum: int
     queue: str
     user: str
@@ -57,7 +57,7 @@ class TraceJob:
 
     @property
     def pods(self) -> int:
-        """How many pods it has."""
+        """Total number of pods."""
         return sum(part.pods for part in self.parts)
 
 
@@ -73,9 +73,9 @@ class TraceNode:
 
 
 def job_of(row: Row, line: int, form: Format) -> TraceJob:
-    """Return the job that a row describes.
+    """Return the job in a row.
 
-    Raises: RowError for a row that describes none.
+    Raises: RowError for a row that is no valid job.
     """
     rules = form.job
     arrival = _value(rules, "arrival", row)
@@ -109,17 +109,17 @@ def job_of(row: Row, line: int, form: Format) -> TraceJob:
 
 
 def demand_of(row: Row, form: Format) -> Demand:
-    """Return what each pod of a row asks for, where all of them ask for the same.
+    """Return the request of each pod of a row whose pods are all equal.
 
-    Raises: RowError for a row that asks for nothing that could be.
+    Raises: RowError for an impossible request.
     """
     return demands_of(row, form)[0]
 
 
 def demands_of(row: Row, form: Format) -> tuple[Demand, ...]:
-    """Return what a row asks for, whether and whenever it ran; pods that are alike are one.
+    """Return the requests of a row, equal pods grouped, whether and whenever the job ran.
 
-    Raises: RowError for a row that asks for nothing that could be.
+    Raises: RowError for an impossible request.
     """
     rules = form.job
     pods = _value(rules, "pods", row, 1)
@@ -145,9 +145,9 @@ def demands_of(row: Row, form: Format) -> tuple[Demand, ...]:
 
 
 def node_of(row: Row, line: int, form: Format) -> TraceNode:
-    """Return the node that a row describes.
+    """Return the node in a row.
 
-    Raises: RowError for a row that describes none.
+    Raises: RowError for a row that is no valid node.
     """
     rules = form.nodes
     return TraceNode(
@@ -192,13 +192,13 @@ def _between(rules: Mapping[str, Rule], row: Row) -> float:
 
 
 def _refuse_longer(what: str, seconds: float) -> None:
-    """Refuse more seconds than a duration may have elsewhere: times of the calendar end, too."""
+    """Refuse durations longer than the format of durations allows; dates would overflow, too."""
     if seconds > LONGEST:
         raise RowError(f"{what} is {seconds:g} s, expected at most 292 years")
 
 
 def _gpus(rules: Mapping[str, Rule], row: Row, pods: int) -> tuple[int, float | None]:
-    """Return the GPUs of each pod, and the part of one that it asks for."""
+    """Return the whole GPUs of each pod, and the fraction of one GPU."""
     asked = _each(rules, "gpus", row, pods) or 0.0
     column = rules["all_gpus" if "all_gpus" in rules else "gpus"].of(row).column
     share = _value(rules, "share", row)
@@ -215,7 +215,7 @@ def _gpus(rules: Mapping[str, Rule], row: Row, pods: int) -> tuple[int, float | 
             return ceil(share), None
     if share and share < 1:
         return 0, float(share)
-    asked = asked or float(share or 0)  # all of one GPU is a whole one
+    asked = asked or float(share or 0)  # a share of 1 is a whole GPU
     if asked < 0 or asked != int(asked):
         if 0 < asked < 1:
             return 0, float(asked)
@@ -224,9 +224,9 @@ def _gpus(rules: Mapping[str, Rule], row: Row, pods: int) -> tuple[int, float | 
 
 
 def _refuse_less(rules: Mapping[str, Rule], row: Row, demand: Demand) -> None:
-    """Check a part of a GPU.
+    """Check the fraction of a GPU.
 
-    Raises: RowError for less than the annotation of a pod may say: its pods would wait for ever.
+    Raises: RowError for less than the annotation of a pod allows: its pods would wait forever.
     """
     if demand.share is None or demand.share >= LEAST_SHARE:
         return
@@ -239,7 +239,7 @@ def _refuse_less(rules: Mapping[str, Rule], row: Row, demand: Demand) -> None:
 
 
 def _each(rules: Mapping[str, Rule], name: str, row: Row, pods: int) -> float | None:
-    """Return an amount of each pod: told for each, or for all of them."""
+    """Return the amount of each pod; the trace has either that or the total of all pods."""
     if f"all_{name}" in rules:
         found = _bounded(rules, f"all_{name}", row, pods)
         return None if found is None else found / pods
@@ -248,9 +248,9 @@ def _each(rules: Mapping[str, Rule], name: str, row: Row, pods: int) -> float | 
 
 
 def _bounded(rules: Mapping[str, Rule], name: str, row: Row, pods: int = 1, default: Any = None) -> Any:  # noqa: ANN401 - see Rule.read
-    """Return an amount that a machine may have, or None.
+    """Return an amount within the limits of a machine, or ``default``.
 
-    Raises: RowError for any other.
+    Raises: RowError for an amount beyond the limits.
     """
     found = _value(rules, name, row, default)
     most = _MOST[name.removeprefix("all_")] * pods

@@ -1,6 +1,6 @@
-"""Rows to jobs and nodes: the format is told by the columns, every row that cannot be used has its line.
+"""Read traces: the columns determine the format, and every unusable row is reported with its line.
 
-Rows are read once and kept in the order of their arrival, whatever the order of the file.
+Rows are read once; the jobs are sorted by arrival, whatever the order of the file.
 """
 
 from __future__ import annotations
@@ -22,38 +22,41 @@ from kai.traces.rows import MORE, read_rows
 
 _FEW: Final = 6
 _OLDEST: Final = 631152000.0
-"""The year 1990: a column of times may count seconds from a zero of its own instead, which is no date."""
+"""The year 1990: smaller numbers are seconds from a zero of the trace's own, and no dates."""
 _HOUR: Final = 3600.0
 _LONG: Final = 6 * _HOUR
 _SHIFT_SLACK: Final = 2.0
 _LONG_BEGIN: Final = 0.1
-"""Of the length of a trace: longer than that nothing ends at its begin where jobs are listed that began before it."""
+"""A fraction of the trace's length.
+
+If no job ends in so long a beginning, although jobs are listed that began before it, jobs that ended early are missing.
+"""
 _ROW_OF_SACCT: Final = re.compile(r"[0-9]+(?:_[0-9]+)?\|.*[0-9]{2}:[0-9]{2}:[0-9]{2}")
 
 
 @attrs.frozen(kw_only=True)
 class Trace:
-    """The jobs of a trace in the order of their arrival, from 0 on."""
+    """The jobs of a trace in order of arrival, from 0 on."""
 
     form: Format
     jobs: tuple[TraceJob, ...]
     rows: int
     dropped: Mapping[str, int]
-    """Rows that are left out, counted by reason."""
+    """Number of excluded rows, by reason."""
     unread: tuple[str, ...] = ()
     """Columns that no property of a job is read from."""
     began: float | None = None
-    """The instant of 0 in seconds since the epoch; None where arrivals are no times of the calendar."""
+    """The instant of time 0 in seconds since the epoch; None where arrivals are no calendar times."""
     notes: tuple[str, ...] = ()
-    """What is doubtful about the file as a whole."""
+    """Doubts about the file as a whole."""
     assumptions: tuple[str, ...] = ()
 
 
 def read_trace(path: str, *, skips_bad_rows: bool = False, since: float | None = None) -> Trace:
-    """Return the jobs of a trace; with ``since`` those that ran or arrived from that instant on.
+    """Return the jobs of a trace; with ``since``, the jobs that ran or arrived from that instant on.
 
-    Raises: RefusedError for a row that cannot be used, unless such rows are to be left out, and for columns that no
-        format has; InputError for what is no table.
+    Raises: RefusedError for an unusable row, unless ``skips_bad_rows``, and for columns of no known format; InputError
+    for a file that is no table.
     """
     columns, placed, kind = read_rows(path)
     form = format_of(columns, rows=kind)
@@ -105,7 +108,7 @@ def _trace(
     dropped: Counter[str],
     since: float | None,
 ) -> Trace:
-    """Return a trace whose first job arrives at 0, or whose jobs are there from ``since`` on."""
+    """Return the trace; its first job arrives at 0, or with ``since``, time 0 is that instant."""
     ordered = sorted(jobs, key=lambda job: (job.arrival, job.line))
     ordered, shares = _with_shares(_named_apart(ordered))
     notes = [*clock.notes(), *_lost(form, columns), *_unread(form, columns)]
@@ -131,7 +134,7 @@ def _trace(
 def read_nodes(path: str) -> tuple[TraceNode, ...]:
     """Return the nodes of a file.
 
-    Raises: RefusedError for a row that cannot be used, InputError for what is no table.
+    Raises: RefusedError for an unusable row, InputError for a file that is no table.
     """
     columns, placed, _ = read_rows(path)
     form = node_format_of(columns)
@@ -152,10 +155,10 @@ def read_nodes(path: str) -> tuple[TraceNode, ...]:
 
 
 def _evened(row: Row, columns: Sequence[str], form: Format) -> Row:
-    """Return a row with one field for each column; a separator in the one column of free text is part of its text.
+    """Return a row with one field for each column; surplus separators belong to the one column of free text.
 
-    Raises: RowError for a row with fewer or more fields than columns; empty ones at its end are passed over, where no
-        text of people may have shifted the fields.
+    Raises: RowError for a row with fewer or more fields than columns. Empty fields at its end are ignored, unless free
+    text may have shifted the fields.
     """
     more = list(row.get(MORE, ()))
     short = sum(row[name] is None for name in columns)
@@ -178,7 +181,7 @@ def _evened(row: Row, columns: Sequence[str], form: Format) -> Row:
 
 
 def _whole_of(row: Row, form: Format) -> str:
-    """Return the job of which a row is a part, "" for a row that is a whole job."""
+    """Return the job that a row is a part of, "" for a row that is a whole job."""
     if form.together is None:
         return ""
     column, like = form.together
@@ -187,7 +190,7 @@ def _whole_of(row: Row, form: Format) -> str:
 
 
 def _joined(parts: Sequence[tuple[tuple[str, float], TraceJob]]) -> Iterator[TraceJob]:
-    """Yield jobs that are written as several rows: their pods start together, and run as long as the longest part."""
+    """Yield jobs that span several rows: their pods start together, and run as long as the longest part."""
     found: dict[tuple[str, float], list[TraceJob]] = {}
     for key, job in parts:
         found.setdefault(key, []).append(job)
@@ -203,7 +206,7 @@ def _joined(parts: Sequence[tuple[tuple[str, float], TraceJob]]) -> Iterator[Tra
 
 
 def _named_apart(jobs: Sequence[TraceJob]) -> list[TraceJob]:
-    """Return jobs with names of which each is there once: later ones of the same name are numbered."""
+    """Return jobs with unique names: repeated names get numbers."""
     taken = {job.name for job in jobs}
     seen: set[str] = set()
     runs: Counter[str] = Counter()
@@ -219,7 +222,7 @@ def _named_apart(jobs: Sequence[TraceJob]) -> list[TraceJob]:
 
 
 def _with_shares(jobs: Sequence[TraceJob]) -> tuple[list[TraceJob], tuple[str, ...]]:
-    """Return jobs of shards as jobs of parts of a GPU: what the largest of them asks for is taken as a whole one."""
+    """Return jobs of shards as jobs with fractions of a GPU: the largest request of shards counts as a whole GPU."""
     most = max((part.shards for job in jobs for part in job.parts), default=0.0)
     if not most:
         return list(jobs), ()
@@ -238,15 +241,15 @@ def _with_shares(jobs: Sequence[TraceJob]) -> tuple[list[TraceJob], tuple[str, .
 
 
 def _zero(jobs: Sequence[TraceJob], form: Format) -> float:
-    """Return what arrivals count from: the first of them where the trace tells times of the calendar."""
+    """Return the zero of arrivals: the first arrival in traces with calendar times, else 0."""
     kind, first = form.job["arrival"].kind, jobs[0].arrival
     return first if kind == "time" or (kind == "moment" and first > _OLDEST) else 0.0
 
 
 def _from(jobs: Sequence[TraceJob], since: float, path: str) -> list[TraceJob]:
-    """Return jobs from an instant on: those that ran have what was left of them, and come before those that waited.
+    """Return jobs from an instant on: running ones, with their remaining time, come before those that waited.
 
-    Raises: InputError for a trace that does not say when jobs started, or has no job from then on.
+    Raises: InputError for a trace without start times, or without jobs from then on.
     """
     if all(job.start is None for job in jobs):
         raise InputError(f"{path}: found no time at which jobs started, expected a column Start for --since")
@@ -264,7 +267,7 @@ def _from(jobs: Sequence[TraceJob], since: float, path: str) -> list[TraceJob]:
 
 
 def _early(jobs: Sequence[TraceJob]) -> Iterator[str]:
-    """Yield what is said of a begin in which nothing ends: of that time only the jobs are known that went on."""
+    """Yield a note if nothing ends at the beginning: then the trace lacks jobs that ended before its first arrivals."""
     ends = [job.start + job.duration for job in jobs if job.start is not None and job.duration is not None]
     if len(ends) < len(jobs):
         return
@@ -279,11 +282,11 @@ def _early(jobs: Sequence[TraceJob]) -> Iterator[str]:
 
 @attrs.define(kw_only=True)
 class _Clock:
-    """Looks whether the times of rows fit each other: local time is set back in autumn."""
+    """Detects rows whose times contradict each other, as local time does when it is set back in autumn."""
 
     form: Format
     lines: list[int] = attrs.field(factory=list)
-    """Rows whose times do not."""
+    """Lines of rows with contradicting times."""
     has_local: bool = False
 
     def look(self, row: Row, line: int) -> None:
@@ -320,7 +323,7 @@ def _unread_in(form: Format, columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _unread(form: Format, columns: Sequence[str]) -> Iterator[str]:
-    """Yield what is said of columns that say nothing."""
+    """Yield a note about columns that no property is read from."""
     unread = _unread_in(form, columns)
     if unread:
         named = first_of([on_one_line(name) for name in unread])
@@ -329,7 +332,7 @@ def _unread(form: Format, columns: Sequence[str]) -> Iterator[str]:
 
 
 def _lost(form: Format, columns: Sequence[str]) -> Iterator[str]:
-    """Yield what is lost without columns that the file might have."""
+    """Yield a note for each optional column that is missing."""
     lost = {name: said for name, said in form.better.items() if name not in columns}
     for name, said in lost.items():
         yield f"Without column {name}, {said}."
@@ -354,7 +357,7 @@ def _refused(path: str, wrong: Sequence[tuple[int, str]], rows: int) -> Finding:
 
 
 def _unknown(path: str, columns: Sequence[str]) -> Finding:
-    """Return what is said of columns that make no format: kai's own are offered unless others are nearly there."""
+    """Return the finding for columns of no known format: it offers kai's own, unless another format nearly matches."""
     words = {word for name in columns for word in name.split()}
     slurm = next(form for form in formats() if form.command)
     if "JobID" in words or "JOBID" in words or _ROW_OF_SACCT.match("|".join(columns)):
@@ -382,7 +385,7 @@ def _r002(path: str, said: str, help_text: str) -> Finding:
 
 
 def _meant(name: str, own: Format) -> str:
-    """Return which of kai's own columns one of another name may be; "" for none."""
+    """Return kai's own column that ``name`` is an alternative name of; "" for none."""
     plain = name.lower().replace(" ", "_").replace("-", "_")
     return next((column for column, names in own.called.items() if plain in names), "")
 

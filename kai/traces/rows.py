@@ -1,4 +1,4 @@
-"""Files to rows: tables as text, Parquet, and logs as JSON, of which each job becomes one row."""
+"""Files to rows: tables as text, Parquet, and JSON logs, in which each job becomes one row."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from kai.errors import InputError, load_extra
 from kai.traces.columns import Row, RowError, formats
 
 Placed = tuple[int, Row]
-"""A row with its line."""
+"""A row with its line number."""
 MORE: Final = "\0"
-"""Where the fields of a row stand for which there is no column."""
+"""The key in a row of fields beyond the last column."""
 _TABLE, _PHILLY = "table", "philly"
 _SEPARATORS: Final = (",", "|", "\t", ";")
 _LARGEST_TIME: Final = 4_294_967_000
-"""Larger ones stand for no time: Slurm has two numbers of 32 bits for it."""
+"""Larger values mean no time: Slurm reserves two 32-bit numbers for that."""
 
 
 def read_rows(path: str) -> tuple[Sequence[str], Iterator[Placed], str]:
-    """Return the columns of a file, its rows with their lines, and what sort of rows they are.
+    """Return the columns of a file, its rows with their line numbers, and the kind of rows.
 
-    Raises: InputError for what is no table.
+    Raises: InputError for a file that is no table.
     """
     if path.endswith(".parquet"):
         return _parquet(path)
@@ -58,7 +58,7 @@ def read_rows(path: str) -> tuple[Sequence[str], Iterator[Placed], str]:
     lines = io.StringIO(text)
     head = lines.readline()
     separator = max(_SEPARATORS, key=head.count)
-    # Slurm quotes nothing, so that a name may begin with a quotation mark.
+    # Slurm does not quote fields, so a name may begin with a quotation mark.
     quote = None if separator == "|" else '"'
     reader = csv.DictReader(
         io.StringIO(text, newline=None),
@@ -82,7 +82,7 @@ def _placed(reader: csv.DictReader[str], path: str) -> Iterator[Placed]:
 
 @contextmanager
 def _as_table(reader: csv.DictReader[str], path: str) -> Iterator[None]:
-    """Have text that is no table end in an InputError."""
+    """Turn errors of the CSV parser into InputError."""
     try:
         yield
     except csv.Error as error:
@@ -114,7 +114,7 @@ def _philly(text: str, path: str) -> tuple[Sequence[str], Iterator[Placed], str]
 
 
 def _philly_row(job: object) -> Row:
-    """Return one job of Philly's log as a row; what it does not tell is empty."""
+    """Return one job of Philly's log as a row; missing values are empty."""
     values = mapping_of(job)
     attempts = mappings_of(values, "attempts")
     row = {key: str(values.get(key) or "") for key in ("jobid", "vc", "user", "submitted_time")}
@@ -126,7 +126,7 @@ def _philly_row(job: object) -> Row:
 
 
 def _philly_seconds(spans: Sequence[tuple[str, str]]) -> str:
-    """Return how long all attempts ran together; a word for what is missing, which no number is."""
+    """Return the total seconds of all attempts; a non-numeric word if a time is missing."""
     rule = attrs.evolve(next(each for each in formats() if each.name == _PHILLY).job["arrival"], column="at")
     total = 0.0
     for start, end in spans:
@@ -144,7 +144,7 @@ def _philly_seconds(spans: Sequence[tuple[str, str]]) -> str:
 
 
 def _sacct(text: str, path: str) -> tuple[Sequence[str], Iterator[Placed], str]:
-    """Return the jobs that ``sacct --json`` writes, each as the row that ``sacct -P`` would write.
+    """Return the jobs of ``sacct --json``, each as the row that ``sacct -P`` would write.
 
     Source: outputs of Slurm 22.05.8 and 24.11.5; between them numbers became objects and the state a list.
     """
@@ -186,7 +186,7 @@ def _sacct_row(job: object) -> Row:
 
 
 def _job_id(job: Mapping[str, Any]) -> str:
-    """Return what sacct calls a job: 83_2 for a task of an array, 3+1 for a part of a heterogeneous job."""
+    """Return the job ID as sacct prints it: 83_2 for a task of an array, 3+1 for a part of a heterogeneous job."""
     array, het = mapping_of(job.get("array")), mapping_of(job.get("het"))
     task, waiting = _number(array.get("task_id")), array.get("task")
     if of_array := _number(array.get("job_id")):
@@ -201,7 +201,7 @@ def _job_id(job: Mapping[str, Any]) -> str:
 
 
 def _number(value: object) -> int | None:
-    """Return a number, which newer versions write as an object that may say that there is none."""
+    """Return an integer; newer versions wrap it in an object that may be marked as unset or infinite."""
     if isinstance(value, Mapping):
         value = value.get("number") if value.get("set") is True and value.get("infinite") is not True else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -213,7 +213,7 @@ def _time(value: object) -> str:
 
 
 def _tres(listed: Sequence[Mapping[str, Any]]) -> str:
-    """Return resources as sacct -P writes them; memory is in mebibytes."""
+    """Return resources as sacct -P prints them; memory is in mebibytes."""
     found: list[str] = []
     for each in listed:
         kind, name, count = _text(each.get("type")), _text(each.get("name")), _number(each.get("count"))

@@ -1,4 +1,4 @@
-"""Slurm's accounts as queues: from ``sacctmgr dump``, ``sacctmgr -P show assoc``, or the accounts that ``sacct`` names.
+"""Slurm's accounts as queues, from ``sacctmgr dump``, ``sacctmgr -P show assoc``, or the accounts in ``sacct`` output.
 
 Slurm guarantees no amounts: accounts share by ``Fairshare``, below a hard ``GrpTRES``. So a queue gets a weight and a
 limit, and no quota.
@@ -24,19 +24,19 @@ _COLUMNS: Final = {
     "grptres": ("GrpTRES",),
 }
 _MIB: Final = 1.048576
-"""Megabytes of a mebibyte, in which Slurm has memory without a unit."""
+"""Megabytes of a mebibyte, Slurm's default unit of memory."""
 
 Account = Mapping[str, str]
 
 
 def is_slurm(text: str) -> bool:
-    """Return whether a text is of Slurm's accounting: a dump of accounts, or a table with a column Account."""
+    """Return whether a text is Slurm accounting: a dump of accounts, or a table with a column Account."""
     first = next(iter(text.splitlines()), "")
     return any(_LINE.match(line) for line in text.splitlines()[:40]) or "Account" in _split(first)
 
 
 def queues_of_accounts(text: str, name: str) -> tuple[Proposal, ...]:
-    """Return a queue for each account of a text, parents first; ``name`` is what the text is called.
+    """Return a queue for each account of a text, parents first; ``name`` is the name of the text in errors.
 
     Raises: InputError where there is no account.
     """
@@ -67,7 +67,7 @@ def _free() -> Mapping[str, Share]:
 
 
 def _of_users(account: str, called: Mapping[str, str]) -> Proposal:
-    """Return a queue for the users of an account that has accounts below it."""
+    """Return a queue for the users of an account that also has child accounts."""
     name = f"{called[account]}-users"
     reason = "only a queue without children runs jobs"
     source = f"users of account {account}"
@@ -96,7 +96,7 @@ def _queue(account: str, name: str, parent: str, said: Account) -> Proposal:
 
 
 def _names(accounts: Mapping[str, Account]) -> dict[str, str]:
-    """Return the names of queues, no two of which are alike."""
+    """Return unique queue names for the accounts."""
     called: dict[str, str] = {}
     for account in accounts:
         name, number = named_queue(account), 2
@@ -119,14 +119,14 @@ def _limits(text: str) -> Iterator[tuple[str, float]]:
 
 
 def _megabytes(text: str) -> float:
-    """Return an amount of memory as Slurm writes it: in mebibytes, or with K, M, G, T of 1024 each."""
+    """Return the megabytes of an amount of memory in Slurm's notation: mebibytes, or K, M, G, T of 1024 each."""
     if text.isdecimal():
         return float(text) * _MIB
     return round(amount(f"{text.rstrip('Bb')}i", 1) / 1_000_000)
 
 
 def _dumped(text: str) -> Iterator[tuple[str, Account | None]]:
-    """Yield the accounts of a dump with what it says of them; None for a user of an account."""
+    """Yield the accounts of a dump with their settings; None for a user of an account."""
     parent = ""
     for line in text.splitlines():
         found = _LINE.match(line.strip())
@@ -144,7 +144,7 @@ def _dumped(text: str) -> Iterator[tuple[str, Account | None]]:
 
 
 def _tabled(text: str) -> Iterator[tuple[str, Account | None]]:
-    """Yield the accounts of a table: of jobs all that are named, of associations the accounts, and None for users."""
+    """Yield the accounts of a table: of jobs all accounts named, of associations the accounts, and None for users."""
     lines = text.splitlines()
     head = _split(lines[0]) if lines else []
     if "Account" not in head:

@@ -1,4 +1,4 @@
-"""``kai doctor``: look at a cluster, run the checks, say what needs attention and what helps."""
+"""``kai doctor``: look at a cluster, run the checks, and report problems with their remedies."""
 
 import difflib
 from typing import TYPE_CHECKING, Any
@@ -57,7 +57,7 @@ def doctor(console: Console, only: str, context: str, kubeconfig: str, user: str
 
 
 def _say_blind(verdicts: "list[Verdict]", seen: "Seen", title: str) -> None:
-    """Say that nothing of a cluster could be judged: ``0 of 25 checks need attention`` alone would read as health."""
+    """Report that no check could be made: ``0 of 25 checks need attention`` alone would read as health."""
     from kai.doctor.reading import not_allowed
 
     needed = dict.fromkeys(name for each in verdicts for name in each.check.needs)
@@ -82,7 +82,7 @@ def _list(checks: "list[Check]", console: Console) -> None:
 def _chosen(only: str) -> "list[Check]":
     """Return the checks with these codes, or all.
 
-    Raises: UsageError for a code that no check has.
+    Raises: UsageError for an unknown code.
     """
     from kai.doctor.checks import CHECKS
 
@@ -97,7 +97,7 @@ def _chosen(only: str) -> "list[Check]":
 
 
 def _look(kubeconfig: str, context: str, user: str) -> "tuple[Seen, str]":
-    """Return what is seen of the cluster, and what the cluster is called.
+    """Return the observations of the cluster, and its name.
 
     Raises: UnreachableError, ConfigError.
     """
@@ -132,7 +132,7 @@ def _look(kubeconfig: str, context: str, user: str) -> "tuple[Seen, str]":
 
 
 def _write(verdicts: "list[Verdict]", console: Console) -> None:
-    """Write a line for each check that is well and for each finding, and how many checks need attention."""
+    """Write a line for each passed check and for each finding, and the number of checks that need attention."""
     from kai.doctor.seen import Severity
 
     for each in verdicts:

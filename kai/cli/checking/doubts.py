@@ -1,7 +1,7 @@
-"""What reads well in a scenario and is still wrong, said in the words of the form in which the scenario is written.
+"""Semantic errors in valid scenarios, reported in the terms of the scenario's own form.
 
-The short form has ``groups.train.minimum`` where objects have ``minMember``, and a message that names the other word
-sends its reader to a field that is not there.
+The short form has ``groups.train.minimum`` where objects have ``minMember``; a message with the wrong term would send
+its reader to a field that does not exist.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ from kai.simulation.scenarios.shorthand import is_short
 
 @attrs.frozen(kw_only=True)
 class _Form:
-    """What the fields of queues and groups are called."""
+    """The names of the fields of queues and groups in one form."""
 
     queue: str
     group: str
@@ -66,7 +66,7 @@ _OBJECTS: Final = _Form(
 
 
 def doubts(case: Case, document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with the queues of a scenario, and with its groups; ``document`` is how it is written."""
+    """Yield what is wrong with the queues and the groups of a scenario; ``document`` is its source."""
     # Objects may stand beside queues and groups in the short form, under cluster.objects.
     short_queues, short_groups = (_keys(document, key) if is_short(document) else () for key in ("queues", "groups"))
     yield from _of_queues(case, short_queues)
@@ -84,7 +84,7 @@ def doubts(case: Case, document: Mapping[str, Any]) -> Iterator[str]:
         elif group.spec.queue in parents.values():
             yield f"{of_queue}: queue {group.spec.queue} has children; only a leaf queue can run jobs"
         if form is not _SHORT or group.metadata.name not in mapping_of(document, "expect"):
-            yield from _of_gang(group, place, form, pods)  # a scenario that expects something of it means it so
+            yield from _of_gang(group, place, form, pods)  # with an expectation, an odd gang is deliberate
 
 
 def _keys(document: Mapping[str, Any], key: str) -> Collection[str]:
@@ -106,7 +106,7 @@ def _of_queues(case: Case, short: Collection[str]) -> Iterator[str]:
 
 
 def _of_gang(group: PodGroup, place: str, form: _Form, pods: Mapping[tuple[str, str, str], int]) -> Iterator[str]:
-    """Yield where a group, or a part of it, asks for more pods or parts than there are."""
+    """Yield groups, and parts of them, that require more pods or parts than they have."""
     key = key_of(group)
     parts = group.spec.sub_groups
     least = group.spec.min_member
@@ -127,7 +127,7 @@ def _of_gang(group: PodGroup, place: str, form: _Form, pods: Mapping[tuple[str, 
 
 
 def _of_tree(group: PodGroup, place: str, form: _Form) -> Iterator[str]:
-    """Yield what is wrong with parts that are no tree, or that ask for more parts than they have."""
+    """Yield faults of the tree of parts, and parts that require more children than they have."""
     parts: tuple[SubGroup, ...] = group.spec.sub_groups
     fault = fault_of_tree(group.spec)
     if fault.startswith("spec.subGroups: ") and "found parent" not in fault:

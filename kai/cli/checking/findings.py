@@ -1,4 +1,4 @@
-"""Findings as people read them: the place, the line with carets, what would be right."""
+"""Findings as text: the place, the line with carets, and the expected value."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ _WIDEST = 140
 
 
 def finding_text(finding: "Finding") -> str:
-    """Return a finding as some lines: place, code and message; the excerpt; a help to paste."""
+    """Return a finding as lines: place, code and message; the excerpt; a help line."""
     lines = [str(finding) if finding.is_error else _as_warning(finding), *_excerpt(finding)]
     if finding.help:
         lines.append(f"  help: {finding.help}")
@@ -19,7 +19,7 @@ def finding_text(finding: "Finding") -> str:
 
 
 def github_text(finding: "Finding") -> str:
-    """Return a finding as a command that a workflow of GitHub shows beside the line."""
+    """Return a finding as a workflow command of GitHub Actions, which shows it beside the line."""
     place = f",line={finding.line},col={finding.column}" if finding.line else ""
     said = f"{finding.message} ({finding.hint})" if finding.hint else finding.message
     message = said.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
@@ -27,7 +27,7 @@ def github_text(finding: "Finding") -> str:
 
 
 def finding_values(finding: "Finding") -> dict[str, Any]:
-    """Return a finding for machines."""
+    """Return a finding as values of a document."""
     return {
         "code": finding.code,
         "severity": finding.severity,
@@ -62,5 +62,5 @@ def _excerpt(finding: "Finding") -> Iterator[str]:
 
 
 def _visible(row: str) -> str:
-    """Return a row without what would move the carets or the terminal."""
+    """Return a row with characters replaced that would shift the carets or control the terminal."""
     return "".join(each if each.isprintable() else " " for each in row)

@@ -1,4 +1,4 @@
-"""``kai lint``: say what is wrong with manifests, queues, configurations and scenarios, before anything is applied."""
+"""``kai lint``: report errors in manifests, queues, configurations and scenarios before they are applied."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -68,7 +68,7 @@ def lint(
     linted = lint_paths(paths, text, adoption)
     for note in linted.notes:
         console.talk(f"note: {note}")
-    # What could not be looked at is told whatever codes are wanted: nothing is known of those codes there.
+    # Unreadable files are reported whatever codes are selected: they may contain findings of any code.
     found = [each for each in linted.findings if each.code in UNREADABLE or _is_wanted(each, wanted, unwanted)]
     _write(found, summary(linted), console)
     if linted.is_unreadable:
@@ -101,7 +101,7 @@ def _explain(name: str, console: Console) -> None:
 
 
 def _codes(flag: str, text: str) -> tuple[str, ...]:
-    """Return the beginnings of codes in ``text``; one that no code begins with would let every fault pass."""
+    """Return the prefixes of codes in ``text``; an unknown one is refused, since it would silently select nothing."""
     from kai.manifests import CODES
 
     found = tuple(code.strip().upper() for code in text.split(",") if code.strip())

@@ -1,4 +1,4 @@
-"""Files of every sort to findings: manifests together as one input, each configuration and each scenario by itself."""
+"""Files to findings: all manifests together as one input, each configuration and each scenario by itself."""
 
 import difflib
 import re
@@ -38,37 +38,37 @@ from kai.virtual.scenes.file_kinds import is_trace
 
 _CONFIGURES: Final = frozenset({"plugins", "with", "actions", "tiers", "parameters", "queueDepthPerAction"})
 _CONFIGURES_A_CASE: Final = frozenset({"run", "actions", "plugins", "with", "config"})
-"""Keys of a scenario that say how it is decided."""
+"""Keys of a scenario that set how it is decided."""
 _NEAR: Final = 0.8
 _DOTTED: Final = re.compile(r"[\w-]+(?:\.[\w-]+)*")
 _KEY: Final = re.compile(r"found (?:key )?'([\w-]+)'")
 _SUBJECT: Final = re.compile(r"(node|pod|podgroup|queue) (?:default/)?([\w.-]+):")
 _WRITTEN: Final = {"node": ("cluster", "nodes"), "pod": ("groups",), "podgroup": ("groups",), "queue": ("queues",)}
-"""Where a scenario has what messages call so."""
+"""The place in a scenario of the kinds that messages name."""
 UNREADABLE: Final = ("T001", "T005")
 
 
 @attrs.frozen(kw_only=True)
 class Linted:
-    """What was looked at, and what is wrong with it."""
+    """The files that were read, and the findings."""
 
     findings: tuple[Finding, ...]
     reading: Reading | None = None
     others: Mapping[str, int] = EMPTY
-    """How many files of each other sort were looked at."""
+    """Number of files of each other sort."""
     notes: tuple[str, ...] = ()
-    """What was taken over from other schedulers."""
+    """Notes about workloads adopted from other schedulers."""
 
     @property
     def is_unreadable(self) -> bool:
-        """Whether some of it could not be looked at."""
+        """Whether some file could not be read."""
         return any(finding.code in UNREADABLE for finding in self.findings)
 
 
 def lint_paths(paths: Iterable[str], standard_input: bytes, adoption: Adoption = NONE) -> Linted:
-    """Return what is wrong with files and folders; - stands for standard input.
+    """Lint files and folders; - is standard input.
 
-    A configuration among them says which scheduler kai is; ``adoption`` says whose pods it takes over.
+    A configuration among them sets the name of kai's scheduler; ``adoption`` sets whose pods it adopts.
     """
     work = _Linting(adoption=adoption)
     for path in paths:
@@ -81,7 +81,7 @@ def lint_paths(paths: Iterable[str], standard_input: bytes, adoption: Adoption =
 
 
 def summary(linted: Linted) -> str:
-    """Return what was looked at: jobs, pods and GPUs first."""
+    """Return what was read: jobs, pods and GPUs first."""
     reading = linted.reading
     jobs = [job for job in reading.expansion.jobs if job.pods] if reading else []
     pods = [pod for job in jobs for pod in job.pods]
@@ -110,13 +110,13 @@ class _Linting:
     findings: list[Finding] = attrs.field(factory=list)
     others: Counter[str] = attrs.field(factory=Counter)
     path: str = ""
-    """What is looked at now, as it stands on the command line."""
+    """The present path, as it stands on the command line."""
     notes: tuple[str, ...] = ()
     given: dict[str, str] = attrs.field(factory=dict)
-    """By the name of a text, the path on the command line that it was found under."""
+    """The command-line path that each text was found under, by name of the text."""
 
     def take_path(self, place: Path, name: str) -> None:
-        """Look at a file, or at all files of a folder."""
+        """Lint a file, or all files of a folder."""
         if not name:
             self._unreadable('""', "an empty path names no file or folder")
             return
@@ -150,7 +150,7 @@ class _Linting:
             self.take(text, name)
 
     def take(self, text: bytes, name: str) -> None:
-        """Look at one text."""
+        """Lint one text."""
         self.given.setdefault(name, self.path)
         try:
             source, values = open_text(text, name)
@@ -172,7 +172,7 @@ class _Linting:
             self.findings += error.findings
 
     def finish(self) -> Linted:
-        """Look at all manifests together."""
+        """Lint all collected manifests together."""
         documents, _, self.notes = adopted_documents(self.documents, self.adoption)
         around = Surroundings(scheduler_name=self.adoption.ours, operators=self.adoption.operators)
         reading = read(documents, around) if documents else None
@@ -183,10 +183,10 @@ class _Linting:
         return Linted(findings=tuple(found), reading=reading, others=dict(self.others), notes=self.notes)
 
     def _with_clusters(self, finding: Finding) -> Finding:
-        """Return the finding of a second definition; where the first stands in another path, it says how to part them.
+        """Return a finding about a second definition, with advice to lint each cluster separately if the paths differ.
 
-        Paths are looked at together, since a job of one may name a queue of another. Paths of two clusters look the
-        same from here.
+        Paths are linted together, since a job in one may name a queue in another. Paths of two different clusters
+        look the same from here.
         """
         first = self.given.get(finding.found.rpartition(":")[0])
         second = self.given.get(finding.file)
@@ -226,7 +226,7 @@ class _Linting:
             self.findings.append(_placed(Finding(code="S001", message=said, file=source.name), source))
 
     def _trace(self, name: str) -> None:
-        """Look at a file of jobs, or at one of nodes."""
+        """Lint a trace of jobs or of nodes."""
         self.others["trace"] += 1
         columns, _, _ = read_rows(name)
         if node_format_of(columns) is None:
@@ -239,7 +239,7 @@ class _Linting:
 
 
 def _is_cluster_file(value: object) -> bool:
-    """Return whether a document describes a cluster over time."""
+    """Return whether a document describes a cluster over virtual time."""
     return (
         isinstance(value, Mapping)
         and "apiVersion" not in value
@@ -249,7 +249,7 @@ def _is_cluster_file(value: object) -> bool:
 
 
 def _holds_manifests(text: bytes, name: str) -> bool:
-    """Return whether a text that is called as a trace holds manifests; tables are no mappings, and logs have jobs."""
+    """Return whether a file named like a trace holds manifests; a table is no mapping, and a log has jobs."""
     try:
         _, values = open_text(text, name)
     except RefusedError:
@@ -269,7 +269,7 @@ def _is_configuration(value: object) -> bool:
 
 
 def _placed(finding: Finding, source: Text) -> Finding:
-    """Return a finding with the place of the field that its message names, if it names one of the text."""
+    """Return a finding with the position of the field that its message names, if the text has that field."""
     for words in _paths_in(finding.message):
         place = source.locate(0, words, at_key=True)
         if place.line and source.has(0, words):
@@ -284,7 +284,7 @@ def _placed(finding: Finding, source: Text) -> Finding:
 
 
 def _paths_in(message: str) -> Iterator[tuple[str, ...]]:
-    """Yield what may be a path of keys, the longest first."""
+    """Yield possible paths of keys in a message, the longest first."""
     found = [tuple(match.split(".")) for match in _DOTTED.findall(message)]
     subject = _SUBJECT.match(message)
     if subject is not None:

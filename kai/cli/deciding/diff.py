@@ -1,7 +1,4 @@
-"""``kai diff``: what changes between two policies on one cluster, two results, or two snapshots.
-
-``kai diff`` over virtual time: two policies on one workload, or two results that were saved.
-"""
+"""``kai diff``: compare two policies on one cluster or one workload, two saved results, or two snapshots."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +30,7 @@ _FEW = 20
 
 
 def runs_under(a: str, b: str, place: str, wanted: Wanted) -> "Sides":
-    """Return the results of two policies on a workload, which run side by side.
+    """Run two policies on one workload and return both results.
 
     Raises: InputError and ConfigError that name what is wrong.
     """
@@ -43,9 +40,9 @@ def runs_under(a: str, b: str, place: str, wanted: Wanted) -> "Sides":
 
 
 def saved_runs(a: dict[str, Any], b: dict[str, Any], names: tuple[str, str]) -> "Sides":
-    """Return two results that were saved.
+    """Return two saved results.
 
-    Raises: InputError for a document that is none.
+    Raises: InputError for a document that is no result.
     """
     from kai.virtual.results.documents import result_of_document
 
@@ -54,7 +51,7 @@ def saved_runs(a: dict[str, Any], b: dict[str, Any], names: tuple[str, str]) -> 
 
 
 def runs_text(compared: "Compared", console: Console) -> str:
-    """Return a comparison of two runs for people."""
+    """Return the comparison of two runs as text."""
     from kai.basics.wording import span_text
     from kai.cli.tables import Column, table, wrapped
     from kai.virtual.results.result import figure
@@ -74,7 +71,7 @@ def runs_text(compared: "Compared", console: Console) -> str:
     rows = []
     for each in found.metrics:
         cells = [figure(value, units.get(each.unit, each.unit)) for value in (each.a, each.b)]
-        shows = bool(each.change) and cells[0] != cells[1]  # less than what is shown makes neither side better
+        shows = bool(each.change) and cells[0] != cells[1]  # a change hidden by rounding makes neither side better
         note = compared.notes.get(each.name, "") if shows else ""
         rows.append([each.name, *cells, names[each.better] if shows else "", note])
     parts = [f"{table(heads, rows, console.width)}\n{wrapped(compared.assumed, console.width)}"]
@@ -89,7 +86,7 @@ def runs_text(compared: "Compared", console: Console) -> str:
 
 
 def changed_jobs(found: "Comparison", said: "Callable[[JobState], str]", console: Console) -> list[str]:
-    """Return a table of the jobs that change, with what is ``said`` of each on either side, and how many more do."""
+    """Return a table of changed jobs, with ``said`` of each side, and a count of the rows left out."""
     from kai.cli.tables import Column, table
 
     if not found.jobs:
@@ -106,7 +103,7 @@ def _said(decision: Any) -> str:  # noqa: ANN401 - a decision as plain values, o
 
 
 def _runs_titled(a: "SimulationResult", b: "SimulationResult", names: tuple[str, str]) -> "Sides":
-    """Return results that are called differently."""
+    """Return the results, renamed after their files if both have the same policy name."""
     if a.policy != b.policy:
         return a, b
     short = [Path(each).stem for each in names]
@@ -182,7 +179,7 @@ def diff(
 
 
 def _runs(a: str, b: str, on: str, wanted: "Wanted") -> "Sides | None":
-    """Return two runs over virtual time; None where a moment is asked for."""
+    """Return two runs over virtual time; None where the comparison is of one moment."""
     from kai.cli.deciding.runs import asked_again, result_in
     from kai.cli.deciding.runsfiles import check_places
 
@@ -207,7 +204,7 @@ def _runs(a: str, b: str, on: str, wanted: "Wanted") -> "Sides | None":
 
 
 def _refuse_a_run_beside(run: str, other: str, *, is_run: bool) -> None:
-    """Refuse a result of a run over time beside what is none.
+    """Refuse to compare the result of a run over time with anything else.
 
     Raises: InputError.
     """
@@ -240,7 +237,7 @@ def _write(found: "Comparison", text: Callable[[], str], console: Console, *, wa
 
 
 def _under(policy: str, place: str, cycles: int | None, wanted: "Wanted") -> "Side":
-    """Return what a policy decides on a cluster; a policy is looked for beside the cluster as well."""
+    """Return the decisions of a policy on a cluster; the policy file is also looked for beside the cluster."""
     from kai.cli.deciding.policy import load_policy
 
     beside = Path(place) / policy
@@ -249,9 +246,9 @@ def _under(policy: str, place: str, cycles: int | None, wanted: "Wanted") -> "Si
 
 
 def _sides(a: str, b: str, cycles: int | None, wanted: "Wanted") -> "list[Side]":
-    """Return what was decided, where a path holds a result, or what is decided on the cluster there.
+    """Return saved results as they are, and decide on saved clusters.
 
-    Raises: UsageError for flags that change nothing of it.
+    Raises: UsageError for flags that do not apply to saved results.
     """
     from kai.cli.deciding.runs import document_in
     from kai.simulation.comparing.comparison import side_of_document
@@ -268,7 +265,7 @@ def _sides(a: str, b: str, cycles: int | None, wanted: "Wanted") -> "list[Side]"
 
 
 def _titled(sides: "list[Side]") -> "list[Side]":
-    """Return the sides under the names of their files alone, where those differ."""
+    """Return the sides named by the stems of their files, if those differ."""
     short = [Path(each.title).stem or each.title for each in sides]
     if len(set(short)) < len(short):
         return sides

@@ -1,7 +1,4 @@
-"""Flags that would change nothing for the inputs at hand: they are refused, not dropped without a word.
-
-``--cycles``: how often a cluster is decided, as several commands take it.
-"""
+"""Refuse flags that have no effect on the inputs at hand, instead of ignoring them. Also the flag ``--cycles``."""
 
 from collections.abc import Mapping
 
@@ -16,12 +13,12 @@ cycles_option = click.option(
 
 
 def is_given(name: str) -> bool:
-    """Return whether a flag stands on the command line, even with its default."""
+    """Return whether a flag was typed, even with its default value."""
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def refuse_given(flags: Mapping[str, str], where: str, instead: str) -> None:
-    """Refuse those of some flags that are given; ``flags`` are names of parameters with what people write.
+    """Refuse each of ``flags`` that was typed; it maps names of parameters to flags as they are written.
 
     Raises: UsageError.
     """
@@ -31,7 +28,7 @@ def refuse_given(flags: Mapping[str, str], where: str, instead: str) -> None:
 
 
 def refuse_of_others(path: str) -> None:
-    """Refuse flags about the schedulers of pods for a trace: its jobs name none, and its queues are made already.
+    """Refuse flags about other schedulers' pods for a trace: its jobs name no scheduler, and its queues exist already.
 
     Raises: UsageError.
     """

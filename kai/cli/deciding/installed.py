@@ -1,7 +1,7 @@
-"""How the scheduler of a cluster is configured: what its installation says, in the form that it was installed with.
+"""The configuration of the scheduler that is installed in a cluster, read from its installation.
 
-kai's chart keeps its configuration in a config map. KAI-Scheduler's operator makes one of each SchedulingShard, of
-which the shard says more: its flags. What is not said is as both have it by default.
+kai's chart keeps the configuration in a config map. KAI-Scheduler's operator renders one from each SchedulingShard,
+which also sets flags. Settings that neither gives have the defaults, which both schedulers share.
 """
 
 import json
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _KEY: Final = "config.yaml"
 _DEFAULT: Final = "default"
 _FILES: Final = frozenset({"config", "scheduler-conf"})
-"""Flags that name a file of the service: the config map that it comes from is read."""
+"""Flags that name a file in the service's pod; the config map behind the file is read instead."""
 _PART_OF: Final = "app.kubernetes.io/part-of"
 _OPERATORS: Final = "kai-scheduler-default"
 """The config map that KAI-Scheduler's operator makes for the shard called default."""
@@ -31,22 +31,22 @@ _OPERATORS: Final = "kai-scheduler-default"
 
 @attrs.frozen(kw_only=True)
 class Chosen:
-    """The configuration that decides, and what it is called."""
+    """The configuration that decides, and its name."""
 
     policy: "Policy | None" = None
-    """None for the one that kai has by default, or that the source has itself."""
+    """None for kai's default configuration, or the source's own."""
     name: str = _DEFAULT
     others: tuple[str, ...] = ()
-    """What the cluster has besides."""
+    """Other configurations in the cluster."""
     hidden: str = ""
-    """The right without which a configuration of the cluster could not be seen."""
+    """The missing right that may hide a configuration of the cluster."""
     flags: tuple[str, ...] = ()
-    """Flags of the service that change what is decided, as they are typed."""
+    """Flags of the service that change decisions, as they are typed."""
     flags_hidden: str = ""
-    """The right without which the flags of the service could not be seen."""
+    """Why the flags of the service are unknown: the missing right, or a command line that cannot be read."""
 
     def line(self, origin: "Origin") -> str:
-        """Return what is said last about a cluster that was read."""
+        """Return the closing line of an answer about a cluster: its source and configuration."""
         line = f"source: {origin.cluster} · configuration: {self.name}"
         if self.others:
             line += f" (also there: {', '.join(self.others)}; --config chooses)"
@@ -60,7 +60,7 @@ class Chosen:
 def policy_of_cluster(access: "Access", registry: "Registry") -> Chosen:
     """Return the configuration of the scheduler that runs in a cluster.
 
-    Raises: ConfigError for one that cannot be used, UnreachableError for a cluster that cannot be asked.
+    Raises: ConfigError for an invalid configuration, UnreachableError for a cluster that does not answer.
     """
     from kai.cli.deciding.policy import policy_of
     from kai.simulation.sources.live_cluster import read_installed
@@ -74,7 +74,7 @@ def policy_of_cluster(access: "Access", registry: "Registry") -> Chosen:
 
 
 def _command_lines(deployments: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
-    """Yield the words behind ``kai run`` of each Deployment of kai."""
+    """Yield the arguments of ``kai run`` in each Deployment of kai."""
     for each in deployments:
         if _labels(each).get(_PART_OF) != "kai":
             continue
@@ -85,7 +85,7 @@ def _command_lines(deployments: Sequence[Mapping[str, Any]]) -> Iterator[list[st
 
 
 def _without_files(words: Iterable[str]) -> Iterator[str]:
-    """Yield words of a command line without the flags that name files: those are on the service's machine."""
+    """Yield the words of a command line without the flags that name files, which exist in the service's pod only."""
     rest = iter(words)
     for word in rest:
         name, equals, _ = word.partition("=")
@@ -96,12 +96,12 @@ def _without_files(words: Iterable[str]) -> Iterator[str]:
 
 
 def _decides(given: "Given") -> bool:
-    """Return whether a process decides, and carries its decisions out."""
+    """Return whether a process decides and carries its decisions out, which a shadow does not."""
     return (not given.roles or "scheduler" in given.roles) and not given.truth("shadow")
 
 
 def _with_flags(chosen: Chosen, lines: Iterable[list[str]]) -> Chosen:
-    """Return the configuration under the flags of the first service that decides, as far as they change decisions."""
+    """Return the configuration with the decision-changing flags of the first deciding service."""
     from kai.cli.running.flags import read_flags
     from kai.cli.running.roleflags import FLAGS, PARAMETER_OF, ROLES, SETTING_OF, TOGETHER
     from kai.cli.running.roles import configuration_of, intake_of
@@ -136,7 +136,7 @@ def _with_flags(chosen: Chosen, lines: Iterable[list[str]]) -> Chosen:
 def _texts(
     shards: Sequence[Mapping[str, Any]], configs: Sequence[Mapping[str, Any]], maps: Sequence[Mapping[str, Any]]
 ) -> dict[str, bytes]:
-    """Return the configurations of one form by what they are called, that of the default shard first."""
+    """Return the configurations of one form by name, that of the default shard first."""
     held = {_name(each): each for each in maps if _KEY in mapping_of(each, "data")}
     own = {name: each for name, each in held.items() if _labels(each).get(_PART_OF) == "kai"}
     if not own and shards:

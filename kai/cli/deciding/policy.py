@@ -1,4 +1,4 @@
-"""A configuration for simulations: what it speaks of replaces what a case says, the rest stays as the case has it."""
+"""A configuration for simulations: its settings replace those of the case, which keeps all others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def load_policy(path: str) -> Policy:
-    """Return what a file says; of a SchedulingShard also what its flags come to, as `kai run` would have it.
+    """Return the policy in a file; for a SchedulingShard with the flags that it renders to, as for `kai run`.
 
     Raises: ConfigError.
     """
@@ -25,7 +25,7 @@ def load_policy(path: str) -> Policy:
 
 
 def policy_of(text: bytes, place: str, registry: Registry | None = None) -> Policy:
-    """Return what a text says that stands at ``place``: as ``load_policy``.
+    """Return the policy in a text, as ``load_policy``; ``place`` names the text in errors.
 
     Raises: ConfigError.
     """

@@ -1,4 +1,4 @@
-"""``kai replay``: decide once more on a snapshot, show the decisions as a plan, compare with what is recorded."""
+"""``kai replay``: decide again on a snapshot, show the decisions as a plan, and compare them with the recorded ones."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +85,7 @@ def replay(
 
 
 def decided_on(case: "Case", result: "Result") -> "tuple[Outcome, Overview]":
-    """Return what was decided on a case that is a cluster, and its overview.
+    """Return the outcome of a decided cluster, and its overview.
 
     Raises: InvariantError where there is none.
     """
@@ -97,7 +97,7 @@ def decided_on(case: "Case", result: "Result") -> "tuple[Outcome, Overview]":
 def case_at(path: str, adoption: "Adoption | None" = None) -> "Case":
     """Return the cluster at a path.
 
-    Raises: InputError for what is none.
+    Raises: InputError for a path that holds no cluster.
     """
     from kai.configuration.registry import Registry
     from kai.simulation.cases.case import cluster_of
@@ -123,7 +123,7 @@ def _write(case: "Case", plan: "Plan", found: "tuple[Difference, ...] | None", c
 
 
 def told(difference: "Difference") -> str:
-    """Return one difference in words."""
+    """Return one difference as a sentence."""
     words = {"place": "starts on", "hold": "is promised", "evict": "is evicted from", "move": "moves from"}
     word = words[difference.kind]
     before, after = difference.recorded, difference.now
@@ -137,7 +137,7 @@ def told(difference: "Difference") -> str:
 
 
 def _compared(theirs: "Agreement", console: Console) -> str:
-    """Return what the scheduler of the cluster decided otherwise, each with its rule."""
+    """Return the decisions that differ from those of the cluster's scheduler, each with its rule."""
     from kai.cli.tables import columns
 
     lines = [f"{theirs.summary}{':' if theirs.differences else ''}"]

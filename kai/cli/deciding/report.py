@@ -1,10 +1,11 @@
-"""The result of a simulation for people: a line of what it was, the jobs, the queues, and what changes.
+"""Output of simulations and plans, for people and for machines.
 
-A plan for people: one line for each job and what happens to its pods, and a line that counts.
+For people: a title, the jobs, the queues and the changes; a plan has a row for each job and change, and a line of
+counts.
 
-The result of a simulation for machines: what conformance cases compare, and everything that the tables show.
+For machines: the answer that conformance cases compare, and everything that the tables show.
 
-Writing the result of a simulation in the form that was asked for.
+`write_result` chooses the form by ``-o``.
 """
 
 from collections import Counter
@@ -36,7 +37,7 @@ _FEW = 4
 
 
 def plan_lines(plan: "Plan", console: "Console") -> str:
-    """Return the lines of a plan."""
+    """Return a plan as a table and a line of counts."""
     document = plan.document()
     rows = [row for kind in _MARKS for row in _rows(kind, document[kind], console)]
     heads = [
@@ -52,7 +53,7 @@ def plan_lines(plan: "Plan", console: "Console") -> str:
 
 
 def counting(plan: "Plan") -> str:
-    """Return one sentence about the pods of a plan, of all its cycles together; what is none is left out."""
+    """Return one sentence that counts the pods of a plan over all its cycles; zero counts are left out."""
     started = {each.pod for each in plan.place}
     evicted = {each.pod for each in plan.evict}
     moved = {each.pod for each in plan.move}
@@ -115,7 +116,7 @@ _FEW_NODES = 3
 
 
 def report(result: "Result", seen: "Overview", console: Console, *, explain: bool) -> str:
-    """Return the whole report."""
+    """Return the whole report for people."""
     parts = [console.styled(wrapped(_title(result, seen), console.width, between=" · "), bold=True)]
     jobs = (*seen.jobs, *result.refused)
     if jobs:
@@ -191,7 +192,7 @@ def _nodes(job: "Job", console: Console) -> str:
 
 
 def _plan(result: "Result", console: Console) -> str:
-    """Return what is decided in all cycles, and the messages of evictions where everything is to be said."""
+    """Return the counts of all cycles, with the messages of evictions for ``-o wide`` or ``-v``."""
     from kai.simulation.outcomes.plan import plan_of
 
     if result.outcome is None or result.overview is None:
@@ -203,7 +204,7 @@ def _plan(result: "Result", console: Console) -> str:
 
 
 def document(result: "Result", differences: "Differences | None", *, explain: bool = False) -> dict[str, Any]:
-    """Return the result as plain values, with explanations if they are wanted. Fields are only ever added."""
+    """Return the result as a document, with explanations if ``explain``. Fields are only ever added."""
     out = enveloped("SimulationResult", _answer(result), result.case.origin)
     if result.overview is not None:
         out |= _overview(result.overview, result.refused)
@@ -229,9 +230,9 @@ def _unused(each: "Unused") -> dict[str, Any]:
 
 
 def _answer(result: "Result") -> dict[str, Any]:
-    """Return the answer with pods by ``namespace/name``; conformance calls them by name where that is enough.
+    """Return the answer with pods by ``namespace/name``; conformance cases use bare names where those are unique.
 
-    Pods have their state in the words of jobs beside the status, which is that of KAI-Scheduler.
+    Each pod has its ``state`` in kai's terms beside its status in KAI-Scheduler's.
     """
     from kai.simulation.outcomes.plan import pod_names
     from kai.simulation.outcomes.states import pod_states
@@ -293,7 +294,7 @@ def _job(job: "Job") -> dict[str, Any]:
 
 
 def write_result(result: "Result", console: Console, *, differences: "Differences | None", explain: bool) -> None:
-    """Write one result. JSON is one object a line, YAML one document; tables are for people."""
+    """Write one result: JSON with one object a line, YAML documents, or tables."""
     if console.is_for_machines:
         write_document(document(result, differences, explain=explain), console)
         return
@@ -311,7 +312,7 @@ def write_result(result: "Result", console: Console, *, differences: "Difference
 
 
 def write_failure(path: str, error: Exception, console: Console) -> None:
-    """Write that there is no result, where machines read."""
+    """Write a failed scenario as a document; nothing for people, who read it on standard error."""
     if console.is_for_machines:
         write_document({"scenario": path, "error": f"{type(error).__name__}: {error}"}, console)
 

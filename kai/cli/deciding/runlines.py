@@ -1,4 +1,4 @@
-"""A run over virtual time for people: who had the GPUs, a table, the main figures, and what is worth knowing."""
+"""A run over virtual time as text: a chart of GPU usage, a table of queues, the main figures, and notable facts."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -18,16 +18,16 @@ _LEVELS = " ▁▂▃▄▅▆▇█"
 _WIDE = 64
 _LEAST_WIDE = 24
 _LAST_MARK = 4
-"""Places of the last mark of the axis, which stands behind the chart."""
+"""Columns reserved behind the chart for the last label of the axis."""
 _BETWEEN = "   "
 _HOUR = 3600.0
 _STEPS = (1, 2, 3, 6, 12, 24, 48, 96, 168, 336, 720, 1440, 2880)
-"""Hours between two marks of the axis."""
+"""Hours between two labels of the axis."""
 _MOST_MARKS = 9
 
 
 def run_text(result: "SimulationResult", console: Console) -> str:
-    """Return the page of one run."""
+    """Return the summary of one run."""
     rows = top_queues(result)
     parts = [console.styled(wrapped(_title(result), console.width, between=" · "), bold=True)]
     if result.most_gpus and result.horizon_seconds:
@@ -61,7 +61,7 @@ def _title(result: "SimulationResult") -> str:
 
 
 def _chart(result: "SimulationResult", rows: "Sequence[QueueResult]", console: Console) -> str:
-    """Return how many GPUs each queue had over time; one place is the mean of its part of the time."""
+    """Return a chart of the GPUs of each queue over time; one character is the mean of its interval."""
     total = f"GPUs allocated, 0-{counts_text(result.most_gpus)}"
     names = [*(queue.name for queue in rows), "both" if len(rows) == 2 else "all"]
     head = max(len(total), *map(len, names)) + 2
@@ -76,7 +76,7 @@ def _chart(result: "SimulationResult", rows: "Sequence[QueueResult]", console: C
 
 
 def _reminder(head: int, width: int) -> str:
-    """Return what is to be kept in mind, below the chart where there is room, else from the left."""
+    """Return the reminder that allocation is not activity, aligned with the chart where it fits."""
     text = "allocation is not activity: an allocated GPU may be idle"
     return padded("", head) + text if not width or head + len(text) <= width else wrapped(text, width)
 
@@ -99,7 +99,7 @@ def _axis(horizon: float, width: int) -> str:
 
 
 def _used(result: "SimulationResult", queue: str) -> list[float]:
-    """Return the column of a queue: the sum of the leaves below it."""
+    """Return the series of a queue: the sum of the leaves below it."""
     columns = {f"used/{name}" for name in result.queues_below(queue)}
     found = [column for name, column in result.series.columns.items() if name in columns]
     return [sum(values) for values in zip(*found, strict=True)] or [0.0] * len(result.series.start_seconds)
@@ -167,7 +167,7 @@ def _figures(result: "SimulationResult") -> Iterator[str]:
 
 
 def runs_table(results: "Sequence[SimulationResult]", console: Console) -> str:
-    """Return several runs beside each other, one column each; below each other those that have no room there."""
+    """Return several runs as columns beside each other, wrapped into blocks where the terminal is narrow."""
     heads = ["", *(head for head, _, _ in HEADLINES)]
     runs = [[result.policy, *(figure(result.value(name), unit) for _, name, unit in HEADLINES)] for result in results]
     title = wrapped(_title(results[0]).rpartition(" · ")[0], console.width, between=" · ")
@@ -180,7 +180,7 @@ def runs_table(results: "Sequence[SimulationResult]", console: Console) -> str:
 
 
 def _blocks(runs: "Sequence[Sequence[str]]", room: int) -> "Iterator[Sequence[Sequence[str]]]":
-    """Yield as many runs at a time as have room beside each other; all of them where nothing limits it."""
+    """Yield the runs in blocks that fit side by side; one block without a width limit."""
     block: list[Sequence[str]] = []
     taken = 0
     for run in runs:

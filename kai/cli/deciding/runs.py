@@ -1,9 +1,9 @@
-"""``kai simulate`` over virtual time: experiments from the command line, results as text, documents and files.
+"""Runs over virtual time: experiments from the command line, and their results as text, documents and files.
 
-Results that were saved: in a file, or in a folder that ``kai demo --save`` left, whose run is asked for again.
+A saved result is one file, or the folder of ``kai demo --save``, whose run can be repeated from it.
 
-What a run was made of is kept in an archive beside its result: workload, cluster and policies, and in ``runs.json`` how
-each run used them. A run follows from these alone, so any moment of it can be looked at again.
+The inputs of runs are archived beside the results: workload, cluster and policies, and ``runs.json`` with the use that
+each run made of them. A run is deterministic in its inputs, so any moment of it can be looked at again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OWN = "default"
 
 @attrs.frozen(kw_only=True)
 class Wanted:
-    """What the command line asks for."""
+    """The request of a command line for runs over virtual time."""
 
     until: str | None = None
     cluster: str | None = None
@@ -55,28 +55,28 @@ class Wanted:
     """Where runs are carried out; None for this machine."""
     skips_bad_rows: bool = False
     since: str | None = None
-    """The time at which a trace begins."""
+    """The time at which to start reading a trace."""
     schedulers: tuple[str, ...] = ()
     queue_from: str | None = None
     beside: str | None = None
-    """A folder in which policies are looked for; None for that of the workload."""
+    """A folder to look for policies in; None for that of the workload."""
 
     @property
     def adoption(self) -> Adoption:
-        """Return what is taken over from other schedulers."""
+        """Return the workloads to adopt from other schedulers."""
         from kai.manifests.adoption import Adoption
 
         return Adoption(schedulers=frozenset(self.schedulers), queue_from=self.queue_from or "")
 
     def is_over_time(self, path: str) -> bool:
-        """Return whether a run over time is asked for, and not the decision of one moment."""
+        """Return whether to run over virtual time rather than decide at one moment."""
         from kai.virtual.scenes.file_kinds import is_trace
 
         asked = (self.until, self.cluster, self.out, self.report)
         return any(each is not None for each in asked) or bool(self.policies or self.sweeps) or is_trace(path)
 
     def again(self, *words: str) -> str:
-        """Return the command that does the same again."""
+        """Return the command that repeats this run."""
         seed = str(self.seed) if self.seed else None
         given = {"--cluster": self.cluster, "--until": self.until, "--since": self.since, "--seed": seed}
         given["--queue-from"] = self.queue_from
@@ -87,7 +87,7 @@ class Wanted:
 
 
 def simulate_over_time(paths: Sequence[str], wanted: Wanted, console: Console, again: str) -> int:
-    """Carry out what is asked for, and write what came out; ``again`` is the command that does the same again."""
+    """Carry out the runs and write their results; ``again`` is the command that repeats them."""
     from kai.cli.checking.findings import finding_text
     from kai.cli.deciding.runsfiles import check_places, save_runs, write_report
 
@@ -110,9 +110,9 @@ def simulate_over_time(paths: Sequence[str], wanted: Wanted, console: Console, a
 
 
 def carried_out(experiments: Sequence[Experiment], wanted: Wanted) -> tuple[Done, ...]:
-    """Return what comes out of experiments, on this machine or on those that the command line names.
+    """Return the results of experiments, run on this machine or on the Dask cluster that the command line names.
 
-    Raises: as the experiments, and UnreachableError for machines that do not answer.
+    Raises: as the experiments, and UnreachableError for a Dask cluster that does not answer.
     """
     from kai.simulation.sources.files import STANDARD_INPUT
 
@@ -131,7 +131,7 @@ def carried_out(experiments: Sequence[Experiment], wanted: Wanted) -> tuple[Done
 
 
 def experiments_of(path: str, wanted: Wanted) -> list[Experiment]:
-    """Return one experiment for each policy; without any, one under the cluster's own.
+    """Return one experiment for each policy; without policies, one under the cluster's own.
 
     Raises: InputError and ConfigError that name what is wrong.
     """
@@ -150,7 +150,7 @@ def experiments_of(path: str, wanted: Wanted) -> list[Experiment]:
 
 
 def under(experiment: Experiment, policy: str, place: str | None = None) -> Experiment:
-    """Return an experiment under another policy, which is looked for beside the workload as well, or in a place."""
+    """Return an experiment under another policy; its file is also looked for beside the workload or in ``place``."""
     from kai.cli.deciding.policy import load_policy
     from kai.virtual.results.metrics import PolicyInput
 
@@ -175,7 +175,7 @@ def under(experiment: Experiment, policy: str, place: str | None = None) -> Expe
 def swept(experiments: Sequence[Experiment], sweeps: Sequence[str]) -> list[Experiment]:
     """Return each experiment with every value of each sweep: ``plugins.binpack.gpu=0,1,2``.
 
-    Raises: CommandLineError for a sweep that says no values, and for a path that leads nowhere.
+    Raises: CommandLineError for a sweep without values, or with an unknown path.
     """
     from kai.virtual.experiments import with_value
 
@@ -189,7 +189,7 @@ def swept(experiments: Sequence[Experiment], sweeps: Sequence[str]) -> list[Expe
 
 
 def _value(text: str) -> object:
-    """Return a value as YAML has it: a number, a truth, or a text."""
+    """Return a value parsed as YAML: a number, a boolean or a text."""
     import yaml
 
     try:
@@ -236,7 +236,7 @@ def since_of(text: str | None) -> float | None:
 
 
 def write_runs(done: Sequence[Done], console: Console) -> None:
-    """Write results: for machines one document each, for people one page, or a table of several."""
+    """Write results: documents for machines; for people a page, or a table for several runs."""
     results = [each.result for each in done]
     if console.is_for_machines:
         from kai.cli.console import write_document
@@ -259,7 +259,7 @@ _NUMBER: Final = re.compile(r"(?:result|timeline|end)-([0-9]+)\.(?:json|zip)")
 
 
 def asked_again(place: str, wanted: Wanted) -> tuple[str, Wanted]:
-    """Return the workload of a saved folder, with horizon, seed and cluster of its run; any other place as it is."""
+    """Return the workload of a saved folder, with horizon, seed and cluster of its run; other places unchanged."""
     folder = Path(place)
     scene = folder / FILES
     result = result_in(folder / RESULT) if scene.is_dir() else None
@@ -278,7 +278,7 @@ def asked_again(place: str, wanted: Wanted) -> tuple[str, Wanted]:
 
 
 def document_in(path: Path) -> dict[str, Any] | None:
-    """Return the JSON object that a file holds; None for any other file."""
+    """Return the JSON object in a file; None for any other file."""
     if path.suffix != ".json":
         return None
     try:
@@ -289,7 +289,7 @@ def document_in(path: Path) -> dict[str, Any] | None:
 
 
 def result_in(path: Path) -> dict[str, Any] | None:
-    """Return the result of a run over time that a file holds; None for any other file."""
+    """Return the result of a run over virtual time in a file; None for any other file."""
     found = document_in(path)
     return found if is_result(found) else None
 
@@ -298,7 +298,7 @@ def result_in(path: Path) -> dict[str, Any] | None:
 
 
 def run_at(place: str) -> Experiment | None:
-    """Return the run whose result is at a place, ready to be repeated; None where there is no result of a run.
+    """Return the run whose result is at ``place``, ready to be repeated; None where no run was saved.
 
     Raises: InputError for inputs that are missing or cannot be read, and for the results of several runs.
     """
@@ -317,7 +317,7 @@ def run_at(place: str) -> Experiment | None:
 
 
 def start_in(place: str, name: str) -> float | None:
-    """Return when a job started in the run whose result is at a place, in seconds; None where that is not known."""
+    """Return when a job started in the run saved at ``place``, in seconds; None if unknown."""
     path = Path(place)
     values = result_in(path / RESULT if path.is_dir() else path)
     found = next((each for each in mappings_of(values, "jobs") if each.get("name") == name), {}).get("startSeconds")
@@ -325,9 +325,9 @@ def start_in(place: str, name: str) -> float | None:
 
 
 def _repeated(at: Path, number: int | None, place: str) -> Experiment:
-    """Return a run of those whose inputs are kept in an archive.
+    """Return run ``number`` of an archive of inputs.
 
-    Raises: InputError for what is no such archive, and where it is not said which of several runs is meant.
+    Raises: InputError for a file that is no such archive, and for several runs without a number.
     """
     try:
         with zipfile.ZipFile(at) as archive:

@@ -1,4 +1,4 @@
-"""Files of runs over virtual time: results as documents and tables, timelines, and the page with charts."""
+"""Files of runs over virtual time: results as documents and tables, timelines, and the page of charts."""
 
 import json
 import os
@@ -17,9 +17,9 @@ from kai.cli.console import Console
 from kai.errors import CommandLineError, ConfigError, InputError
 
 INPUTS: Final = "inputs.zip"
-"""What runs were made of, beside their results."""
+"""The archive of the inputs of runs, beside their results."""
 RUNS: Final = "runs.json"
-"""In that archive: how each run used it."""
+"""In that archive: how each run used the inputs."""
 
 if TYPE_CHECKING:
     from kai.virtual.experiments import Done, Experiment
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 def check_places(out: str | None, page: str | None, engine: str | None) -> None:
-    """See that what writes the files is installed, and that there is a place for each, before anything runs.
+    """Check before any run that the libraries which write the files are installed, and that the places are writable.
 
-    Raises: UsageError that says what to install, CommandLineError for the address of no Dask scheduler, InputError for
-            a folder that does not exist, or is none.
+    Raises: UsageError that says what to install, CommandLineError for an invalid Dask scheduler address, InputError for
+    a folder that does not exist, or is none.
     """
     if engine is not None:
         from kai.virtual.remote import SCHEME, require_dask
@@ -67,7 +67,7 @@ def _check_folder(path: Path) -> None:
 
 
 def _check_place(folder: Path) -> None:
-    """See that a folder is there, or can be made; it is made when there is something to write."""
+    """Check that a folder exists or can be made; it is made when something is written."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: found a file, expected a folder, or a name that ends in .json or .parquet")
     _check_right(folder, next(each for each in (folder, *folder.parents) if each.exists()))
@@ -81,7 +81,7 @@ def _check_right(path: Path, above: Path) -> None:
 
 
 def document(result: "SimulationResult") -> dict[str, Any]:
-    """Return a result with its envelope."""
+    """Return a result in its envelope."""
     from kai.documents.envelope import enveloped
     from kai.simulation.cases.origin import Origin
     from kai.virtual.results.documents import document_of
@@ -96,9 +96,9 @@ def document(result: "SimulationResult") -> dict[str, Any]:
 def save_runs(place: Path, done: "Sequence[Done]", experiments: "Sequence[Experiment]", console: Console) -> None:
     """Write results into a folder with their timelines, or into one file: documents line by line, or tables.
 
-    Beside them is what the runs were made of, with which ``kai why --at`` looks at any moment of them.
+    The inputs of the runs go beside them, so that ``kai why --at`` can look at any moment.
 
-    Raises: InputError where that cannot be written.
+    Raises: InputError where a file cannot be written.
     """
     results = [each.result for each in done]
     try:
@@ -134,7 +134,7 @@ def _save_folder(folder: Path, done: "Sequence[Done]", console: Console) -> None
 
 
 def keep(place: Path, experiments: "Sequence[Experiment]", results: "Sequence[SimulationResult]") -> Path | None:
-    """Keep what runs were made of beside their results; return where, None for what came by standard input.
+    """Archive the inputs of runs beside their results; return the archive, None for inputs from standard input.
 
     Raises: OSError for a place that cannot be written to.
     """
@@ -148,7 +148,7 @@ def keep(place: Path, experiments: "Sequence[Experiment]", results: "Sequence[Si
     with zipfile.ZipFile(at, "w", zipfile.ZIP_DEFLATED) as archive:
 
         def kept(path: str | None) -> str | None:
-            """Return where a file or a folder is in the archive; it is put there once."""
+            """Return the path of a file or folder inside the archive, adding it the first time."""
             if path is None or not files_of(Path(path)):
                 return None
             if path not in known:
@@ -179,7 +179,7 @@ def keep(place: Path, experiments: "Sequence[Experiment]", results: "Sequence[Si
 
 
 def inputs_beside(place: Path) -> Path:
-    """Return where the inputs of the runs are whose results are at a place: a folder, or one file."""
+    """Return the path of the inputs archive beside results at ``place``, a folder or one file."""
     if place.suffix in {".json", ".parquet"}:
         return place.with_name(f"{place.stem}-{INPUTS}")
     return place / INPUTS
@@ -193,7 +193,7 @@ def _write_json(path: Path, documents: Sequence[Mapping[str, Any]]) -> None:
 
 
 def write_report(path: str, results: "Sequence[SimulationResult]", command: str, console: Console) -> None:
-    """Write the page with charts.
+    """Write the page of charts.
 
     Raises: InputError where it cannot be written.
     """

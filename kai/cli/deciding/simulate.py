@@ -1,4 +1,4 @@
-"""``kai simulate``: read clusters that are written down, decide, and say who runs where and why not."""
+"""``kai simulate``: read clusters from files, decide, and say who runs where and why not."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -42,9 +42,9 @@ _OF_ONE_MOMENT: Final = {
     "check": "only the decision of one moment is compared",
     "explain": "only the decision of one moment is explained",
 }
-"""Flags that say nothing where virtual time passes, and what takes their place."""
+"""Flags without effect on a run over virtual time, and what to use instead."""
 _OVER_TIME: Final = {"seed": "--seed", "skips_bad_rows": "--skip-bad-rows", "since": "--since", "engine": "--on"}
-"""Flags that say nothing where no virtual time passes, and do not make it pass."""
+"""Flags without effect on a decision of one moment; they do not start virtual time either."""
 
 
 @click.command(epilog=EPILOG)
@@ -117,9 +117,9 @@ def simulate(
 
 
 def _under_configuration(given: "Wanted", config: str) -> "Wanted":
-    """Return what is asked for under a configuration, which over time is the one policy.
+    """Return the request under a configuration, which is the one policy of a run over time.
 
-    Raises: UsageError where policies are given as well: nothing would say which of them counts.
+    Raises: UsageError where policies are given as well: it would be ambiguous which of them counts.
     """
     if given.policies:
         raise click.UsageError("--config and --policy cannot be used together\ngive each configuration with --policy")
@@ -127,7 +127,7 @@ def _under_configuration(given: "Wanted", config: str) -> "Wanted":
 
 
 def _refuse_flags_of_one_moment() -> None:
-    """Refuse flags that would be dropped without a word.
+    """Refuse flags that virtual time would silently ignore.
 
     Raises: UsageError.
     """
@@ -146,7 +146,7 @@ def _policy(path: str | None) -> "Policy | None":
 
 
 def _cases(paths: tuple[str, ...]) -> Iterator[str]:
-    """Yield the cases of all paths. What cannot be found is left for reading it to say."""
+    """Yield the cases of all paths. A path that does not exist is yielded too; reading it reports the error."""
     from kai.simulation.sources.text_files import find_cases
 
     for path in paths:
@@ -157,7 +157,7 @@ def _cases(paths: tuple[str, ...]) -> Iterator[str]:
 
 
 def _one(path: str, request: "Request", console: Console, *, check: bool, explain: bool) -> int:
-    """Simulate one case and write what came out; a failure is said and does not keep the others from running."""
+    """Simulate one case and write the result; a failure is reported and does not stop the other cases."""
     from kai.cli.checking.findings import finding_text
     from kai.cli.deciding.report import write_failure, write_result
 
@@ -165,14 +165,14 @@ def _one(path: str, request: "Request", console: Console, *, check: bool, explai
         result = request.run(path)
         differences = result.differences() if check else None
         if console.is_for_machines:
-            _ = result.answer  # computed when it is asked for: here a bug in it stays with this case
+            _ = result.answer  # computed lazily; computing it here confines a bug to this case
     except (ConfigError, InputError) as error:
         write_failure(path, error, console)
         return report_error(error)
     except KaiError as error:
         write_failure(path, error, console)
         return report_bug(error, path)
-    except Exception as error:  # noqa: BLE001 - the boundary of one case: a bug becomes one line and a file
+    except Exception as error:  # noqa: BLE001 - a bug in one case becomes one line and a file
         write_failure(path, error, console)
         return report_bug(error, path)
     for finding in result.findings:
@@ -183,7 +183,7 @@ def _one(path: str, request: "Request", console: Console, *, check: bool, explai
         console.talk(f"note: {path}: {unused}")
     said = request.policy.configuration.notes if request.policy is not None else ()
     for note in (each for each in result.notes if each not in said):
-        # What was asked for and does not count changes decisions; what was passed over seldom does.
+        # Ignored settings change decisions, so they are always shown; ignored objects seldom do, so they need -v.
         console.talk(f"note: {path}: {note}", level=0 if "usageDBConfig" in note else 1)
     write_result(result, console, differences=differences, explain=explain)
     if result.is_mute:

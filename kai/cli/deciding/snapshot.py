@@ -1,4 +1,4 @@
-"""``kai snapshot``: write down what the scheduler sees, to be asked and decided upon elsewhere."""
+"""``kai snapshot``: write what the scheduler sees into a file, to ask questions and decide on elsewhere."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,7 +47,7 @@ def snapshot(file: str, source: Source, console: Console, redact: str, *, compat
 
     if file == STANDARD_INPUT:  # a file of that name would be hard to read again, and hard to delete
         raise click.UsageError("FILE: found -, expected the path of a file: a snapshot is an archive")
-    # The plan in a snapshot is the whole one: a replay tries everything, and compares.
+    # A snapshot carries the plan of an unlimited search: `kai replay` searches without limits too, and compares.
     result = source.decide(attrs.evolve(source.request, searches=None))
     case = source.case_of(result)
     document = written(case, result)
@@ -68,7 +68,7 @@ def snapshot(file: str, source: Source, console: Console, redact: str, *, compat
 
 
 def written(case: "Case", result: "Result") -> dict[str, Any]:
-    """Return what a snapshot of a case says, with the plan that was made of it."""
+    """Return the document of a snapshot, with the plan decided on it."""
     from kai.scheduler.cycle.cycle_input import CycleInput
     from kai.scheduler.cycle.dump import archive_document
     from kai.scheduler.settings import SchedulerSettings
@@ -83,7 +83,7 @@ def written(case: "Case", result: "Result") -> dict[str, Any]:
 
 
 def _say(file: str, case: "Case", document: dict[str, Any], console: Console, *, redact: str) -> None:
-    """Say what is in the file."""
+    """Report what the file holds."""
     for note in case.adopted:
         console.talk(f"note: {note}")
     counts = {key: len(items) for key, items in document["rawObjects"].items() if items}

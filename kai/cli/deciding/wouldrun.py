@@ -1,6 +1,6 @@
-"""``kai would-run``: add a workload to a cluster as it is, decide, and say where it would start and at whose cost.
+"""``kai would-run``: add a workload to a cluster, decide, and say where it would start and which pods would leave.
 
-What would become of a workload, for people and for machines: an answer, a line for each job, a line that counts.
+The answer is a sentence, a line for each job, and a line of counts; with ``-o json`` it is one document.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 _FEW = 6
 _ROWS = 8
-"""So many lines of jobs that leave are shown, unless all are asked for."""
+"""The most rows of leaving jobs without ``-o wide``."""
 _BETWEEN = "   "
 _LAST = 24
-"""The last column is dropped where so little room is left."""
+"""Drop the last column where fewer places than this remain for it."""
 
 
 def arrival_text(found: Arrival, console: "Console", items: "Sequence[Item]" = ()) -> str:
-    """Return the answer, a line for each job that starts, leaves or moves, the counts, and what would help.
+    """Return the answer, a row for each job that starts, leaves or moves, the counts, and helpful changes.
 
     ``items`` are explanations of the jobs that would wait.
     """
@@ -62,7 +62,7 @@ def arrival_text(found: Arrival, console: "Console", items: "Sequence[Item]" = (
 
 
 def later_text(later: "Sequence[LaterPods]", gpus: float, console: "Console") -> str:
-    """Return what controllers make later, and which of it never fits a cluster with so many GPUs; "" for nothing."""
+    """Return the pods that controllers create later, marking requests larger than ``gpus``; "" if there are none."""
     shown = later[: None if console.wide else _ROWS]
     lines = [_later_line(each, gpus, several=len({each.job for each in later}) > 1) for each in shown]
     if len(later) > len(shown):
@@ -71,7 +71,7 @@ def later_text(later: "Sequence[LaterPods]", gpus: float, console: "Console") ->
 
 
 def later_values(later: "Sequence[LaterPods]") -> list[dict[str, Any]]:
-    """Return what controllers make later, for machines."""
+    """Return the pods that controllers create later, as values of a document."""
     return [{"job": each.job, "pods": each.pods, "gpus": each.gpus, "once": each.once} for each in later]
 
 
@@ -81,7 +81,7 @@ def _later_line(each: "LaterPods", gpus: float, *, several: bool) -> str:
     size = f"{counted(each.pods, 'pod')} x {counted(part, 'GPU')}" if many else ""
     size = size or f"{counted(each.pods, 'pod')}, {counted(each.gpus, 'GPU')}"
     whose = f" of {each.job}" if several else ""
-    # Pods of one Job that come in turns need not be there together.
+    # Pods of one Job that run one after another (parallelism below completions) need not fit together.
     total = each.gpus + each.beside
     too_many = total > gpus and "another pod" not in each.once
     more = f": {counted(total, 'GPU')} in all, more than the {number_text(gpus)} of the cluster" if too_many else ""
@@ -89,7 +89,7 @@ def _later_line(each: "LaterPods", gpus: float, *, several: bool) -> str:
 
 
 def besides_text(found: Arrival) -> str:
-    """Return what would happen in the same moment for others, "" if nothing would."""
+    """Return the effects of the same cycle on other jobs; "" if there are none."""
     counts = found.besides.counts
     words = {"start": "start", "hold": "wait for places that others leave", "evict": "go", "move": "move"}
     told = [f"{counted(counts[kind], 'pod')} {word}" for kind, word in words.items() if counts[kind]]
@@ -97,7 +97,7 @@ def besides_text(found: Arrival) -> str:
 
 
 def plan_values(found: Arrival, items: "Sequence[Item]" = ()) -> dict[str, Any]:
-    """Return the plan for machines; ``items`` are explanations of the jobs that would wait."""
+    """Return the plan as values of a document; ``items`` are explanations of the jobs that would wait."""
     assumed = ["evicted pods take the default grace period of 30 seconds"] if found.answer == AFTER_EVICTIONS else []
     eta = None
     if found.eta_seconds is not None:
@@ -143,7 +143,7 @@ def _code(job: "Job") -> str:
 
 
 def _job_row(job: "Job", found: Arrival, told: set[str]) -> list[str]:
-    """Return the line of a job; what its queue holds afterwards is said once, and not of each of its jobs."""
+    """Return the row of a job. The usage of its queue is shown in the queue's first row only."""
     starts = answer_of(job) in {STARTS, AFTER_EVICTIONS}
     nodes = _nodes(job.nodes)
     if answer_of(job) == REFUSED:
@@ -156,7 +156,7 @@ def _job_row(job: "Job", found: Arrival, told: set[str]) -> list[str]:
 
 
 def _size(job: "Job", parts: "Sequence[Part]" = ()) -> str:
-    """Return how many pods there are and what each asks for; part by part where that differs."""
+    """Return the number of pods and the GPUs of each, split into parts whose pods request different amounts."""
     if len({part.gpus for part in parts}) > 1 and not job.gpu_memory:
         return ", ".join(map(_part_text, parts))
     gpus = job.gpus / GPU_UNIT
@@ -187,7 +187,7 @@ def _usage(job: "Job", found: Arrival) -> str:
 
 
 def _departures(departures: "Sequence[Departure]", mark: str, most: int) -> Iterator[list[str]]:
-    """Yield a line for each job and cause, and one for all beyond ``most``; a reason is said once."""
+    """Yield a row for each job and cause, and one row for all beyond ``most``; a repeated reason becomes "the same"."""
     by_job: dict[tuple[str, str], list[Departure]] = {}
     for each in departures:
         by_job.setdefault((each.job, _why(each)), []).append(each)
@@ -205,7 +205,7 @@ def _departures(departures: "Sequence[Departure]", mark: str, most: int) -> Iter
 
 
 def _way(members: "Sequence[Departure]", mark: str) -> str:
-    """Return the nodes that pods leave, and those that they go to."""
+    """Return the nodes that pods leave and, for moves, the nodes that they go to."""
     start, end = sorted({each.node for each in members}), sorted({each.to or "" for each in members})
     if mark == "-":
         return _nodes(start)
@@ -242,9 +242,9 @@ def _quotas(over: "Sequence[QueueLine]") -> str:
 
 
 def _columns(rows: Sequence[Sequence[str]], console: "Console") -> list[str]:
-    """Return rows in columns; the last one is cut, or dropped, where there is no room for it.
+    """Return rows in columns. The last column is cut, or dropped where too little room remains.
 
-    Where there is none for the nodes, they go on below.
+    On very narrow terminals the nodes wrap onto following lines.
     """
     widths = [max(shown_width(row[at]) for row in rows) for at in range(4)] if rows else []
     left = console.width - sum(widths) - 3 * 3 - 3 if console.width else 0
@@ -282,7 +282,7 @@ def _job_values(job: "Job") -> dict[str, Any]:
 
 
 def _explanation(found: Arrival, items: "Sequence[Item]") -> dict[str, Any] | None:
-    """Return why the job that fares worst does not start, and what would help."""
+    """Return why the job with the worst answer does not start, and which changes would help."""
     waiting = [job for job in found.jobs if answer_of(job) == found.answer and job.words is not None]
     if found.answer in {STARTS, AFTER_EVICTIONS} or not waiting or waiting[0].words is None:
         return None
@@ -351,7 +351,7 @@ def would_run(paths: tuple[str, ...], source: Source, console: Console, queue: s
 
 
 def _with_templates(case: "Case", documents: "Sequence[Document]", source: Source) -> "Case":
-    """Return a case with what a running cluster has beside it that describes the pods of the documents."""
+    """Return the case with objects of a running cluster that describe the documents' pods, such as templates."""
     from kai.manifests.workloads.table import needed_by
     from kai.simulation.sources.live_cluster import list_templates
 
@@ -360,7 +360,7 @@ def _with_templates(case: "Case", documents: "Sequence[Document]", source: Sourc
 
 
 def _explained(found: "Arrival", result: "Result") -> "Sequence[Mapping[str, Any]]":
-    """Return why those of the jobs wait that would not start, and which changes help, as `kai why` says it."""
+    """Explain the jobs that would not start, with the changes that help, as `kai why` does."""
     from kai.basics.progress import report
     from kai.documents.explanations import explanation
     from kai.simulation.comparing.arrival import NEVER, WAITS, answer_of

@@ -1,1 +1,1 @@
-"""`kai demo`: a cluster in this process that can be watched, at many times the speed of the clock."""
+"""`kai demo`: watch a simulated cluster in this process, at many times real speed."""

@@ -1,10 +1,9 @@
-"""``kai demo``: watch a cluster that is not there, decide by decision.
+"""``kai demo``: watch a simulated cluster decide.
 
-The dashboard of a demonstration: the same pages as those of the service, for this machine only.
+`demonstrate` runs a scene from beginning to end: playing it, then the closing words and the saved files.
 
-It is served by a thread of its own; the run hands over each cycle and goes on.
-
-A demonstration from beginning to end: the scene, the watching, and what is said and saved afterwards.
+With ``--dashboard`` a thread serves the pages of the service, for this machine only; the run hands over each cycle and
+goes on.
 """
 
 from __future__ import annotations
@@ -58,14 +57,14 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Served:
-    """A dashboard that is served."""
+    """A running dashboard server."""
 
     url: str
     feed: Feed
     portal: BlockingPortal
 
     def show(self, outcome: Outcome) -> None:
-        """Show a cycle."""
+        """Show a cycle on the dashboard."""
         cycle = EndedCycle(outcome=outcome, took=0.0, groups=_groups(outcome))
         self.portal.start_task_soon(self.feed.show, cycle)
 
@@ -106,7 +105,7 @@ def _facts() -> Sequence[tuple[str, str, bool]]:
 
 
 def _groups(outcome: Outcome) -> dict[str, tuple[int, int]]:
-    """Return by action for how many groups pods were bound, and for how many anything was decided."""
+    """Return for each action the number of groups that it bound, and of groups that it decided anything for."""
     snapshot = outcome.last.snapshot
     bound: Counter[str] = Counter()
     acted: Counter[str] = Counter()
@@ -122,7 +121,7 @@ _SLOWEST: Final = 0.1
 
 @attrs.frozen(kw_only=True)
 class Wanted:
-    """What the command line asks for."""
+    """The request of a ``kai demo`` command line."""
 
     speed: str | None
     until: str | None
@@ -133,9 +132,9 @@ class Wanted:
 
 
 def demonstrate(name: str, wanted: Wanted, console: Console) -> int:
-    """Have a scene watched, and say what happened.
+    """Play a scene, and sum up what happened.
 
-    Raises: InputError for a flag that cannot be used.
+    Raises: InputError for an invalid flag.
     """
     scene = scene_named(name)
     until, speed = until_of(wanted.until or scene.until), _speed(wanted.speed, scene.speed)
@@ -163,9 +162,9 @@ def watch_of(scene: Scene, until: float) -> Watched:
 
 
 def _watch(scene: DemoScene, wanted: Wanted, watched: Watched, console: Console, *, speed: float, note: str) -> float:
-    """Have a run watched on the terminal, or told line by line; return the instant at which that ended."""
+    """Play a run on the terminal, or write it line by line; return the instant at which watching ended."""
     if console.is_for_machines or not (sys.stdout is not None and sys.stdout.isatty()):
-        # Lines are there to be read later. Pages are there to be watched, so they take their time.
+        # A page is watched live, so with --dashboard the lines keep the scene's pace; otherwise they need none.
         return _tell_lines(scene, watched, console, speed=inf if wanted.dashboard is None else speed)
     from kai.cli.demonstrating.playing import opened
 
@@ -182,7 +181,7 @@ def _watch(scene: DemoScene, wanted: Wanted, watched: Watched, console: Console,
 def _tell_lines(
     scene: DemoScene, watched: Watched, console: Console, *, speed: float, pause: Callable[[float], None] = time.sleep
 ) -> float:
-    """Write what happens, at a speed, or as fast as it can be decided."""
+    """Write the events of a run as lines, at ``speed``, or as fast as it can be decided."""
     if not console.is_for_machines:
         console.talk(wrapped(f"{scene.title}. {scene.watch}", console.width))
     try:
@@ -192,14 +191,14 @@ def _tell_lines(
                 if not console.is_for_machines:
                     console.write(line_text(line, console).rstrip())
             if speed < inf:
-                flush_out()  # what happens is read while it happens, though into a pipe
+                flush_out()  # lines are read live, even through a pipe
     except KeyboardInterrupt:
         return watched.run.now
     return watched.until
 
 
 def _outcome_of(scene: Scene, profile: Profile) -> Callable[[Simulation], Outcome]:
-    """Return what makes an outcome of the last cycle of a run, as every reading command takes one."""
+    """Return a function that makes the outcome of a run's last cycle, for the reading commands."""
     case = Case(
         name=scene.title,
         title=scene.title,
@@ -211,7 +210,7 @@ def _outcome_of(scene: Scene, profile: Profile) -> Callable[[Simulation], Outcom
     )
 
     def outcome(run: Simulation) -> Outcome:
-        assert run.last is not None  # noqa: S101 - it is asked for after a cycle only
+        assert run.last is not None  # noqa: S101 - called only after a cycle
         known = attrs.evolve(case, objects=run.last_saw, now=run.last.snapshot.now)
         return Outcome(case=known, profile=profile, cycles=(run.last,))
 
@@ -237,7 +236,7 @@ def _explainer(console: Console) -> Callable[[Outcome, str, int], str]:
 
 @contextlib.contextmanager
 def _board(address: str | None, watched: Watched, console: Console) -> Iterator[str]:
-    """Serve the dashboard while a run is watched; give what is said about it."""
+    """Serve the dashboard while a run is watched; yield a line about it."""
     if address is None:
         yield ""
         return
@@ -262,7 +261,7 @@ def _tell(ended: Run, console: Console) -> None:
 
 
 def _say_what_next(scene: DemoScene, saved: str | None, console: Console) -> None:
-    """Say what to type next: the same scene as figures, or with questions; the next scene."""
+    """Suggest the next command: the same scene as figures, questions about it, or the next scene."""
     from kai.cli.demonstrating.scenes import NAMES
 
     if saved is not None:

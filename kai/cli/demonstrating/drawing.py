@@ -1,4 +1,4 @@
-"""A moment of a run as lines of text, as many and as wide as the terminal has: what matters most keeps its place."""
+"""A moment of a run drawn for the size of the terminal; the most important parts keep their place."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SIGNS: Final = {IDLE: "·", PROMISED: "○", GOING: "×"}
 _CELL_COLORS: Final = {PROMISED: "cyan", GOING: "yellow", "": "green"}
 _LEAST_JOBS: Final = 2
 _LEAST_BODY: Final = 9
-"""Lines in which jobs have a place beside what happens."""
+"""Lines below which the list of jobs gives way to the list of events."""
 _FRAME: Final = 6
 """The first line and the last, and the blank ones between the parts."""
 _MOST_QUEUES: Final = 10
@@ -39,7 +39,7 @@ MORE_BELOW: Final = "space more  up and down choose  any other key back"
 
 @attrs.frozen(kw_only=True)
 class Frame:
-    """Everything that one screen shows."""
+    """The contents of one screen."""
 
     title: str
     picture: Picture
@@ -47,25 +47,25 @@ class Frame:
     """The newest last."""
     pace: float
     state: str = ""
-    """Why time does not pass as fast as it was asked to; "" where it does."""
+    """Why time passes slower than requested; "" at full speed."""
     page: str = ""
-    """A text that is shown in place of jobs and lines."""
+    """A text shown in place of jobs and lines."""
     turned: int = 0
-    """How often a text that does not fit was turned over."""
+    """How often the user turned to the next part of a long text."""
     note: str = ""
 
 
 def drawn(frame: Frame, console: Console, columns: int, rows: int) -> list[str]:
-    """Return the lines of a screen, at most ``rows`` of at most ``columns`` places.
+    """Return the lines of a screen, at most ``rows`` of at most ``columns`` characters.
 
-    Queues and nodes stay; where the screen is low, blank lines go first, then jobs.
+    Queues and nodes stay; on a low screen blank lines go first, then jobs.
     """
     width = max(LEAST_COLUMNS, columns)
     head, queues = _head(frame, console), _queues(frame.picture, console, width)
     nodes = _nodes(frame.picture, console, width)
     is_low = rows - len(queues) - len(nodes) < _LEAST_BODY + _FRAME
     gap = [] if is_low else [""]
-    # A page that is too long for its place takes that of the nodes, and then that of the queues.
+    # A long page takes the room of the nodes, and then that of the queues.
     tops: Sequence[list[str]] = ([*queues, *gap, *nodes, *gap], [*queues, *gap], [])
     page = frame.page.splitlines()
     rooms = [rows - 2 - 2 * len(gap) - len(each) for each in tops]
@@ -78,7 +78,7 @@ def drawn(frame: Frame, console: Console, columns: int, rows: int) -> list[str]:
 
 
 def _turned(page: Sequence[str], room: int, turned: int) -> list[str]:
-    """Return the part of a page that fits, and say that there is more of it."""
+    """Return the part of a page that fits, with a hint that there is more."""
     if len(page) <= room:
         return list(page)
     each = max(1, room - 1)
@@ -101,7 +101,7 @@ def clock_text(seconds: float) -> str:
 
 
 def line_text(line: Line, console: Console, width: int = 0) -> str:
-    """Return one thing that happened as one line."""
+    """Return one event as one line."""
     sign = console.styled(line.sign, fg=_COLORS.get(line.sign, "white"))
     text = f"{clock_text(line.at):>8}  {padded(line.subject, 14)} {sign} {line.text}"
     return cut_text(text, width) if 0 < width < shown_width(text) else text
@@ -225,7 +225,7 @@ def _state(job: JobShown) -> str:
 
 
 def _happened(lines: Sequence[Line], console: Console, most: int, width: int) -> Iterator[str]:
-    """Yield what happened, the newest first, each cycle's lines in their order."""
+    """Yield events, the newest cycle first, the events of each cycle in order."""
     blocks: list[list[Line]] = []
     for line in lines:
         if blocks and blocks[-1][0].at == line.at:

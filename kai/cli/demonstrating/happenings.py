@@ -1,6 +1,6 @@
-"""What happens in a run, as lines: who came, who started where, who had to go for whom and why, who is done.
+"""Events of a run as lines: arrivals, starts, evictions with beneficiary and reason, and completions.
 
-Each step of a run is compared with what was known before it. Of many alike only their number is told.
+Each step is compared with the previous state. Many similar events become one line with a count.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 ARRIVES, STARTS, HELD, EVICTED, DONE, BROKEN, WAITS = "+", ">", "~", "-", ".", "!", " "
 _FEW: Final = 3
-"""So many alike are told one by one."""
+"""Up to this many similar events get a line each."""
 _NODES: Final = 4
 
 
 @attrs.frozen(kw_only=True)
 class Line:
-    """One thing that happened.
+    """One event of a run.
 
     Units: seconds of virtual time.
     """
@@ -41,24 +41,24 @@ class Line:
     sign: str
     text: str
     watch: str = ""
-    """What is worth a slower pace; "" for nothing."""
+    """Why to slow down for it; "" for no reason."""
 
 
 @attrs.define
 class Happenings:
-    """What is known of a run."""
+    """The state of a run as it was after the last step, to find new events against."""
 
     _open: dict[int, None] = attrs.field(factory=dict)
-    """The numbers of jobs that are not over."""
+    """The numbers of unfinished jobs."""
     _seen: int = 0
-    """How many jobs are known."""
+    """How many jobs have arrived."""
     _cycle: int = 0
     _codes: dict[str, str] = attrs.field(factory=dict)
-    """Why jobs wait, by key, as it was told last."""
+    """The last reported reason code of each waiting job, by key."""
     _nodes: tuple[str, ...] | None = None
 
     def since(self, run: Simulation, overview: Overview | None) -> list[Line]:
-        """Return what happened since the last time; ``overview`` is that of the last cycle."""
+        """Return the events since the last call; ``overview`` is that of the last cycle."""
         now, cycle = run.now, run.last
         found = [*self._of_nodes(run, now), *self._ended(run, now), *self._arrived(run, now)]
         if cycle is not None and cycle.number != self._cycle:
@@ -103,7 +103,7 @@ class Happenings:
                 yield Line(at=now, subject=each.name, sign=DONE, text=f"{each.ending}, after {_life(each)}")
 
     def _waiting(self, overview: Overview, now: float) -> Iterator[Line]:
-        """Yield why jobs wait whose reason is another than before."""
+        """Yield the waiting jobs whose reason changed."""
         codes = {job.key: job.words.code for job in overview.jobs if job.words is not None and job.state != "Held"}
         told = [job for job in overview.jobs if job.key in codes and codes[job.key] != self._codes.get(job.key)]
         self._codes = codes
@@ -189,7 +189,7 @@ def _started(cycle: Cycle, run: Simulation) -> Iterator[Line]:
 
 
 def _waits(run: Simulation) -> Mapping[tuple[str, str], float]:
-    """Return for how long jobs waited before their last start, by namespace and name of their groups."""
+    """Return how long jobs waited before their last start, by namespace and name of their groups."""
     jobs = run.records.jobs
     return {key: jobs[job.number].waits[-1] for key, job in run.workloads.jobs.items() if jobs[job.number].waits}
 

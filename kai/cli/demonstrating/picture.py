@@ -1,6 +1,6 @@
-"""A moment of a run as values: queues with their shares, nodes with their GPUs, jobs with what they wait for.
+"""A moment of a run as values: queues with their shares, nodes with their GPUs, jobs with the reasons for waiting.
 
-Between two cycles the run goes on: pods leave and jobs end. So amounts come from the run, reasons from its last cycle.
+Pods leave and jobs end between cycles. So amounts come from the run, reasons from its last cycle.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TINY: Final = 1e-6
 
 @attrs.frozen(kw_only=True)
 class QueueShown:
-    """A queue, with those below it. Units: GPUs."""
+    """A queue, including the queues below it. Units: GPUs."""
 
     name: str
     depth: int
@@ -44,18 +44,18 @@ class QueueShown:
     fair: float
     used: float
     wanted: float
-    """What runs and what waits."""
+    """Usage and waiting demand together."""
     waits: int
-    """Pods that wait."""
+    """Number of waiting pods."""
 
 
 @attrs.frozen
 class Gpu:
-    """One GPU: whose it is, and how it is."""
+    """One GPU: the queue that has it, and its state."""
 
     queue: str = ""
     state: str = IDLE
-    """A state of this module; "" where pods are at work."""
+    """A state of this module; "" while its pods run."""
     is_shared: bool = False
 
 
@@ -71,7 +71,7 @@ class NodeShown:
 
 @attrs.frozen(kw_only=True)
 class JobShown:
-    """A job that is there."""
+    """A job in the cluster."""
 
     key: str
     name: str
@@ -84,13 +84,13 @@ class JobShown:
 
     @property
     def waits(self) -> bool:
-        """Whether a pod of it waits."""
+        """Whether any of its pods waits."""
         return self.running < self.pods
 
 
 @attrs.frozen(kw_only=True)
 class Picture:
-    """Everything that is drawn of a moment.
+    """All values that are drawn of one moment.
 
     Units: seconds of virtual time, GPUs.
     """
@@ -102,15 +102,15 @@ class Picture:
     queues: tuple[QueueShown, ...]
     nodes: tuple[NodeShown, ...]
     jobs: tuple[JobShown, ...]
-    """Those that wait first, the largest first among them."""
+    """Waiting jobs first, the largest first among them."""
     upcoming: str
-    """What happens next, as far as it is known."""
+    """The next event, as far as it is known."""
     to_come: int = 0
     """Jobs that will arrive."""
 
 
 def picture_of(run: Simulation, overview: Overview | None, at: float) -> Picture:
-    """Return what a run looks like at an instant."""
+    """Return the picture of a run at an instant."""
     lives = list(run.workloads.lives.values())
     meters = run.records.meters
     jobs = sorted(_jobs(run, overview, at), key=lambda job: (not job.waits, -job.gpus, job.name))
@@ -185,7 +185,7 @@ def _nodes(run: Simulation, lives: Sequence[Life]) -> Iterator[NodeShown]:
 
 
 def _cells(lives: Sequence[Life]) -> Iterator[Gpu]:
-    """Yield the GPUs that pods of a node hold: whole ones in the order of their jobs, then those that are shared."""
+    """Yield the GPUs of a node that its pods hold: whole ones in the order of their jobs, then shared ones."""
     shared: dict[str, list[Life]] = {}
     for life in sorted(lives, key=lambda each: (each.slot.task.job.plan.queue, each.key)):
         devices = gpu_groups(life.pod.metadata.labels)
@@ -202,7 +202,7 @@ def _cells(lives: Sequence[Life]) -> Iterator[Gpu]:
 
 
 def _promised(run: Simulation) -> dict[str, list[str]]:
-    """Return the queues that are promised GPUs of each node, one for each GPU."""
+    """Return the queues that GPUs of each node are promised to, one entry for each GPU."""
     cycle: Cycle | None = run.last
     found: dict[str, list[str]] = {}
     if cycle is None:
@@ -249,7 +249,7 @@ def _jobs(run: Simulation, overview: Overview | None, at: float) -> Iterator[Job
 
 
 def _ends(job: Job, at: float) -> str:
-    """Return when a job that runs is done."""
+    """Return when a running job ends, as text."""
     end = max((_end(job, task.since, task.progress) for task in job.tasks if task.runs), default=inf)
     return f"ends in {span_text(max(0.0, end - at))}" if end < inf else ""
 
@@ -260,7 +260,7 @@ def _end(job: Job, since: float, progress: float) -> float:
 
 
 def _upcoming(run: Simulation, at: float) -> str:
-    """Return which job is done or arrives next."""
+    """Return the next completion or arrival, as text."""
     coming = run.arriving
     if coming is not None and run.next <= coming.arrival and not run.workloads.jobs:
         return f"{coming.name} arrives {_in(coming.arrival - at)}"

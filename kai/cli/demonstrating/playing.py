@@ -1,14 +1,10 @@
-"""A run that is watched: virtual time follows the clock, keys change how, and every moment is drawn.
+"""Watching a run: virtual time follows the clock, keys control it, and every moment is drawn.
 
-The terminal and the clock are behind ``Stage``; here is what they are used for.
+`Pacing` maps the clock to virtual time: at a speed, slower where much happens, not at all while paused. It is pure: the
+caller passes the time of the clock.
 
-How virtual time follows the clock: at a speed, slower where much happens, not at all while it is paused.
-
-A machine without a clock: it is told what the clock shows.
-
-A terminal that a run is watched on: keys without a line end, and a screen that is drawn over and over.
-
-The screen beneath comes back however the watching ends.
+`Player` is the main loop. It reaches the clock, the keys and the screen through ``Stage``, which `Terminal` implements
+with raw key input and redrawn frames. `opened` restores the terminal however the watching ends.
 """
 
 from __future__ import annotations
@@ -40,7 +36,7 @@ from kai.simulation.outcomes.overview import Overview, overview
 from kai.virtual.running.simulation import Simulation
 
 SLOW: Final = 5.0
-"""Times the clock's pace while something is to be watched."""
+"""Virtual seconds a second while slowed down for a notable event."""
 _TINY: Final = 1e-6
 _LEAST: Final = 1.0
 _MOST: Final = 100_000.0
@@ -48,7 +44,7 @@ _MOST: Final = 100_000.0
 
 @attrs.define
 class Pacing:
-    """Virtual time beside the clock.
+    """Virtual time in relation to the clock.
 
     Units: seconds of virtual time for ``virtual``, seconds of the clock for ``clock``.
     """
@@ -58,7 +54,7 @@ class Pacing:
     virtual: float = 0.0
     is_paused: bool = False
     why_slow: str = ""
-    """What is watched slowly; "" for nothing."""
+    """The event that time is slowed down for; "" for none."""
     _slow_until: float = -inf
 
     @property
@@ -67,32 +63,32 @@ class Pacing:
         return min(self.speed, SLOW) if self.why_slow else self.speed
 
     def follow(self, clock: float, most: float = inf) -> None:
-        """Have the clock show another time: virtual time follows, up to ``most``."""
+        """Set the clock and advance virtual time with it, up to ``most``."""
         passed, self.clock = max(0.0, clock - self.clock), clock
         if not self.is_paused:
             reached = self.virtual + passed * self.pace
-            # What is left of rounding must not be waited for: the clock may be too coarse to show it.
+            # Snap to ``most`` within rounding error: a coarse clock may never show the rest.
             self.virtual = max(self.virtual, most if reached > most - _TINY else reached)
         if self.virtual >= self._slow_until:
             self.why_slow = ""
 
     def wait_for(self, virtual: float) -> float:
-        """Return after how many seconds of the clock an instant of virtual time comes."""
+        """Return the seconds of the clock until an instant of virtual time."""
         if self.is_paused:
             return inf
         return max(0.0, virtual - self.virtual) / self.pace
 
     def slow_down(self, why: str, until: float) -> None:
-        """Go slowly up to an instant of virtual time."""
+        """Slow down until an instant of virtual time."""
         self.why_slow, self._slow_until = why, until
 
     def faster(self, times: float) -> None:
-        """Change the speed."""
+        """Multiply the speed by ``times``, and stop slowing down."""
         self.speed = min(_MOST, max(_LEAST, self.speed * times))
         self.why_slow = ""
 
     def jump(self, virtual: float) -> None:
-        """Be at an instant at once."""
+        """Advance virtual time to an instant at once."""
         self.virtual = max(self.virtual, virtual)
 
 
@@ -104,14 +100,14 @@ UP, DOWN, ESCAPE = "up", "down", "escape"
 
 
 class Stage(Protocol):
-    """What a run is watched on."""
+    """What a run is played on: a clock, keys and a screen."""
 
     def now(self) -> float:
-        """Return the time of a clock that never goes back, in seconds."""
+        """Return the time of a monotonic clock, in seconds."""
         ...
 
     def wait(self, seconds: float) -> str:
-        """Wait so long for a key, and return it; "" for none."""
+        """Wait up to ``seconds`` for a key, and return it; "" for none."""
         ...
 
     def draw(self, frame: Frame) -> None:
@@ -119,32 +115,32 @@ class Stage(Protocol):
         ...
 
     def columns(self) -> int:
-        """Return how many places a line has."""
+        """Return the width of a line in characters."""
         ...
 
 
 @attrs.define(eq=False)
 class Watched:
-    """A run with what is told of it. It goes from one instant to the next when it is told to."""
+    """A run and its log lines. `step()` moves it to its next event."""
 
     run: Simulation
     until: float
     outcome: Callable[[Simulation], Outcome]
-    """Makes an outcome of the last cycle, which answers are made of."""
+    """Makes the outcome of the last cycle, for explanations."""
     onlooker: Callable[[Outcome], None] = lambda _: None
-    """Is given each cycle."""
+    """Receives each cycle."""
     overview: Overview | None = None
     lines: deque[Line] = attrs.field(factory=lambda: deque(maxlen=_KEPT))
     happenings: Happenings = attrs.field(factory=Happenings)
     cycle: int = 0
 
     def begin(self) -> None:
-        """Have the run begin, with nothing in the cluster yet."""
+        """Start the run with an empty cluster."""
         self.run.begin()
         self.happenings.since(self.run, None)
 
     def step(self) -> list[Line]:
-        """Go to the next instant, and return what happened there."""
+        """Move to the next instant, and return its events."""
         self.run.step()
         last = self.run.last
         if last is not None and last.number != self.cycle:
@@ -157,27 +153,27 @@ class Watched:
         return found
 
     def picture(self, at: float) -> Picture:
-        """Return the cluster as it is at an instant between two steps."""
+        """Return the cluster at an instant between two steps."""
         return picture_of(self.run, self.overview, at)
 
 
 @attrs.define(eq=False)
 class Player:
-    """Plays a run on a stage, until it is over or the user has seen enough."""
+    """Plays a run on a stage, until it is over or the user quits."""
 
     title: str
     watched: Watched
     stage: Stage
     pacing: Pacing
     explain: Callable[[Outcome, str, int], str]
-    """Returns why the job with a key waits, in lines of so many places."""
+    """Returns why the job with a key waits, wrapped to a width."""
     note: str = ""
-    """What the last line says in place of what comes next."""
+    """The text of the last line in place of the next event."""
     _page: str = ""
-    """The page that is open: "", why or evictions."""
+    """The open page: "" for none, why or evictions."""
     _chosen: int = 0
     _turns: int = 0
-    """How often the page was turned over."""
+    """How often the user turned the page."""
     _asked: tuple[int, str, int] = (-1, "", 0)
     """Cycle and job of the last explanation, and its width."""
     _told: str = ""
@@ -185,7 +181,7 @@ class Player:
     def play(self) -> float:
         """Play, and return the instant at which it ended."""
         run = self.watched.run
-        self._draw()  # the empty cluster, before the first cycle has the terminal wait
+        self._draw()  # show the empty cluster, since the first cycle takes a moment
         while run.next < inf:
             self._catch_up()
             self._draw()
@@ -200,7 +196,7 @@ class Player:
         return self.watched.until
 
     def _catch_up(self) -> None:
-        """Have everything happen that is due by now, for no longer than a frame."""
+        """Process all events that are due by now, for no longer than a frame."""
         run, pacing = self.watched.run, self.pacing
         began = self.stage.now()
         pacing.follow(began, most=run.next)
@@ -230,7 +226,7 @@ class Player:
             self._page, self._chosen, self._turns = {"w": "why", "e": "evictions"}[key], 0, 0
 
     def _turned(self, key: str) -> None:
-        """Turn a page that is open, choose another job, or close it."""
+        """Handle a key while a page is open: next part, another job, or close."""
         if key == " ":
             self._turns += 1
         elif key in {UP, DOWN, "j", "k"} and self._page == "why":
@@ -279,17 +275,17 @@ class Player:
         place = f"{self._chosen % len(waiting) + 1} of {len(waiting)} jobs that wait"
         asked = (run.last.number, job.key, self.stage.columns())
         if self._asked != asked:
-            # What helps is decided again, change by change: on a busy machine that takes seconds.
+            # Each suggested change is verified by a decision of its own, which takes seconds on a busy machine.
             before = self._told if self._asked[1] == job.key else f"{job.name} waits."
             self.stage.draw(self._frame(picture, f"{before}\n\n{place}; deciding what would help ..."))
             self._told = self.explain(self.watched.outcome(run), job.key, asked[2])
             self._asked = asked
-        # The line below says which job ends next: in a demonstration that is known.
+        # The reason says that the next end is unknown, but the simulation knows it: the line below shows it.
         told = self._told.replace(_UNKNOWN, "(next end: see below)") if picture.upcoming else self._told
         return f"{told}\n\n{place}"
 
     def _evictions(self) -> str:
-        """Return the last evictions, each with the numbers that allowed it."""
+        """Return the last evictions, each with the figures that allowed it."""
         lines, out = list(self.watched.lines), []
         for at, line in enumerate(lines):
             if line.sign != EVICTED:
@@ -304,26 +300,26 @@ _LEAVE: Final = "\x1b[?25h\x1b[?1049l"
 _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 _KEYS: Final = {b"\x1b[A": UP, b"\x1bOA": UP, b"\x1b[B": DOWN, b"\x1bOB": DOWN, b"\x1b": ESCAPE}
 _KEY: Final = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1bO.|.", re.DOTALL)
-"""What one key sends. A held key and a wheel send several at once."""
+"""Matches the bytes of one key. A held key and a wheel send several at once."""
 _MOST_TYPED: Final = 1024
 
 
 @attrs.define
 class Terminal:
-    """The terminal of this process."""
+    """The terminal of this process, as a stage."""
 
     console: Console
     keyboard: int | None
-    """Where keys come from; None for nowhere."""
+    """The file descriptor that keys come from; None without a keyboard."""
     _typed: deque[bytes] = attrs.field(factory=deque)
-    """Keys that came together with one that was returned."""
+    """Further keys that were read together with the last one."""
 
     def now(self) -> float:
-        """Return the time of a clock that never goes back."""
+        """Return the time of a monotonic clock."""
         return time.monotonic()
 
     def wait(self, seconds: float) -> str:
-        """Wait so long for a key."""
+        """Wait up to ``seconds`` for a key."""
         if self.keyboard is None:
             time.sleep(seconds)
             return ""
@@ -335,11 +331,11 @@ class Terminal:
         return _KEYS.get(key) or key.decode("ascii", "replace")
 
     def columns(self) -> int:
-        """Return how many places a line has."""
+        """Return the width of a line in characters."""
         return shutil.get_terminal_size().columns
 
     def draw(self, frame: Frame) -> None:
-        """Show a frame in place of the one before."""
+        """Draw a frame over the one before."""
         size = shutil.get_terminal_size()
         lines = drawn(frame, self.console, size.columns, size.lines)
         text = "\r\n".join(line + _REST_OF_LINE for line in lines)
@@ -349,7 +345,7 @@ class Terminal:
 
 @contextmanager
 def opened(console: Console) -> Iterator[Terminal]:
-    """Take the terminal, and give it back as it was."""
+    """Switch the terminal to raw input and an own screen, and restore both at the end."""
     keyboard = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
     before = None if keyboard is None else termios.tcgetattr(keyboard)
     write_out(_ENTER)

@@ -1,9 +1,8 @@
 """The scenes of ``kai demo``: folders of manifests in this package, each with a title and what to watch in it.
 
-A scene is data. ``scene.toml`` says what it is called, how long it lasts, and how fast it goes; the others
-are what ``kai simulate`` takes as well.
+A scene is data. ``scene.toml`` gives its title, duration and speed; the other files are inputs of ``kai simulate``.
 
-What is left of a demonstration: a folder with the files of the scene, its result, and the cluster at its end.
+`save` writes a folder with the files of the scene, its result, and the cluster at its end.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ if TYPE_CHECKING:
 
 FOLDER: Final = Path(__file__).parent / "scenes"
 NAMES: Final = ("lab", "gang", "fraction", "topology", "reclaim")
-"""In the order in which they are best looked at."""
+"""The names of the scenes, in the suggested order."""
 _ABOUT: Final = "scene.toml"
 
 
 @attrs.frozen(kw_only=True)
 class DemoScene:
-    """What a scene says of itself.
+    """The description of a scene, from ``scene.toml``.
 
     Units: seconds of virtual time a second for ``speed``.
     """
@@ -47,16 +46,16 @@ class DemoScene:
     name: str
     title: str
     watch: str
-    """What there is to be seen."""
+    """What to watch for."""
     until: str
     speed: float
     workload: str = ""
-    """A file of the folder; "" for all of them."""
+    """The file in the folder to run; "" for all of them."""
     cluster: str = ""
 
     @property
     def folder(self) -> Path:
-        """Where its files are."""
+        """The folder of its files."""
         return FOLDER / self.name
 
     def load(self, seed: int) -> Loaded:
@@ -74,14 +73,14 @@ class DemoScene:
         return attrs.evolve(found, scene=attrs.evolve(found.scene, title=self.name))
 
     def files(self) -> tuple[Path, ...]:
-        """Return the files that make the scene, in the order of their names."""
+        """Return the files of the scene, sorted by name."""
         return tuple(sorted(each for each in self.folder.iterdir() if each.is_file() and each.name != _ABOUT))
 
 
 def scene_named(name: str) -> DemoScene:
-    """Return what a scene says of itself.
+    """Return the description of a scene.
 
-    Raises: CommandLineError for a name that no scene has.
+    Raises: CommandLineError for an unknown name.
     """
     if name not in NAMES:
         raise CommandLineError.about("command line", "SCENE", found=name, wanted=f"one of {', '.join(NAMES)}")
@@ -90,14 +89,14 @@ def scene_named(name: str) -> DemoScene:
 
 
 _POLICIES: Final = {"default.yaml": frozenset[str](), "no-reclaim.yaml": frozenset({"reclaim"})}
-"""Which actions policies leave out that are saved, to be compared on the scene."""
+"""The policies to save for comparison on the scene, with the actions that each leaves out."""
 
 
 def prepare(folder: str, scene: DemoScene) -> None:
-    """See that a folder can take what will be saved, before the scene begins: it lasts minutes. It is made if need be.
+    """Check that a folder can take the saved files, before a scene of minutes begins; make it if need be.
 
-    Raises: InputError for a folder that cannot be written to, or that holds files of another scene: both together
-    would be read as one.
+    Raises: InputError for a folder that cannot be written to, or that holds files of another scene: both together would
+    be read as one.
     """
     files = Path(folder) / FILES
     known = {file.name for file in scene.files()}
@@ -115,7 +114,7 @@ def prepare(folder: str, scene: DemoScene) -> None:
 
 
 def save(folder: str, scene: DemoScene, ended: Run, console: Console) -> None:
-    """Write everything into a folder, which is made if there is none.
+    """Write the scene, its result and its last cluster into a folder, which is made if there is none.
 
     Raises: InputError for a folder that cannot be written to.
     """
@@ -138,6 +137,6 @@ def save(folder: str, scene: DemoScene, ended: Run, console: Console) -> None:
 
 
 def _policy(without: frozenset[str]) -> str:
-    """Return the default actions but for some as a configuration."""
+    """Return a configuration with the default actions except ``without``."""
     actions = [name for name in default_configuration().actions if name not in without]
     return f"actions: {', '.join(actions)}\n"

@@ -1,4 +1,4 @@
-"""Explanations: for each job that waits the answer, what proves it and what would help; who was evicted, and why."""
+"""Explanations as text: the reason why a job waits, its evidence, the changes that would help, and evictions."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kai.simulation.request import Result
 
 Item: TypeAlias = Mapping[str, Any]
-"""Why one job waits, as documents say it: what people read is made of that alone."""
+"""The explanation of one waiting job as a document; the text for people is rendered from it alone."""
 
 _MOST_NAMED = 4
 _MOST_NODES = 6
@@ -25,7 +25,7 @@ _BETWEEN = " · "
 
 
 def explanations(result: "Result", console: Console) -> list[str]:
-    """Return a block of text for each reason why jobs wait, and one for all evictions."""
+    """Return a block for each reason why jobs wait, and one for all evictions."""
     from kai.documents.explanations import eviction, explanation
 
     if result.explained is None or result.overview is None:
@@ -41,7 +41,7 @@ def explanations(result: "Result", console: Console) -> list[str]:
 
 
 def block(item: Item, console: Console, *, wire: Sequence[tuple[str, str]] | None = None) -> str:
-    """Return the answer, the evidence, and what would help; ``wire`` are texts of conditions, where they are wanted."""
+    """Return reason, evidence and helpful changes; ``wire`` are texts of conditions, None without ``--detail``."""
     summary = console.styled(wrapped(item["summary"], console.width, indent="  "), bold=True)
     facts = _facts(item, detail=wire is not None)
     parts = [f"{summary}\n{wrapped(facts, console.width, indent='  ', between=_BETWEEN)}"]
@@ -69,20 +69,20 @@ def _facts(item: Item, *, detail: bool) -> str:
 
 
 def sized(jobs: Sequence[Item]) -> str:
-    """Return how many pods there are, and the GPUs of all of them."""
+    """Return the total number of pods, and of their GPUs."""
     gpus = sum(round(each["gpus"] * GPU_UNIT) for each in jobs)
     return counted(sum(each["pods"] for each in jobs), "pod") + (f", {quantity(gpus, 'gpu')}" if gpus else "")
 
 
 def _alike(jobs: Sequence[Item]) -> Iterator[str]:
-    """Yield which other jobs wait for the same."""
+    """Yield a line that names the other jobs waiting for the same reason."""
     if jobs:
         named = first_of([each["title"] for each in jobs], _MOST_NAMED)
         yield f"{named} {'waits' if len(jobs) == 1 else 'wait'} for the same ({sized(jobs)})"
 
 
 def wire_texts(job: "Job") -> list[tuple[str, str]]:
-    """Return the texts of conditions and events: what many pods say only once, what the group says not again."""
+    """Return the texts of conditions and events; one that pods share, or repeat from the group, appears once."""
     found: list[tuple[str, str]] = []
     said = Counter(str(one) for one in job.explanations if not one.is_detail)
     for text, count in said.items():
@@ -104,7 +104,7 @@ def _lines(label: str, text: str) -> Iterator[tuple[str, str]]:
 
 
 def _tidy(text: str) -> str:
-    """Return a text of the wire for people: the wire ends some sentences with two full stops."""
+    """Return a condition text for people: KAI-Scheduler ends some sentences with two full stops."""
     lines = (line.rstrip() for line in text.rstrip().split("\n"))
     return "\n".join(f"{line.rstrip('.')}." if line.endswith("..") else line for line in lines)
 
@@ -113,7 +113,7 @@ def _tidy(text: str) -> str:
 
 
 def changes_text(item: Item, console: Console, who: str = "it") -> Iterator[str]:
-    """Yield lines: each change that helps with what it leads to, and what waiting does."""
+    """Yield lines: each change that helps with its outcome, and the outcome of waiting."""
     rows = [[f"  {change}", outcome] for change, outcome in change_lines(item, console)]
     waiting, is_whole = item["waiting"], item["allChangesTried"]
     if not rows and item["reason"]["code"] in {"HeldForLeaving", "Moves"}:
@@ -130,7 +130,7 @@ def changes_text(item: Item, console: Console, who: str = "it") -> Iterator[str]
 
 
 def in_file_text(item: Item, console: Console) -> list[str]:
-    """Return what the file should say for the first change that a file can say, in one block."""
+    """Return one block with the edit of the manifest for the first helpful change that a manifest can express."""
     chosen = next((each for each in item["suggestions"] if each.get("inFile") and each["outcome"] in _HELPS), None)
     if chosen is None:
         return []
@@ -140,7 +140,7 @@ def in_file_text(item: Item, console: Console) -> list[str]:
 
 
 def _merged(each: Mapping[str, Any]) -> str:
-    """Return what is to be merged, on one line of YAML."""
+    """Return the fields to merge, on one line of YAML."""
     import yaml
 
     if each.get("merge") is None:
@@ -150,7 +150,7 @@ def _merged(each: Mapping[str, Any]) -> str:
 
 
 def change_lines(item: Item, console: Console) -> list[tuple[str, str]]:
-    """Return each change that helps, with what it leads to."""
+    """Return each change with its outcome."""
     return [(each["text"], _outcome(each, console)) for each in item["suggestions"]]
 
 
@@ -178,7 +178,7 @@ def _outcome(trial: Item, console: Console) -> str:
 
 
 def _cost(losses: Sequence[Item]) -> str:
-    """Return who pays for it: who is evicted, and who does not start in its place."""
+    """Return the cost of a change: the jobs that are evicted, and the jobs that no longer start."""
     names = [each["job"].rpartition("/")[2] for each in losses]
     evictions = [(name, each["evicted"]) for name, each in zip(names, losses, strict=True) if each["evicted"]]
     passed = [name for name, each in zip(names, losses, strict=True) if not each["evicted"]]
@@ -196,7 +196,7 @@ def _cost(losses: Sequence[Item]) -> str:
 
 
 def evicted(evictions: Sequence[Item], unused: Sequence[str], titles: Mapping[str, str], console: Console) -> list[str]:
-    """Return who has to go, for whom and by which rule, in one block; none where no pod has to."""
+    """Return a block with each evicted pod, its beneficiary and the rule; empty without evictions."""
     if not evictions:
         return []
     lines = [console.styled("Evicted", bold=True), _eviction_rows(evictions, titles, console.width)]
@@ -212,7 +212,7 @@ def evicted(evictions: Sequence[Item], unused: Sequence[str], titles: Mapping[st
 
 
 def _eviction_rows(evictions: Sequence[Item], titles: Mapping[str, str], width: int) -> str:
-    """Return a table; pods of one job that go for the same reason are one row."""
+    """Return a table; pods of one job that are evicted for the same reason share a row."""
     counts: Counter[tuple[str, str, str, str, str]] = Counter()
     gpus: Counter[tuple[str, str, str, str, str]] = Counter()
     for each in evictions:
@@ -235,5 +235,5 @@ def _few(texts: list[str]) -> list[str]:
 
 
 def assumed(assumptions: Sequence[str]) -> list[str]:
-    """Return what was assumed because the input does not say it, in one block."""
+    """Return a block with the assumptions made where the input is silent."""
     return ["\n".join(f"Assumed: {text}." for text in assumptions)] if assumptions else []

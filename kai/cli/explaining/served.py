@@ -1,4 +1,4 @@
-"""Explanations of the service: about jobs by name, queues, nodes, evictions, and about all jobs that wait."""
+"""Answers of ``kai why`` that the service gives: about jobs by name, queues, nodes, evictions, and all waiting jobs."""
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from kai.simulation.outcomes.owners import Above
 
 _MOST = 20
-"""So many replicas of one owner are asked about one by one."""
+"""The most replicas of one owner to request an explanation for; each takes a request."""
 
 
 def jobs_named(source: Source, served: Served, name: str) -> tuple[View, bool]:
-    """Return why the jobs of a name wait, and whether they run.
+    """Return why the jobs called ``name`` wait, and whether they run.
 
     Raises: UnreachableError where the service does not answer; InputError for an unknown job.
     """
@@ -42,7 +42,7 @@ def jobs_named(source: Source, served: Served, name: str) -> tuple[View, bool]:
 
 
 def _joined(documents: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return explanations as one list."""
+    """Join explanations into one list document."""
     first = documents[0]
     apart = {"evicted", "assumptions"}
     return {
@@ -75,9 +75,9 @@ def node_named(served: Served, name: str) -> tuple[View, bool]:
 
 
 def named(source: Source, served: Served, name: str) -> tuple[View, bool]:
-    """Return what is told of a name: of jobs, else of the queue, else of the node that has it.
+    """Return the answer about a bare name: about jobs, else about a queue, else about a node of that name.
 
-    Raises: UnreachableError where the service does not answer; InputError for a name that nothing has.
+    Raises: UnreachableError where the service does not answer; InputError for an unknown name.
     """
     try:
         return jobs_named(source, served, name)
@@ -89,7 +89,7 @@ def named(source: Source, served: Served, name: str) -> tuple[View, bool]:
 
 
 def evictions(source: Source, served: Served, asked: Asked) -> tuple[View, bool]:
-    """Return which pods went or have to go, of the jobs that are asked about or for them.
+    """Return the evictions that the jobs in question suffer or benefit from.
 
     Raises: UnreachableError where the service does not answer; InputError for an unknown job.
     """
@@ -120,9 +120,9 @@ def evictions(source: Source, served: Served, asked: Asked) -> tuple[View, bool]
 
 
 def _listed(source: Source, served: Served) -> "tuple[tuple[JobLine, ...], Mapping[str, tuple[Above, ...]]]":
-    """Return the jobs that are asked for, of those that the service shows, and what jobs belong to.
+    """Return the service's jobs that match the selector, and the owners of jobs.
 
-    Of a pod's name the job is found as well.
+    Owners include pods, so the name of a pod finds its job.
     """
     document = served.ask("jobs", namespace=served.namespace, pods="true")
     lines = tuple(line for line in read(document, "JobList", job_lines) if source.selector.matches(line.labels))
@@ -130,7 +130,7 @@ def _listed(source: Source, served: Served) -> "tuple[tuple[JobLine, ...], Mappi
 
 
 def waiting(source: Source, served: Served, asked: Asked) -> tuple[View, bool]:
-    """Return all jobs that wait, by reason.
+    """Return all waiting jobs, by reason.
 
     Raises: UnreachableError where the service does not answer.
     """
@@ -144,12 +144,12 @@ def waiting(source: Source, served: Served, asked: Asked) -> tuple[View, bool]:
 
 
 def _chosen(item: Mapping[str, Any], keys: Collection[str], served: Served) -> Mapping[str, Any] | None:
-    """Return a reason with those jobs only that are asked for; None where none of them waits for it."""
+    """Return a reason with only the jobs in ``keys``; None if none of them waits for it."""
     members = [item["subject"], *item["alike"]]
     chosen = [each for each in members if f"{each['namespace']}/{each['name']}" in keys]
     if not chosen:
         return None
     first, *rest = chosen
-    # What is said is about the first job, so another first job is asked about.
+    # The text describes the first job. If the selector drops that one, request the explanation of the new first job.
     told = item if first is item["subject"] else served.ask(f"jobs/{first['namespace']}/{first['name']}")
     return {**told, "alike": rest}

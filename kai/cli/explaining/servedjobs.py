@@ -1,4 +1,7 @@
-"""Why a job waits, as the service says it: with little imported, since it needs only be printed."""
+"""Answers of the service about one job, printed as they come.
+
+This module imports little, so that ``kai why NAME`` answers quickly.
+"""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -18,9 +21,9 @@ Document = Mapping[str, Any]
 
 
 def is_for_service(source: "Source", asked: Asked) -> bool:
-    """Return whether the service answers a question in the very words in which the command would.
+    """Return whether the service and this command would give the same answer.
 
-    It looks for changes, by the configuration that it decides with, and keeps no texts of conditions.
+    The service tries changes under the configuration that it decides with, and keeps no texts of conditions.
     """
     is_plain = asked.verify and not (asked.detail or asked.everything or asked.evicted)
     is_usual = not (source.config or source.user or source.selector.requirements)
@@ -30,7 +33,7 @@ def is_for_service(source: "Source", asked: Asked) -> bool:
 def job_told(served: "Served", asked: Asked) -> tuple[View, bool]:
     """Return why the jobs of a name wait, and whether they run, from a service that sees the whole cluster.
 
-    Raises: UnreachableError where it does not answer, or answers in part.
+    Raises: UnreachableError where the service does not answer, or answers in part.
     """
     from kai.documents.asking import RefusedByServiceError
     from kai.simulation.outcomes.states import RUNS
@@ -38,16 +41,16 @@ def job_told(served: "Served", asked: Asked) -> tuple[View, bool]:
     document = served.ask("why", namespace=served.namespace, name=split_subject(asked.name)[1])
     if not served.origin.complete:
         raise RefusedByServiceError(f"{served.service.name}: found an answer that leaves something out")
-    if document.get("untried"):  # here changes are tried
+    if document.get("untried"):  # the service tried no changes; this command does
         raise RefusedByServiceError(f"{served.service.name}: {document['untried']}")
     view = told(document)
     return ServedView(shown=view, document=document), all(item["state"] in RUNS for item in view.items)
 
 
 def told(document: Document) -> JobAnswer:
-    """Return the answer about jobs that a document is.
+    """Return the answer about jobs that a document holds.
 
-    Raises: UnreachableError for a document that lacks something.
+    Raises: UnreachableError for an incomplete document.
     """
     from kai.documents.asking import read
 
@@ -62,9 +65,9 @@ def _answer(kind: str, document: Document) -> JobAnswer:
 
 
 def told_of_all(document: Document, items: Sequence[Mapping[str, Any]], *, detail: bool) -> WaitingAnswer:
-    """Return the answer about all jobs that wait, ``items`` of a document.
+    """Return the answer about all waiting jobs, from the ``items`` of a document.
 
-    Raises: UnreachableError for a document that lacks something.
+    Raises: UnreachableError for an incomplete document.
     """
     from kai.documents.asking import read
 
@@ -77,6 +80,6 @@ def told_of_all(document: Document, items: Sequence[Mapping[str, Any]], *, detai
 
 
 def _prove(view: View) -> None:
-    """Draw a view once: what its document lacks is found before anything is written."""
+    """Render a view once, so that a missing field is found before anything is written."""
     view.names()
     view.text(Console())

@@ -1,4 +1,4 @@
-"""Which kind of thing a name that was typed says it is: ``deployment/chat``, ``queue/vision``, ``chat``."""
+"""The kind in a name that was typed: ``deployment/chat``, ``queue/vision``, or none in ``chat``."""
 
 from typing import Final
 
@@ -15,11 +15,11 @@ SHORT: Final = {
     "sts": "statefulset",
     "svc": "service",
 }
-"""What kubectl calls kinds of owners in short."""
+"""kubectl's short names of the kinds of owners."""
 
 
 def split_subject(text: str) -> tuple[str, str]:
-    """Return which kind is asked for, "" for any, and the name; ``-o name`` writes a kind with its API group."""
+    """Return the kind, "" for any, and the name; ``-o name`` writes a kind with its API group."""
     kind, _, name = text.partition("/")
     kind = kind.lower().partition(".")[0]
     kind = _PLURALS.get(kind, kind)
@@ -27,7 +27,7 @@ def split_subject(text: str) -> tuple[str, str]:
 
 
 def owner_subject(text: str) -> tuple[str, str]:
-    """Return the kind of a pod or of an owner that ``text`` begins with, as it is written in small letters, and a name.
+    """Return the kind of a pod or of an owner before the slash, in lower case, and the name after it.
 
     The kind is "" where there is none. Short names and plurals are those of kubectl.
     """

@@ -1,6 +1,6 @@
-"""What a question is about: a job, a queue or a node, found by the name that was typed.
+"""The subject of a question: a job, a queue or a node, found by the name that was typed.
 
-Why a name belongs to no job: kai places none of its pods, and says because of what.
+A name that belongs to no job gets the reason: kai schedules none of its pods, and says why.
 """
 
 import difflib
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 def why_left_out(kind: str, name: str, case: "Case") -> tuple[str, str]:
-    """Return why nothing that is called so is a job, and what helps; "" where the source has nothing of that name.
+    """Return why the object called ``name`` is no job, and a hint; "" if the source has no such object.
 
-    ``kind`` is a kind in small letters, or "" for any; ``name`` may have a namespace before it.
+    ``kind`` is a kind in lower case, or "" for any; ``name`` may have a namespace before it.
     """
     namespace, _, bare = name.rpartition("/")
     pool = _pool_of(kind, namespace, bare, case)
@@ -47,7 +47,7 @@ def why_left_out(kind: str, name: str, case: "Case") -> tuple[str, str]:
 
 
 def _pool_of(kind: str, namespace: str, name: str, case: "Case") -> str | None:
-    """Return the node pool of a group of another pool, or of a pod or an owner of its pods; None where none is so."""
+    """Return the other node pool that a group, or the group of a pod or owner, belongs to; None if there is none."""
     groups = {key_of(each): each for each in case.objects.pod_groups}
     others = {key: each for key, each in groups.items() if not case.settings.owns(each.metadata.labels)}
     found = {key for key in others if key[1] == name and namespace in {"", key[0]} and kind in {"", "podgroup"}}
@@ -58,7 +58,7 @@ def _pool_of(kind: str, namespace: str, name: str, case: "Case") -> str | None:
 
 
 def _unused(kind: str, namespace: str, name: str, case: "Case") -> Iterator[tuple[str, str]]:
-    """Yield kind and reason of what the input has and nothing was decided about."""
+    """Yield kind and reason of input objects that took no part in the decision."""
     for each in case.unused:
         places = [found.partition("/") for found in each.names if kind in {"", each.kind.lower()}]
         if any(last == name and namespace in {"", first} for first, _, last in places):
@@ -66,7 +66,7 @@ def _unused(kind: str, namespace: str, name: str, case: "Case") -> Iterator[tupl
 
 
 def _ungrouped(kind: str, namespace: str, name: str, case: "Case") -> Iterator[tuple[str, str]]:
-    """Yield kind and reason of pods that are in no group, or of what owns them."""
+    """Yield kind and reason of pods without a pod group, or of their owners."""
     groups = {key_of(each) for each in case.objects.pod_groups}
     for pod in case.objects.pods:
         what = _kind_called(kind, name, pod) if namespace in {"", pod.metadata.namespace} else ""
@@ -78,7 +78,7 @@ def _ungrouped(kind: str, namespace: str, name: str, case: "Case") -> Iterator[t
 
 
 def _kind_called(kind: str, name: str, pod: "Pod") -> str:
-    """Return the kind of a pod, or of an owner of it, that is called so; "" where neither is."""
+    """Return the kind of the pod, or of its owner, that is called ``name``; "" if neither is."""
     if kind in {"", "pod"} and pod.metadata.name == name:
         return "Pod"
     owners = (each for each in pod.metadata.owner_references if each.name == name)
@@ -90,24 +90,24 @@ _LONGEST = 253
 
 
 class NoSubjectError(InputError):
-    """A name belongs to nothing in the source; ``help`` is what may have been meant."""
+    """A name matches nothing in the source; ``help`` suggests the nearest name."""
 
 
 @attrs.frozen(kw_only=True)
 class Subject:
-    """What is asked about: jobs, or the name of a queue or of a node."""
+    """The subject of a question: jobs, or the name of a queue or of a node."""
 
     kind: str
     name: str
     lines: "tuple[JobLine, ...]" = ()
-    """The jobs; replicas of one owner are several."""
+    """The jobs; an owner with replicas has several."""
 
 
 def find_subject(text: str, source: "Source", result: "Result") -> Subject:
-    """Return what ``text`` names: ``NAME``, ``job/NAME``, ``job/NAMESPACE/NAME``, ``queue/NAME`` or ``node/NAME``.
+    """Return the subject of ``text``: ``NAME``, ``job/NAME``, ``job/NAMESPACE/NAME``, ``queue/NAME`` or ``node/NAME``.
 
-    A name alone is looked for among jobs, owners of jobs, their pods, then queues, then nodes. Any other kind before
-    it is that of a pod, or of an object that owns pods of jobs: ``deployment/NAME``.
+    A bare name is looked up among jobs, owners of jobs, their pods, then queues, then nodes. Any other kind before it
+    is that of a pod, or of an object that owns pods of jobs: ``deployment/NAME``.
 
     Raises: NoSubjectError with the nearest name.
     """
@@ -122,12 +122,12 @@ def find_subject(text: str, source: "Source", result: "Result") -> Subject:
         elif name in known[each]:
             return Subject(kind=each, name=name)
 
-    # What stands before the name may be a kind or a namespace.
+    # The prefix of the name may be a kind or a namespace.
     for of_kind, bare in (("", name), owner_subject(name)) if kind in {"", "job"} else ():
         why, hint = why_left_out(of_kind, bare, source.case_of(result))
         if why:
             raise NoSubjectError(why, help=hint)
-    # What the file is, and whether it holds the name, is not known of a text that cannot be read.
+    # A file that does not parse has unknown contents, so it may hold the name.
     unread = next((str(each) for each in result.findings if each.code.startswith("T")), "")
     if unread:
         raise NoSubjectError(f"found no {kind or 'job, queue or node'} {_cut(name)} in what can be read", help=unread)
@@ -139,7 +139,7 @@ def find_subject(text: str, source: "Source", result: "Result") -> Subject:
 
 
 def _displayed(kind: str, name: str, source: "Source", result: "Result") -> NoSubjectError | None:
-    """Return the error for a text that is what a queue is called in events and metrics, with the queue's name."""
+    """Return the error for a queue's display name, as events and metrics show it, with the real name; else None."""
     queues = source.case_of(result).objects.queues if kind in {"", "queue"} else ()
     found = next((each.metadata.name for each in queues if each.spec.display_name == name), "")
     if not found:
@@ -149,12 +149,12 @@ def _displayed(kind: str, name: str, source: "Source", result: "Result") -> NoSu
 
 
 def _without_pods(kind: str, name: str, source: "Source", result: "Result") -> NoSubjectError | None:
-    """Return the error for a workload of a cluster that has no pod, with what its conditions and events say."""
+    """Return the error for a workload without pods, with its conditions and events; None if there is none."""
     if not source.is_live or kind not in {"", "job"}:
         return None
     from kai.simulation.explaining.podless import PODLESS, podless
 
-    of_kind, short = owner_subject(name)  # what stands before the name may be a kind or a namespace
+    of_kind, short = owner_subject(name)  # the prefix may be a kind or a namespace
     of_kind, rest = (of_kind, short) if of_kind in PODLESS else ("", name)
     namespace, _, bare = rest.rpartition("/")
     place = namespace or source.namespace_of(source.case_of(result))
@@ -193,7 +193,7 @@ def _unknown(
 def unknown_job(
     text: str, among: str, lines: "Sequence[JobLine]", owners: "Mapping[str, Sequence[Above]]", source: "Source"
 ) -> NoSubjectError:
-    """Return the error for a text that names none of the jobs that a user may see, with the nearest of them."""
+    """Return the error for a text that names no job the user may see, with the nearest name."""
     kind, name = split_subject(text)
     owned = _subjects_of(owners)
     of_kind, bare = ("", name) if kind else _of_known_kind(name, owned)
@@ -203,30 +203,30 @@ def unknown_job(
 
 
 def _cut(name: str) -> str:
-    """Return a name as a message says it: no name of an object is longer."""
+    """Return a name cut for a message; no name of a Kubernetes object is longer."""
     return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
 
 
 def _subjects_of(owners: "Mapping[str, Sequence[Above]]") -> dict[str, str]:
-    """Return how each owner is asked for, with its name alone; the topmost first."""
+    """Return what to type for each owner, with its bare name; the topmost owner first."""
     return {f"{each.kind.lower()}/{each.name}": each.name for key in owners for each in reversed(owners[key])}
 
 
 def _of_known_kind(name: str, owned: "Mapping[str, str]") -> tuple[str, str]:
-    """Return kind and name of an owner; what stands before the name is no kind where no owner is of it."""
+    """Return kind and name of an owner; a prefix that is the kind of no owner belongs to the name."""
     of_kind, bare = owner_subject(name)
     known = {*SHORT.values(), *(long.partition("/")[0] for long in owned)}
     return (of_kind, bare) if of_kind in known else ("", name)
 
 
 def _near(name: str, choices: "Mapping[str, str]") -> str:
-    """Return which of some subjects is called nearly so; "" where none is."""
+    """Return the subject with the most similar name; "" if none is similar."""
     near = difflib.get_close_matches(name.rpartition("/")[2], list(choices.values()), n=1)
     return next((long for long, short in choices.items() if near and short == near[0]), "")
 
 
 def _jobs(text: str, source: "Source", result: "Result") -> "tuple[tuple[JobLine, ...], Mapping[str, Sequence[Above]]]":
-    """Return the jobs of this name, of one namespace where several have one, and what the jobs belong to."""
+    """Return the jobs of this name, all of one namespace, and the owners of jobs."""
     from kai.simulation.outcomes.owners import owners_in
 
     if result.outcome is None:
@@ -241,9 +241,9 @@ def _jobs(text: str, source: "Source", result: "Result") -> "tuple[tuple[JobLine
 def named_jobs(
     text: str, lines: "Sequence[JobLine]", source: "Source", owners: "Mapping[str, Sequence[Above]]"
 ) -> "tuple[JobLine, ...]":
-    """Return those of ``lines`` that a text means, which may have a kind before the name.
+    """Return the jobs of ``lines`` that ``text`` means, with or without a kind before the name.
 
-    Raises: NoSubjectError where they are of several namespaces.
+    Raises: NoSubjectError where the matches are in several namespaces.
     """
     found = _named(text, lines, owners)
     namespaces = sorted({line.job.namespace for line in found})
@@ -271,7 +271,7 @@ def _named(text: str, lines: "Sequence[JobLine]", owners: "Mapping[str, Sequence
 def _owned(
     kind: str, name: str, lines: "Sequence[JobLine]", owners: "Mapping[str, Sequence[Above]]"
 ) -> "tuple[JobLine, ...]":
-    """Return the jobs of what owns them: of this kind, or of any where that is ""."""
+    """Return the jobs of an owner of this kind, or of any kind if it is ""."""
     namespace, _, name = name.rpartition("/")
     here = [line for line in lines if namespace in {"", line.job.namespace}]
     if kind == "pod":

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kai.virtual.moments import Reached
 
 TRIED: Final = 8
-"""About so many changes are decided for one job that waits."""
+"""About how many changes are tried, each by a decision of its own, for one waiting job."""
 EPILOG = """\
 NAME is a job, the owner of a job, a pod, a queue or a node; a kind before it says which, as with kubectl.
 A change marked with a tick was decided again and starts the job now; ~ helps, and says what comes next.
@@ -113,7 +113,7 @@ def _refuse(asked: Asked) -> None:
 
 
 def _say_once(notes: "list[str]", said: set[str], console: Console) -> None:
-    """Say what was not said before: with -w the same is found again and again."""
+    """Write the notes that were not written before: with -w every refresh finds the same ones."""
     for note in dict.fromkeys(notes):
         if note not in said:
             said.add(note)
@@ -122,9 +122,9 @@ def _say_once(notes: "list[str]", said: set[str], console: Console) -> None:
 
 
 def answer(source: Source, result: "Result", asked: Asked) -> tuple[View, bool]:
-    """Return the answer, and whether the jobs that are asked about run.
+    """Return the answer, and whether the jobs in question run.
 
-    Raises: InputError for a name that belongs to nothing.
+    Raises: InputError for an unknown name.
     """
     outcome, seen = result.outcome, result.overview
     if outcome is None or seen is None:
@@ -153,17 +153,17 @@ def answer(source: Source, result: "Result", asked: Asked) -> tuple[View, bool]:
     if source.reached is not None:
         asked.notes.extend(_later(source, source.reached, [line.job.name for line in subject.lines if line.waits]))
     told = JobAnswer.of(outcome, seen, subject.lines, asked)
-    # A service says the same as this command, and knows of no events; with --detail it is not asked.
+    # The service gives the same answer as this command, but without events; so --detail never asks the service.
     told = _with_events(told, subject.lines, source) if asked.detail else told
     return told, all(job.runs for job in jobs)
 
 
 def findings_about(source: Source, result: "Result", asked: Asked) -> "Iterator[Finding]":
-    """Yield what is wrong with the manifests of the jobs that are asked about; of all jobs, what refuses them."""
+    """Yield findings about the manifests of the jobs in question; with ``--all`` only refusals."""
     from kai.simulation.request import told
 
     case = source.case_of(result)
-    if source.reached is not None:  # what it was made of was looked at when it ran
+    if source.reached is not None:  # its inputs were checked when it ran
         return
     if asked.everything or asked.evicted:
         yield from (each for each in result.findings if each.is_refusal)
@@ -174,7 +174,7 @@ def findings_about(source: Source, result: "Result", asked: Asked) -> "Iterator[
 
 
 def _later(source: Source, reached: "Reached", names: Sequence[str]) -> Iterator[str]:
-    """Yield when jobs that wait at a moment of a run started later in it."""
+    """Yield the later starts, in the same run, of jobs that wait at the chosen moment."""
     from kai.basics.wording import span_text
     from kai.cli.deciding.runs import start_in
 
@@ -185,7 +185,7 @@ def _later(source: Source, reached: "Reached", names: Sequence[str]) -> Iterator
 
 
 def own_answer(source: Source, own: "OwnJobs", asked: Asked) -> tuple[View, bool]:
-    """Return the same about own jobs, for a user who may not list the whole cluster.
+    """Return the answer about the user's own jobs, for a user who may not list the whole cluster.
 
     Raises: UnreachableError for a question about a queue or a node; InputError for an unknown job.
     """
@@ -213,7 +213,7 @@ def own_answer(source: Source, own: "OwnJobs", asked: Asked) -> tuple[View, bool
 
 
 def _with_events(found: JobAnswer, lines: "Sequence[JobLine]", source: Source) -> JobAnswer:
-    """Return the answer with what is on record in a running cluster about the jobs that wait."""
+    """Return the answer with the latest events about waiting jobs; unchanged if no cluster is read."""
     if not source.is_live:
         return found
     from kai.cli.explaining.whyevents import with_events
@@ -222,9 +222,9 @@ def _with_events(found: JobAnswer, lines: "Sequence[JobLine]", source: Source) -
 
 
 def served_answer(source: Source, served: "Served", asked: Asked) -> tuple[View, bool]:
-    """Return the same from what the service answers.
+    """Return the answer of the service.
 
-    Raises: UnreachableError for a question that it does not answer; InputError for an unknown job.
+    Raises: UnreachableError for a question that the service does not answer; InputError for an unknown job.
     """
     from kai.cli.explaining.served import evictions, jobs_named, named, node_named, queue_named, waiting
 
@@ -241,7 +241,7 @@ def served_answer(source: Source, served: "Served", asked: Asked) -> tuple[View,
 
 
 def _folds(jobs: "Sequence[OwnJob]") -> "tuple[Fold, ...]":
-    """Return jobs that wait, those of one queue and kind of reason together."""
+    """Group waiting jobs by reason code and queue."""
     from kai.simulation.explaining.explanation import Fold
 
     groups: dict[tuple[str, str], list[JobExplanation]] = {}
@@ -263,7 +263,7 @@ def _of_queue(outcome: "Outcome", seen: "Overview", name: str) -> View:
         declared = declared_in(outcome.case.objects, outcome.case.settings)
         return LeftOutAnswer(queue=name, reason=missing_queue(name, declared))
     below = seen.queues_below(name)
-    # in line, so that those that are named are those that come next
+    # In queue order, so that the jobs named first are the next to start.
     waiting = [line.job for line in job_lines(outcome, seen) if line.waits and line.job.queue in below]
     told = assumptions(outcome.case.objects, (name,))
     return QueueAnswer(found=entitlement(outcome, seen, name), waiting=waiting, assumptions=told)

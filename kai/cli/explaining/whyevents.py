@@ -1,4 +1,4 @@
-"""The latest events about the jobs that are asked about, beside the answer of ``kai why``."""
+"""The latest events about the jobs in question, as evidence beside the answer of ``kai why``."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from kai.simulation.outcomes.job_lines import JobLine
 
 _MOST_JOBS = 3
-"""Of more jobs than this no events are read: each takes requests of its own."""
+"""Read no events for more jobs than this: each job takes requests of its own."""
 
 
 def with_events(found: JobAnswer, lines: "Sequence[JobLine]", source: "Source") -> JobAnswer:
-    """Return the answer with the latest events about each job that waits, as evidence.
+    """Return the answer with the latest events about each waiting job, as evidence.
 
-    The right to list events is not needed for the rest: where it is missing, nothing is said of them.
+    A user without the right to list events gets the same answer without them.
     """
     waiting = {line.job.key: line for line in lines if line.waits}
     if len(waiting) > _MOST_JOBS:

@@ -1,4 +1,4 @@
-"""Who was evicted and who has to go now, for whom, and what allows it: the answers of ``kai why --evicted``."""
+"""Answers of ``kai why --evicted``: past and present evictions, their beneficiaries, and the rules that allow them."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -29,21 +29,21 @@ _LIFE = "events are kept for an hour by default; --decision-log goes back furthe
 
 @attrs.frozen(kw_only=True)
 class Record:
-    """What is on record about evictions of cycles that are over."""
+    """Evictions of past cycles, from events and decision logs."""
 
     evictions: "tuple[PastEviction, ...]" = ()
     looked_at: tuple[str, ...] = ()
-    """Where: events, a decision log; nothing for a file, which has neither."""
+    """The sources that were read: events, a decision log; none for a file, which has neither."""
     missing: str = ""
-    """Why events were not looked at; "" where they were, or cannot be."""
+    """Why events were not read; "" if they were, or if the source has none."""
 
     def about(self, keys: Collection[str]) -> "Record":
-        """Return what concerns these jobs (``namespace/name``), as those that lost pods or that gained."""
+        """Return the evictions in which the jobs ``keys`` (``namespace/name``) lost pods or gained by it."""
         chosen = tuple(each for each in self.evictions if each.job in keys or each.gainer in keys)
         return attrs.evolve(self, evictions=chosen)
 
     def jobs_named(self, name: str) -> set[str]:
-        """Return the jobs on record that a name means: their own, or that of a pod."""
+        """Return the jobs on record whose own name, or that of one of their pods, is ``name``."""
         return {each.job for each in self.evictions if name in _names_of(each.job) | _names_of(each.pod)}
 
 
@@ -53,19 +53,19 @@ def _names_of(key: str) -> set[str]:
 
 @attrs.frozen(kw_only=True)
 class EvictionAnswer:
-    """Who has to go and who went, for whom, and what allows it."""
+    """The answer: present and past evictions, their beneficiaries, and the rules that allow them."""
 
     evictions: "tuple[Eviction, ...]" = ()
-    """Those of the present cycle."""
+    """The evictions of the present cycle."""
     unused: tuple[str, ...] = ()
     titles: "Mapping[str, str] | None" = None
-    """What the jobs of present evictions are called, by ``namespace/name``; None where there is no present cycle."""
+    """Titles of the jobs of present evictions by ``namespace/name``; None without a present cycle."""
     record: Record = attrs.field(factory=Record)
     detail: bool = False
     kind: str = "EvictionList"
 
     def fields(self) -> dict[str, Any]:
-        """Return ``items``, one for each pod that has to go now, and ``past``, one for each that went."""
+        """Return ``items``, one for each pod to be evicted now, and ``past``, one for each past eviction."""
         from kai.documents.explanations import eviction, past_eviction
 
         return {
@@ -76,12 +76,12 @@ class EvictionAnswer:
         }
 
     def names(self) -> list[str]:
-        """Return the pods."""
+        """Return the names of the pods, as ``-o name`` writes them."""
         pods = [each.pod for each in self.record.evictions if each.pod] + [each.pod for each in self.evictions]
         return [f"pod/{pod.rpartition('/')[2]}" for pod in dict.fromkeys(pods)]
 
     def text(self, console: Console) -> str:
-        """Return one row for each moment, job, cause and rule; those of the present cycle come last."""
+        """Return a row for each moment, job, cause and rule; the present cycle comes last."""
         from kai.documents.explanations import eviction
 
         parts = []
@@ -120,7 +120,7 @@ class EvictionAnswer:
             yield columns([["", text]], width=console.width)
 
     def _tells(self, each: "PastEviction") -> bool:
-        """Return whether the numbers of an eviction are told: the sentences of events are long."""
+        """Return whether to show the figures of an eviction: texts of events are long, so they need ``--detail``."""
         return self.detail or each.source != "events"
 
     def _gainer(self, each: "PastEviction") -> str:
@@ -132,9 +132,9 @@ class EvictionAnswer:
 
 
 def evictions_of(source: "Source", result: "Result", asked: "Asked") -> tuple[EvictionAnswer, bool]:
-    """Return the answer about the jobs that are asked about, and whether all of them run.
+    """Return the evictions of the jobs in question, and whether all these jobs run.
 
-    Raises: NoSubjectError for a name that neither the source nor the record has.
+    Raises: NoSubjectError for a name that is neither in the source nor on record.
     """
     from kai.simulation.explaining.evictions import Evictions
 
@@ -167,9 +167,9 @@ def evictions_of(source: "Source", result: "Result", asked: "Asked") -> tuple[Ev
 
 
 def own_evictions(source: "Source", own: "OwnJobs", asked: "Asked") -> EvictionAnswer:
-    """Return the same for a user who may see the own namespace only: what gained elsewhere has no name.
+    """Return the evictions for a user restricted to one namespace; beneficiaries in other namespaces stay unnamed.
 
-    Raises: UnreachableError where nothing is on record that the user may see.
+    Raises: UnreachableError where the user may see no record.
     """
     namespace = "" if source.everywhere else source.namespace or own.origin.namespace
     record = _record(source, asked, namespace)
@@ -180,7 +180,7 @@ def own_evictions(source: "Source", own: "OwnJobs", asked: "Asked") -> EvictionA
 
 
 def logged_evictions(source: "Source", asked: "Asked") -> EvictionAnswer:
-    """Return what a decision log alone tells, where no cluster answers.
+    """Return the answer from a decision log alone, for a cluster that does not answer.
 
     Raises: InputError for a log that cannot be read, NoSubjectError for a job that it does not name.
     """
@@ -191,7 +191,7 @@ def logged_evictions(source: "Source", asked: "Asked") -> EvictionAnswer:
 
 
 def logged(asked: "Asked", namespace: str) -> "tuple[PastEviction, ...]":
-    """Return what the decision log that is asked for tells of a namespace, "" for all; nothing without a log.
+    """Return the evictions in the decision log for ``namespace``, "" for all; empty if no log is given.
 
     Raises: InputError for a log that cannot be read.
     """
@@ -208,7 +208,7 @@ def logged(asked: "Asked", namespace: str) -> "tuple[PastEviction, ...]":
 
 
 def _named(record: Record, asked: "Asked") -> Record:
-    """Return what is on record about the job that is asked about, or all.
+    """Return the record of the job in question, or the whole record if no job is named.
 
     Raises: NoSubjectError for a job that is not on record.
     """
@@ -221,7 +221,7 @@ def _named(record: Record, asked: "Asked") -> Record:
 
 
 def _record(source: "Source", asked: "Asked", namespace: str) -> Record:
-    """Return what is on record: of a decision log, and of the events of a running cluster."""
+    """Return the record from the decision log and the events of a running cluster."""
     from kai.simulation.explaining.past_evictions import EVENTS, LOG, from_events, joined
 
     found = logged(asked, namespace)
@@ -237,7 +237,7 @@ def _record(source: "Source", asked: "Asked", namespace: str) -> Record:
 
 
 def _with_queues(record: Record, seen: "Overview") -> Record:
-    """Return a record with the queues of jobs that are still there, where it does not name them itself."""
+    """Return the record with missing queues filled in from jobs that still exist."""
     queues = {job.key: job.queue for job in seen.jobs}
     told = tuple(
         attrs.evolve(

@@ -1,4 +1,4 @@
-"""Why jobs wait, run or have to go: the answers of ``kai why`` about jobs."""
+"""Answers of ``kai why`` about jobs: why they wait, run or are evicted."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ _MOST_NAMED = 6
 
 @attrs.frozen(kw_only=True)
 class Asked:
-    """What is asked, and how thoroughly."""
+    """The question of a ``kai why`` command line, and how thoroughly to answer it."""
 
     name: str = ""
     everything: bool = False
@@ -36,20 +36,20 @@ class Asked:
     detail: bool = False
     verify: bool = True
     notes: list[str] = attrs.field(factory=list, eq=False, repr=False)
-    """What is found on the way and belongs to no answer: `kai why` says each note once, on standard error."""
+    """Remarks found on the way that belong to no answer: `kai why` writes each once, on standard error."""
 
 
 @attrs.frozen(kw_only=True)
 class JobAnswer:
-    """What there is to say about one job, or about the replicas of one owner."""
+    """The answer about one job, or about the replicas of one owner."""
 
     kind: str
-    """One explanation, or a list."""
+    """The kind of the document: one explanation, or a list."""
     told: Mapping[str, Any]
-    """The document: an explanation, or ``items``. What people read is made of it."""
+    """The document: an explanation, or a list with ``items``. The text for people is rendered from it."""
     now: float
     wire: Mapping[str, Sequence[tuple[str, str]]] | None = None
-    """Texts of conditions by the names of jobs, where they are wanted."""
+    """Texts of conditions by job; None without ``--detail``."""
 
     @classmethod
     def of(cls, outcome: "Outcome", seen: "Overview", lines: "Sequence[JobLine]", asked: Asked) -> "JobAnswer":
@@ -65,7 +65,7 @@ class JobAnswer:
 
     @classmethod
     def of_own(cls, folds: "Sequence[Fold]", settled: "Sequence[JobLine]", now: float, *, detail: bool) -> "JobAnswer":
-        """Say what conditions say of jobs."""
+        """Build the answer from the conditions of jobs, without a decision."""
         from kai.documents.explanations import told_of_jobs
         from kai.simulation.explaining.explanation import Explained
 
@@ -74,14 +74,14 @@ class JobAnswer:
 
     @classmethod
     def of_fate(cls, fate: "Fate", now: float) -> "JobAnswer":
-        """Say what became of a job of a run over time that has no pods at a moment."""
+        """Report the outcome of a job that has no pods at the chosen moment of a run over virtual time."""
         from kai.documents.explanations import fate_values
 
         return cls(kind="Explanation", told=fate_values(fate), now=now)
 
     @property
     def items(self) -> Sequence[Item]:
-        """The explanations, those of jobs that wait first."""
+        """The explanations; waiting jobs come first."""
         found: Sequence[Item] = [self.told] if self.kind == "Explanation" else self.told["items"]
         return found
 
@@ -90,11 +90,11 @@ class JobAnswer:
         return dict(self.told)
 
     def names(self) -> list[str]:
-        """Return the pod groups."""
+        """Return the names of the pod groups, as ``-o name`` writes them."""
         return [name for item in self.items for name in _names(item)]
 
     def text(self, console: Console) -> str:
-        """Return a block for each reason, one line for each job that does not wait, and who has to go."""
+        """Return a block for each reason, a line for each job that does not wait, and the evictions."""
         parts = [block(each, console, wire=_wire_of(each, self.wire)) for each in self.items if each["reason"]]
         parts += ["\n".join(self._lines(each, console)) for each in self.items if not each["reason"]]
         gone = self.told["evicted"]
@@ -115,7 +115,7 @@ def _names(item: Item) -> list[str]:
 
 
 def _titles(keys: Iterable[str | None]) -> Mapping[str, str]:
-    """Return what jobs are called: their names, with their namespaces where two have the same name."""
+    """Return the titles of jobs: their names, with the namespace where two jobs have the same name."""
     short = {key: key.rpartition("/")[2] for key in keys if key}
     count = Counter(short.values())
     return {key: name if count[name] == 1 else key for key, name in short.items()}
@@ -126,7 +126,7 @@ def _wire(folds: "Iterable[Fold]") -> dict[str, list[tuple[str, str]]]:
 
 
 def _wire_of(item: Item, wire: Mapping[str, Sequence[tuple[str, str]]] | None) -> Sequence[tuple[str, str]] | None:
-    """Return the texts of conditions about one job; None where they are not wanted."""
+    """Return the condition texts of one job; None without ``--detail``."""
     if wire is None:
         return None
     return wire.get(f"{item['subject']['namespace']}/{item['subject']['name']}", ())
@@ -137,17 +137,17 @@ def _wire_of(item: Item, wire: Mapping[str, Sequence[tuple[str, str]]] | None) -
 
 @attrs.frozen(kw_only=True)
 class WaitingAnswer:
-    """All jobs that wait, by reason."""
+    """The answer of ``--all``: all waiting jobs, by reason."""
 
     items: Sequence[Item] = ()
     assumptions: tuple[str, ...] = ()
     wire: Mapping[str, Sequence[tuple[str, str]]] | None = None
-    """Texts of conditions by the names of jobs, where everything is wanted."""
+    """Texts of conditions by job; None without ``--detail``."""
     kind: str = "ExplanationList"
 
     @classmethod
     def of(cls, outcome: "Outcome", seen: "Overview", jobs: "Sequence[Job]", asked: Asked) -> "WaitingAnswer":
-        """Explain those of ``jobs`` that wait: for each reason in each queue the first in line."""
+        """Explain the waiting jobs among ``jobs``: for each queue and reason, the first job in line."""
         from kai.explain.codes import stage_of
         from kai.simulation.explaining.assumptions import assumptions
         from kai.simulation.explaining.explanation import Explainer
@@ -160,7 +160,7 @@ class WaitingAnswer:
 
     @classmethod
     def of_folds(cls, folds: "Sequence[Fold]", assumptions: tuple[str, ...] = (), *, detail: bool) -> "WaitingAnswer":
-        """Say why jobs wait that are explained already."""
+        """Build the answer from finished explanations."""
         from kai.documents.explanations import explanation
 
         items = [explanation(fold) for fold in folds]
@@ -171,11 +171,11 @@ class WaitingAnswer:
         return {"items": list(self.items), "assumptions": list(self.assumptions)}
 
     def names(self) -> list[str]:
-        """Return the pod groups."""
+        """Return the names of the pod groups, as ``-o name`` writes them."""
         return [name for item in self.items for name in _names(item)]
 
     def text(self, console: Console) -> str:
-        """Return a few lines for each reason; where everything is wanted, everything about the first of its jobs."""
+        """Return a few lines for each reason; with ``--detail`` the full explanation of its first job."""
         if not self.items:
             return "no job waits"
         if self.wire is not None:
@@ -189,7 +189,7 @@ class WaitingAnswer:
 
 
 def _short(item: Item, console: Console) -> Iterator[str]:
-    """Yield how many jobs wait for a reason, what it is for the first of them, and what would start that one."""
+    """Yield how many jobs wait for a reason, its text for the first of them, and what would start that one."""
     alike = item["alike"]
     count = f"{1 + len(alike)} jobs, " if alike else ""
     size = sized([item, *alike])

@@ -1,6 +1,6 @@
-"""Why a queue is entitled to what it has: the division of its parent's share, in numbers.
+"""Answers of ``kai why`` about a queue and a node.
 
-Why a node is empty or full: who is there, and what keeps waiting jobs away.
+A queue: how its parent's share is divided, in numbers. A node: its tenants, and what keeps waiting jobs away.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -29,22 +29,22 @@ _MOST_NAMED = 4
 
 @attrs.frozen(kw_only=True)
 class QueueAnswer:
-    """The share of one queue, and the jobs that wait in it."""
+    """The answer about the share of one queue, and the jobs that wait in it."""
 
     found: "Entitlement"
     waiting: "Sequence[Job]"
     assumptions: tuple[str, ...] = ()
-    """What is taken for granted, such as that a queue which is being deleted stays."""
+    """Assumptions made, such as that a queue which is being deleted stays."""
     kind: str = "QueueExplanation"
 
     def fields(self) -> dict[str, Any]:
-        """Return the division. Units: GPUs in devices, CPU in millicores."""
+        """Return the division of the share. Units: GPUs in devices, CPU in millicores."""
         from kai.documents.items import entitlement_values
 
         return entitlement_values(self.found, self.waiting)
 
     def names(self) -> list[str]:
-        """Return the queue."""
+        """Return the name of the queue, as ``-o name`` writes it."""
         return [f"queue.scheduling.run.ai/{self.found.queue}"]
 
     @property
@@ -55,7 +55,7 @@ class QueueAnswer:
         return entitled(self.found)
 
     def text(self, console: Console) -> str:
-        """Return the answer, the division, and who waits."""
+        """Return the summary, the division, and the waiting jobs."""
         from kai.explain.phrases import quantity
 
         found = self.found
@@ -65,7 +65,7 @@ class QueueAnswer:
                 f"  {quantity(round(found.total), found.resource)} in {found.parent or 'the cluster'}, divided among"
             )
         limited = any(part.limit is not None for part in found.siblings)
-        limits = ["LIMIT"] if limited else []  # which may be why a share is what it is
+        limits = ["LIMIT"] if limited else []  # a limit may explain the share
         rows = [["  QUEUE", "ASKS", "QUOTA", *limits, "WEIGHT", "USED", "FAIR SHARE"]]
         others = sorted(found.siblings, key=lambda part: (part.name != found.queue, -part.given, part.name))
         for part in others[:_MOST_SIBLINGS]:
@@ -92,12 +92,12 @@ class QueueAnswer:
         return "\n\n".join(["\n".join(lines), *assumed(self.assumptions)])
 
     def _advice(self) -> list[str]:
-        """Return what would change the share, and who waits."""
+        """Return the changes that would raise the share, and the waiting jobs."""
         from kai.documents.items import unit_of
 
         found = self.found
         lines = []
-        lacks = found.asks - found.share > unit_of(found) / 1000  # documents round what they say
+        lacks = found.asks - found.share > unit_of(found) / 1000  # documents round to this
         if lacks:
             ways = [f"{' or '.join(found.gains.siblings)} asks for less"] if found.gains.siblings else []
             ways += [f"its own {' or '.join(found.gains.bounds)} is higher"] if found.gains.bounds else []
@@ -119,25 +119,25 @@ class QueueAnswer:
 
 @attrs.frozen(kw_only=True)
 class LeftOutAnswer:
-    """A queue that is written down and takes no part."""
+    """The answer about a queue that exists but is excluded from scheduling."""
 
     queue: str
     reason: "Words"
     kind: str = "QueueExplanation"
 
     def fields(self) -> dict[str, Any]:
-        """Return why the queue takes no part."""
+        """Return why the queue is excluded."""
         from kai.documents.explanations import reason
 
         subject = {"kind": "Queue", "name": self.queue}
         return {"subject": subject, "summary": f"{self.reason.text}.", "reason": reason(self.reason)}
 
     def names(self) -> list[str]:
-        """Return the queue."""
+        """Return the name of the queue, as ``-o name`` writes it."""
         return [f"queue.scheduling.run.ai/{self.queue}"]
 
     def text(self, console: Console) -> str:
-        """Return why the queue takes no part, and what helps."""
+        """Return why the queue is excluded, and what helps."""
         from kai.explain.codes import BY_CODE
 
         answer = console.styled(wrapped(f"{self.reason.text}.", console.width, indent="  "), bold=True)
@@ -150,21 +150,21 @@ _MOST_TENANTS = 8
 
 @attrs.frozen(kw_only=True)
 class NodeAnswer:
-    """What is on one node."""
+    """The answer about the tenants of one node."""
 
     found: "Occupancy"
     kind: str = "NodeExplanation"
 
     def fields(self) -> dict[str, Any]:
-        """Return who is on the node, and what keeps whom away."""
+        """Return the tenants of the node, and what keeps waiting jobs away."""
         return occupancy_values(self.found)
 
     def names(self) -> list[str]:
-        """Return the node."""
+        """Return the name of the node, as ``-o name`` writes it."""
         return [f"node/{self.found.node}"]
 
     def text(self, console: Console) -> str:
-        """Return the answer, who is there, and what keeps waiting jobs away."""
+        """Return the summary, the tenants, and what keeps waiting jobs away."""
         found = self.found
         lines = [console.styled(wrapped(occupied(found), console.width, indent="  "), bold=True)]
         if found.tenants:
@@ -179,7 +179,7 @@ class NodeAnswer:
         if found.slices:
             profiles = [f"{each.resource} {each.in_use} of {each.total} in use" for each in found.slices]
             lines += ["", wrapped(f"  MIG slices: {', '.join(profiles)}", console.width, indent="    ")]
-        if found.tenants and (why := closed(found)):  # of an empty node the first line says it
+        if found.tenants and (why := closed(found)):  # the summary of an empty node says it already
             lines += ["", wrapped(f"  {why}", console.width, indent="    ")]
         if found.kept_away:
             lines += ["", "Waiting jobs that are not on it"]

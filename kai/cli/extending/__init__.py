@@ -1,1 +1,1 @@
-"""``kai plugins``: what is installed, how long it takes, and the package of a new plugin."""
+"""``kai plugins``: the installed plugins, how long they take, and a template for a new one."""

@@ -1,6 +1,7 @@
-"""What is installed, as values: plugins and actions with their origin, hooks and options.
+"""The installed plugins and actions as values, with their origin, hooks and options.
 
-Which extensions a plugin has, read from its source: opening it would need a cluster, and depend on it.
+The hooks of a plugin are read from its source code: instantiating it would need a cluster, and the result would depend
+on it.
 """
 
 import ast
@@ -24,9 +25,10 @@ _EXTENSIONS: Final = frozenset(get_args(Extension))
 
 
 def hooks_of(cls: type[object]) -> list[str]:
-    """Return the extension points and terms that the module of ``cls`` makes instances of; none without source.
+    """Return the extension points and terms that the module of ``cls`` instantiates; none without source.
 
-    Modules with several plugins are told apart by class; one that makes its extensions elsewhere in the module is not.
+    If a module has several plugins, only instantiations within the class count; extensions made elsewhere in the module
+    are missed.
     """
     try:
         whole = ast.parse(inspect.getsource(sys.modules[cls.__module__]))
@@ -57,24 +59,24 @@ class Installed:
     version: str
     target: str
     does: str = ""
-    """One line: what the plugin does, as its class says it."""
+    """The purpose of the plugin in one line, from the docstring of its class."""
     hooks: tuple[str, ...] = ()
     options: tuple[tuple[str, str], ...] = ()
     rights: tuple[str, ...] = ()
     """Resources that the scheduler must be allowed to get, list and watch for the plugin."""
     problem: str = ""
-    """Why the package is broken; empty where it is not."""
+    """Why the package is broken; "" if it is not."""
     rivals: tuple[str, ...] = ()
     """Distributions that offer the same name: while there are any, a configuration cannot use it."""
 
 
 def list_installed(path: str | None) -> tuple[Installed, ...]:
-    """Return actions, then plugins, in the order of the configuration at ``path``; what it does not enable comes last.
+    """Return actions, then plugins, in the order of the configuration at ``path``; disabled ones come last.
 
-    A name that several distributions offer is listed for each of them, with the others as its rivals: this list is
-    where a person looks for them.
+    A name that several distributions offer is listed for each of them, with the others as its rivals, so that users
+    find the conflict here.
 
-    Raises: ConfigError for a configuration that cannot be read, or that names or sets what cannot be used.
+    Raises: ConfigError for a configuration that cannot be read, or that names or sets something unusable.
     """
     registry = Registry.installed()
     configuration = load_configuration(path, registry) if path else default_configuration()
@@ -84,7 +86,7 @@ def list_installed(path: str | None) -> tuple[Installed, ...]:
 
 
 def as_values(installed: Installed) -> dict[str, Any]:
-    """Return an entry as JSON has it."""
+    """Return an entry as JSON values."""
     return {
         **attrs.asdict(installed),
         "enabled": installed.position is not None,
@@ -118,12 +120,12 @@ def _listed(points: Mapping[str, tuple[EntryPoint, ...]], kind: str, enabled: Se
 
 
 def _offer(point: EntryPoint) -> str:
-    """Return where an entry point comes from; its target where it belongs to no distribution."""
+    """Return the distribution of an entry point; its target if it belongs to none."""
     return str(origin_of(point)) or point.value
 
 
 def _described(point: EntryPoint, kind: str, position: int | None) -> Installed:
-    """Return what is known of an entry point; a package that cannot be used is described by what is wrong with it."""
+    """Return the description of an entry point; for an unusable package with the problem."""
     origin = origin_of(point)
     found = Installed(
         name=point.name, kind=kind, position=position, origin=str(origin), version=origin.version, target=point.value
@@ -145,6 +147,6 @@ def _described(point: EntryPoint, kind: str, position: int | None) -> Installed:
 
 
 def first_line(cls: type[object]) -> str:
-    """Return the first sentence of a class's docstring without marks of code; empty where it has none of its own."""
+    """Return the first sentence of a class's docstring without code marks; "" if it has no docstring of its own."""
     text = inspect.cleandoc(cls.__doc__ or "").split("\n\n")[0].replace("\n", " ").replace("``", "")
     return "" if text.startswith(f"{cls.__name__}(") else text

@@ -1,11 +1,9 @@
-"""``kai plugins``: what is installed, what it does, whether it is enabled, how long it takes; a new package.
+"""``kai plugins``: list installed plugins, time them, and create new ones.
 
-``kai plugins new``: the package of a plugin, written from the files in ``kai/cli/extending/template``.
+``kai plugins new`` writes the package of a plugin from the files in ``kai/cli/extending/template``. The plugin prefers
+nodes with a label. It is small enough to be replaced, and complete enough to be installed, enabled and tested as it is.
 
-The plugin that is written prefers nodes with a label. It is small enough to be replaced, and complete enough to be
-installed, enabled and tested as it is.
-
-``kai plugins --time``: how long each function of a plugin takes on a cluster that is written down.
+``kai plugins --time`` shows how long each function of a plugin takes on a cluster from a file.
 """
 
 import re
@@ -42,14 +40,14 @@ FILES = {
     "{module}/py.typed": "py.typed.txt",
     "tests/test_{module}.py": "test.py.txt",
 }
-"""Files of a package, and the templates that they are made of."""
+"""The files of a new package, and their templates."""
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 def write_package(name: str, into: str | None = None) -> tuple[Path, list[str]]:
     """Write the package of a plugin called ``name``; return its folder and the files in it.
 
-    Raises: CommandLineError for a name that no plugin can have, InputError for a folder that has something in it.
+    Raises: CommandLineError for an invalid name, InputError for a folder that is not empty.
     """
     short = name.removeprefix("kai-")
     if not _NAME.fullmatch(short):
@@ -80,7 +78,7 @@ def write_package(name: str, into: str | None = None) -> tuple[Path, list[str]]:
 
 
 class _Watching(Silent):
-    """An observer that times cycles as a whole and the functions of plugins."""
+    """An observer that times whole cycles and the functions of plugins."""
 
     def __init__(self) -> None:
         self.stopwatch: PluginTimes = PluginTimes(time.perf_counter)
@@ -98,11 +96,11 @@ class _Watching(Silent):
 
 @attrs.frozen(kw_only=True)
 class Timing:
-    """What plugins took in all cycles of a case, and what the cycles took as a whole."""
+    """The time of plugins, and of whole cycles, summed over all cycles of a case."""
 
     seconds: float
     taken: Mapping[tuple[str, str], Taken]
-    """By plugin and hook, what took longest first."""
+    """By plugin and hook, the longest first."""
 
     def table(self) -> str:
         """Return a line for each hook of a plugin, with its share of the cycles."""
@@ -114,7 +112,7 @@ class Timing:
         return columns(rows, right={2, 3, 4})
 
     def values(self) -> dict[str, Any]:
-        """Return the same as JSON has it."""
+        """Return the same as JSON values."""
         items = [
             {"plugin": plugin, "hook": hook, "calls": each.calls, "seconds": each.seconds, "share": self._share(each)}
             for (plugin, hook), each in self.taken.items()
@@ -126,7 +124,7 @@ class Timing:
 
 
 def time_plugins(path: str, policy: "Policy | None") -> Timing:
-    """Return how long plugins take in the case at ``path``. It is simulated twice, since the first run loads kernels.
+    """Return how long plugins take in the case at ``path``. It runs twice, since the first run loads kernels.
 
     Raises: InputError or ConfigError that names what is wrong.
     """
@@ -220,7 +218,7 @@ def new(name: str, into: str | None) -> None:
 
 
 def _show_times(console: Console, path: str | None, case: str) -> None:
-    """Write how long plugins take on the cluster at ``case``, under the configuration at ``path`` if one is given."""
+    """Write how long plugins take on the cluster at ``case``, under the configuration at ``path`` if there is one."""
     from kai.cli.deciding.policy import load_policy
 
     timing = time_plugins(case, None if path is None else load_policy(path))

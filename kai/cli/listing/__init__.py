@@ -1,1 +1,1 @@
-"""``kai jobs``, ``kai queues`` and ``kai nodes``: what there is, in tables and lists."""
+"""``kai jobs``, ``kai queues`` and ``kai nodes``: tables and lists of what a cluster has."""

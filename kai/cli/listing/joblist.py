@@ -1,4 +1,4 @@
-"""Jobs as rows: replicas of one owner are one row, and a row says what its jobs have in common."""
+"""Jobs as rows of a table: replicas of one owner share a row, which shows what they have in common."""
 
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -24,55 +24,55 @@ class Row:
 
     @property
     def first(self) -> "JobLine":
-        """The job that stands for all."""
+        """The first job, which represents all."""
         return self.lines[0]
 
     @property
     def queue(self) -> str:
-        """The queue of all of them."""
+        """The queue that all jobs of the row share."""
         return self.first.job.queue
 
     @property
     def priority(self) -> int | None:
-        """The priority of all of them."""
+        """The priority that all jobs of the row share."""
         return self.first.job.priority
 
     @property
     def gpus(self) -> float:
-        """GPUs that all of them want."""
+        """GPUs that all jobs of the row request."""
         return sum(line.job.gpus for line in self.lines) / 1000
 
     @property
     def gpus_text(self) -> str:
-        """The same, with what they ask for by memory of GPUs."""
+        """The requested GPUs as text, with requests by GPU memory."""
         job = self.first.job
         gpus = sum(line.job.gpus - line.job.gpus_by_memory for line in self.lines)
         return job.gpus_of(gpus, sum(line.job.gpu_memory for line in self.lines))
 
     @property
     def gpus_held(self) -> float | None:
-        """GPUs that all of them count for where they are; None where that is not known."""
+        """GPUs that all jobs of the row occupy; None if unknown."""
         held = [line.job.gpus_held for line in self.lines]
         return None if None in held else sum(each for each in held if each is not None) / 1000
 
     @property
     def placed(self) -> int:
-        """Pods that have a place."""
+        """Number of pods that have a node."""
         return sum(line.job.placed for line in self.lines)
 
     @property
     def wanted(self) -> int:
-        """Pods that run or want to run."""
+        """Number of pods that run or want to run."""
         return sum(line.job.wanted for line in self.lines)
 
     @property
     def pods(self) -> str:
-        """How many of its pods have a place; "-" where its pods could not be seen."""
+        """Placed and wanted pods, as ``3/4``; "-" for a user who may not read pods."""
         return f"{self.placed}/{self.wanted}" if all(line.counted for line in self.lines) else "-"
 
     @property
     def state(self) -> str:
-        """The state of all of them, or that some run and some do not."""
+        """The state that all jobs of the row share, or a word for a mix of running and waiting."""
         if len(self.lines) == 1:
             return self.lines[0].job.state
         states = {line.job.state for line in self.lines}
@@ -84,7 +84,7 @@ class Row:
 
     @property
     def since(self) -> float | None:
-        """Since when the first of those waits that wait; else since when the first runs."""
+        """When the first waiting job began to wait; if none waits, when the first job started."""
         if len(self.lines) == 1:
             return self.lines[0].since
         waiting = [line for line in self.lines if line.waits] or self.lines
@@ -92,12 +92,12 @@ class Row:
 
     @property
     def position(self) -> int | None:
-        """The best place in line."""
+        """The best position in the queue."""
         return min((line.position for line in self.lines if line.position is not None), default=None)
 
     @property
     def reason(self) -> tuple[str, str]:
-        """Code and text of why pods wait or go: the commonest reason; empty where none does."""
+        """Code and text of the commonest reason why pods wait or are evicted; empty if there is none."""
         if len(self.lines) == 1:
             return self.lines[0].job.reason
         reasons = Counter(each for line in self.lines if any(each := line.job.reason))
@@ -109,7 +109,7 @@ class Row:
 
 
 def rows_of(lines: "Iterable[JobLine]", *, fold: bool) -> list[Row]:
-    """Return a row for each job, or for all replicas of an owner that share queue and priority."""
+    """Return a row for each job, or with ``fold`` for all replicas of an owner in one queue at one priority."""
     found: dict[tuple[str, ...], list[JobLine]] = {}
     for line in lines:
         owner = line.owner

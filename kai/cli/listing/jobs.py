@@ -1,4 +1,4 @@
-"""``kai jobs``: what runs, what waits, why, and in which order."""
+"""``kai jobs``: running and waiting jobs, the reasons, and the order of the queue."""
 
 import re
 from collections import Counter
@@ -48,16 +48,16 @@ _SORTS: "dict[str, Callable[[Row], Any]]" = {
 }
 _WAITING = "waiting"
 _CAUSE = re.compile(r" \((\w+)\)")
-"""Where a text about evicted pods has what evicts them."""
+"""Finds the cause of an eviction in the text about evicted pods."""
 _SCREEN = 30
-"""From so many jobs on, jobs of one queue with the same state and reason are counted and not listed."""
+"""With more rows than this, jobs of one queue with the same state and reason are counted instead of listed."""
 _FIRST = 3
-"""So many of them are listed."""
+"""The first jobs of such a group, which are still listed."""
 
 
 @attrs.frozen(kw_only=True)
 class Wanted:
-    """Which jobs are shown, and how."""
+    """Which jobs to show, and how."""
 
     queue: str = ""
     state: str = ""
@@ -69,27 +69,27 @@ class Wanted:
 
 @attrs.frozen(kw_only=True)
 class JobView:
-    """The jobs of one result."""
+    """The jobs of one result, as ``kai jobs`` shows them."""
 
     now: float
     lines: "tuple[JobLine, ...]"
     hidden: int
-    """Jobs of other namespaces."""
+    """Number of jobs in other namespaces."""
     wanted: Wanted
     kind: str = "JobList"
 
     def fields(self) -> dict[str, Any]:
-        """Return every job: replicas are not folded, their owner says what belongs together."""
+        """Return every job by itself: its owner says which replicas belong together."""
         from kai.documents.items import job_values
 
         return {"items": [job_values(line, with_pods=self.wanted.pods) for line in self.lines]}
 
     def names(self) -> list[str]:
-        """Return the pod groups."""
+        """Return the names of the pod groups, as ``-o name`` writes them."""
         return [f"podgroup.scheduling.run.ai/{line.job.name}" for line in self.lines]
 
     def text(self, console: Console) -> str:
-        """Return the table."""
+        """Return the jobs as a table."""
         rows = rows_of(self.lines, fold=not (self.wanted.pods or self.wanted.order))
         if self.wanted.sort:
             rows.sort(key=_SORTS[self.wanted.sort])
@@ -101,7 +101,7 @@ class JobView:
             parts = [_pod_table(rows, console)]
         else:
             drawn = _table(rows, console, self.now).splitlines()
-            # A screen is short; whatever reads a pipe wants every job.
+            # A terminal screen is short; a program that reads a pipe wants every job.
             folds = console.width > 0 and not self.wanted.everything and len(rows) > _SCREEN
             parts = [drawn[0], *(_folded(rows, drawn[1:], console.width) if folds else drawn[1:])]
         return "\n".join([*parts, *self._rest()])
@@ -158,9 +158,9 @@ def jobs(
 
 
 def job_view(source: Source, result: "Result", wanted: Wanted) -> JobView:
-    """Return the jobs of a result that are asked for.
+    """Return the jobs of a result that match the flags.
 
-    Raises: InputError for a queue that is not there.
+    Raises: InputError for an unknown queue.
     """
     case, seen = source.case_of(result), result.overview
     if result.outcome is None or seen is None:
@@ -180,9 +180,9 @@ def job_view(source: Source, result: "Result", wanted: Wanted) -> JobView:
 
 
 def own_view(source: Source, own: "OwnJobs", wanted: Wanted) -> JobView:
-    """Return the own jobs that are asked for, of a user who may not list the whole cluster.
+    """Return the user's own jobs that match the flags, for a user who may not list the whole cluster.
 
-    Raises: UnreachableError for the order of a queue, which takes the jobs of others.
+    Raises: UnreachableError for the order of a queue, which needs the jobs of others.
     """
     if wanted.order:
         raise own.refused
@@ -195,9 +195,9 @@ def own_view(source: Source, own: "OwnJobs", wanted: Wanted) -> JobView:
 
 
 def served_jobs(source: Source, served: "Served", wanted: Wanted) -> View:
-    """Return the jobs that are asked for, of those that the service shows.
+    """Return the jobs from the service that match the flags.
 
-    Raises: UnreachableError where it does not answer.
+    Raises: UnreachableError where the service does not answer.
     """
     from kai.api import values as times
     from kai.documents.asking import read
@@ -215,7 +215,7 @@ def served_jobs(source: Source, served: "Served", wanted: Wanted) -> View:
 
 
 def _queues_below(result: "Result", queue: str) -> frozenset[str] | None:
-    """Return the names of a queue and all below it; None where no queue is asked for."""
+    """Return the names of a queue and all below it; None without a queue."""
     if not queue:
         return None
     seen = result.overview
@@ -236,7 +236,7 @@ def _is_in(wanted: Wanted, line: "JobLine") -> bool:
 
 
 def _states() -> list[str]:
-    """Return what --state takes: the states that tables show, and what they have in common."""
+    """Return the choices of --state: the states that tables show, and the groups of them."""
     from kai.simulation.outcomes.states import State
 
     return sorted([*(state.lower() for state in State), _WAITING])
@@ -246,7 +246,7 @@ def _states() -> list[str]:
 
 
 def _names(rows: Sequence[Row], console: Console) -> list[str]:
-    """Return what rows are called: with their namespace where a name occurs twice, or everything is shown."""
+    """Return the titles of rows: with the namespace where a name occurs twice, or for ``-o wide``."""
     counts = Counter(row.name for row in rows)
     return [f"{row.namespace}/{row.name}" if console.wide or counts[row.name] > 1 else row.name for row in rows]
 
@@ -266,7 +266,7 @@ def _table(rows: Sequence[Row], console: Console, now: float) -> str:
         Column(head="", drop=9, least=16),
     ]
     out = []
-    # Thousands of jobs have few states between them, and many began together.
+    # Format each state and time once: thousands of jobs share few states, and many began together.
     states: dict[str, str] = {}
     spans: dict[float | None, str] = {None: _NONE}
     for row, name in zip(rows, _names(rows, console), strict=True):
@@ -295,7 +295,7 @@ def _table(rows: Sequence[Row], console: Console, now: float) -> str:
 
 
 def _reason(row: Row) -> tuple[str, str]:
-    """Return the code and the text of a reason; of evicted jobs, whose state is the code, the cause in its place."""
+    """Return code and text of a reason. Evicted jobs get the cause as the code, which their state repeats otherwise."""
     code, text = row.reason
     if code != row.state:
         return code, text
@@ -304,7 +304,7 @@ def _reason(row: Row) -> tuple[str, str]:
 
 
 def _folded(rows: Sequence[Row], drawn: Sequence[str], width: int) -> list[str]:
-    """Return the lines of a table, with a count at the end in the place of those that are like some before them."""
+    """Return the lines of a table, with jobs that look like earlier ones replaced by a count at the end."""
     looks = [_look(row) for row in rows]
     counts = Counter(looks)
     seen: Counter[tuple[str, str, str]] = Counter()

@@ -1,6 +1,6 @@
-"""``kai nodes``: where the GPUs are, who has them, and in what pieces.
+"""``kai nodes``: a map of GPUs, their queues, and how they are shared.
 
-A GPU as one cell of a map: a letter for the queue, a block for how much of it is granted.
+Each GPU is one cell: a letter for the queue, a block for the share of the GPU that is granted.
 """
 
 import re
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 WIDTH = 3
-"""Places from one GPU to the next."""
+"""Characters from one GPU to the next."""
 HEAD = "GPU "
 _BLOCKS = ((750, "█"), (500, "▆"), (250, "▄"), (0, "▂"))
 _PARTS = {250: "¼", 500: "½", 750: "¾"}
@@ -42,7 +42,7 @@ def letters_of(nodes: "Iterable[NodeSlots]") -> dict[str, str]:
 
 
 def letters_for(queues: Iterable[str]) -> dict[str, str]:
-    """Return a letter for each queue: its own first one where that is free, else another of its own."""
+    """Return a letter for each queue: the first free letter of its name, else any free one."""
     found: dict[str, str] = {}
     for queue in sorted(set(queues)):
         own = [char for char in queue.upper() if char in ascii_uppercase]
@@ -52,13 +52,13 @@ def letters_for(queues: Iterable[str]) -> dict[str, str]:
 
 
 def cells(node: "NodeSlots", letters: dict[str, str], console: Console) -> str:
-    """Return the GPUs of a node, one cell each."""
+    """Return the GPUs of a node as cells."""
     drawn = [console.styled(_cell(slot, letters), fg=_COLORS.get(slot.state)) for slot in node.slots]
     return " " * len(HEAD) + " ".join(drawn)
 
 
 def head(count: int) -> str:
-    """Return the numbers of so many GPUs above their cells."""
+    """Return the header of ``count`` GPU numbers above their cells."""
     return HEAD + "".join(f"{number:<{WIDTH}}" for number in range(count)).rstrip()
 
 
@@ -77,7 +77,7 @@ def _cell(slot: "Slot", letters: dict[str, str]) -> str:
 
 
 def shares(node: "NodeSlots") -> str:
-    """Return what the shared GPUs of a node are divided into: ``2-4: ½+½   5: ¼+¼``."""
+    """Return how the shared GPUs of a node are divided: ``2-4: ½+½   5: ¼+¼``."""
     texts = ["+".join(map(_part, slot.users)) if slot.state == "shared" else "" for slot in node.slots]
     out, at = [], 0
     while at < len(texts):
@@ -107,7 +107,7 @@ def _profile(found: "Slices") -> str:
 
 
 def legend(letters: dict[str, str], nodes: "Sequence[NodeSlots]", width: int = 0) -> str:
-    """Return what letters and signs mean, on lines of at most ``width`` places."""
+    """Return the legend of letters and signs, on lines of at most ``width`` characters."""
     named = "  ".join(f"{letter} {queue}" for queue, letter in letters.items())
     strangers = any(not user.queue for node in nodes for slot in node.slots for user in slot.users)
     parts = [named, f"{_STRANGER} other pods" if strangers else "", _SIGNS]
@@ -129,21 +129,21 @@ Kubernetes does not say which whole GPU a pod has: whole GPUs are numbered in th
 """
 _MAKERS = frozenset({"nvidia", "tesla", "geforce", "amd", "instinct", "quadro"})
 _ALIKE = 3
-"""From so many equal nodes in a row on, one line stands for all."""
+"""From this many equal nodes in a row on, one line stands for all."""
 _SIZES = (8, 4, 2, 1)
 
 
 @attrs.frozen(kw_only=True)
 class NodeView:
-    """The nodes of one result, in parts that are labelled alike."""
+    """The nodes of one result, grouped by the value of a label."""
 
     parts: "tuple[tuple[str, tuple[NodeSlots, ...]], ...]"
     is_divided: bool
     folds: bool
     bare: int
-    """Nodes without GPUs, which are not shown."""
+    """Number of nodes without GPUs, which are not shown."""
     nothing: str = "no nodes"
-    """What is said where no node is left."""
+    """The text shown when no node is left."""
     kind: str = "NodeList"
 
     @property
@@ -157,11 +157,11 @@ class NodeView:
         return {"items": [node_values(node) for node in self._nodes]}
 
     def names(self) -> list[str]:
-        """Return the nodes."""
+        """Return the names of the nodes, as ``-o name`` writes them."""
         return [f"node/{node.name}" for node in self._nodes]
 
     def text(self, console: Console) -> str:
-        """Return the map, what its signs mean, and what would fit now."""
+        """Return the map, its legend, and the pods that would fit now."""
         nodes = self._nodes
         lines = [] if nodes else [self.nothing]
         if nodes:
@@ -192,7 +192,7 @@ class NodeView:
                 titles[len(rows)] = _title(name, nodes)
             for alike in _runs(nodes, folds=self.folds and not console.wide):
                 row = [_named(alike), short_type(alike[0].product), cells(alike[0], letters, console)]
-                row += [_free(alike[0]), console.plainly(shares(alike[0]))]  # a quarter is longer in ASCII
+                row += [_free(alike[0]), console.plainly(shares(alike[0]))]  # ¼ is wider in ASCII: convert first
                 row += [console.plainly(slices(alike[0]))] if sliced else []
                 rows.append([f"{indent}{row[0]}", *row[1:]])
         drawn = table(heads, rows, console.width).splitlines()
@@ -224,9 +224,9 @@ def nodes(source: Source, console: Console, *, by: str, job: str, free: int | No
 
 
 def node_view(source: Source, console: Console, result: "Result", *, by: str, job: str, free: int) -> NodeView:
-    """Return the nodes of a result that are asked for.
+    """Return the nodes of a result that match the flags.
 
-    Raises: InputError for a label or a job that is not there.
+    Raises: InputError for an unknown label or job.
     """
     from kai.simulation.outcomes.gpu_slots import node_slots
 
@@ -241,9 +241,9 @@ def node_view(source: Source, console: Console, result: "Result", *, by: str, jo
 
 
 def served_nodes(source: Source, console: Console, served: "Served", *, by: str, job: str, free: int) -> View:
-    """Return the nodes that are asked for, of those that the service shows to this user.
+    """Return the nodes from the service that match the flags.
 
-    Raises: UnreachableError where it does not answer; InputError for a label that is not there.
+    Raises: UnreachableError where the service does not answer; InputError for an unknown label.
     """
     from kai.documents.asking import read
     from kai.documents.reading import node_slots
@@ -280,7 +280,7 @@ def _view_of(
 
 
 def _nothing(parts: "Iterable[Sequence[NodeSlots]]", label: str, free: int) -> str:
-    """Return what is said where no part has ``free`` GPUs: a cluster with nodes is not without any."""
+    """Return the text for a map without nodes: no part has ``free`` GPUs, or the cluster has no nodes."""
     most = max((sum(node.free for node in nodes) for nodes in parts), default=None)
     if most is None or not free:
         return "no nodes"
@@ -288,7 +288,7 @@ def _nothing(parts: "Iterable[Sequence[NodeSlots]]", label: str, free: int) -> s
 
 
 def _label(by: str, nodes: "Sequence[NodeSlots]") -> str:
-    """Return the label that ``by`` names: whole, or by the last part of its name."""
+    """Return the node label that ``by`` names in full or by the last part of its name."""
     known = sorted({key for node in nodes for key in node.labels})
     if not by or by in known:
         return by
@@ -319,7 +319,7 @@ def _jobs_on(node: "NodeSlots") -> Iterator[tuple[str, str]]:
 
 
 def short_type(product: str) -> str:
-    """Return the part of a product's name that people use: ``H100`` of ``NVIDIA-H100-80GB-HBM3``."""
+    """Return the usual short form of a product's name: ``H100`` of ``NVIDIA-H100-80GB-HBM3``."""
     parts = [part for part in re.split(r"[-_ ]", product) if part and part.lower() not in _MAKERS]
     return next((part for part in parts if any(char.isdigit() for char in part)), parts[0] if parts else "-")
 
@@ -342,7 +342,7 @@ def _named(alike: "Sequence[NodeSlots]") -> str:
 
 
 def _runs(nodes: "Sequence[NodeSlots]", *, folds: bool) -> "list[list[NodeSlots]]":
-    """Return nodes in runs of equal ones; short runs are taken apart."""
+    """Return nodes in runs of equal ones; runs too short to fold are split up."""
     runs: list[list[NodeSlots]] = []
     for node in nodes:
         if runs and folds and _look(runs[-1][0]) == _look(node):
@@ -353,7 +353,7 @@ def _runs(nodes: "Sequence[NodeSlots]", *, folds: bool) -> "list[list[NodeSlots]
 
 
 def _look(node: "NodeSlots") -> tuple[object, ...]:
-    """Return what is equal for nodes that look the same."""
+    """Return the key by which nodes look equal on the map."""
     slots = [(slot.state, [(user.queue, user.share, user.state) for user in slot.users]) for slot in node.slots]
     slices = [(each.resource, each.total, each.in_use, each.count("held")) for each in node.slices]
     return node.product, node.ready, slots, slices

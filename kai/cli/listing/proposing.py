@@ -1,4 +1,4 @@
-"""``kai queues --propose``: the queues that there could be, shown with where their amounts come from, and saved."""
+"""``kai queues --propose``: suggest queues, show where their amounts come from, and save them as manifests."""
 
 import json
 from pathlib import Path
@@ -21,9 +21,9 @@ _DEFAULT_SCHEDULER = "default-scheduler"
 
 
 def propose_queues(source: Source, console: Console, file: str) -> int:
-    """Show the queues that there could be, and save their manifests in ``file``, unless it is empty.
+    """Show the proposed queues, and save their manifests in ``file``, unless it is empty.
 
-    Raises: InputError where nothing says what queues there should be.
+    Raises: InputError where the source suggests no queues.
     """
     proposals, notes = _proposed(source)
     for note in notes:
@@ -54,7 +54,7 @@ def propose_queues(source: Source, console: Console, file: str) -> int:
 
 
 def _proposed(source: Source) -> "tuple[Sequence[Proposal], Sequence[str]]":
-    """Return the proposals for a source; of a cluster those for the pods that the default scheduler places."""
+    """Return the proposals for a source; for a cluster, those for pods of the default scheduler."""
     slurm = _of_slurm(source.place)
     if slurm is not None:
         return slurm, ()
@@ -66,7 +66,7 @@ def _proposed(source: Source) -> "tuple[Sequence[Proposal], Sequence[str]]":
 
 
 def _of_slurm(place: str) -> "Sequence[Proposal] | None":
-    """Return the queues of an accounting file of Slurm; None for what is none."""
+    """Return the queues of a Slurm accounting file; None for any other file."""
     from kai.traces.slurm_accounts import is_slurm, queues_of_accounts
 
     path = Path(place)
@@ -75,12 +75,12 @@ def _of_slurm(place: str) -> "Sequence[Proposal] | None":
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeError):
-        return None  # reading it as a source says what is wrong
+        return None  # reading it as a source reports the error
     return queues_of_accounts(text, place) if is_slurm(text) else None
 
 
 def _yaml(proposals: "Sequence[Proposal]") -> str:
-    """Return manifests, each with a comment that says where it comes from."""
+    """Return the manifests as YAML, each with a comment about its origin."""
     import yaml
 
     texts = [

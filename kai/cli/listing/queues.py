@@ -1,7 +1,4 @@
-"""``kai queues``: who is entitled to what, who has it, who wants it.
-
-The queue tree with bars: who is entitled to what, who has it, who wants it.
-"""
+"""``kai queues``: the queue tree with bars: fair share, usage and demand of each queue."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -27,19 +24,19 @@ if TYPE_CHECKING:
 CELLS = 40
 _LEAST_CELLS = 10
 _BESIDE = 2
-"""A bar has room for what is more than the whole, and the head for the last digit of its scale."""
+"""Room beside a bar for usage beyond the total, and in the header for the last digit of the scale."""
 SHORT_LEGEND = "█ used  ▓ above fair share  ░ wanted  ◆ fair share  | quota  ] limit"
 LEGEND = "█ used  ▓ used above fair share (can be reclaimed)  ░ wanted  ◆ fair share  | quota  ] limit  » more"
 CPU, MEMORY, GPU = 0, 1, 2
 RESOURCES = {"gpu": GPU, "cpu": CPU, "memory": MEMORY}
-"""What flags call them."""
+"""The names of resources in flags."""
 UNITS = {CPU: (1000.0, "cores"), MEMORY: (1e9, "GB"), GPU: (1000.0, "GPUs")}
-"""Axis units in one of what people count, and its name."""
+"""For each resource: axis units in one displayed unit, and the name of that unit."""
 _NOUNS = {GPU: "GPUs", CPU: "CPU cores", MEMORY: "memory"}
 
 
 def queue_tables(seen: "Overview", console: Console) -> str:
-    """Return the tree for GPUs, or for CPU where there is no GPU; for every resource when the form is wide."""
+    """Return the tree for GPUs, or for CPU in a cluster without GPUs; for every resource with ``-o wide``."""
     resources = [GPU, CPU, MEMORY] if console.wide else [GPU if seen.totals[GPU] else CPU]
     return "\n\n".join(
         [
@@ -50,7 +47,7 @@ def queue_tables(seen: "Overview", console: Console) -> str:
 
 
 def absent_queues(result: "Result", console: Console) -> str:
-    """Return the queues that are written down and take no part, each with the reason, in one block; "" if none."""
+    """Return a block with the queues that exist but take no part, each with the reason; "" if there are none."""
     from kai.simulation.outcomes.overview import left_out
 
     if result.outcome is None:
@@ -60,7 +57,7 @@ def absent_queues(result: "Result", console: Console) -> str:
 
 
 def below_trees(totals: Sequence[float], resources: Sequence[int], console: Console) -> str:
-    """Return what the signs in the bars of these resources mean, or why there are no bars."""
+    """Return the legend of the bars of these resources, or why there are no bars."""
     if not any(totals[resource] > 0 for resource in resources):
         lacking = [noun for resource, noun in _NOUNS.items() if totals[resource] <= 0]
         return wrapped(f"no bars are drawn: there {_are_no(lacking)} to share", console.width, indent="  ")
@@ -74,7 +71,7 @@ def _are_no(nouns: Sequence[str]) -> str:
 
 
 def queue_tree(queues: "Sequence[QueueLine]", total: float, resource: int, console: Console) -> str:
-    """Return queues as a tree, with bars on a scale that ends at ``total``; without them where that is nothing."""
+    """Return the queues as a tree, with bars on a scale that ends at ``total``; without bars if it is 0."""
     unit, noun = UNITS[resource]
     name = noun.upper() if noun.islower() else noun
     heads = [
@@ -122,7 +119,7 @@ def _branches(queue: "QueueLine") -> str:
 
 
 def _scale(total: float, name: str, cells: int = CELLS) -> str:
-    """Return the head of the bars: amounts at every quarter, where their places are."""
+    """Return the header of the bars: the amounts at every quarter."""
     line = f"0 {name}"
     for quarter in range(1, 5):
         text = number_text(total * quarter / 4, 4)
@@ -137,7 +134,7 @@ def _amount(value: float | None, unit: float) -> str:
 
 
 def bar(share: "Share", total: float, console: Console, size: int = CELLS) -> str:
-    """Return the bar of one queue on a scale that ends at ``total``, in so many places."""
+    """Return the bar of one queue, ``size`` characters wide, on a scale that ends at ``total``."""
     if total <= 0:
         return ""
 
@@ -189,15 +186,15 @@ others leave, as far as the queue asks for it. WANT is what runs and what waits.
 
 @attrs.frozen(kw_only=True)
 class QueueView:
-    """The queues of one result."""
+    """The queues of one result, as ``kai queues`` shows them."""
 
     result: "Result"
     lines: "tuple[QueueLine, ...]"
     resource: int | None
-    """The one that is asked for; None for what the cluster is about."""
+    """The resource of the flag; None to choose by the cluster."""
     flat: bool
     is_whole: bool = True
-    """Whether all queues are asked for."""
+    """Whether all queues are shown."""
     kind: str = "QueueList"
 
     def fields(self) -> dict[str, Any]:
@@ -209,7 +206,7 @@ class QueueView:
         outcome, seen = self.result.outcome, self.result.overview
         if outcome is None or seen is None:
             return {"items": [], "leftOut": []}
-        unit = UNITS[GPU][0] if seen.totals[GPU] else 1.0  # CPU is told in millicores
+        unit = UNITS[GPU][0] if seen.totals[GPU] else 1.0  # documents have CPU in millicores
         labels = {each.metadata.name: each.metadata.labels for each in outcome.case.objects.queues}
         items = queue_items(self.lines, outcome.last.snapshot.queues, steps_of(outcome, seen), unit, labels)
         absent = left_out(outcome) if self.is_whole else ()
@@ -217,11 +214,11 @@ class QueueView:
         return {"items": items, "leftOut": told}
 
     def names(self) -> list[str]:
-        """Return the queues."""
+        """Return the names of the queues, as ``-o name`` writes them."""
         return [f"queue.scheduling.run.ai/{line.name}" for line in self.lines]
 
     def text(self, console: Console) -> str:
-        """Return the tree with bars, and who would have more."""
+        """Return the tree with bars, and the queue that wants most beyond its usage."""
         seen = self.result.overview
         absent = absent_queues(self.result, console) if seen is not None and self.is_whole else ""
         if seen is None or not self.lines:
@@ -274,11 +271,11 @@ class ServedQueues:
     flat: bool
 
     def names(self) -> list[str]:
-        """Return the queues."""
+        """Return the names of the queues, as ``-o name`` writes them."""
         return [f"queue.scheduling.run.ai/{line.name}" for line in self.lines]
 
     def text(self, console: Console) -> str:
-        """Return the tree with bars, on a scale that ends where the topmost queues do."""
+        """Return the tree with bars, on a scale that ends at the total of the topmost queues."""
         if not self.lines:
             return "no queues"
         tops = [line for line in self.lines if not line.depth]
@@ -290,7 +287,7 @@ class ServedQueues:
 def _drawn(
     lines: "Sequence[QueueLine]", totals: Sequence[float], resources: Sequence[int], console: Console, *, flat: bool
 ) -> list[str]:
-    """Return a tree for each resource, what its signs mean, and who would have more of the first."""
+    """Return a tree for each resource, the legend, and the queue that wants most of the first resource."""
     shown = [attrs.evolve(line, last=()) for line in lines] if flat else lines
     trees = [queue_tree(shown, totals[resource], resource, console) for resource in resources]
     parts = ["\n\n".join(trees), below_trees(totals, resources, console)]
@@ -314,9 +311,9 @@ def served_queues(source: Source, served: "Served", queue: str, resource: int | 
 
 
 def queue_view(source: Source, result: "Result", queue: str, resource: int | None, *, flat: bool) -> QueueView:
-    """Return the queues of a result that are asked for.
+    """Return the queues of a result that match the flags.
 
-    Raises: InputError for a queue that is not there.
+    Raises: InputError for an unknown queue.
     """
     seen = result.overview
     lines = () if seen is None else seen.queues
@@ -332,7 +329,7 @@ def queue_view(source: Source, result: "Result", queue: str, resource: int | Non
 
 
 def _check_takes_part(result: "Result", queue: str) -> None:
-    """Raise InputError for a queue that is written down and belongs to no tree."""
+    """Raise InputError for a queue that exists but belongs to no tree."""
     from kai.simulation.outcomes.overview import left_out
 
     words = None if result.outcome is None else dict(left_out(result.outcome)).get(queue)
@@ -341,7 +338,7 @@ def _check_takes_part(result: "Result", queue: str) -> None:
 
 
 def _subtree(lines: "Sequence[QueueLine]", queue: str) -> "tuple[QueueLine, ...]":
-    """Return a queue and all below it, drawn as a tree of its own."""
+    """Return a queue and all below it as a tree of its own."""
     top = next((line for line in lines if line.name == queue), None)
     if top is None:
         names = ", ".join(sorted(line.name for line in lines))
@@ -355,7 +352,7 @@ def _subtree(lines: "Sequence[QueueLine]", queue: str) -> "tuple[QueueLine, ...]
 
 
 def _hungriest(lines: "Sequence[QueueLine]", resource: int) -> str:
-    """Return a sentence about the leaf queue that wants most beyond what it has; "" where no queue wants more."""
+    """Return a sentence about the leaf queue that wants most beyond its usage; "" where no queue wants more."""
     unit, noun = UNITS[resource]
     leaves = [line for line in lines if line.leaf]
     if not leaves:

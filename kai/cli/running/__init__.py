@@ -1,1 +1,1 @@
-"""``kai run`` and what its pods run: flags, roles, shards of a configuration, and the process."""
+"""``kai run``: flags, roles, configurations, and the process that runs them."""

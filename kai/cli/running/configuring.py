@@ -1,4 +1,4 @@
-"""Reading a configuration that the command line names: a file of the scheduler, or a SchedulingShard."""
+"""Read the configuration that the command line names: a file of the scheduler, or a SchedulingShard."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _KEY: Final = "config.yaml"
 
 @attrs.frozen(kw_only=True)
 class Setup:
-    """A configuration as it was found."""
+    """A configuration with the document that it was read from."""
 
     configuration: Configuration
     document: Mapping[str, Any] | None
-    """The file's own words, or those that a shard comes to; None where there are none."""
+    """The document of the file, or the one that a shard renders to; None for an empty file."""
     shard: Rendered | None = None
-    """What a SchedulingShard comes to; None for a file of the scheduler."""
+    """The rendered SchedulingShard; None for a file of the scheduler."""
     said: frozenset[str] = frozenset()
-    """Which of the scheduler's parameters it speaks of."""
+    """The scheduler's parameters that the document sets."""
 
 
 def load_setup(path: str, registry: Registry | None = None) -> Setup:
-    """Return what a file says: in the peer's form or ours, bare or in a config map, or as a SchedulingShard.
+    """Return the configuration in a file: kai's or KAI-Scheduler's form, bare or in a config map, or a SchedulingShard.
 
     Raises: ConfigError.
     """
@@ -45,7 +45,7 @@ def load_setup(path: str, registry: Registry | None = None) -> Setup:
 
 
 def setup_of(text: bytes, place: str, registry: Registry | None = None) -> Setup:
-    """Return what a text says that stands at ``place``: as ``load_setup``.
+    """Return the configuration in a text, as ``load_setup``; ``place`` names the text in errors.
 
     Raises: ConfigError.
     """
@@ -57,7 +57,7 @@ def setup_of(text: bytes, place: str, registry: Registry | None = None) -> Setup
 
 
 def load_configuration(path: str, registry: Registry | None = None) -> Configuration:
-    """Return the configuration in the file, or that of a shard without its flags.
+    """Return the configuration in a file; of a shard without its flags.
 
     Raises: ConfigError.
     """
@@ -65,7 +65,7 @@ def load_configuration(path: str, registry: Registry | None = None) -> Configura
 
 
 def with_shard(given: Given, path: str) -> Given:
-    """Return the flags with those that a SchedulingShard in the file stands for; what was given itself counts.
+    """Return the flags, completed by those of a SchedulingShard in the file; flags of the command line win.
 
     Raises: ConfigError.
     """
@@ -73,14 +73,14 @@ def with_shard(given: Given, path: str) -> Given:
 
 
 def with_flags(given: Given, shard: Rendered | None, place: str) -> Given:
-    """Return the flags with those of a shard that stands at ``place``; what was given itself counts."""
+    """Return the flags, completed by those of a shard at ``place``; flags of the command line win."""
     if shard is None:
         return given
     return with_texts(given, {name: (text, f"{place}: --{name}") for name, text in shard.flags.items()}, FLAGS)
 
 
 def read_text(path: str) -> bytes:
-    """Return what is in a file.
+    """Return the contents of a file.
 
     Raises: ConfigError.
     """
@@ -111,9 +111,9 @@ def _found(text: str | bytes, path: str) -> tuple[Any, Rendered | None]:
 
 
 def _carried(config_map: Mapping[str, Any], path: str) -> str:
-    """Return the configuration in a config map, such as the peer's operator makes for a shard.
+    """Return the configuration in a config map, such as KAI-Scheduler's operator makes for a shard.
 
-    Raises: ConfigError for one without.
+    Raises: ConfigError for a config map without one.
     """
     held = mapping_of(config_map, "data")
     text = held.get(_KEY)
@@ -130,7 +130,7 @@ def _is_manifest(value: object) -> bool:
 
 
 def _said(document: object) -> frozenset[str]:
-    """Return the parameters that a configuration speaks of."""
+    """Return the scheduler's parameters that a document sets."""
     if not isinstance(document, Mapping):
         return frozenset()
     theirs = {"queueDepthPerAction": "queue_depth", "scenarioSearchBudgets": "budgets"}

@@ -1,6 +1,6 @@
-"""The dashboard of a process: where it listens, who may read it, and how the scheduler's cycles get there.
+"""The dashboard of a process: its address, its access control, and how it receives the scheduler's cycles.
 
-What serves it is imported where it is served: most processes start without it.
+The web server is imported only where a dashboard is served: most processes start without one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SHADOW: Final = "/api/v1/shadow"
 
 @attrs.frozen(kw_only=True)
 class Place:
-    """Where a dashboard is served, and to whom."""
+    """The address of a dashboard, and who may read it."""
 
     address: Address
     asks_for_tokens: bool
@@ -47,9 +47,9 @@ class Place:
 
 
 def wanted_dashboard(given: Given) -> Place | None:
-    """Return where flags want the dashboard; None for nowhere.
+    """Return the address and access control from the flags; None without a dashboard.
 
-    Raises: CommandLineError for one that others could reach and that asks for no token.
+    Raises: CommandLineError for an address that other machines could reach without a token.
     """
     address = read_address(given.text(FLAG), f"--{FLAG}")
     auth, folder = given.text("dashboard-auth"), given.text("dashboard-cert-dir")
@@ -68,18 +68,18 @@ def wanted_dashboard(given: Given) -> Place | None:
 
 
 class Board:
-    """A dashboard that is ready to be served."""
+    """A dashboard, ready to serve."""
 
     def __init__(self, place: Place, feed: Feed, dashboard: Dashboard) -> None:
-        """Serve ``dashboard`` at ``place``; it shows what ``feed`` is given."""
+        """Serve ``dashboard`` at ``place``; it shows the cycles in ``feed``."""
         self.place = place
         self.feed = feed
         self.dashboard = dashboard
 
     async def run(self, *, task_status: TaskStatus[int] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Serve it until cancelled; the task's start is told the port.
+        """Serve until cancelled; the start of the task returns the port.
 
-        Raises: ConfigError if the port is not free, or the certificate is none.
+        Raises: ConfigError if the port is taken, or the certificate is invalid.
         """
         from kai.dashboard.server import LIMITS
         from kai.telemetry.connections import serve
@@ -104,7 +104,7 @@ class Board:
 def make_board(
     place: Place, scheduler: Scheduler, settings: SchedulerSettings, connection: Connection, facts: HealthChecks
 ) -> Board:
-    """Return the dashboard of a scheduler, which from now on gives it every cycle."""
+    """Return the dashboard of a scheduler, and subscribe it to the scheduler's cycles."""
     from kai.cluster.requesting.reviews import Reviews
     from kai.configuration.profiles import make_profile
     from kai.dashboard.access import LocalAccess, TokenAccess
@@ -126,7 +126,7 @@ def make_board(
         snapshot=routes[_SNAPSHOT].answer,
         shadow=routes[_SHADOW].answer if _SHADOW in routes else None,
     )
-    # Plugins of its own: those of a cycle are at work in another thread.
+    # The dashboard gets plugin instances of its own: those of a cycle are in use in another thread.
     scheduler.onlooker = _onlooker(feed, make_profile(settings.configuration), settings)
     return Board(place, feed, dashboard)
 
@@ -138,7 +138,7 @@ def _onlooker(feed: Feed, profile: Profile, settings: SchedulerSettings) -> Call
     from kai.simulation.cases.origin import Origin
     from kai.simulation.deciding.run import READING, Cycle, Outcome
 
-    # Of a change that is tried for a reader only what it touches is read anew, and it is tried as a command does it.
+    # A trial of a change re-reads only the objects that the change touches, and decides as a command would.
     intake = Intake(settings.intake)
 
     def look(done: Done | None, seconds: float) -> None:

@@ -1,8 +1,8 @@
-"""The flags of every role as plain rows: name, kind and default, with the peer's names. Imports nothing that works.
+"""The flags of every role as plain rows: name, kind and default, under KAI-Scheduler's names. Imports nothing heavy.
 
-What each of them means is in `kai.cli.running.rolehelp`; what reads them is `kai.cli.running.roleflags`.
+`kai.cli.running.rolehelp` has their descriptions; `kai.cli.running.roleflags` builds the flags from these rows.
 
-Source: the options of the peer's programs, cmd/*/app.
+Source: the options of KAI-Scheduler's programs, cmd/*/app.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SCALE: Final = "node-scale-adjuster"
 ADMISSION: Final = "admission"
 ROLES: Final = (SCHEDULER, BINDER, PODGROUPER, POD_GROUPS, QUEUES, SCALE, ADMISSION)
 TOGETHER: Final = ROLES[:-1]
-"""What one process does unless it is told otherwise: admission needs certificates and ports of its own."""
+"""The roles that one process runs by default. Admission is not one: it needs a certificate and ports of its own."""
 
 _CONTROLLERS: Final = (BINDER, PODGROUPER, POD_GROUPS, QUEUES, SCALE, ADMISSION)
 Row = tuple[str, str, object]
@@ -105,7 +105,7 @@ OWN: Final[Mapping[str, tuple[Row, ...]]] = {
         ("pyroscope-mutex-profiler-rate", "whole", 5),
         ("pyroscope-block-profiler-rate", "whole", 5),
         ("version", "truth", True),
-        # Ours.
+        # kai's own flags.
         ("config", "text", ""),
         ("evict-by", "text", "eviction"),
         ("announce-binds", "truth", True),
@@ -168,7 +168,7 @@ OWN: Final[Mapping[str, tuple[Row, ...]]] = {
     ),
 }
 
-# Accepted, because the peer's operator writes them or its users do; what is said is where to look instead.
+# Accepted, because KAI-Scheduler's operator writes them or its users do. The text says where to look instead.
 INERT: Final[Mapping[str, str]] = {
     "qps": "requests are as many as the API server answers quickly",
     "burst": "requests are as many as the API server answers quickly",

@@ -1,6 +1,6 @@
-"""Flags as programs written in Go take them: ``--name=value``, ``--name value``, ``-name``; a truth may stand alone.
+"""Parse flags as Go programs do: ``--name=value``, ``--name value``, ``-name``; a boolean needs no value.
 
-The operator of the peer writes such flags into its Deployments, and they must mean the same here.
+KAI-Scheduler's operator writes such flags into its Deployments, and they must mean the same here.
 """
 
 from __future__ import annotations
@@ -20,45 +20,45 @@ if TYPE_CHECKING:
     from kai.manifests.faults import Fault
 
 _SAME: Final = (("metrics-bind-address", "listen-address", "metrics-listen-address"),)
-"""Flags that say the same of different roles, since KAI-Scheduler's programs have different names for it."""
+"""Groups of flags with the same meaning: KAI-Scheduler's programs name them differently."""
 _ALONE: Final = {"truth": "true", "address": "127.0.0.1:8085"}
-"""What a flag means that stands alone, by its kind; others take the next word."""
+"""The value of a flag without one, by kind; flags of other kinds take the next word."""
 _LIMIT: Final = 10**9
 _HIGHEST_PORT: Final = 65535
 
 
 @attrs.frozen(kw_only=True)
 class Flag:
-    """One flag: its kind, the roles that take it, and its value where it is not given."""
+    """One flag: its kind, the roles that take it, and its default."""
 
     name: str
     kind: str
     default: object
     roles: frozenset[str]
     inert: str = ""
-    """What does the same here, of a flag that is accepted and sets nothing."""
+    """For a flag that is accepted and ignored: what has its effect here."""
 
 
 @attrs.frozen(kw_only=True)
 class Given:
-    """What a command line says."""
+    """A parsed command line."""
 
     roles: tuple[str, ...]
     values: Mapping[str, Any]
-    """Every flag, by name; its default where it was not given."""
+    """Every flag by name; the default where it was not given."""
     named: frozenset[str]
     """The flags that were given."""
 
     def text(self, name: str) -> str:
-        """Return a text."""
+        """Return the value of a text flag."""
         return str(self.values[name])
 
     def truth(self, name: str) -> bool:
-        """Return a truth value."""
+        """Return the value of a boolean flag."""
         return bool(self.values[name])
 
     def whole(self, name: str) -> int:
-        """Return a whole number."""
+        """Return the value of an integer flag."""
         return int(self.values[name])
 
     def number(self, name: str) -> float:
@@ -66,7 +66,7 @@ class Given:
         return float(self.values[name])
 
     def mapping(self, name: str) -> Mapping[str, Any]:
-        """Return a mapping."""
+        """Return the value of a flag that holds a mapping."""
         found: Mapping[str, Any] = self.values[name]
         return found
 
@@ -74,9 +74,9 @@ class Given:
 def read_flags(
     arguments: Sequence[str], flags: Mapping[str, Flag], roles: Sequence[str], together: Sequence[str]
 ) -> Given:
-    """Return what a command line says; words without dashes are roles, and none stands for those ``together``.
+    """Parse a command line; words without dashes are roles, and ``together`` is the default for none.
 
-    Raises: CommandLineError for an unknown role or flag, and for a value that its flag cannot have.
+    Raises: CommandLineError for an unknown role or flag, and for an invalid value.
     """
     try:
         return _read(arguments, flags, roles, together)
@@ -117,9 +117,9 @@ def _read(arguments: Sequence[str], flags: Mapping[str, Flag], roles: Sequence[s
 
 
 def with_texts(given: Given, texts: Mapping[str, tuple[str, str]], flags: Mapping[str, Flag]) -> Given:
-    """Return what a command line says, with the text and its place of flags that it does not name.
+    """Return the command line, completed by ``texts`` for flags that it does not name; each has the place of its text.
 
-    Raises: ConfigError for a value that its flag cannot have.
+    Raises: ConfigError for an invalid value.
     """
     more = {name: each for name, each in texts.items() if name not in given.named}
     values = {name: _READERS[flags[name].kind](text, place) for name, (text, place) in more.items()}
@@ -135,7 +135,7 @@ def _role(word: str, roles: Sequence[str]) -> str:
 
 
 def _same_there(name: str, flags: Mapping[str, Flag], serving: frozenset[str]) -> str:
-    """Return what the same is called for these roles, as the end of a message; "" where there is no such flag."""
+    """Return the end of a message that names the equivalent flag of these roles; "" if there is none."""
     alike = next((each for each in _SAME if name in each), ())
     found = [f"--{each}" for each in alike if each in flags and flags[each].roles & serving]
     return f", where the same is called {found[0]}" if found else ""
@@ -224,7 +224,7 @@ def _label_value(text: str, place: str) -> object:
 
 
 def _faultless(text: str, place: str, faults: Iterable[Fault]) -> str:
-    """Return a text that a label can have: a scheduler would look for another one for ever, and say nothing."""
+    """Return a text that is a valid label value. With an invalid one a scheduler would silently match nothing."""
     for each in faults:
         raise ConfigError(f"{place}: found {each.found}, expected {each.expected}")
     return text

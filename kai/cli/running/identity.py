@@ -1,10 +1,10 @@
-"""Which life of which container this process is, and whether the lives before it are over.
+"""The identity of this process in leases: one life of one container, and whether earlier lives are over.
 
-The kubelet starts a container again only when its last process has ended, so a lease that an earlier life of the same
+The kubelet restarts a container only after its last process has ended, so a lease that an earlier life of the same
 container holds could be taken over at once. Two things make that an assumption: a second container of the pod may run
-the same roles, and a shell in the container inherits its environment. Hence the proof: every life holds a socket with
-a name of its own in the network namespace, which all containers of a pod share. The kernel gives the name back when the
-process ends, and never before; a process that is frozen keeps it.
+the same roles, and a shell in the container inherits its environment. Hence the proof: every life holds an abstract
+socket, named after the container, in the network namespace, which all containers of a pod share. The kernel frees the
+name when the process ends, and never before; a process that is frozen keeps it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class ProcessIdentity:
-    """Who a process is in a lease: one life of its container, until `end` or the end of the process."""
+    """The holder identity of a process in leases: one life of its container, until `end` or the end of the process."""
 
     container: str
-    """How the identities of all its lives begin, if all before this one are over; empty if they may be at work."""
+    """Prefix of the identities of all lives of the container; empty if an earlier life may still be running."""
     identity: str
-    """Who we are in a lease."""
+    """The holder identity in a lease."""
     _proof: socket.socket | None = None
 
     @classmethod
@@ -49,14 +49,14 @@ class ProcessIdentity:
         return cls(container if proof is not None else "", fresh_identity(container), proof)
 
     def end(self) -> None:
-        """Let the next life know that this one is over."""
+        """Free the socket name, which tells the next life that this one is over."""
         if self._proof is not None:
             self._proof.close()
 
     def lease(self, given: Given, namespace: str, name: str) -> LeaseSettings:
         """Return how this life competes for a lease.
 
-        Raises: CommandLineError for times that cannot be used.
+        Raises: CommandLineError for invalid durations.
         """
         try:
             return LeaseSettings(
@@ -73,9 +73,9 @@ class ProcessIdentity:
 
 
 def _held(container: str) -> socket.socket | None:
-    """Return a socket with a name made of this one, which no other process has at the same time; None if one has.
+    """Return an abstract socket named after ``container``; None if another process holds that name.
 
-    Return None as well where the system knows no such names: only Linux does.
+    Also return None on systems without abstract sockets: only Linux has them.
     """
     digest = hashlib.sha256(container.encode()).hexdigest()
     try:

@@ -1,26 +1,21 @@
-"""The life of a process: terms of its roles, a watch over its event loop, the collector between cycles, and its end.
+"""The lifetime of a process: event-loop watchdog, garbage collection, terms of leadership, and shutdown.
 
-A thread that tells where the event loop stands when it does not turn: nothing that runs on the loop could.
+The watchdog is a thread that logs where the event loop is stuck; nothing on the loop itself could. An endless loop, say
+in a third-party grouper, blocks probes, lease renewals and signals. The lease expires, and the kubelet kills the
+process; the log has to say why.
 
-An endless loop on it, in a grouper from elsewhere say, keeps probes, the lease and signals waiting. The lease runs out,
-and the kubelet kills the process; the log has to say why.
+Between cycles `tidying` collects young garbage and returns free memory to the system, so that a process of weeks holds
+no more than in its first hours. Cycles pause the collector (`kai.api.memory`), and its threshold counts allocations
+less deallocations: where the two are about equal, it may not run for an hour. A collection stops all threads while it
+scans the objects made since the last one; so it runs often, twice a minute. Memory is returned only every five minutes,
+because the next cycles have to allocate what they need again.
 
-Tidying, between two cycles: Python's collector looks at what is new, and memory that lies idle is given back.
+`work_in_terms` runs a role while this process leads, and fences its writes by the term. The scheduler is no such role;
+it handles its terms itself (`kai.cluster.election.takeover.take_over`).
 
-A process that works for weeks must not hold more than in its first hours. Cycles keep the collector away
-(`kai.api.memory`), and it counts by how much objects became more: where about as many go as come, it does not
-come by for an hour. All threads wait while it looks through what came since its last look; so it looks often, twice a
-minute. Memory is given back seldom, every five minutes, for the next cycles have to ask for what they need of it again.
-
-Roles in the terms of a process: each works while this process leads, and its writes end with the term.
-
-The scheduler is no such role; it looks after its terms itself (`kai.cluster.election.takeover.take_over`).
-
-How a process ends that was told to: its roles first, and without them where one of them does not end.
-
-A cycle computes in a thread, and no thread can be ended from outside: an endless loop in one would hold the process and
-its lease until the kubelet kills it. What such a thread still decides is not written once the lease is given back, so
-the process leaves it behind.
+Shutdown cancels the roles first, and leaves without them if one does not end. A cycle computes in a thread, which
+Python cannot stop from outside: an endless loop in one would hold the process and its lease until the kubelet kills it.
+Decisions of such a thread are not written once the lease is given back, so the process can leave it behind.
 """
 
 from __future__ import annotations
@@ -49,15 +44,15 @@ if TYPE_CHECKING:
 
 _LOOKS_APART: Final = 5.0
 _MISSED: Final = 3
-"""So many looks in a row without a turn are told; again after twice as many, and so on.
+"""Log after this many checks in a row without a turn of the loop; again after twice as many, and so on.
 
-They are counted, not timed: a machine that slept misses none.
+Checks are counted, not timed: on a machine that was suspended neither side runs, so none is missed.
 """
 _TURNS_APART: Final = 1.0
 
 
 class _Looks:
-    """What the loop and the thread know of each other."""
+    """State shared between the event loop and the watchdog thread."""
 
     def __init__(self) -> None:
         self.loop = threading.get_ident()
@@ -66,7 +61,7 @@ class _Looks:
 
 
 async def tell_standstill() -> None:
-    """Have it told when the loop of this task stands still, until cancelled."""
+    """Run the event-loop watchdog for the loop of this task, until cancelled."""
     looks = _Looks()
     threading.Thread(target=_look, args=(looks,), name="standstill", daemon=True).start()
     try:
@@ -91,11 +86,11 @@ def _look(looks: _Looks) -> None:
 
 _APART: Final = 30.0
 _LOOKS: Final = 10
-"""So many looks of the collector are made for each time that memory is given back."""
+"""Collections for each time that memory is returned."""
 
 
 async def tidying(cluster: Cluster, in_use: anyio.Lock) -> None:
-    """Tidy now and then, holding ``in_use`` as a cycle does; until cancelled."""
+    """Collect garbage and return memory periodically, holding ``in_use`` as a cycle does; until cancelled."""
     for look in itertools.count(1):
         await cluster.clock.sleep(_APART)
         async with in_use:
@@ -105,7 +100,7 @@ async def tidying(cluster: Cluster, in_use: anyio.Lock) -> None:
 
 
 async def work_in_terms(role: Role, connection: Connection, leadership: Leadership) -> None:
-    """Let a role work in each of our terms, on what a list by quorum showed after it began."""
+    """Run a role in each term of leadership, starting from a quorum read made after the term began."""
     while True:
         term = await succeed(connection.store, leadership, connection.clock)
         structlog.get_logger().info("role begins", role=role.name)
@@ -130,13 +125,14 @@ async def _work_in(term: Term, role: Role, connection: Connection, leadership: L
 _PATIENCE: Final = 10.0
 """Seconds that roles have to end: a third of a pod's grace period. The lease and webhooks need time after them."""
 _IDLE: Final = frozenset({"threading", "queue", "concurrent.futures.thread", "anyio._backends._asyncio"})
-"""Modules of which nothing but a thread without work consists."""
+"""Modules whose frames alone make up the stack of an idle thread."""
 
 
 async def end_when_told(roles: anyio.CancelScope, leave: Callable[[], Awaitable[None]]) -> None:
-    """End roles at a signal; leave without them where they last or a second signal comes. Cancelled once they ended.
+    """Wait for a signal, then cancel the roles; leave without them if they take too long or a second signal comes.
 
-    `leave` gives back what others wait for.
+    The caller cancels this task once the roles have ended. ``leave`` gives back the lease, which other replicas wait
+    for.
     """
     with anyio.open_signal_receiver(*_signals()) as signals:
         name = signal.Signals(await anext(signals)).name
@@ -151,13 +147,13 @@ async def end_when_told(roles: anyio.CancelScope, leave: Callable[[], Awaitable[
 
 
 def _signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that end us: that of a closed terminal as well, unless we are to outlive it (nohup)."""
+    """Return the signals that end the process: SIGHUP of a closed terminal too, unless it is ignored (nohup)."""
     outlives = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return (signal.SIGTERM, signal.SIGINT, *(() if outlives else (signal.SIGHUP,)))
 
 
 def _under_way() -> dict[str, list[str]]:
-    """Return where each thread computes that would hold the process, by its name."""
+    """Return the stacks of threads that would keep the process alive, by name of the thread."""
     found = {}
     for thread in threading.enumerate():
         if thread.daemon or thread is threading.current_thread():
@@ -169,5 +165,5 @@ def _under_way() -> dict[str, list[str]]:
 
 
 def _exit() -> NoReturn:
-    """End at once; an interpreter that ends as usual waits for its threads."""
+    """Exit at once; a regular exit of the interpreter waits for its threads."""
     os._exit(LEFT)

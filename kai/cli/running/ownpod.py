@@ -1,4 +1,4 @@
-"""What this process can learn from its own pod: the image, from which the pods that it makes for itself can run too."""
+"""What a process reads from its own pod: the image, which the pods that it creates can run too."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from kai.cluster.port import Cluster
 
 HOLD_GPU: Final = ("reserve",)
-"""What a reservation pod runs when its image is ours."""
+"""The arguments of a reservation pod that runs kai's image."""
 END_AT_ONCE: Final = ("version",)
-"""What a scaling pod runs when its image is ours: all it has to do is to end."""
+"""The arguments of a scaling pod that runs kai's image: all it has to do is to end."""
 
 
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 30.0
 _REFUSALS: Final = 5
-"""So many in a row are believed, within 15 seconds: a server that has just started forbids what it allows later."""
+"""Accept a refusal after this many in a row, within 15 seconds: a starting server may forbid what it allows later."""
 
 
 async def own_image(cluster: Cluster, environment: Mapping[str, str]) -> str:
-    """Return the image of the pod that this process runs in; empty outside of a pod, or where it may not be read.
+    """Return the image of the pod that this process runs in; "" outside of a pod, or where it may not be read.
 
-    ``POD_NAME`` and ``POD_NAMESPACE`` say which pod that is. Terms begin when an API server is in trouble, so one that
-    does not answer is asked until it does: without an image no shared GPU could be held for as long as the term lasts.
+    ``POD_NAME`` and ``POD_NAMESPACE`` name that pod. Terms begin when an API server is in trouble, so requests are
+    retried until it answers: without an image no shared GPU could be held for the whole term.
     """
     name, namespace = environment.get("POD_NAME", ""), environment.get("POD_NAMESPACE", "")
     if not name or not namespace:

@@ -1,8 +1,8 @@
 """One process: its connection to a cluster, its listeners, its roles, its end.
 
 All roles share one client and one store. A role other than the scheduler works while this process leads, its writes
-fenced by the term; the scheduler looks after its terms itself. At a signal the roles stop (`kai.cli.running.lifetime`),
-then the lease is given back, so that the next leader need not wait for it to run out. Webhooks are answered a little
+fenced by the term; the scheduler handles its terms itself. At a signal the roles stop (`kai.cli.running.lifetime`),
+then the lease is given back, so that the next leader need not wait for its expiry. Webhooks are answered a little
 longer.
 """
 
@@ -65,25 +65,25 @@ _METRICS_PORT: Final = 8080
 _PROBES_PORT: Final = 8081
 _NAMESPACE: Final = "kai-scheduler"
 _FAREWELL: Final = 5.0
-"""So long the webhooks of a pod that is to end go on: API servers ask it until they learn that it is going."""
+"""Seconds that the webhooks of a terminating pod keep answering: API servers call it until its endpoint is gone."""
 
 
 @attrs.define
 class Process:
-    """What a command line asks for."""
+    """The process that a command line describes."""
 
     given: Given
     roles: tuple[str, ...]
     environment: Mapping[str, str]
     registry: CollectorRegistry = attrs.field(factory=CollectorRegistry)
-    """Of kai's own metrics: plugins register theirs in the one that they share with libraries."""
+    """The registry of kai's own metrics; plugins use the default one, which they share with libraries."""
     probes: Probes = attrs.field(factory=Probes)
     _identity: ProcessIdentity | None = None
-    """This life of our container, where we compete for a lease."""
+    """The identity of this life of the container, for leases."""
 
     @classmethod
     def of(cls, given: Given, environment: Mapping[str, str] | None = None) -> Process:
-        """Return the process that a command line asks for.
+        """Return the process of a command line, with the flags of a SchedulingShard in its configuration file.
 
         Raises: ConfigError for a configuration file that cannot be read.
         """
@@ -97,7 +97,7 @@ class Process:
     async def run(self) -> None:
         """Work until a signal ends it.
 
-        Raises: ConfigError for settings that cannot be used; UnauthorizedError when the API server does not know us.
+        Raises: ConfigError for invalid settings; UnauthorizedError when the API server rejects the credentials.
         """
         self._say_what_is_ignored()
         tracing = make_tracing("kai", endpoint=self.given.text("otlp-endpoint"))
@@ -119,7 +119,7 @@ class Process:
                 structlog.get_logger().warning("flag without effect", flag=f"--{name}", instead=FLAGS[name].inert)
 
     def _say_what_begins(self, connection: Connection) -> None:
-        """Say what runs, against which server, and as whom."""
+        """Log the roles, the server, and the account."""
         credentials = None if connection.account is None else connection.account.credentials
         structlog.get_logger().info(
             "starting",
@@ -133,9 +133,9 @@ class Process:
     # --- Roles ---------------------------------------------------------------------------------------------------
 
     def _plan(self, tracing: Tracing) -> _Plan:
-        """Return what is to run.
+        """Return the plan of what to run.
 
-        Raises: ConfigError for settings that cannot be used.
+        Raises: ConfigError for invalid settings.
         """
         given = self.given
         metrics = RoleMetrics(
@@ -194,7 +194,7 @@ class Process:
 
     async def _serve(self, connection: Connection, plan: _Plan, tracing: Tracing) -> None:
         leadership: Leadership = connection.leadership or SoleLeadership(fresh_identity(platform.node()))
-        connection.api.leadership = leadership  # what fences writes, also without an election
+        connection.api.leadership = leadership  # fences writes, also without an election
         self._add_probes(connection)
         self._show(connection)
         local: dict[str, Route] = {}
@@ -239,17 +239,17 @@ class Process:
             tasks.cancel_scope.cancel()
 
     async def _leave(self, connection: Connection, plan: _Plan) -> None:
-        """Give the lease back, and answer reviews a little longer."""
+        """Give the lease back, and keep answering reviews for a moment."""
         if connection.leadership is not None:
             await connection.leadership.give_back()
         if plan.certificate is not None and Source(environment=self.environment).is_in_pod:
             await connection.clock.sleep(_FAREWELL)
 
     def _add_probes(self, connection: Connection) -> None:
-        """Let readiness depend on the connection, but not that of webhooks alone, once they have what they need.
+        """Make readiness depend on the connection; for a process with webhooks alone, only until its store is synced.
 
-        They answer without the API server. Unready, no replica would be asked any more where watches of all of them
-        fail, and pods that wait for the answer could not be created.
+        Webhooks answer without the API server. If all replicas became unready when their watches fail, none would be
+        called, and pods that wait for the answer could not be created.
         """
 
         def problems() -> str:
@@ -262,7 +262,7 @@ class Process:
             self.probes.add("cluster", problems)
 
     def _facts(self, connection: Connection) -> Callable[[], list[tuple[str, str, bool]]]:
-        """Return how to learn how this process is, for people: what is looked at, how it is, whether that is right."""
+        """Return a function that yields the health of this process for people: title, state, and whether it is good."""
 
         def facts() -> list[tuple[str, str, bool]]:
             problems = self.probes.problems()
@@ -278,7 +278,7 @@ class Process:
         return facts
 
     async def _listen(self, tasks: TaskGroup, address: Address, routes: Mapping[str, Route]) -> None:
-        """Begin to answer at an address.
+        """Begin to listen at an address.
 
         Raises: ConfigError that names the flag of the address where another program listens there.
         """
@@ -295,9 +295,9 @@ class Process:
             ) from None
 
     def _listeners(self, local: Mapping[str, Route], bare: Iterable[str]) -> dict[Address, dict[str, Route]]:
-        """Return what is answered where; paths that meet on one port share its listener.
+        """Return the routes of each address; paths with the same port share a listener.
 
-        Nothing listens beyond this machine unless a flag says so.
+        The default addresses are loopback: only a flag makes anything listen beyond this machine.
         """
         out: dict[Address, dict[str, Route]] = {}
 
@@ -316,7 +316,7 @@ class Process:
         return out
 
     def _address(self, flags: Sequence[str], port: int) -> Address | None:
-        """Return the address in the first of these flags that was given; the port on this machine only otherwise."""
+        """Return the address in the first given flag of these; by default the port on the loopback interface."""
         for name in flags:
             if name in self.given.named:
                 return read_address(self.given.text(name), f"--{name}")
@@ -326,39 +326,39 @@ class Process:
 @attrs.define
 class _Plan:
     observe: Observe
-    """Takes what the roles do."""
+    """Receives the signals of the roles, for metrics."""
     settings: Any = None
-    """Of the scheduler; None where it does not run here."""
+    """The settings of the scheduler; None where it does not run here."""
     others: list[Role] = attrs.field(factory=list)
     hand_over: HandOver | None = None
-    """The binder, where it runs here and takes orders from the scheduler itself."""
+    """The binder, if it runs here and takes bind requests from the scheduler directly."""
     kinds: list[type[ApiObject]] = attrs.field(factory=list)
-    """Kinds that are needed besides those of roles."""
+    """Kinds to watch besides those of the roles."""
     certificate: CertificateSource | None = None
-    """Where the certificate of the webhooks comes from; None where none are served."""
+    """The source of the webhooks' certificate; None without webhooks."""
     dashboard: Place | None = None
-    """Where the dashboard is served; None for nowhere."""
+    """Where to serve the dashboard; None without one."""
 
     def component(self, scheduler_name: str) -> str:
-        """Return under which name events are reported."""
+        """Return the component name for events."""
         if self.settings is not None:
             return scheduler_name
         name = self.others[0].name if self.others else ADMISSION
         return REPORTED_AS.get(name, name)
 
     def watched(self) -> Sequence[Watched]:
-        """Return the kinds that some role here needs, once each."""
+        """Return the kinds that any role here needs, each once."""
         wanted: dict[type[ApiObject], None] = {}
         if self.settings is not None:
             wanted = dict.fromkeys((*SCHEDULER_WATCHES, *watches_of_plugins(self.settings.configuration)))
         for kinds in (self.kinds, *(role.watched for role in self.others)):
             wanted.update(dict.fromkeys(kinds))
-        # Failed pods hold nothing and want nothing; only the scheduler can do without them.
+        # Failed pods hold and want nothing, so a scheduler alone need not watch them; other roles must see pods fail.
         return [
             Watched(
                 cls=cls,
                 field_selector="status.phase!=Failed" if cls is Pod and not self.others else "",
-                metadata_only=cls is ConfigMap,  # which are there; a reader of one asks the API server for it
+                metadata_only=cls is ConfigMap,  # their names suffice; contents are fetched from the API server
             )
             for cls in wanted
         ]
@@ -369,7 +369,7 @@ async def _until_told(work: Iterable[Callable[[], Any]], leave: Callable[[], Awa
     async with anyio.create_task_group() as ending:
         async with anyio.create_task_group() as roles:
             ending.start_soon(end_when_told, roles.cancel_scope, leave)
-            roles.start_soon(anyio.sleep_forever)  # webhooks alone are no role
+            roles.start_soon(anyio.sleep_forever)  # webhooks run outside this group and must keep the process alive
             for each in work:
                 roles.start_soon(each)
         ending.cancel_scope.cancel()
@@ -377,7 +377,7 @@ async def _until_told(work: Iterable[Callable[[], Any]], leave: Callable[[], Awa
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the error of ours in a group, or else the first of all."""
+    """Return the first KaiError in a group, else its first exception."""
     known = group.subgroup(KaiError)
     error: BaseException = known if known is not None else group
     while isinstance(error, BaseExceptionGroup):

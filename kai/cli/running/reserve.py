@@ -1,9 +1,9 @@
-"""``kai reserve``: what runs in a reservation pod. It says which GPU the pod was given, and holds it until it is ended.
+"""``kai reserve``, the program of a reservation pod: it reports which GPU the pod got, and holds it until it is ended.
 
-The kubelet chooses the GPU, and only the container sees which one it is. Its identity goes into an annotation of the
-pod, where the binder waits for it.
+The kubelet chooses the GPU, and only the container sees which one it is. Its UUID goes into an annotation of the pod,
+where the binder waits for it.
 
-Source: the peer's program of the same purpose asks NVML as well and writes the same annotation.
+Source: KAI-Scheduler's program of the same purpose asks NVML as well and writes the same annotation.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def _check(status: int, call: str) -> None:
 
 
 async def hold(device: str, environment: Mapping[str, str]) -> None:
-    """Write the GPU into the pod's annotation, unless there is one already, and wait for a signal to end.
+    """Write the GPU into the pod's annotation, unless there is one already, and wait for a signal.
 
-    Raises: ConfigError if the environment does not say which pod this is.
+    Raises: ConfigError if the environment does not name the pod.
     """
     name, namespace = environment.get("POD_NAME", ""), environment.get("POD_NAMESPACE", "")
     if not name or not namespace:
@@ -95,9 +95,10 @@ async def _announce(device: str, name: str, namespace: str, environment: Mapping
             found: Any = await cluster.api.perform(Fetch(api_version="v1", kind="Pod", name=name, namespace=namespace))
             if not isinstance(found, Refusal):
                 named = found["metadata"].get("annotations", {}).get(names.RESERVED_GPU, "")
-                if named:  # a container that was started anew has the GPU that it had
+                if named:  # a restarted container keeps its GPU
                     log.info("named before", pod=f"{namespace}/{name}", gpu=named)
                     return
+                # The uid is a precondition: a new pod of this name must not be annotated with this pod's GPU.
                 patch = {"metadata": {"uid": found["metadata"]["uid"], "annotations": {names.RESERVED_GPU: device}}}
                 ref = Ref(Pod, name, namespace)
                 found = await cluster.api.perform(Patch(ref=ref, patch=patch))

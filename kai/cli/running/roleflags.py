@@ -1,6 +1,6 @@
-"""The flags of every role, with the peer's names and defaults; ``docs/reference/flags.md`` explains them.
+"""The flags of every role, with KAI-Scheduler's names and defaults; ``docs/reference/flags.md`` explains them.
 
-Source: the options of the peer's programs, cmd/*/app.
+Source: the options of KAI-Scheduler's programs, cmd/*/app.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ LEASES: Final[Mapping[str, str]] = {
     SCALE: "7n7h49uc.kai.scheduler",
     ADMISSION: "ojptxr84.kai.scheduler",
 }
-"""The leases of roles that run alone. They are the peer's, so that its component and ours never work at once."""
+"""The leases of roles that run alone, with KAI-Scheduler's names, so that its component and kai's never run at once."""
 
 REPORTED_AS: Final[Mapping[str, str]] = {PODGROUPER: "pod-grouper"}
-"""What the events of a role that runs alone give as their source, where that is not its name: as the peer's do."""
+"""The source in events of roles that run alone, where it is not their name: as in KAI-Scheduler's events."""
 
 PARAMETER_OF: Final[Mapping[str, str]] = {
     "scheduler-name": "scheduler_name",
@@ -60,7 +60,7 @@ PARAMETER_OF: Final[Mapping[str, str]] = {
     "detailed-fit-errors": "detailed_fit_errors",
     "schedule-csi-storage": "schedule_csi_storage",
 }
-"""The flags that decisions depend on, and the parameter that each sets."""
+"""The flags that change decisions, and the parameter that each sets."""
 
 SETTING_OF: Final[Mapping[str, str]] = {
     "nodepool-label-key": "node_pool_label",
@@ -79,7 +79,7 @@ SETTING_OF: Final[Mapping[str, str]] = {
     "max-pending-pods-per-namespace": "namespace_pods",
     "queue-access": "queue_access",
 }
-"""The flags that change what a snapshot is, and what each sets."""
+"""The flags that change how a cluster becomes a snapshot, and the setting of each."""
 
 __all__ = [
     "ADMISSION",

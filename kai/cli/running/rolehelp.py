@@ -1,6 +1,6 @@
-"""What ``kai run ROLE --help`` says: the flags of roles, their defaults and what each sets. Imports nothing heavy.
+"""The output of ``kai run ROLE --help``: the flags of roles, their defaults and effects. Imports nothing heavy.
 
-What each flag of a role sets, in the words of ``docs/reference/flags.md``: what ``kai run ROLE --help`` shows.
+The descriptions are those of ``docs/reference/flags.md``.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ _COLUMN: Final = 30
 
 
 def help_of(roles: Sequence[str], width: int = _WIDEST) -> str:
-    """Return the help of roles: first the flags that only they have, then those that others share with them."""
+    """Return the help of roles: first the flags of one role each, then shared flags."""
     out = click.HelpFormatter(width=min(width, _WIDEST))
     out.write_usage("kai run", f"{' '.join(roles)} [FLAG...]")
     for role in roles:
@@ -229,7 +229,7 @@ def _lines(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
 
 
 def _shown(kind: str, default: object) -> str:
-    """Return a default as a person would write it; "" where none is to be shown."""
+    """Return a default for the help text; "" for kinds that show none."""
     if kind == "truth":
         return "true" if default else "false"
     if kind == "duration":

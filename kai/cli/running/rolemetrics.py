@@ -1,6 +1,6 @@
-"""Metrics of the roles besides the scheduler: values that they let the outside see, as Prometheus reads them.
+"""Prometheus metrics of the roles besides the scheduler.
 
-Source: the queue controller's names, labels and roundings are the peer's; the others have none there.
+Source: the queue controller's names, labels and roundings are KAI-Scheduler's; it has no metrics for the other roles.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _UNLIMITED: Final = -1.0
 
 
 class RoleMetrics:
-    """Takes what the roles observe. Called on the event loop."""
+    """Records the signals of roles as metrics. Called on the event loop."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class RoleMetrics:
         labels: Mapping[str, str] | None = None,
         defaults: Mapping[str, str] | None = None,
     ) -> None:
-        """Make the metrics; ``labels`` maps labels of queues to more labels of metrics."""
+        """Create the metrics; ``labels`` maps labels of queues to additional labels of metrics."""
         make = Maker(registry, f"{namespace}_" if namespace else "")
         self._more = dict(labels or {})
         self._defaults = dict(defaults or {})
@@ -75,7 +75,8 @@ class RoleMetrics:
         )
         self._reviews = make.counter("webhook_reviews_total", "Answers of webhooks.", "door", "result")
         self._review_seconds = make.histogram("webhook_review_seconds", "How long answers of webhooks take.", _SECONDS)
-        # The label lets the metric be absent where no webhooks are served: an alert is then about those that are.
+        # The label keeps the metric absent where no webhooks are served, so that an alert covers serving processes
+        # only.
         self._certificate_end = make.gauge(
             "webhook_certificate_end_seconds",
             "When the certificate of the webhooks ends, in seconds since the epoch.",
@@ -86,7 +87,7 @@ class RoleMetrics:
         self._known_work: dict[tuple[str, bool], tuple[Counter, Histogram]] = {}
 
     def observe(self, signal: Signal) -> None:
-        """Count what a role did."""
+        """Record one signal of a role."""
         match signal:
             case QueueCounted():
                 self._count(signal.queue)
@@ -106,7 +107,7 @@ class RoleMetrics:
                 self._certificate_end.labels("kube-apiserver").set(signal.ends_at)
 
     def _review_count(self, signal: ReviewEnded) -> Counter:
-        """Return the counter of a result at a door; all results of a door begin together, at 0."""
+        """Return the counter of a result at a door; the first call creates the counters of all results at 0."""
         if signal.door not in self._known_doors:
             self._known_doors.add(signal.door)
             for result in REVIEW_RESULTS:
@@ -114,11 +115,11 @@ class RoleMetrics:
         return self._reviews.labels(signal.door, signal.result)
 
     def _of_work(self, work: str, *, failed: bool) -> tuple[Counter, Histogram]:
-        """Return the metrics of a controller's looks, found once: there are several looks for each pod."""
+        """Return the counter and histogram of a controller, memoized: there are several reconciles for each pod."""
         found = self._known_work.get((work, failed))
         if found is None:
             looks = self._looks.labels(work, "failed" if failed else "done")
-            self._looks.labels(work, "done" if failed else "failed")  # both begin at 0
+            self._looks.labels(work, "done" if failed else "failed")  # so that both series exist from 0 on
             found = self._known_work[work, failed] = (looks, self._look_seconds.labels(work))
         return found
 
@@ -142,10 +143,10 @@ class RoleMetrics:
 
 @attrs.frozen(eq=False)
 class ApiCalls:
-    """Calls to the API server, as a registry asks for them."""
+    """Calls to the API server, as a collector of a registry."""
 
     sent: Mapping[tuple[str, str, int, str], int]
-    """How many were answered, by verb, what, HTTP status (0: no answer), and by what refused them with 403."""
+    """Number of answers by verb, resource, HTTP status (0: no answer), and the reason of a 403."""
     namespace: str
 
     def collect(self) -> Iterable[Metric]:
@@ -159,7 +160,7 @@ class ApiCalls:
 
 @attrs.frozen(eq=False)
 class MissingRights:
-    """Rights that the API server refused lately, as a registry asks for them."""
+    """Rights that the API server refused recently, as a collector of a registry."""
 
     rights: Rights
     namespace: str
@@ -175,7 +176,7 @@ class MissingRights:
 
 @attrs.frozen(eq=False)
 class ObjectsNotRead:
-    """Objects that the store keeps out, or as they were before, as a registry asks for them."""
+    """Objects that the store rejected, or keeps in their last valid form, as a collector of a registry."""
 
     store: Store
     namespace: str
@@ -195,7 +196,7 @@ def _named(name: str, namespace: str) -> str:
 
 
 def figures(queue: Queue) -> tuple[float, ...]:
-    """Return what is shown of a queue, in the order of ``_OF_QUEUES``.
+    """Return the figures of a queue, in the order of ``_OF_QUEUES``.
 
     Units: devices, cores and bytes; -1 is unlimited.
     """

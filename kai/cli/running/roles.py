@@ -1,4 +1,4 @@
-"""The roles: settings from flags, and what each role runs on a cluster that is open. Imports a role when it starts."""
+"""The roles: their settings from flags, and their coroutines for an open cluster. Each is imported when it starts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Work: TypeAlias = Callable[[Cluster], Coroutine[Any, Any, None]]
 
 @attrs.frozen(kw_only=True)
 class Role:
-    """A role that is ready to start."""
+    """A role, ready to start."""
 
     name: str
     watched: tuple[type[ApiObject], ...]
@@ -49,7 +49,7 @@ class Role:
 def controller(name: str, given: Given, observe: Observe) -> Role:
     """Return a role other than the scheduler and the binder.
 
-    Raises: ConfigError for settings that cannot be used.
+    Raises: ConfigError for invalid settings.
     """
     make = {PODGROUPER: _podgrouper, POD_GROUPS: _pod_groups, QUEUES: _queues, SCALE: _scale}
     return make[name](given, observe)
@@ -65,9 +65,9 @@ class HandOver:
     """The binder, for a scheduler in the same process."""
 
     offer: Callable[[BindRequest], None]
-    """Takes an order that is written."""
+    """Takes a bind request that is already written."""
     carry_out: Callable[[BindRequest, Callable[[str, bool], None]], bool]
-    """Carries out an order that is not; see `kai.scheduler.committing.outbox.CarryOut`."""
+    """Binds without writing the request; see `kai.scheduler.committing.outbox.CarryOut`."""
 
 
 # --- Scheduler -----------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
         raise CommandLineError(f"--bind-requests: found {shown(found)}, expected one of {wanted}")
     _check_shadow(given)
     configuration, document = configuration_of(given)
-    if given.truth("shadow"):  # the other scheduler is compared with, and it takes the victims that it takes
+    if given.truth("shadow"):  # compared with the other scheduler, so it must choose victims as that one does
         parameters = attrs.evolve(configuration.parameters, victims=AS_PEER)
         configuration = attrs.evolve(configuration, parameters=parameters)
     usage = configuration.usage
@@ -117,12 +117,15 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
 
 
 def competes(given: Given) -> bool:
-    """Return whether a lease is competed for: a shadow takes none, and the shard that it shares may ask for one."""
+    """Return whether to compete for a lease. A shadow never does, even where the flags of its shard ask for one."""
     return given.truth("leader-elect") and not given.truth("shadow")
 
 
 def _check_shadow(given: Given) -> None:
-    """Raises: CommandLineError for a shadow beside what writes."""
+    """Refuse a shadow beside roles that write.
+
+    Raises: CommandLineError.
+    """
     if not given.truth("shadow"):
         return
     others = [name for name in given.roles or TOGETHER if name != SCHEDULER]
@@ -134,7 +137,7 @@ def _check_shadow(given: Given) -> None:
 def configuration_path(given: Given) -> str:
     """Return the file with the scheduler's configuration; "" without one.
 
-    Raises: CommandLineError for two that differ.
+    Raises: CommandLineError for two different files.
     """
     ours, theirs = given.text("config"), given.text("scheduler-conf")
     if ours and theirs and ours != theirs:
@@ -143,7 +146,7 @@ def configuration_path(given: Given) -> str:
 
 
 def configuration_of(given: Given) -> tuple[Any, Mapping[str, object] | None]:
-    """Return the configuration with what flags say, and the document that it was read from.
+    """Return the configuration, with the parameters that flags set, and the document that it was read from.
 
     Raises: ConfigError.
     """
@@ -160,7 +163,7 @@ def configuration_of(given: Given) -> tuple[Any, Mapping[str, object] | None]:
 
 
 def intake_of(given: Given) -> Any:  # noqa: ANN401 - as above
-    """Return how the cluster becomes a snapshot.
+    """Return the settings by which a cluster becomes a snapshot.
 
     Raises: ConfigError.
     """
@@ -180,7 +183,7 @@ SCHEDULER_WATCHES: tuple[type[ApiObject], ...] = tuple(FIELD_OF)
 
 
 def watches_of_plugins(configuration: Any) -> tuple[type[ApiObject], ...]:  # noqa: ANN401 - as above
-    """Return the kinds that plugins of a configuration read besides those of kai.
+    """Return the kinds that the configured plugins read besides those of kai.
 
     Raises: ConfigError for a kind that kai reads itself.
     """
@@ -195,7 +198,7 @@ def watches_of_plugins(configuration: Any) -> tuple[type[ApiObject], ...]:  # no
 
 
 def binder(given: Given, observe: Observe, tracing: Tracing) -> tuple[Role, HandOver]:
-    """Return the binder, and the ways to hand it an order within this process.
+    """Return the binder, and the functions that hand it a request within this process.
 
     Raises: ConfigError.
     """
@@ -274,7 +277,8 @@ def _podgrouper(given: Given, observe: Observe) -> Role:
         pod_labels=given.mapping("pod-label-selector"),
         link_delay_seconds=_LINK_DELAY if _binds_at_once(given) else 0.0,
     )
-    # The peer's default suits a client that waits; here a look under way costs nothing, and the window brakes.
+    # KAI-Scheduler's default suits a blocking client. Here a pending reconcile is an idle task, and the request window
+    # limits what is sent.
     is_given = "max-concurrent-reconciles" in given.named
     options = QueueOptions(concurrency=max(1, given.whole("max-concurrent-reconciles")) if is_given else _MOST_LOOKS)
 
@@ -285,7 +289,7 @@ def _podgrouper(given: Given, observe: Observe) -> Role:
 
 
 def _binds_at_once(given: Given) -> bool:
-    """Return whether this process binds what it groups: then the binding brings along what would be a write before."""
+    """Return whether this process groups pods and binds them directly: the binding then carries the group link."""
     roles = set(given.roles or TOGETHER)
     is_alone = not given.text("partition-label-value")
     is_direct = given.truth("hand-over") and given.text("bind-requests") == "needed"

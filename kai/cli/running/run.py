@@ -1,6 +1,6 @@
 """``kai run``: the live service, all roles in one process or some of them.
 
-Core files: what the kernel writes when a service crashes holds nothing of its memory, so no token and no key.
+Its core dumps exclude the memory of the process, so that a crash leaks no token and no key.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _NOTHING: Final = "0"
 
 
 def withhold_memory() -> None:
-    """Have no core file written of this process, and none of its memory where one is written all the same.
+    """Disable core dumps of this process, and exclude its memory from any that are written all the same.
 
-    What is left are registers of its threads: at most some hundred letters of what each of them last copied.
-    A limit of zero does not hold where cores are piped to a program of the node; what is left out of them does. Both
-    pass on to programs that this one starts. An administrator can take both back from outside (``prlimit``, and
-    ``coredump_filter`` below ``/proc``). Other systems than Linux have the limit alone.
+    What remains are the registers of its threads: at most some hundred characters of what each of them last copied. A
+    limit of zero does not hold where cores are piped to a program of the node; the excluded memory stays excluded there
+    too. Child processes inherit both. An administrator can undo both from outside (``prlimit``, and ``coredump_filter``
+    below ``/proc``). Systems other than Linux have the limit alone.
 
     Source: core(5).
     """
@@ -34,8 +34,8 @@ def withhold_memory() -> None:
         _FILTER.write_text(_NOTHING)
 
 
-# A cycle computes in a thread of its own. With the interpreter's 5 ms, the event loop would wait so long for its turn
-# after every byte that it sends meanwhile; so it waits a tenth of that.
+# A cycle computes in a thread of its own. With the interpreter's default switch interval of 5 ms, the event loop would
+# wait that long for the interpreter lock after every system call; a tenth of it is enough.
 _SWITCH_SECONDS = 0.0005
 
 EPILOG = """\b
@@ -57,12 +57,12 @@ class Run(click.Command):
     """The command with the flags of roles, which it takes in Go's form and not in click's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the command line; help that is asked for before the roles is theirs as well."""
+        """Parse the command line; ``kai run --help ROLE`` is the same as ``kai run ROLE --help``."""
         asks_first = bool(args) and args[0] in ctx.help_option_names
         return super().parse_args(ctx, [*args[1:], args[0]] if asks_first else args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the flags of the roles that were named."""
+        """Return the flags of the roles typed so far."""
         from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 
         roles = {word for word in _words(ctx) if word in ROLES} or set(TOGETHER)
@@ -71,7 +71,7 @@ class Run(click.Command):
 
 
 def _complete_roles(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return the roles that may follow those that were named."""
+    """Return the roles that may follow those typed so far."""
     from kai.cli.running.roleflags import ROLES
 
     words = _words(context)

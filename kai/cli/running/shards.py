@@ -1,10 +1,10 @@
-"""A SchedulingShard as the scheduler's configuration: what the peer's operator makes of one for its scheduler.
+"""Render a SchedulingShard into the scheduler's configuration, as KAI-Scheduler's operator does for its scheduler.
 
-The operator writes two things: a configuration file, which `rendered` returns as the peer's form has it, and a command
-line, of which `flags_of` returns what is not only about where things are. A Config (``kai-config``) beside the shard
-says what all shards of an installation have in common.
+The operator writes a configuration file, which is ``Rendered.document`` here, and a command line, of which
+``Rendered.flags`` has the flags that the scheduler knows. A Config (``kai-config``) beside the shard has the settings
+that all shards of an installation share.
 
-Source: the peer's pkg/apis/kai/v1, defaults of a shard, and its operator's pkg/operator/operands/scheduler.
+Source: KAI-Scheduler's pkg/apis/kai/v1, defaults of a shard, and its operator's pkg/operator/operands/scheduler.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _PLUGINS: Final[Mapping[str, int]] = {
     "nodeplacement": 200,
     "gpusharingorder": 100,
 }
-"""The priorities of plugins: the higher, the earlier."""
+"""The default priorities of plugins: a higher one runs earlier."""
 _MEANINGLESS: Final = {"go_mem_limit": "the memory of a Go program", "go_mem_limit_ratio": "the memory of a Go program"}
 _IN_CLUSTER: Final = "http://usage-prometheus.{}.svc.cluster.local:9090"
 _NAMESPACE: Final = "kai-scheduler"
@@ -66,10 +66,10 @@ _NAMESPACE: Final = "kai-scheduler"
 
 @attrs.frozen(kw_only=True)
 class Rendered:
-    """What a shard comes to."""
+    """A rendered shard."""
 
     document: Mapping[str, Any]
-    """A configuration in the peer's form."""
+    """A configuration in KAI-Scheduler's form."""
     flags: Mapping[str, str]
     """Flags of the scheduler by name, their values as text."""
     notes: tuple[str, ...]
@@ -77,7 +77,7 @@ class Rendered:
 
 @attrs.frozen(kw_only=True)
 class _Use:
-    """One plugin or action."""
+    """One plugin or action of a shard, as it will be used."""
 
     enabled: bool
     priority: int
@@ -85,14 +85,14 @@ class _Use:
 
 
 def is_shard(document: object) -> bool:
-    """Return whether a document is a manifest of the peer's configuration rather than a configuration file."""
+    """Return whether a document is a manifest of KAI-Scheduler's API rather than a configuration file."""
     return isinstance(document, Mapping) and str(document.get("apiVersion", "")).startswith(GROUP)
 
 
 def render(documents: Sequence[Mapping[str, Any]], place: str, known: Iterable[str]) -> Rendered:
     """Return the configuration of the one shard among ``documents``; ``known`` are the scheduler's flags.
 
-    Raises: ConfigError for what the operator would refuse, and for no shard or more than one.
+    Raises: ConfigError for a shard that the operator would refuse, and for no shard or more than one.
     """
     shards = [each for each in documents if each.get("kind") == "SchedulingShard"]
     configs = [each for each in documents if each.get("kind") == "Config"]
@@ -103,7 +103,7 @@ def render(documents: Sequence[Mapping[str, Any]], place: str, known: Iterable[s
     where = f"{place}: schedulingshard {_name(source)}"
     raw = source.get("spec") or {}
     usage = part_of(raw, "usageDBConfig")
-    # Its durations are Prometheus' own, which is not what a shard's others are; the scheduler reads them.
+    # Its durations are in Prometheus' syntax, unlike the shard's others. They stay raw: the scheduler parses them.
     spec = _decoded(SchedulingShard, {**source, "spec": _without(raw, "usageDBConfig")}, place).spec
     config = _decoded(Config, configs[0], place) if configs else Config()
     notes = [*_strangers(raw, where), *_unused(spec, where)]
@@ -138,7 +138,7 @@ def _name(document: Mapping[str, Any]) -> str:
 
 
 def _on_one_line(value: object) -> str:
-    """Return a value of a file as it stands there, and as a quoted one where a message would get a second line."""
+    """Return a value of a file for a one-line message: as it stands, or quoted if it is not printable."""
     return value if isinstance(value, str) and value.isprintable() else shown(value)
 
 
@@ -188,7 +188,7 @@ def _document(spec: SchedulingShardSpec, where: str) -> dict[str, Any]:
 
 
 def _in_order(uses: Mapping[str, _Use]) -> list[str]:
-    """Return what is enabled, the highest priority first, by name where it is the same."""
+    """Return the names of the enabled ones by descending priority, then by name."""
     return sorted((name for name, use in uses.items() if use.enabled), key=lambda name: (-uses[name].priority, name))
 
 
@@ -214,7 +214,7 @@ def _plugins(spec: SchedulingShardSpec) -> dict[str, _Use]:
     }
     for name, change in spec.plugins.items():
         known = _changed(out.get(name), change)
-        # What is given replaces all arguments, generated ones included.
+        # Arguments in the shard replace all arguments of the plugin, including generated ones, as in the operator.
         out[name] = known if change.arguments is None else attrs.evolve(known, arguments=change.arguments)
     return out
 
@@ -233,7 +233,7 @@ def _actions(spec: SchedulingShardSpec) -> dict[str, _Use]:
 
 
 def _changed(known: _Use | None, change: PluginConfig | ActionConfig) -> _Use:
-    """Return ``known`` with what is said of it; one that is new is enabled and comes last."""
+    """Return ``known`` with the changes of the shard; a new plugin is enabled and comes last."""
     before = known or _Use(enabled=True, priority=0)
     return attrs.evolve(
         before,
@@ -245,7 +245,7 @@ def _changed(known: _Use | None, change: PluginConfig | ActionConfig) -> _Use:
 def _budgets(budgets: ScenarioSearchBudgets, where: str) -> dict[str, Any]:
     """Return the search budgets.
 
-    Raises: ConfigError for what the operator would refuse.
+    Raises: ConfigError for budgets that the operator would refuse.
     """
     place = f"{where}: spec.scenarioSearchBudgets"
     longest = {
@@ -279,7 +279,7 @@ def _budgets(budgets: ScenarioSearchBudgets, where: str) -> dict[str, Any]:
 
 
 def _usage(usage: object, config: Config, where: str, notes: list[str]) -> object:
-    """Return where past usage is read from; where the shard does not say it, the Config does, as for the operator."""
+    """Return the source of past usage; if the shard names none, the one of the Config, as in the operator."""
     if not isinstance(usage, Mapping) or usage.get("connectionString") or usage.get("connectionStringEnvVar"):
         return usage
     prometheus = config.spec.prometheus
@@ -296,7 +296,7 @@ def _usage(usage: object, config: Config, where: str, notes: list[str]) -> objec
 
 
 def _config_flags(config: Config) -> dict[str, str]:
-    """Return what a Config says to every scheduler; what it leaves out has the flags' own defaults."""
+    """Return the flags that a Config sets for every scheduler; settings that it leaves out keep the flags' defaults."""
     spec, shared = config.spec, config.spec.global_
     reservation = mapping_of(spec.binder, "resourceReservation")
     texts = {

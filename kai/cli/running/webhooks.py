@@ -1,6 +1,6 @@
-"""The webhooks of a process: which roles bring them, their settings from flags, and the doors that they open.
+"""The webhooks of a process: the roles that serve them, their settings from flags, and their endpoints.
 
-What serves them is imported where they are served: most processes start without it.
+The server is imported only where webhooks are served: most processes start without it.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 
 _LETTERS: Final = string.ascii_lowercase + string.digits
 _PROBE: Final = "certificate"
-_SHORTEST: Final = 10.0  # seconds; a certificate says whole seconds, and a renewal has four steps
+_SHORTEST: Final = 10.0  # seconds; certificates have whole seconds, and a renewal takes four steps
 _SWITCHES: Final = {QUEUES: "enable-webhook", POD_GROUPS: "enable-podgroup-webhook"}
 
 
 @attrs.frozen(kw_only=True)
 class CertificateSource:
-    """Where the certificate comes from: a folder, or a Secret in which kai keeps one that it makes itself."""
+    """The source of the certificate: a folder, or a Secret in which kai keeps a certificate that it issues itself."""
 
     folder: Path
     secret: str = ""
     lifetime: float = 0.0
 
     def identity(self, cluster: Cluster, namespace: str, probes: Probes, observe: Observe = unobserved) -> Identity:
-        """Return what the server answers with, and have probes tell what is wrong with it.
+        """Return the certificate for the server; problems with it show in ``probes``.
 
-        Raises: ConfigError where it is to come from a folder and is not there.
+        Raises: ConfigError for a missing certificate in a folder.
         """
         if not self.secret:
             from kai.admission.serving import Certificate, CertificateOfFiles
@@ -60,10 +60,10 @@ class CertificateSource:
 
 
 def wanted_certificate(given: Given, roles: Collection[str]) -> CertificateSource | None:
-    """Return where the certificate comes from with which this process serves webhooks; None where it serves none.
+    """Return the source of the webhooks' certificate; None if this process serves no webhooks.
 
-    The role admission always does. The two controllers do where they are not told otherwise and have a certificate:
-    the peer's webhook configurations send queues to the one and pod groups to the other.
+    The role admission always serves them. The two controllers do unless a flag disables it and if there is a
+    certificate: KAI-Scheduler's webhook configurations send queues to the one and pod groups to the other.
 
     Raises: CommandLineError for a lifetime that is too short to renew within.
     """
@@ -100,7 +100,7 @@ def admission_settings(given: Given) -> AdmissionSettings:
 
 
 def doors(settings: AdmissionSettings, store: Store) -> Mapping[str, Decide]:
-    """Return the function that decides, by path."""
+    """Return the review function of each path."""
     from kai.admission import mutate, validate
     from kai.admission.serving import MUTATING, VALIDATING, queue_finder
 
