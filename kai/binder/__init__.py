@@ -1,11 +1,11 @@
-"""The binder: carries out what the scheduler decided, and keeps shared GPUs in order.
+"""The binder: carries out the scheduler's decisions, and keeps shared GPUs and their users consistent.
 
 Read `queue` first (which request is attempted when), then `attempt` (one attempt, from the request to its status), then
-`bind` (what happens in between). `reservation` and `sweep` hold and release shared GPUs; `volumes`, `claims`,
-`gpusharing` prepare what a pod needs; `checks` looks last at what the API server does not.
+`bind` (the bind itself). `reservation` and `sweep` reserve and release shared GPUs; `volumes`, `claims` and `steps`
+prepare what a pod needs; `checks` verifies what the API server does not.
 
-Everything is either a plan, a generator that yields requests to the API server (why: `kai.api.plans`), or a machine
-with a ``step``. Nothing here talks to a network or reads a clock; a shell does, or a simulation.
+Everything is either a plan, a generator that yields requests to the API server (why: `kai.api.plans`), or a state
+machine with a ``step``. Neither uses a network or a clock: a shell does (`service`), or a simulation.
 """
 
 from kai.binder.attempt import attempt

@@ -1,11 +1,11 @@
-"""One attempt at a bind request: read it, bind, and say how it went.
+"""One attempt at a bind request: read it, bind the pod, and report the result.
 
-An attempt has three ends. The pod is bound, and that is said. The bind failed: then, in this order, the pod is told
-(which also keeps a binding that may still be on its way from succeeding), what was prepared is undone, the request is
-marked as failed, and the GPU groups that it had claimed are swept. Or the API server did not answer: then nothing is
-said and nothing undone, and the attempt is started again later.
+An attempt has three possible ends. If the pod is bound, that is reported. If the bind failed, then in this order: the
+pod gets a failure condition (which also fences a binding that may still be in flight), the preparations are undone, the
+request is marked as failed, and the GPU groups that it claimed are swept. If the API server did not answer, nothing is
+reported or undone, and the attempt is repeated later.
 
-The status of the request is written last, so an attempt that was cut off before is found unfinished and started again.
+The status of the request is written last, so an attempt that was cut off earlier is found unfinished and repeated.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _NOTHING: Final = Outcome(verdict=Verdict.NOTHING_TO_DO)
 
 
 def attempt(binder: Binder, ref: Ref[BindRequest], *, patient: bool = True) -> Plan[Outcome]:
-    """Try to carry out a bind request, and return how that went.
+    """Try to carry out a bind request, and return the outcome.
 
-    An API server that does not answer interrupts the attempt as long as the caller is `patient`, and fails it
-    otherwise; an answer that was lost always interrupts it, since the binder cannot know then what is true.
+    If the API server does not answer, the attempt is interrupted while the caller is ``patient``, and fails otherwise.
+    A lost answer always interrupts it, since the state of the cluster is then unknown.
     """
     try:
         request = yield from find(ref)
@@ -62,10 +62,10 @@ def attempt(binder: Binder, ref: Ref[BindRequest], *, patient: bool = True) -> P
 
 
 def attempt_unwritten(binder: Binder, request: BindRequest, *, patient: bool = True) -> Plan[Outcome]:
-    """Try to carry out an order of this process that was never written, and return how that went.
+    """Try to carry out a bind of this process without a written bind request, and return the outcome.
 
-    Use it only for binds that prepare nothing: another life cannot find and finish what is not written. A failure is
-    told to the pod; the scheduler that gave the order tells of a success.
+    Use it only for binds without preparation: after a crash no other process could find and finish it. A failure is
+    reported on the pod; the scheduler that ordered the bind reports a success.
     """
     try:
         return (yield from _carry_out(binder, request, patient=patient))
@@ -74,10 +74,10 @@ def attempt_unwritten(binder: Binder, request: BindRequest, *, patient: bool = T
 
 
 def give_back(binder: Binder, ref: Ref[BindRequest], message: str, *, plainly: bool = False) -> Plan[Outcome]:
-    """Fail a bind request for good because of an error of kai's own, and return how that went.
+    """Fail a bind request for good because of a bug in kai, and return the outcome.
 
-    The scheduler clears such a request away, lets its pod rest for a while, and decides anew. ``plainly``: nothing is
-    undone, which may be where the error is; what was prepared is left over, and for sweeps to find.
+    The scheduler removes such a request, lets its pod back off, and decides anew. ``plainly``: skip the undo, which may
+    be what fails; sweeps find the preparations that remain.
     """
     try:
         request = yield from find(ref)
@@ -95,7 +95,7 @@ def give_back(binder: Binder, ref: Ref[BindRequest], message: str, *, plainly: b
 
 
 def _mark_failed(request: BindRequest, pod: Pod, message: str) -> Plan[Outcome]:
-    """Tell the pod and mark the request, unless the pod has its node after all."""
+    """Report the failure on the pod and mark the request, unless the pod is bound after all."""
     current = yield from report_failure(pod, request.spec.selected_node, message)
     if current is not None and current.spec.node_name == request.spec.selected_node:
         yield from write_status(request, succeeded())
@@ -105,7 +105,7 @@ def _mark_failed(request: BindRequest, pod: Pod, message: str) -> Plan[Outcome]:
 
 
 def is_finished(request: BindRequest) -> bool:
-    """Return whether a request needs nothing any more: it was carried out, is going away, or failed too often."""
+    """Return whether a request is finished: it was carried out, is being deleted, or failed too often."""
     if request.metadata.deletion_timestamp is not None or request.status.phase == "Succeeded":
         return True
     limit = request.spec.backoff_limit
@@ -114,14 +114,14 @@ def is_finished(request: BindRequest) -> bool:
 
 def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[Outcome]:
     if request.spec.received_resource_type == names.FRACTION and not request.spec.selected_gpu_groups:
-        # Nothing can be reserved, and the scheduler would take the request for a bind under way for ever.
+        # No GPU can be reserved for it. Deleted, because the scheduler would count it as a bind in flight for ever.
         yield from delete(Ref.to(request), uid=request.metadata.uid)
         return Outcome(verdict=Verdict.NOTHING_TO_DO, message=f"{title(request)}: names no GPU groups, deleted")
     ref = Ref(Pod, request.spec.pod_name, request.metadata.namespace)
     pod = yield from find_for_sure(ref)
     if pod is not None and pod.spec.node_name:
-        # Ask for sure: an etcd that was put back to a backup knows nothing of bindings that the store still shows, and
-        # the scheduler waits for ever for a pod whose request says that it was bound.
+        # Read from the API server: an etcd restored from a backup has lost bindings that the store still shows, and the
+        # scheduler would wait for ever for a pod whose request is marked as bound.
         pod = yield from find(ref, fresh=True)
     if pod is None:
         return (yield from _give_up(request, f"pod {request.spec.pod_name} does not exist", Verdict.GONE))
@@ -147,7 +147,7 @@ def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[O
     except RefusedError as error:
         if error.interrupts and (patient or error.is_unknown):
             raise
-        # A rejected write will be rejected again; any other obstacle may be gone.
+        # A rejected write will be rejected again; other obstacles may go away.
         retryable = error.reason is not Reason.REJECTED
         message = _told(error, {"", pod.metadata.namespace, binder.settings.reservation.namespace})
         gone = isinstance(error.refusal, NamespaceEnding) and error.namespace == pod.metadata.namespace
@@ -156,16 +156,16 @@ def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[O
 
 
 def _told(error: RefusedError, named: Collection[str]) -> str:
-    """Return a refusal for the users of a pod, who are told names of some namespaces only."""
+    """Return a refusal for the users of a pod, who must not learn names from other namespaces."""
     if error.namespace in named:
         return str(error)
     return f"what other pods hold on the node could not be looked at or put right: {error.reason.value}"
 
 
 def _lost_queue(request: BindRequest) -> Plan[str]:
-    """Return that the queue of an order that was never written is gone; empty if it is there, or not told.
+    """Return an error if the queue of an unwritten bind is gone; "" if it exists, or the bind names none.
 
-    The scheduler deletes an order that is written, if its queue is deleted before the bind.
+    For a written bind request the scheduler deletes the request if its queue is deleted before the bind.
     """
     told = None if request.metadata.uid else ordered_grant(request)
     if told is None or not told.queue:
@@ -175,9 +175,9 @@ def _lost_queue(request: BindRequest) -> Plan[str]:
 
 
 def _finish(request: BindRequest, pod: Pod) -> Plan[Outcome]:
-    """Say that a pod is bound. What cannot be said to the pod keeps the request from nothing."""
+    """Report that a pod is bound. If the write to the pod fails, the request is marked all the same."""
     if not request.metadata.uid:
-        return Outcome(verdict=Verdict.BOUND)  # the scheduler that gave an unwritten order will say so
+        return Outcome(verdict=Verdict.BOUND)  # the scheduler, which ordered it, reports an unwritten bind
     node, leftovers = request.spec.selected_node, []
     try:
         yield from report_bound(pod, node)
@@ -190,7 +190,7 @@ def _finish(request: BindRequest, pod: Pod) -> Plan[Outcome]:
 
 
 def _give_up(request: BindRequest, message: str, verdict: Verdict = Verdict.FAILED) -> Plan[Outcome]:
-    """Mark a request as failed for good whose pod is gone, another pod, or bound elsewhere; undo and tell nothing."""
+    """Fail a request for good because its pod is gone, replaced or bound elsewhere; undo and report nothing."""
     yield from write_status(request, failed(message, _counted(request, retryable=False)))
     return Outcome(verdict=verdict, message=message)
 
@@ -205,10 +205,10 @@ def _fail(
     retryable: bool,
     gone: bool = False,
 ) -> Plan[Outcome]:
-    """Take back a bind that failed, and say that it did.
+    """Undo a failed bind, and report the failure.
 
-    ``gone``: there is nothing to bind any more. The same holds if the pod turns out to be leaving, whatever failed
-    first: what a pod needs goes with it.
+    ``gone``: there is nothing to bind any more. The same applies if the pod turns out to be terminating, whatever
+    failed first, because its preparations end with it.
     """
     leftovers: tuple[str, ...] = ()
     current = yield from report_failure(pod, request.spec.selected_node, message)
@@ -236,22 +236,22 @@ def _has_left(pod: Pod | None) -> bool:
 
 
 def bind_delay(attempts: int, settings: BinderSettings) -> float:
-    """Return how long a bind waits after so many failed attempts."""
+    """Return the back-off of a bind after ``attempts`` failures."""
     return doubling_pause(attempts, settings.first_delay_seconds, settings.longest_delay_seconds)
 
 
 def _counted(request: BindRequest, *, retryable: bool) -> int:
-    """Return the number of failed attempts to write.
+    """Return the count of failed attempts to write.
 
-    A scheduler, the peer's included, clears a request away once this reaches its limit; so what no other attempt can
-    mend counts as the last.
+    Schedulers, KAI-Scheduler included, remove a request whose count reaches its limit. So a failure that a retry cannot
+    mend counts as the last one.
     """
     attempts = request.status.failed_attempts + 1
     return attempts if retryable else max(attempts, request.spec.backoff_limit or 0)
 
 
 def _sweep(binder: Binder, request: BindRequest) -> Plan[tuple[str, ...]]:
-    """Release the GPUs without other users, now that the request no longer claims them."""
+    """Release GPUs without other users, now that the request no longer claims them."""
     leftovers = []
     for group in request.spec.selected_gpu_groups:
         try:

@@ -1,12 +1,11 @@
-"""One bind, from a request to a pod on its node, and the way back.
+"""One bind: from a bind request to a pod on its node, and the undo.
 
-What happens, in this order: reservations of the node are put in step; shared GPUs are reserved; volumes, claims and
-config maps are prepared; and then, with the node held so that no other bind takes the same room, everything that the
-API server does not look at is looked at once more and the pod is bound.
+The order: reservations of the node are swept; shared GPUs are reserved; volumes, claims and config maps are prepared.
+Then, with a lock on the node so that no other bind takes the same room, everything that the API server does not check
+is checked once more, and the pod is bound.
 
-Holds: what was done is found and left as it is when the same plan runs again, so a plan that was cut off anywhere is
-simply started over. The only write that cannot be repeated, the binding itself, names the pod's UID and version: a
-second one is refused, and the refusal is then read as the success that it reports.
+Holds: all writes are idempotent, so a plan that was cut off anywhere is simply run again. The binding itself cannot be
+repeated. It names the pod's UID and version: a second one is refused, and the pod then shows that the first succeeded.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from kai.binder.sharers import BinderSettings, granted, portion_used
 from kai.binder.steps import shares_gpu
 from kai.binder.sweep import sweep_node
 
-# What a decision was made on, among the annotations of a pod; others come and go without meaning anything to us.
+# Annotations that the decision was based on; a change of others does not invalidate it.
 _DECIDING: Final = (
     names.GPU_FRACTION,
     names.GPU_MEMORY,
@@ -52,11 +51,11 @@ _DECIDING: Final = (
 )
 
 Reserve: TypeAlias = Callable[["Binder", BindContext, str], Plan[tuple[Pod, str]]]
-"""Gets the GPU of one group: from the binder, the bind and the group to the pod, changed, and the GPU's identity."""
+"""Reserves the GPU of one group: from binder, bind and group to the changed pod and the GPU's identity."""
 
 
 def reserve_group(binder: Binder, context: BindContext, group: str) -> Plan[tuple[Pod, str]]:
-    """Make the pod a member of a GPU group, if the GPU has room for its portion, and return it with the GPU's identity.
+    """Add the pod to a GPU group, if the GPU has room for its portion; return the pod and the GPU's identity.
 
     Raises: BindFailureError; BadValue; RefusedError.
     """
@@ -69,22 +68,22 @@ def _refuse_none(_: BindRequest) -> str:
 
 @attrs.frozen(kw_only=True)
 class Binder:
-    """How binds are carried out here."""
+    """How binds are carried out."""
 
     settings: BinderSettings
     steps: tuple[BindStep, ...]
     checks: tuple[Check, ...] = (refuse_node, refuse_overfull)
     refuse_order: Callable[[BindRequest], str] = _refuse_none
-    """Returns why an order must not be carried out, whatever its pod and node; empty if it may."""
+    """Returns why a bind request must not be carried out, whatever its pod and node; "" if it may."""
     reserve: Reserve = reserve_group
     kubernetes: Callable[[], KubernetesVersion] = newest
-    """Returns the version of the API server: pods count as for its scheduler."""
+    """Returns the version of the API server, which decides how requests of pods are counted."""
 
 
 def bind(binder: Binder, request: BindRequest, pod: Pod, node: Node) -> Plan[Pod]:
-    """Put a pod on its node as requested, and return it as it was when it was bound.
+    """Bind a pod to its node as requested, and return the pod as it was then.
 
-    Raises: BindFailureError, InputError or RefusedError; then `undo` takes back what was prepared.
+    Raises: BindFailureError, InputError or RefusedError; then `undo` takes back the preparations.
     """
     context = BindContext(pod=pod, node=node, request=request)
     yield from sweep_node(node.metadata.name, binder.settings)
@@ -96,9 +95,9 @@ def bind(binder: Binder, request: BindRequest, pod: Pod, node: Node) -> Plan[Pod
 
 
 def undo(binder: Binder, request: BindRequest, pod: Pod, node: Node | None) -> Plan[tuple[str, ...]]:
-    """Take back what a bind prepared; return what could not be taken back, in words.
+    """Undo the preparations of a bind; return what could not be undone, as texts.
 
-    Source: as in the peer, one step that cannot be undone keeps no other from it.
+    Source: as in KAI-Scheduler, a step that cannot be undone does not stop the others.
     Raises: RefusedError only if the API server did not answer.
     """
     context = BindContext(pod=pod, node=Node() if node is None else node, request=request)
@@ -118,7 +117,7 @@ def _leave(context: BindContext) -> tuple[Plan[object], ...]:
 
 
 def bind_annotations(request: BindRequest) -> dict[str, str]:
-    """Return the annotations that a pod gets with its binding: what it was given, and where its memory should be."""
+    """Return the annotations that a pod gets with its binding: its grant, and the predicted NUMA placement."""
     annotations: dict[str, str] = {
         names.RECEIVED_RESOURCE_TYPE: request.spec.received_resource_type,
         names.GRANTED: granted(request).text,
@@ -134,7 +133,7 @@ def bind_annotations(request: BindRequest) -> dict[str, str]:
 
 
 def _reserve_all(binder: Binder, context: BindContext) -> Plan[BindContext]:
-    """Return the bind with all of its GPUs known, in the order of the request's groups."""
+    """Return the bind with the identities of all its GPUs, in the order of the request's groups."""
     if not context.request.spec.selected_gpu_groups:
         raise BindFailureError(f"{title(context.request)}: names no GPU groups for a shared GPU", retryable=False)
     devices = []
@@ -160,7 +159,7 @@ def _reserve_held_group(binder: Binder, context: BindContext, group: str) -> Pla
 
 def _check_share(binder: Binder, context: BindContext, group: str) -> Plan[None]:
     found = yield from every(Pod, node=context.node.metadata.name)
-    for devices in (1, 2):  # pods whose binds are under way carry the label already
+    for devices in (1, 2):  # pods with a bind in flight already carry the label
         key, value = gpu_sharing.group_label(group, devices=devices)
         found += yield from every(Pod, labels={key: value})
     others = {pod.metadata.uid: pod for pod in found if pod.metadata.uid != context.pod.metadata.uid}
@@ -177,7 +176,7 @@ def _check_share(binder: Binder, context: BindContext, group: str) -> Plan[None]
 
 
 def _take(binder: Binder, context: BindContext) -> Plan[Pod]:
-    """Look once more and bind, while no other bind of this process does so on the same node.
+    """Check once more and bind the pod, while no other bind of this process does so on the same node.
 
     Returns the pod as it was when it was bound.
     """
@@ -193,14 +192,14 @@ def _take(binder: Binder, context: BindContext) -> Plan[Pod]:
         if _is_done(current, context):
             return context.pod
         if reply.reason is Reason.UNKNOWN:
-            # It may be on its way still. Only the same binding may be tried again, and nothing may be undone.
+            # The binding may still be in flight. Only the same binding may be retried, and nothing may be undone.
             raise error
         context = attrs.evolve(context, pod=_still_the_same(current, context))
     raise BindFailureError(f"{title(context.pod)}: keeps changing", retryable=True)
 
 
 def _last_look(binder: Binder, context: BindContext) -> Plan[Bind]:
-    """Return the binding of a pod that may have it, as far as is known now: preparing may have taken minutes."""
+    """Return the binding of a pod if all checks still pass: the preparations may have taken minutes."""
     yield from _refuse_lost(context.pod)
     yield from _refuse_withdrawn(context)
 
@@ -216,10 +215,10 @@ def _last_look(binder: Binder, context: BindContext) -> Plan[Bind]:
 def _look(
     context: BindContext, objection: Callable[[Node, tuple[Pod, ...]], str]
 ) -> Plan[tuple[Node, tuple[Pod, ...], Fits]]:
-    """Return the node and the other pods on it, and the same look for the moment in which what takes room is sent.
+    """Return the node and the other pods on it, and the same check as a function for the moment of the write.
 
-    Sweeping the node, preparing, and waiting for a turn may have taken minutes.
-    Raises: BindFailureError if there is an objection.
+    Sweeping, preparing and waiting for the lock may have taken minutes.
+    Raises: BindFailureError if a check fails.
     """
     ref = Ref(Node, context.node.metadata.name)
     shown = yield from find(ref)
@@ -244,12 +243,12 @@ def _without(pods: Iterable[Pod], pod: Pod) -> tuple[Pod, ...]:
 
 
 def _objection(binder: Binder, sight: Sight) -> str:
-    """Return what the first check that refuses a bind has against it; empty if none does."""
+    """Return the objection of the first check that fails; "" if all pass."""
     return next((reason for check in binder.checks if (reason := check(sight))), "")
 
 
 def _refuse_unheld(binder: Binder, context: BindContext, others: tuple[Pod, ...]) -> None:
-    """Raise that a GPU has to be reserved again, if the pod that held it went while this bind waited for its turn."""
+    """Raise if a GPU has to be reserved again, because its reservation pod was deleted while this bind waited."""
     if not shares_gpu(context) or binder.reserve is not reserve_group:
         return
     namespace = binder.settings.reservation.namespace
@@ -267,12 +266,12 @@ def _refuse_lost(pod: Pod) -> Plan[None]:
 
 
 def _refuse_withdrawn(context: BindContext) -> Plan[None]:
-    """Raise that an order does not stand any more: its node or its queue was lost, or a user deleted it.
+    """Raise if the bind request was withdrawn: its node or its queue was deleted, or a user deleted it.
 
-    A store may lag, so a bind that had to be prepared, which may have taken minutes, asks the API server.
+    The store may lag behind, so after preparations, which may have taken minutes, the API server is read instead.
     """
     if not context.request.metadata.uid:
-        return  # an order that was never written cannot be withdrawn; an attempt begins with a look at its queue
+        return  # an unwritten bind cannot be withdrawn; its attempt begins with a check of its queue
     found = yield from order_for_sure(Ref.to(context.request), fresh=shares_gpu(context))
     if found is None or found.metadata.uid != context.request.metadata.uid:
         raise WithdrawnError(f"{title(context.request)}: was withdrawn", retryable=False)
@@ -290,21 +289,23 @@ def _sight(binder: Binder, context: BindContext, others: tuple[Pod, ...]) -> Sig
 
 
 def _refuse(reason: str) -> None:
-    """Raise that the scheduler has to decide anew, if there is a reason."""
+    """Raise if there is a reason: the scheduler then has to decide anew."""
     if reason:
         raise BindFailureError(reason, retryable=False)
 
 
 def _binding(context: BindContext, fits: Callable[[Node | None, tuple[Pod, ...] | None], bool]) -> Bind:
     pod = context.pod
+    # The API server copies annotations of a Binding to the pod in the same write: no pod is bound without its grant.
     annotations = bind_annotations(context.request)
     group = pod.metadata.annotations.get(names.POD_GROUP)
     if group:
-        annotations[names.POD_GROUP] = group  # it may only be shown yet, so that one write does for both
+        annotations[names.POD_GROUP] = group  # the store may only overlay it: then this write also persists it
     return Bind(
         ref=Ref.to(pod),
         node=context.node.metadata.name,
         uid=pod.metadata.uid,
+        # Fences the binding: after any other write to the pod the API server refuses it.
         resource_version=pod.metadata.resource_version,
         annotations=annotations,
         fits=fits,
@@ -320,9 +321,9 @@ def _is_done(current: Pod | None, context: BindContext) -> bool:
 
 
 def _still_the_same(current: Pod | None, context: BindContext) -> Pod:
-    """Return the pod as it is now, if what was decided on still holds.
+    """Return the present pod, if the facts behind the decision are unchanged.
 
-    Raises: BindFailureError if it does not.
+    Raises: BindFailureError if they changed.
     """
     known = context.pod
     if current is None:

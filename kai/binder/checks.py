@@ -1,9 +1,9 @@
-"""What the binder looks at itself, last thing before it writes, because the API server looks at none of it.
+"""Checks of the binder just before it writes, because the API server makes none of them.
 
-A pods/binding request puts a pod on a node that is full, or that does not exist, and is answered with success. The
-scheduler decided on a snapshot; since then the node may have gone, shrunk or filled, the pod may be another of the same
-name. Each check is a function from what is known now to a reason against the bind, empty if there is none. They are
-pure, so a deployment may add its own, for example one that compares an epoch.
+A pods/binding request succeeds even if the node is full or does not exist. The scheduler decided on a snapshot; since
+then the node may have gone, shrunk or filled, and the pod may be a new one of the same name. Each check is a pure
+function from the known state to a reason against the bind, "" if there is none. So a deployment may add its own, for
+example one that compares an epoch.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from kai.basics.kubernetes_version import NEWEST, KubernetesVersion
 from kai.binder.claims import is_wanted, requested_by_claim, untolerated
 from kai.binder.sharers import portion_granted
 
-# Portions are written with two places, so each may be half a hundredth more than what was meant; and they are floats.
+# Portions have two decimal places, so each may be rounded up by half a hundredth; and they are floats.
 _ROUNDING: Final = 0.005 + 1e-9
 
 
 @attrs.frozen(kw_only=True)
 class Sight:
-    """What is known of a bind at the moment of writing."""
+    """The known state of a bind at the moment of writing."""
 
     pod: Pod
     node: Node
@@ -45,7 +45,7 @@ Check: TypeAlias = Callable[[Sight], str]
 
 
 def refuse_pod(pod: Pod) -> str:
-    """Return why a pod must not be bound at all, to whatever node; empty if it may."""
+    """Return why a pod must not be bound to any node; "" if it may."""
     if pod.metadata.deletion_timestamp is not None:
         return f"{title(pod)} is being deleted"
     if pod.status.phase in ENDED:
@@ -57,7 +57,7 @@ def refuse_pod(pod: Pod) -> str:
 
 
 def refuse_node(sight: Sight) -> str:
-    """Return why the node takes no such pod, however empty it is."""
+    """Return why the node does not accept the pod, however empty it is; "" if it does."""
     node = sight.node
     if node.metadata.deletion_timestamp is not None:
         return f"{title(node)} is being deleted"
@@ -66,7 +66,7 @@ def refuse_node(sight: Sight) -> str:
     if pool is not None and found != pool:
         return f"{title(node)} is not in node pool {pool}"
     if pool is None and found is not None:
-        # As the scheduler reads it: an order without a pool is of the one whose nodes have no such label.
+        # As in the scheduler: a request without a pool belongs to the pool whose nodes lack this label.
         return f"{title(node)} is in node pool {found} now, and the order is for none"
     taint = untolerated(sight.pod, node)
     if taint is not None:
@@ -77,10 +77,9 @@ def refuse_node(sight: Sight) -> str:
 
 
 def refuse_overfull(sight: Sight) -> str:
-    """Return which resource of the node the pod would over-fill; empty if none.
+    """Return the resource of the node that the pod would over-commit, as text; "" if none.
 
-    Only what the pod itself asks for is compared: a node that others have over-filled in something else is not its
-    concern.
+    Only resources that the pod requests are compared: an over-commitment of another resource does not concern it.
     """
     wanted = {
         name: amount
@@ -102,7 +101,7 @@ def refuse_overfull(sight: Sight) -> str:
 
 
 def refuse_reservation(node: Node, others: Iterable[Pod], kubernetes: KubernetesVersion = NEWEST) -> str:
-    """Return why no whole GPU of the node can be reserved for sharing; empty if one can."""
+    """Return why no whole GPU of the node can be reserved for sharing; "" if one can."""
     wanted = {names.NVIDIA_GPU: _one()}
     held = _held(others, wanted, kubernetes)[names.NVIDIA_GPU]
     if exact(node.status.allocatable.get(names.NVIDIA_GPU, "0")).billionths - held.billionths < _one().billionths:
@@ -111,9 +110,9 @@ def refuse_reservation(node: Node, others: Iterable[Pod], kubernetes: Kubernetes
 
 
 def refuse_share(sight: Sight, group: str, portions: Iterable[float]) -> str:
-    """Return why the GPU of a group cannot take the pod's portion too; empty if it can.
+    """Return why the GPU of a group has no room for the pod's portion; "" if it has.
 
-    `portions` are those of the other pods that use it.
+    ``portions`` are those of the other pods on the GPU.
     """
     own = portion_granted(sight.request)
     if own is None:
@@ -126,7 +125,7 @@ def refuse_share(sight: Sight, group: str, portions: Iterable[float]) -> str:
 
 
 def _held(pods: Iterable[Pod], wanted: Mapping[str, Amount], kubernetes: KubernetesVersion) -> dict[str, Amount]:
-    """Return what pods hold of the wanted resources; each that has not ended holds one place."""
+    """Return how much of the ``wanted`` resources pods hold; each pod that has not ended holds one pod slot."""
     held = {name: Amount() for name in wanted}
     for pod in pods:
         if pod.status.phase in ENDED:

@@ -1,16 +1,15 @@
-"""The step that gives a pod its devices by resource claims, as the scheduler allocated them.
+"""The step that gives a pod its devices by resource claims, and the selectors of nodes and volumes.
 
-A claim must name the pod among those it is reserved for before the kubelet prepares its devices; the allocation is
-written only where there is none, on a claim that is protected from deletion: Kubernetes frees the devices of no other
-once its last user is gone. Devices for extended resources have no claim yet: one is made, under a name that
-follows from the pod, so that a lost answer does not make two.
+A claim must list the pod in its reservedFor before the kubelet prepares the devices. The scheduler's allocation is
+written only to a claim that has none. The claim first gets a finalizer, because Kubernetes frees devices only of claims
+with that finalizer once their last user is gone. For devices behind extended resources a claim is created. Its name
+derives from the pod, so that a lost answer does not lead to a second claim.
 
-Source: the peer's binder, except that a failed bind gives back what it took, as a claim reserved for a pod that runs
-nowhere would keep its devices from all others; and except for the protection, which is as Kubernetes' scheduler does.
+Source: KAI-Scheduler's binder, with two differences. A failed bind gives back its reservations, as a claim reserved for
+a pod that runs nowhere would keep its devices from all others. And the finalizer is set as in Kubernetes' scheduler.
 
-Whether a node, or a volume, is what a selector asks for.
-
-Source: the semantics are those of Kubernetes' node selectors, label selectors and taints.
+`is_wanted`, `untolerated` and the selector functions have the semantics of Kubernetes' node selectors, label selectors
+and taints.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def is_wanted(pod: Pod, node: Node) -> bool:
 
 
 def untolerated(pod: Pod, node: Node) -> Taint | None:
-    """Return a taint of the node that keeps the pod away; None if there is none."""
+    """Return a taint of the node that the pod does not tolerate; None if there is none."""
     taints = [*node.spec.taints, *([_UNSCHEDULABLE] if node.spec.unschedulable else [])]
     for taint in taints:
         if taint.effect in _KEEPS_AWAY and not any(tolerates(each, taint) for each in pod.spec.tolerations):
@@ -64,7 +63,7 @@ def node_selector_matches(selector: NodeSelector, node: Node) -> bool:
 
 
 def label_selector_matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Return whether labels are what a selector asks for; no selector asks for nothing."""
+    """Return whether labels match a selector; None matches all."""
     if selector is None:
         return True
     if any(labels.get(key) != value for key, value in selector.match_labels.items()):
@@ -83,7 +82,7 @@ def _term_matches(term: NodeSelectorTerm, node: Node) -> bool:
 
 _ATTEMPTS: Final = 5
 _IMMUTABLE: Final = "field is immutable"
-"""What the API server says where a write would change a specification that is fixed."""
+"""Part of the API server's error message for a write that would change an immutable spec."""
 
 
 @attrs.frozen(kw_only=True)
@@ -93,7 +92,7 @@ class DynamicResources:
     name: str = "dynamicresources"
 
     def prepare(self, context: BindContext, /) -> Plan[None]:
-        """Reserve every claim of the request for the pod, and give it its devices.
+        """Reserve every claim of the request for the pod, and write its allocation.
 
         Raises: BindFailureError; RefusedError.
         """
@@ -108,7 +107,7 @@ class DynamicResources:
             yield from _prepare_extended(context, extended)
 
     def undo(self, context: BindContext, /) -> Plan[None]:
-        """Take the pod off its claims, and the devices off claims without other users; delete the claim made for it.
+        """Remove the pod from its claims, and the allocation from claims without other users; delete the created claim.
 
         Raises: RefusedError.
         """
@@ -126,13 +125,13 @@ class DynamicResources:
 # --- Claims that exist ---------------------------------------------------------------------------------------------
 
 StatusChange = Callable[[ResourceClaim], dict[str, Any]]
-"""From a claim to the merge patch of its status; empty where nothing is to be changed."""
+"""Maps a claim to the merge patch of its status; {} if nothing changes."""
 
 
 def _change_status(
     ref: Ref[ResourceClaim], change: StatusChange, pod: Pod, *, missing_is_fine: bool = False
 ) -> Plan[None]:
-    """Change the status of a claim as it is now; others change it too, so a conflict is met with another look."""
+    """Change the present status of a claim; others change it too, so a conflict is retried on a fresh read."""
     for attempt in range(_ATTEMPTS):
         claim = yield from find(ref, fresh=attempt > 0)
         if claim is None:
@@ -161,13 +160,13 @@ def _change_status(
 
 
 def _protect(ref: Ref[ResourceClaim], claim: ResourceClaim, pod: Pod) -> Plan[ResourceClaim]:
-    """Protect a claim from deletion; one that ends with ``pod`` goes without where the API server lets nothing change.
+    """Add the finalizer to a claim; return it unchanged if the API server refuses and the claim ends with ``pod``.
 
-    The API server keeps what drivers are told as the text that a client wrote, and compares texts. A patch gives it
-    the text without blanks and with ``<``, ``>`` and ``&`` escaped, so it takes a claim that was written otherwise for
-    one that changes. Devices of a claim that ends with its pod are free then all the same.
+    The API server keeps device parameters as the text that the client wrote, and compares texts. After a patch the text
+    has no blanks, and ``<``, ``>`` and ``&`` are escaped. So a claim that was written otherwise seems to change its
+    immutable spec. The devices of a claim that ends with its pod are freed even without the finalizer.
 
-    Raises: BindFailureError if the devices of such a claim would never be free again; RefusedError.
+    Raises: BindFailureError if the devices of such a claim would never be freed; RefusedError.
     """
     metadata = claim.metadata
     body = {"metadata": {"finalizers": [*metadata.finalizers, names.DRA_FINALIZER]}}
@@ -211,8 +210,8 @@ def _release(pod: Pod, allocation: AllocationResult | None) -> StatusChange:
             return {}
         others = [other for other in claim.status.reserved_for if other != consumer]
         status: dict[str, Any] = {"reservedFor": _consumers(others) or None}
-        # Devices of an unused claim stay taken for as long as its allocation stands. An allocation that the request did
-        # not bring was there before, and is not ours to take away.
+        # Devices of an unused claim stay allocated while the allocation is there. An allocation that differs from the
+        # request's was there before, and must stay.
         if not others and allocation is not None and claim.status.allocation == allocation:
             status["allocation"] = None
         return status
@@ -225,9 +224,9 @@ def _consumers(consumers: Sequence[ResourceClaimConsumer]) -> list[dict[str, Any
 
 
 def _claim_name(pod: Pod, name: str) -> str:
-    """Return the name of the object behind a claim of a pod.
+    """Return the name of the ResourceClaim behind a claim of a pod.
 
-    Raises: BindFailureError if the pod has no such claim, or no object was made for it yet.
+    Raises: BindFailureError if the pod has no such claim, or its ResourceClaim does not exist yet.
     """
     for claim in pod.spec.resource_claims:
         if claim.name == name:
@@ -249,7 +248,7 @@ def _prepare_extended(context: BindContext, extended: ExtendedResourceClaimAlloc
     ref = Ref(ResourceClaim, extended_claim_name(pod), pod.metadata.namespace)
     found = yield from find(ref)
     if found is not None and found.metadata.deletion_timestamp is not None:
-        # An attempt before was cut off while it took the claim back: that is finished first.
+        # An earlier attempt was cut off during its undo: finish that first.
         yield from _drop_protection(ref)
         found = yield from find(ref, fresh=True)
     if found is None:
@@ -274,7 +273,7 @@ def _undo_extended(pod: Pod, allocation: AllocationResult | None) -> Plan[None]:
     claim = yield from find(ref)
     if claim is not None:
         yield from delete(ref, uid=claim.metadata.uid)
-        # No kubelet ever saw its devices, so nothing but our own protection stands in the way of the deletion.
+        # No kubelet ever prepared its devices, so only our own finalizer blocks the deletion.
         yield from _drop_protection(ref)
     current = yield from find(Ref.to(pod), fresh=True)
     if (
@@ -301,7 +300,7 @@ def _drop_protection(ref: Ref[ResourceClaim]) -> Plan[None]:
 
 
 def requested_by_claim(request: BindRequest) -> frozenset[str]:
-    """Return the extended resources that devices serve; the node need not have them as resources."""
+    """Return the extended resources that a claim serves; the node need not offer these as resources."""
     extended = request.spec.extended_resource_claim_allocation
     mappings = extended.container_mappings if extended is not None else ()
     return frozenset(mapping.resource_name for mapping in mappings)

@@ -1,15 +1,13 @@
-"""How an attempt at a bind ends.
+"""The outcome of an attempt at a bind, and the interfaces of the parts of a bind.
 
-What the steps of a bind are told, and what they promise.
+`BindContext` is the input of the steps of a bind, and `BindStep` their protocol. `Outcome` and `Verdict` say how an
+attempt ended, and `log_outcome` logs it.
 
-Bind requests as the API server has them, and what it says of one while it does not serve the kind.
+`order_for_sure` reads a bind request. While its CRD is being replaced, or just after the API server started, the server
+answers for a while as if the kind did not exist. That says nothing about a single request: one counted as deleted would
+never be carried out.
 
-A definition that is replaced, or an API server that has just begun, answers for a while as if there were no bind
-requests at all. That says nothing about a single one: taken for gone, it would never be carried out.
-
-The log's side of attempts: a text and a level for each way in which one ends.
-
-The boundary of a plan: an error of kai's own costs one bind or one sweep, and is named once in the log.
+`PlanRunner` is the boundary of plans: a bug in kai costs one bind or one sweep, and is logged once.
 """
 
 from __future__ import annotations
@@ -36,39 +34,39 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class BindContext:
-    """One bind: which pod, onto which node, by which request, with which shared GPUs."""
+    """One bind: the pod, its node, the request, and the shared GPUs."""
 
     pod: Pod
     node: Node
     request: BindRequest
     devices: tuple[str, ...] = ()
-    """Identities of the GPUs of the request's groups, in their order; empty while undoing."""
+    """Identities of the GPUs of the request's groups, in order; empty during an undo."""
 
 
 class BindStep(Protocol):
-    """Something to be made ready before a pod is bound."""
+    """A preparation before a pod is bound."""
 
     @property
     def name(self) -> str:
-        """The name under which the step is configured."""
+        """The name of the step in the configuration."""
 
     def prepare(self, context: BindContext, /) -> Plan[None]:
-        """Make it ready; doing it twice is the same as doing it once.
+        """Prepare; idempotent.
 
-        Raises: BindFailureError, InputError or RefusedError if that cannot be done.
+        Raises: BindFailureError, InputError or RefusedError if that fails.
         """
 
     def undo(self, context: BindContext, /) -> Plan[None]:
-        """Take back what `prepare` did; nothing where it did nothing.
+        """Undo `prepare`; do nothing where it did nothing.
 
-        Raises: RefusedError if that cannot be done.
+        Raises: RefusedError if that fails.
         """
 
 
 def order_for_sure(ref: Ref[BindRequest], *, fresh: bool = False) -> Plan[BindRequest | None]:
-    """Return a bind request, or None if the API server says that it does not exist; ``fresh``: only the server tells.
+    """Return a bind request, or None if the API server confirms that it does not exist; ``fresh``: bypass the store.
 
-    Raises: RefusedError for any other reason, which interrupts while bind requests are not served.
+    Raises: RefusedError otherwise; it interrupts the attempt while the kind is not served.
     """
     if not fresh and (known := (yield from find(ref))) is not None:
         return known
@@ -84,55 +82,55 @@ def order_for_sure(ref: Ref[BindRequest], *, fresh: bool = False) -> Plan[BindRe
 
 
 def is_gone(error: RefusedError) -> bool:
-    """Return whether a refusal says of one order that it does not exist, and not of all of them."""
+    """Return whether a refusal means that one request does not exist, not that the whole kind is unserved."""
     return error.reason is Reason.NOT_FOUND and not isinstance(error.refusal, NoSuchKind)
 
 
 class BindFailureError(ApiError):
-    """The bind cannot be carried out as it was asked for.
+    """The bind cannot be carried out as requested.
 
-    `retryable` says whether the same request may succeed later; otherwise the scheduler has to decide anew.
+    ``retryable``: whether the same request may succeed later; otherwise the scheduler has to decide anew.
     """
 
 
 class WithdrawnError(BindFailureError):
-    """The order was deleted while its bind was prepared: the pod, its queue or its node is gone, or a user did it."""
+    """The request was deleted during its bind: because its pod, queue or node is gone, or by a user."""
 
 
 class Verdict(enum.Enum):
-    """What became of an attempt."""
+    """The kind of an outcome."""
 
     BOUND = "bound"
     FAILED = "failed"
-    """For good, and said so in the status of the request."""
+    """It failed for good, and the status of the request says so."""
     GONE = "gone"
-    """The pod has ended or is being deleted, or its order was withdrawn, so there is nothing to bind any more."""
+    """The pod has ended or is terminating, or the request was withdrawn: there is nothing to bind any more."""
     RETRY = "retry"
-    """Failed, and said so; the request may be tried again."""
+    """It failed, and the status says so; the request may be retried."""
     INTERRUPTED = "interrupted"
-    """Nothing was decided, since the API server did not answer; nothing was rolled back."""
+    """Nothing was decided or rolled back, because the API server did not answer."""
     BUG = "bug"
-    """An error of kai's own cut the attempt short; nothing was written or rolled back."""
+    """A bug in kai ended the attempt; nothing was written or rolled back."""
     NOTHING_TO_DO = "nothing to do"
     """The request is gone, finished, or was invalid and deleted."""
 
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """The end of an attempt, for the queue that decides when to try again, and for the log."""
+    """The end of an attempt, for the queue, which decides on retries, and for the log."""
 
     verdict: Verdict
     message: str = ""
     delay: float | None = None
-    """Seconds until the next attempt makes sense."""
+    """Seconds until a retry makes sense."""
     leftovers: tuple[str, ...] = ()
-    """What could not be undone, in words. The next sweep of the node undoes it."""
+    """Texts of what could not be undone. The next sweep of the node does it."""
     event: Emit | None = None
-    """What is to be said as an event, for which no bind has to wait."""
+    """Event to send; no bind has to wait for it."""
 
 
 def log_outcome(connectivity: Connectivity, ref: Ref[BindRequest], outcome: Outcome) -> None:
-    """Write how an attempt at a bind ended."""
+    """Log the outcome of an attempt."""
     known = {"bind_request": f"{ref.namespace}/{ref.name}"}
     log = structlog.get_logger().bind(**known)
     if outcome.leftovers:
@@ -141,7 +139,7 @@ def log_outcome(connectivity: Connectivity, ref: Ref[BindRequest], outcome: Outc
         case Verdict.BOUND:
             log.info("bound")
         case Verdict.BUG:
-            log.debug(outcome.verdict.value, why=outcome.message)  # it was named where it happened
+            log.debug(outcome.verdict.value, why=outcome.message)  # `PlanRunner` has logged the bug
         case Verdict.NOTHING_TO_DO:
             log.debug("nothing to do", why=outcome.message)
         case Verdict.GONE:
@@ -164,15 +162,15 @@ _MOST_NAMED: Final = 1 << 10
 
 @attrs.define(eq=False)
 class PlanRunner:
-    """Carries out the plans of one binder."""
+    """Runs the plans of one binder."""
 
     api: Api
     _keys: KeyRing = attrs.field(factory=KeyRing)
     _named: dict[tuple[str, str], None] = attrs.field(factory=dict)
-    """What errors of kai's own kept from being done, and where they came from: the log has named them."""
+    """Subjects and places of bugs that were logged already."""
 
     async def run(self, plan: Plan[R], subject: str = "", waits: Callable[[], None] = untold) -> R | str:
-        """Return the result of a plan, or in words why it has none; ``waits`` is called when it waits for others."""
+        """Return the result of a plan, or why it has none, as text; ``waits`` is called when it waits for others."""
         try:
             return await carry_out(plan, self.api, self._keys, waits)
         except RefusedError as error:
@@ -182,7 +180,7 @@ class PlanRunner:
             return f"{type(error).__name__}: {error}"
 
     def _name_bug(self, error: Exception, subject: str) -> None:
-        """Write an error of kai's own to the log, once for what it keeps from being done."""
+        """Log a bug in kai, once for each subject and place."""
         log, at = structlog.get_logger(), place_of(error)
         key = (subject, at[-1])
         tell = log.debug if key in self._named else log.error

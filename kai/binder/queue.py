@@ -1,20 +1,19 @@
-"""Which bind request is attempted when, and which GPU groups are swept: the binder's state between events.
+"""The state of the binder between events: when each bind request is attempted, and which GPU groups are swept.
 
-`BindQueue.step` takes one event and returns what to start. It is a machine, not a plan, because it waits for many
-things at once; it starts plans and is told how they ended. The shell around it feeds watch events and the clock, runs
-the plans and nothing else, so a simulation runs this very code.
+`BindQueue.step` takes one event and returns the plans to start. It is a state machine and not a plan, because it waits
+for many things at once. The shell around it feeds watch events and the clock, runs the plans and reports their ends,
+and does nothing else, so a simulation runs this very code.
 
-Holds: a request is attempted by one plan at a time, and at most `concurrency` plans have work to do together. One that
-waits for others, for a volume or a device, gives up its place until it ends: users choose what their pods wait for, and
-would hold up the binds of all others by it. One that failed leaves its capacity to others for as long as it
-backs off, also across a restart, since the number of attempts is kept in the request; a limit on attempts is a limit.
-One whose attempts end in errors of kai's own is tried three times.
+Holds: one plan at a time attempts a request, and at most ``concurrency`` plans work at once. A plan that waits for a
+volume or a device gives up its slot until it ends: users choose what their pods wait for, and could otherwise hold up
+all binds. A request that failed leaves its capacity to others during its back-off, also across a restart, since the
+count of attempts is in the request; a limit on attempts holds across restarts as well. A request whose attempts end
+with bugs in kai is tried three times.
 
-Terms of schedulers, as far as their orders tell: which order came too late.
-
-A leader that was frozen may have an order on its way when another leads already. It was decided on a cluster that has
-changed since, so the binder refuses it. An order of an earlier term is not late for that alone: it may have been there
-when the next leader looked, which then counts on it. Late is what was created after an order of a later term.
+`Terms` finds late requests of former leaders. The writes of a leader that was suspended may arrive when another leads
+already. Its decisions are based on an outdated cluster, so the binder refuses them. A request of an earlier term is not
+late for that reason alone: the next leader may have seen it, and then counts on it. It is late if it was created after
+a request of a later term.
 """
 
 from __future__ import annotations
@@ -37,18 +36,18 @@ from kai.binder.sharers import BinderSettings
 from kai.binder.sweep import groups_to_sweep
 
 _KEPT: Final = 8
-"""Terms of a lease that are remembered."""
+"""Count of terms to remember for each lease."""
 
 
 @attrs.define
 class Terms:
-    """When terms began."""
+    """When the terms of leaders began, as far as bind requests show it."""
 
     _began: dict[str, dict[int, float]] = attrs.field(factory=dict)
-    """By lease and epoch: when the first order was created that was decided in it."""
+    """By lease and epoch: creation time of the first request of that term."""
 
     def see(self, request: BindRequest) -> None:
-        """Take note of an order."""
+        """Record a request."""
         lease, epoch, created = _read(request)
         if epoch is None or created is None:
             return
@@ -58,7 +57,7 @@ class Terms:
             del began[min(began, key=began.__getitem__)]
 
     def refuse(self, request: BindRequest) -> str:
-        """Return why an order must not be carried out; empty if it may."""
+        """Return why a request must not be carried out; "" if it may."""
         lease, epoch, created = _read(request)
         if epoch is None or created is None:
             return ""
@@ -69,7 +68,7 @@ class Terms:
 
 
 def _read(request: BindRequest) -> tuple[str, int | None, float | None]:
-    """Return of which lease and epoch an order is, and when it was created."""
+    """Return lease, epoch and creation time of a request."""
     annotations = request.metadata.annotations
     epoch = signed(annotations.get(names.EPOCH, ""))
     return annotations.get(names.LEASE, ""), epoch, request.metadata.creation_timestamp
@@ -78,7 +77,7 @@ def _read(request: BindRequest) -> tuple[str, int | None, float | None]:
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 _MOST_BUGS: Final = 3
-"""So often an attempt may end in an error of kai's own; some such errors go by themselves, with what they met."""
+"""How often an attempt may end with a bug in kai; some bugs go away with the state that triggered them."""
 
 _MOST_LEFT: Final = 1 << 10
 
@@ -88,26 +87,26 @@ _MOST_LEFT: Final = 1 << 10
 
 @attrs.frozen
 class Started:
-    """The process began, or took over: nothing is known about what was left behind."""
+    """The process began or took over: leftovers are unknown."""
 
 
 @attrs.frozen
 class RequestSeen:
-    """A bind request exists, in this form."""
+    """A bind request exists in this form."""
 
     request: BindRequest
 
 
 @attrs.frozen
 class RequestGone:
-    """A bind request was deleted; this is how it was last seen."""
+    """A bind request was deleted; ``request`` is its last form."""
 
     request: BindRequest
 
 
 @attrs.frozen
 class PodSeen:
-    """A pod appeared, changed or went; a side is None where it did not exist."""
+    """A pod was created, changed or deleted; a side is None where it did not exist."""
 
     before: Pod | None
     after: Pod | None
@@ -115,7 +114,7 @@ class PodSeen:
 
 @attrs.frozen
 class AttemptWaits:
-    """An attempt waits for others, and has little left to do after that."""
+    """An attempt waits for others, and has little to do afterwards."""
 
     ref: Ref[BindRequest]
 
@@ -138,7 +137,7 @@ class SweepEnded:
 
 @attrs.frozen
 class ServerBack:
-    """The API server answers again: what was interrupted need not wait any longer."""
+    """The API server answers again: interrupted attempts need not wait any longer."""
 
 
 @attrs.frozen
@@ -161,19 +160,19 @@ class StartAttempt:
     ref: Ref[BindRequest]
     patient: bool = True
     is_last: bool = False
-    """Whether the request is to be failed for good if this attempt, too, ends in an error of kai's own."""
+    """Whether to fail the request for good if this attempt, too, ends with a bug in kai."""
 
 
 @attrs.frozen
 class StartSweep:
-    """Run a sweep of a GPU group; of everything if it has no name."""
+    """Run a sweep of a GPU group; of everything if ``group`` is empty."""
 
     group: str = ""
 
 
 @attrs.frozen
 class WakeAt:
-    """Send a `Tick` then, unless another event comes first."""
+    """Send a `Tick` at ``time``, unless another event comes first."""
 
     time: float
 
@@ -193,35 +192,35 @@ class _Entry:
     bugs: int = 0
     running: bool = False
     gave_way: bool = False
-    """Whether its attempt waits for others, or did, and takes no place."""
+    """Whether its attempt gave up its slot, because it waits for others."""
     replaced: bool = False
-    """Whether another request took its name while it was being attempted."""
+    """Whether a new request of the same name appeared during the attempt."""
 
 
 @attrs.define
 class BindQueue:
-    """The requests that are not finished, and the sweeps that are to be done."""
+    """The unfinished requests, and the pending sweeps."""
 
     settings: BinderSettings
     _entries: dict[Key, _Entry] = attrs.field(factory=dict)
     _dues: Deadlines[Key] = attrs.field(factory=Deadlines)
-    """When the next attempt at each of them is due that is not under way."""
+    """When the next attempt at each request is due that is not being attempted."""
     _running: int = 0
-    """Attempts that take a place."""
+    """Count of attempts that hold a slot."""
     _waiting: int = 0
-    """Attempts that gave theirs up."""
+    """Count of attempts that gave up their slot."""
     _sweeps: dict[str, int] = attrs.field(factory=dict)
-    """Sweeps that failed: how often."""
+    """Pending sweeps, with the count of their failures."""
     _sweep_dues: Deadlines[str] = attrs.field(factory=Deadlines)
     _sweeping: dict[str, bool] = attrs.field(factory=dict)
-    """Sweeps under way, and whether another is wanted after."""
+    """Running sweeps, and whether another must follow."""
     _left: set[str] = attrs.field(factory=set)
-    """Groups that a pod left while requests were unfinished: a sweep spares what one of these still means to use."""
+    """Groups that a pod left while requests were unfinished: a sweep spares the groups that these still claim."""
 
     def step(self, event: Event, now: float) -> tuple[Effect, ...]:
-        """Take an event at a time, and return what to start.
+        """Handle an event at the time ``now``, and return the plans to start.
 
-        Units: `now` in seconds of a clock that does not go back.
+        Units: ``now`` in seconds of a monotonic clock.
         """
         effects: list[Effect] = []
         match event:
@@ -253,12 +252,12 @@ class BindQueue:
 
     @property
     def waiting(self) -> int:
-        """How many requests are not finished and not being attempted."""
+        """Count of unfinished requests that are not being attempted."""
         return len(self._entries) - self.running
 
     @property
     def running(self) -> int:
-        """How many requests are being attempted."""
+        """Count of requests that are being attempted."""
         return self._running + self._waiting
 
     # --- Requests ------------------------------------------------------------------------------------------------
@@ -267,7 +266,7 @@ class BindQueue:
         key = key_of(request)
         entry = self._entries.get(key)
         if entry is not None and entry.running:
-            # What the attempt itself writes comes by here as well; how it ended says what is next.
+            # The watch also delivers the attempt's own writes; its end decides what follows.
             entry.replaced = entry.replaced or request.metadata.uid != entry.request.metadata.uid
             entry.request = request
             return
@@ -291,7 +290,7 @@ class BindQueue:
                 self._want_sweep(group, now)
 
     def _note_left(self, group: str) -> None:
-        """Remember that a pod left a group; of more than a few those are forgotten that no request means to use."""
+        """Remember that a pod left a group; beyond a limit forget groups that no request claims."""
         self._left.add(group)
         if len(self._left) > _MOST_LEFT + len(self._entries):
             self._left &= {each for entry in self._entries.values() for each in entry.request.spec.selected_gpu_groups}
@@ -335,7 +334,7 @@ class BindQueue:
             self._schedule(key, _Entry(entry.request, bugs=entry.bugs + 1), now + pause)
 
     def _hurry(self, now: float) -> None:
-        """Let what was interrupted go on at once; a bind that failed goes on backing off."""
+        """Resume interrupted attempts at once; failed binds stay in back-off."""
         for key, entry in self._entries.items():
             if entry.interruptions and not entry.running:
                 self._dues.hasten(key, now)
@@ -381,6 +380,6 @@ class BindQueue:
             self._want_sweep(group, now)
 
     def _next_due(self) -> float | None:
-        # While every place is taken, the end of an attempt is what to wait for.
+        # While all slots are taken, only the end of an attempt can start another.
         attempt = self._dues.first() if self._running < self.settings.concurrency else None
         return min((due for due in (attempt, self._sweep_dues.first()) if due is not None), default=None)

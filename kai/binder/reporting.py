@@ -1,10 +1,10 @@
-"""What the binder says about a bind: on the request, on the pod, and as an event.
+"""The binder's reports on a bind: status of the request, condition of the pod, and event.
 
-Nothing is claimed before it is so: success is reported after the API server confirmed the binding, and an attempt that
-failed is reported as failed even if another will follow.
+Nothing is reported before it is true: success after the API server confirmed the binding, and a failed attempt as
+failed even if a retry follows.
 
-Source: texts, reasons and the condition type are the peer's. Its status is written only when the phase changes, so that
-attempts are never counted past one there; and while it retries it reports success.
+Source: texts, reasons and the condition type are those of KAI-Scheduler. It writes the status only when the phase
+changes, so it never counts more than one attempt; and while it retries, it reports success.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _LONGEST_REASON: Final = 1024
 
 
 def write_status(request: BindRequest, status: dict[str, Any]) -> Plan[BindRequest | None]:
-    """Write the status of a bind request and return it; None if the request is gone, or was never written.
+    """Write the status of a bind request and return the request; None if it is gone, or was never written.
 
-    Raises: RefusedError, also while bind requests are not served.
+    Raises: RefusedError, also while the kind is not served.
     """
     ref = Ref.to(request)
     current: BindRequest | None = request if request.metadata.uid else None
@@ -55,17 +55,17 @@ def write_status(request: BindRequest, status: dict[str, Any]) -> Plan[BindReque
 
 
 def succeeded() -> dict[str, Any]:
-    """Return the status of a request that was carried out; what an earlier attempt wrote as the reason goes."""
+    """Return the status of a request that was carried out; it removes the reason of an earlier failure."""
     return {"phase": "Succeeded", "reason": None}
 
 
 def failed(message: str, attempts: int) -> dict[str, Any]:
-    """Return the status of a request after so many failed attempts."""
+    """Return the status of a request after ``attempts`` failures."""
     return {"phase": "Failed", "reason": message[:_LONGEST_REASON], "failedAttempts": attempts}
 
 
 def bound_event(pod: Pod, node: str) -> Emit:
-    """Return the event that a pod is bound."""
+    """Return the event for a bound pod."""
     return Emit(ref=Ref.to(pod), type="Normal", reason=BOUND, message=_bound_to(node), uid=pod.metadata.uid)
 
 
@@ -74,7 +74,7 @@ def _bound_to(node: str) -> str:
 
 
 def report_bound(pod: Pod, node: str) -> Plan[None]:
-    """Say in the status of a pod that it is bound, unless it says so already.
+    """Write the condition that a pod is bound, unless it is there.
 
     Raises: RefusedError.
     """
@@ -91,12 +91,12 @@ def report_bound(pod: Pod, node: str) -> Plan[None]:
 
 
 def report_failure(pod: Pod, node: str, error: str) -> Plan[Pod | None]:
-    """Tell a pod that it could not be bound, and why; return it as it is then, or None if it is gone.
+    """Write a condition that a pod could not be bound, and why; return the present pod, or None if it is gone.
 
-    This is also a fence. A binding whose answer was lost may still be on its way; it carries the version of the pod, so
-    from this write on, which always changes the pod, it can no longer succeed, and undoing what was prepared is safe.
-    Should it have succeeded already, the pod is returned with its node and nothing is written. Nor is anything written
-    to a pod that is being deleted: the API server gives it no node any more.
+    This is also a fence. A binding whose answer was lost may still be in flight. It carries the version of the pod, and
+    this write always changes the pod, so from then on the binding cannot succeed, and the undo is safe. If it has
+    succeeded already, the pod is returned with its node and nothing is written. Nothing is written to a terminating pod
+    either: the API server does not bind it any more.
 
     Raises: RefusedError.
     """
@@ -145,7 +145,7 @@ def report_failure(pod: Pod, node: str, error: str) -> Plan[Pod | None]:
 
 
 def _current(pod: Pod, status: str, reason: str, message: str | None = None) -> float | None:
-    """Return since when the condition of a pod says this; None if it does not."""
+    """Return the lastTransitionTime of this condition of a pod; None if the pod does not have it."""
     for condition in pod.status.conditions:
         if condition.type == names.POD_BOUND_CONDITION:
             says = (condition.status, condition.reason) == (status, reason)
@@ -154,7 +154,7 @@ def _current(pod: Pod, status: str, reason: str, message: str | None = None) -> 
 
 
 def _condition(status: str, reason: str, message: str, *, since: float, now: float) -> dict[str, Any]:
-    """Return the strategic patch that sets the condition; the time of looking makes it differ every time."""
+    """Return the strategic patch that sets the condition; lastProbeTime makes it differ every time."""
     condition = {
         "type": names.POD_BOUND_CONDITION,
         "status": status,

@@ -1,11 +1,11 @@
-"""Shared GPUs are held by reservation pods: one pod that asks for one whole GPU, for each GPU that is shared.
+"""Reservation pods hold shared GPUs: one pod that requests one whole GPU, for each shared GPU.
 
-The scheduler names a shared GPU before it is known which one it is: a GPU group, an opaque text. The first bind into
-a group makes a reservation pod on the node; the device plugin gives it a GPU, its program writes which one into an
-annotation, and from then on the group is that GPU. Pods of the group carry its label.
+The scheduler names a shared GPU by a GPU group, an opaque text, before it is known which device that is. The first bind
+into a group creates a reservation pod on the node. The device plugin gives it a GPU, its program writes the identity of
+the GPU into an annotation, and from then on the group stands for that GPU. Pods of the group carry its label.
 
-Holds: one group has one reservation pod, because its name follows from node and group and the API server lets a name
-exist once. Binds into one group go one after the other within the process.
+Holds: a group has one reservation pod, because the pod's name derives from node and group, and names are unique in the
+API server. Binds into one group are serialized within the process.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ _NAME_PREFIX: Final = "gpu-reservation"
 _CONTAINER: Final = "resource-reservation"
 
 Gate: TypeAlias = Callable[[], Plan[Fits]]
-"""Looks whether the node has a GPU left to reserve, and returns the same look for the moment of sending; runs while the
-node is held. Raises BindFailureError where there is none."""
+"""Checks that the node has an unreserved GPU, and returns the same check for the moment of the write; called under the
+lock of the node. Raises BindFailureError if there is none."""
 
 ATTEMPTS: Final = 5
-"""How often a write that takes room on a node is tried while what it names keeps changing."""
+"""How often a write that takes room on a node is tried while the objects that it depends on keep changing."""
 
 
 def group_key(group: str) -> str:
-    """Return the key to hold while the members or the reservation of a group change."""
+    """Return the key of the lock on a group's members and reservation."""
     return f"gpu group {group}"
 
 
 def node_key(node: str) -> str:
-    """Return the key to hold between looking at the room on a node and taking it."""
+    """Return the key of the lock on a node from the check of its room to the write that takes it."""
     return f"node {node}"
 
 
@@ -66,7 +66,7 @@ def reservation_name(node: str, group: str) -> str:
 
 
 def holds_gpu(pod: Pod, namespace: str) -> bool:
-    """Return whether a pod is one of the reservation pods, which are in `namespace`, and holds its GPU."""
+    """Return whether a pod is a reservation pod, which are all in ``namespace``, and holds its GPU."""
     return pod.metadata.namespace == namespace and _holds_device(pod)
 
 
@@ -77,9 +77,9 @@ def reservation_pod(
     group: str,
     tolerations: Iterable[Toleration] = (),
 ) -> dict[str, Any]:
-    """Return the manifest of a reservation pod, already on its node: no scheduler is asked.
+    """Return the manifest of a reservation pod, with its node already set, so that no scheduler handles it.
 
-    `tolerations` are those of the pod that it is made for.
+    ``tolerations`` are those of the pod that it is created for.
     """
     container: dict[str, Any] = {
         "name": _CONTAINER,
@@ -117,7 +117,7 @@ def reservation_pod(
 
 
 def gpu_resources(more: PodResources) -> dict[str, dict[str, str]]:
-    """Return the resources of a reservation pod: one GPU, whatever `more` says about GPUs."""
+    """Return the resources of a reservation pod: one GPU, whatever ``more`` has for GPUs."""
     return {
         "limits": {**more.limits, names.NVIDIA_GPU: "1"},
         "requests": {**more.requests, names.NVIDIA_GPU: "1"},
@@ -140,10 +140,9 @@ def reserve_device(
 ) -> Plan[tuple[Pod, str]]:
     """Return the pod, now a member of a GPU group, and the identity of the group's GPU.
 
-    Makes the reservation pod if there is none and waits for it to tell its GPU. The caller holds the group's key.
+    Creates the reservation pod if there is none, and waits until it reports its GPU. The caller holds the group's lock.
 
-    Raises: BindFailureError if no GPU can be had; BadValue if the pod does not say on how many devices it wants to be;
-        RefusedError.
+    Raises: BindFailureError if no GPU is available; BadValue if the pod's count of devices is invalid; RefusedError.
     """
     devices = gpu_sharing.device_count(pod.metadata.annotations)
     device = yield from _device_of(pod, node, group, settings, gate)
@@ -155,7 +154,7 @@ def reserve_device(
 
 
 def leave_groups(pod: Pod) -> Plan[Pod]:
-    """Return the pod after it has left all GPU groups.
+    """Remove a pod from all GPU groups, and return it.
 
     Raises: RefusedError.
     """
@@ -176,21 +175,21 @@ def _device_of(
     labels = {names.GPU_GROUP: group}
     existing = yield from every(Pod, namespace=settings.namespace, labels=labels)
     usable = [known for known in existing if _holds_device(known)]
-    # The store may show what is gone, and a pod that is bound to a GPU which no other pod holds is ended.
+    # The store may still show a deleted pod. A pod bound to a GPU without a reservation would be deleted by a sweep.
     held = (yield from find(Ref.to(usable[0]), fresh=True)) if usable else None
     if held is not None and _holds_device(held):
         return (yield from _device_of_existing(held, node, group, settings))
     made = yield from _make(pod, node, group, settings, gate)
     device = yield from _told_device(made, settings)
     if device is None:
-        # A GPU without a name serves no pod; the next bind into the group starts over with a new reservation pod.
+        # Without an identity the GPU serves no pod; the next bind into the group creates a new reservation pod.
         yield from delete(Ref.to(made), uid=made.metadata.uid, grace_seconds=0)
         raise _silent(made)
     return device
 
 
 def _device_of_existing(reservation: Pod, node: str, group: str, settings: ReservationSettings) -> Plan[str]:
-    """Return the GPU of a group whose reservation pod exists, perhaps since a moment ago."""
+    """Return the GPU of a group whose reservation pod exists, perhaps only just."""
     where = reservation.spec.node_name
     if where and where != node:
         raise BindFailureError(f"GPU group {group} is on node {where}, not on {node}", retryable=False)
@@ -207,9 +206,9 @@ def _make(
     settings: ReservationSettings,
     gate: Gate | None,
 ) -> Plan[Pod]:
-    """Return the reservation pod of a group, made just now.
+    """Create the reservation pod of a group, and return it.
 
-    A pod of that name may exist although no list shows it yet: a lagging store, or an attempt whose answer was lost.
+    It may exist although no list shows it: because of a lagging store, or an attempt whose answer was lost.
     """
     manifest = reservation_pod(settings, node=node, group=group, tolerations=pod.spec.tolerations)
     ref = Ref(Pod, manifest["metadata"]["name"], settings.namespace)
@@ -228,10 +227,10 @@ def _make(
 
 
 def _make_if(gate: Gate, ref: Ref[Pod], node: str, manifest: Mapping[str, Any]) -> Plan[Pod | None]:
-    """Return the pod that was made, or None if one of its name exists; the node is held meanwhile.
+    """Return the created pod, or None if one of its name exists; called under the lock of the node.
 
-    Where the pod was not sent because its node changed, another process may have made it; if not, the gate looks again.
-    Where the answer was lost the pod is read before the node is let go: the next bind counts it then, if it was made.
+    If the create was held back because the node changed, another process may have created the pod; if not, the gate
+    checks again. If the answer was lost, the pod is read before the lock is released, so that the next bind counts it.
     """
     attempts = 0
     while True:
@@ -252,12 +251,12 @@ def _make_if(gate: Gate, ref: Ref[Pod], node: str, manifest: Mapping[str, Any]) 
 
 
 def _told_device(reservation: Pod, settings: ReservationSettings) -> Plan[str | None]:
-    """Return the GPU that a reservation pod got, waiting for it to tell; None if it does not."""
+    """Return the GPU of a reservation pod, after waiting for its report; None if it reports none."""
     known: Pod | None = reservation
     if not _has_settled(reservation):
         known = yield from wait_until(Ref.to(reservation), _has_settled, seconds=settings.timeout_seconds)
         if known is not None and _holds_device(known):
-            # What was waited for came by the watch, which may be late: the pod may be gone by now.
+            # The report came by the watch, which may lag: the pod may be gone by now.
             known = yield from find(Ref.to(reservation), fresh=True)
     if known is None or not _holds_device(known):
         return None
@@ -265,7 +264,7 @@ def _told_device(reservation: Pod, settings: ReservationSettings) -> Plan[str | 
 
 
 def _has_settled(reservation: Pod) -> bool:
-    """Return whether waiting for a reservation pod is over: it has told its GPU, or will never."""
+    """Return whether the wait for a reservation pod is over: it has reported its GPU, or never will."""
     return bool(reservation.metadata.annotations.get(names.RESERVED_GPU)) or not _holds_device(reservation)
 
 

@@ -1,16 +1,14 @@
-"""The binder at work: watch events and the clock go into `BindQueue`, the plans it asks for are carried out.
+"""The binder service: feeds watch events and the clock to `BindQueue`, and runs the plans that it starts.
 
-Orders come from the watch of bind requests, or, from a scheduler in the same process, by `BinderService.offer` as soon
-as they are written; either way the bind request in the cluster is what counts, and is read before anything is done. An
-order that is only assumed to be written yet is none.
+Bind requests come from the watch, or from a scheduler in the same process by `BinderService.offer` as soon as they are
+written. In both cases the bind request in the cluster counts, and is read before anything is done. One that the store
+only assumes to be written is ignored.
 
-While the API server is away no attempt begins. What it interrupted goes on as soon as it is back, and the log says
-nothing of single binds: that the server is away is one line for all of them.
+While the API server is away no attempt begins. Interrupted attempts resume as soon as it is back. The log has one line
+for the outage, and none for single binds.
 
-Besides what the queue asks for, everything is swept at the start and now and then: a reservation pod may have been
-deleted by a user.
-
-The shell of sweeps: what is left over is deleted, lost grants are written again, and the log says so once.
+Besides the sweeps that the queue starts, everything is swept at the start and from time to time, because a user may
+have deleted a reservation pod. `Sweeping` runs these plans: it deletes leftovers, restores lost grants, and logs both.
 """
 
 from __future__ import annotations
@@ -67,16 +65,16 @@ from kai.cluster.work import Alarm
 
 @attrs.define(eq=False)
 class Sweeping:
-    """Sweeps for one binder."""
+    """Runs the sweeps of one binder."""
 
     settings: BinderSettings
     plans: PlanRunner
     connectivity: Connectivity
     _lost: frozenset[str] = frozenset()
-    """UIDs of the pods that had lost their grants at the last look."""
+    """UIDs of the pods whose grants were found lost at the last look."""
 
     async def sweep(self, group: str) -> bool:
-        """Sweep one GPU group, or everything if it is ""; return whether that succeeded."""
+        """Sweep one GPU group, or everything if ``group`` is ""; return whether that succeeded."""
         if not group:
             await self._restore()
             await self._sweep_requests()
@@ -89,7 +87,7 @@ class Sweeping:
         return not isinstance(deleted, str)
 
     async def _restore(self) -> None:
-        """Write lost grants again, and say so once for each pod."""
+        """Restore lost grants, and log each pod once."""
         found = await self.plans.run(restore_grants(self.settings))
         if isinstance(found, str):
             structlog.get_logger().debug("grants not restored", why=found)
@@ -100,7 +98,7 @@ class Sweeping:
         self._lost = frozenset(each.uid for each in found)
 
     async def _sweep_requests(self) -> None:
-        """Delete bind requests that claim a binding that was never made, so that their pods are decided on again."""
+        """Delete bind requests marked as bound whose pods have no node, so that these pods are scheduled again."""
         deleted = await self.plans.run(sweep_requests(self.settings))
         if isinstance(deleted, str):
             structlog.get_logger().debug("bind requests not swept", why=deleted)
@@ -111,13 +109,13 @@ class Sweeping:
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 _MOST_UNTOLD: Final = 1 << 12
-"""So many events wait at most for room to be written; those of further binds are left out."""
+"""Limit of bind events that wait to be written; events of further binds are dropped."""
 
 Traced: TypeAlias = Callable[[str, str], AbstractContextManager[Callable[[str], None]]]
-"""Records what happens inside under a name, as a part of a trace; see `kai.telemetry.tracing.Tracing.continued`."""
+"""Records a span of a given name in a trace; see `kai.telemetry.tracing.Tracing.continued`."""
 
 Done: TypeAlias = Callable[[str, bool], None]
-"""Is told why a bind failed, "" once the pod is bound, and whether there is nothing to bind any more."""
+"""Called with the error of a bind, "" for success, and with whether there is nothing to bind any more."""
 
 WATCHED: Final[tuple[type[ApiObject], ...]] = (
     BindRequest,
@@ -128,7 +126,7 @@ WATCHED: Final[tuple[type[ApiObject], ...]] = (
     StorageClass,
     ResourceClaim,
 )
-"""The kinds that the binder needs in its store; config maps it reads one by one, since it may not list them."""
+"""The kinds that the binder needs in its store; it reads config maps one by one, since it may not list them."""
 
 
 @contextmanager
@@ -146,7 +144,7 @@ class BinderService:
     observe: Observe = unobserved
     traced: Traced = untraced
     sweep_seconds: float = 60.0
-    """How often everything is swept."""
+    """Interval between sweeps of everything."""
     _terms: Terms = attrs.field(factory=Terms)
     _queue: BindQueue = attrs.field(init=False)
     _plans: PlanRunner = attrs.field(init=False)
@@ -157,25 +155,26 @@ class BinderService:
     _alarm: Alarm | None = None
 
     def __attrs_post_init__(self) -> None:
-        """Make the parts that need the others."""
+        """Create the parts that depend on others."""
         self.binder = attrs.evolve(self.binder, refuse_order=self._terms.refuse)
         self._queue = BindQueue(self.binder.settings)
         self._plans = PlanRunner(IndexedApi(self.cluster.api, self.cluster.store, swept_pods(self.binder.settings)))
         self._sweeping = Sweeping(self.binder.settings, self._plans, self.cluster.connectivity)
 
     def offer(self, request: BindRequest) -> None:
-        """Take an order that this process has just written, without waiting for the watch to bring it.
+        """Take a bind request that this process has just written, without waiting for the watch.
 
-        Call it on the event loop. While the binder does not run, nothing happens: it will find the order when it
+        Call it on the event loop. While the binder does not run, nothing happens: it will find the request when it
         starts.
         """
         if self._tasks is not None:
             self._step(RequestSeen(request))
 
     def carry_out(self, request: BindRequest, done: Done) -> bool:
-        """Carry out an order of this process that is not written, and tell what became of it.
+        """Carry out a bind of this process without a written bind request, and report the outcome to ``done``.
 
-        Call it on the event loop. False while the binder does not run: then nothing is done, and nothing told.
+        Call it on the event loop. Returns False while the binder does not run: then nothing happens, and ``done`` is
+        not called.
         """
         if self._tasks is None:
             return False
@@ -183,7 +182,7 @@ class BinderService:
         return True
 
     async def run(self) -> None:
-        """Carry out orders until cancelled."""
+        """Carry out binds until cancelled."""
         await self.cluster.store.synced()
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
@@ -199,13 +198,13 @@ class BinderService:
                 self.cluster.connectivity.unlisten(self._go_on)
                 self._tasks = self._alarm = None
 
-    def _go_on(self, _: bool) -> None:  # noqa: FBT001 - the only thing that a listener is told
+    def _go_on(self, _: bool) -> None:  # noqa: FBT001 - the signature of a listener
         self._step(ServerBack())
 
     async def _take(self, batch: Sequence[Change[Any]]) -> None:
         for change in batch:
             if isinstance(change.after, BindRequest):
-                self._terms.see(change.after)  # all of a batch, before any of it is carried out
+                self._terms.see(change.after)  # terms must be complete before any request of the batch is attempted
         async for piece in pieces(batch):
             for change in piece:
                 self._take_change(change)
@@ -231,7 +230,7 @@ class BinderService:
             if self._alarm is not None:
                 self._alarm.set_for(self._due)
         elif self._tasks is None:
-            return  # the end has come; the next process finds everything as it is
+            return  # the service has ended; the next process finds the same state in the cluster
         elif isinstance(effect, StartAttempt):
             self._tasks.start_soon(self._attempt, effect)
         else:
@@ -263,11 +262,11 @@ class BinderService:
         self.observe(BindEnded(result=result.value, seconds=self.cluster.clock.monotonic() - began))
         self._step(AttemptEnded(effect.ref, outcome))
         if outcome.event is not None and self._tasks is not None and self._untold < _MOST_UNTOLD:
-            # Apart from the attempt: in a peak of load events stand back, and an attempt takes one of a few places.
+            # Not part of the attempt: under load events may wait, while an attempt holds one of few slots.
             self._tasks.start_soon(self._tell, outcome.event)
 
     async def _tried(self, effect: StartAttempt) -> tuple[Outcome, Verdict]:
-        """Return how an attempt ended, and how it counts: one that an error of kai's own ended is counted as that."""
+        """Return the outcome of an attempt, and its verdict for metrics, which is BUG if a bug in kai ended it."""
         subject = str(effect.ref)
 
         def waits() -> None:
@@ -284,7 +283,7 @@ class BinderService:
         return Outcome(verdict=Verdict.BUG, message=found), Verdict.BUG
 
     async def _ready(self) -> None:
-        """Wait until the API server answers, and has told what nodes hold since it was last away."""
+        """Wait until the API server answers, and the store shows again what nodes hold."""
         await self.cluster.connectivity.opened()
         await catch_up(self.cluster.store)
 
@@ -298,7 +297,7 @@ class BinderService:
             structlog.get_logger().debug("event not written", pod=str(event.ref), why=reply.message)
 
     async def _carry_out(self, request: BindRequest, done: Done) -> None:
-        """Bind until that succeeds or fails; an API server that does not answer is asked again."""
+        """Bind until that succeeds or fails; while the API server does not answer, retry."""
         began = self.cluster.clock.monotonic()
         count = 0
         while True:
@@ -320,12 +319,12 @@ class BinderService:
         done(failure, outcome.verdict is Verdict.GONE)
 
     async def _rest(self, seconds: float) -> None:
-        """Wait for so long, or until the API server answers again."""
+        """Wait for ``seconds``, or until the API server answers again."""
         clock, connectivity = self.cluster.clock, self.cluster.connectivity
         async with anyio.create_task_group() as tasks:
             alarm = Alarm(clock, tasks)
 
-            def wake(_: bool) -> None:  # noqa: FBT001 - the only thing that a listener is told
+            def wake(_: bool) -> None:  # noqa: FBT001 - the signature of a listener
                 alarm.ring()
 
             alarm.set_for(clock.monotonic() + seconds)
@@ -353,9 +352,9 @@ def make_binder(
     observe: Observe = unobserved,
     traced: Traced = untraced,
 ) -> BinderService:
-    """Return the binder of a cluster that is open already; `run` it.
+    """Return the binder of an opened cluster; `BinderService.run` runs it.
 
-    Raises: ConfigError if a step or an argument of one does not exist.
+    Raises: ConfigError for an unknown step or argument.
     """
     binder = Binder(settings=settings, steps=resolve_steps(steps), kubernetes=cluster.kubernetes)
     return BinderService(cluster, binder, observe, traced)

@@ -1,13 +1,13 @@
-"""Which pods use a shared GPU, and how much of it.
+"""The users of shared GPUs and their portions, the settings of the binder, and its indexes.
 
-A user of a GPU group is a pod that was bound to the node of the group's reservation and has not ended: one whose grant
-names the group. Where a pod has no grant, or none that can be read, the bind request by which it was bound tells it,
-which the owner of the pod may not write; only where that is gone as well, and the pod is of our scheduler, its labels
-do. What labels say of any other pod counts for nothing, since every owner of a pod can write them.
+A user of a GPU group is a pod on the node of the group's reservation that has not ended and whose grant names the
+group. For a pod without a readable grant the bind request counts, which the owner of the pod may not write. Only if
+that is gone as well, and the pod belongs to our scheduler, its labels count. Labels of other pods count for nothing,
+since every owner of a pod can write them.
 
-What an administrator decides about the binder, with the defaults of the peer's flags.
+`BinderSettings` holds the settings of the administrator, with the defaults of KAI-Scheduler's flags.
 
-Reads of the binder that its store answers by an index instead of walking over all pods of the cluster.
+`IndexedApi` answers the binder's lists of pods from an index of the store, without a scan of all pods.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class PodResources:
-    """CPU and memory of reservation pods; what is said about GPUs here is passed over."""
+    """CPU and memory of reservation pods; GPUs in here are ignored."""
 
     requests: Mapping[str, str] = EMPTY
     limits: Mapping[str, str] = EMPTY
@@ -43,18 +43,18 @@ class PodResources:
 
 @attrs.frozen(kw_only=True)
 class ReservationSettings:
-    """Where and how GPUs that are shared are held by reservation pods."""
+    """Where and how reservation pods hold shared GPUs."""
 
     namespace: str = names.RESERVATION_NAMESPACE
     service_account: str = names.RESERVATION_APP
     app_label: str = names.RESERVATION_APP
     image: str = ""
     args: tuple[str, ...] = ()
-    """What is given to the image, where it can do other things as well."""
+    """Arguments for an image that has other functions as well."""
     runtime_class: str = ""
     timeout_seconds: float = 40.0
     fake_gpu_nodes: bool = False
-    """Nodes without real GPUs, in tests: the pod only sleeps, and something else names its device."""
+    """For tests on nodes without real GPUs: the pod only sleeps, and something else sets its device."""
     resources: PodResources = PodResources()
     pod_security_context: JsonObject = EMPTY
     container_security_context: JsonObject = EMPTY
@@ -68,17 +68,17 @@ class BinderSettings:
     node_pool_label: str = names.NODE_POOL
     reservation: ReservationSettings = ReservationSettings()
     concurrency: int = 10
-    """Binds under way at once, those not counted that wait for others."""
+    """Limit of concurrent binds; binds that wait for others do not count."""
     first_delay_seconds: float = 1.0
-    """The pause after the first attempt at a bind that failed; it doubles with each further one."""
+    """Back-off after the first failed attempt at a bind; it doubles with each further one."""
     longest_delay_seconds: float = 300.0
-    """The longest pause between two attempts at the same bind."""
+    """Limit of the back-off."""
     patience: int = 8
-    """How often an attempt that was interrupted is started again before it counts as failed."""
+    """How often an interrupted attempt is repeated before it counts as failed."""
 
 
 def groups_used(pod: Pod, settings: BinderSettings, request: BindRequest | None = None) -> tuple[str, ...]:
-    """Return the GPU groups that a pod uses on its node, sorted; none for a reservation pod, which holds a group.
+    """Return the GPU groups that a pod uses on its node, sorted; () for a reservation pod, which holds a group.
 
     ``request`` is the bind request of the pod's name; only a pod that `misses_grant` needs it.
     """
@@ -90,7 +90,7 @@ def groups_used(pod: Pod, settings: BinderSettings, request: BindRequest | None 
 
 
 def misses_grant(pod: Pod, settings: BinderSettings) -> bool:
-    """Return whether a pod of ours runs without a grant that can be read: it was lost, or never written."""
+    """Return whether a pod of our scheduler runs without a readable grant: it was lost, or never written."""
     return (
         bool(pod.spec.node_name)
         and pod.spec.scheduler_name == settings.scheduler_name
@@ -100,12 +100,12 @@ def misses_grant(pod: Pod, settings: BinderSettings) -> bool:
 
 
 def has_bound(request: BindRequest, pod: Pod) -> bool:
-    """Return whether it is by a request that a pod has its node."""
+    """Return whether a pod was bound by this request."""
     return is_for(request, pod.metadata.uid) and request.spec.selected_node == pod.spec.node_name
 
 
 def granted(request: BindRequest) -> Grant:
-    """Return what a request grants: the account that it tells, if it does, and the devices that it names."""
+    """Return the grant of a request: its queue, pool and group, if it names them, and its devices."""
     spec = request.spec
     told = ordered_grant(request) or Grant()
     account = Grant(queue=told.queue, pool=told.pool, group=told.group)
@@ -118,10 +118,10 @@ def granted(request: BindRequest) -> Grant:
 
 
 def portion_used(pod: Pod, group: str, node: Node, request: BindRequest | None, settings: BinderSettings) -> float:
-    """Return which portion of the GPU of a group on a node a pod uses, or will once the bind under way has ended.
+    """Return the portion of a group's GPU that a pod uses on ``node``, or will use when its bind in flight is done.
 
-    ``request`` is the bind request of the pod's name. Annotations are asked only where neither a grant nor a request
-    says what the pod was given.
+    ``request`` is the bind request of the pod's name. The pod's own annotations count only without a grant and a
+    request.
     """
     if request is not None and not is_for(request, pod.metadata.uid):
         request = None
@@ -145,14 +145,14 @@ def _portion_awaited(pod: Pod, group: str, request: BindRequest | None) -> float
 
 
 def portion_granted(request: BindRequest) -> float | None:
-    """Return the portion of each GPU that a request grants."""
+    """Return the portion of each GPU that a request grants; None if it is invalid."""
     received = request.spec.received_gpu
     portion = floating(received.portion) if received is not None else None
     return portion if portion is not None and 0 <= portion <= 1 else None
 
 
 def _wished(pod: Pod, node: Node) -> float:
-    """Return the portion of a GPU that a pod asks for by its annotations; 0 if it does not say."""
+    """Return the portion of a GPU that a pod requests by annotations; 0 without them."""
     annotations = pod.metadata.annotations
     portion = floating(annotations.get(names.GPU_FRACTION, ""))
     if portion is not None and 0 <= portion <= 1:
@@ -185,7 +185,7 @@ UNBOUND: Final = "pods of ours without a node"
 
 
 def swept_pods(settings: BinderSettings) -> Index[Pod]:
-    """Return an index of the pods that sweeps look at: a few, among those of other schedulers."""
+    """Return an index of the pods that sweeps look at: few among those of other schedulers."""
 
     def keys(pod: Pod) -> Iterable[str]:
         grant = grant_of(pod)
@@ -208,19 +208,19 @@ NAMESPACES: Final = Index(Pod, "binder: namespace", _namespace)
 class IndexedApi:
     """An `Api` that answers lists of pods on a node, of a GPU group, in a namespace or for a sweep from the store.
 
-    What takes room on a node is sent only if it still fits the pods that the store shows on the node then.
+    A write that takes room on a node is sent only if it still fits the pods on the node in the store at that moment.
     """
 
     inner: Api
     store: Store
     swept: Index[Pod]
-    """The pods that sweeps look at (`swept_pods`)."""
+    """Index of the pods that sweeps look at (`swept_pods`)."""
 
     def fenced(self, term: Term) -> IndexedApi:
-        """Return this, refusing writes once the term is over."""
+        """Return an `Api` that refuses writes once the term is over."""
         return IndexedApi(self.inner.fenced(term), self.store, self.swept)
 
-    async def perform(self, request: Request) -> Any:  # noqa: ANN401 - what each request is answered with, it says
+    async def perform(self, request: Request) -> Any:  # noqa: ANN401 - the type of the reply depends on the request
         """Return the reply to a request, or a `Refusal`."""
         if isinstance(request, List) and request.cls is Pod and not request.fresh:
             found = self._found(request)

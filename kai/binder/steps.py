@@ -1,15 +1,13 @@
-"""Which steps a bind goes through, as configured.
+"""The configured steps of a bind, and the steps that pass shared GPUs to containers.
 
-Steps run in descending priority and stop at the first failure. All are undone then, those that did not run included:
+Steps run in descending priority and stop at the first failure. Then all are undone, even steps that did not run:
 after a crash the binder does not know which did, so every `undo` must do nothing where nothing was done.
 
-Source: names, priorities and arguments are those of the peer's binder plugins, so that its configuration is understood.
+`GpuSharing` and `HamiCore` write config maps with the container's GPUs, its portion of them, and its memory limit.
+Admission made the container read keys of config maps that did not exist; now the GPUs are known and the maps are
+created.
 
-The config maps through which the container of a pod learns which GPUs it shares.
-
-The steps that tell a container which GPUs it shares, how much of them, and how much memory that is.
-
-Admission made the container read keys of config maps that did not exist; now the GPUs are known and the maps are made.
+Source: names, priorities and arguments are those of KAI-Scheduler's binder plugins, so that its configuration works.
 """
 
 from __future__ import annotations
@@ -45,20 +43,20 @@ def upsert_config_map(
     *,
     renewed: Mapping[str, str] = EMPTY,
 ) -> Plan[ConfigMap]:
-    """Return the config map of a pod that holds `values`; it is made, or an existing one brought up to date.
+    """Create or update the config map of a pod that holds ``values``, and return it.
 
-    What else the pod's own map holds stays. One that an earlier pod of the name left, or that holds the same already,
-    is taken over and emptied first. Any other stays as it is: an annotation of the pod chooses the name, and the user
-    who writes it need not have any right to config maps. `renewed` are values for keys that are only written where they
-    exist.
+    Other keys in the pod's own map stay. A map that an earlier pod of the same name left, or that holds the same
+    values, is taken over and emptied first. Any other map is left alone: the name comes from an annotation of the pod,
+    and the user who writes it may have no right to config maps. ``renewed`` are values for keys that are written only
+    where they exist.
 
-    Source: the peer takes over whatever has the name.
+    Source: KAI-Scheduler takes over any map of that name.
     Raises: BindFailureError if the name is taken; RefusedError.
     """
     ref = Ref(ConfigMap, name, pod.metadata.namespace)
     existing = yield from find(ref)
     if existing is not None:
-        # It may be the one that a failed attempt has just taken back, and a pod without its map never starts.
+        # The undo of a failed attempt may just have deleted it, and a pod without its map never starts.
         existing = yield from find(ref, fresh=True)
     if existing is None:
         made = yield from create(ref, _manifest(pod, name, values))
@@ -72,7 +70,7 @@ def upsert_config_map(
 
 
 def delete_config_map(pod: Pod, name: str) -> Plan[bool]:
-    """Delete a config map that was made for a pod; return False if there is none, or it was not made for this one.
+    """Delete the config map of a pod; return False if there is none, or it belongs to another pod.
 
     Raises: RefusedError.
     """
@@ -93,7 +91,7 @@ def _manifest(pod: Pod, name: str, values: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _change(pod: Pod, existing: ConfigMap, values: Mapping[str, str], renewed: Mapping[str, str]) -> dict[str, Any]:
-    """Return the merge patch that brings a config map up to date; empty if it is."""
+    """Return the merge patch that updates a config map; {} if it is current."""
     if not _is_of(pod, existing):
         if not (_is_left(existing) or _is_of_an_earlier_life(pod, existing) or _says_the_same(existing, values)):
             raise _taken(pod, existing)
@@ -104,7 +102,7 @@ def _change(pod: Pod, existing: ConfigMap, values: Mapping[str, str], renewed: M
 
 
 def _take_over(pod: Pod, existing: ConfigMap, values: Mapping[str, str]) -> dict[str, Any]:
-    """Return the merge patch that leaves nothing of a config map but its name."""
+    """Return the merge patch that replaces all of a config map but its name."""
     return {
         "metadata": {
             "ownerReferences": _owners_json(pod),
@@ -121,18 +119,18 @@ def _is_of(pod: Pod, existing: ConfigMap) -> bool:
 
 
 def _is_of_an_earlier_life(pod: Pod, existing: ConfigMap) -> bool:
-    """Return whether only a pod that had this one's name owns a map: it is gone, and so will be the map."""
+    """Return whether only an earlier pod of this name owns a map: garbage collection will delete it."""
     owners = existing.metadata.owner_references
     return bool(owners) and all((owner.kind, owner.name) == ("Pod", pod.metadata.name) for owner in owners)
 
 
 def _is_left(existing: ConfigMap) -> bool:
-    """Return whether a map without an owner can only have been made for pods that share GPUs."""
+    """Return whether a map has no owner, and its name shows that it was created for GPU sharing."""
     return not existing.metadata.owner_references and gpu_sharing.is_drawn(existing.metadata.name)
 
 
 def _says_the_same(existing: ConfigMap, values: Mapping[str, str]) -> bool:
-    """Return whether a map holds exactly what the pod's own would: taking it over loses nothing."""
+    """Return whether a map holds exactly the values of the pod's own: taking it over loses nothing."""
     return bool(values) and dict(existing.data) == dict(values)
 
 
@@ -150,14 +148,14 @@ class GpuSharing:
     """Writes the config maps of a pod that shares GPUs."""
 
     uses_cdi: bool = False
-    """Whether the device plugin wants devices by their CDI names."""
+    """Whether the device plugin expects CDI names of devices."""
     name: str = "gpusharing"
 
     def prepare(self, context: BindContext, /) -> Plan[None]:
-        """Write the pod's devices and portion where its container reads them.
+        """Write the pod's devices and portion to where its container reads them.
 
-        Source: the peer writes each map two or three times over; the content is the same.
-        Raises: BadValue if the pod names no container of its own; BindFailureError; RefusedError.
+        Source: KAI-Scheduler writes each map two or three times; the content is the same.
+        Raises: BadValue if the annotation names no container of the pod; BindFailureError; RefusedError.
         """
         if not shares_gpu(context):
             return
@@ -187,21 +185,21 @@ class GpuSharing:
         try:
             _, maps = sharing_container(context.pod)
         except (BadValue, BindFailureError):
-            return  # what cannot be named was never made
+            return  # maps without a name were never created
         yield from delete_config_map(context.pod, maps.capabilities)
         yield from delete_config_map(context.pod, maps.environment)
 
 
 @attrs.frozen(kw_only=True)
 class HamiCore:
-    """Writes the memory limit that a library inside the container keeps; needs the maps that `GpuSharing` makes."""
+    """Writes the memory limit that a library inside the container enforces; needs the maps of `GpuSharing`."""
 
     name: str = "hamicore"
 
     def prepare(self, context: BindContext, /) -> Plan[None]:
-        """Write how much memory the pod's portion is, if the node tells the size of its GPUs.
+        """Write the memory of the pod's portion, if the node has the memory of its GPUs as a label.
 
-        Raises: BadValue if the pod names no container of its own; BindFailureError; RefusedError.
+        Raises: BadValue if the annotation names no container of the pod; BindFailureError; RefusedError.
         """
         if not shares_gpu(context):
             return
@@ -217,14 +215,14 @@ class HamiCore:
 
 
 def shares_gpu(context: BindContext) -> bool:
-    """Return whether the bind is of a pod that was given a part of a GPU."""
+    """Return whether the bind gives its pod a fraction of a GPU."""
     return context.request.spec.received_resource_type == names.FRACTION
 
 
 def sharing_container(pod: Pod) -> tuple[Container, SharedMaps]:
-    """Return the container that gets the shared GPUs, and its maps: those that it reads.
+    """Return the container that gets the shared GPUs, and the config maps that it reads.
 
-    Raises: BadValue that names the pod, if there is no such container; BindFailureError if admission chose no maps.
+    Raises: BadValue that names the pod, if there is no such container; BindFailureError if admission set no maps.
     """
     annotations, initial, others = pod.metadata.annotations, pod.spec.init_containers, pod.spec.containers
     try:
@@ -249,7 +247,7 @@ def _maps_of(container: Container) -> tuple[str, ...]:
 
 
 def _reads_devices_by_key(container: Container) -> bool:
-    """Return whether the container reads its devices from a key of a config map, and not as a whole environment."""
+    """Return whether the container reads its devices from a key of a config map, not from the map as a whole."""
     return any(
         variable.name == gpu_sharing.VISIBLE_DEVICES
         and variable.value_from is not None
@@ -259,7 +257,7 @@ def _reads_devices_by_key(container: Container) -> bool:
 
 
 def _memory_limit(context: BindContext) -> int | None:
-    """Return the MiB that the pod's portion of a GPU is; None if the node does not tell, or if it is less than one."""
+    """Return the pod's portion of GPU memory in MiB; None if the node has no label for it, or if it is below 1 MiB."""
     received = context.request.spec.received_gpu
     total = signed(context.node.metadata.labels.get(names.NODE_GPU_MEMORY, ""))
     portion = floating(received.portion) if received is not None else None
@@ -276,9 +274,9 @@ Build = Callable[[Mapping[str, str]], BindStep]
 
 @attrs.frozen(kw_only=True)
 class StepOptions:
-    """What is configured about one step; what is not given stays as it is by default.
+    """The configuration of one step; None keeps a default.
 
-    `arguments` replace the default arguments as a whole.
+    ``arguments`` replace the default arguments as a whole.
     """
 
     enabled: bool | None = None
@@ -288,7 +286,7 @@ class StepOptions:
 
 @attrs.frozen(kw_only=True)
 class _Known:
-    """A step that exists, with its defaults."""
+    """An existing step, with its defaults."""
 
     build: Build
     priority: int
@@ -324,7 +322,7 @@ _KNOWN: Final[Mapping[str, _Known]] = {
 def resolve_steps(options: Mapping[str, StepOptions] = EMPTY) -> tuple[BindStep, ...]:
     """Return the enabled steps in the order in which they run.
 
-    Raises: ConfigError for an unknown step, a bad argument, or a memory limit without the maps that it is written into.
+    Raises: ConfigError for an unknown step, a bad argument, or a memory limit without the maps that it is written to.
     """
     unknown = sorted(options.keys() - _KNOWN.keys())
     if unknown:

@@ -1,25 +1,23 @@
-"""Keeping reservations and their users in step: what a crash, a deleted pod or a lost request left behind.
+"""Keeps reservations and their users consistent after a crash, a deleted pod or a lost request, and restores grants.
 
-Three things can be left over. A reservation pod without users holds a GPU in vain; it goes, unless a bind request that
-is not finished still means to use it. A running pod whose reservation is gone uses a GPU that the cluster believes is
-free; it is deleted, so that its owner makes another. A bind request says of a pod without a node that it was bound, as
-after etcd was put back to a backup; it is deleted, for as long as it is there the scheduler does not decide on the pod.
+There are three kinds of leftovers. A reservation pod without users blocks a GPU; it is deleted, unless an unfinished
+bind request still claims it. A running pod whose reservation is gone uses a GPU that the cluster considers free; it is
+deleted, so that its owner creates another. A bind request marks a pod without a node as bound, as after a restore of
+etcd from a backup; it is deleted, because while it exists the scheduler does not decide on the pod.
 
-All are destructive, so what a local store shows is only a suspicion. Before anything is deleted the API server is
-asked by quorum, and the deletion names the UID that was seen. To leave a group alone the store is enough, and no key is
-awaited for that: each bind sweeps its node, and would wait there for all binds that are getting a GPU of that node.
+Deletions are destructive, so the store only gives a suspicion. Before a deletion the API server is read with a quorum,
+and the deletion names the UID that was read. To leave a group alone the store is enough, and takes no lock: each bind
+sweeps its node, and would wait there for all binds that are getting a GPU of that node.
 
-Source: the peer decides on its cache, and finds the groups of a finished pod on several devices by a label that such
-pods never carry. It also takes each pod for a user that has the label, wherever it is, and none that has lost it.
+Source: KAI-Scheduler decides on its cache, and finds the groups of a finished pod on several devices by a label that
+such pods never carry. It also counts each pod with the label as a user, wherever it runs, and no pod that lost it.
 
-Restoring grants that were lost: what a pod was given is written on the pod, which its owner may edit.
+A grant is an annotation of the pod, which its owner may edit. With the admission policies only kai may write it;
+without them the owner may delete or replace it. `restore_grants` then writes it again from the bind request, while
+that exists, so that all readers of the pod agree. A pod that was bound without a bind request has no second record: it
+is read by its labels. That gives no GPU away, since it has whole ones or none, and those are in its spec.
 
-Where the admission policies run, only kai may write a grant. Where they do not, the owner of a pod may delete it, or
-put something else in its place. What was granted is then read from the bind request, as long as there is one, and
-written again, so that all who read the pod go by it. A pod that was bound without a bind request has no second record:
-it is read by its labels. That gives no GPU away, since it has whole ones or none, and those are in its specification.
-
-Source: the peer has no grants.
+Source: KAI-Scheduler has no grants.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ if TYPE_CHECKING:
 
 
 def sweep_everything(settings: BinderSettings) -> Plan[tuple[str, ...]]:
-    """Return the names of the pods that were deleted because reservations and users did not match, anywhere.
+    """Delete mismatched reservations and users everywhere, and return the names of the deleted pods.
 
     Raises: RefusedError.
     """
@@ -62,9 +60,9 @@ def sweep_everything(settings: BinderSettings) -> Plan[tuple[str, ...]]:
 
 
 def sweep_requests(settings: BinderSettings) -> Plan[tuple[str, ...]]:
-    """Return the names of the bind requests that were deleted because they claim a binding that was never made.
+    """Delete bind requests that are marked as bound although their pod has no node, and return their names.
 
-    Cost: a pass over the pods that wait and the requests; two questions for each request that is suspected.
+    Cost: a pass over the waiting pods and the requests; two reads for each suspected request.
     Raises: RefusedError.
     """
     pods = yield from every(Pod, among=UNBOUND)
@@ -79,20 +77,21 @@ def sweep_requests(settings: BinderSettings) -> Plan[tuple[str, ...]]:
         where = (request.metadata.namespace, request.spec.pod_name)
         if request.status.phase != "Succeeded" or where not in waiting:
             continue
-        # First the request: it is closed once its pod is bound, so a pod without a node that is read later is none.
+        # Read the request first: it is closed after its pod is bound, so a pod read later without a node was never
+        # bound.
         known = yield from find(Ref.to(request), fresh=True)
         pod = yield from find(Ref(Pod, request.spec.pod_name, request.metadata.namespace), fresh=True)
         if known is None or known.status.phase != "Succeeded" or pod is None or pod.spec.node_name:
             continue
         if not is_for(known, pod.metadata.uid):
-            continue  # of a pod of the past that had this name: it keeps the scheduler from nothing
+            continue  # it belongs to an earlier pod of this name, and does not block the scheduler
         if (yield from delete(Ref.to(known), uid=known.metadata.uid)):
             deleted.append(f"{known.metadata.namespace}/{known.metadata.name}")
     return tuple(deleted)
 
 
 def sweep_node(node: str, settings: BinderSettings) -> Plan[tuple[str, ...]]:
-    """Return the names of the pods that were deleted because reservations and users did not match on a node.
+    """Delete mismatched reservations and users on a node, and return the names of the deleted pods.
 
     Raises: RefusedError.
     """
@@ -101,9 +100,9 @@ def sweep_node(node: str, settings: BinderSettings) -> Plan[tuple[str, ...]]:
 
 
 def sweep_group(group: str, settings: BinderSettings, nodes: Iterable[str] = ()) -> Plan[tuple[str, ...]]:
-    """Return the names of the pods that were deleted because the reservation and the users of a group did not match.
+    """Delete mismatched reservations and users of a group, and return the names of the deleted pods.
 
-    Users are looked for on the node of the reservation, and on ``nodes``.
+    Users are looked up on the node of the reservation, and on ``nodes``.
 
     Raises: RefusedError.
     """
@@ -114,7 +113,7 @@ def sweep_group(group: str, settings: BinderSettings, nodes: Iterable[str] = ())
 
 
 def _is_suspected(group: str, settings: BinderSettings, nodes: frozenset[str]) -> Plan[bool]:
-    """Return whether something would be deleted if all that the store shows were true."""
+    """Return whether a pod would be deleted if the store were current."""
     members = yield from _members(group, settings, nodes, fresh=False)
     if members.unreserved:
         return True
@@ -123,8 +122,8 @@ def _is_suspected(group: str, settings: BinderSettings, nodes: frozenset[str]) -
 
 def _sweep_held_group(group: str, settings: BinderSettings, nodes: frozenset[str]) -> Plan[tuple[str, ...]]:
     if not (yield from _is_suspected(group, settings, nodes)):
-        return ()  # a bind or another sweep held the group until now
-    # First the requests: a pod that is not awaited any more by now has its node in what is read after.
+        return ()  # a bind or another sweep that held the lock has repaired it
+    # Read the requests first: a pod whose request has finished by then shows its node in the later read.
     spared = yield from _is_awaited(group, fresh=True)
     members = yield from _members(group, settings, nodes, fresh=True)
     if members.unreserved:
@@ -141,14 +140,14 @@ class _Members:
 
     @property
     def unreserved(self) -> tuple[Pod, ...]:
-        """The running users, if nothing holds their GPU: a reservation pod that has ended holds none."""
+        """The running users, if no reservation pod holds their GPU; a pod that has ended holds none."""
         if any(pod.status.phase not in ENDED for pod in self.reservations):
             return ()
         return tuple(user for user in self.users if user.status.phase == "Running")
 
     @property
     def unused(self) -> tuple[Pod, ...]:
-        """The reservation pods that have no users on their nodes."""
+        """The reservation pods without users on their nodes."""
         used = {user.spec.node_name for user in self.users}
         return tuple(pod for pod in self.reservations if pod.spec.node_name not in used)
 
@@ -177,10 +176,10 @@ def _request_of(pod: Pod, *, fresh: bool) -> Plan[BindRequest | None]:
 
 
 def _is_awaited(group: str, *, fresh: bool) -> Plan[bool]:
-    """Return whether a bind request that is not finished means to use the group.
+    """Return whether an unfinished bind request claims the group.
 
-    A request that failed and will be tried again does not count: while it waits, others may have the GPU. Once it is
-    tried again its pod is a member of the group, and is one until the attempt is undone.
+    A failed request in back-off does not count: meanwhile others may have the GPU. When it is retried, its pod becomes
+    a member of the group, until the attempt is undone.
     """
     requests = yield from every(BindRequest, fresh=fresh)
     for request in requests:
@@ -225,9 +224,9 @@ def _delete_all(pods: Iterable[Pod], grace_seconds: int | None = None) -> Plan[t
 
 
 def groups_to_sweep(before: Pod | None, after: Pod | None, scheduler_name: str) -> tuple[str, ...]:
-    """Return the GPU groups that a change of a pod may have left without users: it ended, or it is gone.
+    """Return the GPU groups that may have lost a user with the change of a pod: it ended, or was deleted.
 
-    Either side is None where the pod was created or is gone.
+    A side is None where the pod did not exist.
     """
     pod = after or before
     if pod is None or pod.spec.scheduler_name != scheduler_name:
@@ -247,12 +246,12 @@ class Lost:
 
     uid: str
     message: str
-    """Which pod it is, what was found and what was expected."""
+    """The pod, the value found and the value expected."""
     is_restored: bool
 
 
 def restore_grants(settings: BinderSettings) -> Plan[tuple[Lost, ...]]:
-    """Return the running pods that have lost what was granted, after writing again what is known of it."""
+    """Restore lost grants as far as they are known, and return the running pods that had lost theirs."""
     found = []
     for pod in (yield from every(Pod, among=UNGRANTED)):
         if misses_grant(pod, settings):
@@ -270,7 +269,7 @@ def _restored(pod: Pod) -> Plan[Lost | None]:
     if request is not None and has_bound(request, pod) and ordered_grant(request) is not None:
         record = granted(request)
     if text is None and record is None:
-        return None  # it was bound by the peer, or before there were grants
+        return None  # KAI-Scheduler bound it, or a version of kai without grants
     is_restored = record is not None and (yield from _is_written(pod, record))
     wanted = "what was granted when the pod was bound"
     message = str(BadValue(text, wanted, path=("metadata", "annotations", names.GRANTED)).of(title(pod)))
@@ -278,7 +277,7 @@ def _restored(pod: Pod) -> Plan[Lost | None]:
 
 
 def _is_written(pod: Pod, grant: Grant) -> Plan[bool]:
-    """Write a grant and return whether that was possible: one pod that cannot be written must not hinder the others."""
+    """Write a grant; return whether that succeeded, because a pod that cannot be written must not block the others."""
     body = {"metadata": {"annotations": {names.GRANTED: grant.text}}}
     try:
         yield from patch(Ref.to(pod), body, uid=pod.metadata.uid)

@@ -1,9 +1,8 @@
 """The step that gives a pod its volumes: claims that waited for the pod's node are bound to a volume there.
 
-A claim that is bound must be usable from the node. A claim of a class that waits for its first consumer is matched with
-an existing volume, or handed to its provisioner by naming the node in an annotation; then the step waits for the
-cluster's volume controller to complete the binding. What was bound stays bound when the pod's own bind fails: claims
-outlive pods.
+A bound claim must be usable from the node. A claim whose class waits for the first consumer is matched with an existing
+volume, or an annotation names the node for its provisioner. Then the step waits until the cluster's volume controller
+completes the binding. A claim stays bound if the bind of the pod fails: claims outlive pods.
 
 Source: the volume binding of the Kubernetes scheduler, from filter to pre-bind.
 """
@@ -37,7 +36,7 @@ class VolumeBinding:
     """Binds the claims of a pod to volumes that its node can use."""
 
     timeout_seconds: float = 120.0
-    """For all claims of a pod together."""
+    """Limit for all claims of a pod together."""
     name: str = "volumebinding"
 
     def prepare(self, context: BindContext, /) -> Plan[None]:
@@ -63,12 +62,12 @@ class VolumeBinding:
             yield from _wait_for(claim, context.node, left, is_provisioned=claim in provisioned)
 
     def undo(self, context: BindContext, /) -> Plan[None]:
-        """Do nothing: a claim keeps the volume that it got."""
+        """Do nothing: a claim keeps its volume."""
         yield from ()
 
 
 def claim_names(pod: Pod) -> tuple[str, ...]:
-    """Return the names of the claims that a pod mounts, each once; those made for it are called after the volume."""
+    """Return the names of the claims that a pod mounts, each once; ephemeral ones are named after pod and volume."""
     found: dict[str, None] = {}
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
@@ -79,7 +78,7 @@ def claim_names(pod: Pod) -> tuple[str, ...]:
 
 
 def is_bound(claim: PersistentVolumeClaim) -> bool:
-    """Return whether a claim has its volume, on both sides."""
+    """Return whether a claim is bound, and the volume controller has completed that."""
     return bool(claim.spec.volume_name) and names.VOLUME_BIND_COMPLETED in claim.metadata.annotations
 
 
@@ -112,9 +111,9 @@ def _is_reachable(volume: PersistentVolume, node: Node) -> bool:
 
 
 def _start_binding(claims: Iterable[PersistentVolumeClaim], node: Node) -> Plan[tuple[PersistentVolumeClaim, ...]]:
-    """Match each claim with a free volume, or ask for a new one; nothing is written before all have an answer.
+    """Match each claim with a free volume, or have one provisioned; nothing is written before all claims are decided.
 
-    Returns the claims for which a new one was asked for.
+    Returns the claims that need provisioning.
     """
     volumes = yield from every(PersistentVolume)
     taken: set[str] = set()
@@ -137,7 +136,7 @@ def _start_binding(claims: Iterable[PersistentVolumeClaim], node: Node) -> Plan[
 
 
 def _waiting_class(claim: PersistentVolumeClaim) -> Plan[StorageClass]:
-    """Return the class of a claim that waits for its first consumer; no other claim can be bound here."""
+    """Return the class of a claim that waits for its first consumer; no other unbound claim can be bound here."""
     name = claim.spec.storage_class_name
     found = (yield from find(Ref(StorageClass, name))) if name else None
     waits = found is not None and found.volume_binding_mode == "WaitForFirstConsumer"
@@ -151,7 +150,7 @@ def find_volume(
     volumes: Iterable[PersistentVolume],
     node: Node,
 ) -> PersistentVolume | None:
-    """Return the volume that is kept for a claim, else the smallest that it can have on a node; None without any."""
+    """Return the volume reserved for a claim, else the smallest one usable on a node; None if there is none."""
     usable = [volume for volume in volumes if _suits(volume, claim) and _is_reachable(volume, node)]
     if not usable:
         return None
@@ -234,9 +233,9 @@ def _ask_for_volume(claim: PersistentVolumeClaim, node: Node) -> Plan[None]:
 
 
 def _wait_for(claim: PersistentVolumeClaim, node: Node, seconds: float, *, is_provisioned: bool) -> Plan[None]:
-    """Wait until a claim is bound; a provisioner that gives up takes the node off the claim.
+    """Wait until a claim is bound; a provisioner that gives up removes the node annotation.
 
-    A claim that was matched with a volume needs no node in its annotation.
+    A claim that was matched with a volume needs no such annotation.
     """
     ref = Ref.to(claim)
     unnamed = "" if is_provisioned else node.metadata.name

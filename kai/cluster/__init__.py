@@ -1,13 +1,13 @@
-"""The port to a cluster: what services read, write and lead by.
+"""The port to a cluster: all that services use to read, write and lead.
 
-Begin with `port`, which says what there is, and `connect`, which puts it together. The rooms:
+Read `port` first, which defines it, and `connect`, which puts it together. The folders:
 
-    transport/   which API server, who we are to it, HTTP calls and what replies mean
+    transport/   the address of the API server, our credentials, HTTP calls and the meaning of replies
     caching/     the objects of the cluster in memory, kept current by watches
-    requesting/  requests carried out, sent in turn, repeated where that is safe
+    requesting/  carries out requests in order, and repeats them where that is safe
     election/    leader election by a lease
 
-Beside them are `requests` (what may be asked), `work` (plans of several requests, and queues of controllers), `signals`
-(what happened) and `threads` (the clock, long batches, computing beside the event loop).
-Nothing is imported here: what asks one question needs a client, and none of the objects that a cluster has.
+Beside them are `requests` (the requests of a service), `work` (plans of several requests, and work queues of
+controllers), `signals` (events for metrics) and `threads` (the clock, long batches, computing beside the event loop).
+This module imports nothing: a command that makes a single request needs a client, but no store of the cluster.
 """

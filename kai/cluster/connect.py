@@ -1,7 +1,7 @@
-"""Putting the port together for a process: one account, three pools of connections, one store with its watches.
+"""Builds the port of a process: one account, three connection pools, and one store with its watches.
 
-Watches, requests and the lease have connections of their own, so that neither a storm of events nor a window full of
-writes stands between the lease and its renewal.
+Watches, requests and the lease have separate connections, so that neither a flood of events nor a window full of
+writes delays the renewal of the lease.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class Options:
     """How a process uses the cluster.
 
-    `lease` is None for a role that needs no leader.
+    ``lease`` is None for a role without leader election.
     """
 
     component: str
@@ -49,12 +49,12 @@ class Options:
     lease: LeaseSettings | None = None
     watch: WatchSettings = attrs.field(factory=WatchSettings)
     widest: int = 64
-    """So many requests at most are on the way at once."""
+    """Limit of concurrent requests."""
 
 
 @attrs.frozen(kw_only=True)
 class Connection(Cluster):
-    """The port of a process, and how it is doing."""
+    """The port of a process, with its health."""
 
     store: WatchedStore
     api: Requests
@@ -66,9 +66,9 @@ class Connection(Cluster):
     account: Account | None = None
 
     def problems(self) -> tuple[str, ...]:
-        """Return why this process should not count as ready, in words; empty when it should."""
+        """Return why this process is not ready, as texts; empty if it is."""
         away = self.reachability.problem
-        # Where the server is away, the same is true of every kind.
+        # If the server is away, every kind has the same problem: report it once.
         found = [away] if away else _by_reason(watcher.problem for watcher in self.watchers)
         unsynced = self.store.unsynced
         if unsynced:
@@ -84,9 +84,9 @@ class Connection(Cluster):
         return tuple(found)
 
     async def run(self) -> None:
-        """Keep everything current until cancelled; the lease is competed for as well.
+        """Keep everything current until cancelled, and compete for the lease.
 
-        Raises: UnauthorizedError when the server has not known us for too long (in an exception group).
+        Raises: UnauthorizedError if the server rejected our credentials for too long (in an exception group).
         """
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.reachability.run)
@@ -101,7 +101,7 @@ class Connection(Cluster):
 
 
 def _by_reason(problems: Iterable[str]) -> list[str]:
-    """Say once what is wrong with several kinds: a server that refuses one for its own reason refuses all."""
+    """Merge equal problems of several kinds: a server that refuses one kind often refuses all for the same reason."""
     kinds: dict[str, list[str]] = {}
     for problem in filter(None, problems):
         kind, _, why = problem.partition(": ")
@@ -110,7 +110,7 @@ def _by_reason(problems: Iterable[str]) -> list[str]:
 
 
 async def _cut_what_outlives_its_term(leadership: LeaseLeadership, sender: Sender) -> None:
-    """Close the connections of writes that are under way when their term ends: most were not begun by the server."""
+    """Close the connections of writes in flight when their term ends: the server has not begun most of them."""
     while True:
         await leadership.ended(await leadership.begun())
         sender.cut()
@@ -126,7 +126,7 @@ def assemble(
     lease: Transport,
     server: Callable[[], str] = lambda: "",
 ) -> Connection:
-    """Return the port over these ways to a server, not running yet; `server` is its address, for the log."""
+    """Return the port over these transports, not running yet; ``server`` returns its address for the log."""
     store = WatchedStore(options.watched, clock)
     served = Served()
     reachability, rights = Reachability(requests, clock, draw, server), Rights(clock)

@@ -1,11 +1,11 @@
-"""The port: all that a service may want of a cluster, as protocols and values, without saying how it is done.
+"""The port: all operations of a service on a cluster, as protocols and values, without their implementation.
 
 A service reads from a `Store` (typed objects, kept current by watches), writes through an `Api` (one request, one
-reply; `kai.cluster.requests` has them), leads by a `Leadership` and takes its time from a `Clock`. The
-modules beside this one carry that out against a real API server; a simulation brings its own.
+reply; the requests are in `kai.cluster.requests`), leads by a `Leadership` and takes its time from a `Clock`. The
+modules beside this one implement these for a real API server; a simulation has its own.
 
-Holds: a reply is a value. What the API server refuses is a `Refusal`; an answer that was lost is a `Refusal` with
-``Reason.UNKNOWN``, which is neither success nor failure: the write may have been done, or be done yet.
+Holds: a reply is a value. What the API server refuses is a `Refusal`. A lost answer is a `Refusal` with
+``Reason.UNKNOWN``, which is neither success nor failure: the write may have taken effect, or may still do so.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ R = TypeVar("R")
 
 
 class Clock(Protocol):
-    """Time, in seconds."""
+    """Time in seconds."""
 
     def monotonic(self) -> float:
-        """Return a time that never goes back, for deadlines and durations; also from other threads."""
+        """Return the time of a monotonic clock, for deadlines and durations; callable from other threads."""
         ...
 
     def now(self) -> float:
-        """Return the wall clock, in seconds since the epoch: for what people read, never for deadlines."""
+        """Return the wall clock in seconds since the epoch: for timestamps, never for deadlines."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for ``seconds``."""
         ...
 
 
 Draw: TypeAlias = Callable[[], float]
-"""Returns a random number from 0 up to, not including, 1: where jitter comes from."""
+"""Returns a random number from 0 up to, not including, 1, for jitter."""
 
 
 class Cpu(Protocol):
-    """Where computations run that take longer than the event loop may stand still."""
+    """Runs computations that would block the event loop for too long."""
 
     async def run(self, function: Callable[[*A], R], *args: *A) -> R:
-        """Return what a function returns; it is not abandoned when the caller is cancelled."""
+        """Return the result of a function; the function runs to its end even if the caller is cancelled."""
         ...
 
     def post(self, function: Callable[[*A], object], *args: *A) -> None:
-        """Have the event loop call a function soon, and go on; called by what `run` runs."""
+        """Schedule a call on the event loop without waiting; called from a function that `run` runs."""
         ...
 
 
@@ -69,12 +69,12 @@ class Cpu(Protocol):
 
 @attrs.frozen
 class Term:
-    """One uninterrupted time of one process life as leader; epochs only grow."""
+    """One uninterrupted time in which a process leads; epochs only grow."""
 
     epoch: int
     identity: str
     lease: str = attrs.field(default="", eq=False)
-    """The name of the lease that is held; empty without leader election."""
+    """Name of the lease; "" without leader election."""
 
 
 class Leadership(Protocol):
@@ -82,20 +82,20 @@ class Leadership(Protocol):
 
     @property
     def identity(self) -> str:
-        """Return who we are in the lease: a different name in each life of a process."""
+        """The identity in the lease: a different one after each restart of the process."""
         ...
 
     @property
     def has_rivals(self) -> bool:
-        """Return whether other processes may have led before this one, or may lead after it."""
+        """Whether other processes may have led before this one, or may lead after it."""
         ...
 
     def holds(self, term: Term) -> bool:
-        """Return whether this term still lasts. Callable from other threads."""
+        """Return whether a term still lasts. Callable from other threads."""
         ...
 
     def outgrow(self, epoch: int) -> None:
-        """Lead only in later epochs than this from now on; a present term of another one ends."""
+        """Lead only in epochs after ``epoch`` from now on; a present term of an earlier or equal epoch ends."""
         ...
 
     async def begun(self) -> Term:
@@ -112,10 +112,10 @@ class Leadership(Protocol):
 
 @attrs.frozen
 class Change(Generic[T]):
-    """How one object changed; a side is None where it did not exist.
+    """The change of one object; a side is None where the object did not exist.
 
-    `before` and `after` are never of different UIDs: an object that was made anew is two changes. Changes that a
-    reader did not take in time are joined, so what lies between the two sides is not seen.
+    ``before`` and ``after`` never have different UIDs: a recreated object is two changes. Changes that a reader has not
+    taken are merged, so it does not see the states between the two sides.
     """
 
     before: T | None
@@ -123,7 +123,7 @@ class Change(Generic[T]):
 
     @property
     def present(self) -> T:
-        """Return the object as it is, or as it was last."""
+        """The object in its present form, or in its last one."""
         found = self.after if self.after is not None else self.before
         if found is None:
             raise ValueError("a change of nothing: found neither side, expected at least one")
@@ -132,7 +132,7 @@ class Change(Generic[T]):
 
 @attrs.frozen(kw_only=True)
 class Rejected:
-    """An object of the cluster that cannot be read and was kept out, or kept as it was when it could be read last."""
+    """An object that cannot be parsed: it is missing in the store, or stays in its last form that could be parsed."""
 
     cls: type[ApiObject]
     key: Key
@@ -141,7 +141,7 @@ class Rejected:
 
 @attrs.frozen
 class Index(Generic[T]):
-    """A way to find objects: each of `keys(object)` leads to it. Compared by identity: make one, at module level."""
+    """An index: each of ``keys(object)`` leads to the object. Compared by name; create it at module level."""
 
     cls: type[T] = attrs.field(eq=False)
     name: str
@@ -149,39 +149,39 @@ class Index(Generic[T]):
 
 
 class Changes(Protocol[T]):
-    """The changes of some kinds, in batches; ends when the subscription is left."""
+    """The changes of some kinds, in batches; ends with the subscription."""
 
     def __aiter__(self) -> AsyncIterator[tuple[Change[T], ...]]:
         """Return itself."""
         ...
 
     async def __anext__(self) -> tuple[Change[T], ...]:
-        """Wait for changes, and return all there are."""
+        """Wait for changes, and return all of them."""
         ...
 
 
 class Arrivals(Protocol):
-    """Objects that came or changed and that the reader has not taken yet; of each only the newest form."""
+    """Objects that came or changed and that the reader has not taken; only the newest form of each."""
 
     def take(self, most: int) -> list[ApiObject]:
-        """Return some of them, in no order and at most so many; they are not returned again."""
+        """Remove and return at most ``most`` objects, in no order."""
         ...
 
     async def wait(self) -> None:
-        """Wait until there are some."""
+        """Wait until there are objects to take."""
         ...
 
 
 class Store(Protocol):
-    """What is known of the cluster, by kind, namespace and name.
+    """The known objects of the cluster, by kind, namespace and name.
 
-    It shows the newest of what the watches told and of what writes of this process were answered with, and over that
-    what was assumed. Objects are frozen and shared: one that did not change is the same object as before.
+    It shows the newest form from watches and from answers to writes of this process, and assumed objects instead of the
+    real ones. Objects are frozen and shared: an unchanged object stays the same Python object.
     """
 
     @property
     def revision(self) -> int:
-        """Return a number that grows whenever something that is shown changes."""
+        """A number that grows with every change of the shown objects."""
         ...
 
     def watches(self, cls: type[ApiObject]) -> bool:
@@ -190,28 +190,28 @@ class Store(Protocol):
 
     @property
     def substance(self) -> int:
-        """Return a number that grows as the revision does, but not when a group or queue only tells people more.
+        """A number that grows like the revision, but not with changes that only inform users, such as conditions.
 
-        Nor does it grow with what `pass_over` names.
+        Nor does it grow with changes that `pass_over` excludes.
         """
         ...
 
     def pass_over(self, changes: Callable[[Change[Any]], bool]) -> None:
-        """Let changes of which this is true add no substance."""
+        """Exclude changes for which ``changes`` returns true from the substance."""
         ...
 
     @property
     def is_synced(self) -> bool:
-        """Return whether every kind was listed completely since the start."""
+        """Whether every kind was listed completely since the start."""
         ...
 
     @property
     def rejected(self) -> tuple[Rejected, ...]:
-        """Return the objects that were kept out, by kind and key."""
+        """The objects that cannot be parsed, by kind and key."""
         ...
 
     def get(self, cls: type[T], name: str, namespace: str = "") -> T | None:
-        """Return an object."""
+        """Return an object; None if it is unknown."""
         ...
 
     def all(self, cls: type[T]) -> tuple[T, ...]:
@@ -219,36 +219,36 @@ class Store(Protocol):
         ...
 
     def find(self, index: Index[T], key: str) -> tuple[T, ...]:
-        """Return the objects to which this key of an index leads, by namespace and name."""
+        """Return the objects under a key of an index, by namespace and name."""
         ...
 
     def cluster_objects(self) -> ClusterObjects:
-        """Return everything that a snapshot is made of; kinds that did not change keep their tuple. Cheap."""
+        """Return the objects for a snapshot; unchanged kinds keep their tuple. Cheap."""
         ...
 
     def age(self) -> float:
-        """Return for how many seconds the kind that was heard of least recently has been silent."""
+        """Return for how many seconds the most silent watch has delivered nothing."""
         ...
 
     # --- Waiting ---------------------------------------------------------------------------------------------------
 
     def changes(self, *classes: type[Any]) -> AbstractContextManager[Changes[Any]]:
-        """Subscribe to changes of kinds. The first batch brings what exists, as if it had just appeared.
+        """Subscribe to changes of kinds. The first batch holds all existing objects, as if they had just appeared.
 
-        Changes that the reader has not taken are joined object by object, so nothing piles up behind a slow reader.
+        Changes that the reader has not taken are merged by object, so a slow reader accumulates no backlog.
         """
         ...
 
     def arrivals(self, *classes: type[Any]) -> AbstractContextManager[Arrivals]:
-        """Collect objects that come or change from now on, for a reader that prepares for them; not those that go."""
+        """Collect objects that come or change from now on, for a reader that prepares for them; no deleted ones."""
         ...
 
     async def newer(self, revision: int) -> int:
-        """Wait until the revision is greater, and return it."""
+        """Wait until the revision exceeds ``revision``, and return it."""
         ...
 
     async def more_substantial(self, substance: int) -> None:
-        """Wait until the substance is greater."""
+        """Wait until the substance exceeds ``substance``."""
         ...
 
     async def synced(self) -> None:
@@ -256,49 +256,49 @@ class Store(Protocol):
         ...
 
     async def refresh(self, *classes: type[ApiObject]) -> None:
-        """Wait until the store shows a list by quorum that began after this call: the barrier of a new leader."""
+        """Wait until the store shows a quorum list that began after this call: the barrier of a new leader."""
         ...
 
     async def caught_up(self, *classes: type[ApiObject]) -> None:
-        """Wait until kinds were listed since the API server was last away: it may have forgotten what it said."""
+        """Wait until kinds were listed since the last outage of the API server, which may have lost writes."""
         ...
 
     # --- Assuming --------------------------------------------------------------------------------------------------
 
     def assume(self, obj: T, until: Callable[[T | None], bool]) -> None:
-        """Show an object as if a write of it were done already.
+        """Show an object as if its write had taken effect already.
 
-        It is shown over what is really there until `until`, a pure predicate, is true of that (None: there is none),
-        now or after any later change of it, or until `forget`. Assuming again replaces what was assumed.
+        It hides the real object until the pure predicate ``until`` is true of that one (None: it does not exist), now
+        or after any later change, or until `forget`. A second assumption replaces the first.
         """
         ...
 
     def forget(self, cls: type[ApiObject], key: Key) -> None:
-        """Stop assuming something about an object."""
+        """Drop the assumption of an object."""
         ...
 
     def overlay(self, cls: type[ApiObject], key: Key, annotations: Mapping[str, str]) -> None:
-        """Show annotations on an object that another write will bring, or that need not be written.
+        """Show annotations on an object before their write arrives, or without one.
 
-        They are shown until the object has them or is gone, or until `forget_all`; other changes of it are shown as
-        they come.
+        They are shown until the object has them or is gone, or until `forget_all`; other changes of the object are
+        shown as they arrive.
         """
         ...
 
     def is_overlaid(self, cls: type[ApiObject], key: Key) -> bool:
-        """Return whether annotations are shown on an object that it does not have."""
+        """Return whether an object is shown with annotations that it does not have."""
         ...
 
     def forget_all(self) -> None:
-        """Stop assuming what the server has not confirmed: what a new leader does after its barrier.
+        """Drop all assumptions that the server has not confirmed: a new leader does this after its barrier.
 
-        What it confirmed stays: the binder of this process, which began its term earlier, may have bound a pod since
-        the list of the barrier, and the watch may be behind.
+        Confirmed ones stay: the binder of this process, whose term began earlier, may have bound a pod after the list
+        of the barrier was made, and the watch may lag behind.
         """
         ...
 
     def is_assumed(self, cls: type[ApiObject], key: Key) -> bool:
-        """Return whether an object is shown as assumed: its write is on the way, or its outcome unknown."""
+        """Return whether an object is assumed: its write is in flight, or its outcome is unknown."""
         ...
 
 
@@ -308,32 +308,32 @@ class Store(Protocol):
 class Api(Protocol):
     """Carries out requests."""
 
-    async def perform(self, request: Request) -> Any:  # noqa: ANN401 - what each request is answered with, it says
-        """Return the reply to a request, or a `Refusal`; raises nothing that a server or a network can cause.
+    async def perform(self, request: Request) -> Any:  # noqa: ANN401 - the type of the reply depends on the request
+        """Return the reply to a request, or a `Refusal`; no error of a server or a network makes it raise.
 
-        Requests for one object are carried out in the order in which they were made; others side by side. What was
-        written shows in the store before the reply is returned. `Lock` and `Unlock` belong to the code that runs a
-        plan (`kai.cluster.work`) and are no requests here.
+        Requests for one object are carried out in order, others concurrently. A write shows in the store before its
+        reply is returned. `Lock` and `Unlock` are handled by the code that runs a plan (`kai.cluster.work`), and are no
+        requests here.
         """
         ...
 
     def fenced(self, term: Term) -> Api:
-        """Return this, refusing writes with `NotLeading` once the term is over, checked as late as possible."""
+        """Return an `Api` that refuses writes with `NotLeading` after the term; it checks as late as possible."""
         ...
 
 
 # --- The connection to the server ------------------------------------------------------------------------------------
 
 Listener: TypeAlias = Callable[[bool], None]
-"""Is told that others can go on again; True says that the server had been away."""
+"""Called when requests may continue; True means that the server had been away."""
 
 
 class Connectivity(Protocol):
-    """Whether the API server can be reached; the log says so once for all who use the port."""
+    """Whether the API server can be reached; it logs an outage once for all users of the port."""
 
     @property
     def may_be_away(self) -> bool:
-        """Whether the server is away, or may be: a call without an answer is then no news to the log."""
+        """Whether the server may be away: then a call without an answer needs no warning of its own."""
         ...
 
     async def opened(self) -> None:
@@ -341,16 +341,16 @@ class Connectivity(Protocol):
         ...
 
     def listen(self, listener: Listener) -> None:
-        """Tell a listener when others can go on again."""
+        """Call ``listener`` whenever requests may continue."""
         ...
 
     def unlisten(self, listener: Listener) -> None:
-        """Tell a listener nothing any more."""
+        """Stop calling ``listener``."""
         ...
 
 
 class AlwaysOpen:
-    """The connection to a server in the same process."""
+    """The connection to a server in the same process, which is never away."""
 
     may_be_away = False
 
@@ -358,15 +358,15 @@ class AlwaysOpen:
         """Return at once."""
 
     def listen(self, listener: Listener) -> None:
-        """Have nothing to tell."""
+        """Do nothing: there are no outages."""
 
     def unlisten(self, listener: Listener) -> None:
-        """Have nothing to tell."""
+        """Do nothing: there are no outages."""
 
 
 @attrs.frozen(kw_only=True)
 class Cluster:
-    """The port as one value, for a service to be given."""
+    """The port as one value, to pass to a service."""
 
     store: Store
     api: Api
@@ -375,4 +375,4 @@ class Cluster:
     connectivity: Connectivity = attrs.field(factory=AlwaysOpen)
     cpu: Cpu = attrs.field(factory=Threads)
     kubernetes: Callable[[], KubernetesVersion] = newest
-    """Returns the version of the API server, as far as it said one."""
+    """Returns the version of the API server, as far as it is known."""

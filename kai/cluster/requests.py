@@ -1,6 +1,6 @@
-"""What a service may ask of an API server: the requests of `kai.api.plans`, those beyond them, and refusals.
+"""The requests to an API server beyond those of `kai.api.plans`, and the refusals that callers distinguish.
 
-Holds: a reply is a value. What the API server refuses is a `Refusal`; those here are the ones that callers tell apart.
+Holds: a reply is a value. What the API server refuses is a `Refusal`; callers react to the types of refusals here.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Manifest: TypeAlias = Mapping[str, Any]
 
 @attrs.frozen(kw_only=True)
 class Apply:
-    """Create an object or bring the fields of this manifest into it, as their owner (server-side apply).
+    """Create an object or set the fields of this manifest in it, as their owner (server-side apply).
 
-    Fields that this manager applied before and that are not in the manifest are removed; what others own is taken over.
-    ``metadata.uid`` and ``metadata.resourceVersion`` in the manifest are preconditions.
+    Fields that this manager applied earlier and that are missing in the manifest are removed; fields of other owners
+    are taken over. ``metadata.uid`` and ``metadata.resourceVersion`` in the manifest are preconditions.
     """
 
     ref: Ref[Any]
@@ -33,7 +33,7 @@ class Apply:
     manager: str
     subresource: str = ""
     can_wait: bool = False
-    """Whether binds may go before it: the store shows the object to its readers already."""
+    """Whether binds may overtake it: readers of the store see the object already."""
 
 
 @attrs.frozen(kw_only=True)
@@ -47,9 +47,9 @@ class JsonPatch:
 
 @attrs.frozen(kw_only=True)
 class Evict:
-    """Evict a pod, if it still has this UID, respecting disruption budgets; the annotations tell admission who asks.
+    """Evict the pod with this UID, respecting disruption budgets; admission reads the sender from the annotations.
 
-    Refused with `BudgetExhausted` while a budget does not allow it.
+    Refused with `BudgetExhausted` while a budget does not permit it.
     """
 
     ref: Ref[Pod]
@@ -67,7 +67,7 @@ class Fetch:
     name: str
     namespace: str = ""
     is_foreign: bool = False
-    """Whether a tenant chose the kind: that reading it is forbidden is no right that this process lacks."""
+    """Whether a tenant chose the kind: then a refusal for lack of rights (403) is no fault of this installation."""
 
 
 @attrs.frozen(kw_only=True)
@@ -90,14 +90,14 @@ WRITES: Final = (*plans.WRITES, Apply, JsonPatch, Evict, plans.Emit)
 
 @attrs.frozen(kw_only=True)
 class Forbidden(Refusal):
-    """The rights of this process do not allow it (403, except for a namespace that is going away)."""
+    """This process lacks the right (403, except for a terminating namespace)."""
 
     reason: Reason = Reason.REJECTED
 
 
 @attrs.frozen(kw_only=True)
 class NamespaceEnding(Refusal):
-    """The namespace is being deleted, and takes nothing new: no object, bind, eviction or event (403)."""
+    """The namespace is terminating and accepts nothing new: no object, bind, eviction or event (403)."""
 
     reason: Reason = Reason.REJECTED
 
@@ -111,13 +111,13 @@ class NoSuchKind(Refusal):
 
 @attrs.frozen(kw_only=True)
 class BudgetExhausted(Refusal):
-    """A disruption budget does not allow to evict this pod now."""
+    """A disruption budget does not permit the eviction of this pod now."""
 
     reason: Reason = Reason.CONFLICT
 
 
 @attrs.frozen(kw_only=True)
 class NotLeading(Refusal):
-    """The term in which this was decided is over, so it was not sent."""
+    """The term of the decision is over, so the request was not sent."""
 
     reason: Reason = Reason.UNAVAILABLE

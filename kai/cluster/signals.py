@@ -1,9 +1,9 @@
-"""Signals of the roles besides the scheduler: what they did, one frozen class for each thing that happens.
+"""Signals of all roles but the scheduler: their outcomes, one frozen class for each kind, and warnings.
 
-Roles send signals and metrics take them (`kai.cli.running.rolemetrics`). The classes are beneath all roles, so that
-metrics import no role that does not run in this process.
+Roles send signals, and metrics receive them (`kai.cli.running.rolemetrics`). The classes are defined below all roles,
+so that metrics import no role that does not run in this process.
 
-Warnings about what the API server did not do; an outage is told once for all, by what watches the connection.
+`warn` logs failed requests. It is quiet during an outage, which `kai.cluster.transport.reachability` logs once for all.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class BindEnded:
-    """An attempt at a bind ended."""
+    """An attempt to bind a pod ended."""
 
     result: str
     """The value of the binder's verdict."""
@@ -30,31 +30,31 @@ class BindEnded:
 
 
 BIND_RESULTS: Final = ("bound", "failed", "gone", "retry", "interrupted", "bug")
-"""The values of the binder's verdict that say something, for modules that may not import it."""
+"""Values of the binder's verdict, for modules that may not import it."""
 
 
 @attrs.frozen(kw_only=True)
 class WorkEnded:
-    """A look at an object ended."""
+    """A controller's work on an object ended."""
 
     work: str
     failed: bool
     seconds: float
-    """How long it took."""
+    """Duration of the work."""
     waited: float
-    """How long the key had been asked for when the look ended."""
+    """Time from the request for the work to its end."""
 
 
 @attrs.frozen
 class QueueCounted:
-    """A queue as it is after a look at it."""
+    """A queue with its new counts."""
 
     queue: Queue
 
 
 @attrs.frozen
 class QueueGone:
-    """A queue was deleted, or another process counts it; its metrics end."""
+    """A queue was deleted, or another process counts it from now on; its metrics end."""
 
     queue: Queue
 
@@ -67,7 +67,7 @@ class ReviewEnded:
     """A request to a webhook was answered."""
 
     door: str
-    """The path that was asked."""
+    """The path of the request."""
     result: str
     """``allowed``, ``refused`` by a rule, or ``failed``: then the failure policy of the webhook decides."""
     seconds: float
@@ -75,7 +75,7 @@ class ReviewEnded:
 
 @attrs.frozen
 class CertificateUsed:
-    """Webhooks answer with a certificate that ends then.
+    """Webhooks serve with a certificate that expires at ``ends_at``.
 
     Units: seconds since the epoch.
     """
@@ -90,10 +90,10 @@ Observe: TypeAlias = Callable[[Signal], None]
 
 
 def unobserved(_: Signal) -> None:
-    """Take no notice."""
+    """Ignore a signal."""
 
 
 def warn(connectivity: Connectivity, event: str, **facts: object) -> None:
-    """Log a warning; where the server is away or may be, log it for those who debug."""
+    """Log a warning; at debug level while the server may be away."""
     log = structlog.get_logger()
     (log.debug if connectivity.may_be_away else log.warning)(event, **facts)

@@ -1,11 +1,13 @@
-"""Where a real process computes what takes long: in threads, so that the event loop goes on meanwhile.
+"""Time, randomness and threads of a real process, and long batches in pieces.
 
-The clock and the chance of a real process; everything else in this package is given them.
+`SystemClock` and `system_draw` are the clock and the randomness of a real process; all else in this package receives
+them as arguments.
 
-Long batches in pieces, between which the event loop turns.
+`Threads` runs long computations in threads, so that they do not block the event loop.
 
-The first batch of a subscription brings each object that there is. A role that took tens of thousands of them at one go
-would hold the loop for a second as its term begins, just when a new leader is to decide.
+`pieces` splits long batches, so that other tasks run in between. The first batch of a subscription holds all existing
+objects. A role that handled tens of thousands of them at once would block the loop for a second as its term begins,
+just when a new leader has to decide.
 """
 
 from __future__ import annotations
@@ -37,9 +39,9 @@ class SystemClock:
     """The clocks of the operating system."""
 
     def monotonic(self) -> float:
-        """Return seconds since some moment; other clocks being set does not show, and a machine's sleep counts.
+        """Return seconds of a monotonic clock that includes the time in which the machine was suspended.
 
-        A term that ran out while the machine was suspended is over; the usual clock stands still meanwhile.
+        A term that expired while the machine was suspended is over, but CLOCK_MONOTONIC stands still in that time.
         """
         return time.clock_gettime(_COUNTING_SLEEP)
 
@@ -48,7 +50,7 @@ class SystemClock:
         return time.time()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait; for no time at all, let others run."""
+        """Wait; with 0 seconds, let other tasks run."""
         await anyio.sleep(max(0.0, seconds))
 
 
@@ -60,11 +62,11 @@ def system_draw() -> float:
 T = TypeVar("T")
 
 AT_ONCE: Final = 256
-"""So much of what takes some ten microseconds is done before others have their turn."""
+"""Count of items, at about ten microseconds each, that are handled before other tasks may run."""
 
 
 async def pieces(batch: Sequence[T]) -> AsyncIterator[Sequence[T]]:
-    """Yield a batch in pieces, in its order; the loop turns between them."""
+    """Yield a batch in pieces, in order; other tasks run in between."""
     for first in range(0, len(batch), AT_ONCE):
         if first:
             await checkpoint()
@@ -72,44 +74,47 @@ async def pieces(batch: Sequence[T]) -> AsyncIterator[Sequence[T]]:
 
 
 async def pieces_of(batches: AsyncIterable[Sequence[T]]) -> AsyncIterator[Sequence[T]]:
-    """Yield batches in pieces as they come, in their order; the loop turns between the pieces of one."""
+    """Yield batches in pieces as they arrive, in order; other tasks run between the pieces."""
     async for batch in batches:
         async for piece in pieces(batch):
             yield piece
 
 
 _LONG: Final = 60.0
-"""Seconds after which a computation that has not ended is told of; again after twice as long, and so on."""
+"""Duration after which a running computation is logged; again after twice that time, and so on.
+
+Units: seconds.
+"""
 A = TypeVarTuple("A")
 R = TypeVar("R")
 
 
 class _Timer(Protocol):
-    """A call that is to come."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """Let it not come."""
+        """Cancel the call."""
         ...
 
 
 class _Loop(Protocol):
-    """What is needed of the event loop, which is the one that the connections run on."""
+    """The part of asyncio's event loop that is used here."""
 
     def call_later(self, delay: float, callback: Callable[[*A], object], *args: *A) -> _Timer:
-        """Call a function after some seconds."""
+        """Call a function after ``delay`` seconds."""
         ...
 
     def call_soon_threadsafe(self, callback: Callable[[*A], object], *args: *A, context: Context) -> object:
-        """Have a function called soon; called in any thread."""
+        """Schedule a call; callable in any thread."""
         ...
 
     def run_in_executor(self, executor: ThreadPoolExecutor, function: Callable[[*A], R], *args: *A) -> Awaitable[R]:
-        """Have an executor call a function, and return what to wait for."""
+        """Run a function in an executor, and return its future."""
         ...
 
 
 def stack_of(thread: int) -> list[tuple[FrameType, int]]:
-    """Return the frames and lines of a thread, the innermost last; none where there is no thread of this number."""
+    """Return the frames and line numbers of a thread, innermost last; empty if the thread does not exist."""
     frame = sys._current_frames().get(thread)  # noqa: SLF001 - the documented way to another thread's stack
     return [] if frame is None else [*traceback.walk_stack(frame)][::-1]
 
@@ -117,23 +122,23 @@ def stack_of(thread: int) -> list[tuple[FrameType, int]]:
 class Threads:
     """Threads beside the event loop; see `kai.cluster.port.Cpu`.
 
-    Computations that follow one another, as cycles do, run in one thread. The C library keeps the memory that a thread
-    has freed for that thread: in threads that come and go, each would keep the megabytes that a cycle needs.
+    Successive computations, such as cycles, run in the same thread. The C library keeps freed memory for the thread
+    that freed it: with changing threads, each would keep the megabytes that a cycle needs.
     """
 
     _loop: _Loop
     _context: Context
-    """Of the task that computed last: what is posted from a thread sees what that task sees."""
+    """Context of the task that computed last: calls posted from the thread run in it."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cycles")
         self._is_taken = False
         self._computing = 0
-        """The thread that computes, by number."""
+        """Identifier of the computing thread."""
         self._told: _Timer | None = None
 
     async def run(self, function: Callable[[*A], R], *args: *A) -> R:
-        """Return what a function returns; it is not abandoned when the caller is cancelled."""
+        """Return the result of a function; the function runs to its end even if the caller is cancelled."""
         self._loop, self._context = cast("_Loop", current_token().native_token), copy_context()
         if self._is_taken:
             return await to_thread.run_sync(function, *args)
@@ -145,7 +150,7 @@ class Threads:
             self._computing = threading.get_ident()
             try:
                 return context.run(function, *args)
-            except StopIteration as stop:  # no future can hold one: its waiter would wait for ever
+            except StopIteration as stop:  # a future cannot hold it: the caller would wait for ever
                 raise RuntimeError("the computation raised StopIteration") from stop
 
         self._is_taken = True
@@ -159,12 +164,12 @@ class Threads:
         return found
 
     def _tell(self, seconds: float) -> None:
-        """Say where a computation is that lasts: what it would say at its end may never be said."""
+        """Log the stack of a computation that takes long: it may never end and report itself."""
         self._told = self._loop.call_later(seconds, self._tell, 2 * seconds)
         at = places(stack_of(self._computing))
         structlog.get_logger().warning("computing for long", seconds=round(seconds), at=at)
 
     def post(self, function: Callable[[*A], object], *args: *A) -> None:
-        """Have the event loop call a function soon, and go on; called from within `run`, or on the loop after it."""
-        # anyio has only calls from threads that wait for their end.
+        """Schedule a call on the event loop without waiting; called from within `run`, or on the loop after it."""
+        # anyio only offers calls from threads that wait for the result.
         self._loop.call_soon_threadsafe(function, *args, context=self._context)

@@ -1,18 +1,17 @@
-"""Work by key: what a controller looks at next, and the loop that does it.
+"""Work queues of controllers, and the execution of plans.
 
-A controller is told that something about an object may have changed, and looks at the object; it never works off
-events. So what waits is a key, once, however often it was asked for. `WorkQueue` decides which key is due: it is a
-plain machine without clock, randomness or tasks. `Workers` is the thin loop around it.
+`WorkQueue` decides which key a controller works on next, as a state machine without clock, randomness or tasks.
+`Workers` is the thin loop around it. A controller is level-triggered: an event only says that an object may have
+changed, and the controller looks at the object itself. So the queue holds each key once, however often it was added.
 
-Holds: one key is looked at by one task at a time; what is asked for during a look is looked at once more after it. A
-look that failed is repeated after a pause that doubles, shortened at random so that many do not come back at once; an
-event in between ends the pause, and so does the return of the API server. As many keys wait as there are objects, never
-more. While the API server is away, no look begins.
+Holds: one task at a time works on a key; a key added in the meantime is worked on once more afterwards. Failed work is
+retried after a doubling back-off, shortened at random so that retries spread out. A new event ends the back-off, and
+so does the return of the API server. The queue never holds more keys than there are objects. While the API server is
+away, no work begins.
 
-Carrying out plans: the loop that performs their requests, and the keys that plans hold.
-
-A plan may wait for others: for an object to become something, or for a key that another plan holds. Its caller can be
-told, and give the place of the plan to one that has work to do.
+`carry_out` executes a plan: it performs the requests, and locks keys in a `KeyRing`. A plan may wait for an object to
+reach a state, or for a key that another plan holds. Its caller can be notified, and let another plan run in the
+meantime.
 """
 
 from __future__ import annotations
@@ -40,27 +39,27 @@ R = TypeVar("R")
 
 @attrs.define
 class KeyRing:
-    """The keys that plans of a process hold, each held by one plan at a time, in the order of asking."""
+    """Locks by key for the plans of a process, each held by one plan at a time, first come first served."""
 
     _locks: dict[str, anyio.Semaphore] = attrs.field(factory=dict)
     _wanted: dict[str, int] = attrs.field(factory=dict)
 
     async def hold(self, key: str) -> None:
-        """Wait until a key is free, and hold it."""
+        """Wait until a key is free, and lock it."""
         lock = self._locks.setdefault(key, anyio.Semaphore(1))
         self._wanted[key] = self._wanted.get(key, 0) + 1
         try:
             await lock.acquire()
-        except BaseException:
+        except BaseException:  # a cancelled plan must not leave the key marked as wanted
             self._forget(key)
             raise
 
     def is_held(self, key: str) -> bool:
-        """Return whether a plan holds a key."""
+        """Return whether a plan holds or awaits a key."""
         return key in self._wanted
 
     def free(self, key: str) -> None:
-        """Let go of a key."""
+        """Release a key."""
         self._locks[key].release()
         self._forget(key)
 
@@ -71,13 +70,13 @@ class KeyRing:
 
 
 def untold() -> None:
-    """Take no notice."""
+    """Do nothing."""
 
 
 async def carry_out(plan: Plan[R], api: Api, keys: KeyRing, waits: Callable[[], None] = untold) -> R:
-    """Return the result of a plan; however it ends, all keys that it holds are let go of.
+    """Return the result of a plan; however it ends, all its keys are released.
 
-    ``waits`` is called each time before the plan waits for others.
+    ``waits`` is called each time before the plan waits for a key or an object.
 
     Raises: what the plan raises.
     """
@@ -86,7 +85,7 @@ async def carry_out(plan: Plan[R], api: Api, keys: KeyRing, waits: Callable[[], 
     steps = count(1)
     try:
         while True:
-            if next(steps) % AT_ONCE == 0:  # no other task has its turn while the store answers
+            if next(steps) % AT_ONCE == 0:  # replies from the store come without a switch to other tasks
                 await checkpoint()
             try:
                 request = plan.send(reply)
@@ -120,49 +119,49 @@ _JITTER: Final = 0.25
 
 @attrs.frozen(kw_only=True)
 class QueueOptions:
-    """How fast a queue hands out work.
+    """How a queue paces work.
 
     Units: seconds.
     """
 
     concurrency: int = 10
-    """Looks under way at once."""
+    """Count of concurrent work items."""
     gather: float = 0.0
-    """How long events about an object are gathered before it is looked at."""
+    """Debounce: how long to collect events for an object before work on it begins."""
     first_pause: float = 1.0
     longest_pause: float = 60.0
 
 
 DEFAULT_OPTIONS: Final = QueueOptions()
-"""Those of a controller that is not asked for others."""
+"""Options of a controller without its own."""
 
 
 @attrs.frozen(kw_only=True)
 class Ended:
-    """How a look ended: well if there is no `failure`."""
+    """The end of a work item: a success if ``failure`` is empty."""
 
     failure: str = ""
     after: float | None = None
-    """Seconds until the next look: at least, after a failure; exactly, otherwise, and None for none."""
+    """Seconds until the next work on this key: a minimum after a failure; exact after a success, None for none."""
     unwritten: str = ""
-    """The object that could not be written, for the log; "" if the look has said what there is to say."""
+    """Object whose write failed, for the log; "" if there is nothing left to log."""
 
 
 DONE: Final = Ended()
 
 
 def ended_by(reply: object, subject: str) -> Ended:
-    """Return how a look ends whose last write was answered with this; an object that is gone needs no more."""
+    """Return the end of a work item by the reply to its last write; an object that is gone counts as done."""
     if not isinstance(reply, Refusal) or reply.reason is Reason.NOT_FOUND:
         return DONE
-    # An object that changed meanwhile is read and looked at again: that is no news.
+    # A conflict only means that the object changed: it is read and handled again, without a log line.
     unwritten = "" if reply.reason is Reason.CONFLICT else subject
     return Ended(failure=reply.why, after=reply.retry_after, unwritten=unwritten)
 
 
 @attrs.frozen
 class Look(Generic[K]):
-    """A look that is to begin. What is read from `since` on is new enough for it."""
+    """A work item that begins. An object read at ``since`` or later is new enough for it."""
 
     key: K
     since: float
@@ -174,22 +173,22 @@ class _Item:
     failures: int = 0
     running: bool = False
     again: float | None = None
-    """When it was first asked for during the present look."""
+    """When the key was first added during the present work on it."""
 
 
 @attrs.define
 class WorkQueue(Generic[K]):
-    """The keys that wait to be looked at, and those that are."""
+    """The keys that wait for work, and those in work."""
 
     options: QueueOptions
     draw: Draw
     _items: dict[K, _Item] = attrs.field(factory=dict)
     _dues: Deadlines[K] = attrs.field(factory=Deadlines)
-    """When the next look at each key is due that is not looked at now."""
+    """When the next work on each waiting key is due."""
     _running: int = 0
 
     def want(self, key: K, now: float) -> None:
-        """Ask for a look at a key."""
+        """Add a key."""
         item = self._items.setdefault(key, _Item(now))
         if item.running:
             item.again = now if item.again is None else item.again
@@ -198,7 +197,7 @@ class WorkQueue(Generic[K]):
             self._dues.hasten(key, now + self.options.gather)
 
     def take(self, now: float) -> tuple[Look[K], ...]:
-        """Return the looks that begin now, those first that have been due longest."""
+        """Return the work items that begin now, the longest overdue first."""
         looks: list[Look[K]] = []
         for key in islice(self._dues.take(now), self.options.concurrency - self._running):
             item = self._items[key]
@@ -208,7 +207,7 @@ class WorkQueue(Generic[K]):
         return tuple(looks)
 
     def end(self, key: K, now: float, ended: Ended = DONE) -> None:
-        """Take note that a look ended."""
+        """Record the end of a work item."""
         item = self._items.pop(key)
         self._running -= 1
         if ended.failure:
@@ -223,7 +222,7 @@ class WorkQueue(Generic[K]):
             self._put_back(key, now + ended.after, 0)
 
     def hurry(self, now: float) -> None:
-        """Repeat what failed within a second: what was in its way may be gone."""
+        """Retry all failed keys within a second: the cause of the failure may be gone."""
         for key, item in self._items.items():
             soon = now + self.draw()
             if item.failures and not item.running:
@@ -231,7 +230,7 @@ class WorkQueue(Generic[K]):
 
     @property
     def next_due(self) -> float | None:
-        """Return when the next look is due; None while there is none, or no place for it."""
+        """When the next work is due; None without any, or while all workers are busy."""
         return self._dues.first() if self._running < self.options.concurrency else None
 
     def _put_back(self, key: K, due: float, failures: int, since: float | None = None) -> None:
@@ -248,30 +247,30 @@ class WorkQueue(Generic[K]):
 
 @attrs.define
 class Alarm:
-    """Wakes one loop: at once when rung, and at times that it is set for.
+    """Wakes one loop: at once with `ring`, or at set times.
 
-    A time that was set is not taken back, so a loop may wake up for nothing. That is cheap; to cancel a sleep and begin
-    another for whatever happens in between is not.
+    A set time cannot be cancelled, so the loop may wake up without need. That is cheap; to cancel a sleep and begin
+    another with each change is not.
     """
 
     clock: Clock
     tasks: anyio.abc.TaskGroup
     _event: anyio.Event = attrs.field(factory=anyio.Event)
     _set_for: list[float] = attrs.field(factory=list)
-    """Latest first."""
+    """Set times, latest first."""
 
     def ring(self) -> None:
-        """Wake the loop."""
+        """Wake the loop now."""
         self._event.set()
 
     def set_for(self, time: float | None) -> None:
-        """Wake the loop then, or before; None is never."""
+        """Wake the loop at ``time`` at the latest; None for never."""
         if time is not None and (not self._set_for or time < self._set_for[-1]):
             self._set_for.append(time)
             self.tasks.start_soon(self._sleep, time)
 
     async def wait(self) -> None:
-        """Wait for the next ring. One that came since the last wait is not lost."""
+        """Wait for the next ring, or return at once if one came since the last wait."""
         await self._event.wait()
         self._event = anyio.Event()
 
@@ -283,7 +282,7 @@ class Alarm:
 
 @attrs.define
 class Workers(Generic[K]):
-    """Looks at keys, several at a time, for as long as `run` is not cancelled."""
+    """Works on keys concurrently until `run` is cancelled."""
 
     name: str
     queue: WorkQueue[K]
@@ -303,16 +302,16 @@ class Workers(Generic[K]):
         options: QueueOptions,
         observe: Observe,
     ) -> Self:
-        """Return the workers of a service of a cluster, with a queue of their own."""
+        """Return workers for a service of a cluster, with a queue of their own."""
         return cls(name, WorkQueue(options, cluster.draw), look, cluster.clock, observe, cluster.connectivity)
 
     def want(self, key: K) -> None:
-        """Ask for a look at a key."""
+        """Add a key."""
         self.queue.want(key, self.clock.monotonic())
         self._go()
 
     async def run(self) -> None:
-        """Look at whatever is due."""
+        """Work on keys as they become due."""
         self.connectivity.listen(self._go_on)
         try:
             async with anyio.create_task_group() as tasks:
@@ -324,21 +323,22 @@ class Workers(Generic[K]):
                         self._begin(alarm, tasks)
                         await alarm.wait()
                 finally:
-                    # What begins in a cancelled group whose other tasks are over is never told so and may never end.
+                    # A task started in a cancelled group whose other tasks have ended may never be cancelled, and never
+                    # end.
                     self._alarm = self._tasks = None
         finally:
             self.connectivity.unlisten(self._go_on)
 
-    def _go_on(self, _: bool) -> None:  # noqa: FBT001 - the only thing that a listener is told
+    def _go_on(self, _: bool) -> None:  # noqa: FBT001 - the signature of a listener
         self.queue.hurry(self.clock.monotonic())
         if self._alarm is not None:
             self._alarm.ring()
 
     def _go(self) -> None:
-        """Begin what is due now, and wake the loop only where it has to wait for the API server.
+        """Start the work that is due now; wake the loop only if it has to wait for the API server.
 
-        A pod waits for its look, so it does not wait for a turn of the loop before it; and most of what is asked for is
-        gathered, and due later.
+        A pod waits for this work, so it should not wait for an event-loop iteration as well. Most keys are debounced,
+        and due later.
         """
         if self._alarm is None or self._tasks is None:
             return
@@ -372,5 +372,5 @@ class Workers(Generic[K]):
 
 
 def place_of(error: BaseException) -> list[str]:
-    """Return where an error came from, innermost last, without what a traceback would read from files for it."""
+    """Return the places of an error, innermost last, without source lines, which a traceback would read from files."""
     return places(traceback.walk_tb(error.__traceback__))

@@ -1,9 +1,9 @@
-"""What the committer and the publisher are told, and what they want done: values that a shell hands to and fro.
+"""Events and effects of the committer and the publisher, and the view of the cluster that they read.
 
-The shell is `kai.scheduler.committing.outbox`; a simulation is another. What happened is a signal
-(`kai.scheduler.reporting.signals`), which is an effect as well.
+A shell passes events to these state machines and carries out the effects. `kai.scheduler.committing.outbox` is a shell;
+a simulation is another. A signal (`kai.scheduler.reporting.signals`) is an effect as well.
 
-How the machines of the scheduler look at the cluster as it is known now.
+`Reader` is the view of the cluster as it is known now.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ T = TypeVar("T", bound=ApiObject)
 
 
 class Reader(Protocol):
-    """What is known of the cluster now; the store of `kai.cluster.port` is one."""
+    """The known state of the cluster; the store of `kai.cluster.port` implements it."""
 
     def get(self, cls: type[T], name: str, namespace: str = "") -> T | None:
-        """Return an object."""
+        """Return an object; None if it is unknown."""
         ...
 
     def all(self, cls: type[T]) -> tuple[T, ...]:
@@ -37,11 +37,11 @@ class Reader(Protocol):
         ...
 
     def find(self, index: Index[T], key: str) -> tuple[T, ...]:
-        """Return the objects to which this key of an index leads, by namespace and name."""
+        """Return the objects under a key of an index, by namespace and name."""
         ...
 
     def is_assumed(self, cls: type[ApiObject], key: Key) -> bool:
-        """Return whether an object is shown as assumed."""
+        """Return whether an assumed object hides the real one."""
         ...
 
     def is_overlaid(self, cls: type[ApiObject], key: Key) -> bool:
@@ -49,23 +49,23 @@ class Reader(Protocol):
         ...
 
     def age(self) -> float:
-        """Return for how many seconds the kind that was heard of least recently has been silent."""
+        """Return for how many seconds the most silent watch has delivered nothing."""
         ...
 
 
-# --- What the committer is told ------------------------------------------------------------------------------------
+# --- Events --------------------------------------------------------------------------------------------------------
 
 
 @attrs.frozen
 class TermBegan:
-    """We lead. What an earlier life assumed is not known here."""
+    """This process became the leader. Assumptions of an earlier leader are unknown here."""
 
     term: Term
 
 
 @attrs.frozen
 class TermEnded:
-    """We lead no more."""
+    """This process is no longer the leader."""
 
 
 @attrs.frozen(kw_only=True)
@@ -81,19 +81,19 @@ class Decided:
 
 @attrs.frozen
 class Expired:
-    """Bind requests that are over."""
+    """Bind requests that failed, or lost their node or queue."""
 
     requests: tuple[ExpiredRequest, ...]
 
 
 @attrs.frozen
 class Looked:
-    """A cycle begins: what the store shows by now may be news."""
+    """A cycle begins: the store may show the outcome of earlier writes."""
 
 
 @attrs.frozen
 class Answered:
-    """The reply to the request that was sent under ``ticket``."""
+    """The reply to the request that was sent with ``ticket``."""
 
     ticket: int
     reply: Any
@@ -101,30 +101,30 @@ class Answered:
 
 @attrs.frozen
 class Carried:
-    """The reply to `Carry`: the pod is bound, unless `failure` says why it is not. The pod was told."""
+    """The reply to `Carry`: the pod is bound and has its event, unless ``failure`` says why not."""
 
     failure: str = ""
     is_gone: bool = False
-    """Whether there is nothing to bind any more: the pod is leaving."""
+    """Whether the pod is being deleted, so that there is nothing to bind."""
 
 
 @attrs.frozen
 class Tick:
-    """Time has passed."""
+    """Time has passed: a pause may be over."""
 
 
 Event: TypeAlias = TermBegan | TermEnded | Decided | Expired | Looked | Answered | Tick
 
 
-# --- What is to be done --------------------------------------------------------------------------------------------
+# --- Effects -------------------------------------------------------------------------------------------------------
 
 
 @attrs.frozen
 class Send:
-    """Perform a request in the present term and answer it; without a ticket no machine waits for the answer.
+    """Perform a request in the present term and answer it; without a ticket no operation waits for the answer.
 
-    Writes about one topic are sent one at a time, and of those that were not sent yet only the last; the publisher is
-    told how each ended.
+    Writes with the same topic are sent one at a time, and a newer one replaces an unsent one; the publisher receives
+    the outcome of each.
     """
 
     request: Request
@@ -134,9 +134,9 @@ class Send:
 
 @attrs.frozen
 class Carry:
-    """Have the binder of this process carry out an order that is not written, and answer it with `Carried`.
+    """Let the binder of this process carry out a bind without a written bind request, and answer with `Carried`.
 
-    Where no binder is at work, the order is written under the same ticket instead.
+    If no binder is running, the bind request is written under the same ticket instead.
     """
 
     request: BindRequest
@@ -145,7 +145,7 @@ class Carry:
 
 @attrs.frozen
 class Assume:
-    """Let the store show an object."""
+    """Show an object in the store as if it were written, ``until`` the real one confirms it."""
 
     obj: ApiObject
     until: Callable[[Any], bool]
@@ -153,7 +153,7 @@ class Assume:
 
 @attrs.frozen
 class Overlay:
-    """Let the store show annotations that need not be written."""
+    """Show annotations on an object in the store that need not be written."""
 
     cls: type[ApiObject]
     key: Key
@@ -162,7 +162,7 @@ class Overlay:
 
 @attrs.frozen
 class Forget:
-    """Let the store show what is really there."""
+    """Drop the assumption of an object: the store shows the real one."""
 
     cls: type[ApiObject]
     key: Key
@@ -170,7 +170,7 @@ class Forget:
 
 @attrs.frozen
 class WakeAt:
-    """Send a `Tick` then."""
+    """Send a `Tick` at ``time``."""
 
     time: float
 

@@ -1,4 +1,4 @@
-"""Making the scheduler service of settings and a cluster."""
+"""Builds the scheduler service from settings and a cluster."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def make_scheduler(
     carry_out: CarryOut | None = None,
     fresh_name: Callable[[], str] = lambda: str(uuid.uuid4()),
 ) -> Scheduler:
-    """Return the scheduler of a cluster that is open already; `Scheduler.run` runs it.
+    """Return the scheduler of an opened cluster; `Scheduler.run` runs it.
 
     Raises: ConfigError for plugins, actions, options, a usage database or a decision log that cannot be used.
     """
@@ -89,7 +89,7 @@ def _shadowing(cluster: Cluster, settings: SchedulerSettings, metrics: Scheduler
 
 
 def _decision_log(settings: SchedulerSettings, metrics: SchedulerMetrics) -> DecisionLog | None:
-    """Return where decisions are written down; None for nowhere.
+    """Return the log of decisions; None without one.
 
     Raises: ConfigError for a file that cannot be written.
     """

@@ -1,4 +1,4 @@
-"""What an administrator decides about the scheduler, with the defaults of the peer's flags."""
+"""Settings of the administrator for the scheduler, with the defaults of KAI-Scheduler's flags."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from kai.intake import IntakeSettings
 
 
 class EvictBy(StrEnum):
-    """How a pod is made to go."""
+    """How a pod is evicted."""
 
     EVICTION = "eviction"
-    """Through the eviction API, always: disruption budgets hold, and a write can be fenced by its annotations."""
+    """Always through the eviction API: disruption budgets hold, and annotations on the eviction can fence the write."""
     BUDGET = "budget"
-    """Through the eviction API where a disruption budget covers the pod, else by deleting it."""
+    """Through the eviction API if a disruption budget covers the pod, else by deletion."""
     DELETE = "delete"
-    """By deleting it, as the peer does: no disruption budget counts."""
+    """By deletion, as KAI-Scheduler does: disruption budgets are ignored."""
 
 
 @attrs.frozen(kw_only=True)
 class SchedulerSettings:
     """How the scheduler runs.
 
-    Source: the flags of the peer's scheduler (cmd/scheduler/app/options).
+    Source: the flags of KAI-Scheduler's scheduler (cmd/scheduler/app/options).
     """
 
     configuration: Configuration = attrs.field(factory=default_configuration)
@@ -39,38 +39,38 @@ class SchedulerSettings:
     period_seconds: float = 1.0
     """The longest pause between two cycles while something waits."""
     coalescing_seconds: float = 0.05
-    """How long to gather more changes once one was seen, which a pod that starts without others does not wait for."""
+    """Debounce after a change; a pod that starts alone does not wait for it."""
     status_writers: int = 5
-    """Conditions, annotations and events under way at once."""
+    """Count of concurrent writes of conditions, annotations and events."""
     evict_by: EvictBy = EvictBy.EVICTION
     names_others: bool = False
     """Whether events on victims name pod groups of other namespaces."""
     mark_victims: bool = False
-    """Whether a victim first gets the condition DisruptionTarget."""
+    """Whether a victim gets the condition DisruptionTarget before its eviction."""
     announce_binds: bool = True
     """Whether a pod gets the event Scheduled once it is bound."""
     direct_binds: bool = False
-    """Whether the binder of this process carries out binds that need no preparation without a bind request."""
+    """Whether the binder of this process carries out binds without preparation directly, without a bind request."""
     quiet_seconds: float = 10.0
-    """How long an explanation stands before another that says nothing new in kind may replace it."""
+    """Quiet period: how long an explanation stays before one that differs in figures only replaces it."""
     stale_store_seconds: float = 75.0
-    """After so long without a word from some watch no pod is evicted, and the process is not ready.
+    """After this time without a message from some watch no pod is evicted, and the process is not ready.
 
-    A watch of a kind that does not change is silent but for bookmarks, and the API server sends one every minute or so:
-    anything shorter would take a healthy watch for a dead one most of the time.
+    A watch of a kind that does not change brings only bookmarks, which the API server sends about once a minute: with a
+    shorter limit a healthy watch would count as dead most of the time.
     """
     usage_address: str = ""
-    """Where past usage is read from, if the configuration asks for it and an environment variable has the address."""
+    """Address of the usage database, if the configuration takes it from an environment variable."""
     decision_log: str = ""
     """The file to which every decision is appended; "" for none."""
     decision_log_megabytes: int = 64
     decision_log_files: int = 4
     shadow: bool = False
-    """Whether to write nothing, and compare what is decided with what another scheduler does."""
+    """Whether to write nothing, and compare the decisions with those of another scheduler."""
     shadow_patience_seconds: float = 60.0
-    """For how long the other may leave undone what was decided here, before that is a difference."""
+    """How long the other scheduler may take for a decision that was made here, before that is a difference."""
     dump_folder: str = ""
-    """Where to put the snapshot of a cycle that failed; the system's folder for temporary files if empty."""
+    """Folder for the snapshots of failed cycles; "" for the system's temporary folder."""
 
     @property
     def pool(self) -> str:
@@ -79,9 +79,9 @@ class SchedulerSettings:
 
     @property
     def lease_name(self) -> str:
-        """The name of the lease that one scheduler of this node pool holds.
+        """The name of the lease that the leading scheduler of this node pool holds.
 
-        Source: the peer names it after the scheduler and, if it has one, the shard.
+        Source: KAI-Scheduler names it after the scheduler and, if it has one, the shard.
         """
         scheduler = self.configuration.parameters.scheduler_name
         return f"{scheduler}-{self.intake.node_pool}" if self.intake.node_pool else scheduler

@@ -1,6 +1,6 @@
-"""Logs, traces, probes and the port for metrics; knows nothing of scheduling.
+"""Logs, traces, probes and the port for metrics; independent of scheduling.
 
-`logs` and `tracing` set up structlog and OpenTelemetry; `connections` is HTTP for clients, with what strangers
-may hold of it, `listener` what is answered to clients that look at a process, `probes` what a kubelet asks,
-`exposition` what Prometheus reads.
+`logs` and `tracing` set up structlog and OpenTelemetry. `connections` is the HTTP server, with limits on its clients;
+`listener` serves probes and other routes; `exposition` renders metrics for Prometheus; `decisions` writes and reads the
+decision log.
 """

@@ -1,11 +1,11 @@
-"""HTTP for clients of a process: aiohttp reads and writes it, and what strangers may hold of us is bounded here.
+"""The HTTP server of a process: aiohttp speaks HTTP, and this module bounds the resources that clients may use.
 
-aiohttp has no deadline for the head of a request and counts no connections. So every connection has one deadline at a
-time here (for its handshake and first head, for a request, for a rest), and there are so many connections in all and of
-one address. Where there are too many, an unfinished one ends rather than that a new one waits: a kubelet that asks in
-one go gets its answer, however many others have said nothing yet.
+aiohttp has no deadline for the head of a request, and does not limit connections. Here every connection has one
+deadline at a time (for its handshake and first head, for a request, for idling), and there are limits of connections in
+all and per address. At a limit an unfinished connection is closed in favour of a new one: a kubelet that sends its
+request in one go gets its answer, however many other clients have sent nothing yet.
 
-No request ends more than itself: what it raises is an answer of 500 and a line in the log, one a minute.
+An error in a request ends only that request: it is answered with 500 and logged, at most once a minute.
 """
 
 from __future__ import annotations
@@ -39,52 +39,52 @@ _BETWEEN_LINES: Final = 60.0
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """What the clients of a listener may hold of it. Units: seconds; bytes of bodies."""
+    """Limits for the clients of a listener. Units: seconds; bytes of bodies."""
 
     connections: int = 256
     of_one_peer: int = 64
     head_seconds: float = 2.0
-    """From the connection to the end of its first head, a handshake included."""
+    """From the connection to the end of its first head, including a handshake."""
     answer_seconds: float = 600.0
-    """From the head to the end of the body and of what answers it; then as long again to take the answer."""
+    """From the head to the end of the body and its handling; then the same again for sending the answer."""
     rest_seconds: float = 0.0
-    """How long a connection may rest between two requests; 0 closes it after its answer."""
+    """Idle timeout of a connection between two requests; 0 closes it after its answer."""
     body: int = 0
-    """The largest body; with 0 none is read."""
+    """Limit of a body; 0: no body is read."""
     bodies: int = 64 * 1024 * 1024
-    """How much of unfinished bodies is held in all."""
+    """Limit of all unfinished bodies together."""
 
 
 @attrs.frozen(kw_only=True)
 class Request:
-    """What is asked."""
+    """An HTTP request."""
 
     method: str
     path: str
-    """Without its query."""
+    """The path without the query."""
     peer: str
-    """The address that asks."""
+    """The address of the client."""
     body: bytes = b""
     query: Mapping[str, str] = attrs.field(factory=dict)
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
-    """By name, in whatever case."""
+    """Headers by name, case-insensitive."""
 
 
 @attrs.frozen(kw_only=True)
 class Response:
-    """An answer."""
+    """An HTTP response."""
 
     body: bytes = b""
     status: int = 200
     content_type: str = "text/plain; charset=utf-8"
     headers: Mapping[str, str] = attrs.field(factory=dict)
     pieces: AsyncGenerator[bytes, None] | None = None
-    """A body that is made while it is sent, in place of ``body``: a piece is asked for once the last one went."""
+    """A body that is generated while it is sent, in place of ``body``: each piece after the last one was sent."""
 
 
 Respond: TypeAlias = Callable[[Request], Awaitable[Response]]
 CurrentContext: TypeAlias = Callable[[], ssl.SSLContext | None]
-"""Returns with which certificate the next connection is met; None for none."""
+"""Returns the TLS context for the next connection; None for no TLS."""
 
 
 async def serve(
@@ -96,9 +96,9 @@ async def serve(
     context: CurrentContext = lambda: None,
     task_status: TaskStatus[int] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Answer requests at an address until cancelled; no host is every interface. The task's start is told the port.
+    """Serve requests at an address until cancelled; an empty host means all interfaces. Reports the port when started.
 
-    Raises: ConfigError if it is not free.
+    Raises: ConfigError if the port is in use.
     """
     try:
         listener = await anyio.create_tcp_listener(local_host=host or None, local_port=port)
@@ -117,7 +117,7 @@ async def serve(
 
 
 class _Seldom(logging.Filter):
-    """Lets a line a minute pass, and none about a client that speaks no HTTP."""
+    """Passes one log line a minute, and none about a client that does not speak HTTP."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -148,16 +148,16 @@ class _Visit:
 
     peer: str
     socket: socket.socket | None
-    """None once a transport has it."""
+    """The socket; None once a transport owns it."""
     connecting: asyncio.Task[None] | None = None
     transport: asyncio.Transport | None = None
     deadline: asyncio.TimerHandle | None = None
     is_busy: bool = False
-    """Whether a request of it is being answered."""
+    """Whether one of its requests is being handled."""
     has_asked: bool = False
-    """Whether a head of it ever came to its end."""
+    """Whether it has ever sent a complete head."""
     held: int = 0
-    """How much of a body has come."""
+    """Bytes of the present body that have arrived."""
 
 
 class _Reception(web.Server):
@@ -180,7 +180,7 @@ class _Reception(web.Server):
         self._limits = limits
         self._context = context
         self._visits: dict[web.RequestHandler, _Visit] = {}
-        """By age, the oldest first."""
+        """Connections, oldest first."""
         self._of_peer: Counter[str] = Counter()
         self._connecting: set[asyncio.Task[None]] = set()
         self._held = 0
@@ -188,12 +188,12 @@ class _Reception(web.Server):
     # --- Connections -----------------------------------------------------------------------------------------------
 
     async def accept(self, listening: socket.socket) -> None:
-        """Take connections until cancelled, one in each turn of the loop."""
+        """Accept connections until cancelled, one per iteration of the event loop."""
         loop = asyncio.get_running_loop()
         while True:
             try:
                 found, address = await loop.sock_accept(listening)
-            except OSError as error:  # no descriptor is free, or the client is gone already
+            except OSError as error:  # no file descriptor is free, or the client has left
                 _LOG.warning("a connection was not taken: %s", error)
                 await anyio.sleep(_BREATH)
                 continue
@@ -201,7 +201,7 @@ class _Reception(web.Server):
             await checkpoint()
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         for protocol in list(self._visits):
             self._drop(protocol)
         await asyncio.gather(*self._connecting, return_exceptions=True)
@@ -220,16 +220,16 @@ class _Reception(web.Server):
         task.add_done_callback(self._connecting.discard)
 
     def _make_room(self, peer: str) -> bool:
-        """Return whether there is room for a connection, after an unfinished one had to end where there was none."""
+        """Return whether there is room for a connection; at a limit close an unfinished one."""
         if self._of_peer[peer] >= self._limits.of_one_peer:
             return self._drop_one_of(peer)
         if len(self._visits) >= self._limits.connections:
-            # Of the peer that holds most: one that comes with thousands pushes out its own.
+            # Begin with the peer that holds most connections: a flood pushes out its own.
             return any(self._drop_one_of(each) for each, _ in self._of_peer.most_common())
         return True
 
     def _drop_one_of(self, peer: str) -> bool:
-        """End the oldest connection of a peer that asks nothing now; one that never did before others."""
+        """Close the oldest connection of a peer without a request in progress; prefer one that never sent any."""
         idle = [
             (visit.has_asked, age, protocol)
             for age, (protocol, visit) in enumerate(self._visits.items())
@@ -249,7 +249,7 @@ class _Reception(web.Server):
         try:
             loop = asyncio.get_running_loop()
             await loop.connect_accepted_socket(lambda: protocol, found, ssl=context, **patience)
-        except OSError:  # the client left, or speaks no TLS that we do
+        except OSError:  # the client left, or its TLS does not match ours
             self._forget(protocol)
         except BaseException:
             self._forget(protocol)
@@ -261,7 +261,7 @@ class _Reception(web.Server):
         visit.deadline = asyncio.get_running_loop().call_later(seconds, self._drop, protocol)
 
     def _drop(self, protocol: web.RequestHandler) -> None:
-        """End a connection at once."""
+        """Close a connection at once."""
         visit = self._forget(protocol)
         if visit is None:
             return
@@ -285,7 +285,7 @@ class _Reception(web.Server):
         return visit
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        """Note that a connection stands. Called by aiohttp."""
+        """Record that a connection is established. Called by aiohttp."""
         super().connection_made(handler, transport)
         visit = self._visits.get(handler)
         if visit is None:
@@ -294,7 +294,7 @@ class _Reception(web.Server):
             visit.transport = transport
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
-        """Note that a connection has ended. Called by aiohttp."""
+        """Record that a connection has ended. Called by aiohttp."""
         super().connection_lost(handler, exc)
         self._forget(handler)
 
@@ -322,7 +322,7 @@ class _Reception(web.Server):
     async def _send(
         self, request: web.BaseRequest, visit: _Visit, found: Response, pieces: AsyncGenerator[bytes, None]
     ) -> web.StreamResponse:
-        """Send a body piece by piece; a client that takes none for too long ends with its connection."""
+        """Send a body in pieces; the connection is closed if the client does not accept a piece in time."""
         visit.is_busy = True
         try:
             response = web.StreamResponse(status=found.status, headers=_headers(found))
@@ -355,7 +355,7 @@ class _Reception(web.Server):
             return await self._respond(asked)
         except (web.RequestPayloadError, HttpProcessingError, ConnectionError):
             return Response(status=400, body=b"found a body that does not end as it should\n")
-        except Exception:  # noqa: BLE001 - a request is a unit of work, and ends nothing but itself
+        except Exception:  # noqa: BLE001 - the boundary of a request: an error ends only this one
             _LOG.exception("request failed: %s %.80r", request.method, request.raw_path)
             return Response(status=500, body=b"this failed; the log says why\n")
 

@@ -1,9 +1,8 @@
-"""Decisions as a service records them: one JSON object a line, in a file that is rotated; and how to read them again.
+"""The decision log: one JSON object a line in a rotated file; its writer and its reader.
 
-A line has the fields of `Decision`; readers accept fields and kinds that they do not know. PATH is the newest file,
-PATH.1 the one before, and so on. A line that is damaged or cut short is passed over, and counted. `evictions_in`
-tells which pods were evicted and for which job, over as many cycles as the files go back: ``kai why --evicted
---decision-log PATH``.
+A line has the fields of `Decision`; readers accept unknown fields and kinds. PATH is the newest file, PATH.1 the one
+before, and so on. A damaged or truncated line is skipped and counted. `evictions_in` yields the evicted pods and the
+jobs that gained, over as many cycles as the files hold: ``kai why --evicted --decision-log PATH``.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ REFUSE: Final = "refuse"
 
 @attrs.frozen(kw_only=True)
 class Subject:
-    """What a decision is about: a pod, or for a refusal the pod group that waits."""
+    """The object of a decision: a pod or, for a refusal, the pod group that waits."""
 
     kind: str
     namespace: str
@@ -40,7 +39,7 @@ class Subject:
 
 @attrs.frozen(kw_only=True)
 class Gainer:
-    """The job for which a pod was evicted."""
+    """The job that a pod was evicted for."""
 
     namespace: str
     name: str
@@ -61,26 +60,26 @@ class Decision:
     """``namespace/name`` of the pod group; "" for a pod without one."""
     queue: str = ""
     node: str = ""
-    """Where the pod is bound or promised to be, or where an evicted pod goes next."""
+    """The node of a bind or a promise, or the next node of an evicted pod."""
     action: str = ""
     rule: str = ""
-    """What allowed an eviction; of a refusal the reason code."""
+    """The rule that permitted an eviction; for a refusal the reason code."""
     gainer: Gainer | None = None
     numbers: Mapping[str, float] = attrs.field(factory=dict)
-    """By name, in the unit of the name."""
+    """Numbers by name; the name contains the unit."""
     input_hash: str = ""
-    """The same for all decisions of a cycle: a digest of what it was given."""
+    """A digest of the input of the cycle, the same for all its decisions."""
 
 
 def line_of(decision: Decision) -> bytes:
-    """Return a decision as it stands in the file."""
+    """Return a decision as a line of the file."""
     found = {name: getattr(decision, name) for name in _PLAIN}
     found |= {"subject": decision.subject, "gainer": decision.gainer, "inputHash": decision.input_hash}
     return msgspec.json.encode(found) + b"\n"
 
 
 def read_line(line: bytes) -> Decision | str:
-    """Return the decision in a line, or why it is none."""
+    """Return the decision in a line, or why it is invalid."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
@@ -110,7 +109,7 @@ def read_line(line: bytes) -> Decision | str:
 
 
 def _cut(value: object) -> str:
-    """Return a value of a line, not too long."""
+    """Return a value as JSON, truncated."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
@@ -127,7 +126,7 @@ _GAINER: Final = tuple(attrs.fields_dict(Gainer))
 
 @attrs.define
 class PassedOver:
-    """Lines of a log that are no decisions: how many, and the first of them with what it is."""
+    """Invalid lines of a log: their count, and place and reason of the first."""
 
     count: int = 0
     file: str = ""
@@ -141,7 +140,7 @@ class PassedOver:
             self.file, self.number, self.why = file, number, why
 
     def __str__(self) -> str:
-        """Return it in a sentence; "" where nothing was passed over."""
+        """Return a sentence about the skipped lines; "" if there are none."""
         if not self.count:
             return ""
         lines = counted(self.count, "line that is no decision was", "lines that are no decisions were")
@@ -150,7 +149,7 @@ class PassedOver:
 
 
 def read_decisions(path: str, passed: PassedOver | None = None) -> Iterator[Decision]:
-    """Yield the decisions of a log, the oldest first; lines that are none are counted in ``passed``.
+    """Yield the decisions of a log, oldest first; count invalid lines in ``passed``.
 
     Raises: InputError if there is no such file, or it cannot be read.
     """
@@ -173,7 +172,7 @@ def read_decisions(path: str, passed: PassedOver | None = None) -> Iterator[Deci
 
 
 def evictions_in(path: str, passed: PassedOver | None = None) -> Iterator[Decision]:
-    """Yield the evictions in a log, the oldest first; lines that are no decisions are counted in ``passed``.
+    """Yield the evictions in a log, oldest first; count invalid lines in ``passed``.
 
     Raises: InputError as `read_decisions`.
     """
@@ -181,7 +180,7 @@ def evictions_in(path: str, passed: PassedOver | None = None) -> Iterator[Decisi
 
 
 def _older(newest: Path) -> list[Path]:
-    """Return the files before the newest one, the youngest first."""
+    """Return the older files, the youngest first."""
     out: list[Path] = []
     while (file := numbered(newest, len(out) + 1)).is_file():
         out.append(file)
@@ -198,7 +197,7 @@ def numbered(newest: Path, number: int) -> Path:
 
 @attrs.define(eq=False)
 class RotatedFile:
-    """A file that is appended to; at a size it becomes the first of the older ones, and the oldest is deleted."""
+    """An append-only file; at a size limit it is renamed to the first of the older files, and the oldest is deleted."""
 
     path: Path
     most_bytes: int
@@ -206,7 +205,7 @@ class RotatedFile:
     _file: BinaryIO | None = None
 
     def append(self, lines: bytes) -> None:
-        """Append whole lines; of lines that cannot all be written none is left in the file.
+        """Append whole lines; all or none of them are written.
 
         Raises: OSError.
         """
@@ -225,7 +224,7 @@ class RotatedFile:
             raise
 
     def close(self) -> None:
-        """Close the file; the next append opens it again. What could not be written before is given up."""
+        """Close the file; the next append opens it again. Unwritten data is dropped."""
         file, self._file = self._file, None
         if file is not None:
             with suppress(OSError):
@@ -247,10 +246,10 @@ class RotatedFile:
 
 
 def _private(path: str, flags: int) -> int:
-    """Open a file that only this account may read: names of workloads are in it."""
+    """Open a file that only this account may read, because it contains names of workloads."""
     return os.open(path, flags, 0o600)
 
 
 def numbers_in(**values: Any) -> Mapping[str, float]:  # noqa: ANN401 - whatever plugins say
-    """Return those values that are numbers."""
+    """Return the values that are numbers."""
     return {name: float(value) for name, value in values.items() if is_number(value)}

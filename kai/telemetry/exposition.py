@@ -1,4 +1,4 @@
-"""What Prometheus reads: a registry as text, metrics with one prefix, and gauges whose series come and go."""
+"""Metrics for Prometheus: a registry as text, metrics with a common prefix, and gauges whose series come and go."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class Maker:
         return Gauge(self.prefix + name, text, labels, registry=self.registry)
 
     def counter(self, name: str, text: str, *labels: str, begins: Iterable[Sequence[str]] = ()) -> Counter:
-        """Return a new counter, with a series at 0 for each of the label values with which it ``begins``.
+        """Return a new counter, with a series at 0 for each of the label values in ``begins``.
 
-        Prometheus counts differences, so it does not see what a series is born with: the first failure of its kind
-        would be on no dashboard and raise no alert. Name every label value that is known beforehand.
+        Prometheus computes differences, so it misses the first value of a new series: the first failure of its kind
+        would be on no dashboard and raise no alert. Pass all label values that are known beforehand.
         """
         made = Counter(self.prefix + name, text, labels, registry=self.registry)
         for values in begins:
@@ -52,7 +52,7 @@ class Maker:
         return made
 
     def table(self, gauges: Sequence[tuple[str, str]], *labels: str) -> GaugeTable:
-        """Return a new table with these gauges, each a name and a text."""
+        """Return a new table with these gauges, each a name and a help text."""
         table = GaugeTable(tuple((self.prefix + name, text) for name, text in gauges), labels)
         self.registry.register(table)
         return table
@@ -66,15 +66,15 @@ class Maker:
 class ChangingSeries:
     """A gauge with one label, whose values come and go.
 
-    Series are read in another thread, at any moment. One that is there before and after is there in between as well: an
-    alert that waits for minutes would begin anew whenever it is missing.
+    Series may be read in another thread at any moment. A series that exists before and after an update also exists
+    during it: otherwise an alert with a waiting time would start anew.
     """
 
     gauge: Gauge
     _known: frozenset[str] = frozenset()
 
     def show(self, values: Mapping[str, float]) -> None:
-        """Show these values by their labels, and no others any more."""
+        """Show exactly these values, by label."""
         for label, value in values.items():
             self.gauge.labels(label).set(value)
         for gone in self._known - values.keys():
@@ -87,55 +87,55 @@ Labels: TypeAlias = tuple[str, ...]
 
 @attrs.define(eq=False)
 class GaugeTable:
-    """Gauges with the same labels: a row for each thing that there is, a column for each gauge.
+    """Gauges with the same labels: a row for each object, a column for each gauge.
 
-    The library takes 15 us to write one sample, which is 0.6 s for the gauges of 3,000 queues in one process. So the
-    text of a row is kept until one of its figures changes, and the whole until any does. Rows are read in another
-    thread, at any moment, and each read sees all rows of one moment.
+    The client library takes 15 us per sample, which is 0.6 s for the gauges of 3,000 queues in one process. So the text
+    of a row is kept until one of its values changes, and the whole text until any value does. Rows may be read in
+    another thread at any moment, and each read sees all rows of one moment.
     """
 
     gauges: Sequence[tuple[str, str]]
-    """Name and text of each."""
+    """Name and help text of each gauge."""
     labels: Labels
     _rows: dict[Labels, Sequence[float]] = attrs.field(factory=dict)
     _shown: Mapping[Labels, Sequence[float]] = attrs.field(factory=dict)
-    """The rows as they were read last; replaced where one changed since, and never changed itself."""
+    """The rows at the last read; replaced after a change, never mutated."""
     _has_changed: bool = False
     _heads: dict[Labels, Sequence[str]] = attrs.field(factory=dict)
     """The text of each sample before its value."""
     _lines: dict[Labels, tuple[Sequence[float], Sequence[str]]] = attrs.field(factory=dict)
-    """The figures of a row, and its lines."""
+    """The values of each row, and its lines."""
     _text: tuple[Mapping[Labels, Sequence[float]] | None, bytes] = (None, b"")
-    """The rows for which a text was made last, and that text."""
+    """Memoized: rows, and their text."""
 
     def put(self, row: Labels, figures: Sequence[float]) -> None:
-        """Show these figures in a row."""
+        """Set the values of a row."""
         if self._rows.get(row) != figures:
             self._rows[row] = figures
             self._has_changed = True
 
     def remove(self, row: Labels) -> None:
-        """Show a row no more."""
+        """Remove a row."""
         del self._rows[row]
         self._has_changed = True
 
     def show(self, rows: Mapping[Labels, Sequence[float]]) -> None:
-        """Show these rows, and no others any more."""
+        """Show exactly these rows."""
         if rows != self._rows:
             self._rows = dict(rows)
             self._has_changed = True
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the gauges. Called by the library, in whatever thread."""
+        """Yield the gauges. Called by the client library, in any thread."""
         if self._has_changed:
-            self._has_changed = False  # before the copy: what changes after it is read the next time
+            self._has_changed = False  # before the copy: a change during it is read the next time
             self._shown = self._rows.copy()
         rows = self._shown
         for at, (name, text) in enumerate(self.gauges):
             yield _Column(self, rows, at, name, text)
 
     def describe(self) -> Iterator[Metric]:
-        """Yield the gauges without samples, so that none is registered twice. Called by the library."""
+        """Yield the gauges without samples, for the check of duplicate names. Called by the client library."""
         for name, text in self.gauges:
             yield Metric(name, text, "gauge")
 
@@ -145,7 +145,7 @@ class GaugeTable:
         if made_for is rows:
             return text
         lines = {key: self._row(key, figures) for key, figures in rows.items()}
-        # What is gone is forgotten.
+        # Drop the text of removed rows.
         self._lines, self._heads = lines, {key: self._heads[key] for key in lines}
         out = []
         for at, (name, about) in enumerate(self.gauges):
@@ -169,7 +169,7 @@ class GaugeTable:
 
 
 class _Column(Metric):
-    """One gauge of a table as the library knows it; its samples are made where they are asked for."""
+    """One gauge of a table for the client library; its samples are made on demand."""
 
     def __init__(
         self, table: GaugeTable, rows: Mapping[Labels, Sequence[float]], at: int, name: str, text: str
@@ -179,7 +179,7 @@ class _Column(Metric):
 
     @property
     def samples(self) -> list[Sample]:
-        """The samples."""
+        """The samples of this gauge."""
         return [
             Sample(self.name, dict(zip(self.table.labels, key, strict=True)), figures[self.at])
             for key, figures in self.rows.items()
@@ -187,7 +187,7 @@ class _Column(Metric):
 
     @samples.setter
     def samples(self, found: list[Sample]) -> None:
-        """Take no samples: those of the table are all there are."""
+        """Ignore assignments: the samples come from the table."""
 
 
 def _escaped(value: str) -> str:
@@ -196,7 +196,7 @@ def _escaped(value: str) -> str:
 
 @attrs.frozen
 class _Others:
-    """Metrics whose text the library makes."""
+    """Metrics whose text the client library renders."""
 
     metrics: Sequence[Metric]
 
@@ -207,11 +207,11 @@ class _Others:
 def exposition(registry: CollectorRegistry, bare_counters: Iterable[str] = ()) -> bytes:
     """Return the metrics of a registry in Prometheus' text format.
 
-    ``bare_counters`` are counters whose names do not end in ``_total``, as some of the peer's do not: the library puts
-    that ending into the two lines above the values, but not into the names of samples that it did not make itself.
+    ``bare_counters`` are counters whose names do not end in ``_total``, like some of KAI-Scheduler's. The library adds
+    that ending in the HELP and TYPE lines, but not in the names of samples that it did not create itself.
 
-    When each counter and histogram began is left out, of which the library makes a second series for each: the peer has
-    none.
+    The creation times of counters and histograms are left out: the library makes an additional series for each, and
+    KAI-Scheduler has none.
     """
     disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
     metrics = list(registry.collect())
@@ -224,9 +224,9 @@ def exposition(registry: CollectorRegistry, bare_counters: Iterable[str] = ()) -
 
 
 def others(registry: CollectorRegistry) -> bytes:
-    """Return the metrics of a registry that any library and plugin of the process registers in; b"" if one raises.
+    """Return the metrics of a registry that any library and plugin may use; b"" if one of them raises.
 
-    What a plugin shows must not hide what kai shows.
+    A failing plugin must not hide kai's own metrics.
     """
     try:
         return exposition(registry)
@@ -239,7 +239,7 @@ def others(registry: CollectorRegistry) -> bytes:
 def metrics_route(
     registry: CollectorRegistry, bare_counters: Iterable[str] = (), shared: CollectorRegistry = REGISTRY
 ) -> Route:
-    """Return the route that answers ``/metrics``: those of ``registry``, and those of the ``shared`` one after them."""
+    """Return the route for ``/metrics``: the metrics of ``registry``, then those of the ``shared`` registry."""
     names = tuple(bare_counters)
 
     def text() -> bytes:

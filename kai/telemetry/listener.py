@@ -1,12 +1,12 @@
-"""What is answered to clients that look at a process: probes, metrics, snapshots. GET and HEAD, one answer each.
+"""Serves probes, metrics and snapshots: GET and HEAD.
 
-What only this machine may ask for is asked for under a name of this machine as well: a page of a stranger that gives
-its own name our address would otherwise read it through the browser of a user who opened it.
+Routes for this machine only also require a local name in the Host header. Otherwise a malicious page could point its
+own DNS name to our address, and read them through the browser of a user who opened it.
 
-A path has a route; `kai.telemetry.connections` says which clients may connect, and for how long. Each listener has
-limits of its own, so that a client that holds the port of metrics holds nothing of the port of probes.
+Each path has a route. `kai.telemetry.connections` limits the clients. Each listener has limits of its own, so that a
+client that blocks the port of metrics does not block the port of probes.
 
-What a kubelet asks: whether the loop turns, and whether the process can do its work.
+`Probes` answers a kubelet: whether the event loop runs, and whether the process can do its work.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Answer: TypeAlias = Callable[[], Awaitable[Response]]
 
 @attrs.frozen(kw_only=True)
 class Route:
-    """The function that answers a path, and whether only this machine may ask."""
+    """The function that answers a path, and whether only this machine may request it."""
 
     answer: Answer
     local: bool = False
@@ -43,18 +43,18 @@ class Route:
 
 @attrs.frozen
 class Address:
-    """Where to listen; no host is every interface."""
+    """The address of a listener; an empty host means all interfaces."""
 
     host: str
     port: int
 
     def __str__(self) -> str:
-        """Return the address as flags have it."""
+        """Return the address in the form of flags."""
         return f"{self.host}:{self.port}"
 
 
 def read_address(text: str, flag: str) -> Address | None:
-    """Return the address in a flag as Go writes them (``:8080``, ``127.0.0.1:8080``); None for "0", which is off.
+    """Return the address in a flag in Go's form (``:8080``, ``127.0.0.1:8080``); None for "0", which means off.
 
     Raises: CommandLineError.
     """
@@ -69,9 +69,9 @@ def read_address(text: str, flag: str) -> Address | None:
 async def listen(
     address: Address, routes: Mapping[str, Route], *, task_status: TaskStatus[int] = anyio.TASK_STATUS_IGNORED
 ) -> None:
-    """Answer requests at an address until cancelled; the task's start is told the port.
+    """Serve requests at an address until cancelled; reports the port when started.
 
-    Raises: ConfigError if it is not free.
+    Raises: ConfigError if the port is in use.
     """
     turns = {path: anyio.Lock() for path in routes}
 
@@ -79,7 +79,7 @@ async def listen(
         refused = _refusal(routes, request)
         if refused is not None:
             return refused
-        async with turns[request.path]:  # metrics and snapshots take a thread each, and those are a cycle's as well
+        async with turns[request.path]:  # one at a time: metrics and snapshots take threads, which cycles need too
             return await routes[request.path].answer()
 
     await serve(address.host, address.port, respond, Limits(), task_status=task_status)
@@ -99,7 +99,7 @@ def _refusal(routes: Mapping[str, Route], request: Request) -> Response | None:
 
 
 def is_local(host: str) -> bool:
-    """Return whether an address is of this machine itself."""
+    """Return whether an address is a loopback address."""
     try:
         found = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -109,7 +109,7 @@ def is_local(host: str) -> bool:
 
 
 def is_asked_locally(request: Request) -> bool:
-    """Return whether a request names this machine in its ``Host``, whatever the port."""
+    """Return whether a request names this machine in its ``Host`` header, with any port."""
     host = request.headers.get("Host", "")
     name = host[: host.rfind("]") + 1] if host.startswith("[") else host.partition(":")[0]
     return name.lower() in _LOCAL_NAMES
@@ -118,7 +118,7 @@ def is_asked_locally(request: Request) -> bool:
 _LONGEST: Final = 500
 
 Check: TypeAlias = Callable[[], str]
-"""Returns in words what is not right; "" if all is."""
+"""Returns a problem as text; "" if there is none."""
 
 
 @attrs.define
@@ -129,20 +129,20 @@ class Probes:
     _notes: dict[str, Check] = attrs.field(factory=dict)
 
     def add(self, name: str, check: Check) -> None:
-        """Let readiness depend on a check."""
+        """Make readiness depend on a check."""
         self._checks[name] = check
 
     def add_note(self, name: str, note: Check) -> None:
-        """Show what is not right, although readiness does not depend on it."""
+        """Show a problem on which readiness does not depend."""
         self._notes[name] = note
 
     def problems(self) -> Mapping[str, str]:
-        """Return what is not right, by the name of its check."""
+        """Return the problems by the names of their checks."""
         found = {name: check() for name, check in self._checks.items()}
         return {name: problem for name, problem in found.items() if problem}
 
     def routes(self) -> Mapping[str, Route]:
-        """Return the paths that a kubelet may ask for; the peer's ``/healthz`` among them."""
+        """Return the routes for a kubelet, including KAI-Scheduler's ``/healthz``."""
         return {
             "/livez": Route(answer=self._live),
             "/healthz": Route(answer=self._live),
@@ -150,7 +150,7 @@ class Probes:
         }
 
     async def _live(self) -> Response:
-        # That this runs at all says it: an answer needs a turn of the loop.
+        # That this coroutine runs proves that the event loop does.
         return Response(body=b"ok")
 
     async def _ready(self) -> Response:
@@ -159,7 +159,7 @@ class Probes:
             notes = {name: note() for name, note in self._notes.items()}
             lines = [f"{name}: {_on_one_line(notes[name])}" for name in sorted(notes) if notes[name]]
             return Response(body="\n".join(["ok", *lines]).encode())
-        # Any client may ask, and a reason may quote what it stumbled over: so much of it, on one line.
+        # Any client may read it, and a reason may quote foreign input: truncate it, on one line.
         lines = [f"not ready: {', '.join(sorted(problems))}"]
         lines += [f"{name}: {_on_one_line(problems[name])}" for name in sorted(problems)]
         return Response(status=503, body=("\n".join(lines) + "\n").encode())

@@ -1,16 +1,13 @@
-"""Logs: structlog, one JSON object a line, or plain lines for people at a terminal.
+"""Sets up logs: structlog, as one JSON object a line, or as plain lines for people at a terminal.
 
-Only what a caller names is written: no objects, so no environment variables, tokens or annotations. The same failure is
-written a few times, then now and then (`kai.telemetry.logs`).
+A line contains only the facts that its caller names: no objects, so no environment variables, tokens or annotations.
 
-How often the same failure is written to the log: the first few times, then now and then with a count.
+`Limits` rate-limits failures. Where a cluster is in trouble, a line with a reason (the fact ``why``), or with a level
+above info, is one of many. Lines that differ only in names and numbers count as the same.
 
-A line that says why something went wrong (the fact ``why``), or whose level is above info, is one of many where a
-cluster is in trouble. Lines are the same that differ in names and numbers only.
-
-Holds: of one event and reason, `_FIRST` lines and then one every `_EVERY` seconds; of one event, whatever its reasons,
-`_MOST` in as many seconds. What was left out is counted in the next line that is written (``suppressed``). Other lines
-are never held back.
+Holds: for one event and reason, `_FIRST` lines and then one every `_EVERY` seconds; for one event with any reasons,
+`_MOST` lines in that time. The next line of the same kind counts the dropped ones (``suppressed``). Other lines are
+never dropped.
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ _EXCEPTION_NAMES: Final = re.compile(r'"[^"]*"|\'[^\']*\'|\S*[\d/]\S*')
 
 @attrs.define
 class _Count:
-    """How many lines were written since a time, and how many were not."""
+    """Counts of written and dropped lines since a time."""
 
     since: float
     written: int = 0
@@ -46,12 +43,12 @@ class _Count:
 
 @attrs.define
 class Limits:
-    """A processor of structlog that drops lines of which enough were written."""
+    """A structlog processor that rate-limits failures."""
 
     clock: Callable[[], float] = time.monotonic
     _counts: dict[tuple[str, ...], _Count] = attrs.field(factory=dict)
     _lock: threading.Lock = attrs.field(factory=threading.Lock)
-    """Lines come from the threads of cycles and of pages as well."""
+    """Lines also come from the threads of cycles and of pages."""
 
     def __call__(self, logger: object, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         """Return a line, or drop it.
@@ -83,7 +80,7 @@ class Limits:
         return line
 
     def _count(self, key: tuple[str, ...]) -> _Count:
-        """Return what is known of a key, which becomes the one used last."""
+        """Return the counts of a key, and mark it as most recently used."""
         found = self._counts.pop(key, None) or _Count(self.clock())
         self._counts[key] = found
         if len(self._counts) > _REMEMBERED:
@@ -97,15 +94,15 @@ _LIBRARIES: Final = ("aiohttp", "asyncio", "kubernetes_asyncio", "opentelemetry"
 
 
 class _Limited(logging.Filter):
-    """Holds back lines of libraries as those of kai are: a collector of traces that is away fails again and again."""
+    """Rate-limits lines of libraries, too: an exporter of traces without a collector fails again and again."""
 
     def __init__(self, limits: Limits) -> None:
-        """Count by the limits of all lines."""
+        """Use the same limits as kai's own lines."""
         super().__init__()
         self._limits = limits
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether a line is written; what was left out before it is noted in it."""
+        """Return whether a line is written; add the count of dropped lines to it."""
         line: dict[str, Any] = {"event": record.name, "why": record.getMessage()}
         try:
             found = self._limits(None, record.levelname.lower(), line)
@@ -117,22 +114,22 @@ class _Limited(logging.Filter):
 
 
 def level_of(verbosity: int) -> int:
-    """Return the lowest level that is written at a verbosity.
+    """Return the lowest log level of a verbosity.
 
-    Source: the peer logs decisions at 3, its default, and what led to them above that.
+    Source: KAI-Scheduler logs decisions at 3, its default, and their reasons above that.
     """
     return _LEVELS.get(max(0, verbosity), logging.DEBUG)
 
 
 def verbosity_of(text: str) -> int | None:
-    """Return the verbosity that a flag names: a number, or a level as Go's loggers name it; None for neither."""
+    """Return the verbosity in a flag: a number, or a level name of Go's loggers; None if it is neither."""
     if text.isascii() and text.isdigit():
         return int(text)
     return _NAMES.get(text.lower())
 
 
 def set_up_logs(*, verbosity: int = 3, json: bool = False) -> None:
-    """Let every logger of the process write to standard error, the libraries' warnings included."""
+    """Send the lines of every logger in the process to standard error, including warnings of libraries."""
     out = sys.stderr
     as_json = json or not out.isatty()
     renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()

@@ -1,11 +1,11 @@
-"""Traces: OpenTelemetry. Without an endpoint nothing is recorded, and it costs next to nothing to ask for a span.
+"""Traces by OpenTelemetry, and a stopwatch for plugins.
 
-What records is imported by `make_tracing` when there is an endpoint.
+Without an endpoint nothing is recorded, and a span costs next to nothing. `make_tracing` imports the SDK only with an
+endpoint.
 
-How long plugins take: a stopwatch around each of their functions.
-
-The engine has no clock. It hands each function of a plugin to a stopwatch, if the shell brings one, and calls what it
-gets back. Time that the engine or another plugin needs in between does not count.
+`PluginTimes` measures the functions of plugins. The engine has no clock: it passes each function of a plugin to a
+stopwatch, if the shell provides one, and calls the wrapped function. Time spent in the engine or in another plugin in
+between is not counted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ R = TypeVar("R")
 
 @attrs.define
 class Taken:
-    """What the calls of one function of a plugin took."""
+    """Count and duration of the calls of one plugin function."""
 
     calls: int = 0
     seconds: float = 0.0
@@ -44,16 +44,16 @@ class PluginTimes:
 
     clock: Callable[[], float]
     taken: dict[tuple[str, str], Taken] = attrs.field(factory=dict)
-    """By the name of the plugin, and of what it was asked."""
+    """By plugin and function."""
     _inside: float = 0.0
-    """What calls within the present call took."""
+    """Duration of the calls nested in the present call."""
 
     def timed(self, plugin: str, hook: str, function: Callable[P, R], /) -> Callable[P, R]:
         """Return ``function`` with its time counted for ``plugin``. Cost: half a microsecond a call."""
         return self._counted(self.taken.setdefault((plugin, hook), Taken()), function)
 
     def paused(self, function: Callable[P, R], /) -> Callable[P, R]:
-        """Return ``function``, whose time counts for no plugin, whichever calls it."""
+        """Return ``function`` with its time counted for no plugin, whichever calls it."""
         return self._counted(Taken(), function)
 
     def _counted(self, taken: Taken, function: Callable[P, R]) -> Callable[P, R]:
@@ -78,7 +78,7 @@ _SCHEMES: Final = ("http://", "https://")
 
 @attrs.frozen(kw_only=True)
 class Tracing:
-    """Where spans are made. ``close`` sends what is left and may take seconds."""
+    """The source of spans. ``close`` sends the rest and may take seconds."""
 
     tracer: Tracer
     is_on: bool
@@ -86,9 +86,9 @@ class Tracing:
 
     @contextmanager
     def continued(self, name: str, parent: str) -> Iterator[Callable[[str], None]]:
-        """Record what happens inside as a part of a trace that began elsewhere; what is yielded takes how it ended.
+        """Record a span of a trace that began elsewhere; the yielded function takes its outcome.
 
-        ``parent`` is what `trace_parent` returned there; without one this begins a trace.
+        ``parent`` is the result of `trace_parent` there; if it is empty, a new trace begins.
         """
         if not self.is_on:
             yield _unheard
@@ -102,7 +102,7 @@ class Tracing:
 
 
 def _unheard(_: str) -> None:
-    """Take no notice."""
+    """Ignore the outcome."""
 
 
 def no_tracing() -> Tracing:
@@ -111,7 +111,7 @@ def no_tracing() -> Tracing:
 
 
 def make_tracing(service: str, *, endpoint: str = "", exporter: SpanExporter | None = None) -> Tracing:
-    """Return a tracing that exports to an OTLP endpoint, or to ``exporter``; one that records nothing without either.
+    """Return a tracing that exports to an OTLP endpoint or to ``exporter``; without either, one that records nothing.
 
     Raises: CommandLineError for an endpoint that is no HTTP address, ConfigError if the exporter is not installed.
     """
@@ -138,7 +138,7 @@ def _otlp(endpoint: str) -> SpanExporter:
 
 
 def trace_parent(span: Span) -> str:
-    """Return the place of a span in its trace as W3C's ``traceparent`` has it; "" where nothing is recorded."""
+    """Return the position of a span in its trace as a W3C ``traceparent``; "" if nothing is recorded."""
     context = span.get_span_context()
     if not context.is_valid:
         return ""

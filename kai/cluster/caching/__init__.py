@@ -1,5 +1,5 @@
-"""The objects of a cluster in memory, kept current by watches. Begin with `store`.
+"""The objects of a cluster in memory, kept current by watches. Read `store` first.
 
-`watch` is the machine that lists and watches one kind, `watching` its shell; `assume_cache` has the objects of one
-kind, with what was assumed over them, and `shown` what readers see of it.
+`watch` is the state machine that lists and watches one kind, and `watching` its shell. `assume_cache` holds the objects
+of one kind with the assumptions over them, and `shown` the objects that readers see.
 """

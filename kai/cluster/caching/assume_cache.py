@@ -1,11 +1,10 @@
-"""One kind in the store: its objects by key, with what was assumed over them.
+"""The assume cache of one kind: its objects by key, and the objects that are assumed instead of the real ones.
 
-A cache takes manifests as they come, from pages of lists, watch events and answers to writes, in any order and any
-number of times: the version of each object decides what is newer. It reads only what changed.
+A cache accepts manifests from pages of lists, watch events and answers to writes, in any order and any number of times:
+the resourceVersion of each object decides which is newer. It parses only new versions.
 
-Holds: an object whose new form cannot be read stays as it was, as long as it is the same object (UID); one that could
-never be read is not there. A pod that runs must not vanish, and free its node, because one of its annotations holds
-nonsense.
+Holds: an object whose new form cannot be parsed keeps its last form while its UID stays the same; one that could never
+be parsed is absent. A running pod must not vanish, and free its node, because one of its annotations is malformed.
 """
 
 from __future__ import annotations
@@ -30,38 +29,38 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=ApiObject)
 
 _NOTHING: Final = ("", UNKNOWN_VERSION)
-"""UID and version of what is not there."""
+"""UID and version of an absent object."""
 
 
 @attrs.define(eq=False)
 class _Assumption(Generic[T]):
-    """Something shown over what is there."""
+    """An object that is shown instead of the real one."""
 
     until: Callable[[T | None], bool]
     beneath: T | None
     shown: T
     is_answered: bool = False
-    """The server has done the write: a list that is asked for from now on shows it, or the server forgot it."""
+    """The server has confirmed the write: a list that is requested later shows it, unless the server lost the write."""
     before: _Assumption[T] | None = None
-    """What was assumed of a write that is done, and is shown again should this assumption be forgotten."""
+    """An earlier, confirmed assumption: it is shown again if this one is forgotten."""
 
 
 @attrs.frozen
 class Asked:
-    """What was known as a list was asked for."""
+    """The state of the cache when a list was requested."""
 
     newest: int = UNKNOWN_VERSION
-    """The newest version that anything was told with."""
+    """The highest resourceVersion seen so far."""
     answered: Mapping[Key, object] = attrs.field(factory=dict)
-    """Assumptions whose writes were done by then."""
+    """Assumptions whose writes were confirmed by then."""
     ended: int = 0
-    """How many ends of objects were noted by then."""
+    """Count of deletions noted by then."""
 
 
 class AssumeCache(Generic[T]):
     """The objects of one kind.
 
-    Every method that changes something calls `on_change` with each change of what is shown.
+    Every method that changes the shown objects calls ``on_change`` with each change.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class AssumeCache(Generic[T]):
         self.cls = cls
         self._shown = Shown(on_change)
         self._unread: dict[Key, tuple[str, int]] = {}
-        """UID and version of what is really there and could not be read; other objects say theirs themselves."""
+        """UID and version of real objects that could not be parsed; parsed objects hold their own."""
         self._assumed: dict[Key, _Assumption[T]] = {}
         self._overlays = Overlays()
         self._rejected: dict[Key, Rejected] = {}
@@ -82,27 +81,27 @@ class AssumeCache(Generic[T]):
         self._starts_over = False
         self._asked = Asked()
         self._passed_over: list[tuple[Peek, object]] = []
-        """What the list that is under way has although it is known to have ended."""
+        """Objects of the present list for which a tombstone exists."""
         self.newest = 0
-        """The newest version that anything was told with."""
+        """The highest resourceVersion seen so far."""
 
     # --- Looking ---------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """Return how many objects are shown."""
+        """Return the count of shown objects."""
         return len(self._shown.objects)
 
     def get(self, key: Key) -> T | None:
-        """Return what is shown at a key."""
+        """Return the shown object of a key."""
         return self._shown.objects.get(key)
 
     def actual(self, key: Key) -> T | None:
-        """Return what is really there, as far as is known."""
+        """Return the real object, as far as it is known."""
         assumption = self._assumed.get(key)
         return self._shown.objects.get(key) if assumption is None else assumption.beneath
 
     def version(self, key: Key) -> tuple[str, int] | None:
-        """Return UID and version of what is really there, whether it could be read or not; None if nothing is."""
+        """Return UID and version of the real object, parsed or not; None if there is none."""
         found = self._unread.get(key)
         if found is None:
             obj = self.actual(key)
@@ -112,50 +111,50 @@ class AssumeCache(Generic[T]):
         return found
 
     def knows(self, seen: Peek) -> bool:
-        """Return whether an object is really there in this very form; one whose form has no version never is."""
+        """Return whether the real object has exactly this version; False for an object without a comparable version."""
         is_there = seen.version >= 0 and self.version(seen.key) == (seen.uid, seen.version)
         return is_there and not self._tombstones.covers(seen.uid, seen.version)
 
     def versions(self) -> dict[Key, tuple[str, int]]:
-        """Return UID and version of all that is really there."""
+        """Return UID and version of all real objects."""
         found = {key: self.version(key) for key in self._besides(set())}
         return {key: version for key, version in found.items() if version is not None}
 
     def all(self) -> tuple[T, ...]:
-        """Return what is shown; the same tuple until something changes."""
+        """Return all shown objects; the same tuple until one changes."""
         return self._shown.all()
 
     def listing(self) -> Listing[T]:
-        """Return what is shown, in no order, and how it differs from the listing before; the same until it does."""
+        """Return all shown objects, unordered, with the difference to the last listing; the same until one changes."""
         return self._shown.listing()
 
     def find(self, index: Index[T], key: str) -> tuple[T, ...]:
-        """Return the objects to which a key of an index leads, by namespace and name."""
+        """Return the objects under a key of an index, by namespace and name."""
         return self._shown.find(index, key)
 
     @property
     def rejected(self) -> tuple[Rejected, ...]:
-        """Return the objects that cannot be read, by key; any thread may ask."""
+        """The objects that cannot be parsed, by key; callable in any thread."""
         found = self._rejected.copy()
         return tuple(found[key] for key in sorted(found))
 
     def is_assumed(self, key: Key) -> bool:
-        """Return whether something is assumed at a key."""
+        """Return whether a key has an assumption."""
         return key in self._assumed
 
     # --- Taking what there is --------------------------------------------------------------------------------------
 
     def see(self, manifest: object) -> Peek | None:
-        """Take an object as it is, or was at its version; return which it is, None if it has no name."""
+        """Take an object at its version; return its identity, None if it has no name."""
         return self._see(peek(manifest), manifest)
 
     def see_listed(self, manifest: object) -> Peek | None:
-        """Take an object of the list that is under way, like `see`.
+        """Take an object of the present list, like `see`.
 
-        A list shows each object as it was at the list's version, and no earlier than it was asked for. One that has an
-        object in an earlier form than was known by then, or one that had ended by then, was made by a server whose
-        memory was put back, and whose versions were moved on so that watchers take notice: what it says is true, as of
-        a list whose version went back.
+        A list shows each object as of the list's version, which is not older than the request. Suppose it shows an
+        object in an older form than was known by then, or an object that had been deleted by then. Then the server was
+        restored from a backup, and its versions were raised so that watchers notice. Its content is true all the same,
+        so the cache starts over as for a list whose version went back.
         """
         seen = peek(manifest)
         if seen is not None and not self._starts_over:
@@ -169,7 +168,7 @@ class AssumeCache(Generic[T]):
         return self._see(seen, manifest)
 
     def see_known(self, seen: Peek) -> None:
-        """Take an object of the list that is under way, of which `knows` says that it is there."""
+        """Take an object of the present list that `knows` has confirmed."""
         if self._listing is not None:
             self._listing.add(seen.key)
         self.newest = max(self.newest, seen.version)
@@ -185,13 +184,13 @@ class AssumeCache(Generic[T]):
         return seen
 
     def remove(self, manifest: object) -> None:
-        """Take the end of an object, with its last form."""
+        """Take the deletion of an object, with its last form."""
         seen = peek(manifest)
         if seen is not None:
             self.remove_key(seen.key, seen.uid, seen.version)
 
     def remove_key(self, key: Key, uid: str, version: int = UNKNOWN_VERSION) -> None:
-        """Take the end of the object that has this UID; another of the same name, made later, stays."""
+        """Take the deletion of the object with this UID; a newer object of the same name stays."""
         self._tombstones.leave(uid, version)
         self.newest = max(self.newest, version)
         known_uid, known_version = self.version(key) or _NOTHING
@@ -227,12 +226,12 @@ class AssumeCache(Generic[T]):
         self._set(seen.key, obj)
 
     def fade(self) -> None:
-        """Forget objects that ended before the last call, unless a list is under way that may have them."""
+        """Forget tombstones from before the last call, unless a list in progress may still contain their objects."""
         if self._listing is None:
             self._tombstones.fade()
 
     def _reject(self, key: Key, message: str) -> None:
-        """Note that an object cannot be read, and say where, once; a log names objects and quotes none."""
+        """Note that an object cannot be parsed, and log the place once, without the content of the object."""
         cls, known = cast("type[ApiObject]", self.cls), self._rejected.get(key)
         if known is None or known.message != message:
             at = message.partition(": found ")[0]
@@ -242,16 +241,17 @@ class AssumeCache(Generic[T]):
     # --- Lists -----------------------------------------------------------------------------------------------------
 
     def ask(self) -> Asked:
-        """Return what is known now, for `begin_list`: a list is about to be asked for."""
+        """Return the present state for `begin_list`; call it just before a list is requested."""
         done = {key: each if each.is_answered else each.before for key, each in self._assumed.items()}
         answered = {key: each for key, each in done.items() if each is not None}
         return Asked(self.newest, answered, self._tombstones.noted)
 
     def begin_list(self, version: int, asked: Asked | None = None) -> None:
-        """Expect the pages of a list that was made at a version; ``asked`` is what was known as it was asked for.
+        """Expect the pages of a list of this version; ``asked`` is the state when it was requested.
 
-        A version older than what was known by then means that the server's memory was put back to an earlier time; then
-        the list alone is true, however old its objects are. What was told while the list was on its way may be newer.
+        A version below the highest one known at the request means that the server was restored from a backup. Then only
+        the list is true, however old its objects are. Events that arrived during the request may be newer than the
+        list.
         """
         self._asked = self.ask() if asked is None else asked
         self._listing, self._listed_at = set(), version
@@ -268,10 +268,10 @@ class AssumeCache(Generic[T]):
                 self._put(seen, manifest)
 
     def end_list(self, version: int) -> None:
-        """Take it that what the pages did not bring is gone, except for what was made after the list.
+        """Remove the objects that the pages did not contain, unless they are newer than the list.
 
-        A write that was done before the list was asked for, and that it does not show, is lost: the server's memory was
-        put back. No news would ever end what was assumed of it.
+        A write that was confirmed before the request and is missing in the list is lost: the server was restored from a
+        backup. Its assumption is dropped here, because no event would ever end it.
         """
         listed, starts_over = self._listing, self._starts_over
         self._listing, self._starts_over = None, False
@@ -290,14 +290,14 @@ class AssumeCache(Generic[T]):
         self._asked = Asked()
 
     def _besides(self, listed: set[Key]) -> list[Key]:
-        """Return the keys of what is really there and no part of a list."""
+        """Return the keys of real objects that are missing in a list."""
         shown, more = self._shown.objects, self._assumed.keys() | self._unread.keys()
         keys = [key for key in shown if key not in listed]
         keys += sorted(key for key in more if key not in shown and key not in listed)
         return [key for key in keys if self.version(key) is not None]
 
     def clear(self) -> None:
-        """Take it that the kind is not served any more, and its objects are gone with it."""
+        """Remove all objects, because the kind is no longer served."""
         self.begin_list(0)
         self._starts_over = True
         self.end_list(0)
@@ -305,7 +305,7 @@ class AssumeCache(Generic[T]):
     # --- Assuming --------------------------------------------------------------------------------------------------
 
     def assume(self, key: Key, obj: T, until: Callable[[T | None], bool]) -> None:
-        """Show an object until a predicate is true of what is really there."""
+        """Show an object until a predicate is true of the real one."""
         actual = self.actual(key)
         if until(actual):
             self.forget(key)
@@ -316,13 +316,13 @@ class AssumeCache(Generic[T]):
         self._shown.put(key, obj)
 
     def confirm(self, key: Key) -> None:
-        """Take it that what is assumed at a key was written: the server has said so."""
+        """Mark the assumption of a key as confirmed by the server."""
         assumption = self._assumed.get(key)
         if assumption is not None:
             assumption.is_answered = True
 
     def forget(self, key: Key) -> None:
-        """Show what is really there, or what was assumed before of a write that is done."""
+        """Show the real object again, or an earlier confirmed assumption."""
         assumption = self._assumed.pop(key, None)
         if assumption is not None:
             before, there = assumption.before, assumption.beneath
@@ -336,7 +336,7 @@ class AssumeCache(Generic[T]):
             self._shown.put(key, there)
 
     def forget_all(self) -> None:
-        """Show what is really there, of everything, and what was written: what the server confirmed is no guess."""
+        """Drop all overlays and unconfirmed assumptions; a confirmed assumption is no guess, and stays."""
         for key, assumption in list(self._assumed.items()):
             if not assumption.is_answered:
                 self.forget(key)
@@ -350,9 +350,9 @@ class AssumeCache(Generic[T]):
     # --- Overlaying --------------------------------------------------------------------------------------------------
 
     def overlay(self, key: Key, annotations: Mapping[str, str]) -> None:
-        """Show annotations on an object until it has them, or is gone; whatever else changes of it is shown as ever.
+        """Show annotations on an object until it has them or is gone; other changes of the object are shown as usual.
 
-        They take the place of those that were shown so before; none at all take them away.
+        They replace an earlier overlay; empty annotations remove it.
         """
         obj, overlays = self.actual(key), self._overlays
         if overlays.shows(key, annotations):
@@ -367,7 +367,7 @@ class AssumeCache(Generic[T]):
             self._shown.put(key, annotated(shown, {**annotations, **shown.metadata.annotations}))
 
     def is_overlaid(self, key: Key) -> bool:
-        """Return whether annotations are shown on an object that it does not have."""
+        """Return whether an object is shown with annotations that it does not have."""
         return key in self._overlays.known
 
     # --- Showing ---------------------------------------------------------------------------------------------------

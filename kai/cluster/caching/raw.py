@@ -1,6 +1,6 @@
-"""From the bytes of lists and streams to the cache: pages, lines, and the keys of an object that its class declares.
+"""Decodes lists and streams for the cache: pages, lines, and only the fields of an object that its class declares.
 
-Half of what a list or a stream brings is ``managedFields``, which no class declares and no Python value is made of.
+Half of the bytes of a list or a stream is ``managedFields``. No class declares it, so no Python value is made of it.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ _ERRORS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
 class ListMetadata(msgspec.Struct):
-    """What is said about a list."""
+    """The metadata of a list."""
 
     version: str = msgspec.field(default="", name="resourceVersion")
     token: str = msgspec.field(default="", name="continue")
 
 
 class Page(msgspec.Struct):
-    """A page of a list, its objects unread."""
+    """A page of a list, its objects not parsed."""
 
     metadata: ListMetadata
     items: list[msgspec.Raw] | None = None
 
 
 class Line(msgspec.Struct):
-    """A line of a stream: an event, its object unread."""
+    """A line of a stream: an event, its object not parsed."""
 
     type: str
     object: msgspec.Raw
 
 
 class Names(msgspec.Struct):
-    """Which object this is, and in which form."""
+    """Identity and version of an object."""
 
     name: str
     namespace: str = ""
@@ -50,13 +50,13 @@ class Names(msgspec.Struct):
 
 
 class Head(msgspec.Struct):
-    """An object, all but its names unread."""
+    """An object whose identity and version alone are parsed."""
 
     metadata: Names
 
 
 class NamesPage(msgspec.Struct):
-    """A page of a list, its objects unread but for their names."""
+    """A page of a list, with identity and version of its objects only."""
 
     metadata: ListMetadata
     items: list[Head] | None = None
@@ -68,7 +68,7 @@ _NAMES_PAGES: Final = msgspec.json.Decoder(NamesPage)
 
 
 def page_of(body: bytes) -> Page | None:
-    """Return a page; None for what is none."""
+    """Return a page; None if the body is none."""
     try:
         return _PAGES.decode(body)
     except _ERRORS:
@@ -76,7 +76,7 @@ def page_of(body: bytes) -> Page | None:
 
 
 def line_of(line: bytes) -> Line | None:
-    """Return a line of a stream; None for what is none."""
+    """Return a line of a stream; None if it is malformed."""
     try:
         return _LINES.decode(line)
     except _ERRORS:
@@ -84,7 +84,7 @@ def line_of(line: bytes) -> Line | None:
 
 
 def names_page_of(body: bytes) -> NamesPage | None:
-    """Return a page of names; None for what is none."""
+    """Return a page of names; None if the body is none."""
     try:
         return _NAMES_PAGES.decode(body)
     except _ERRORS:
@@ -92,7 +92,7 @@ def names_page_of(body: bytes) -> NamesPage | None:
 
 
 def known_in(cache: AssumeCache[Any], page: NamesPage) -> list[Peek] | None:
-    """Return which objects a page names; None unless each of them is in the cache in this very form."""
+    """Return the objects that a page names; None unless the cache has each of them in this very version."""
     found = []
     for head in page.items or ():
         names = head.metadata
@@ -104,17 +104,17 @@ def known_in(cache: AssumeCache[Any], page: NamesPage) -> list[Peek] | None:
 
 
 def take(cache: AssumeCache[Any], raw: msgspec.Raw, *, is_listed: bool = False) -> Peek | None:
-    """Put an object into its cache, reading it only if it is news; return which it is, None if it has no name."""
+    """Put an object into its cache, which parses it only if it is new; return its identity, None if it has no name."""
     manifest = manifest_of(raw, cache.cls)
     metadata = manifest.get("metadata") if manifest is not None else None
     if type(metadata) is dict and type(metadata.get("namespace")) is str:
-        # Thousands of objects are in one namespace: it is one string for all of them.
+        # Thousands of objects share a namespace: intern it.
         metadata["namespace"] = sys.intern(metadata["namespace"])
     return cache.see_listed(manifest) if is_listed else cache.see(manifest)
 
 
 def manifest_of(raw: msgspec.Raw, cls: type[Any]) -> Any:  # noqa: ANN401 - JSON from outside; the codec says what it is
-    """Return an object with what its class reads of it; None for what is no object."""
+    """Return the fields of an object that its class declares; None if the value is no object."""
     try:
         manifest = decode_as(cls, raw)
     except _ERRORS:

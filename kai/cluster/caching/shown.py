@@ -1,11 +1,12 @@
-"""What the store shows of one kind: objects by key, as one tuple, as a listing that tells its news, and by indexes.
+"""The objects of one kind as readers see them, with indexes and overlaid annotations.
 
-What an index finds among the objects of one kind, kept up to date change by change.
+`Shown` holds the objects by key, as one tuple, and as a listing that knows its difference to the one before.
 
-Annotations that objects of one kind are shown with although they do not have them, or not yet.
+`Lookup` keeps an index current, change by change.
 
-An overlay lies on one object (UID) until the object has all of its annotations, another object has its name, or it is
-taken away. What the object says itself counts more than what is laid over it.
+`Overlays` holds annotations that are shown although the objects do not have them, or not yet. An overlay belongs to one
+object (UID). It stays until the object has all of its annotations, another object has the name, or it is removed. The
+annotations of the object itself take precedence.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ T = TypeVar("T", bound=ApiObject)
 
 
 class Lookup(Generic[T]):
-    """An index, kept up to date."""
+    """An index that is kept current."""
 
     def __init__(self, index: Index[T]) -> None:
         self._keys = index.keys
         self._found: dict[str, T | dict[Key, T]] = {}
-        """An object that is the only one is here by itself: most groups have one pod."""
+        """Objects by index key. A single object is stored without a dict: most groups have one pod."""
         self._sorted: dict[str, tuple[T, ...]] = {}
 
     def put(self, place: Key, before: T | None, after: T | None) -> None:
-        """Take a change of what is shown at a place."""
+        """Apply a change of the shown object at a key."""
         if before is not None:
             for key in self._keys(before):
                 self._take_out(key, place)
@@ -62,7 +63,7 @@ class Lookup(Generic[T]):
             self._found[key] = {key_of(found): found, place: obj}
 
     def find(self, key: str) -> tuple[T, ...]:
-        """Return the objects to which a key leads, by namespace and name."""
+        """Return the objects under an index key, by namespace and name."""
         found = self._sorted.get(key)
         if found is None:
             group = self._found.get(key)
@@ -77,31 +78,31 @@ class Lookup(Generic[T]):
 @attrs.frozen
 class _Overlay:
     uid: str
-    """Empty for an object that is only assumed: whatever comes in its place keeps the annotations."""
+    """Empty for an object that is only assumed: the real object, when it comes, gets the annotations."""
     annotations: Mapping[str, str]
 
 
 @attrs.define(eq=False)
 class Overlays:
-    """What lies over objects, by key."""
+    """The overlays of one kind, by key."""
 
     known: dict[Key, _Overlay] = attrs.field(factory=dict)
 
     def shows(self, key: Key, annotations: Mapping[str, str]) -> bool:
-        """Return whether just these annotations lie over an object."""
+        """Return whether an object is overlaid with exactly these annotations."""
         overlay = self.known.get(key)
         return overlay is not None and overlay.annotations == annotations
 
     def lay(self, key: Key, uid: str, annotations: Mapping[str, str]) -> None:
-        """Lay annotations over an object, in the place of those before."""
+        """Overlay an object with annotations, in place of an earlier overlay."""
         self.known[key] = _Overlay(uid, dict(annotations))
 
     def take_away(self, key: Key) -> None:
-        """Lay nothing over an object."""
+        """Remove the overlay of an object."""
         self.known.pop(key, None)
 
     def over(self, key: Key, obj: T | None) -> T | None:
-        """Return an object as it is shown; an overlay that it needs no longer is taken away."""
+        """Return an object with its overlay; remove the overlay if it is no longer needed."""
         overlay = self.known[key]
         if obj is None or overlay.uid not in {"", obj.metadata.uid}:
             del self.known[key]
@@ -113,7 +114,7 @@ class Overlays:
         return annotated(obj, {**overlay.annotations, **there})
 
     def beneath(self, key: Key, obj: T) -> T:
-        """Return an object that is shown as it is without its overlay."""
+        """Return a shown object without its overlay."""
         overlay = self.known.get(key)
         if overlay is None:
             return obj
@@ -122,7 +123,7 @@ class Overlays:
 
 
 def annotated(obj: T, annotations: Mapping[str, str]) -> T:
-    """Return an object with these annotations in the place of its own."""
+    """Return an object with these annotations in place of its own."""
     return attrs.evolve(obj, metadata=attrs.evolve(obj.metadata, annotations=annotations))
 
 
@@ -130,7 +131,7 @@ _FEW: Final = 64
 
 
 class Shown(Generic[T]):
-    """The objects that are shown, really there or assumed; `on_change` is called with each change."""
+    """The shown objects, real or assumed; calls ``on_change`` with each change."""
 
     def __init__(self, on_change: Callable[[Key, Change[T]], None]) -> None:
         self._on_change = on_change
@@ -138,26 +139,26 @@ class Shown(Generic[T]):
         self.objects: Mapping[Key, T] = self._objects
         self._tuple: tuple[T, ...] | None = ()
         self._listed: Listing[T] | None = None
-        """The listing that was given out last."""
+        """The last listing that was returned."""
         self._news: dict[Key, T | None] = {}
-        """What that listing has at the keys that changed since."""
+        """For each key that changed since: the object in that listing."""
         self._indexes: dict[str, Lookup[T]] = {}
 
     def all(self) -> tuple[T, ...]:
-        """Return all objects; the same tuple until something changes."""
+        """Return all objects; the same tuple until one changes."""
         if self._tuple is None:
             self._tuple = tuple(self._objects.values())
         return self._tuple
 
     def listing(self) -> Listing[T]:
-        """Return all objects, in no order, and how they differ from the listing before; the same until they do."""
+        """Return all objects in no order, with the difference to the last listing; the same value until one changes."""
         if self._listed is None or self._news:
             self._listed, self._news = self._list(), {}
         return self._listed
 
     def _list(self) -> Listing[T]:
         shown, listed = self._objects, self._listed
-        if listed is None or len(self._news) > _FEW + len(shown) // 4:  # to say so much takes longer than to look
+        if listed is None or len(self._news) > _FEW + len(shown) // 4:  # the difference would cost more than a listing
             return Listing(self.all())
         news = [(before, shown.get(key)) for key, before in self._news.items()]
         gone = [before for before, after in news if before is not None and before is not after]
@@ -167,7 +168,7 @@ class Shown(Generic[T]):
         return listed.next(gone, come) or Listing.after(listed.mark, self.all(), gone, come)
 
     def find(self, index: Index[T], key: str) -> tuple[T, ...]:
-        """Return the objects to which a key of an index leads, by namespace and name."""
+        """Return the objects under a key of an index, by namespace and name."""
         lookup = self._indexes.get(index.name)
         if lookup is None:
             lookup = self._indexes[index.name] = Lookup(index)
@@ -176,7 +177,7 @@ class Shown(Generic[T]):
         return lookup.find(key)
 
     def put(self, key: Key, obj: T | None) -> None:
-        """Show an object at a key, or nothing any more."""
+        """Show an object at a key; None removes it."""
         before = self._objects.get(key)
         if before is obj:
             return

@@ -1,7 +1,7 @@
-"""The store: the caches of all kinds, the subscribers to changes, and the cluster as one value.
+"""The store: the caches of all kinds, the subscribers to changes, and the whole cluster as one value.
 
-Everything here runs on the event loop and returns at once; only the waiting is asynchronous. A watch takes
-in each read from the network as one batch (`taking`), so subscribers are woken once for a read, not for each object.
+Everything here runs on the event loop and returns at once; only the waiting is asynchronous. A watch takes the events
+of each read from the network as one batch (`taking`), so subscribers wake up once per read, not once per object.
 """
 
 from __future__ import annotations
@@ -26,41 +26,44 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=ApiObject)
 
 _FADING: Final = 600.0
-"""So long at least a deleted object is remembered; a list or an answer that still tells of it is not as old as that."""
+"""Minimum life of a tombstone: lists and answers that still show the deleted object are younger than that.
+
+Units: seconds.
+"""
 
 
 @attrs.frozen(kw_only=True)
 class Watched:
-    """A kind that is watched, and which of its objects.
+    """A watched kind, and the selection of its objects.
 
-    Units: the selector as the API server takes it.
+    Units: the field selector in the syntax of the API server.
     """
 
     cls: type[ApiObject]
     namespace: str = ""
     field_selector: str = ""
     metadata_only: bool = False
-    """Whether the metadata of objects are enough; the rest is neither sent nor kept."""
+    """Whether metadata are enough; the rest of the objects is neither requested nor kept."""
 
     @property
     def is_whole(self) -> bool:
-        """Return whether an object that is not in the store should not exist."""
+        """Whether all objects of the kind are watched, so that one missing in the store does not exist."""
         return not (self.namespace or self.field_selector)
 
 
 @attrs.define
 class _Sync:
-    """How far the watch of a kind has come."""
+    """The progress of the watch of a kind."""
 
     watched: Watched
     completed: int = 0
-    """The number of the list that was taken completely last; 0 before the first."""
+    """Number of the list after which the kind is current again, following the last outage."""
     due: int = 0
-    """The number of the list that tells what became of the kind since the server was last away."""
+    """When the watch last delivered something, on the monotonic clock."""
     heard: float = 0.0
-    """When the server was heard of last, on the monotonic clock."""
+    """When old tombstones were last forgotten."""
     faded: float = 0.0
-    """When objects were forgotten last that were gone for long."""
+    """Requests another list from the watch; returns its number."""
     refresh: Callable[[], int] | None = None
     """Asks the watch for another list; returns its number."""
 
@@ -79,7 +82,7 @@ class WatchedStore:
         self._waiting: list[anyio.Event] = []
         self._waiting_for: dict[tuple[type[ApiObject], Key], list[anyio.Event]] = {}
         self._begun: dict[type[ApiObject], Present] = {}
-        """What subscriptions begin with, as long as nothing changes."""
+        """First batches of subscriptions; shared while nothing changes."""
         self._revision = self._substance = 0
         self._passed_over: Callable[[Change[Any]], bool] = _only_tells
         self._whole: tuple[int, ClusterObjects] | None = None
@@ -89,31 +92,31 @@ class WatchedStore:
 
     @property
     def revision(self) -> int:
-        """Return a number that grows with every change of what is shown."""
+        """A number that grows with every change of the shown objects."""
         return self._revision
 
     @property
     def substance(self) -> int:
-        """Return a number that grows as the revision does, but not with what is passed over."""
+        """A number that grows like the revision, but not with changes that are passed over."""
         return self._substance
 
     def pass_over(self, changes: Callable[[Change[Any]], bool]) -> None:
-        """Let changes of which this is true add no substance, beside those that only tell people more."""
+        """Exclude these changes from the substance, as well as changes that only inform users."""
         self._passed_over = lambda change: _only_tells(change) or changes(change)
 
     @property
     def is_synced(self) -> bool:
-        """Return whether every kind was listed."""
+        """Whether every kind was listed."""
         return all(sync.completed for sync in self._syncs.values())
 
     @property
     def unsynced(self) -> tuple[str, ...]:
-        """Return the kinds that were not listed yet."""
+        """The kinds that were not listed yet."""
         return tuple(BY_CLASS[cls].plural for cls, sync in self._syncs.items() if not sync.completed)
 
     @property
     def rejected(self) -> tuple[Rejected, ...]:
-        """Return the objects that cannot be read."""
+        """The objects that cannot be parsed."""
         return tuple(each for cache in self._caches.values() for each in cache.rejected)
 
     def watches(self, cls: type[Any]) -> bool:
@@ -126,11 +129,11 @@ class WatchedStore:
         return self.watches(cls) and self._syncs[cls].watched.is_whole
 
     def has_metadata_only(self, cls: type[Any]) -> bool:
-        """Return whether objects of a kind are shown without what is beside their metadata."""
+        """Return whether the store has only the metadata of a kind."""
         return self.watches(cls) and self._syncs[cls].watched.metadata_only
 
     def get(self, cls: type[T], name: str, namespace: str = "") -> T | None:
-        """Return an object."""
+        """Return an object; None if it is unknown."""
         wanted: type[Any] = cls
         cache: AssumeCache[T] | None = self._caches.get(wanted)
         return (self.cache(cls) if cache is None else cache).get((namespace, name))
@@ -140,11 +143,11 @@ class WatchedStore:
         return self.cache(cls).all()
 
     def find(self, index: Index[T], key: str) -> tuple[T, ...]:
-        """Return the objects to which a key of an index leads."""
+        """Return the objects under a key of an index."""
         return self.cache(index.cls).find(index, key)
 
     def cluster_objects(self) -> ClusterObjects:
-        """Return everything that a snapshot is made of."""
+        """Return the objects for a snapshot."""
         if self._whole is None or self._whole[0] != self._revision:
             fields: dict[str, Any] = {
                 FIELD_OF[cls]: cache.listing() for cls, cache in self._caches.items() if cls in FIELD_OF
@@ -160,17 +163,17 @@ class WatchedStore:
         return self._foreign[1]
 
     def age(self) -> float:
-        """Return for how long the most silent kind has been silent."""
+        """Return the silence of the most silent kind in seconds."""
         return max((self.silence_of(cls) for cls in self._syncs), default=0.0)
 
     def silence_of(self, cls: type[ApiObject]) -> float:
-        """Return for how long a kind has been silent."""
+        """Return for how many seconds a kind has been silent."""
         return self._clock.monotonic() - self._syncs[cls].heard
 
     def cache(self, cls: type[T]) -> AssumeCache[T]:
         """Return the cache of a kind.
 
-        Raises: LookupError for one that is not watched, a mistake in the setup of the service.
+        Raises: LookupError for a kind that is not watched, a mistake in the setup of the service.
         """
         wanted: type[Any] = cls
         found: AssumeCache[T] | None = self._caches.get(wanted)
@@ -183,7 +186,7 @@ class WatchedStore:
 
     @contextmanager
     def changes(self, *classes: type[Any]) -> Iterator[Subscription]:
-        """Subscribe to changes; the first batch brings what exists."""
+        """Subscribe to changes; the first batch holds the existing objects."""
         subscription = Subscription()
         for cls in classes:
             subscription.begin(self._all_that_is(cls))
@@ -195,7 +198,7 @@ class WatchedStore:
                 self._subscriptions[cls].remove(subscription)
 
     def _all_that_is(self, cls: type[ApiObject]) -> Present:
-        """Return what a subscription begins with; as a term begins, all roles subscribe to the same."""
+        """Return the first batch of a subscription; shared, because all roles subscribe when a term begins."""
         known = self._begun.get(cls)
         if known is None:
             known = self._begun[cls] = Present(cls, self.cache(cls).all())
@@ -203,7 +206,7 @@ class WatchedStore:
 
     @contextmanager
     def arrivals(self, *classes: type[Any]) -> Iterator[Arrivals]:
-        """Collect what comes or changes from now on."""
+        """Collect objects that come or change from now on."""
         arrivals = Arrivals()
         for cls in classes:
             self._subscriptions[cls].append(arrivals)
@@ -214,13 +217,13 @@ class WatchedStore:
                 self._subscriptions[cls].remove(arrivals)
 
     async def newer(self, revision: int) -> int:
-        """Wait until the revision is greater."""
+        """Wait until the revision exceeds ``revision``."""
         while self._revision <= revision:
             await self._any_news()
         return self._revision
 
     async def more_substantial(self, substance: int) -> None:
-        """Wait until the substance is greater."""
+        """Wait until the substance exceeds ``substance``."""
         while self._substance <= substance:
             await self._any_news()
 
@@ -230,9 +233,9 @@ class WatchedStore:
             await self._any_news()
 
     async def refresh(self, *classes: type[ApiObject]) -> None:
-        """Wait for lists that began after this call; a kind that is not watched needs no wait."""
+        """Wait for lists that begin after this call; kinds that are not watched are skipped."""
         wanted: dict[type[ApiObject], int] = {}
-        # In the order of the caller: that of a set of classes is another in each process, and so would be what happens.
+        # Keep the order of the caller: a set of classes iterates differently in each process, and runs would differ.
         for cls in (each for each in dict.fromkeys(classes) if each in self._syncs):
             ask = self._syncs[cls].refresh
             wanted[cls] = 1 if ask is None else ask()
@@ -240,13 +243,13 @@ class WatchedStore:
             await self._any_news()
 
     async def caught_up(self, *classes: type[ApiObject]) -> None:
-        """Wait for the lists that kinds need since the server was last away."""
+        """Wait for the lists that kinds need after the last outage."""
         syncs = [self._syncs[cls] for cls in classes if cls in self._syncs]
         while any(sync.completed < sync.due for sync in syncs):
             await self._any_news()
 
     async def changed(self, cls: type[Any], key: Key) -> None:
-        """Wait for the next change of what is shown at a key."""
+        """Wait for the next change of the shown object at a key."""
         event = anyio.Event()
         waiting = self._waiting_for.setdefault((cls, key), [])
         waiting.append(event)
@@ -265,22 +268,22 @@ class WatchedStore:
     # --- Assuming --------------------------------------------------------------------------------------------------
 
     def assume(self, obj: T, until: Callable[[T | None], bool]) -> None:
-        """Show an object until a predicate is true of what is really there."""
+        """Show an object until a predicate is true of the real one."""
         key = key_of(obj)
         with self.taking():
             self.cache(type(obj)).assume(key, obj, until)
 
     def confirm(self, cls: type[ApiObject], key: Key) -> None:
-        """Take it that what is assumed at a key was written; a list that is asked for later may refute it."""
+        """Mark an assumption as confirmed by the server; only a list that is requested later may refute it."""
         self.cache(cls).confirm(key)
 
     def forget(self, cls: type[ApiObject], key: Key) -> None:
-        """Show what is really there."""
+        """Show the real object again."""
         with self.taking():
             self.cache(cls).forget(key)
 
     def forget_all(self) -> None:
-        """Show what is really there and what the server confirmed, everywhere."""
+        """Drop all overlays and unconfirmed assumptions."""
         with self.taking():
             for cache in self._caches.values():
                 cache.forget_all()
@@ -291,39 +294,39 @@ class WatchedStore:
             self.cache(cls).overlay(key, annotations)
 
     def is_overlaid(self, cls: type[ApiObject], key: Key) -> bool:
-        """Return whether annotations are shown on an object that it does not have."""
+        """Return whether an object is shown with annotations that it does not have."""
         return self.cache(cls).is_overlaid(key)
 
     def is_assumed(self, cls: type[ApiObject], key: Key) -> bool:
-        """Return whether something is assumed at a key."""
+        """Return whether a key has an assumption."""
         return self.cache(cls).is_assumed(key)
 
     # --- Taking news -----------------------------------------------------------------------------------------------
 
     @contextmanager
     def taking(self) -> Iterator[None]:
-        """Take what happens inside as one batch: waiting tasks wake up after it."""
+        """Apply the changes inside as one batch: waiting tasks wake up after it."""
         before = self._revision
         yield
         if self._revision != before:
             self._wake()
 
     def take_answer(self, cls: type[Any], manifest: Mapping[str, Any]) -> None:
-        """Take an object with which the server answered a read or a write."""
+        """Take an object from the server's answer to a read or a write."""
         cache = self._caches.get(cls)
         if cache is not None and self._selects(cls, manifest):
             with self.taking():
                 cache.see(manifest)
 
     def take_end(self, cls: type[Any], key: Key, uid: str) -> None:
-        """Take it that an object is gone, because the server said so in answer to a write."""
+        """Take the deletion of an object, from the server's answer to a write."""
         cache = self._caches.get(cls)
         if cache is not None:
             with self.taking():
                 cache.remove_key(key, uid)
 
     def heard(self, cls: type[ApiObject]) -> None:
-        """Note that the server was heard of."""
+        """Record that the watch of a kind delivered something."""
         sync = self._syncs[cls]
         sync.heard = self._clock.monotonic()
         if sync.heard - sync.faded >= _FADING:
@@ -331,21 +334,21 @@ class WatchedStore:
             self._caches[cls].fade()
 
     def listed(self, cls: type[ApiObject], number: int) -> None:
-        """Note that a list was taken completely."""
+        """Record the complete list with this number."""
         self._syncs[cls].completed = number
         self.heard(cls)
         self._wake()
 
     def outlived(self, cls: type[ApiObject], number: int) -> None:
-        """Note that a kind is as it was before the server was away, until a list of this number is taken."""
+        """Record that a kind is only current again after the list with this number, because the server was away."""
         self._syncs[cls].due = number
 
     def on_refresh(self, cls: type[ApiObject], ask: Callable[[], int]) -> None:
-        """Say how to ask the watch of a kind for another list."""
+        """Set the function that requests another list from the watch of a kind."""
         self._syncs[cls].refresh = ask
 
     def _selects(self, cls: type[Any], manifest: Mapping[str, Any]) -> bool:
-        """Return whether an object belongs here; where the server selects by fields, only it can tell."""
+        """Return whether an object belongs to the store; False under a field selector, which only the server knows."""
         watched = self._syncs[cls].watched
         if watched.field_selector:
             return False
@@ -367,12 +370,12 @@ class WatchedStore:
 
 
 def _only_tells(change: Change[Any]) -> bool:
-    """Return whether a group or a queue changed in nothing but its status, or in that it is written by now."""
+    """Return whether only the status of a group or a queue changed, or it was only written to the API server."""
     before, after = change.before, change.after
     if before is None or after is None or not isinstance(after, PodGroup | Queue):
         return False
     if isinstance(after, PodGroup) and before.status.scheduling_conditions != after.status.scheduling_conditions:
-        return False  # a group may have given up by its conditions
+        return False  # a group may have given up on the pool, which its conditions record
     was, now = before.metadata, after.metadata
     return (
         was.uid in {"", now.uid}

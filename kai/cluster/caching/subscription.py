@@ -1,6 +1,7 @@
-"""What a subscriber of the store has not taken yet.
+"""Changes and objects that subscribers of the store have not taken yet.
 
-Objects that came or changed, for a reader that prepares for them: the newest form of each, in no order.
+`Subscription` merges changes by object. `Arrivals` keeps the newest form of objects that came or changed, in no order,
+for a reader that prepares for them.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class Arrivals:
-    """Objects that the reader has not taken yet, in their newest form. Deleted objects are not among them."""
+    """Objects that the reader has not taken yet, in their newest form, without deleted ones."""
 
     _waiting: dict[tuple[type[ApiObject], Key], ApiObject] = attrs.field(factory=dict)
     _wake: anyio.Event | None = None
 
     def add(self, cls: type[ApiObject], key: Key, change: Change[Any]) -> None:
-        """Take note of a change."""
+        """Record a change."""
         if change.after is None:
             self._waiting.pop((cls, key), None)
             return
@@ -37,12 +38,12 @@ class Arrivals:
             self._wake.set()
 
     def take(self, most: int) -> list[ApiObject]:
-        """Return some of them, at most so many; they are not returned again."""
+        """Remove and return at most ``most`` objects."""
         waiting = self._waiting
         return [waiting.popitem()[1] for _ in range(min(most, len(waiting)))]
 
     async def wait(self) -> None:
-        """Wait until there are some."""
+        """Wait until there are objects to take."""
         while not self._waiting:
             self._wake = anyio.Event()
             await self._wake.wait()
@@ -53,10 +54,10 @@ Place: TypeAlias = tuple[type[ApiObject], Key, str]
 
 
 class Present:
-    """What there is of a kind, as changes that subscriptions begin with: made in parts, each once for all of them.
+    """The existing objects of a kind as changes for new subscriptions; made in parts that all subscriptions share.
 
-    As a term begins, all roles subscribe to tens of thousands of objects; made at one go, their changes would hold the
-    loop for hundreds of milliseconds.
+    When a term begins, all roles subscribe to tens of thousands of objects. Made at once, their changes would block the
+    event loop for hundreds of milliseconds.
     """
 
     def __init__(self, cls: type[ApiObject], objects: Sequence[Any]) -> None:
@@ -65,7 +66,7 @@ class Present:
         self._parts: list[list[tuple[Place, Change[Any]]]] = []
 
     def part(self, number: int) -> list[tuple[Place, Change[Any]]]:
-        """Return a part; an empty one comes after the last. Ask for one after the other."""
+        """Return a part, empty after the last one. Call it for successive numbers."""
         if number == len(self._parts):
             some = self._objects[number * AT_ONCE : (number + 1) * AT_ONCE]
             self._parts.append([(self._place(obj), Change(None, obj)) for obj in some])
@@ -76,23 +77,23 @@ class Present:
 
 
 class Subscription:
-    """Changes that a subscriber has not taken yet, joined object by object."""
+    """Changes that a subscriber has not taken yet, merged by object."""
 
     def __init__(self) -> None:
         self._pending: dict[Place, Change[Any]] = {}
         self._begins: deque[Present] = deque()
         self._begun: dict[Place, Change[Any]] = {}
-        """What was taken of them so far."""
+        """The existing objects that were taken so far."""
         self._part = 0
-        """Which part of the first of them is to be taken next."""
+        """Number of the next part of the first entry in ``_begins``."""
         self._wake: anyio.Event | None = None
 
     def begin(self, present: Present) -> None:
-        """Take what there is when the subscription begins."""
+        """Start with the existing objects of a kind."""
         self._begins.append(present)
 
     async def _take_all_that_is(self) -> None:
-        """Take what there was, and then what has changed since."""
+        """Take the existing objects, then the changes since."""
         while self._begins:
             part = self._begins[0].part(self._part)
             self._begun.update(part)
@@ -107,7 +108,7 @@ class Subscription:
                 self._join(place, change)
 
     def add(self, cls: type[ApiObject], key: Key, change: Change[Any]) -> None:
-        """Take note of a change; what came and went since the last batch is not told."""
+        """Record a change; an object that came and went since the last batch is left out."""
         self._join((cls, key, change.present.metadata.uid), change)
         if self._wake is not None and self._pending:
             self._wake.set()

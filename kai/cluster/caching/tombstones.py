@@ -1,10 +1,10 @@
-"""What is remembered of objects that are gone, so that a late word about one does not bring it back.
+"""Tombstones of deleted objects, so that an outdated message does not bring one back.
 
-A late word is the page of a list that began before the end, or the answer to a write that was sent before it. Neither
-takes minutes, so an end is remembered for some minutes: with each call of `fade`, those from before the call before it
-are forgotten.
+An outdated message is the page of a list that began before the deletion, or the answer to a write that was sent before
+it. Neither takes minutes, so a tombstone lives for some minutes: each call of `fade` forgets those from before the last
+call.
 
-What is read of a manifest to tell whether the rest is worth reading: which object it is, in which form.
+`peek` reads identity and version of a manifest, which decide whether the rest is worth parsing.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import attrs
 from kai.api.kinds import Key
 
 UNKNOWN_VERSION: Final = -1
-"""Of what has no version that can be compared; it is taken for newer than anything."""
+"""Stands for a version that cannot be compared; it counts as newer than any other."""
 
 
 @attrs.frozen
 class Peek:
-    """Which object a manifest is, and in which form."""
+    """Identity and version of a manifest."""
 
     key: Key
     uid: str
@@ -30,7 +30,7 @@ class Peek:
 
 
 def peek(manifest: object) -> Peek | None:
-    """Return key, UID and version of a manifest; None for something that has no name, which is no object."""
+    """Return key, UID and version of a manifest; None for a value without a name, which is no object."""
     metadata = manifest.get("metadata") if isinstance(manifest, Mapping) else None
     if not isinstance(metadata, Mapping):
         return None
@@ -41,10 +41,10 @@ def peek(manifest: object) -> Peek | None:
 
 
 def version_of(text: object) -> int:
-    """Return a resource version as a number; -1 for what is none, which is taken for newer than anything.
+    """Return a resourceVersion as a number; -1 if it is none, which counts as newer than any other.
 
-    Source: since Kubernetes 1.35 versions are documented as comparable; every API server on etcd has always used them
-    as such.
+    Source: since Kubernetes 1.35 resourceVersions are documented as comparable; every API server on etcd has always
+    treated them so.
     """
     if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 20:
         return int(text)
@@ -57,24 +57,24 @@ _FOREVER: Final = 1 << 64
 
 @attrs.frozen
 class _End:
-    """The end of an object."""
+    """The deletion of an object."""
 
     version: int
     number: int
-    """How many ends were noted before it."""
+    """Count of deletions noted before it."""
 
 
 @attrs.define(eq=False)
 class Tombstones:
-    """UIDs of deleted objects of one kind, and the versions at which they ended."""
+    """UIDs of deleted objects of one kind, and the versions of their deletion."""
 
     noted: int = 0
-    """How many ends were noted so far."""
+    """Count of deletions noted so far."""
     _young: dict[str, _End] = attrs.field(factory=dict)
     _old: dict[str, _End] = attrs.field(factory=dict)
 
     def leave(self, uid: str, version: int) -> None:
-        """Note the end of an object; one at no version covers every word about it."""
+        """Note the deletion of an object; without a version it covers every version."""
         if uid:
             self._young[uid] = _End(version if version >= 0 else _FOREVER, self.noted)
             self.noted += 1
@@ -82,15 +82,15 @@ class Tombstones:
                 del self._young[next(iter(self._young))]
 
     def covers(self, uid: str, version: int) -> bool:
-        """Return whether an object is known to have ended at this version, or after it."""
+        """Return whether an object is known to have been deleted at this version or later."""
         end = self._of(uid)
         return end is not None and version <= end.version
 
     def is_refuted(self, uid: str, version: int, noted: int) -> bool:
-        """Return whether a list of a version that shows an object refutes its end: it had ended by then.
+        """Return whether a list of this version that shows an object refutes its tombstone: the deletion is older.
 
-        It also does where the end was among the ``noted`` ones that were known as the list was asked for: an end that
-        the answer to a deletion told has no version.
+        That is also so if the deletion is among the ``noted`` ones before the list was requested, because a deletion
+        known from the answer to a request has no version.
         """
         end = self._of(uid)
         return end is not None and (end.version <= version or end.number < noted)
@@ -99,9 +99,9 @@ class Tombstones:
         return self._young.get(uid, self._old.get(uid))
 
     def fade(self) -> None:
-        """Forget the ends from before the last call."""
+        """Forget the tombstones from before the last call."""
         self._young, self._old = {}, self._young
 
     def clear(self) -> None:
-        """Forget all ends."""
+        """Forget all tombstones."""
         self._young, self._old = {}, {}

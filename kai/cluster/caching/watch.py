@@ -1,25 +1,24 @@
-"""List, then watch, one kind: a machine that says what to ask next and when, and never does it.
+"""Lists and watches one kind: a state machine that decides the next call and its time, and never makes it.
 
-`ListWatch.step` takes what happened and returns what to do, one thing at a time. The objects themselves do not pass
-through it; the shell (`kai.cluster.caching.watching`) puts them into their cache and tells the machine how far the
-stream has come.
+`ListWatch.step` takes an event and returns the next effect. Objects do not pass through it: the shell
+(`kai.cluster.caching.watching`) puts them into the cache, and reports the version that the stream has reached.
 
-What a real API server does, and what follows:
+How a real API server behaves, and what follows:
 
-- A version that is too old is answered with 410, as a status or as an ``ERROR`` event inside of a 200: list again.
-- A version from the future (a server put back to a backup) is answered with silence: without a bookmark for
-  `silence` seconds the stream is dropped and the list made again, by quorum, which shows the older version. And once
-  the versions are as high again the silence ends, with all that happened until then untold: so a stream that was cut
-  is opened again only after the server said that it is no older than what is known.
+- A version that is too old is answered with 410, as a status or as an ``ERROR`` event within a 200: list again.
+- A version from the future (a server restored from a backup) is answered with silence. After `silence` seconds without
+  a bookmark the stream is dropped, and a quorum list shows the older version. When the server's versions catch up,
+  the silence ends, but the events until then are lost. So an interrupted stream is opened again only after the server
+  reports a version that is not below the known one.
 - A stream may end at once, again and again: one that brought nothing within a second counts as a failure.
-- A kind may not be served, in one of its versions or at all, now or ever: it is then empty, and asked for now and then.
-  One that was there keeps its objects for `absent_pause` seconds: a server that was put back to a backup may have lost
-  its definitions for a moment, and a scheduler without bind requests would give away what they hold.
-- A right may be missing: the watch waits for it. A dispensable kind that was never listed is taken for one that is not
-  served after `absent_pause` seconds: a server that has just started refuses everything until it has read its roles.
+- A kind may not be served, in one of its versions or at all, now or ever: then it is empty, and is requested again now
+  and then. A kind that had objects keeps them for `absent_pause` seconds: a server restored from a backup may lack its
+  definitions for a moment, and a scheduler without bind requests would give away what they reserve.
+- A right may be missing: the watch waits for it. A dispensable kind that was never listed counts as not served after
+  `absent_pause` seconds, because a server that just started refuses everything until it has read its roles.
 
-Holds: no call is made before the delay that the server asked for; failures in a row wait longer and longer, up to
-`longest_pause`, spread by the numbers that are drawn.
+Holds: no call is made before the delay that the server asked for. Successive failures wait longer and longer, up to
+`longest_pause`, with jitter.
 """
 
 from __future__ import annotations
@@ -55,24 +54,24 @@ from kai.cluster.port import Draw
 _FIRST_PAUSE: Final = 0.25
 _SHORT: Final = 1.0
 _PATIENCE: Final = 3
-"""So many errors in a row inside of streams, and so many missing lists of a kind that was there, are not believed."""
+"""Count of successive errors within streams, or failed lists of a present kind, that do not change the state yet."""
 
 
 @attrs.frozen(kw_only=True)
 class WatchSettings:
     """How patiently a kind is watched.
 
-    Units: seconds; `page` in objects.
+    Units: seconds; ``page`` in objects.
     """
 
     page: int = 500
     silence: float = 75.0
     shortest_stream: float = 300.0
-    """The server is asked to end a stream after this, or up to twice of it."""
+    """The server is asked to end a stream after this time, or up to twice that."""
     longest_pause: float = 30.0
     absent_pause: float = 30.0
     unreachable_pause: float = 5.0
-    """Where there is no answer at all; one question (`reachability`) whether the server is back serves all kinds."""
+    """Pause if there is no answer at all; `reachability` probes the server once for all kinds."""
 
 
 class _Phase(enum.Enum):
@@ -83,34 +82,34 @@ class _Phase(enum.Enum):
 
 @attrs.define
 class ListWatch:
-    """How far the watch of one kind has come.
+    """The progress of the watch of one kind.
 
-    `variants` is the number of versions in which the kind may be served, the best one first.
+    ``variants`` is the count of API versions in which the kind may be served, best first.
     """
 
     settings: WatchSettings
     draw: Draw
     variants: int = 1
     is_dispensable: bool = False
-    """Whether to go on without the kind where it may not be read."""
+    """Whether to go on without the kind if it may not be read."""
     variant: int = 0
     version: str = ""
     started: int = 0
-    """The number of the list that was begun last; lists are counted from 1."""
+    """Number of the last list that was begun; lists are counted from 1."""
     completed: int = 0
-    """The number of the list that was completed last."""
+    """Number of the last complete list."""
     problem: str = ""
-    """Why the watch cannot go on at the moment, in words; empty when it does."""
+    """Why the watch cannot go on, as text; "" if it can."""
     is_absent: bool = False
     """Whether the server serves the kind in no version."""
     _phase: _Phase = _Phase.LISTING
     _token: str = ""
     _failures: int = 0
     _expired: int = 0
-    """How often in a row the version was too old, without a stream that lasted in between."""
+    """Count of successive times that the version was too old, without a lasting stream in between."""
     _stream_errors: int = 0
     _is_forbidden: bool = False
-    """Whether some version of a dispensable kind was refused for want of a right since the first one was tried."""
+    """Whether a version of a dispensable kind was refused for lack of rights since the first version was tried."""
     _missing: int = 0
     _missing_since: float = 0.0
     _opened_at: float = 0.0
@@ -118,12 +117,12 @@ class ListWatch:
     _brought: bool = False
     _wants_list: bool = False
     _was_cut: bool = False
-    """Whether the server went away from a stream or did not answer since it said how far it is."""
+    """Whether a stream was cut or a call got no answer since the server last reported its version."""
 
     def step(self, event: Event, now: float) -> tuple[Effect, ...]:
-        """Take what happened and return what to do next.
+        """Handle an event and return the next effects.
 
-        Units: `now` in seconds of a clock that does not go back.
+        Units: ``now`` in seconds of a monotonic clock.
         """
         match event:
             case PageCame():
@@ -151,11 +150,11 @@ class ListWatch:
 
     @property
     def is_failing(self) -> bool:
-        """Return whether it fails for the third time in a row, so that it is worth a word."""
+        """Whether the watch failed at least three times in a row, so that it is worth a log line."""
         return bool(self.problem) and self._failures >= _PATIENCE
 
     def deadline(self) -> float:
-        """Return until when the open stream may be silent."""
+        """Return how long the open stream may stay silent."""
         return self._heard_at + self.settings.silence
 
     # --- Listing ---------------------------------------------------------------------------------------------------
@@ -194,10 +193,10 @@ class ListWatch:
         return self._pause(now, event.retry_after, longest)
 
     def _expire(self, now: float, retry_after: float | None) -> tuple[Effect, ...]:
-        """List again: the version is too old.
+        """List again, because the version is too old.
 
-        The first time is ordinary ageing, or what follows an outage; a server that goes on like this is left alone for
-        a while. What failed for other reasons before tells nothing about that.
+        The first time is ordinary expiry, or follows an outage; after a second one the server gets a pause. Earlier
+        failures for other reasons do not count.
         """
         self._phase, self._token, self._stream_errors = _Phase.LISTING, "", 0
         self._expired += 1
@@ -207,9 +206,9 @@ class ListWatch:
         return self._pause(now, retry_after)
 
     def _take_absence(self, now: float) -> tuple[Effect, ...]:
-        """Try the next version; a kind that is served in none is empty.
+        """Try the next API version; a kind that is served in none is empty.
 
-        One that was there, or that may not be read, is not so quickly taken for gone.
+        A kind that had objects, or that may not be read, gets some more tries before it counts as gone.
         """
         self._phase, self._token = _Phase.LISTING, ""
         self.variant += 1
@@ -254,7 +253,7 @@ class ListWatch:
             self._failures = self._stream_errors = self._expired = 0
 
     def _go_on(self, now: float) -> tuple[Effect, ...]:
-        """Go on reading, unless the stream was silent for too long or a list is wanted."""
+        """Keep reading, unless the stream was silent for too long or a list is wanted."""
         if self._phase is not _Phase.STREAMING:
             return ()
         if self._wants_list:
@@ -299,6 +298,7 @@ class ListWatch:
 
     def _pause(self, now: float, retry_after: float | None, longest: float | None = None) -> tuple[Effect, ...]:
         wait = doubling_pause(self._failures, _FIRST_PAUSE, self.settings.longest_pause if longest is None else longest)
-        # Between half and all of it, so that many clients do not come back at once; after what the server asked for.
+        # Between half and all of the pause, after the delay that the server asked for: clients must not return all at
+        # once.
         until = now + (retry_after or 0.0) + wait * (0.5 + 0.5 * self.draw())
         return (Pause(until=until, is_asked_for=bool(retry_after)),)

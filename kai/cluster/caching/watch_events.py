@@ -1,4 +1,4 @@
-"""What a watch hears of and what it does next, between `watch`, which decides, and `watching`, which calls."""
+"""Events and effects of a watch, between `watch`, which decides, and `watching`, which makes the calls."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import attrs
 
 @attrs.frozen
 class Started:
-    """Nothing was asked yet."""
+    """The watch begins."""
 
 
 @attrs.frozen(kw_only=True)
 class PageCame:
-    """A page of the list came and was put into the cache; `rest` leads to the next one."""
+    """A page of the list was put into the cache; ``rest`` is the token of the next one."""
 
     version: str
     rest: str = ""
@@ -24,14 +24,14 @@ class PageCame:
 
 @attrs.frozen(kw_only=True)
 class VersionCame:
-    """The server said how far it is."""
+    """The server reported its version."""
 
     version: int
 
 
 @attrs.frozen(kw_only=True)
 class Refused:
-    """A list or a watch was answered with something else, or not at all (status 0)."""
+    """A list or a watch failed with a status, or got no answer (status 0)."""
 
     status: int
     retry_after: float | None = None
@@ -45,14 +45,14 @@ class Opened:
 
 @attrs.frozen(kw_only=True)
 class Heard:
-    """The stream brought something; `version` is the last one that it named."""
+    """The stream delivered something; ``version`` is the last version in it."""
 
     version: str = ""
 
 
 @attrs.frozen(kw_only=True)
 class Failed:
-    """The stream brought an error."""
+    """The stream delivered an error."""
 
     code: int
     message: str = ""
@@ -60,19 +60,19 @@ class Failed:
 
 @attrs.frozen(kw_only=True)
 class Ended:
-    """The stream ended; `message` says how it was cut, if it was."""
+    """The stream ended; ``message`` says how it was interrupted, if it was."""
 
     message: str = ""
 
 
 @attrs.frozen
 class TimeCame:
-    """The time came that `Pause` or `OpenStream` named."""
+    """The time named by `Pause` or `OpenStream` has come."""
 
 
 @attrs.frozen
 class RefreshWanted:
-    """A caller wants a list that begins from now on; the next event of another kind leads to it."""
+    """A caller wants a list that begins from now on; the next other event starts it."""
 
 
 Event: TypeAlias = (
@@ -85,7 +85,7 @@ Event: TypeAlias = (
 
 @attrs.frozen(kw_only=True)
 class ReadPage:
-    """Read a page of the list, by quorum; `is_first` begins a new list."""
+    """Read a page of the list with a quorum; ``is_first`` begins a new list."""
 
     variant: int
     limit: int
@@ -95,7 +95,7 @@ class ReadPage:
 
 @attrs.frozen(kw_only=True)
 class AskVersion:
-    """Ask the server, by quorum, how far it is."""
+    """Ask the server for its version with a quorum read."""
 
     variant: int
 
@@ -111,21 +111,21 @@ class OpenStream:
 
 @attrs.frozen
 class KeepReading:
-    """Go on reading the stream."""
+    """Read on from the stream."""
 
 
 @attrs.frozen(kw_only=True)
 class Pause:
-    """Do nothing until then; a stream that is open is closed."""
+    """Do nothing until ``until``; close an open stream."""
 
     until: float
     is_asked_for: bool = False
-    """Whether the server asked for it; another pause may be ended early, once the server answers others again."""
+    """Whether the server asked for the pause; any other pause may end early once the server answers again."""
 
 
 @attrs.frozen
 class Vanish:
-    """The kind is not served: take its cache for complete and empty, and go on with the next effect."""
+    """The kind is not served: its cache becomes complete and empty; then go on with the next effect."""
 
 
 Effect: TypeAlias = ReadPage | AskVersion | OpenStream | KeepReading | Pause | Vanish

@@ -1,4 +1,4 @@
-"""The shell around the watch of one kind: does what the machine says, and puts what comes into the cache."""
+"""The shell of the watch of one kind: carries out the effects of the state machine, and fills the cache."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _PAGE_TIMEOUT: Final = 60.0
 _GRACE: Final = 15.0
 _NOT_IN_THIS_FORM: Final = 406
 _MORE_NAMES: Final = 10
-"""How many times as many names as whole objects are in a page: small pages of names cost the server twice as much."""
+"""Factor of names to whole objects in a page: small pages of names cost the server twice as much."""
 
 
 @attrs.define(eq=False)
@@ -89,14 +89,14 @@ class Watcher:
     _is_pausing: bool = False
     _wants_list: bool = False
     _is_outdated: bool = False
-    """Whether the stream that is open began before the server was away."""
+    """Whether the open stream began before an outage."""
     _is_said: bool = False
     _expects_news: bool = False
-    """Whether the last page of a list had objects in a form that was not known."""
+    """Whether the last page of a list had objects in an unknown version."""
 
     @property
     def problem(self) -> str:
-        """Return why this kind is not current, in words; empty when it is."""
+        """Why this kind is not current, as text; "" if it is."""
         plural = BY_CLASS[self.watched.cls].plural
         return f"{plural}: {self.machine.problem}" if self.machine.problem else ""
 
@@ -109,17 +109,17 @@ class Watcher:
             effects = await self._do(effects)
 
     def _ask(self) -> int:
-        """Want a list that begins from now on; return its number."""
+        """Request a list that begins from now on; return its number."""
         self._wants_list = True
         if self._wake is not None and (self._is_streaming or self.machine.is_absent):
             self._wake.cancel()
         return self.machine.started + 1
 
-    def _go_on(self, was_away: bool) -> None:  # noqa: FBT001 - the only thing that a listener is told
-        """Try again at once; a stream from before an outage may be one that the server knows nothing of any more.
+    def _go_on(self, was_away: bool) -> None:  # noqa: FBT001 - the signature of a listener
+        """Try again at once; after an outage the server may know nothing of the stream's version.
 
-        The server may even be another: one that was put back to a backup, and whose versions are as high again as those
-        that are known. Nothing but a list tells, and it says at once that what is known is current.
+        It may even be another server, restored from a backup, whose versions have reached the known ones again. Only a
+        list can tell, and it also confirms at once that the cache is current.
         """
         if was_away:
             self._is_outdated = self._is_streaming
@@ -141,7 +141,7 @@ class Watcher:
         return effects
 
     def _say(self) -> None:
-        """Say once that a kind cannot be watched; what is true of the whole server is said elsewhere."""
+        """Log once that a kind cannot be watched; a problem of the whole server is logged elsewhere."""
         lasts = self.machine.is_failing and self.reachability.away_since is None
         plural = BY_CLASS[self.watched.cls].plural
         if lasts and not self._is_said:
@@ -193,10 +193,10 @@ class Watcher:
         return PageCame(version=page.metadata.version, rest=page.metadata.token)
 
     async def _names(self, effect: ReadPage) -> NamesPage | Refused | None:
-        """Return a page of names and versions, which is enough where each of its objects is known in that form.
+        """Return a page of names and versions; it is enough if the cache has each of its objects in that version.
 
-        A new leader lists what it has watched all the time, and decides nothing before. With whole objects this takes
-        the server eight times as long: seconds, of a large cluster. None: the page is to be read whole.
+        A new leader lists kinds that it has been watching all the time, and must not decide before. With whole objects
+        the server takes eight times as long: seconds in a large cluster. None: read the page whole.
         """
         if self.watched.metadata_only or not self.machine.completed:
             return None
@@ -257,6 +257,7 @@ class Watcher:
         query = (
             *self._selectors(),
             ("watch", "true"),
+            # Bookmarks prove that a quiet stream is alive, and advance the version at which it resumes.
             ("allowWatchBookmarks", "true"),
             ("resourceVersion", effect.version),
             ("timeoutSeconds", str(int(effect.seconds))),
@@ -295,7 +296,7 @@ class Watcher:
             return Failed(code=0, message=str(error))
 
     def _take_lines(self, lines: tuple[bytes, ...]) -> Event:
-        """Put a batch of events into the cache, up to the first that is an error."""
+        """Put a batch of events into the cache, up to the first error."""
         version = ""
         self.store.heard(self.watched.cls)
         with self.store.taking():
@@ -309,7 +310,7 @@ class Watcher:
         return Heard(version=version)
 
     def _take_event(self, event: Line) -> str:
-        """Put an event into the cache, and return the version that it names."""
+        """Put an event into the cache, and return its version."""
         cache = self.store.cache(self.watched.cls)
         if event.type == "BOOKMARK":
             manifest = manifest_of(event.object, self.watched.cls)
@@ -345,7 +346,7 @@ class Watcher:
 
 
 def _failure(event: Line) -> Failed:
-    """Return what an error in the stream says."""
+    """Return the error within a stream."""
     status = status_of(bytes(event.object))
     code = status.get("code")
     return Failed(code=code if isinstance(code, int) else 0, message=str(status.get("message") or ""))

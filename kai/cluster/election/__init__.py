@@ -1,4 +1,4 @@
-"""Leader election by a lease. Begin with `lease`, the machine; `leading` is the shell around it.
+"""Leader election by a lease. Read `lease` first, the state machine; `leading` is its shell.
 
-`takeover` is what a new leader does before it decides anything.
+`takeover` holds the steps of a new leader before its first decision.
 """

@@ -1,4 +1,4 @@
-"""The shell around leader election."""
+"""The shell of leader election: reads, writes and watches the lease, and tells tasks when terms begin and end."""
 
 from __future__ import annotations
 
@@ -39,14 +39,20 @@ from kai.cluster.transport.calls import Answer, Call, LineSplitter, NoAnswer, Tr
 from kai.cluster.transport.encoding import to_json
 
 _GIVING_BACK: Final = 10.0
-"""How long to give a lease back at most: two calls that last as long as they may, a third of a pod's grace period."""
+"""Timeout for releasing a lease: two calls of maximum length, a third of a pod's grace period.
+
+Units: seconds.
+"""
 _APART: Final = 2.0
-"""How far two watches of a lease are apart."""
+"""Pause between two watches of a lease.
+
+Units: seconds.
+"""
 _LONGEST_WATCH: Final = 300.0
 
 
 def fresh_identity(base: str) -> str:
-    """Return a name for this life of a process; `base` says which container or machine it runs on."""
+    """Return the identity of this process, unique for each start; ``base`` names its container or machine."""
     return f"{base}_{secrets.token_hex(6)}"
 
 
@@ -62,31 +68,31 @@ class LeaseLeadership:
         self._wake: anyio.CancelScope | None = None
         self._is_resigning = False
         self._wants_look = False
-        """Whether the lease is to be looked at before the next pause is over."""
+        """Whether to read the lease before the present pause is over."""
         self._is_over = anyio.Event()
         self._awaited = ""
-        """The holder of whom it was said that we wait for it."""
+        """The holder that was logged last as awaited."""
         self.problem = ""
-        """Why the lease could not be read or written, in words; empty while it can."""
+        """Why the lease cannot be read or written, as text; "" if it can."""
 
     @property
     def identity(self) -> str:
-        """Return who we are in the lease."""
+        """Our identity in the lease."""
         return self._settings.identity
 
     @property
     def has_rivals(self) -> bool:
-        """Return that other processes compete for the lease."""
+        """True: other processes compete for the lease."""
         return True
 
     @property
     def is_known(self) -> bool:
-        """Return whether the lease was read, so that it is known who leads."""
+        """Whether the lease was read, so that the leader is known."""
         return self._election.knows
 
     @property
     def term(self) -> Term | None:
-        """Return the present term; None when not leading, at once when the lease ran out, whatever else is stuck."""
+        """The present term; None once the lease has expired, even if `run` is stuck in a call."""
         is_leading = not self._is_resigning and self._election.is_leading(self._clock.monotonic())
         return self._election.term if is_leading else None
 
@@ -110,23 +116,23 @@ class LeaseLeadership:
                 await self._changed.wait()
 
     def resign(self) -> None:
-        """Lead no more from now on; `run` gives the lease back and returns."""
+        """End the term now; `run` releases the lease and returns."""
         self._is_resigning = True
         self._tell()
         if self._wake is not None:
             self._wake.cancel()
 
     def outgrow(self, epoch: int) -> None:
-        """Lead only in later epochs than this from now on."""
+        """Lead only in epochs after ``epoch`` from now on."""
         self._election.outgrow(epoch)
         self._tell()
         self._look()
 
     async def give_back(self) -> None:
-        """Resign and wait until the lease is given back, or until an API server that is silent is not worth more time.
+        """Resign and wait until the lease is released, or until the timeout if the API server does not answer.
 
-        A term is over as soon as we resign; the lease is free only when the server has written that. A process
-        that exits between the two makes the next leader wait for the whole duration.
+        The term ends as soon as we resign, but the lease is free only when the server has stored that. A process that
+        exits in between makes the next leader wait for the whole duration of the lease.
         """
         self.resign()
         with anyio.move_on_after(_GIVING_BACK):
@@ -136,7 +142,7 @@ class LeaseLeadership:
             structlog.get_logger().warning("lease not given back", lease=self._name, why=why)
 
     async def run(self) -> None:
-        """Compete for the lease until `resign`, or until cancelled, which leaves it to run out."""
+        """Compete for the lease until `resign`; if cancelled, let the lease expire."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._listen)
             await self._compete()
@@ -161,7 +167,7 @@ class LeaseLeadership:
         return effect
 
     def _tell(self) -> None:
-        """Wake the tasks that wait for the beginning or the end of a term."""
+        """Wake the tasks that wait for a term to begin or end."""
         self._changed.set()
         self._changed = anyio.Event()
 
@@ -184,10 +190,10 @@ class LeaseLeadership:
     # --- Listening -------------------------------------------------------------------------------------------------
 
     async def _listen(self) -> None:
-        """Look at the lease of another process in the moment in which it is given back.
+        """Read another leader's lease at once when it is released.
 
-        A watch says so at once. The looks that `Election` asks for go on: a watch may be refused, late or silent, and
-        tells nothing of a holder that died.
+        A watch shows the release immediately. The reads of `Election` continue nevertheless: a watch may be refused,
+        late or silent, and does not show that a holder died.
         """
         while True:
             term = self.term
@@ -198,7 +204,7 @@ class LeaseLeadership:
             await self._clock.sleep(_APART)
 
     async def _hear(self, version: str) -> None:
-        """Follow the lease from a version on, until this process leads or the watch ends."""
+        """Watch the lease from a version until this process leads or the watch ends."""
         query = (
             ("fieldSelector", f"metadata.name={self._settings.name}"),
             ("watch", "true"),
@@ -212,7 +218,7 @@ class LeaseLeadership:
             lines = LineSplitter()
             while self.term is None:
                 data: bytes | NoAnswer = b""
-                with anyio.move_on_after(self._settings.duration):  # a holder that lives renews it more often
+                with anyio.move_on_after(self._settings.duration):  # a living holder renews more often
                     data = await stream.read()
                 if isinstance(data, NoAnswer) or not data:
                     return
@@ -223,13 +229,13 @@ class LeaseLeadership:
                     return
 
     def _look(self) -> None:
-        """Have the lease read now, or once more if it is being read."""
+        """Read the lease now; once more if a read is in progress."""
         self._wants_look = True
         if self._wake is not None:
             self._wake.cancel()
 
     def _is_given_back(self, line: bytes) -> bool:
-        """Return whether an event of the watch says that our lease has no holder."""
+        """Return whether a watch event shows that our lease has no holder."""
         event = mapping_of(decoded(line))
         lease = mapping_of(event, "object")
         if part_of(lease, "metadata", "name") != self._settings.name:
@@ -251,7 +257,7 @@ class LeaseLeadership:
         return ReadFailed()
 
     def _say(self, holder: str) -> None:
-        """Say once of each other holder that we wait for it: nothing else tells why this process does not work."""
+        """Log each other holder once as awaited: nothing else says why this process does not work."""
         if holder in {"", self.identity}:
             self._awaited = ""
         elif holder != self._awaited:
@@ -286,7 +292,7 @@ class LeaseLeadership:
         return f"{self._settings.namespace}/{self._settings.name}"
 
     def _call(self, method: str, path: str, body: bytes | None = None) -> Call:
-        # Half of what a term lasts, so that one lost answer leaves time for another try.
+        # Half of a term, so that one lost answer leaves time for another try.
         return Call(method=method, path=path, body=body, timeout=self._settings.renew_within / 2)
 
     def _path(self) -> str:
@@ -301,7 +307,7 @@ class LeaseLeadership:
         spec = {
             **mapping_of(kept, "spec"),
             "holderIdentity": effect.holder,
-            # A lease that was given back is free after a second for clients that look at nothing else.
+            # For clients that only look at the duration, a released lease expires after a second.
             "leaseDurationSeconds": 1 if effect.ends else math.ceil(settings.duration),
             "leaseTransitions": effect.transitions,
             "renewTime": now,
@@ -312,19 +318,19 @@ class LeaseLeadership:
 
 @attrs.frozen
 class SoleLeadership:
-    """Leads from the start to the end: for a role of which there is one replica, and for tests."""
+    """Leads from the start to the end: for a role with a single replica, and for tests."""
 
     identity: str
     epoch: int = 0
 
     @property
     def has_rivals(self) -> bool:
-        """Return that no other process leads."""
+        """False: no other process leads."""
         return False
 
     @property
     def term(self) -> Term | None:
-        """Return the only term."""
+        """The only term."""
         return Term(epoch=self.epoch, identity=self.identity)
 
     def holds(self, term: Term) -> bool:
@@ -332,7 +338,7 @@ class SoleLeadership:
         return term == self.term
 
     def outgrow(self, epoch: int) -> None:
-        """Go on: orders name no epoch without a lease."""
+        """Do nothing: without a lease bind requests carry no epoch."""
 
     async def begun(self) -> Term:
         """Return the only term."""
@@ -345,7 +351,7 @@ class SoleLeadership:
 
 
 def _record(answer: Answer | NoAnswer) -> Record | None:
-    """Return what a lease in an answer says; None if there is none."""
+    """Return the lease in an answer; None if there is none."""
     body = decoded(answer.body) if isinstance(answer, Answer) and answer.is_good else None
     if not isinstance(body, Mapping) or body.get("kind") != "Lease":
         return None

@@ -1,20 +1,19 @@
-"""Leader election by a Lease object, as a machine: what to read and write when, and in which term we lead.
+"""Leader election by a Lease object, as a state machine: the reads and writes of the lease, and our terms.
 
-`Election.step` takes what happened and returns what to do; it reads no clock and sends nothing. The rules are those of
-the Go clients, so that ours and theirs can compete for one lease: the holder renews it every `retry` seconds, and
-others, who look at it four times as often, wait until a record did not change for its duration, counted on their own
-clock.
+`Election.step` takes an event and returns an effect; it reads no clock and sends nothing. It follows the rules of the
+Go clients, so that both can compete for one lease. The holder renews the lease every ``retry`` seconds. Others read it
+four times as often, and wait until a record did not change for its duration, measured on their own clock.
 
-What is ours: a life of a process never leads under the name of an earlier one, so nothing it did can be taken for ours;
-every beginning of a term counts ``leaseTransitions`` up, and that number is the epoch which decisions carry. It counts
-on from the highest epoch that this process knows of, so that a lease that is deleted and made anew does not begin again
-at 1, below the decisions of before.
+Two rules are our own. A restarted process never leads under its old identity, so that writes of the old one cannot be
+taken for its own. And each new term increments ``leaseTransitions``; that number is the epoch in decisions. It
+continues from the highest epoch that this process knows, so that a lease that is deleted and created anew does not
+begin at 1, below earlier decisions.
 
-Holds: a term ends `renew_within` seconds after the *sending* of the last renewal that succeeded, on a clock that does
-not go back, whether this process noticed or not; others can begin theirs only after `duration`. So two lead at once
-only if clocks run at speeds that differ by more than the quotient of the two, or if a write that was sent within a term
-takes effect after it. The epoch, checked where writes land, and the barrier read at the beginning of a term help
-against such a write.
+Holds: a term ends ``renew_within`` seconds after the last successful renewal was *sent*, on a monotonic clock, whether
+this process notices or not; others can begin theirs only after ``duration``. So two processes lead at once only if the
+speeds of their clocks differ by more than the ratio of the two, or if a write that was sent within a term takes effect
+after it. Against such a write there are the epoch, which is checked where writes arrive, and the quorum list at the
+beginning of a term.
 """
 
 from __future__ import annotations
@@ -31,17 +30,18 @@ _JITTER: Final = 0.2
 _SLACK: Final = 1.2
 _MOST_RESIGNATIONS: Final = 3
 _MOST_EPOCHS: Final = (1 << 31) - 1
-"""What ``leaseTransitions`` can hold."""
+"""The highest value of ``leaseTransitions``."""
 _LOOKS: Final = 4.0
-"""How often waiting processes look at a lease while its holder renews it once."""
+"""How often waiting processes read a lease per renewal by its holder."""
 
 
 @attrs.frozen(kw_only=True)
 class LeaseSettings:
-    """Which lease, and how long things take.
+    """The lease, and its timing.
 
-    `container` is how the identities of all lives of our container begin (an underscore follows), or empty. It is given
-    only where the lives before this one are known to be over; a lease that one of them holds is taken over at once.
+    ``container`` is the prefix of the identities of all processes in our container (followed by an underscore), or
+    empty. It is set only if earlier processes there are known to have ended; a lease that one of them holds is taken
+    over at once.
 
     Units: seconds.
     """
@@ -55,7 +55,7 @@ class LeaseSettings:
     retry: float = 2.0
 
     def __attrs_post_init__(self) -> None:
-        """Refuse times with which two processes could lead at once, or none for long.
+        """Refuse times that would let two processes lead at once, or leave the cluster without a leader for long.
 
         Raises: ConfigError.
         """
@@ -67,7 +67,7 @@ class LeaseSettings:
 
 @attrs.frozen(kw_only=True)
 class Record:
-    """What a lease says."""
+    """The content of a lease."""
 
     holder: str = ""
     duration: float = 15.0
@@ -76,7 +76,7 @@ class Record:
     renewed: str = ""
     acquired: str = ""
     manifest: Mapping[str, Any] = attrs.field(factory=dict, eq=False, repr=False)
-    """The whole lease: labels, annotations and whatever else others put there stay when it is written."""
+    """The whole lease, so that a write keeps the labels, annotations and other fields of other clients."""
 
 
 # --- Events --------------------------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ class Record:
 
 @attrs.frozen
 class Ticked:
-    """The time that was asked for came, or nothing happened yet."""
+    """The requested time has come, or the election begins."""
 
 
 @attrs.frozen
@@ -96,7 +96,7 @@ class ReadDone:
 
 @attrs.frozen(kw_only=True)
 class WriteDone:
-    """A write succeeded; this is the lease now."""
+    """A write succeeded; ``record`` is the new lease."""
 
     record: Record
     sent_at: float
@@ -104,7 +104,7 @@ class WriteDone:
 
 @attrs.frozen
 class WriteRefused:
-    """A write failed for sure: another process wrote first, or the server did not do it."""
+    """A write certainly failed: another process was faster, or the server refused it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -121,7 +121,7 @@ class ReadFailed:
 
 @attrs.frozen
 class Resigned:
-    """This process wants to lead no more."""
+    """This process gives up leading."""
 
 
 Event: TypeAlias = Ticked | ReadDone | WriteDone | WriteRefused | OutcomeUnknown | ReadFailed | Resigned
@@ -132,14 +132,14 @@ Event: TypeAlias = Ticked | ReadDone | WriteDone | WriteRefused | OutcomeUnknown
 
 @attrs.frozen
 class ReadLease:
-    """Read the lease by quorum."""
+    """Read the lease with a quorum."""
 
 
 @attrs.frozen(kw_only=True)
 class WriteLease:
-    """Write the lease, if it still has the version that it had before; where there was none, create it.
+    """Write the lease if its version is unchanged; create it if there was none.
 
-    ``begins`` says whether the time of acquisition is set to now, ``ends`` whether the lease is given back.
+    ``begins``: set the time of acquisition to now. ``ends``: release the lease.
     """
 
     holder: str
@@ -151,14 +151,14 @@ class WriteLease:
 
 @attrs.frozen
 class WakeAt:
-    """Send `Ticked` then."""
+    """Send `Ticked` at ``time``."""
 
     time: float
 
 
 @attrs.frozen
 class Finished:
-    """The lease was given back, or was not ours; there is nothing more to do."""
+    """The lease was released, or was not ours; there is nothing more to do."""
 
 
 Effect: TypeAlias = ReadLease | WriteLease | WakeAt | Finished
@@ -166,9 +166,9 @@ Effect: TypeAlias = ReadLease | WriteLease | WakeAt | Finished
 
 @attrs.define
 class Election:
-    """What this process knows of the lease.
+    """The lease as this process knows it.
 
-    `step` returns exactly one effect; the next event is what came of it.
+    `step` returns exactly one effect; the next event is its result.
     """
 
     settings: LeaseSettings
@@ -177,23 +177,23 @@ class Election:
     lasts_until: float = 0.0
     _seen: Record | None = None
     _changed_at: float = 0.0
-    """When the record was first seen as it is."""
+    """When the present record was first seen."""
     _is_in_doubt: bool = False
-    """The outcome of the last write is unknown, and the lease was not read since."""
+    """Whether the outcome of the last write is unknown, and the lease was not read since."""
     _doubtful_since: float | None = None
-    """When the first write was sent that may have made of the record that was seen another one."""
+    """When the first write of unknown outcome was sent that may have replaced the record last seen."""
     _wrote_at: float = float("-inf")
-    """When the last write was wanted."""
+    """When the last write was requested."""
     _ended_epoch: int = -1
     _highest: int = 0
-    """The highest epoch that is known: a lease that was deleted, and is made anew, counts on from it."""
+    """The highest known epoch: a lease that is created anew continues from it."""
     _resigning: bool = False
     _resignations: int = 0
 
     def step(self, event: Event, now: float) -> Effect:
-        """Take what happened and return what to do next.
+        """Handle an event and return the next effect.
 
-        Units: `now` in seconds of a clock that does not go back.
+        Units: ``now`` in seconds of a monotonic clock.
         """
         if now >= self.lasts_until:
             self._end()
@@ -217,7 +217,7 @@ class Election:
                 is_due = self.term is not None and now >= self._wrote_at + self.settings.retry
                 return self._act(now) if is_due else ReadLease()
             case WriteRefused():
-                # Another process was first, or the server is in trouble. A leader wants to know at once.
+                # Another process was faster, or the server has a problem. A leader has to know at once.
                 is_urgent = self._resigning or self.term is not None
                 return ReadLease() if is_urgent else WakeAt(now + self._retry())
             case ReadFailed():
@@ -227,18 +227,18 @@ class Election:
 
     @property
     def knows(self) -> bool:
-        """Return whether it is known who leads."""
+        """Whether it is known who leads."""
         return self._seen is not None
 
     @property
     def version(self) -> str:
-        """Return the version of the lease as it was seen last; "" if it was not, or does not exist."""
+        """The last known version of the lease; "" if it was not read, or does not exist."""
         return "" if self._seen is None else self._seen.version
 
     def outgrow(self, epoch: int) -> None:
-        """End the present term if it is not of a later epoch than this; the next ones are.
+        """End the present term unless its epoch is above ``epoch``; later terms begin above it.
 
-        An epoch that leaves no room for as many terms again is nonsense, and does nothing.
+        An epoch that leaves no room for as many terms again is invalid, and ignored.
         """
         if epoch > _MOST_EPOCHS // 2:
             return
@@ -247,11 +247,11 @@ class Election:
             self._end()
 
     def is_leading(self, now: float) -> bool:
-        """Return whether a term lasts at a time."""
+        """Return whether a term lasts at the time ``now``."""
         return self.term is not None and now < self.lasts_until and not self._resigning
 
     def is_held(self, now: float) -> bool:
-        """Return whether others must wait for the lease to run out, as far as is known, since it names us."""
+        """Return whether the lease still names us, as far as is known, so that others must wait for it to expire."""
         seen = self._seen
         return (
             seen is not None
@@ -262,10 +262,10 @@ class Election:
     # --- What there is to do ---------------------------------------------------------------------------------------
 
     def _act(self, now: float) -> Effect:
-        """Renew the lease if it is ours, or look at it.
+        """Renew the lease if it is ours, else read it.
 
-        A leader whose last answer was lost renews as well: that succeeds if the lost write did not land, and is refused
-        if it did. A look first would take the time that a term has left for another try.
+        A leader whose last answer was lost renews as well: that succeeds if the lost write had no effect, and is
+        refused if it had. To read first would use up the time that the term has left for another try.
         """
         if self._resigning:
             return self._resign(now)
@@ -274,7 +274,7 @@ class Election:
         return ReadLease()
 
     def _next_renewal(self, now: float) -> float:
-        """Return when a leader writes again: as long after the last write as ever, however long its end took."""
+        """Return when a leader writes again: the usual interval after the last write, however long that took."""
         return max(now, self._wrote_at + self._retry())
 
     def _take_record(self, record: Record | None, now: float) -> Effect:
@@ -299,25 +299,25 @@ class Election:
             self._highest = max(self._highest, record.transitions)
 
     def _next_look(self, record: Record | None, now: float) -> float:
-        """Return when to look at the lease of another process again: often, and at the moment in which it runs out.
+        """Return when to read the lease of another process again: often, and at the moment of its expiry.
 
-        A lease is taken to end as late as its last renewal was seen, and until then the cluster lacks a leader.
+        A lease expires a duration after its last renewal was seen, and until then the cluster lacks a leader.
         """
         soon = now + self._retry() / _LOOKS
         end = soon if record is None else self._changed_at + record.duration
         return end if now < end < soon else soon
 
     def _take_own(self, record: Record, landed_after: float | None, now: float) -> Effect:
-        """Take it that the lease is ours: a write whose answer was lost took effect, or we lead anyway.
+        """Handle a record that names us: a write whose answer was lost took effect, or we lead anyway.
 
-        Several may have been sent for one record, and any of them may be the one that landed, however late: others have
-        counted since then, and so we count from the first.
+        Several writes may have been sent for one record, and any of them may be the one that took effect, however late.
+        Others count the duration from then, so we count ours from the first.
         """
         if self._resigning:
             return self._resign(now)
         if landed_after is not None:
             self._extend(record, landed_after, now)
-        # If it is ours but was written too long ago, others may be about to take it: begin anew.
+        # If it is ours but was written too long ago, others may be about to take it: begin a new term.
         return self._acquisition(record) if self.term is None else WakeAt(self._next_renewal(now))
 
     def _take_success(self, event: WriteDone, now: float) -> Effect:
@@ -330,7 +330,7 @@ class Election:
         return self._acquisition(event.record) if self.term is None else WakeAt(event.sent_at + self._retry())
 
     def _extend(self, record: Record, sent_at: float, now: float) -> None:
-        """Begin or prolong the term, counted from when its record was sent."""
+        """Begin or extend the term, counted from the sending of its record."""
         until = sent_at + self.settings.renew_within
         if until <= now or (self.term is None and record.transitions == self._ended_epoch):
             return
@@ -344,7 +344,7 @@ class Election:
             self.term = None
 
     def _resign(self, now: float) -> Effect:
-        """Give the lease back, unless it is not ours, runs out by itself, or that does not succeed."""
+        """Release the lease, unless it is not ours, is about to expire, or several tries have failed."""
         self._resigning = True
         self._end()
         seen = self._seen

@@ -1,4 +1,4 @@
-"""What a new leader does before it decides anything: it waits for the leader before, reads anew, and outgrows it."""
+"""The steps of a new leader before its first decision: outwait the last leader's writes, list anew, raise the epoch."""
 
 from __future__ import annotations
 
@@ -18,26 +18,29 @@ if TYPE_CHECKING:
     from kai.cluster.port import Clock, Leadership, Store, Term
 
 FENCE_DELAY: Final = 0.25
-"""How long a server may go on admitting writes of the epoch before, where admission checks epochs (measured: 20 ms)."""
+"""How long a server may still admit writes of the last epoch, if admission checks epochs (measured: 20 ms).
+
+Units: seconds.
+"""
 _LONGEST_LIST: Final = 30.0
 DECISIVE: Final[tuple[type[ApiObject], ...]] = (Pod, Node, BindRequest)
-"""Kinds of which no decision may rest on old knowledge: they say what nodes hold."""
+"""Kinds that decisions must not read from an outdated store: they show what nodes hold."""
 
 
 async def catch_up(store: Store) -> None:
     """Wait for the lists that follow an outage, for half a minute at most.
 
-    The server may have been put back to a backup: pods that are known as gone hold their places again.
+    The server may have been restored from a backup: pods that the store knows as deleted hold their places again.
     """
     with anyio.move_on_after(_LONGEST_LIST):
         await store.caught_up(*DECISIVE)
 
 
 async def succeed(store: Store, leadership: Leadership, clock: Clock) -> Term:
-    """Return the next term of this process, once what leaders before it wrote shows.
+    """Return the next term of this process, once the store shows the writes of earlier leaders.
 
-    Where others may have led, it waits until their writes are refused, and lists by quorum what decisions rest upon. A
-    term that ends on the way is followed by the next.
+    If others may have led, wait until their writes are refused, and list the decisive kinds with a quorum. If the term
+    ends in the meantime, continue with the next one.
     """
     while True:
         term = await leadership.begun()
@@ -51,23 +54,23 @@ async def succeed(store: Store, leadership: Leadership, clock: Clock) -> Term:
 
 
 async def take_over(store: Store, leadership: Leadership, clock: Clock) -> Term:
-    """Return the term in which this process may decide, once it may; what was assumed under an earlier one is over.
+    """Return a term in which this process may decide, and drop the assumptions of an earlier one.
 
-    Its epoch is later than those of the orders that are there: a lease that was deleted while no process looked counts
-    from 1 again, and the binder would refuse what is ordered now as older than them.
+    Its epoch is above those of all present bind requests. A lease that was deleted while no process watched counts from
+    1 again, and the binder would refuse new bind requests as outdated.
     """
     while True:
         term = await succeed(store, leadership, clock)
         newest = await _newest_epoch(store, term.lease) if leadership.has_rivals else -1
         if newest >= term.epoch:
             leadership.outgrow(newest)
-        if leadership.holds(term):  # also where that epoch is nonsense
+        if leadership.holds(term):  # an invalid epoch does not end it
             store.forget_all()
             return term
 
 
 async def _newest_epoch(store: Store, lease: str) -> int:
-    """Return the latest epoch of a lease in which one of the orders was decided; -1 without any."""
+    """Return the highest epoch of a lease among the bind requests; -1 without any."""
     newest = -1
     if not store.watches(BindRequest):
         return newest

@@ -1,4 +1,4 @@
-"""Requests of services: carried out, sent in turn, repeated where that is safe. Begin with `write`.
+"""Carries out the requests of services: in order, concurrently, and again where that is safe. Read `write` first.
 
-`sending` passes calls through the `window`. `listing` and `reviews` ask once, for programs that look and leave.
+`sending` passes calls through the `window`. `listing` and `reviews` make single requests, for short-lived programs.
 """

@@ -1,13 +1,12 @@
-"""Reading objects of any kind, known to kai or not: where the server keeps them is asked once for each API version.
+"""Reads objects of any kind, known to kai or not; API discovery is requested once for each API version.
 
-Tenants write such objects, as owners of their pods, and as Python values an object takes 20 times what it takes as
-text. So of one object no more is read than `MOST_READ`. What its writers and its status say does not count, and is left
-out where it is large: a workflow may have a status of a megabyte.
+Tenants write such objects, as owners of their pods, and an object takes 20 times more memory as Python values than as
+text. So at most `MOST_READ` bytes of an object are parsed. Its managed fields, and a large status, do not count: they
+are left out first. A workflow may have a status of a megabyte.
 
-What is not there, remembered for a minute, and so much of it at most.
-
-Tenants name what kai reads, and can name as many things that do not exist as they like. Each of them is asked for once
-a minute, as long as there is room to remember it: what comes into being is found within that time.
+`Absence` is a bounded negative cache that lasts a minute. Tenants choose what kai reads, and may name any number of
+things that do not exist. Each of them is requested once a minute while the cache has room, and is found within that
+time once it exists.
 """
 
 from __future__ import annotations
@@ -38,40 +37,40 @@ MOST: Final = 512
 
 @attrs.define
 class Absence(Generic[K]):
-    """Keys of what was asked for in vain.
+    """Keys that were requested and not found.
 
-    Units: seconds of a clock that does not go back.
+    Units: seconds of a monotonic clock.
     """
 
     _until: Deadlines[K] = attrs.field(factory=Deadlines)
 
     def __len__(self) -> int:
-        """Return how many keys are remembered, those included whose time is over."""
+        """Return the count of keys, including expired ones."""
         return len(self._until)
 
     def holds(self, key: K, now: float) -> bool:
-        """Return whether this was asked for in vain within the last minute."""
+        """Return whether this key was not found within the last minute."""
         return self._until.get(key, now) > now
 
     def note(self, key: K, now: float) -> None:
-        """Remember a key, unless as many are remembered whose time is not over."""
+        """Remember a key, unless the cache is full of unexpired ones."""
         if len(self._until) >= MOST:
             self._until.forget(now)
         if len(self._until) < MOST or key in self._until:
             self._until[key] = now + SECONDS
 
     def forget(self, key: K) -> None:
-        """Take it that this is there."""
+        """Forget a key, because it exists."""
         self._until.pop(key, None)
 
 
 _PAGE: Final = 500
 _MOST_PAGES: Final = 200
-"""Of a list. Others may serve the kind, and need not come to an end."""
+"""Limit of pages of a list: an aggregated API server of others may return pages without end."""
 _LARGEST: Final = 8 << 20
-"""Bytes of one object as it comes, and of what is served of one version."""
+"""Limit of bytes of an object in an answer, and of the discovery document of an API version."""
 MOST_READ: Final = 512 << 10
-"""Bytes of one object that are read: far more than a workload needs to say what it is."""
+"""Limit of bytes of an object that are parsed: far more than the description of a workload needs."""
 _LARGEST_STATUS: Final = 64 << 10
 _PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ERRORS: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
@@ -81,7 +80,7 @@ _NO_NAMES: Final = frozenset({"", ".", ".."})
 
 @attrs.frozen
 class _Place:
-    """Where objects of a kind are."""
+    """The path and scope of a kind."""
 
     plural: str
     namespaced: bool
@@ -91,13 +90,13 @@ class _Place:
 class ForeignReader:
     """Reads manifests of any kind.
 
-    A kind that was not found is looked for again after a while: its definition may be installed at any time.
+    A kind that was not found is looked up again after a while, because its CRD may be installed at any time.
     """
 
     sender: Sender
     clock: Clock
     _places: dict[str, tuple[float, Mapping[str, _Place]]] = attrs.field(factory=dict)
-    """By API version, when it was read, and what is served of it: versions of which nothing is served are not here."""
+    """Discovery by API version, with the time of the read; versions without any kind are not in here."""
     _unserved: Absence[str] = attrs.field(factory=Absence)
 
     async def read(self, request: Fetch | FetchAll) -> Any:  # noqa: ANN401 - a manifest, a tuple of them or a refusal
@@ -124,7 +123,7 @@ class ForeignReader:
             page = await self._json(call, Label("list", place.plural))
             if isinstance(page, Refusal):
                 return page
-            # A list leaves out what its items have in common.
+            # The items of a list lack apiVersion and kind.
             head = {"apiVersion": request.api_version, "kind": request.kind}
             found += [{**head, **item} for item in mappings_of(page, "items")]
             token = part_of(page, "metadata", "continue") or ""
@@ -133,7 +132,7 @@ class ForeignReader:
         return Refusal(reason=Reason.REJECTED, message=f"{path}: the list has no end after {_MOST_PAGES} pages")
 
     async def _place(self, api_version: str, kind: str) -> _Place | Refusal:
-        if not _VERSION.fullmatch(api_version):  # it may come from a tenant, and becomes a part of the path
+        if not _VERSION.fullmatch(api_version):  # it may come from a tenant, and becomes part of a path
             return NoSuchKind(message=f"the server serves no {kind} of {api_version}")
         now = self.clock.monotonic()
         read_at, known = self._places.get(api_version, (-SECONDS, {}))
@@ -147,7 +146,7 @@ class ForeignReader:
             known = {} if isinstance(answer, Refusal) else _places_in(answer)
             if known:
                 self._places[api_version] = (now, known)
-            else:  # tenants can make up as many such versions as they like
+            else:  # tenants can invent any number of such versions
                 self._places.pop(api_version, None)
                 self._unserved.note(api_version, now)
         return known.get(kind) or NoSuchKind(message=f"the server serves no {kind} of {api_version}")
@@ -163,7 +162,7 @@ class ForeignReader:
 
 
 def _lean(body: bytes) -> Any:  # noqa: ANN401 - JSON from outside, or a refusal
-    """Return an object less what is large and tells nothing of a workload; a refusal if it is too large even so."""
+    """Return an object without large parts that do not describe a workload; a refusal if it is still too large."""
     if len(body) <= _LARGEST_STATUS:
         return decoded(body)
     try:

@@ -1,8 +1,7 @@
-"""Listing kinds once: all objects of a cluster as they are now, for a program that looks and leaves.
+"""Lists all objects of a cluster once, for a program that reads and exits.
 
-Nothing is watched and nothing is written. Every kind is listed at the same time as the others, in pages. A kind that
-the server does not serve is empty. What cannot be read at all ends the listing: a picture with a hole in it would be
-another cluster.
+Nothing is watched and nothing is written. All kinds are listed concurrently, in pages. A kind that the server does not
+serve is empty. If a kind cannot be read, the whole listing fails: a partial picture would show a different cluster.
 """
 
 from __future__ import annotations
@@ -39,7 +38,10 @@ from kai.errors import InputError, UnreachableError
 
 _PAGE: Final = 2000
 _PATIENCE: Final = (1.0, 3.0)
-"""So many seconds pass before the next try, where the server cannot be reached."""
+"""Pauses before retries while the server cannot be reached.
+
+Units: seconds.
+"""
 _TIMEOUT: Final = 30.0
 _OVERLOADED: Final = frozenset({429, 500, 503, 504})
 _NO_WORDS: Final = "did not answer"
@@ -48,18 +50,18 @@ _EVENTS: Final = "events"
 
 @attrs.define
 class Listing:
-    """The objects of a cluster, and what there is to say about reading them."""
+    """The objects of a cluster, and notes on objects that could not be parsed."""
 
     objects: list[ApiObject] = attrs.field(factory=list, repr=False)
-    """asyncio writes out the result of a task that ends; for thousands of pods that costs as much as reading them."""
+    """Not in repr: asyncio formats the result of a task that ends, which for many pods takes as long as reading."""
     notes: list[str] = attrs.field(factory=list)
     revision: str = ""
-    """The newest version of the server's store that a list showed."""
+    """The highest resourceVersion of the lists."""
 
 
 @attrs.frozen(kw_only=True)
 class Lister:
-    """Lists kinds over a way to a server. `cluster` is what messages call it: ``context "prod"``."""
+    """Lists kinds over a transport. ``cluster`` is its name in messages: ``context "prod"``."""
 
     transport: Transport
     clock: Clock
@@ -69,7 +71,7 @@ class Lister:
     async def list_all(self, kinds: Iterable[type[ApiObject]], namespace: str = "") -> Listing:
         """Return all objects of these kinds, in one namespace or in all.
 
-        Of several rights that are missing the same is named each time: that of the first kind.
+        If several rights are missing, the error names that of the first kind, so that it is the same each time.
 
         Raises: UnreachableError.
         """
@@ -98,11 +100,11 @@ class Lister:
         return found
 
     async def version(self) -> KubernetesVersion:
-        """Return the version of the API server; the newest that is known where it says none."""
+        """Return the version of the API server; the newest known one if the server does not report it."""
         return version_said(await self.transport.request(VERSION_CALL)) or NEWEST
 
     async def list_events(self, reason: str, namespace: str = "") -> list[Mapping[str, Any]]:
-        """Return the events with this reason as they are written, in one namespace or in all.
+        """Return the manifests of events with this reason, in one namespace or in all.
 
         Raises: UnreachableError.
         """
@@ -111,7 +113,7 @@ class Lister:
     async def list_manifests(
         self, api_version: str, plural: str, namespace: str = "", query: tuple[tuple[str, str], ...] = ()
     ) -> list[Mapping[str, Any]]:
-        """Return the objects of one kind as they are written; none of a kind that the server does not serve.
+        """Return the manifests of one kind; none if the server does not serve it.
 
         Raises: UnreachableError.
         """
@@ -141,14 +143,14 @@ class Lister:
         kind = BY_CLASS[cls]
         for version in kind.api_versions:
             path = collection(version, kind.plural, namespace if kind.namespaced else "")
-            # Of config maps it only counts which are there.
+            # Of config maps only the existence matters.
             form = METADATA_LIST if cls is ConfigMap else JSON
             call = Call(method="GET", path=path, accept=form, timeout=_TIMEOUT, largest=LARGEST_PAGE)
             token = ""
             while True:
                 answer = await self._asked(attrs.evolve(call, query=page_query(_PAGE, token)))
                 if answer.status == 404 and cls is not Pod:
-                    break  # pods are of all Kubernetes: what does not serve them is another server
+                    break  # every Kubernetes serves pods: a server that does not is no API server
                 page = page_of(answer.body) if answer.is_good else None
                 if page is None:
                     raise self._refused(answer, kind.plural)
@@ -158,7 +160,7 @@ class Lister:
                     return
 
     async def _asked(self, call: Call) -> Answer:
-        """Return the answer of a server that works, asked again after a while where it does not.
+        """Return the answer to a call; retry after a pause if the server is overloaded or cannot be reached.
 
         Raises: UnreachableError.
         """
@@ -203,12 +205,12 @@ class Lister:
 
 
 def address_of(server: str) -> str:
-    """Return the host and port of a server's URL."""
+    """Return host and port of a server's URL."""
     return urlsplit(server).netloc.rpartition("@")[2] or server
 
 
 def plain_words(answer: NoAnswer, timeout: float = _TIMEOUT) -> str:
-    """Return what went wrong, in the words of a person: the end of a sentence about the server."""
+    """Return an error in plain words, as the end of a sentence about the server."""
     text = answer.message.partition(": ")[2] or answer.message
     error, _, rest = text.partition(": ")
     for name, words in (
@@ -229,7 +231,7 @@ def plain_words(answer: NoAnswer, timeout: float = _TIMEOUT) -> str:
 
 
 def _take(cls: type[ApiObject], page: Page, found: Listing) -> None:
-    """Add the objects of a page; one that cannot be read is left out and said, as the service does it."""
+    """Add the objects of a page; one that cannot be parsed is left out with a note, as in the service."""
     found.revision = max(found.revision, page.metadata.version, key=_number)
     for raw in page.items or ():
         manifest: Any = manifest_of(raw, cls)

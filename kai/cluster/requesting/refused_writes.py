@@ -1,10 +1,11 @@
-"""Namespaces that are being deleted: nothing new is sent into them.
+"""Refuses writes before they are sent: into terminating namespaces, and of a process that only reads.
 
-The API server refuses every new object there, and counts binds, evictions and events as such. Each refusal would be a
-call for nothing, and of a tenant that deletes a namespace with running jobs there are hundreds. Where the store has
-namespaces it says which of them end; else, and until the watch has told, the first refusal is remembered for a while.
+`EndingNamespaces`: the API server refuses every new object in a terminating namespace, and treats binds, evictions and
+events as such. When a tenant deletes a namespace with running jobs, that would be hundreds of calls for nothing. If the
+store watches namespaces, it shows which of them are terminating. Otherwise, and until the watch catches up, the first
+refusal is remembered for a while.
 
-An API that only reads: every write is refused before it is sent, whichever part of a process asks for it.
+`ReadOnlyApi` refuses every write, whichever part of a process makes it.
 """
 
 from __future__ import annotations
@@ -23,39 +24,42 @@ from kai.cluster.requests import WRITES, Apply, Evict, Forbidden, NamespaceEndin
 
 @attrs.frozen
 class ReadOnlyApi:
-    """Passes on what reads, and refuses what writes."""
+    """Passes on reads, and refuses writes."""
 
     api: Api
 
     async def perform(self, request: Request) -> Any:  # noqa: ANN401 - as the port says
-        """Return the reply to a request that reads; `Forbidden` for one that writes."""
+        """Return the reply to a read; `Forbidden` for a write."""
         if isinstance(request, WRITES):
             return Forbidden(message=f"{type(request).__name__}: this process only reads")
         return await self.api.perform(request)
 
     def fenced(self, term: Term) -> Api:
-        """Return this: what refuses every write refuses late ones."""
+        """Return itself: it refuses every write anyway."""
         del term
         return self
 
 
 SECONDS: Final = 10.0
-"""How long a refusal is remembered: a namespace of that name may be made anew as soon as the old one is gone."""
+"""How long a refusal is remembered: a new namespace of that name may exist as soon as the old one is gone.
+
+Units: seconds.
+"""
 MOST: Final = 512
-"""So many refusals are remembered."""
+"""Limit of remembered refusals."""
 
 
 @attrs.define
 class EndingNamespaces:
-    """Which namespaces take nothing new."""
+    """The namespaces that accept nothing new."""
 
     store: WatchedStore
     clock: Clock
     _refused: Deadlines[tuple[str, str]] = attrs.field(factory=Deadlines)
-    """Until when a refusal counts, by the name of the namespace and the UID that the store showed."""
+    """When each refusal expires, by the name of the namespace and its UID in the store."""
 
     def refusal(self, request: Request) -> NamespaceEnding | None:
-        """Return that a request would put something into a namespace that ends; None for any other request."""
+        """Return a refusal if a request would create something in a terminating namespace; else None."""
         name = _entered(request)
         if not name:
             return None
@@ -68,7 +72,7 @@ class EndingNamespaces:
         return None
 
     def note(self, request: Request) -> None:
-        """Take it that the API server refused a request because its namespace ends."""
+        """Remember that the API server refused a request because its namespace is terminating."""
         name = _entered(request)
         uid, ends = self._known(name)
         now = self.clock.monotonic()
@@ -80,15 +84,15 @@ class EndingNamespaces:
             self._refused[name, uid] = now + SECONDS
 
     def _known(self, name: str) -> tuple[str, bool]:
-        """Return the UID of a namespace and whether it ends, as the store shows it."""
+        """Return the UID of a namespace and whether it is terminating, according to the store."""
         found = self.store.get(Namespace, name) if self.store.watches(Namespace) else None
         return ("", False) if found is None else (found.metadata.uid, found.metadata.deletion_timestamp is not None)
 
 
 def _entered(request: Request) -> str:
-    """Return the namespace into which a request puts something; "" if there is none.
+    """Return the namespace in which a request creates something; "" if there is none.
 
-    Status and finalizers go on: what still runs in the namespace must stay accounted for, and must be able to end.
+    Status and finalizers may still be written: pods that run there stay accounted for, and must be able to end.
     """
     match request:
         case Create() | Bind() | Evict() | Emit():

@@ -1,7 +1,6 @@
-"""Whose token it is, and what its owner may do: reviews that the API server makes for us, kept for seconds.
+"""Asks the API server who owns a token and what the owner may do; answers are cached for seconds.
 
-A token is never kept, only its digest. What the server does not answer is a `ReviewError` and no right: a caller that
-meets it refuses.
+A token is never stored, only its digest. A missing answer raises `ReviewError` and grants nothing: the caller refuses.
 
 Source: TokenReview and SubjectAccessReview, as controller-runtime's filter of metrics uses them.
 """
@@ -24,7 +23,10 @@ from kai.cluster.transport.calls import Answer, Call, NoAnswer
 from kai.errors import ApiError
 
 KEPT: Final = 30.0
-"""Seconds for which an answer counts."""
+"""How long a cached answer counts.
+
+Units: seconds.
+"""
 _REMEMBERED: Final = 4096
 _LONGEST_TOKEN: Final = 16_384
 _TIMEOUT: Final = 5.0
@@ -37,28 +39,28 @@ Send: TypeAlias = Callable[[Call, Label, Hashable], Awaitable[Answer | NoAnswer 
 
 
 class ReviewError(ApiError):
-    """The API server did not say whether something is allowed."""
+    """The API server did not answer whether something is allowed."""
 
 
 def _canonical(extra: Mapping[str, Any]) -> str:
-    """Return a text that is the same for equal values, and can be hashed."""
+    """Return a hashable text that is the same for equal values."""
     return json.dumps(dict(extra), sort_keys=True)
 
 
 @attrs.frozen(kw_only=True)
 class Identity:
-    """Whose token it is."""
+    """The owner of a token."""
 
     user: str
     uid: str = ""
     groups: tuple[str, ...] = ()
     extra: Mapping[str, Any] = attrs.field(default=EMPTY, eq=_canonical, repr=False)
-    """What narrows a token, among other things: with another one the same user may do something else."""
+    """Extra fields, which may restrict a token: with other values the same user may have other rights."""
 
 
 @attrs.frozen(kw_only=True)
 class Permission:
-    """What is asked about: a verb on a resource; no namespace is all of them, no name is any."""
+    """A verb on a resource; an empty namespace means all namespaces, an empty name any name."""
 
     verb: str
     resource: str
@@ -77,9 +79,9 @@ class Reviews:
     _allowed: dict[tuple[Identity, Permission], tuple[float, bool]] = attrs.field(factory=dict)
 
     async def identify(self, token: str, most_age: float = KEPT) -> Identity | None:
-        """Return whose token it is, as it was at most ``most_age`` seconds ago; None for a token that is not valid.
+        """Return the owner of a token, from an answer of at most ``most_age`` seconds ago; None for an invalid token.
 
-        Raises: ReviewError if the API server does not say.
+        Raises: ReviewError without an answer of the API server.
         """
         if not token or len(token) > _LONGEST_TOKEN or not token.isascii() or not token.isprintable():
             return None
@@ -94,9 +96,9 @@ class Reviews:
         return found
 
     async def allows(self, identity: Identity, permission: Permission, most_age: float = KEPT) -> bool:
-        """Return whether a user may do something, as it was at most ``most_age`` seconds ago.
+        """Return whether a user has a permission, from an answer of at most ``most_age`` seconds ago.
 
-        Raises: ReviewError if the API server does not say.
+        Raises: ReviewError without an answer of the API server.
         """
         key = (identity, permission)
         known = self._allowed.get(key)
@@ -144,7 +146,7 @@ def _identity(status: Mapping[str, Any]) -> Identity | None:
 
 
 def _remember(known: dict[K, V], key: K, value: V) -> None:
-    """Keep a value as the newest; of more than can be kept the oldest goes."""
+    """Store a value as the newest entry; drop the oldest beyond the limit."""
     known.pop(key, None)
     known[key] = value
     while len(known) > _REMEMBERED:

@@ -1,9 +1,9 @@
-"""Sending calls through the window: in turn, again where that is safe, and not at all once a term is over.
+"""Sends calls through the window: in order, again where that is safe, and not at all after a term.
 
-Safe to send again is what the server throttled or never received; a read is always. A write whose answer was lost is
-not: that is an answer of its own. While the server is away nothing is sent: a call waits a little for it to come back.
-A write that our rights do not allow is sent again for some seconds, since a server that has just started refuses
-everything.
+It is safe to repeat a call that the server throttled or never received, and any read. A write whose answer was lost is
+not repeated: that is an outcome of its own. While the server is away nothing is sent, and a call waits a little for it
+to come back. A write that is refused for lack of rights is retried for some seconds, since a server that just started
+refuses everything.
 """
 
 from __future__ import annotations
@@ -29,41 +29,44 @@ _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 _READ_ATTEMPTS: Final = 4
 _AWAY: Final = 15.0
-"""How long a call waits for a server that is away; then its caller may check whether it still makes sense."""
+"""How long a call waits for a server that is away; then its caller may check whether it still makes sense.
+
+Units: seconds.
+"""
 _RIGHTS_PAUSES: Final = (1.5, 3.0, 6.0)
 
 
 @attrs.frozen
 class Label:
-    """How a call is counted."""
+    """The labels under which a call is counted."""
 
     verb: str
     what: str
-    """The plural of a kind, with a subresource behind a slash."""
+    """The plural of a kind, with a subresource after a slash."""
 
 
 _FOREIGN: Final = Label("get", "foreign")
-"""Reads that were refused and that others had asked for: how many there are is theirs to choose, and no alert."""
+"""For refused reads of objects that tenants named: tenants determine their number, so no alert must depend on it."""
 
 
 @attrs.frozen
 class Withheld:
-    """A call that was not sent, because the term in which it was decided is over."""
+    """A call that was not sent, because the term of its decision is over."""
 
 
 @attrs.define
 class _End:
-    """How a call in the window ended."""
+    """How a call ended that had a place in the window."""
 
     number: int
     failed: bool = False
     is_throttled: bool = False
-    """Whether it ended while the server wanted it to wait."""
+    """Whether it ended while the server asked for a delay."""
 
 
 @attrs.define
 class Sender:
-    """Sends the calls of a process, except for watches and the lease, which have their own ways."""
+    """Sends the calls of a process, except for watches and the lease, which have connections of their own."""
 
     transport: Transport
     clock: Clock
@@ -72,13 +75,13 @@ class Sender:
     reachability: Reachability
     rights: Rights
     sent: Counter[tuple[str, str, int, str]] = attrs.field(factory=Counter)
-    """How many calls were answered, by verb, what, HTTP status (0: no answer), and for 403 by what refused them."""
+    """Count of answers by verb, resource, HTTP status (0: no answer) and, for 403, the cause of the refusal."""
     _turns: dict[int, anyio.Event] = attrs.field(factory=dict)
-    """Calls that wait for their turn."""
+    """Events of calls that wait for their turn."""
     _admitted: set[int] = attrs.field(factory=set)
     """Calls whose turn it is, until they end or are throttled."""
     _bounded: dict[int, tuple[Call, anyio.CancelScope]] = attrs.field(factory=dict)
-    """Calls under way that may be sent for a time only."""
+    """Calls in flight that may be sent only within a term."""
 
     async def send(
         self,
@@ -91,8 +94,8 @@ class Sender:
     ) -> Answer | NoAnswer | Withheld:
         """Return the answer to a call; calls with the same key are sent one after the other, in order.
 
-        ``may_send`` is asked when it is a call's turn, and by the transport again in the moment of sending. A call that
-        is under way when its time is over (`cut`) is given up together with its connection.
+        ``may_send`` is checked when the call's turn comes, and by the transport again just before the first byte. If it
+        turns false while the call is in flight, `cut` gives up the call together with its connection.
         """
         if may_send is not always:
             call = attrs.evolve(call, may_send=may_send)
@@ -130,7 +133,7 @@ class Sender:
                 await self.clock.sleep(self._pause(attempt))
 
     def cut(self) -> None:
-        """Give up the calls under way whose time is over: their connections are closed, their outcome is unknown."""
+        """Give up calls in flight that may no longer be sent: their connections are closed, their outcomes unknown."""
         for call, scope in self._bounded.values():
             if not call.may_send():
                 scope.cancel()
@@ -147,7 +150,7 @@ class Sender:
         return NoAnswer(was_sent=True, message="the term ended before the answer came")
 
     async def _away(self) -> NoAnswer | None:
-        """Wait until the server can be reached, but not for long."""
+        """Wait until the server can be reached, for a limited time."""
         if self.reachability.away_since is None:
             return None
         with anyio.move_on_after(_AWAY):
@@ -160,7 +163,7 @@ class Sender:
 
     @contextmanager
     def _offered(self, key: Hashable, *, urgent: bool) -> Iterator[_End]:
-        """Hold a place in the window from the offer to the end, whatever that end is."""
+        """Hold a place in the window from the offer to the end, however the call ends."""
         number = self.window.offer(key, self.clock.monotonic(), urgent=urgent)
         end = _End(number)
         done = False
@@ -200,12 +203,13 @@ class Sender:
 
     def _throttled(self, number: int, wait: float | None, *, alone: bool = False) -> None:
         self._admitted.discard(number)
-        # A little later than asked, each by another bit, so that what waited together does not come back together.
+        # Slightly later than the server asked, with jitter: calls that waited together must not return together.
         jitter = self.draw() * _FIRST_PAUSE
         rest = None if wait is None else wait + jitter
         self.window.throttled(number, self.clock.monotonic(), rest, alone=alone)
         if not alone:
-            # By now they wait for a time: this call may give up before it, and then no other reminds them.
+            # The others now wait for a point in time. This call may give up before it, so wake them to wait by
+            # themselves.
             for turn in self._turns.values():
                 turn.set()
 
@@ -220,12 +224,12 @@ class Sender:
 
 
 def _is_foreign_refusal(call: Call, answer: Answer | NoAnswer) -> bool:
-    """Return whether the server refuses to let us read what others pointed at."""
+    """Return whether the server refuses to let us read an object that a tenant named."""
     return call.is_foreign and isinstance(answer, Answer) and answer.status == 403
 
 
 def _may_repeat(answer: Answer | NoAnswer, attempt: int, *, is_read: bool) -> bool:
-    """Return whether a call may be sent again at once: nothing was done by it, or nothing can be."""
+    """Return whether a call may be repeated at once: it had no effect, or cannot have one."""
     if attempt >= _READ_ATTEMPTS:
         return False
     if isinstance(answer, NoAnswer):

@@ -1,18 +1,18 @@
-"""How many requests are on the way at once, and which may go next: a machine that adapts to what the server bears.
+"""The congestion window: how many requests are in flight, and which goes next. A state machine.
 
-The window widens while answers come quickly and narrows when the server throttles, fails or slows down: additive
-increase, multiplicative decrease. It keeps a width of eight, because a far server is slow without being busy, and a
-server that is busy says for how long it wants to be left alone. Requests with the same key go one after the other, in
-the order in which they were offered.
+The window widens while answers come quickly, and narrows when the server throttles, fails or slows down: additive
+increase, multiplicative decrease. Its minimum is eight, because a distant server is slow without being busy, and a busy
+server says how long it wants no requests. Requests with the same key are sent one after the other, in the order in
+which they were offered.
 
-In a peak of load, when urgent requests come thick and fast or are answered slowly, deferrable requests stand back: a
-bind would wait while the server works on a report. The longer deferrable requests have waited, the more of them go
-anyway, and while urgent requests queue, an eighth of the window goes to those before them.
+In a peak of load, when urgent requests are many or are answered slowly, deferrable requests stand back: otherwise a
+bind would wait while the server handles a status report. The longer deferrable requests have waited, the more of them
+are sent anyway, and while urgent requests queue, an eighth of the window goes to overdue ones first.
 
-Holds: at most `widest` requests are on the way, half of them at most deferrable ones; no request is sent again before
-the time that the server asked for, and none at all for up to 30 seconds of it where the server wants to be left alone.
-Where it is only about a request that it asks for patience, those with the same key wait as well, and no others.
-Whatever was offered is sent at last, however long a peak of load lasts.
+Holds: at most ``widest`` requests are in flight, at most half of them deferrable. No request is repeated before the
+time that the server asked for. If the server asks for a pause as a whole, nothing is sent for up to 30 seconds of it;
+if it asks for a pause with one request, only those with the same key wait as well. Every offered request is sent in the
+end, however long a peak of load lasts.
 """
 
 from __future__ import annotations
@@ -30,28 +30,34 @@ _CUT_THROTTLED: Final = 0.5
 _CUT_FAILED: Final = 0.7
 _CUT_SLOW: Final = 0.8
 _FLOOR: Final = 8.0
-"""No cut makes the window narrower than this: 2 s for each answer still leave four binds a second."""
+"""Minimum width: with answers after 2 s it still allows four binds a second."""
 _QUICK: Final = 0.05
 _SLOW_FACTOR: Final = 6.0
 _FORGETTING: Final = 1.02
 _PAUSE: Final = 1.0
 _LONGEST_HOLD: Final = 30.0
-"""Seconds for which nothing at all is sent; then another request finds out whether the server bears more."""
+"""Limit of a pause of everything; then one request finds out whether the server accepts more.
+
+Units: seconds.
+"""
 _HALF_LIFE: Final = 0.5
 _PEAK: Final = 16.0
-"""So many urgent requests, each half as much after every half-life, are a peak of load: about 22 a second."""
+"""Load from which there is a peak, in urgent requests, each halved after every half-life: about 22 a second."""
 _BUSY: Final = 4
-"""So many urgent requests on the way are a peak of load as well: the server does not keep up with them."""
+"""Count of urgent requests in flight that is a peak as well: the server does not keep up with them."""
 _AGAIN: Final = 0.25
 _HELD_BACK: Final = 4.0
-"""How long one deferrable request stands back, and how much longer each further one beside it."""
+"""How long one deferrable request stands back in a peak, and how much longer each further one in flight.
+
+Units: seconds.
+"""
 _OVERDUE_PART: Final = 8
-"""Urgent requests that queue leave this part of the window to deferrable ones that have waited for too long."""
+"""Fraction of the window for overdue deferrable requests while urgent ones queue: one part in eight."""
 
 
 @attrs.define
 class _Ticket:
-    """A request that was offered."""
+    """A request in the window."""
 
     number: int
     key: Hashable
@@ -62,9 +68,9 @@ class _Ticket:
 
 @attrs.define
 class Window:
-    """The requests that wait and those on the way.
+    """The requests that wait and those in flight.
 
-    Units: times in seconds of a clock that does not go back.
+    Units: times in seconds of a monotonic clock.
     """
 
     widest: int = 64
@@ -74,12 +80,12 @@ class Window:
     _urgent: deque[_Ticket] = attrs.field(factory=deque)
     _deferrable: deque[_Ticket] = attrs.field(factory=deque)
     _behind: dict[Hashable, deque[_Ticket]] = attrs.field(factory=dict)
-    """Who waits for an earlier request with the same key; a key that is there is taken."""
+    """Requests that wait for an earlier one with the same key; a present key is in use."""
     _resting: Deadlines[int] = attrs.field(factory=Deadlines)
-    """Who was throttled and is in no lane until its time has come: before that the server does not want it again."""
+    """Throttled requests, with the time until which the server does not want them again."""
     _deferrable_in_flight: int = 0
     _load: float = 0.0
-    """Urgent requests that were sent, as they count at `_loaded_at`."""
+    """Decayed count of urgent requests sent, as of `_loaded_at`."""
     _loaded_at: float = 0.0
     _hold_until: float = 0.0
     _cut_at: float = -1.0
@@ -101,7 +107,7 @@ class Window:
         return ticket.number
 
     def take(self, now: float) -> tuple[int, ...]:
-        """Return the requests that are to be sent now."""
+        """Return the requests to send now."""
         if now < self._hold_until:
             return ()
         self._wake(now)
@@ -122,9 +128,9 @@ class Window:
         return tuple(taken)
 
     def next_due(self, number: int, now: float) -> float | None:
-        """Return when to call `take` again while request `number` waits, if no other request begins or ends before.
+        """Return when to call `take` again while request ``number`` waits, if no other request begins or ends before.
 
-        None if only the beginning or the end of another request can let it go.
+        None if only the begin or end of another request can release it.
         """
         if now < self._hold_until:
             return self._hold_until
@@ -140,13 +146,13 @@ class Window:
 
     @property
     def waiting(self) -> int:
-        """Return how many requests were offered and are not on the way."""
+        """Count of requests that are not in flight."""
         return len(self._tickets) - self.in_flight
 
     def answered(self, number: int, now: float, *, failed: bool = False) -> None:
-        """Take the end of a request, whatever came of it, except for throttling.
+        """Record the end of a request other than by throttling.
 
-        `failed` says that the server could not do its work: an answer of 500 or more, or none at all.
+        ``failed``: the server could not do its work: a status of 500 or more, or no answer.
         """
         ticket = self._land(number)
         self._finish(ticket)
@@ -156,9 +162,9 @@ class Window:
             self._adapt(now - ticket.sent_at, ticket.sent_at, now)
 
     def throttled(self, number: int, now: float, retry_after: float | None, *, alone: bool = False) -> None:
-        """Take it that the server did nothing and asks for patience; the request goes again before all others.
+        """Record that the server did nothing and asked for a delay; the request is sent again before all others.
 
-        ``alone``: it asks for it with this request only, and may bear any other.
+        ``alone``: the delay concerns this request only, and others may be sent.
         """
         ticket = self._land(number)
         wait = _PAUSE if retry_after is None else retry_after
@@ -169,7 +175,7 @@ class Window:
         self._resting[number] = now + wait
 
     def withdraw(self, number: int) -> None:
-        """Forget a request, sent or not: its caller does not wait any more."""
+        """Remove a request, sent or not, because its caller no longer waits."""
         ticket = self._tickets[number]
         if ticket.sent_at >= 0:
             self._land(number)
@@ -186,7 +192,7 @@ class Window:
             self._finish(ticket)
 
     def _wake(self, now: float) -> None:
-        """Let those go again, before all others, whose time has come."""
+        """Put throttled requests whose time has come in front of all others."""
         for number in reversed(tuple(self._resting.take(now))):
             ticket = self._tickets[number]
             self._lane(ticket).appendleft(ticket)
@@ -204,16 +210,16 @@ class Window:
 
     @property
     def _turn_of_deferrable(self) -> float:
-        """Return when the first deferrable request goes in a peak of load."""
+        """When the first deferrable request is sent in spite of a peak."""
         return self._deferrable[0].offered_at + _HELD_BACK * (self._deferrable_in_flight + 1)
 
     def _is_overdue(self, now: float) -> bool:
-        """Return whether a deferrable request goes before urgent ones."""
+        """Return whether a deferrable request is sent before urgent ones."""
         most = max(1, int(self.width) // _OVERDUE_PART)
         return bool(self._deferrable) and self._deferrable_in_flight < most and now >= self._turn_of_deferrable
 
     def _deferrable_width(self, now: float) -> int:
-        """Return how many deferrable requests may be on the way."""
+        """Return how many deferrable requests may be in flight."""
         half = max(1, int(self.width) // 2)
         if self._load_at(now) <= _PEAK and not self._is_busy:
             return half
@@ -242,12 +248,12 @@ class Window:
         self._usual = latency if not self._usual else min(self._usual * _FORGETTING, latency)
         if latency > max(_QUICK, self._usual * _SLOW_FACTOR):
             self._cut(_CUT_SLOW, sent_at, now)
-        elif self._urgent or self._deferrable:  # a window that is not used tells nothing about a wider one
+        elif self._urgent or self._deferrable:  # a window that is not full says nothing about a wider one
             step = 1.0 if self._cut_at < 0 else 1.0 / self.width
             self.width = min(float(self.widest), self.width + step)
 
     def _cut(self, factor: float, sent_at: float, now: float) -> None:
-        """Narrow the window, once for all requests that were on the way together."""
+        """Narrow the window, once for all requests that were in flight together."""
         if sent_at >= self._cut_at:
             self.width = max(min(_FLOOR, self.width), self.width * factor)
             self._cut_at = now

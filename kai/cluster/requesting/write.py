@@ -1,9 +1,9 @@
-"""Carrying out requests: reads from the store where it knows, everything else through the window to the server.
+"""Carries out requests: reads from the store if it has the answer, all else through the window to the server.
 
-What a write was answered with goes into the cache before the reply is returned, so a caller reads its own writes; where
-the answer does not show the object (binding, eviction) the store assumes what the watch will confirm. After an unknown
-outcome the object is read, again and again until the server answers, and put into the cache as well; whether to ask
-once more is for the caller to decide.
+The answer to a write enters the cache before the reply is returned, so callers read their own writes. Where the answer
+does not contain the object (binding, eviction), the store assumes the result until the watch confirms it. After an
+unknown outcome the object is read, again and again until the server answers, and enters the cache as well; whether to
+repeat the write is up to the caller.
 """
 
 from __future__ import annotations
@@ -83,12 +83,12 @@ _SUBRESOURCES: Final[Mapping[type[Any], str]] = {Bind: "binding", Evict: "evicti
 
 @attrs.define
 class CountedEvents:
-    """The names of events that count how often something happened, the latest of them; a new process begins anew."""
+    """Names and counts of the latest counted events; a new process begins at 1."""
 
     _known: OrderedDict[tuple[str, str, str], tuple[str, int]] = attrs.field(factory=OrderedDict)
 
     def again(self, event: Emit) -> tuple[str, int] | None:
-        """Return the event that counts this one, and how often it happened by now; None for the first time."""
+        """Return name and new count of an event that repeats; None for the first time."""
         key = _of_event(event)
         known = self._known.get(key)
         if known is None:
@@ -99,7 +99,7 @@ class CountedEvents:
         return name, count + 1
 
     def begin(self, event: Emit, name: str) -> None:
-        """Count from the first time on."""
+        """Begin to count an event."""
         self._known[_of_event(event)] = (name, 1)
         while len(self._known) > _MOST_COUNTED:
             self._known.popitem(last=False)
@@ -127,19 +127,19 @@ class Requests:
     _counted: CountedEvents = attrs.field(factory=CountedEvents)
 
     def __attrs_post_init__(self) -> None:
-        """Make what needs the others."""
+        """Create the parts that depend on others."""
         self._ending = EndingNamespaces(self.store, self.clock)
 
     def fenced(self, term: Term) -> FencedRequests:
-        """Return this for as long as a term lasts."""
+        """Return an `Api` that writes only within a term."""
         return FencedRequests(self, term)
 
-    async def perform(self, request: Request) -> Any:  # noqa: ANN401 - what each request is answered with, it says
+    async def perform(self, request: Request) -> Any:  # noqa: ANN401 - the type of the reply depends on the request
         """Return the reply to a request."""
         return await self.perform_while(request, always)
 
     async def perform_while(self, request: Request, may_send: Callable[[], bool]) -> Any:  # noqa: ANN401 - as above
-        """Return the reply to a request; a write is sent only while `may_send` is true."""
+        """Return the reply to a request; a write is sent only while ``may_send`` is true."""
         match request:
             case Get():
                 return await self._get(request)
@@ -246,7 +246,7 @@ class Requests:
         if again is not None:
             call = encode_event_again(request, name=again[0], count=again[1], now=now)
             answer = await self.sender.send(call, Label("patch", "events"), _alone(), may_send=is_due, urgent=False)
-            # It is gone after an hour or so; or roles of an earlier release let no event be changed.
+            # The event may have expired, after about an hour; or the role of an earlier release lacks patch on events.
             again = None if isinstance(answer, Answer) and not answer.is_good else again
         if again is None:
             self._events += 1
@@ -290,7 +290,7 @@ class Requests:
         self.store.confirm(Pod, (request.ref.namespace, request.ref.name))
 
     def _show_deleted(self, request: Delete, answer: Answer) -> None:
-        """Take the object away, or show it as being deleted where finalizers or a grace period keep it."""
+        """Remove the object, or show it as terminating if finalizers or a grace period keep it."""
         ref = request.ref
         body = decoded(answer.body)
         if not isinstance(body, Mapping):
@@ -309,7 +309,7 @@ class Requests:
             self.store.take_end(ref.cls, (ref.namespace, ref.name), uid)
 
     def _while_fitting(self, request: Write | Emit, may_send: Callable[[], bool]) -> Callable[[], bool]:
-        """Return what is asked of a write whose namespace, pod or node may change while it waits for its turn."""
+        """Return the check of a write while it waits: its namespace, pod or node may change in that time."""
         if not isinstance(request, Bind | Create | Evict | Emit):
             return may_send
         if isinstance(request, Bind | Create) and request.node:
@@ -317,7 +317,7 @@ class Requests:
         return lambda: may_send() and self._ending.refusal(request) is None
 
     def _is_outdated(self, request: Bind | Create) -> bool:
-        """Return whether the pod of a binding goes, or the node does not fit."""
+        """Return whether the pod of a binding is terminating, or the node no longer fits."""
         if isinstance(request, Bind):
             pod = self._known_pod(request.ref)
             if pod is None:
@@ -327,9 +327,9 @@ class Requests:
         return self.store.is_whole(Node) and not request.fits(self.store.get(Node, request.node), None)
 
     def _written_pod(self, request: Bind | Evict) -> Pod | None:
-        """Return the pod that was written; None once it is gone, also if another has its name since.
+        """Return the pod that was written; None if it is gone, even if a new pod has its name.
 
-        An answer may be late. What it says of a namesake would be shown for as long as that pod lives.
+        An answer may be late. Applied to a new pod of that name, it would be shown for as long as that pod lives.
         """
         pod = self._known_pod(request.ref)
         return pod if pod is not None and request.uid in {"", pod.metadata.uid} else None
@@ -340,7 +340,7 @@ class Requests:
     # --- Answers ---------------------------------------------------------------------------------------------------
 
     def _typed(self, cls: type[Any], answer: Answer | NoAnswer | Withheld, *, is_write: bool) -> Any:  # noqa: ANN401 - see above
-        """Return the object with which the server answered, or the refusal."""
+        """Return the object in the server's answer, or the refusal."""
         manifest = decoded(answer.body) if isinstance(answer, Answer) and answer.is_good else None
         if not isinstance(manifest, Mapping):
             return self._refusal(answer, is_write=is_write)
@@ -350,7 +350,7 @@ class Requests:
             return Refusal(reason=Reason.REJECTED, message=str(error))
 
     def _take(self, cls: type[Any], manifest: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an object of the class
-        """Put an object into its cache, and return it; the very same where it is known already."""
+        """Put an object into its cache and return it; the cached object itself if the version is known."""
         self.store.take_answer(cls, manifest)
         metadata = manifest.get("metadata")
         if self.store.watches(cls) and not self.store.has_metadata_only(cls) and isinstance(metadata, Mapping):
@@ -375,7 +375,7 @@ class Requests:
             self._news.set()
 
     async def run(self) -> None:
-        """Read what became of writes with an unknown outcome, until cancelled."""
+        """Read the objects of writes with unknown outcomes, until cancelled."""
         while True:
             self._news = anyio.Event()
             if not self._unsettled:
@@ -394,7 +394,7 @@ class Requests:
 
 @attrs.frozen
 class FencedRequests:
-    """Requests of one term: writes are not sent any more when it is over."""
+    """The requests of one term: no write is sent after it."""
 
     inner: Requests
     term: Term
@@ -403,14 +403,14 @@ class FencedRequests:
         """Return the same for another term."""
         return FencedRequests(self.inner, term)
 
-    async def perform(self, request: Request) -> Any:  # noqa: ANN401 - what each request is answered with, it says
+    async def perform(self, request: Request) -> Any:  # noqa: ANN401 - the type of the reply depends on the request
         """Return the reply to a request."""
         if self.term.lease:
             request = self._stamped(request)
         return await self.inner.perform_while(request, self._lasts)
 
     def _stamped(self, request: Request) -> Request:
-        """Return a request that says in which term it is written, if it takes room on a node."""
+        """Return a request, annotated with its term if it takes room on a node."""
         if isinstance(request, Bind):
             return attrs.evolve(request, annotations={**request.annotations, **self._stamp()})
         if isinstance(request, Create) and request.ref.cls is Pod and request.manifest["spec"].get("nodeName"):
@@ -420,7 +420,7 @@ class FencedRequests:
         return request
 
     def _stamp(self) -> dict[str, str]:
-        """Return what tells admission in which term a pod gets a node: of orders, those who decide write it."""
+        """Return the annotations that show admission the term of a binding; in bind requests, deciders write them."""
         return {names.EPOCH: str(self.term.epoch), names.LEASE: self.term.lease}
 
     def _lasts(self) -> bool:
@@ -429,7 +429,7 @@ class FencedRequests:
 
 
 def _can_wait(request: Write) -> bool:
-    """Return whether a write only tells people what is decided or done already, so that binds may go before it."""
+    """Return whether a write only informs users, so that binds may overtake it."""
     match request:
         case Patch(subresource="status"):
             return request.ref.cls is PodGroup or request.ref.cls is Queue

@@ -1,5 +1,5 @@
-"""The way to an API server: which one, who we are to it, HTTP calls, and what replies mean. Begin with `calls`.
+"""The way to an API server: its address, our credentials, HTTP calls and the meaning of replies. Read `calls` first.
 
-`client` carries calls to a real server over the connections of `connections`; `encoding` makes calls of requests, and
-`answers` makes replies of what comes back. `reachability` is one opinion for all on whether the server is there.
+`client` sends calls to a real server over the connections of `connections`. `encoding` turns requests into calls, and
+`answers` turns answers into replies. `reachability` decides for the whole process whether the server is there.
 """

@@ -1,4 +1,4 @@
-"""Which cluster a command asks, and as which user."""
+"""The cluster and the user of a command."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Access:
 
     @property
     def chosen(self) -> Context:
-        """The context that counts; one without a name inside of a pod."""
+        """The context in effect; one without a name inside a pod."""
         return read_contexts(self.source.paths).find(self.context)
 
     async def account(self, clock: Clock, server: str = "") -> Account:
-        """Return who we are to the cluster, or to another ``server``; what was found once is not read again.
+        """Return our account at the cluster, or at another ``server``; credentials are read once and reused.
 
-        Another server gets no credentials where there are none: it may want none.
-        A command that asks twice would wait twice for a program that makes credentials, for a second or longer.
+        Another server gets no credentials if there are none: it may need none.
+        Without the reuse, a command with two requests would wait twice for a credential plugin, for a second or more.
 
         Raises: ConfigError if there are no credentials.
         """
@@ -59,7 +59,7 @@ class Access:
         return Account(source, clock, known)
 
     def check(self) -> None:
-        """Refuse what leads to no cluster.
+        """Raise if the settings lead to no cluster.
 
         Raises: UnreachableError without any kubeconfig, ConfigError for a context that no file has.
         """
@@ -80,7 +80,7 @@ class Access:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """Names of contexts besides the chosen one."""
+        """Names of all contexts but the one in effect."""
         contexts = read_contexts(self.source.paths)
         taken = self.context or contexts.current
         return tuple(each.name for each in contexts.known if each.name != taken)
@@ -88,25 +88,25 @@ class Access:
 
 @attrs.frozen(kw_only=True)
 class _Anonymous(Source):
-    """No credentials: there is no kubeconfig, and this is no pod."""
+    """No credentials: there is no kubeconfig, and the process runs in no pod."""
 
     def load(self) -> Credentials:
-        """Return the address alone."""
+        """Return credentials with nothing but the address."""
         return Credentials(server=self.server.rstrip("/"))
 
 
 def _one_of(names: Sequence[str]) -> str:
-    """Return names of which one is right; a file may have hundreds of contexts, so not more than fit on a line."""
+    """Return "one of" and the names; a file may have hundreds of contexts, so only as many as fit on a line."""
     more = len(names) - _MOST_NAMES
     tail = f" and {more} more" if more > 0 else ""
     return f"one of {', '.join(names[:_MOST_NAMES])}{tail}"
 
 
 def _written(paths: str) -> tuple[float, ...]:
-    """Return when files were written last: a user who signs in again is another one."""
+    """Return when files were last written: a user who signs in again has new credentials."""
     files = (Path(path).expanduser() for path in paths.split(os.pathsep) if path)
     return tuple(path.stat().st_mtime if path.is_file() else 0.0 for path in files)
 
 
 _KNOWN: Final[dict[tuple[Access, str, str, tuple[float, ...]], Credentials]] = {}
-"""What was found in files that are still the same."""
+"""Credentials that were read, by the access and the state of the files."""

@@ -1,7 +1,7 @@
-"""From HTTP answers to replies: what a status means for a read and for a write, and when to try again.
+"""Turns HTTP answers into replies: the meaning of a status for reads and writes, and when to retry.
 
-A write that was answered with 5xx, or not at all, has an unknown outcome: the API server may have stored it and lost
-the way back. Only 429, and a connection that never came about, say for sure that nothing was done.
+A write that was answered with 5xx, or not at all, has an unknown outcome: the API server may have stored it. Only 429
+and a connection that was never established prove that nothing was done.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LONGEST_WAIT: Final = 3600.0
 _LONGEST_MESSAGE: Final = 500
 _LONGEST_PLACE: Final = 200
 _TWO_BUDGETS: Final = "This pod has more than one PodDisruptionBudget"
-"""How the API server begins to say, with a status of 500 and nothing else that tells, that it never evicts a pod."""
+"""Start of the message, with status 500 and no other mark, that the API server will never evict a pod."""
 _REASONS: Final = {
     401: Reason.UNAVAILABLE,
     409: Reason.CONFLICT,
@@ -38,7 +38,7 @@ _REASONS: Final = {
 
 
 def decoded(body: bytes) -> Any:  # noqa: ANN401 - JSON from outside; the codec says what it is
-    """Return JSON as Python values; None for what is no JSON."""
+    """Return JSON as Python values; None if it cannot be parsed."""
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -46,19 +46,19 @@ def decoded(body: bytes) -> Any:  # noqa: ANN401 - JSON from outside; the codec 
 
 
 def status_of(body: bytes) -> Mapping[str, Any]:
-    """Return the Status that a body is, empty for anything else."""
+    """Return the Status in a body; {} for anything else."""
     return mapping_of(decoded(body)) if body[:1] == b"{" else {}
 
 
 def version_said(answer: Answer | NoAnswer) -> KubernetesVersion | None:
-    """Return the version that an API server says, None if it says none."""
+    """Return the version that an API server reports; None if it reports none."""
     if isinstance(answer, NoAnswer) or not answer.is_good:
         return None
     return KubernetesVersion.of(str(mapping_of(decoded(answer.body)).get("gitVersion", "")))
 
 
 def said(answer: Answer, status: Mapping[str, Any] | None = None) -> str:
-    """Return what an answer that is not good says, for people; ``status`` is its body, where that is known."""
+    """Return the message of a failed answer for users; ``status`` is its body, if it is known."""
     message = (status_of(answer.body) if status is None else status).get("message")
     if not isinstance(message, str) or not message:
         return redirected(answer) or f"HTTP status {answer.status}"
@@ -66,9 +66,9 @@ def said(answer: Answer, status: Mapping[str, Any] | None = None) -> str:
 
 
 def redirected(answer: Answer) -> str:
-    """Return what a redirect means; "" for other answers.
+    """Return the meaning of a redirect; "" for other answers.
 
-    An API server answers itself. What sends its callers elsewhere stands in front of it, and wants a person to sign in.
+    An API server never redirects. A redirect comes from something in front of it that wants a person to sign in.
     """
     if not 300 <= answer.status < 400:
         return ""
@@ -76,16 +76,16 @@ def redirected(answer: Answer) -> str:
         at = urlsplit(answer.location)
     except ValueError:
         at = urlsplit("")
-    # What follows the path may be a secret: pages to sign in on carry the state of a session there.
+    # The query may be a secret: login pages carry the state of a session there.
     place = on_one_line(urlunsplit(at._replace(netloc=at.netloc.rpartition("@")[2], query="", fragment="")))
     to = f" to {place[:_LONGEST_PLACE]}" if place else ""
     return f"a redirect{to}, which no API server sends: a proxy or a login page may stand in between"
 
 
 def refusal_of(answer: Answer | NoAnswer, *, is_write: bool, now: float) -> Refusal:
-    """Return what an answer that is not good means.
+    """Return the meaning of a failed answer.
 
-    Units: `now` in seconds since the epoch, for an instant in ``Retry-After``.
+    Units: ``now`` in seconds since the epoch, for a date in ``Retry-After``.
     """
     lost = Reason.UNKNOWN if is_write else Reason.UNAVAILABLE
     if isinstance(answer, NoAnswer):
@@ -103,19 +103,19 @@ def refusal_of(answer: Answer | NoAnswer, *, is_write: bool, now: float) -> Refu
     if answer.status == 409 and status.get("reason") == "AlreadyExists":
         return Refusal(reason=Reason.ALREADY_EXISTS, message=message)
     if answer.status == 422 and _has_cause(status, "metadata.uid", "field"):
-        # A UID in a patch is a precondition; the server says so by calling it immutable.
+        # A UID in a patch is a precondition; the server reports a mismatch as a change of an immutable field.
         return Refusal(reason=Reason.CONFLICT, message=message)
     reason = lost if answer.status >= 500 else _REASONS.get(answer.status, Reason.REJECTED)
     return Refusal(reason=reason, message=message, retry_after=wait)
 
 
 def ends_with_namespace(status: Mapping[str, Any]) -> bool:
-    """Return whether something is refused because its namespace is being deleted."""
+    """Return whether something is refused because its namespace is terminating."""
     return _has_cause(status, "NamespaceTerminating")
 
 
 def is_throttled(answer: Answer | NoAnswer) -> bool:
-    """Return whether the server asks for patience: nothing was done, and the same request may be sent again."""
+    """Return whether the server throttled a request: nothing was done, and the same request may be sent again."""
     return (
         isinstance(answer, Answer)
         and answer.status == 429
@@ -124,17 +124,17 @@ def is_throttled(answer: Answer | NoAnswer) -> bool:
 
 
 def wants_rest(answer: Answer) -> bool:
-    """Return whether an answer of 429 is about the server as a whole, and not about what was asked.
+    """Return whether an answer of 429 concerns the server as a whole, and not this request.
 
-    Source: priority and fairness, the limit of requests in flight and a server that shuts down answer in plain words
+    Source: priority and fairness, the limit of requests in flight and a server that shuts down answer in plain text
     (http.Error), before anything looks at the request. A webhook that denies with code 429, and a kind whose cache is
-    not ready, answer with a Status. The headers X-Kubernetes-PF-* do not tell: all answers have them.
+    not ready, answer with a Status. The headers X-Kubernetes-PF-* do not help: all answers have them.
     """
     return status_of(answer.body).get("kind") != "Status"
 
 
 def wait_of(answer: Answer, now: float) -> float | None:
-    """Return for how many seconds the server asks to be left alone, by header or body; None if it does not say."""
+    """Return the delay in seconds that the server asks for, in a header or the body; None without one."""
     text = answer.retry_after.strip()
     if text.isascii() and text.isdigit():
         return min(float(text[:9]), _LONGEST_WAIT)
@@ -156,7 +156,7 @@ def _instant(text: str) -> float | None:
 
 
 def _missing(status: Mapping[str, Any], message: str) -> Refusal:
-    """Tell an object that does not exist from a path that does not: only the first is named in the answer."""
+    """Distinguish a missing object from a missing path: only the answer for an object names it."""
     is_named = bool(part_of(status, "details", "name"))
     return Refusal(reason=Reason.NOT_FOUND, message=message) if is_named else NoSuchKind(message=message)
 

@@ -1,7 +1,7 @@
-"""HTTP as values: what is asked of an API server, and the three things that can come back.
+"""HTTP as values: a call to an API server, and its three possible results.
 
-`Transport` is the narrow place through which everything of this package passes: `kai.cluster.transport.client` carries
-it out over the network, a test or a simulation in memory. It never raises what a server or a network can cause.
+All traffic of this package passes through `Transport`: `kai.cluster.transport.client` implements it over the network, a
+test or a simulation in memory. No error of a server or a network makes it raise.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ METADATA: Final = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 
 LARGEST: Final = 64 << 20
-"""Bytes of an answer, unless its call says otherwise. An object has a few million at most."""
+"""Limit of bytes of an answer, unless its call sets another. An object has at most a few million."""
 LARGEST_PAGE: Final = 4 << 30
-"""Bytes of a page of the API server's own; some servers answer with all of a kind."""
+"""Limit of bytes of a page from the API server itself; some servers answer with all objects of a kind."""
 
 Query: TypeAlias = tuple[tuple[str, str], ...]
 
 
 def always() -> bool:
-    """Return that a call may be sent."""
+    """Return True: the call may be sent."""
     return True
 
 
@@ -45,17 +45,17 @@ class Call:
     body: bytes | None = None
     content_type: str = JSON
     accept: str = JSON
-    """In which form the answer is wanted."""
+    """Wanted media type of the answer."""
     headers: Query = ()
-    """Headers besides those that every call has."""
+    """Headers in addition to the common ones."""
     timeout: float = 30.0
-    """Seconds until a complete answer; of a stream, until its first byte."""
+    """Seconds until the answer must be complete; for a stream, until its first byte."""
     largest: int = LARGEST
-    """Bytes after which an answer that goes on counts as none: an API server of others may be behind this one."""
+    """Limit of bytes after which an answer counts as none: an aggregated API server of others may send it."""
     is_foreign: bool = False
-    """Whether others chose what is read, so that a refusal says nothing about the rights of this process."""
+    """Whether tenants chose the object, so that a refusal says nothing about the rights of this process."""
     may_send: Callable[[], bool] = attrs.field(default=always, eq=False, repr=False)
-    """Asked in the moment in which the first byte would go out; if it says no, the request is `NoAnswer`, not sent."""
+    """Checked just before the first byte is sent; if it returns False, the result is `NoAnswer`, not sent."""
 
 
 @attrs.frozen(kw_only=True)
@@ -65,18 +65,18 @@ class Answer:
     status: int
     body: bytes = b""
     retry_after: str = ""
-    """The header of this name, as it is."""
+    """The Retry-After header, unparsed."""
     location: str = ""
-    """The header of this name, as it is: where a server that redirects sends its callers."""
+    """The Location header, unparsed: the target of a redirect."""
 
     @property
     def is_good(self) -> bool:
-        """Return whether the server did what was asked."""
+        """Whether the status is 2xx."""
         return 200 <= self.status < 300
 
 
 VERSION_CALL: Final = Call(method="GET", path="/version", timeout=4.0, is_foreign=True)
-"""Asks for the version of the API server."""
+"""Requests the version of the API server."""
 
 
 @attrs.frozen(kw_only=True)
@@ -84,17 +84,17 @@ class NoAnswer:
     """No complete response: the connection failed, was cut, or took too long."""
 
     was_sent: bool
-    """Whether the server may have received the request; False only when that is impossible."""
+    """Whether the server may have received the request; False only if that is impossible."""
     message: str = ""
     is_distrusted: bool = False
-    """Whether the server's certificate is not trusted: other authorities may have to be by now."""
+    """Whether the server's certificate is not trusted: the trusted authorities may have changed."""
 
 
 class Stream(Protocol):
-    """The body of a response that arrives bit by bit."""
+    """The body of a response, which arrives in pieces."""
 
     async def read(self) -> bytes | NoAnswer:
-        """Return what has arrived, empty at the regular end, or that the connection was cut."""
+        """Return the bytes that have arrived, b"" at the regular end, or `NoAnswer` if the connection was cut."""
         ...
 
 
@@ -111,9 +111,9 @@ class Transport(Protocol):
 
 
 class LineSplitter:
-    """Cuts a stream of bytes into lines, wherever the pieces of it begin and end.
+    """Splits a stream of bytes into lines, however the bytes are divided into pieces.
 
-    What follows the last line feed is kept until the rest of it arrives, and lost with the stream.
+    The bytes after the last line feed are kept until the rest of the line arrives, and lost with the stream.
     """
 
     def __init__(self, longest: int = 64 << 20) -> None:
@@ -122,9 +122,9 @@ class LineSplitter:
         self._longest = longest
 
     def feed(self, data: bytes) -> tuple[bytes, ...]:
-        """Return the lines that are complete now, without line feeds and without empty ones.
+        """Return the complete lines, without line feeds and without empty lines.
 
-        Raises: ValueError for a line longer than any object can be.
+        Raises: ValueError for a line longer than any object.
         """
         head, feed, tail = data.rpartition(b"\n")
         if not feed:

@@ -1,9 +1,8 @@
-"""HTTP to an API server: who we are to it, and which connections that makes; raw bytes in and out.
+"""The HTTP client for an API server: applies our credentials to connections, and passes raw bytes.
 
-Nothing is repeated here but one thing: what was refused with 401, or met a certificate that is not trusted, is sent
-once more with credentials that were read anew, since tokens expire and authorities change. What a failure of the
-network means is said by `NoAnswer`; everything above decides.
-`kai.cluster.transport.connections` has the connections themselves.
+It retries in one case only: after a 401, or a certificate that is not trusted, it reads the credentials anew and sends
+the call once more, since tokens expire and authorities change. A network failure becomes a `NoAnswer`, on which the
+callers decide. The connections are in `kai.cluster.transport.connections`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,10 @@ if TYPE_CHECKING:
 
 _REFRESH: Final = 60.0
 _AGAIN: Final = 5.0
-"""Seconds after which credentials may be read again while the server's certificate is not trusted."""
+"""Minimum interval between reads of the credentials while the server's certificate is not trusted.
+
+Units: seconds.
+"""
 _UNAUTHORIZED_FOR: Final = 30.0
 _ENDS_IN: Final = f"{_UNAUTHORIZED_FOR:g}s, unless other credentials are found"
 
@@ -48,14 +50,17 @@ class Account:
     clock: Clock
     credentials: Credentials
     generation: int = 0
-    """Grows with every change of what connections are made with."""
+    """Grows with every change that needs new connections."""
     refused_since: float | None = None
-    """Since when the server has not known us."""
+    """Since when the server answers 401; None if it does not."""
     problem: str = ""
     _refused_at: float | None = None
-    """When the last answer was a refusal; None once a call stayed without an answer."""
+    """When the last answer was a 401; None after a call without an answer."""
     _refused_for: float = 0.0
-    """Seconds in which one refusal followed another."""
+    """Duration of successive refusals.
+
+    Units: seconds.
+    """
     _read_at: float = 0.0
     _reading: anyio.Lock = attrs.field(factory=anyio.Lock)
 
@@ -68,7 +73,7 @@ class Account:
         return cls(source, clock, await to_thread.run_sync(source.load), read_at=clock.monotonic())
 
     async def refresh(self) -> bool:
-        """Read the credentials again; return whether they changed. What cannot be read leaves them as they are."""
+        """Read the credentials again; return whether they changed. After an error the old ones stay."""
         before = self.credentials
         async with self._reading:
             if self.credentials is not before:
@@ -90,7 +95,7 @@ class Account:
             return True
 
     async def knows_better(self, found: object) -> bool:
-        """Return whether other credentials were read since an answer asks for them: a call may be sent once more."""
+        """Return whether an answer made us read new credentials, so that the call may be sent once more."""
         if isinstance(found, Answer) and found.status == 401:
             return await self.refresh()
         if not (isinstance(found, NoAnswer) and found.is_distrusted):
@@ -98,7 +103,7 @@ class Account:
         return self.clock.monotonic() - self._read_at >= _AGAIN and await self.refresh()
 
     def note(self, status: int | None) -> None:
-        """Note how the server answered; None if it did not."""
+        """Record the status of an answer; None for no answer."""
         if status is None:
             self._refused_at = None  # a server that is away does not refuse us
             return
@@ -108,7 +113,7 @@ class Account:
             self._refused_for += 0.0 if self._refused_at is None else now - self._refused_at
             self._refused_at = now
         if is_refused == (self.refused_since is not None):
-            return  # of nearly every answer: reading the account's name out of a token takes longer than all this
+            return  # the usual case: reading the account's name from a token would cost more than all of this
         log = _log().bind(server=self.credentials.server, account=self.credentials.account)
         if is_refused:
             self.refused_since = self._refused_at
@@ -120,7 +125,7 @@ class Account:
     async def run(self) -> None:
         """Keep the credentials current, until cancelled.
 
-        Raises: UnauthorizedError when the server has refused us for 30 seconds; time without an answer does not count.
+        Raises: UnauthorizedError after 30 seconds of refusals; time without an answer does not count.
         """
         while True:
             await self.clock.sleep(1.0)
@@ -141,11 +146,11 @@ class Client:
         self._user_agent = user_agent
         self._most = connections
         self._made: list[tuple[int, Connections]] = []
-        """Connections, and the generation of the credentials that they were made with: those before the present ones
-        serve what is under way."""
+        """Connections, each with the generation of its credentials; earlier generations only finish their calls in
+        flight."""
 
     async def __aenter__(self) -> Self:
-        """Return itself; connections are made when they are needed."""
+        """Return itself; connections are opened when they are needed."""
         return self
 
     async def __aexit__(
@@ -191,7 +196,7 @@ class Client:
             yield stream
 
     def _noted(self, found: R, call: Call) -> R | NoAnswer:
-        """Note how the server answered; what went wrong is said with the call that it happened to."""
+        """Record the status of an answer; add the call to the message of a `NoAnswer`."""
         if isinstance(found, NoAnswer):
             self._account.note(None)
             return attrs.evolve(found, message=f"{call.method} {call.path}: {found.message}")
@@ -199,9 +204,9 @@ class Client:
         return found
 
     async def _current(self) -> Connections:
-        """Return the connections for the present credentials; of those before, only the last are still open.
+        """Return the connections for the present credentials; of earlier generations only the last stays open.
 
-        Raises: ConfigError for certificates that are none.
+        Raises: ConfigError for invalid certificates.
         """
         generation = self._account.generation
         if not self._made or self._made[-1][0] != generation:
@@ -231,5 +236,5 @@ def _log() -> Any:  # noqa: ANN401 - as structlog has it
 
 
 def user_agent(component: str, version: str) -> str:
-    """Return how we call ourselves to a server."""
+    """Return the User-Agent header."""
     return f"kai/{version} ({sys.platform}) {component}"

@@ -1,16 +1,17 @@
-"""The connections to one server, which aiohttp keeps open: whole answers, and bodies that arrive bit by bit.
+"""The connections to one server, kept open by aiohttp: whole answers, and bodies that arrive in pieces.
 
-aiohttp speaks HTTP. This module adds what the callers of `kai.cluster.transport.calls.Transport` rely on:
+aiohttp speaks HTTP. This module adds what the users of `kai.cluster.transport.calls.Transport` rely on:
 
-- `Call.may_send` is asked twice: when a connection is there, so that a call whose time is over leaves it as good as it
-  was, and right before the first byte goes out, since aiohttp writes a body in a turn of the loop of its own.
-- Whether a request was sent is known, and not guessed from the kind of an error.
-- A request goes out at most once. aiohttp repeats PUT and DELETE when a connection breaks; this is for the caller to
-  decide, who knows whether the answer to the first attempt matters.
-- Connections that a burst of calls opened end once it is over: the connection that was used last is used first, so
-  that the others come to the end of their rest. aiohttp takes turns, and one call a second kept sixty of them open.
-- A connection on which a server spoke without being asked is closed, so no answer is taken for that of another request.
-- A call that is given up takes with it what the operating system was not handed yet.
+- `Call.may_send` is checked twice: when a connection is available, so that a refused call leaves it intact, and just
+  before the first byte, since aiohttp writes a body in a later iteration of the event loop.
+- Whether a request was sent is recorded, and not guessed from the type of an error.
+- A request is sent at most once. aiohttp repeats PUT and DELETE when a connection breaks; here the caller decides,
+  because it knows whether the outcome of the first attempt matters.
+- Connections from a burst of calls are closed afterwards: the most recently used one is used first, so that the others
+  reach their idle timeout. aiohttp takes turns, so one call a second kept sixty of them open.
+- A connection on which the server sent something unasked is closed, so that it is not taken for the answer to another
+  request.
+- A call that is given up also drops the bytes that were not yet passed to the operating system.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _FAILURES: Final = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 
 
 class _WithheldError(Exception):
-    """The time in which a call might be sent is over."""
+    """The call may no longer be sent."""
 
 
 @attrs.define(eq=False)
@@ -62,19 +63,19 @@ class _Sending:
     transport: asyncio.Transport | None = None
 
     def allow(self) -> None:
-        """Ask whether the call may be sent. Raises: _WithheldError."""
+        """Check whether the call may be sent. Raises: _WithheldError."""
         if not self.may_send():
             self.is_withheld = True
             raise _WithheldError
 
     def failed(self, error: BaseException) -> NoAnswer:
-        """Return what an error means."""
+        """Return the result for an error."""
         why = "it may not be sent any more" if self.is_withheld else _words(error)
         is_distrusted = isinstance(error, aiohttp.ClientConnectorCertificateError)
         return NoAnswer(was_sent=self.is_sent, message=why, is_distrusted=is_distrusted)
 
     def give_up(self) -> None:
-        """Drop what a connection that is closed had still to send; one that serves others by now stays as it is."""
+        """Drop the unsent bytes of a closing connection; one that serves other calls by now stays as it is."""
         if self.transport is not None and self.transport.is_closing():
             self.transport.abort()
 
@@ -83,14 +84,14 @@ _SENDING: Final[ContextVar[_Sending]] = ContextVar("sending")
 
 
 class _Content(BytesPayload):
-    """The body of a request, which goes out together with its head."""
+    """The body of a request, which is sent together with its head."""
 
     def __init__(self, value: bytes, sending: _Sending) -> None:
         super().__init__(value)
         self._sending = sending
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        """Write head and body, unless the time for it is over."""
+        """Write head and body, unless the call may no longer be sent."""
         self._sending.allow()
         transport = self._sending.transport
         if transport is None or transport.is_closing():
@@ -100,15 +101,15 @@ class _Content(BytesPayload):
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Hands out connections for calls that may still be sent."""
+    """Hands out connections to calls that may still be sent."""
 
     async def connect(
         self,
         req: aiohttp.ClientRequest,
         traces: list[aiohttp.tracing.Trace],
-        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - of aiohttp's own, whose method this is
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - the signature of aiohttp's method
     ) -> aiohttp.connector.Connection:
-        """Return a connection for a request; what follows until the first byte waits for nothing."""
+        """Return a connection for a request; from here to the first byte nothing waits."""
         sending = _SENDING.get()
         if sending.is_sent:
             raise aiohttp.ServerDisconnectedError("the connection was cut")
@@ -128,14 +129,14 @@ class _Connector(aiohttp.TCPConnector):
     async def _get(
         self, key: ConnectionKey, traces: list[aiohttp.tracing.Trace]
     ) -> aiohttp.connector.Connection | None:
-        """Return the connection that was used last, where one rests; aiohttp's own way takes the first of a row."""
+        """Return the most recently used idle connection; aiohttp itself takes the least recently used one."""
         if resting := self._conns.get(key):
             resting.rotate(1)
         return await super()._get(key, traces)
 
 
 class Connections:
-    """The connections to one address; ``most`` of them at once, any number if 0."""
+    """The connections to one address; at most ``most`` at once, 0 for no limit."""
 
     def __init__(
         self,
@@ -187,18 +188,18 @@ class Connections:
         try:
             yield _Body(response) if 200 <= response.status < 300 else await _refusal(response, call)
         finally:
-            # Whatever is still in it: a stream that is left is not read to its end, and ends without a goodbye of TLS,
-            # for which the server's answer would be awaited.
+            # Abort even with unread data: a stream that is left early has no end to read, and a TLS close would wait
+            # for the server's reply.
             if response.connection is not None and response.connection.transport is not None:
                 response.connection.transport.abort()
             response.close()
 
     async def close(self) -> None:
-        """Close all connections; what is under way fails."""
+        """Close all connections; calls in flight fail."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
-            # Connections end a few turns of the loop after they were closed.
+            # aiohttp ends connections some iterations of the event loop after the close.
             await asyncio.sleep(_CLOSING)
 
     async def _begin(self, call: Call, authorization: str) -> aiohttp.ClientResponse | NoAnswer:
@@ -224,7 +225,7 @@ class Connections:
             headers[hdrs.CONTENT_TYPE] = call.content_type
         return await self._current().request(
             call.method,
-            URL(self._server + target, encoded=True),  # as it is: a name of two dots is no way to another path
+            URL(self._server + target, encoded=True),  # verbatim: a name of two dots must not lead to another path
             data=None if call.body is None else _Content(call.body, sending),
             headers=headers,
             timeout=_NO_LIMIT,
@@ -252,7 +253,7 @@ class _Body:
         self._response = response
 
     async def read(self) -> bytes | NoAnswer:
-        """Return what has arrived, empty at the end."""
+        """Return the bytes that have arrived, b"" at the end."""
         try:
             return await self._response.content.readany()
         except _FAILURES as error:
@@ -260,11 +261,11 @@ class _Body:
 
 
 class _EndlessError(aiohttp.ClientPayloadError):
-    """An answer is larger than it may be."""
+    """An answer exceeds its size limit."""
 
 
 async def _read(response: aiohttp.ClientResponse, largest: int) -> bytes:
-    """Return the body; a server that does not stop fills no memory.
+    """Return the body; bounded, so that an endless answer cannot fill the memory.
 
     Raises: _EndlessError.
     """
@@ -297,12 +298,12 @@ def _answer(response: aiohttp.ClientResponse, body: bytes) -> Answer:
 
 
 def _words(error: BaseException) -> str:
-    """Return what went wrong, on one line, without the password that the address of a proxy may hold."""
+    """Return an error on one line, without the password that the address of a proxy may hold."""
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"{type(error).__name__}: the proxy answered {error.status}"
     if isinstance(error, aiohttp.ClientProxyConnectionError):
         return f"{type(error).__name__}: the proxy {error.host}:{error.port} cannot be reached"
-    error = getattr(error, "os_error", None) or error  # aiohttp's own words name the host, which callers know
+    error = getattr(error, "os_error", None) or error  # aiohttp's own message only adds the host, which callers know
     if isinstance(error, TimeoutError) and not str(error):
         return "no answer in time"
     text = " ".join(str(error).split())

@@ -1,21 +1,20 @@
-"""Who we are to which API server: from a kubeconfig file, or from what a pod finds in its files.
+"""Our credentials at an API server: from a kubeconfig file, or from the service account of a pod.
 
-Everything is read anew every minute, and at once when the server does not know us any more: tokens are replaced every
-hour, certificates now and then, and no process is restarted for that. Reading blocks, and runs an event loop of its own
-where other programs make credentials: call it in a thread.
+They are read again every minute, and at once when the server answers 401: tokens change every hour and certificates now
+and then, and the process should not have to restart. Reading blocks, and runs an event loop of its own for credential
+plugins: call it in a thread.
 
-Source: kubernetes_asyncio reads kubeconfig files (contexts, files that are merged, tokens, certificates, programs and
-identity providers). It is loaded only where such a file asks for more than `kai.cluster.transport.kubeconfig` reads:
-importing any part of it imports its generated models, which takes a third of a second and 34 MiB in every process. A
-pod's own account is two files, read here.
+Source: kubernetes_asyncio reads kubeconfig files (contexts, merged files, tokens, certificates, plugins and identity
+providers). It is loaded only if a file needs more than `kai.cluster.transport.kubeconfig` reads: its import takes a
+third of a second and 34 MiB in every process, because of its generated models. A service account is two files, which
+are read here.
 
-The library names what it misses by where it stands, and with that prints users with their tokens. So no more of its
-errors is shown than what comes before the first object in them, and nothing of what it logs.
+The library's error messages contain the object around a missing field, which may be a user with a token. So its errors
+are shown only up to the first object in them, and its log lines not at all.
 
-Programs that a kubeconfig file names for making credentials: what to say where one is not there, or fails.
-
-They are installed beside kubectl (``aws``, ``gke-gcloud-auth-plugin``, ``kubelogin``), so a machine that gets a copy of
-a kubeconfig file lacks them first of all. The file itself is right then, and nothing in it is to be mended.
+`program_failed` explains why a credential plugin cannot run. Plugins are installed beside kubectl (``aws``,
+``gke-gcloud-auth-plugin``, ``kubelogin``), so they are often missing where a kubeconfig file was copied.
+The file itself is correct then, and needs no change.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ _INSTALL: Final = "install it, or add the folder it is in to PATH; --context cho
 
 
 def program_failed(error: Exception, fields: object, field: str) -> ConfigError | None:
-    """Return what is wrong with the program of a user; None where the user has none, or it is not at fault.
+    """Return the error of a user's credential plugin; None if there is no plugin, or it is not at fault.
 
-    ``fields`` are what a kubeconfig file says of the user, ``field`` where it names the program. Of what the program
-    wrote, nothing is told from the first object on: it may be a token.
+    ``fields`` are the fields of the user in a kubeconfig file, ``field`` is the path of the plugin's command there. The
+    plugin's output is cut at the first object: it may contain a token.
     """
     program = mapping_of(fields, "exec")
     command = program.get("command")
@@ -72,7 +71,7 @@ def program_failed(error: Exception, fields: object, field: str) -> ConfigError 
 
 
 def _hint(program: Mapping[str, Any]) -> str:
-    """Return what the file itself says about installing the program, as kubectl does, or what helps with any."""
+    """Return the file's own hint for installing the plugin, as kubectl does, or a general one."""
     hint = program.get("installHint")
     return _cut(hint) if isinstance(hint, str) and hint.strip() else _INSTALL
 
@@ -86,7 +85,10 @@ ACCOUNT_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _HOST: Final = "KUBERNETES_SERVICE_HOST"
 _PORT: Final = "KUBERNETES_SERVICE_PORT"
 _PROGRAM_TIMEOUT: Final = 60.0
-"""So long a program may take to make credentials."""
+"""Timeout of a credential plugin.
+
+Units: seconds.
+"""
 _ANONYMOUS: Final = "without a user"
 _LONGEST_REASON: Final = 300
 _BEARER: Final = "Bearer "
@@ -94,38 +96,38 @@ _BEARER: Final = "Bearer "
 
 @attrs.frozen(kw_only=True)
 class Credentials:
-    """What is needed to talk to an API server. PEM, where it is a certificate or a key."""
+    """Address, credentials and TLS settings for an API server. Certificates and keys in PEM."""
 
     server: str
     authority: str = attrs.field(default="", repr=False)
     is_insecure: bool = False
     server_name: str = ""
     authorization: str = attrs.field(default="", repr=False)
-    """The header of this name."""
+    """The Authorization header."""
     certificate: str = attrs.field(default="", repr=False)
     key: str = attrs.field(default="", repr=False)
     proxy: str = attrs.field(default="", repr=False)
-    """The address of a proxy; it may name a password."""
+    """The address of a proxy; it may contain a password."""
     user: str = ""
-    """What a kubeconfig file calls the user."""
+    """The name of the user in the kubeconfig file."""
     impersonated: str = ""
-    """In whose name requests are made; "" for our own."""
+    """The impersonated user; "" for none."""
 
     @property
     def account(self) -> str:
-        """Return who we are, for people: the account that a token names, or else the user of the kubeconfig file."""
+        """Our name for messages: the account in the token, else the user of the kubeconfig file."""
         return _subject_of(self.authorization) or self.user or "unknown"
 
     @property
     def tls(self) -> tuple[str | bool, ...]:
-        """Return what connections are made with; other values than before ask for new connections."""
+        """The values that connections depend on; a change needs new connections."""
         way = self.server, self.server_name, self.proxy, self.impersonated
         return *way, self.authority, self.is_insecure, self.certificate, self.key
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """Return how connections are encrypted; None where they are not.
+        """Return the TLS context of connections; None without TLS.
 
-        Raises: ConfigError for certificates that are none.
+        Raises: ConfigError for invalid certificates.
         """
         if urlsplit(self.server).scheme != "https":
             return None
@@ -145,10 +147,10 @@ class Credentials:
 
 @attrs.frozen(kw_only=True)
 class Source:
-    """Where credentials come from: a kubeconfig file if there is one, else the pod's own account.
+    """Where credentials come from: a kubeconfig file if there is one, else the service account of the pod.
 
-    Where the file names no proxy, the environment may. `server` overrides the address that the file has; `impersonated`
-    is the user in whose name requests are made.
+    If the file has no proxy, the environment may set one. ``server`` overrides the address in the file;
+    ``impersonated`` is the user to impersonate.
     """
 
     kubeconfig: str = ""
@@ -159,7 +161,7 @@ class Source:
     account: Path = ACCOUNT_FOLDER
 
     def load(self) -> Credentials:
-        """Return the credentials as they are now.
+        """Return the present credentials.
 
         Raises: ConfigError if there are none, or they cannot be read.
         """
@@ -171,7 +173,7 @@ class Source:
 
     @property
     def paths(self) -> str:
-        """Return the kubeconfig files that count, in the form of KUBECONFIG; "" where a pod's own account does."""
+        """The kubeconfig files in effect, in the form of KUBECONFIG; "" for a pod's service account."""
         paths = self.kubeconfig or self.environment.get("KUBECONFIG", "")
         if not paths and not self.environment.get(_HOST):
             home = Path(self.environment.get("HOME", "/")) / ".kube" / "config"
@@ -184,7 +186,7 @@ class Source:
 
     @property
     def is_in_pod(self) -> bool:
-        """Return whether this process has the account of a pod."""
+        """Whether this process has the service account of a pod."""
         return bool(self.environment.get(_HOST) and self.environment.get(_PORT))
 
     def _from_pod(self) -> Credentials:
@@ -199,9 +201,9 @@ class Source:
 
 
 def _from_plain(paths: str, context: str) -> Credentials | None:
-    """Return the credentials of a file that holds them all; None where there is more to do than to read it.
+    """Return the credentials of a file that needs no plugin or other feature of the library; None otherwise.
 
-    Raises: ConfigError for an address that is none.
+    Raises: ConfigError for an invalid address.
     """
     plain = read_plain(paths, context)
     if plain is None or not plain.token.isascii() or any(map(str.isspace, plain.token)):
@@ -219,7 +221,7 @@ def _from_plain(paths: str, context: str) -> Credentials | None:
 
 
 def _from_files(paths: str, context: str) -> Credentials:
-    """Return the credentials of a context, the current one where none is named.
+    """Return the credentials of a context; of the current one if ``context`` is empty.
 
     Raises: ConfigError.
     """
@@ -247,7 +249,7 @@ def _from_files(paths: str, context: str) -> Credentials:
 
 
 async def _read(paths: str, context: str) -> tuple[str, Any]:
-    """Return what the user is called, and the configuration that the library makes of files."""
+    """Return the name of the user, and the library's configuration from the files."""
     from kubernetes_asyncio.client.configuration import Configuration  # noqa: PLC0415 - 34 MiB, see above
     from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger  # noqa: PLC0415 - as above
 
@@ -269,7 +271,7 @@ async def _read(paths: str, context: str) -> tuple[str, Any]:
         failed = program_failed(error, fields, f"{paths}: users.{user}.exec.command")
         raise (failed or error) from None
     if text_of(fields, "tokenFile") and not configuration.api_key.get("BearerToken"):
-        # The library goes on without a user, and the server would refuse that one what it allows us.
+        # The library would go on as an anonymous user, which has fewer rights.
         raise ConfigError(f"{paths}: users.{user}.tokenFile: found an empty file, expected one with a token")
     return user, configuration
 
@@ -278,7 +280,7 @@ def _address(found: object, subject: str, field: str) -> str:
     address = str(found or "")
     try:
         parts = urlsplit(address)
-        # Asking for the port raises for what is none.
+        # Reading the port raises ValueError if it is invalid.
         is_one = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_one = False
@@ -288,7 +290,7 @@ def _address(found: object, subject: str, field: str) -> str:
 
 
 def _shown(address: str) -> str:
-    """Return an address without the name and the password that may stand in it."""
+    """Return an address without the user name and password in it."""
     scheme, mark, rest = address.rpartition("//")
     return f"{scheme}{mark}{rest.rpartition('@')[2]}"
 
@@ -298,7 +300,7 @@ def _authorization(found: str) -> str:
 
 
 def _material(path: str | None, field: str, paths: str) -> str:
-    """Return what stands in a file of PEM that the configuration names."""
+    """Return the content of a PEM file that the configuration names."""
     text = _text_of(Path(path)) if path else ""
     if path and not text.strip():
         raise ConfigError.about(paths, field, found=None, wanted="PEM, in a file or in base64")
@@ -317,14 +319,14 @@ def _reason(error: Exception, paths: str) -> str:
         named = str(error.filename or "")  # a file that the first one names, as that of a token
         return f"{named}: {why}" if named and named not in paths.split(os.pathsep) else why
     words = " ".join(str(error).partition("{")[0].split())[:_LONGEST_REASON]
-    # The library's own error is a sentence about the file; of others the kind says more than their words.
+    # The library's own error is a sentence about the file; for other errors the type says more.
     if words and type(error).__name__ == "ConfigException":
         return words.removeprefix("Invalid kube-config file. ")
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
 def _subject_of(authorization: str) -> str:
-    """Return the subject that a token names; empty where it names none."""
+    """Return the subject of a JWT; "" if it has none."""
     parts = authorization.removeprefix("Bearer ").split(".")
     if len(parts) != 3:
         return ""
@@ -360,7 +362,7 @@ def _bracketed(host: str) -> str:
 
 
 def _load_chain(context: ssl.SSLContext, text: str) -> None:
-    """Load a certificate and its key, which the ssl module only takes from a file."""
+    """Load a certificate and its key; the ssl module only accepts files."""
     with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # readable by its owner alone
         file.write(text)
         file.flush()

@@ -1,7 +1,4 @@
-"""From requests to HTTP calls: the path, the verb and the body of each.
-
-Where an API server keeps the objects of a kind, and in which of its versions this one serves it.
-"""
+"""Turns requests into HTTP calls: method, path and body; and knows which API version of each kind is served."""
 
 from __future__ import annotations
 
@@ -31,18 +28,18 @@ def collection(api_version: str, plural: str, namespace: str = "") -> str:
 
 @attrs.define
 class Served:
-    """Which version of each kind the server serves, as far as that was found out; else the one that kai writes."""
+    """The API version of each kind that the server serves, as far as it is known; else the one that kai writes."""
 
     _versions: dict[type[ApiObject], str] = attrs.field(factory=dict)
     _collections: dict[tuple[type[ApiObject], str], str] = attrs.field(factory=dict)
-    """Paths that were asked for, by kind and namespace."""
+    """Memoized paths by kind and namespace."""
 
     def version(self, cls: type[Any]) -> str:
         """Return the version of a kind."""
         return self._versions.get(cls) or BY_CLASS[cls].api_version
 
     def settle(self, cls: type[ApiObject], api_version: str) -> None:
-        """Note that a version is served."""
+        """Record that a version is served."""
         if self._versions.get(cls) != api_version:
             self._versions[cls] = api_version
             self._collections.clear()
@@ -75,7 +72,7 @@ class Reporter:
 
 
 def to_json(value: object) -> bytes:
-    """Return a value as JSON; mappings of any class are objects."""
+    """Return a value as JSON; mappings of any class become objects."""
     return msgspec.json.encode(value, enc_hook=_plain)
 
 
@@ -86,7 +83,7 @@ def _plain(value: object) -> object:
 
 
 def encode_read(request: Get | List, served: Served, *, limit: int = 0, token: str = "") -> Call:
-    """Return the call for a read from the API server; of a list, the page that the token leads to."""
+    """Return the call for a read from the API server; for a list, the page of the continue token."""
     if isinstance(request, Get):
         return Call(method="GET", path=served.path(request.ref))
     query: list[tuple[str, str]] = []
@@ -100,7 +97,7 @@ def encode_read(request: Get | List, served: Served, *, limit: int = 0, token: s
 
 
 def page_query(limit: int, token: str) -> Query:
-    """Return the part of a query that asks for one page of a list."""
+    """Return the query parameters for one page of a list."""
     query = [("limit", str(limit))] if limit else []
     if token:
         query.append(("continue", token))
@@ -108,7 +105,7 @@ def page_query(limit: int, token: str) -> Query:
 
 
 def label_selector(labels: Mapping[str, str]) -> str:
-    """Return the selector of objects that carry all of these labels."""
+    """Return the selector of objects with all of these labels."""
     return ",".join(f"{key}={value}" for key, value in labels.items())
 
 
@@ -139,9 +136,9 @@ def encode_write(request: Create | Patch | Delete | Bind | Apply | JsonPatch | E
 
 
 def encode_event(request: Emit, reporter: Reporter, served: Served, *, name: str, now: float) -> Call:
-    """Return the call that records an event.
+    """Return the call that creates an event.
 
-    Source: events of cluster-scoped objects are kept in namespace "default", as kubectl expects them.
+    Source: events of cluster-scoped objects are in the namespace "default", where kubectl expects them.
     """
     ref = request.ref
     kind = BY_CLASS[ref.cls]
@@ -174,7 +171,7 @@ def encode_event(request: Emit, reporter: Reporter, served: Served, *, name: str
 
 
 def encode_event_again(request: Emit, *, name: str, count: int, now: float) -> Call:
-    """Return the call that says of an event that what it is about happened again, ``count`` times by now.
+    """Return the call that sets the count of a repeated event to ``count``.
 
     Source: the fields with which client-go's recorder counts, and that kubectl shows.
     """
@@ -185,7 +182,7 @@ def encode_event_again(request: Emit, *, name: str, count: int, now: float) -> C
 
 
 def event_name(request: Emit, unique: str) -> str:
-    """Return the name of an event; `unique` ends it."""
+    """Return the name of an event, with ``unique`` as its suffix."""
     return f"{request.ref.name[:200].rstrip('.-')}.{unique}"
 
 
@@ -205,7 +202,7 @@ def _created(request: Create, served: Served) -> bytes:
 
 
 def _complete(manifest: Mapping[str, Any], request: Create | Apply, served: Served) -> dict[str, Any]:
-    """Return a manifest that says what and where it is, as the path does."""
+    """Return a manifest with apiVersion, kind, name and namespace, to match the path."""
     ref = request.ref
     metadata: dict[str, Any] = {"name": ref.name, **manifest.get("metadata", {})}
     if BY_CLASS[ref.cls].namespaced:
@@ -215,6 +212,7 @@ def _complete(manifest: Mapping[str, Any], request: Create | Apply, served: Serv
 
 def _delete_options(request: Delete | Evict) -> dict[str, Any]:
     options: dict[str, Any] = {}
+    # With a UID the API server answers 409 if a new object has taken the name.
     if request.uid:
         options["preconditions"] = {"uid": request.uid}
     if request.grace_seconds is not None:

@@ -1,16 +1,16 @@
-"""Kubeconfig files in which everything is written down: an address, certificates and a token, in the file or beside it.
+"""Reads plain kubeconfig files, lists contexts, and finds the proxy of a server.
 
-`kai.cluster.transport.credentials` says why: the library that reads all kubeconfig files takes a third of a second to
-import, which is most of what a command takes that asks one question. So nothing is judged here: what is unusual, or
-wrong, is left to that library, and so is every program and identity provider.
+`read_plain` reads files that hold everything: address, certificates and token, in the file or beside it. The library
+that reads all kubeconfig files takes a third of a second to import, which is most of the time of a command with one
+request (see `kai.cluster.transport.credentials`). So this module reports no errors: it leaves unusual or invalid files,
+and all plugins and identity providers, to that library.
 
-The contexts of kubeconfig files: what people choose a cluster by. Nothing here is secret.
+`read_contexts` returns the contexts by which users choose a cluster. They hold no secrets.
 
-Which proxy leads to an address, as the environment says it: HTTPS_PROXY, HTTP_PROXY and NO_PROXY.
+`proxy_for` follows HTTPS_PROXY, HTTP_PROXY and NO_PROXY. Python's own reading (urllib) does not support networks in
+NO_PROXY, by which clusters are usually excepted.
 
-Python's own reading (urllib) knows no networks in NO_PROXY, which is how clusters are excepted.
-
-Source: golang.org/x/net/http/httpproxy, by which kubectl and KAI-Scheduler find theirs.
+Source: golang.org/x/net/http/httpproxy, with which kubectl and KAI-Scheduler find their proxies.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kai.errors import InputError
 
 @attrs.frozen(kw_only=True)
 class Context:
-    """The name of a context and its namespace; cluster and user are for `kai.cluster.transport.credentials` to read."""
+    """Name and namespace of a context; `kai.cluster.transport.credentials` reads its cluster and user."""
 
     name: str
     namespace: str = ""
@@ -41,21 +41,21 @@ class Context:
 
 @attrs.frozen(kw_only=True)
 class Contexts:
-    """The contexts of all files, and which of them counts where none is named."""
+    """The contexts of all files, and the name of the current one."""
 
     known: tuple[Context, ...] = ()
     current: str = ""
 
     def find(self, name: str = "") -> Context:
-        """Return the context of a name, or the current one; one without anything where there is none."""
+        """Return the context of a name, or the current one; one with nothing but a name if it does not exist."""
         wanted = name or self.current
         return next((each for each in self.known if each.name == wanted), Context(name=wanted))
 
 
 def read_contexts(paths: str) -> Contexts:
-    """Return the contexts of files in the form of KUBECONFIG; what cannot be read has none.
+    """Return the contexts of files in the form of KUBECONFIG; unreadable files have none.
 
-    Holds: the first file that says something counts, as for kubectl.
+    Holds: the first file with a value takes precedence, as for kubectl.
     """
     known: dict[str, Context] = {}
     current = ""
@@ -86,7 +86,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 
 def proxy_for(server: str, environment: Mapping[str, str]) -> tuple[str, str]:
-    """Return the address of the proxy that leads to a server, behind the variable that has it; "" where none does."""
+    """Return the variable that sets the proxy of a server, and its address; "" without a proxy."""
     at = urlsplit(server)
     name, found = _variable(environment, f"{at.scheme}_proxy")
     excepted = _variable(environment, "no_proxy")[1]
@@ -96,7 +96,7 @@ def proxy_for(server: str, environment: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _variable(environment: Mapping[str, str], name: str) -> tuple[str, str]:
-    """Return how a variable is written where it is set, and its value; the one in capitals counts first."""
+    """Return the spelling in which a variable is set, and its value; capitals take precedence."""
     return next(((each, environment[each]) for each in (name.upper(), name) if environment.get(each)), (name, ""))
 
 
@@ -108,9 +108,10 @@ def _is_excepted(host: str, port: int, excepted: str) -> bool:
 
 
 def _covers(entry: str, host: str, port: int, address: _Address | None) -> bool:
-    """Return whether an entry of NO_PROXY means a host: all, a network, an address, a domain; with a port or without.
+    """Return whether an entry of NO_PROXY matches a host.
 
-    A domain means the hosts below it as well, one with a dot before it these alone.
+    An entry is ``*``, a network, an address or a domain, with or without a port. A domain also matches the hosts below
+    it; with a leading dot it matches only these.
     """
     if entry == "*":
         return True
@@ -163,7 +164,7 @@ _OF_USER: Final = frozenset(
 
 @attrs.frozen(kw_only=True)
 class Plain:
-    """What a file says of one context. PEM, where it is a certificate or a key."""
+    """The values of one context. Certificates and keys in PEM."""
 
     user: str
     server: str
@@ -176,11 +177,11 @@ class Plain:
 
 
 class _UnusualError(Exception):
-    """Something that the library has to read."""
+    """The file has something that only the library reads."""
 
 
 def read_plain(paths: str, context: str) -> Plain | None:
-    """Return what one file says of a context, the current one where none is named; None for everything unusual."""
+    """Return the values of a context, or of the current one, from a single file; None for anything unusual."""
     files = [path for path in paths.split(os.pathsep) if path]
     if len(files) != 1:
         return None
@@ -198,7 +199,7 @@ def _plain(document: Mapping[str, Any], context: str, folder: Path) -> Plain:
     cluster = _named(document, "clusters", "cluster", _text(chosen, "cluster"))
     user = _named(document, "users", "user", user_name)
     server = _text(cluster, "server")
-    # Certificates of an address without encryption are of no use, and the library does not look at them.
+    # Without TLS certificates have no effect, and the library does not check them.
     is_usual = server.startswith("https://") or (server.startswith("http://") and not _pems(cluster, user))
     if cluster.keys() - _OF_CLUSTER or user.keys() - _OF_USER or not is_usual:
         raise _UnusualError
@@ -228,7 +229,7 @@ def _pems(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> bool:
 
 
 def _named(document: Mapping[str, Any], key: str, part: str, name: str) -> Mapping[str, Any]:
-    """Return the one entry of a list that has a name."""
+    """Return the only entry with a name in a list."""
     entries = document.get(key)
     found = [each for each in entries if _mapping(each).get("name") == name] if isinstance(entries, list) else []
     if len(found) != 1:
@@ -237,7 +238,7 @@ def _named(document: Mapping[str, Any], key: str, part: str, name: str) -> Mappi
 
 
 def _pem(fields: Mapping[str, Any], key: str, folder: Path) -> str:
-    """Return what stands in a field in base64, or in the file that a field names; "" where there is neither."""
+    """Return a base64 field, or the content of the file that a field names; "" if both are absent."""
     written, beside = f"{key}-data" in fields, key in fields
     if written and beside:
         raise _UnusualError

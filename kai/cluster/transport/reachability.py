@@ -1,22 +1,18 @@
-"""Whether the API server can be reached: one opinion for all connections of a process, and one prober for all of them.
+"""Decides whether the API server can be reached, for all connections of a process, and tracks missing rights.
 
-Calls that fail raise a suspicion; a call of the prober decides. While the server is away, only the prober knocks, and
-everything else waits at `opened`: so the server meets one connection of ours when it comes back, not hundreds, and
-what waited goes on at once. The log says once that it is away, reminds now and then, and says once that it is back.
+`Reachability`: failed calls raise a doubt, and a probe decides. While the server is away, only the prober calls it, and
+everything else waits at `opened`. So the server meets one connection when it comes back, not hundreds, and the waiting
+calls continue at once. The log says once that the server is away, repeats it from time to time, and says once that it
+is back. After each doubt the server's version is requested as well, because an upgrade cuts connections.
 
-Whenever the server was asked whether it is there, it is asked for its version too: one that was upgraded had cut its
-connections.
+Holds: waiting calls continue within `_LONGEST_PAUSE` and the time of one probe after the server came back, however long
+it was away. A server that answers is reachable, whatever the answer, except for a gateway without a server behind it.
 
-Holds: what waited is let go within `_LONGEST_PAUSE` and the time of one probe after the server came back, however long
-it was away. A server that answers is reachable, whatever it answers, except for a gateway without a server behind it.
+`Rights`: an API server that just started refuses everything with 403 until it has read its roles. So a right counts as
+missing only if it is refused again after a while. Then the log names it, and calls that need it fail at once.
 
-Rights that this process lacks: what 403 names, said once for each right, and not believed at the first word.
-
-An API server that has just started refuses everything with 403 until it has read its roles. A right that is refused
-once more after a while is missing: the log names it, and calls that need it fail at once from then on.
-
-Holds: of as many rights as are remembered, each is said once; a right that is granted later is noticed, because calls
-that need it are still made.
+Holds: each missing right is logged once, up to a limit of rights. A right that is granted later is noticed, because
+calls that need it are still made.
 """
 
 from __future__ import annotations
@@ -38,13 +34,25 @@ from kai.cluster.transport.answers import ends_with_namespace, status_of, versio
 from kai.cluster.transport.calls import VERSION_CALL, Answer, Call, NoAnswer, Stream, Transport
 
 _PERSISTS: Final = 3.0
-"""A right is missing if it is refused again after so many seconds."""
+"""Time after which a second refusal means that a right is missing.
+
+Units: seconds.
+"""
 _SETTLING: Final = 10.0
-"""For so long after the first refusal a write is worth another try."""
+"""Time after the first refusal in which a write is retried.
+
+Units: seconds.
+"""
 _FORGOTTEN: Final = 300.0
-"""Refusals further apart than this have nothing to do with each other."""
+"""Refusals further apart than this are unrelated.
+
+Units: seconds.
+"""
 _SHOWN: Final = 600.0
-"""For so long after its last refusal a right is shown as missing."""
+"""Time after its last refusal in which a right is shown as missing.
+
+Units: seconds.
+"""
 _REMEMBERED: Final = 1000
 _QUOTA: Final = re.compile(r"is forbidden: (exceeded quota|failed quota): ")
 _RIGHT_PATH: Final = re.compile(r'User "[^"]{0,300}" cannot [a-z]{1,40} path ')
@@ -57,7 +65,7 @@ _WORDS: Final = re.compile(
 
 @attrs.frozen(kw_only=True)
 class Right:
-    """What an account may not do, as the API server says it; `namespace` is empty for the whole cluster."""
+    """A right that an account lacks, in the words of the API server; ``namespace`` is "" for the whole cluster."""
 
     verb: str
     resource: str
@@ -68,7 +76,7 @@ class Right:
 
 @attrs.define
 class _Refusals:
-    """How often a right was refused."""
+    """First and last refusal of a right."""
 
     first: float
     last: float
@@ -77,13 +85,13 @@ class _Refusals:
 
 @attrs.define
 class Rights:
-    """The rights that were refused lately."""
+    """The rights that were refused recently."""
 
     clock: Clock
     _refusals: dict[Right, _Refusals] = attrs.field(factory=dict)
 
     def refused(self, answer: Answer) -> None:
-        """Note a refusal; name the right once it is sure to be missing."""
+        """Record a refusal; log the right once it is sure to be missing."""
         right = right_of(answer)
         if right is None:
             return
@@ -101,7 +109,7 @@ class Rights:
             structlog.get_logger().error("right is missing", **facts, instead="a role that allows it")
 
     def missing(self) -> Mapping[tuple[str, str], int]:
-        """Return how many rights are missing by verb and resource, of those refused lately. Callable in any thread."""
+        """Return the count of missing rights by verb and resource, as of late. Callable in any thread."""
         now = self.clock.monotonic()
         lately = [
             (right.verb, right.resource)
@@ -111,17 +119,17 @@ class Rights:
         return Counter(lately)
 
     def may_come(self, answer: Answer) -> bool:
-        """Return whether the server may allow the same in a moment: it has refused it only for seconds."""
+        """Return whether the server may allow the same soon, because it has refused it only for seconds."""
         right = right_of(answer) if answer.status == 403 else None
         known = self._refusals.get(right) if right is not None else None
         return known is not None and self.clock.monotonic() - known.first < _SETTLING
 
 
 def why_forbidden(answer: Answer) -> str:
-    """Return by what a call was refused with 403: ``namespace``, ``quota``, ``rights`` or ``admission``.
+    """Return the cause of a 403: ``namespace``, ``quota``, ``rights`` or ``admission``.
 
-    The first of these is being deleted; the last is any other rule that looks at what is written. What is no answer of
-    an API server counts as a lack of rights: a proxy may know no roles, but keeps us out as well.
+    ``namespace``: the namespace is terminating. ``admission``: any other rule on what is written. An answer that no API
+    server gives counts as ``rights``: a proxy may know no roles, but keeps us out as well.
     """
     status = status_of(answer.body)
     if ends_with_namespace(status):
@@ -136,11 +144,11 @@ def why_forbidden(answer: Answer) -> str:
 
 
 def right_of(answer: Answer) -> Right | None:
-    """Return the right that a refusal names; None where something else than rights refused it."""
+    """Return the right that a refusal names; None if it has another cause."""
     status = status_of(answer.body)
     details = status.get("details")
     message = status.get("message")
-    # What follows is quoted from the answer; a name in front of it may hold anything.
+    # The pattern matches the server's quoted words; names before it may contain anything.
     found = _WORDS.search(message) if isinstance(message, str) else None
     if found is None or (details is not None and not isinstance(details, Mapping)):
         return None
@@ -152,7 +160,10 @@ _PATH: Final = "/livez"
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 2.0
 _DOUBTING: Final = 8.0
-"""A first probe waits for so long, because a server that is slow is not away."""
+"""Timeout of a first probe; long, because a slow server is not away.
+
+Units: seconds.
+"""
 _KNOCKING: Final = 4.0
 _BETWEEN_DOUBTS: Final = 1.0
 _REMINDER: Final = 180.0
@@ -162,7 +173,7 @@ _GATEWAY: Final = frozenset({502, 503, 504})
 
 @attrs.define(eq=False)
 class Reachability:
-    """The one opinion of a process on the API server, and the tasks that wait for a better one."""
+    """The state of the API server for a whole process, and the tasks that wait for it."""
 
     transport: Transport
     clock: Clock
@@ -172,7 +183,7 @@ class Reachability:
     """Since when the server cannot be reached; None while it can."""
     why: str = ""
     kubernetes: KubernetesVersion = NEWEST
-    """The version that the server said last."""
+    """The version that the server reported last."""
     _said_at: float = 0.0
     _doubted: anyio.Event = attrs.field(factory=anyio.Event)
     _back: anyio.Event = attrs.field(factory=anyio.Event)
@@ -181,7 +192,7 @@ class Reachability:
 
     @property
     def problem(self) -> str:
-        """Return in words that the server cannot be reached; empty while it can."""
+        """Text that the server cannot be reached; "" while it can."""
         if self.away_since is None:
             return ""
         lasting = parsing.text(round(self.clock.monotonic() - self.away_since))
@@ -189,26 +200,26 @@ class Reachability:
 
     @property
     def may_be_away(self) -> bool:
-        """Whether the server is away, or a call ended in a way that the next probe looks into."""
+        """Whether the server is away, or a failed call waits for the next probe."""
         return self.away_since is not None or self._doubted.is_set()
 
     def listen(self, listener: Listener) -> None:
-        """Tell a listener when others can go on again."""
+        """Call ``listener`` whenever requests may continue."""
         self._listeners.append(listener)
 
     def unlisten(self, listener: Listener) -> None:
-        """Tell a listener nothing any more."""
+        """Stop calling ``listener``."""
         self._listeners.remove(listener)
 
     def improved(self) -> None:
-        """Note that something works again that did not: it may be so for others too."""
+        """Record that something works again: other pauses may end as well."""
         now = self.clock.monotonic()
         if now - self._news_at >= _BETWEEN_NEWS:
             self._news_at = now
             self._tell(was_away=False)
 
     def note(self, answer: Answer | NoAnswer | None) -> None:
-        """Note how a call ended; None for a stream that opened."""
+        """Record how a call ended; None for a stream that opened."""
         if isinstance(answer, NoAnswer) or (answer is not None and answer.status in _GATEWAY):
             self._doubted.set()
         elif self.away_since is not None:
@@ -220,7 +231,7 @@ class Reachability:
             await self._back.wait()
 
     async def run(self) -> None:
-        """Probe whenever there is a doubt, the first time at once, until cancelled."""
+        """Probe at the start and after each doubt, until cancelled."""
         while True:
             why = await self._probe(_DOUBTING)
             if why:
@@ -231,7 +242,7 @@ class Reachability:
             await self._doubted.wait()
 
     async def _ask_version(self) -> None:
-        """Ask for the version; what is no answer changes nothing."""
+        """Request the server's version; keep the old one without an answer."""
         self.kubernetes = version_said(await self.transport.request(VERSION_CALL)) or self.kubernetes
 
     async def _knock(self, why: str) -> None:
@@ -249,7 +260,7 @@ class Reachability:
                 self._remind()
 
     async def _probe(self, seconds: float) -> str:
-        """Return why the server cannot be reached; empty if it answers."""
+        """Return why the server cannot be reached; "" if it answers."""
         answer: Answer | NoAnswer = NoAnswer(was_sent=True, message=f"no answer for {seconds:g} s")
         with anyio.move_on_after(seconds):
             answer = await self.transport.request(Call(method="GET", path=_PATH, timeout=seconds))
@@ -288,7 +299,7 @@ class Reachability:
 
 @attrs.frozen
 class Observed(Transport):
-    """A way to the server whose answers are noted."""
+    """A transport that reports its answers to `Reachability` and `Rights`."""
 
     inner: Transport
     reachability: Reachability

@@ -1,4 +1,4 @@
-"""From decisions to writes, and what becomes of the writes: read `committer` first."""
+"""Turns decisions into writes, and follows each write to its end. Read `committer` first."""
 
 from kai.scheduler.committing.committer import Committer
 

@@ -1,9 +1,10 @@
-"""A bind under way: written as a bind request, or carried out by the binder of this process without one.
+"""A bind in flight: a bind request that is written, or a bind that the binder of this process carries out directly.
 
-Bind requests as JSON, filled into templates: what many have in common was written for the first of them.
+`BindOperation` is the state machine of one bind.
 
-Thousands of orders of a cycle differ in a name, a UID and a node. The parts for each node, for each namespace and for
-what pods receive are kept as text; an order is then a handful of look-ups and one joining of strings.
+`BindTemplates` renders bind requests as JSON from memoized parts. Thousands of bind requests of a cycle differ only in
+a name, a UID and a node. The text for each node, each namespace and each amount of devices is kept, so a bind request
+costs a few look-ups and one joining of strings.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _OWNER: Final = ',"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":'
 _UID: Final = ',"uid":'
 _SPEC: Final = '}]},"spec":{"podName":'
 _MOST_PARTS: Final = 1 << 17
-"""Parts that are kept: more than the nodes of a large cluster, times what pods receive."""
+"""Limit of memoized parts: more than the nodes of a large cluster, times the kinds of amounts that pods receive."""
 
 
 @attrs.define
@@ -47,14 +48,14 @@ class BindTemplates:
 
     settings: SchedulerSettings
     _places: dict[str, str] = attrs.field(factory=dict)
-    """By namespace."""
+    """Text by namespace."""
     _nodes: dict[tuple[str, str, int, float], tuple[str, str]] = attrs.field(factory=dict)
-    """Labels and the end of the specification, by node and what is received there."""
+    """Labels and the end of the spec, by node and by what a pod receives there."""
 
     def create(
         self, decision: Bind, pod: Pod, node: str, devices: tuple[str, ...] = (), stamp: Stamp = BLANK
     ) -> Create:
-        """Return the write of the order that ``orders.bind_request`` returns."""
+        """Return the write of the bind request that ``orders.bind_request`` returns."""
         text = self.text(decision, pod, node, devices, stamp)
         if text is None:
             return orders.create_bind_request(orders.bind_request(decision, pod, node, devices, self.settings, stamp))
@@ -64,9 +65,9 @@ class BindTemplates:
     def text(
         self, decision: Bind, pod: Pod, node: str, devices: tuple[str, ...] = (), stamp: Stamp = BLANK
     ) -> bytes | None:
-        """Return the order as it is sent; None for one that has more to it than templates have room for.
+        """Return the bind request as JSON; None for one with fields that the templates do not cover.
 
-        Cost: about a microsecond, a tenth of the way through the object.
+        Cost: about a microsecond, a tenth of the time of serializing the object.
         """
         metadata = pod.metadata
         namespace, uid = metadata.namespace, metadata.uid
@@ -107,21 +108,21 @@ def _notes(stamp: Stamp) -> str:
 
 
 _PATIENCE: Final = 3
-"""How often a bind pauses for an old request to go before its pod is told."""
+"""How often a bind waits for the deletion of an old request before it fails with an event on its pod."""
 
 
 @attrs.define
 class BindOperation:
-    """A bind request that is being written, or carried out unwritten.
+    """A bind in flight, with or without a written bind request.
 
-    Stages: create, look (read what is there), clear (delete that).
+    Stages: create, look (read the existing request), clear (delete it).
     """
 
     name: ClassVar[str] = "bind"
     pod: Pod
     request: BindRequest
     write: plans.Create | None
-    """How the request is written; None for one that is to be carried out without being written."""
+    """The write of the request; None for a direct bind without one."""
     settings: SchedulerSettings
     since: float
     attempts: int = 0
@@ -134,15 +135,15 @@ class BindOperation:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is asked what became of the order."""
+        """Whether the outcome of a write is unknown and has to be read."""
         return self._stage == "look"
 
     def begin(self) -> Step:
-        """Write the order, or have it carried out."""
+        """Write the bind request, or hand the bind to the binder."""
         return HandOver(self.request) if self.write is None else self._create()
 
     def answered(self, reply: object, at: Moment) -> Step:
-        """Go on after a reply."""
+        """Return the step after a reply."""
         if isinstance(reply, Carried):
             return self._carried(reply, at)
         if self._stage == "look":
@@ -174,7 +175,7 @@ class BindOperation:
         return self._refused(refusal.message, orders.failed_binding(self.pod, node, why))
 
     def resumed(self, reader: Reader) -> Step:
-        """Look again, or write the order once more unless the pod has gone or found a node meanwhile."""
+        """Look again, or write the request again unless the pod is gone or has a node."""
         if self._stage == "look":
             return self._look()
         pod = reader.get(Pod, self.pod.metadata.name, self.pod.metadata.namespace)
@@ -198,7 +199,7 @@ class BindOperation:
                 return self._done(at)
             owners = {owner.uid for owner in found.metadata.owner_references}
             if has_failed(found) or self.pod.metadata.uid not in owners:
-                # Of a pod of the past, or of an attempt that is over: it only stands in the way.
+                # It belongs to a deleted pod of the same name, or to a failed attempt: it only blocks the name.
                 if found.metadata.deletion_timestamp is not None:
                     return self._blocked(found)
                 self._stage = "clear"
@@ -209,7 +210,7 @@ class BindOperation:
         return Pause()
 
     def _blocked(self, found: BindRequest) -> Step:
-        """Wait a little for a request that is being deleted, then say what keeps it and leave the pod for a while."""
+        """Wait for a request that is being deleted; after some attempts report its finalizers, and back off."""
         if self.attempts < _PATIENCE:
             return Pause()
         held = ", ".join(found.metadata.finalizers) or "none"

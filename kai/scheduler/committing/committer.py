@@ -1,12 +1,12 @@
-"""The committer: from decisions to writes, and what becomes of the writes. A machine without I/O.
+"""The committer: turns decisions into writes, and follows each write to its end. A state machine without I/O.
 
-`Committer.step` takes one event and returns effects (`kai.scheduler.effects`); the shell (`outbox`)
-carries them out and nothing else, so a simulation runs this very code. A statement is looked at once more against the
-newest store (`verifying`), then *assumed*: the store shows its outcome at once, so that the next cycle does not decide
-it again. An assumption outlives its write until the watch, a reply or a read decides. What each write does next is its
-own business (`operations`). What the next cycles must know of the outcome is in `kai.scheduler.feedback`.
+`Committer.step` takes one event and returns effects (`kai.scheduler.effects`). The shell (`outbox`) only carries them
+out, so a simulation runs this very code. A statement is first verified against the newest store (`verifying`), and
+then *assumed*: the store shows its outcome at once, so that the next cycle does not decide it again. An assumption
+outlives its write, until the watch, a reply or a read confirms or refutes it. Each write is an operation that chooses
+its own next step (`operations`). What the next cycles must know of the outcome goes to `kai.scheduler.feedback`.
 
-Holds: what is written belongs to the present term; after `TermEnded` nothing is.
+Holds: all writes belong to the present term; after `TermEnded` nothing is written.
 """
 
 from __future__ import annotations
@@ -71,49 +71,49 @@ _ATTEMPTS: Final = 8
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 10.0
 _ELSEWHERE_AT_ONCE: Final = 2
-"""So often a pod that one node had no room for tries another without a rest."""
+"""How often a pod may try another node without a back-off, after a node lacked room for it."""
 
 
 @attrs.define
 class Committer:
-    """Writes that are to be done, and those under way."""
+    """The writes in flight, and the events that advance them."""
 
     settings: SchedulerSettings
     reader: Reader
     fresh_name: Callable[[], str]
-    """Returns a name that no device ever had."""
+    """Returns a device name that was never used before."""
     now: Callable[[], float]
-    """Returns the wall clock, for what people read."""
+    """Returns the wall clock time for timestamps that users read."""
     feedback: Feedback = attrs.field(init=False)
-    """What the cycles that follow must know."""
+    """What the next cycles must know."""
     _bind_events: BindEvents = attrs.field(factory=BindEvents)
     _messages: MessageRetries = attrs.field(init=False)
     _templates: BindTemplates = attrs.field(init=False)
     _term: Term | None = None
     _tickets: int = 0
     _operations: dict[int, Operation] = attrs.field(factory=dict)
-    """Writes that have not ended, by ticket: of a request that is under way, or of a pause."""
+    """Writes that have not ended, by the ticket of their request in flight or of their pause."""
     _pauses: Deadlines[int] = attrs.field(factory=Deadlines)
     _busy: set[tuple[type[ApiObject], Key]] = attrs.field(factory=set)
-    """Objects that are being written."""
+    """Objects with a write in flight."""
     _evictions: EvictionsInFlight = attrs.field(factory=EvictionsInFlight)
     _devices: dict[str, str] = attrs.field(factory=dict)
-    """Names of devices that were opened in this cycle."""
+    """Final names of the devices that were opened in this cycle."""
     _cycle: int = -1
     _budgets: LatestBudgets = attrs.field(factory=LatestBudgets)
     _promises: Promises = attrs.field(factory=Promises)
     _kept: KeptRequests = attrs.field(factory=KeptRequests)
 
     def __attrs_post_init__(self) -> None:
-        """Begin with blank templates, and nothing to tell."""
+        """Begin with empty templates, feedback and retries."""
         self.feedback = Feedback(self.settings)
         self._messages = MessageRetries(self.reader)
         self._templates = BindTemplates(self.settings)
 
     def step(self, event: Event, now: float) -> tuple[Effect, ...]:
-        """Take an event at a time, and return what to do.
+        """Handle an event at the time ``now``, and return the effects that follow.
 
-        Units: `now` in seconds of a clock that does not go back.
+        Units: ``now`` in seconds of a monotonic clock.
         """
         effects: list[Effect] = []
         match event:
@@ -153,22 +153,22 @@ class Committer:
 
     @property
     def is_evicting(self) -> bool:
-        """Whether it is not known yet what became of an eviction."""
+        """Whether an eviction is in flight whose outcome is unknown."""
         return bool(self._evictions)
 
     @property
     def under_way(self) -> int:
-        """How many writes have not ended."""
+        """Count of writes that have not ended."""
         return len(self._operations)
 
     def hurry(self, now: float) -> None:
-        """Let what pauses go on with the next event: the API server answers again."""
+        """End all pauses with the next event, because the API server answers again."""
         for ticket in tuple(self._pauses):
             self._pauses.hasten(ticket, now)
         self._messages.hurry(now)
 
     def _tell(self, request: Request, now: float) -> Send:
-        """Send what users are to hear; what is not written is sent again."""
+        """Return the effect that sends a request; events and patches for users are retried if they are not written."""
         if not isinstance(request, Emit | Patch):
             return Send(request)
         self._tickets += 1
@@ -222,7 +222,7 @@ class Committer:
         return effects
 
     def abandon(self, event: Decided) -> None:
-        """Forget a statement that `step` failed to take: none of it is under way."""
+        """Roll back a statement at which `step` raised: none of it is in flight."""
         for decision in event.decisions:
             facts = event.snapshot.pods[decision.pod]
             self._busy -= {(BindRequest, (facts.namespace, facts.name)), (Pod, (facts.namespace, facts.name))}
@@ -244,7 +244,7 @@ class Committer:
         return ""
 
     def _being_bound(self, event: Decided, now: float) -> str:
-        """Return why a statement must wait: the bind of a victim was ordered, and is neither done nor failed."""
+        """Return why a statement must wait: the bind of a victim is ordered, and neither done nor failed."""
         for decision in event.decisions:
             facts = event.snapshot.pods[decision.pod]
             if isinstance(decision, Evict) and self.feedback.recent_binds.holds(facts.uid, now):
@@ -255,7 +255,7 @@ class Committer:
         return ""
 
     def _note_spared(self, event: Decided, now: float) -> None:
-        """Remember which victims of a statement that is not carried out budgets spare."""
+        """Remember the victims of a rejected statement that disruption budgets protect."""
         if self.settings.evict_by is EvictBy.DELETE:
             return
         rows = [each.pod for each in event.decisions if isinstance(each, Evict)]
@@ -277,7 +277,7 @@ class Committer:
         return effects if patch is None else [*effects, Send(patch)]
 
     def _device(self, name: str) -> str:
-        """Return the final name of a device; a device opened in this cycle has the same name for all pods on it."""
+        """Return the final name of a device; pods that share a device opened in this cycle get the same name."""
         if not name.startswith("+"):
             return name
         if name not in self._devices:
@@ -328,7 +328,7 @@ class Committer:
         return effects
 
     def _failed(self, uid: str, why: str, refusal: NoRoom | None, now: float) -> None:
-        """Let a pod whose bind failed rest; one that a node had no room for may go elsewhere first."""
+        """Let a pod whose bind failed back off; if its node lacked room, it may first try others at once."""
         if refusal is None or self.feedback.node_refusals.note(refusal, now) > _ELSEWHERE_AT_ONCE:
             self.feedback.bind_backoff.failed(uid, why, now, self.now())
 
@@ -366,7 +366,7 @@ class Committer:
         is_over = operation.attempts > _ATTEMPTS
         if isinstance(operation, EvictionOperation):
             is_over = is_over or operation.is_stale(now + pause)
-        # One of which it is not known whether it was done is asked about until the API server tells.
+        # An operation with an unknown outcome is never given up: it is read until the API server answers.
         if is_over and not operation.is_open:
             return self._end(operation, End(signal=WriteGivenUp(what=operation.name)), now)
         self._pauses[self._ticket(operation)] = now + pause

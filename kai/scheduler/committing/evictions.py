@@ -1,11 +1,12 @@
-"""Evictions of which the API server has not said yet whether they take place, and what must not be bound before.
+"""Evictions in flight, and the binds that must wait for them.
 
-The pods count as gone from their queues, so that no other victims are looked for. A cycle waits for the answers, for a
-second at most. If one still lacks then, the next cycle finds room in the queues that are to lose something; were pods
-bound there, and the eviction failed, a queue would hold more than its limit, or more than its quota of what cannot be
-taken back. So these pods wait for the answer. Where no limit is in the way nothing waits.
+`EvictionOperation` is the state machine of one eviction: it sends the request, and reads the pod if the answer is lost.
 
-An eviction under way: asked for, and looked after where the answer was lost.
+`EvictionsInFlight` delays binds that depend on an unconfirmed eviction. Victims count as gone from their queues at
+once, so that no further victims are searched for. A cycle waits for the answers, for a second at most. If one is still
+missing then, the next cycle sees room in the queues that lose pods. If it bound pods there and the eviction failed, a
+queue would hold more than its limit, or more than its quota of pods that cannot be preempted. So binds in such queues
+wait for the answer. Binds in queues without limits do not wait.
 """
 
 from __future__ import annotations
@@ -31,12 +32,15 @@ if TYPE_CHECKING:
     from kai.state.snapshot import Snapshot
 
 _STALE: Final = 5.0
-"""An eviction that was not done for so many seconds is decided again: who was to gain by it may be gone."""
+"""After this time an unfinished eviction is given up and decided anew: its aggressor may be gone.
+
+Units: seconds.
+"""
 
 
 @attrs.define
 class EvictionOperation:
-    """A pod that is being evicted.
+    """An eviction in flight.
 
     Stages: send, look (read whether the pod is gone).
     """
@@ -59,19 +63,19 @@ class EvictionOperation:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is asked what became of the eviction."""
+        """Whether the outcome of the eviction is unknown and has to be read."""
         return self._stage == "look"
 
     def is_stale(self, now: float) -> bool:
-        """Return whether it is to be decided again by then."""
+        """Return whether the eviction is too old at ``now`` and must be decided anew."""
         return now > self.since + _STALE
 
     def begin(self) -> Step:
-        """Ask for the eviction."""
+        """Send the eviction."""
         return Ask(self.request)
 
     def answered(self, reply: object, at: Moment) -> Step:
-        """Go on after a reply."""
+        """Return the step after a reply."""
         refusal = reply if isinstance(reply, Refusal) else None
         if self._stage == "look":
             return self._looked(reply, at)
@@ -87,7 +91,7 @@ class EvictionOperation:
         return End(signal=refused, shielded=shielded)
 
     def resumed(self, reader: Reader) -> Step:
-        """Look again, or ask again; the API server knows whether the pod is there."""
+        """Read again, or send again; the API server knows whether the pod exists, so the store is not needed."""
         del reader
         return self._look() if self._stage == "look" else Ask(self.request)
 
@@ -119,30 +123,30 @@ _NO_BOUND: Final = Shares(cpu=UNLIMITED, memory=UNLIMITED, gpu=UNLIMITED)
 
 @attrs.define
 class EvictionsInFlight:
-    """Evictions that have begun and not ended, by pod: in which cycle, and from which queue."""
+    """Evictions in flight, by pod: the cycle that decided each, and the queue that loses the pod."""
 
     _known: dict[Key, tuple[int, str]] = attrs.field(factory=dict)
 
     def __bool__(self) -> bool:
-        """Return whether there are any."""
+        """Return whether any eviction is in flight."""
         return bool(self._known)
 
     def begin(self, pod: Key, queue: str, cycle: int) -> None:
-        """Note an eviction that is asked for."""
+        """Note an eviction that was sent."""
         self._known[pod] = cycle, queue
 
     def end(self, pod: Key) -> None:
-        """Forget an eviction of which it is known what became of it."""
+        """Forget an eviction whose outcome is known."""
         self._known.pop(pod, None)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all evictions."""
         self._known.clear()
 
     def objection(self, snapshot: Snapshot, decisions: Iterable[Decision], cycle: int) -> str:
-        """Return in words why decisions of a cycle have to wait; "" if they need no eviction of a cycle before.
+        """Return why decisions of a cycle have to wait; "" if they depend on no eviction of an earlier cycle.
 
-        Cost: nothing while all evictions are answered, else the ways from the queues of what is bound to the top.
+        Cost: nothing while all evictions are answered, else the paths from the queues of bound pods to the root.
         """
         losing = {queue for since, queue in self._known.values() if since < cycle}
         if not losing:

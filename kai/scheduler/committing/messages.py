@@ -1,20 +1,19 @@
-"""Binds that were ordered by a bind request, of which the pod is told once it has its node.
+"""Messages for users from the committer: retries of events and conditions, events after a bind, and nominations.
 
-The binder may be another process, and its outcome shows in the store only. A request that the API server took is no
-bind yet: the binder may refuse it, and an event cannot be taken back. A process that starts knows of none, so what was
-ordered in an earlier term is told by the binder's own event alone.
+`MessageRetries` keeps messages that are not written yet: why a pod waits, and that one was evicted, and for whom. No
+other part repeats these. The publisher compares its accounts with the cluster in each cycle, but an eviction happens
+once. A message is sent again if the outbox dropped it, if the API server could not take it, or if a term ended before
+it was sent: after a doubling pause, or when the next term of this process begins.
 
-What the committer told users and is not written yet: why a pod waits, and that one was evicted, and for whom.
+Holds: a message is kept until it is written, until it is refused for its content, or for ten minutes; beyond a limit
+the oldest is dropped. A message about a pod is not repeated once the pod has a node, or is gone.
 
-Nothing else says these things later. The publisher compares what it says with the cluster in each cycle; that a pod was
-evicted happens once. So what was left out where too much was to be written, what the API server could not take, and
-what a term ended before it was sent are sent again, after a pause that doubles, or when the next term of this process
-begins.
+`BindEvents` holds the event of a bind until the store shows the pod on its node. The binder may be another process,
+and its outcome shows in the store only. A written bind request is not a bind yet: the binder may refuse it, and an
+event cannot be taken back. After a restart this memory is empty, so binds of an earlier term get the binder's own
+event only.
 
-Holds: a message is kept until it is written, until it is refused for what it is, or for ten minutes; of more than may
-wait the oldest goes. What is said of a pod is not repeated once the pod has a node, or is gone.
-
-Nodes that pods were told they are promised: each cycle may promise the same one again, and says so once.
+`Promises` remembers the node that each pod was last nominated for, so that repeated nominations send one event.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ Message: TypeAlias = Emit | Patch
 
 _MOST: Final = 10_000
 _LIFE: Final = 600.0
-"""Seconds after which a message is no news: an event shows when it was written, not when the pod was evicted."""
+"""Seconds after which a message is outdated: an event shows when it was written, not when the pod was evicted."""
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 
 
 @attrs.define
 class _Letter:
-    """A message without a good answer."""
+    """A message that is not written yet."""
 
     message: Message
     since: float
@@ -52,24 +51,24 @@ class _Letter:
 
 @attrs.define
 class MessageRetries:
-    """The messages without a good answer, by ticket, oldest first.
+    """Messages that are not written yet, by ticket, oldest first.
 
-    Units: seconds of a clock that does not go back.
+    Units: seconds of a monotonic clock.
     """
 
     reader: Reader
     _letters: dict[int, _Letter] = attrs.field(factory=dict)
     _about: dict[tuple[str, str], int] = attrs.field(factory=dict)
-    """The last message of each event about a pod, by UID and reason: what it says now takes the place of the last."""
+    """The last message of each event about a pod, by UID and reason: a newer one replaces it."""
     _dues: Deadlines[int] = attrs.field(factory=Deadlines)
-    """When to send each of them again that is not on its way."""
+    """When to send each message again that is not in flight."""
 
     def __len__(self) -> int:
-        """Return how many messages have no good answer."""
+        """Return the count of messages that are not written yet."""
         return len(self._letters)
 
     def send(self, message: Message, ticket: int, now: float) -> Send:
-        """Remember a message, and return how to send it."""
+        """Remember a message, and return the effect that sends it."""
         about = _about(message)
         if about is not None:
             if about in self._about:
@@ -81,7 +80,7 @@ class MessageRetries:
         return Send(message, ticket)
 
     def answered(self, ticket: int, reply: object, now: float) -> bool:
-        """Take the answer to a message; return whether it was one."""
+        """Record the answer to a message; return whether ``ticket`` belongs to one."""
         letter = self._letters.get(ticket)
         if letter is None:
             return False
@@ -94,7 +93,7 @@ class MessageRetries:
         return True
 
     def due(self, now: float) -> Iterator[Send]:
-        """Yield what is to be sent again by now."""
+        """Yield retries that are due."""
         for ticket in self._dues.take(now):
             letter = self._letters[ticket]
             if now - letter.since > _LIFE or self._is_over(letter.message):
@@ -103,16 +102,16 @@ class MessageRetries:
                 yield Send(letter.message, ticket)
 
     def next_due(self) -> float | None:
-        """Return when to ask for what is due; None if all that is remembered is on its way."""
+        """Return when the next retry is due; None if all messages are in flight."""
         return self._dues.first()
 
     def recall(self, now: float) -> None:
-        """Take it that nothing is on its way any more, and that whatever waits may be sent at once."""
+        """Make all messages due now, because answers to those in flight will not come."""
         for ticket in self._letters:
             self._dues[ticket] = now
 
     def hurry(self, now: float) -> None:
-        """Let what pauses go with the next event: the API server answers again."""
+        """End all pauses with the next event, because the API server answers again."""
         for ticket in tuple(self._dues):
             self._dues.hasten(ticket, now)
 
@@ -123,7 +122,7 @@ class MessageRetries:
             del self._about[about]
 
     def _is_over(self, message: Message) -> bool:
-        """Return whether a message is about a pod that is gone, or waits no longer."""
+        """Return whether a message is about a pod that is gone or no longer waits."""
         if message.ref.cls is not Pod:
             return False
         pod = self.reader.get(Pod, message.ref.name, message.ref.namespace)
@@ -137,29 +136,29 @@ def _about(message: Message) -> tuple[str, str] | None:
 
 
 _KEPT: Final = 600
-"""So many cycles after the last one that promised it a promise is forgotten."""
+"""Count of cycles after which a nomination that was not repeated is forgotten."""
 
 
 @attrs.define
 class Promises:
-    """Which node each pod was promised, by UID, and in which cycle last."""
+    """The node that each pod was last nominated for, by UID, and the cycle of that nomination."""
 
     _cycle: int = -1
     _told: dict[str, tuple[str, int]] = attrs.field(factory=dict)
 
     def begin_cycle(self, cycle: int) -> None:
-        """Take what follows as decided in a cycle, and forget what no cycle promised for long."""
+        """Begin a cycle, and forget nominations that no recent cycle repeated."""
         self._cycle = cycle
         self._told = {uid: told for uid, told in self._told.items() if told[1] > cycle - _KEPT}
 
     def note(self, uid: str, node: str) -> bool:
-        """Remember a promise; return whether it is another than the last."""
+        """Remember a nomination; return whether the node differs from the last one."""
         told = self._told.get(uid)
         self._told[uid] = (node, self._cycle)
         return told is None or told[0] != node
 
     def forget(self, uid: str) -> None:
-        """Forget the promise of a pod that is being bound."""
+        """Forget the nomination of a pod that is being bound."""
         self._told.pop(uid, None)
 
 
@@ -168,16 +167,16 @@ class BindEvents:
     """Events that wait for a bind, by the UID of the pod."""
 
     _waiting: dict[str, tuple[str, Emit]] = attrs.field(factory=dict)
-    """The node that was ordered, and the event."""
+    """The node of the bind request, and the event."""
 
     def await_bind(self, node: str, event: Emit) -> None:
-        """Tell a pod of this node once it is bound to it; what was ordered for the pod before counts no more."""
+        """Send ``event`` once its pod is bound to ``node``; this replaces an earlier event that waits for the pod."""
         self._waiting[event.uid] = (node, event)
 
     def take(self, reader: Reader) -> Iterator[Emit]:
-        """Return the events that have become true, and forget them and those of pods that went another way.
+        """Yield the events of pods that are bound as ordered; forget these, and those of pods gone or bound elsewhere.
 
-        Cost: one look at the store for each bind that was ordered and has not ended.
+        Cost: one look-up in the store for each bind that has not ended.
         """
         for uid, (node, event) in tuple(self._waiting.items()):
             pod = reader.get(Pod, event.ref.name, event.ref.namespace)
@@ -189,5 +188,5 @@ class BindEvents:
                     yield event
 
     def forget(self) -> None:
-        """Forget all of them."""
+        """Forget all events."""
         self._waiting.clear()

@@ -1,14 +1,13 @@
-"""Writes under way: what an operation may do next, and what it is asked, reply by reply. Machines without I/O.
+"""Writes in flight as state machines without I/O: each operation maps a reply to its next step.
 
-An operation answers whatever happens to it with a step: ask for a request, hand the order over to the binder, pause and
-try again, or end. Under which ticket, how long a pause is and how many there are is the committer's business.
+The steps are: send a request, hand the bind to the binder, pause and try again, or end. The committer assigns tickets,
+and decides how long a pause is and how many there are.
 
-The operations are `bind_operation`, `eviction_operation` and `removal_operation`.
+The operations are `BindOperation` in `binds`, `EvictionOperation` in `evictions`, and `RemovalOperation` here, which
+deletes a bind request: at once if it failed, else after a read confirms that its node or queue is gone.
 
-Holds: an answer that was lost is neither a success nor a failure. The object is read by quorum, and the same order, or
-the same UID's eviction, is written again if it is not there.
-
-The removal of a bind request that is over, once its node or queue is known to be gone; at once if it failed.
+Holds: a lost answer is neither a success nor a failure. The object is read by quorum, and if the same bind request, or
+the eviction of the same UID, is not there, it is written again.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Moment:
-    """The time, twice."""
+    """The present time on two clocks."""
 
     now: float
-    """Of a clock that does not go back."""
+    """Monotonic clock."""
     wall: float
-    """What people read."""
+    """Wall clock, for timestamps that users read."""
 
 
 # --- Steps ---------------------------------------------------------------------------------------------------------
@@ -50,65 +49,65 @@ class Moment:
 
 @attrs.frozen
 class Ask:
-    """Send a request and say what was answered."""
+    """Send a request, and pass the answer to the operation."""
 
     request: Request
 
 
 @attrs.frozen
 class HandOver:
-    """Have the binder of this process carry out the order."""
+    """Let the binder of this process carry out the bind."""
 
     request: BindRequest
 
 
 @attrs.frozen
 class Pause:
-    """Go on a little later."""
+    """Resume after a pause."""
 
 
 @attrs.frozen(kw_only=True)
 class End:
-    """There is nothing more to do."""
+    """The operation has ended."""
 
     signal: Signal
-    """What became of the write."""
+    """How the write ended."""
     then: tuple[Request, ...] = ()
-    """Requests that are to be written besides; the committer does not wait for the answers."""
+    """Further requests to send; their answers are not awaited."""
     stands: bool = False
-    """What was assumed is true, although no reply shows it: it is shown until the watch does."""
+    """Whether the assumption holds although no reply confirms it: the store keeps it until the watch does."""
     backs_off: str = ""
-    """The UID of a pod whose bind failed."""
+    """UID of a pod that must back off because its bind failed."""
     why: str = ""
-    """What refused it."""
+    """Why the bind failed."""
     refusal: NoRoom | None = None
-    """The node that had no room for it, if that was why."""
+    """The node that lacked room, if that is why the bind failed."""
     shielded: str = ""
-    """The UID of a pod that a disruption budget protected."""
+    """UID of a pod that a disruption budget protected."""
     kept: str = ""
-    """The UID of a bind request that was not deleted, because its node is there after all."""
+    """UID of a bind request that was kept because its node still exists."""
     ordered: plans.Emit | None = None
-    """What to tell the pod once it is bound: that was ordered, and is not so yet."""
+    """Event for the pod once it is bound: the bind is ordered, but not done."""
 
 
 Step: TypeAlias = Ask | HandOver | Pause | End
 
 
 class Operation(Protocol):
-    """A write under way."""
+    """A write in flight."""
 
     name: ClassVar[str]
     attempts: int
-    """How often it paused."""
+    """Count of pauses so far."""
 
     @property
     def target(self) -> tuple[type[ApiObject], Key]:
-        """The object that is being written, of which something may be assumed."""
+        """The object that is written, which may be assumed in the store."""
         ...
 
     @property
     def is_open(self) -> bool:
-        """Whether it is asked what became of a write: it is not given up before that is known."""
+        """Whether the outcome of a write is unknown; the operation is not given up before it is read."""
         ...
 
     def begin(self) -> Step:
@@ -116,11 +115,11 @@ class Operation(Protocol):
         ...
 
     def answered(self, reply: object, at: Moment) -> Step:
-        """Return the step that follows a reply of the API server, other than that it was not there."""
+        """Return the step after a reply of the API server; a server that was unavailable is no reply."""
         ...
 
     def resumed(self, reader: Reader) -> Step:
-        """Return the step that follows a pause."""
+        """Return the step after a pause."""
         ...
 
 
@@ -128,33 +127,33 @@ class Operation(Protocol):
 
 
 def title_of(pod: Pod) -> str:
-    """Return what signals call a pod."""
+    """Return the name of a pod in signals."""
     return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
 _KEPT_PAUSE: Final = 30.0
-"""For so long a bind request is not asked about again that has its node and its queue, although the store lacks one."""
+"""How long to keep a bind request without another check, if its node and queue exist but the store lacks one."""
 
 
 @attrs.define
 class KeptRequests:
-    """Bind requests, by UID, whose nodes or queues are there after all: until when not to ask again.
+    """Bind requests, by UID, whose node or queue exists after all, and when to check each again.
 
-    Units: seconds of a clock that does not go back.
+    Units: seconds of a monotonic clock.
     """
 
     _until: Deadlines[str] = attrs.field(factory=Deadlines)
 
     def __contains__(self, uid: str) -> bool:
-        """Return whether a bind request was kept lately."""
+        """Return whether a bind request was kept recently."""
         return uid in self._until
 
     def rests(self, uid: str, now: float) -> bool:
-        """Return whether it is too early to ask about a bind request again."""
+        """Return whether it is too early to check a bind request again."""
         return self._until.get(uid, 0.0) > now
 
     def note(self, uid: str, now: float) -> bool:
-        """Ask no more about a bind request for a while; return whether the log has said already that it is kept."""
+        """Pause the checks of a bind request; return whether it was logged already that it is kept."""
         is_known = uid in self._until
         self._until.forget(now - _KEPT_PAUSE)
         self._until[uid] = now + _KEPT_PAUSE
@@ -163,7 +162,7 @@ class KeptRequests:
 
 @attrs.define
 class RemovalOperation:
-    """A bind request that is being deleted: one that failed, or one whose node or queue is known to be gone."""
+    """The deletion of a bind request that failed, or whose node or queue is gone."""
 
     name: ClassVar[str] = "removal"
     expired: ExpiredRequest
@@ -183,17 +182,17 @@ class RemovalOperation:
 
     @property
     def is_open(self) -> bool:
-        """Nothing is asked: to delete it once more does no harm."""
+        """False: a deletion may safely be repeated."""
         return False
 
     def begin(self) -> Step:
-        """Delete it if it failed, else look for what seems to be gone."""
+        """Delete the request if it failed, else read the node or queue that the store lacks."""
         lost = self.expired.lost
-        # The store may only lag, and a bind may be under way: nothing is deleted because a cache lacks something.
+        # The store may lag behind while a bind is in flight: a cache miss alone must not delete anything.
         return self._delete() if self._stage == "delete" or lost is None else Ask(plans.Get(ref=lost, fresh=True))
 
     def answered(self, reply: object, at: Moment) -> Step:
-        """Go on after a reply."""
+        """Return the step after a reply."""
         del at
         refusal = reply if isinstance(reply, Refusal) else None
         if refusal is not None and refusal.reason is Reason.UNKNOWN:
@@ -213,7 +212,7 @@ class RemovalOperation:
         return End(signal=RequestKept(name=self.request.metadata.name, why=why), kept=self.request.metadata.uid)
 
     def resumed(self, reader: Reader) -> Step:
-        """Do what was interrupted."""
+        """Repeat the present stage."""
         del reader
         return self.begin()
 

@@ -1,6 +1,6 @@
-"""What decisions look like as writes: bind requests, evictions, labels, events. Values in, values out.
+"""Decisions as writes: bind requests, evictions, labels, conditions and events. Values in, values out.
 
-Source: fields, metadata and texts are those of the peer's cache.Bind, cache.Evict and its status updater.
+Source: fields, metadata and texts are those of KAI-Scheduler's cache.Bind, cache.Evict and its status updater.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ _PREEMPTED: Final = "kai-scheduler: preempting to accommodate a higher priority 
 
 @attrs.frozen(kw_only=True)
 class Stamp:
-    """What is written on orders besides what was decided."""
+    """Annotations of bind requests and evictions that do not come from the decision."""
 
     epoch: int = 0
-    """0: without leader election."""
+    """Epoch of the leader election; 0 without it."""
     lease: str = ""
     trace: str = ""
     granted: str = ""
-    """Of a bind: what is to be written on the pod as granted."""
+    """For a bind: the grant that the binder writes on the pod."""
 
     def granting(self, granted: str) -> Stamp:
-        """Return the stamp of a bind that grants something."""
+        """Return the stamp of a bind with this grant."""
         return Stamp(epoch=self.epoch, lease=self.lease, trace=self.trace, granted=granted)
 
     def annotations(self) -> dict[str, str]:
@@ -66,7 +66,7 @@ class Stamp:
 
 
 BLANK: Final = Stamp()
-"""Nothing besides."""
+"""No annotations."""
 
 
 # --- Binds ---------------------------------------------------------------------------------------------------------
@@ -80,14 +80,16 @@ def bind_request(
     settings: SchedulerSettings,
     stamp: Stamp = BLANK,
 ) -> BindRequest:
-    """Return the order to bind ``pod`` to ``node``; ``devices`` are the final names of its shared devices."""
+    """Return the request to bind ``pod`` to ``node``; ``devices`` are the final names of its shared devices."""
     details = structure_as(BindRequestSpec, fields(decision.request, pod)) if decision.request else BindRequestSpec()
     return BindRequest(
         metadata=ObjectMeta(
+            # Named after the pod, so that the API server refuses a second request for it.
             name=pod.metadata.name,
             namespace=pod.metadata.namespace,
             labels={names.SELECTED_NODE: node, **pool_label(settings)},
             annotations=stamp.annotations(),
+            # Garbage collection deletes the request with its pod.
             owner_references=(
                 OwnerReference(api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid),
             ),
@@ -104,9 +106,9 @@ def bind_request(
 
 
 def grant(decision: Bind, snapshot: Snapshot) -> str:
-    """Return as text what a bind grants: on which account, and how much of each shared device.
+    """Return the grant of a bind as text: queue, node pool and group, and how much of each shared device.
 
-    It says what was decided on, whatever the pod and its group say by now. The binder adds the devices.
+    It describes the decision, even if the pod or its group has changed since. The binder adds the devices.
     """
     group = int(snapshot.pod_group[decision.pod])
     if group < 0:
@@ -126,19 +128,19 @@ def grant(decision: Bind, snapshot: Snapshot) -> str:
 
 @lru_cache
 def received_gpu(count: int, portion: float) -> ReceivedGpu:
-    """Return how many devices, and how much of each, as the api has it."""
+    """Return the count of devices and the portion of each, in the form of the API."""
     return ReceivedGpu(count=count, portion=f"{portion if count else 0.0:.2f}")
 
 
 def pool_label(settings: SchedulerSettings) -> dict[str, str]:
-    """Return the label that says to which node pool something belongs; none where there are no pools."""
+    """Return the label of the node pool; {} without node pools."""
     if not settings.intake.node_pool_label or not settings.intake.node_pool:
         return {}
     return {settings.intake.node_pool_label: settings.intake.node_pool}
 
 
 def is_same_order(found: BindRequest, ours: BindRequest) -> bool:
-    """Return whether a bind request of the cluster is the one that we wrote, so that there is nothing left to write."""
+    """Return whether an existing bind request equals ours, so that no write is needed."""
     owners = {owner.uid for owner in found.metadata.owner_references}
     wanted = {owner.uid for owner in ours.metadata.owner_references}
     return found.spec == ours.spec and bool(owners & wanted)
@@ -151,14 +153,14 @@ def create_bind_request(request: BindRequest) -> plans.Create:
 
 
 def takes_one_write(request: BindRequest, pod: Pod) -> bool:
-    """Return whether an order is carried out by one write, so that no crash can leave it half done."""
+    """Return whether the bind needs a single write, so that a crash cannot leave it half done."""
     spec = request.spec
     prepared = (spec.selected_gpu_groups, spec.resource_claim_allocations, spec.extended_resource_claim_allocation)
     return spec.received_resource_type != names.FRACTION and not any(prepared) and not needs_preparation(pod)
 
 
 def pool_patch(pod: Pod, settings: SchedulerSettings) -> Patch | None:
-    """Return the write of the pod's node-pool label; None where it has it, or there are no pools."""
+    """Return the write of the pod's node-pool label; None if the pod has it, or there are no pools."""
     wanted = pool_label(settings)
     if all(pod.metadata.labels.get(key) == value for key, value in wanted.items()):
         return None
@@ -166,14 +168,14 @@ def pool_patch(pod: Pod, settings: SchedulerSettings) -> Patch | None:
 
 
 def scheduled_event(pod: Pod, node: str, settings: SchedulerSettings) -> Emit:
-    """Return the event about a pod that is bound."""
+    """Return the event for a bound pod."""
     where = f"{pod.metadata.namespace}/{pod.metadata.name}"
     message = f"Successfully assigned pod {where} to node {node} at node-pool {settings.pool}"
     return emit(Ref.to(pod), SCHEDULED, message, uid=pod.metadata.uid)
 
 
 def failed_binding(pod: Pod, node: str, error: str) -> tuple[Request, ...]:
-    """Return the event about a bind that the API server did not take; the condition is the publisher's to write."""
+    """Return the event for a bind that the API server refused; the publisher writes the condition."""
     where = f"{pod.metadata.namespace}/{pod.metadata.name}"
     message = f"Failed to bind pod {where} to node {node}. {error}"
     ref, uid = Ref.to(pod), pod.metadata.uid
@@ -181,7 +183,7 @@ def failed_binding(pod: Pod, node: str, error: str) -> tuple[Request, ...]:
 
 
 def pipelined_event(pod: Pod, node: str) -> Emit:
-    """Return the event about a pod that was promised a node."""
+    """Return the event for a pod that was nominated for a node."""
     where = f"{pod.metadata.namespace}/{pod.metadata.name}"
     return emit(Ref.to(pod), PIPELINED, pipelined_message(where, node), uid=pod.metadata.uid)
 
@@ -190,7 +192,7 @@ def pipelined_event(pod: Pod, node: str) -> Emit:
 
 
 def eviction(pod: Pod, settings: SchedulerSettings, stamp: Stamp, *, budgeted: bool) -> Request:
-    """Return the write that makes ``pod`` go; ``budgeted`` says whether a disruption budget covers it."""
+    """Return the write that removes ``pod``; ``budgeted``: a disruption budget covers it."""
     by = settings.evict_by
     if by is EvictBy.EVICTION or (by is EvictBy.BUDGET and budgeted):
         return EvictRequest(ref=Ref.to(pod), uid=pod.metadata.uid, annotations=stamp.annotations())
@@ -198,7 +200,7 @@ def eviction(pod: Pod, settings: SchedulerSettings, stamp: Stamp, *, budgeted: b
 
 
 def victim_condition(pod: Pod, now: float) -> Patch:
-    """Return the write of the condition that says why the pod goes."""
+    """Return the write of the condition that says why the pod is evicted."""
     return pod_condition(
         pod,
         kind=names.DISRUPTION_TARGET_CONDITION,
@@ -214,10 +216,10 @@ def eviction_event(
 ) -> Emit:
     """Return the event on the victim's group.
 
-    ``evicted`` counts the pods of the group that go in the same statement. ``names_others``: an aggressor of another
-    namespace is named, too; who owns the victim reads this.
+    ``evicted`` counts the pods of the group that the same statement evicts. ``names_others``: the event may name an
+    aggressor in another namespace, which the owner of the victim then reads.
 
-    Source: the peer names every aggressor.
+    Source: KAI-Scheduler names every aggressor.
     """
     facts = snapshot.groups[group]
     annotations: dict[str, str] = {
@@ -243,12 +245,12 @@ def eviction_event(
 
 
 def emit(ref: Ref[Any], reason: str, message: str, *, uid: str) -> Emit:
-    """Return an event that is no warning."""
+    """Return an event of type Normal."""
     return Emit(ref=ref, type="Normal", reason=reason, message=message, uid=uid)
 
 
 def pod_condition(pod: Pod, *, kind: str, status: str, reason: str, message: str, now: float) -> Patch:
-    """Return the write of a condition of a pod; the time of its last change is kept while its status does not."""
+    """Return the write of a pod condition; lastTransitionTime changes only with the status."""
     since = next((each for each in pod.status.conditions if each.type == kind and each.status == status), None)
     changed = now if since is None or since.last_transition_time is None else since.last_transition_time
     condition = {
@@ -260,11 +262,12 @@ def pod_condition(pod: Pod, *, kind: str, status: str, reason: str, message: str
         "lastTransitionTime": instant_text(float(int(changed))),
     }
     body = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
+    # A strategic patch merges conditions by type: those of other writers stay. The UID protects a new pod of this name.
     return Patch(ref=Ref.to(pod), patch=body, form="strategic", subresource="status")
 
 
 def lack_of_room(request: BindRequest, uid: str, why: str) -> NoRoom | None:
-    """Return the refusal that a failed bind of the pod ``uid`` amounts to; None if room was not what it lacked."""
+    """Return the refusal behind a failed bind of the pod ``uid``, if its node lacked room; else None."""
     if not is_lack_of_room(why):
         return None
     return NoRoom(

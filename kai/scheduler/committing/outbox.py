@@ -1,6 +1,6 @@
-"""The shell around the committer and the publisher: their effects, carried out in the present term.
+"""The shell around committer and publisher: carries out their effects in the present term.
 
-Binds and evictions go first; explanations have writers of their own, so a storm of them never holds up a bind.
+Binds and evictions have writers of their own, so a flood of explanations never delays a bind.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ from kai.scheduler.reporting.signals import log_signal
 from kai.scheduler.settings import SchedulerSettings
 
 _SENDERS: Final = 32
-"""Binds and evictions under way at once."""
+"""Count of concurrent binds and evictions."""
 _MOST_EXPLANATIONS: Final = 50_000
 
 HandOver: TypeAlias = Callable[[BindRequest], None]
-"""Takes an order that the API server confirmed, to carry it out in this process."""
+"""Receives a bind request that the API server confirmed, to carry it out in this process."""
 
 CarryOut: TypeAlias = Callable[[BindRequest, Callable[[str, bool], None]], bool]
-"""Carries out an order that is not written, in this process, and tells the two facts of `Carried`.
+"""Carries out a bind without a written bind request in this process, and calls back with the two facts of `Carried`.
 
-False if no binder of this process takes orders at the moment; then nothing will be told.
+Returns False if no binder of this process accepts binds at the moment; then there is no callback.
 """
 
 
 @attrs.define
 class Outbox:
-    """Writes the requests of the committer and the publisher."""
+    """Queues and sends the requests of the committer and the publisher."""
 
     cluster: Cluster
     settings: SchedulerSettings
@@ -66,18 +66,18 @@ class Outbox:
     hand_over: HandOver | None = None
     carry_out: CarryOut | None = None
     hourly: Hourly | None = None
-    """What counts for the line of each hour."""
+    """Counts for the hourly log line."""
     _api: Api | None = None
-    """The way to write in the present term; None when there is none."""
+    """Writes in the present term; None outside of a term."""
     _urgent: deque[Send] = attrs.field(factory=deque)
     _quiet: dict[str | int, Send] = attrs.field(factory=dict)
-    """By topic, or by a number of its own for what has none."""
+    """Explanations to write, by topic, or by a unique number if they have none."""
     _quiet_count: int = 0
     _left_out: deque[Send] = attrs.field(factory=deque)
-    """What there was no room for, until the machine that sent it is told."""
+    """Explanations dropped for lack of room, until their sender is notified."""
     _is_telling: bool = False
     _on_the_way: set[str] = attrs.field(factory=set)
-    """Topics about which something is being written."""
+    """Topics with a write in flight."""
     _more_urgent: anyio.Event = attrs.field(factory=anyio.Event)
     _more_quiet: anyio.Event = attrs.field(factory=anyio.Event)
     _changed: anyio.Event = attrs.field(factory=anyio.Event)
@@ -88,12 +88,12 @@ class Outbox:
     # --- Terms and events ----------------------------------------------------------------------------------------
 
     def begin(self, term: Term) -> None:
-        """Write in a term from now on."""
+        """Begin to write in a term."""
         self._api = self.cluster.api.fenced(term)
         self.commit(TermBegan(term))
 
     def end(self) -> None:
-        """Write nothing from now on; what was assumed is shown no longer."""
+        """Stop all writes; drop the assumptions."""
         self._api = None
         self._urgent.clear()
         self._quiet.clear()
@@ -102,7 +102,7 @@ class Outbox:
         self.publisher.step(publications.Silenced(), self.cluster.clock.monotonic())
 
     def commit(self, event: effects.Event) -> None:
-        """Give the committer an event and carry out what follows."""
+        """Pass an event to the committer and carry out the effects."""
         self._commit_due = None
         found = self.committer.step(event, self.cluster.clock.monotonic())
         for effect in found:
@@ -117,13 +117,13 @@ class Outbox:
             self._evictions_ended.set()
 
     async def evictions_ended(self) -> None:
-        """Wait until it is known what became of each eviction."""
+        """Wait until the outcome of every eviction is known."""
         if self.committer.is_evicting:
             self._evictions_ended = anyio.Event() if self._evictions_ended.is_set() else self._evictions_ended
             await self._evictions_ended.wait()
 
     def publish(self, event: publications.Event) -> None:
-        """Give the publisher an event and carry out what follows."""
+        """Pass an event to the publisher and carry out the effects."""
         self._publish_due = None
         for effect in self.publisher.step(event, self.cluster.clock.monotonic()):
             if isinstance(effect, WakeAt):
@@ -167,8 +167,8 @@ class Outbox:
             self._more_urgent.set()
 
     def _tell_left_out(self) -> None:
-        """Say of what there was no room for that it was not written: the machine that sent it sends it again later."""
-        if self._is_telling:  # what a machine does about it may be left out as well
+        """Notify the senders of dropped requests that these were not written, so that they send them again later."""
+        if self._is_telling:  # the sender's reaction may be dropped as well: avoid recursion
             return
         self._is_telling = True
         dropped = Refusal(reason=Reason.UNAVAILABLE, message="dropped, too much is to be written")
@@ -199,7 +199,7 @@ class Outbox:
         finally:
             self.cluster.connectivity.unlisten(self._go_on)
 
-    def _go_on(self, _: bool) -> None:  # noqa: FBT001 - the only thing that a listener is told
+    def _go_on(self, _: bool) -> None:  # noqa: FBT001 - the signature of a listener
         self.committer.hurry(self.cluster.clock.monotonic())
         self.commit(effects.Tick())
 
@@ -228,7 +228,7 @@ class Outbox:
             await self._write_about(send)
 
     def _next_quiet(self) -> Send | None:
-        """Take the oldest write about something about which nothing is being written."""
+        """Remove and return the oldest write whose topic has none in flight."""
         for topic, send in self._quiet.items():
             if topic not in self._on_the_way:
                 del self._quiet[topic]
@@ -238,7 +238,7 @@ class Outbox:
         return None
 
     async def _write_about(self, send: Send) -> None:
-        """Write a patch or an event, unless the store says that it would be refused."""
+        """Write a patch or an event, unless the store shows that the API server would refuse it."""
         reply: object = _objection(self.cluster.store, send.request)
         if not send.topic:
             if reply is None:
@@ -254,7 +254,7 @@ class Outbox:
             self._more_quiet.set()
         again = self._quiet.get(send.topic)
         if again is not None and again.request == send.request and not isinstance(reply, Refusal):
-            send = self._quiet.pop(send.topic)  # what is said now was unsaid while it waited, and said again
+            send = self._quiet.pop(send.topic)  # equal to the write that just succeeded: it needs no second one
         self.publish(publications.Written(send.topic, send.request, reply))
 
     async def _write(self, send: Send) -> object:
@@ -264,11 +264,11 @@ class Outbox:
             self.commit(Answered(send.ticket, reply))
             if isinstance(reply, BindRequest) and self.hand_over is not None:
                 self.hand_over(reply)
-        is_told = not send.ticket or isinstance(send.request, Patch | Emit)  # of all others the committer tells
+        is_told = not send.ticket or isinstance(send.request, Patch | Emit)  # the committer signals all others
         if is_told and isinstance(reply, Refusal) and not isinstance(reply, NotLeading):
             what = type(send.request).__name__.lower()
             log = structlog.get_logger()
-            # Of an object that went or changed meanwhile there is nothing to do, of an outage is said elsewhere.
+            # An object that changed or went needs no action, and an outage is logged elsewhere.
             is_usual = reply.reason in {Reason.NOT_FOUND, Reason.CONFLICT} or self.cluster.connectivity.may_be_away
             tell = log.debug if is_usual else log.info
             tell("not written", what=what, why=reply.why)
@@ -283,18 +283,18 @@ class Outbox:
                 self.commit(effects.Tick())
             elif self._publish_due is not None and self._publish_due <= now and self._has_room:
                 self.publish(publications.TimePassed())
-                await checkpoint()  # there may be more to tell at once: it does so in steps
+                await checkpoint()  # the publisher works in steps and may be due again: let other tasks run in between
             else:
                 await _wait(self._changed, (self._commit_due, self._publish_due if self._has_room else None), now)
 
     @property
     def _has_room(self) -> bool:
-        """Return whether the publisher may tell more: what is left out for want of room has to be told again."""
+        """Whether the publisher may go on: writes that are dropped for lack of room would have to be repeated."""
         return len(self._quiet) <= _MOST_EXPLANATIONS // 2
 
 
 def _objection(store: Store, request: Request) -> Refusal | None:
-    """Return why a patch would be refused, as far as the store knows: its object is gone, or has changed."""
+    """Return why the API server would refuse a patch, as far as the store knows: the object is gone or changed."""
     if not isinstance(request, Patch):
         return None
     metadata = request.patch.get("metadata", {})
@@ -310,7 +310,7 @@ def _objection(store: Store, request: Request) -> Refusal | None:
 
 
 async def _wait(event: anyio.Event, due: Iterable[float | None], now: float) -> None:
-    """Wait for an event, or until the first of these times."""
+    """Wait for an event, or until the first of the times ``due``."""
     pauses = [max(0.0, time - now) for time in due if time is not None]
     with anyio.move_on_after(min(pauses) if pauses else None):
         await event.wait()

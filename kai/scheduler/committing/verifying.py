@@ -1,8 +1,8 @@
-"""A last look at a statement: whether the newest store still agrees with the snapshot that it was decided on.
+"""Verifies a statement before it is carried out: does the newest store still agree with the snapshot behind it?
 
-A statement is carried out whole or not at all. What is rejected here is simply decided anew in the next cycle.
+A statement is carried out whole or not at all. A rejected statement is decided anew in the next cycle.
 
-The disruption budgets of the cluster as they are now. What they say of pods is `kai.intake.disruption_budgets`.
+`LatestBudgets` holds the disruption budgets of the store; `kai.intake.disruption_budgets` applies them to pods.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 @attrs.define
 class LatestBudgets:
-    """The budgets of a store. They are sorted once while none of them changes, not for each pod that is evicted."""
+    """The disruption budgets of a store, indexed again only when one changes, not for each evicted pod."""
 
     _listing: tuple[PodDisruptionBudget, ...] = ()
     _sorted: Budgets = attrs.field(factory=lambda: Budgets(()))
 
     def of(self, reader: Reader) -> Budgets:
-        """Return all budgets that ``reader`` has."""
+        """Return all budgets in ``reader``."""
         listing = reader.all(PodDisruptionBudget)
         if listing is not self._listing:
             self._listing, self._sorted = listing, Budgets(listing)
@@ -52,9 +52,9 @@ def verify(
     decisions: Iterable[Decision],
     budgets: LatestBudgets,
 ) -> tuple[Pod, ...] | str:
-    """Return the pods that a statement is about as they are now, or in words why it must not be carried out.
+    """Return the present pods of a statement, or a text that says why it must not be carried out.
 
-    Holds: decisions name rows; what counts here is the object with the row's name and UID.
+    Holds: decisions name rows; a row matches only an object with its name and its UID.
     """
     pods: list[Pod] = []
     victims: list[Pod] = []
@@ -80,7 +80,7 @@ def verify(
 
 
 def pod_of(reader: Reader, snapshot: Snapshot, row: int) -> Pod | None:
-    """Return the pod of a row as it is now; None if it is gone, or another has its name."""
+    """Return the present pod of a row; None if it is gone, or a new pod has its name."""
     facts = snapshot.pods[row]
     pod = reader.get(Pod, facts.name, facts.namespace)
     return pod if pod is not None and pod.metadata.uid == facts.uid else None
@@ -111,7 +111,7 @@ def _existing_order(reader: Reader, pod: Pod) -> str:
         return ""
     owners = {owner.uid for owner in request.metadata.owner_references}
     if owners and pod.metadata.uid not in owners:
-        return ""  # one for a pod of the past: it goes with its owner, or we delete it
+        return ""  # it belongs to a deleted pod of the same name: garbage collection or `BindOperation` removes it
     if reader.get(Node, request.spec.selected_node) is None:
         return ""
     return f"is being bound to node {request.spec.selected_node} already"
@@ -128,7 +128,7 @@ def _against_eviction(reader: Reader, settings: SchedulerSettings, pod: Pod) -> 
 
 
 def is_being_bound(reader: Reader, pod: Pod) -> bool:
-    """Return whether the bind of a pod was ordered, and the binder has neither done nor failed it."""
+    """Return whether the bind of a pod is ordered, and the binder has neither done nor failed it."""
     request = reader.get(BindRequest, pod.metadata.name, pod.metadata.namespace)
     if pod.spec.node_name or request is None or has_failed(request):
         return False

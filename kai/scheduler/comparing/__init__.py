@@ -1,1 +1,1 @@
-"""Decisions beside those of another scheduler. Begin with `shadow`, the machine; `shadowing` is the shell around it."""
+"""Compares decisions with those of another scheduler. `shadow` is the state machine; `shadowing` is its shell."""

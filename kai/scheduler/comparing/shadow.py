@@ -1,14 +1,14 @@
-"""Shadow: what is decided here beside what another scheduler did, pod by pod. A machine without clock and I/O.
+"""Compares our decisions with those of another scheduler, pod by pod. A state machine without clock and I/O.
 
-After each cycle it is shown what the cycle was given, and what it decided. What is given shows what the other scheduler
-did since: pods that have a node now (or a bind request that names one), pods that were made to go. Nothing of ours is
-carried out, so each cycle decides again about what the other left undecided: of several decisions about one pod the
-newest counts, because it takes into account what the other did before. Each pod is counted once as bound and once as
-evicted.
+After each cycle it receives the cycle's input and decisions. The input shows what the other scheduler did since: pods
+with a new node (or a bind request that names one), and pods that were evicted. Our decisions are not carried out, so
+each cycle decides again on pods that the other left undecided. Of several decisions on a pod the newest counts, because
+it takes the other's earlier actions into account. Each pod is counted once as bound and once as evicted.
 
-A pod of one job and shape may take the node of its twin: which of them stands where is no difference.
+Two pods of the same job and shape are twins: it is no difference if they swap nodes.
 
-What shows of another scheduler in the cluster: where its pods are at one moment, and what conditions say of them.
+`Placements` extracts what the cluster shows of the other scheduler at one moment: the nodes of its pods. The functions
+`word_of_evictor`, `words_of_groups` and `word_of_pod` read its reasons from conditions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kai.state.snapshot import Snapshot
 
 _NOT_OF_SCHEDULERS: Final = frozenset({"DeletionByTaintManager", "DeletionByPodGC", "TerminationByKubelet"})
-"""Reasons of the condition DisruptionTarget with which other parts of Kubernetes make pods go."""
+"""Reasons of the DisruptionTarget condition that come from other parts of Kubernetes, not from a scheduler."""
 _BY_API: Final = "EvictionByEvictionAPI"
 _CLOSED: Final = "Failed"
 
@@ -46,21 +46,21 @@ JobKey: TypeAlias = tuple[str, str]
 
 @attrs.frozen(kw_only=True)
 class Placements:
-    """What counts of the cluster at one moment."""
+    """The state of the cluster at one moment, as far as a comparison needs it."""
 
     pods: Mapping[str, Pod]
     """By UID."""
     placed: Mapping[str, str]
-    """The nodes of pods that have one or are being bound, by UID."""
+    """Nodes of pods that are bound or being bound, by UID."""
     leaving: frozenset[str]
     holding: frozenset[str]
-    """UIDs of pods that hold what they asked for."""
+    """UIDs of pods that hold their resources."""
     room: tuple[object, ...]
-    """What the cluster offers, and what queues may have of it."""
+    """Capacity of the nodes, and the specs of queues."""
 
     @classmethod
     def of(cls, objects: ClusterObjects) -> Placements:
-        """Return what counts. Cost: O(pods)."""
+        """Return the placements in a cluster. Cost: O(pods)."""
         ordered = {
             (each.metadata.namespace, each.spec.pod_name): each.spec.selected_node
             for each in objects.bind_requests
@@ -79,7 +79,7 @@ class Placements:
 
 
 def word_of_evictor(pod: Pod, *, is_cordoned: bool) -> str:
-    """Return with which words a scheduler made a pod go; "" where its owner, a drain or a kubelet may have."""
+    """Return the reason with which a scheduler evicted a pod; "" if its owner, a drain or a kubelet may have."""
     for each in pod.status.conditions:
         if each.type != names.DISRUPTION_TARGET_CONDITION or each.status != "True" or each.reason in _NOT_OF_SCHEDULERS:
             continue
@@ -90,7 +90,7 @@ def word_of_evictor(pod: Pod, *, is_cordoned: bool) -> str:
 
 
 def words_of_groups(objects: ClusterObjects, wanted: set[JobKey]) -> dict[JobKey, str]:
-    """Return what the newest conditions of some groups say."""
+    """Return the messages of the newest conditions of the ``wanted`` groups."""
     if not wanted:
         return {}
     return {
@@ -101,7 +101,7 @@ def words_of_groups(objects: ClusterObjects, wanted: set[JobKey]) -> dict[JobKey
 
 
 def word_of_pod(pod: Pod | None) -> str:
-    """Return with which words a scheduler said that a pod has no node; "" if none did."""
+    """Return the reason with which a scheduler left a pod without a node; "" if there is none."""
     conditions = () if pod is None else pod.status.conditions
     return next((each.message for each in conditions if each.type == "PodScheduled" and each.status == "False"), "")
 
@@ -115,24 +115,24 @@ _FEW: Final = 4
 
 
 class Outcome(StrEnum):
-    """How a decision of the other scheduler, or one that it did not make, compares with ours."""
+    """How a decision of the other scheduler, or the lack of one, compares with ours."""
 
     EQUAL = "equal"
     OTHER_NODE = "other-node"
     WAITS_THERE = "waits-there"
-    """We start the pod, and there it still waits."""
+    """We start the pod, but the other leaves it waiting."""
     STARTS_THERE = "starts-there"
-    """There the pod starts, and here it waits."""
+    """The other starts the pod, but we leave it waiting."""
     STAYS_THERE = "stays-there"
-    """We evict the pod, and there it still runs."""
+    """We evict the pod, but with the other it keeps running."""
     EVICTED_THERE = "evicted-there"
     UNSEEN = "unseen"
-    """The other was quicker than our look, or what we looked at changed in between: there is nothing to compare."""
+    """The other was faster than our cycle, or the objects changed in between: there is nothing to compare."""
 
 
 @attrs.frozen(kw_only=True)
 class Difference:
-    """Pods of one job about which the two decide otherwise, with what both say."""
+    """Pods of one job on which the two decide differently, with both reasons."""
 
     time: float
     cycle: int
@@ -145,7 +145,7 @@ class Difference:
     our_reason: str
     theirs: str
     their_reason: str
-    """What conditions say of it; "" where they say nothing."""
+    """Reason from conditions; "" if they hold none."""
 
 
 @attrs.frozen(kw_only=True)
@@ -159,12 +159,12 @@ class Subject:
 
 @attrs.define(kw_only=True)
 class _Start:
-    """A pod that we start, or hold a place for."""
+    """A pod that we start, or nominate for a node."""
 
     subject: Subject
     node: str
     kin: tuple[object, ...]
-    """Equal for pods that may take each other's nodes."""
+    """Equal for twins, which may swap nodes."""
     since: float
     is_held: bool
 
@@ -181,30 +181,30 @@ class _Wait:
     subject: Subject
     why: str
     spec: PodGroupSpec | None
-    """What its group wanted when it waited."""
+    """Spec of its group while it waited."""
 
 
 @attrs.define(eq=False, kw_only=True)
 class Shadow:
-    """Compares, cycle after cycle. One thread at a time."""
+    """Compares the decisions of successive cycles. Not thread-safe."""
 
     scheduler_name: str
-    """Of the other scheduler, as pods name it."""
+    """Name of the other scheduler in pods."""
     patience: float
-    """For how many seconds the other may leave undone what we decided before that is a difference."""
+    """How many seconds the other may take for a decision that we made, before that is a difference."""
     counts: Counter[tuple[str, Outcome]] = attrs.field(factory=Counter)
-    """How many pods, by what was decided and how it compares."""
+    """Count of pods by decision and outcome."""
     _seen: Placements | None = None
     _starts: dict[str, _Start] = attrs.field(factory=dict)
     _departures: dict[str, _Departure] = attrs.field(factory=dict)
     _waits: dict[str, _Wait] = attrs.field(factory=dict)
     _told: set[tuple[str, str]] = attrs.field(factory=set)
-    """What was counted already: the decision and the pod's UID."""
+    """Decisions that are counted already, with the pod's UID."""
     _cycle: int = 0
     _time: float = 0.0
 
     def look(self, done: Done, now: float) -> tuple[Difference, ...]:
-        """Take a cycle, and return the differences that are known since; ``now`` is a time that never goes back."""
+        """Take a cycle, and return new differences; ``now`` is the time of a monotonic clock."""
         before, seen = self._seen, Placements.of(done.objects)
         self._seen, self._cycle, self._time = seen, done.snapshot.revision, done.snapshot.now
         specs = {key_of(each): each.spec for each in done.objects.pod_groups}
@@ -218,7 +218,7 @@ class Shadow:
         return tuple(_joined(found))
 
     def due(self) -> float | None:
-        """Return when something that we decided becomes a difference if the other does not act; None for never."""
+        """Return when an open decision of ours becomes a difference if the other does not act; None for never."""
         times = [each.since for each in self._starts.values() if not each.is_held]
         times += [each.since for each in self._departures.values()]
         return min(times) + self.patience if times else None
@@ -249,7 +249,7 @@ class Shadow:
                 yield self._difference(Outcome.STARTS_THERE, wait.subject, "waits", wait.why, f"starts on {node}")
 
     def _swap(self, uid: str, start: _Start, node: str) -> None:
-        """Let a pod have the node of its twin, and its twin that of the pod."""
+        """Swap the nodes of a pod and its twin if that explains the other's decision."""
         if start.node == node:
             return
         for other, twin in self._starts.items():
@@ -273,19 +273,19 @@ class Shadow:
                 job = group_of(pod)
                 subject = Subject(pod=pod.metadata.name, job=job, queue=queues.get(job, ""))
                 yield self._difference(Outcome.EVICTED_THERE, subject, "stays", _KEEPS, "is evicted", why)
-        for uid in sorted(before.holding - seen.pods.keys()):  # it ended at once, so that no look found it leaving
+        for uid in sorted(before.holding - seen.pods.keys()):  # deleted between two cycles, so never seen terminating
             if uid in self._departures and self._is_first(EVICT, uid):
                 self.counts[EVICT, Outcome.EQUAL] += 1
 
     def _is_first(self, decision: str, uid: str) -> bool:
-        """Return whether this was not counted yet; from now on it is."""
+        """Return whether a decision was not counted yet, and mark it as counted."""
         if (decision, uid) in self._told:
             return False
         self._told.add((decision, uid))
         return True
 
     def _forget(self, seen: Placements) -> None:
-        """Forget what is decided, and pods that are gone."""
+        """Forget decisions that the other has made too, and pods that are gone."""
         for uid in [each for each in self._starts if each in seen.placed or each not in seen.pods]:
             del self._starts[uid]
         for uid in [each for each in self._departures if each not in seen.holding]:
@@ -311,12 +311,12 @@ class Shadow:
             subject = _subject(snapshot, row)
             why = _why(accounts.get(snapshot.groups[group].uid))
             waits[uid] = _Wait(subject=subject, why=why, spec=specs.get(subject.job))
-        if later:  # what would be evicted for a group that had no turn is decided once it has one
+        if later:  # groups without a turn keep the evictions that were decided for them earlier
             departures = {**self._departures, **departures}
         self._starts, self._departures, self._waits = starts, departures, waits
 
     def _decided(self, done: Done, now: float) -> tuple[dict[str, _Start], dict[str, _Departure]]:
-        """Return what a cycle decided, less what was counted; what was decided before keeps its time."""
+        """Return the uncounted decisions of a cycle; one that is repeated keeps its time."""
         snapshot = done.snapshot
         starts: dict[str, _Start] = {}
         departures: dict[str, _Departure] = {}
@@ -397,7 +397,7 @@ def _cause(snapshot: Snapshot, each: Evict) -> str:
 
 
 def _joined(found: Iterable[Difference]) -> Iterator[Difference]:
-    """Yield one difference for all pods of a job that differ in the same way, with the nodes of a few."""
+    """Merge the differences of a job with the same outcome, and name a few of the nodes."""
     together: dict[tuple[str, Outcome], list[Difference]] = {}
     for each in found:
         together.setdefault((each.job, each.outcome), []).append(each)

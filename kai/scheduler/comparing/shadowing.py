@@ -1,4 +1,4 @@
-"""The shell of the shadow: differences in the log as they come, an hourly line, metrics, and an answer for programs."""
+"""The shell of the shadow: logs differences and an hourly line, counts them in metrics, and answers requests."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ Tally = Mapping[tuple[str, Outcome], int]
 
 @attrs.define(eq=False)
 class Shadowing:
-    """Shows each cycle to the shadow, and tells what it found."""
+    """Passes each cycle to the shadow, and reports the differences."""
 
     cluster: Cluster
     metrics: SchedulerMetrics
     shadow: Shadow
     differences: deque[Difference] = attrs.field(factory=lambda: deque(maxlen=_MOST))
-    """The newest."""
+    """The newest differences."""
     counts: Counter[tuple[str, Outcome]] = attrs.field(factory=Counter)
-    """Since the start, after the last look."""
+    """Counts since the start, as of the last look."""
     due: float | None = None
-    """When something that is undone becomes a difference, after the last look."""
+    """When an open decision becomes a difference, as of the last look."""
     _told: Counter[tuple[str, Outcome]] = attrs.field(factory=Counter)
-    """The counts when the last hour ended."""
+    """The counts at the last hourly line."""
 
     async def look(self, done: Done) -> None:
-        """Compare what a cycle was given with what was decided before, and remember what it decided."""
+        """Compare the input of a cycle with earlier decisions, and remember its own."""
         found = await self.cluster.cpu.run(self.shadow.look, done, self.cluster.clock.monotonic())
         counts = self.shadow.counts.copy()
         for (decision, outcome), count in (counts - self.counts).items():
@@ -65,7 +65,7 @@ class Shadowing:
             )
 
     async def run(self) -> None:
-        """Write a line after each hour and one at the end, until cancelled."""
+        """Log a line each hour and one at the end, until cancelled."""
         try:
             while True:
                 await self.cluster.clock.sleep(HOUR)
@@ -75,16 +75,16 @@ class Shadowing:
             self.tell("shadow: since the start", self.counts)
 
     def tell(self, event: str, counts: Tally) -> None:
-        """Write how far the two agree."""
+        """Log how far the two schedulers agree."""
         structlog.get_logger().info(event, agreement=summary(counts), **by_outcome(counts))
 
     async def answer(self) -> Response:
-        """Return the agreement and the newest differences as a document."""
+        """Return the agreement and the newest differences as JSON."""
         body = json.dumps(self.document(), ensure_ascii=False).encode() + b"\n"
         return Response(body=body, content_type="application/json")
 
     def document(self) -> dict[str, Any]:
-        """Return the same as plain values."""
+        """Return the content of `answer` as plain values."""
         compared = _compared(self.counts)
         return {
             "summary": summary(self.counts),
@@ -100,7 +100,7 @@ class Shadowing:
 
 
 def summary(counts: Tally) -> str:
-    """Return how far the two agree, in one sentence."""
+    """Return how far the two schedulers agree, in one sentence."""
     compared, equal = _compared(counts), _equal(counts)
     text = f"{equal:,} of {compared:,} decisions equal"
     if compared == equal:
@@ -110,7 +110,7 @@ def summary(counts: Tally) -> str:
 
 
 def by_outcome(counts: Tally) -> dict[str, int]:
-    """Return how many pods there are of each outcome."""
+    """Return the count of pods by outcome."""
     out: Counter[str] = Counter()
     for (_, outcome), count in counts.items():
         out[outcome.value] += count

@@ -1,1 +1,1 @@
-"""One cycle. Begin with `cycling`; `cycle_input` is its input, and `stream` carries decisions out."""
+"""One cycle. Read `cycling` first; `cycle_input` holds its input, and `stream` carries its decisions out."""

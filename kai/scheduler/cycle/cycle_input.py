@@ -1,6 +1,6 @@
-"""What a cycle is given: one value, from which the same decisions follow again.
+"""The input of a cycle as one value: the same input gives the same decisions.
 
-Search budgets with a clock. What they answered is kept: it is part of what a cycle was given.
+A search budget depends on a clock. `Timed` therefore records its answers, and they become part of the input.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kai.model.placement import Past
 _DEFAULT: Final = "default"
 
 Grants = tuple[tuple[str, int], ...]
-"""Answers in their order: what was answered, and how often in a row."""
+"""Answers of a budget in order, run-length encoded: each with the count of its repetitions."""
 
 
 @attrs.define
@@ -33,36 +33,38 @@ class Spent:
 
     groups: int = 0
     refused_groups: int = 0
-    """Groups that were not searched for at all, because the action had no time left."""
+    """Groups without a search, because the action had no time left."""
     reduced_groups: int = 0
-    """Groups that got the least time only, for the same reason."""
+    """Groups that got only the minimum time, because the action had too little time left."""
     scenarios: dict[str, int] = attrs.field(factory=dict)
-    """By generator."""
+    """Count by generator."""
     seconds: dict[str, float] = attrs.field(factory=dict)
     """By generator."""
     stopped: int = 0
-    """Searches that ended because their time was over."""
+    """Searches that ran out of time."""
 
 
 @attrs.define
 class Timed:
-    """A budget in seconds, for one cycle.
+    """A search budget in seconds, for one cycle.
 
-    Source: the peer's scenario search budgets: so long for an action, for a group, and for a generator on a group; what
-    is left of an action's time is split by nothing, except that each group gets the least time at any rate.
+    There is a limit for an action, for a group, and for a generator on a group. A group may use all remaining time of
+    its action, and gets the minimum time in any case.
+
+    Source: the scenario search budgets of KAI-Scheduler.
     """
 
     budgets: SearchBudgets
     clock: Callable[[], float]
     part_seconds: float | None = None
-    """After so long the groups that were not served yet are left to the next cycle, and no victims are searched for.
+    """Time after which an action leaves the remaining groups to the next cycle; with it no victims are searched for.
 
-    None: every group is served.
+    None: the cycle serves every group.
     """
     check: Callable[[], None] = lambda: None
-    """Raises once the cycle is to stop: a search may decide nothing for minutes."""
+    """Raises once the cycle must stop. A search may run for minutes without a decision, so it has to call this."""
     spent: dict[str, Spent] = attrs.field(factory=dict)
-    """By action."""
+    """Cost by action."""
     _answers: list[list[object]] = attrs.field(factory=list)
     _action: str = ""
     _action_since: float = 0.0
@@ -74,7 +76,7 @@ class Timed:
 
     @property
     def grants(self) -> Grants:
-        """What was answered so far."""
+        """The answers so far."""
         return tuple((str(what), int(str(count))) for what, count in self._answers)
 
     def begin_action(self, action: str, /) -> None:
@@ -85,7 +87,7 @@ class Timed:
         self._action_until = self._action_since + _limit(self.budgets.action, action)
 
     def go_on(self) -> BudgetAnswer:
-        """Return whether there is time to serve more groups in this cycle; asked for one part of them only."""
+        """Return whether there is time for more groups; STOP occurs only in a cycle with ``part_seconds``."""
         self.check()
         if self.part_seconds is None:
             return BudgetAnswer.GO
@@ -93,7 +95,7 @@ class Timed:
         return self._answer(BudgetAnswer.STOP if is_over else BudgetAnswer.GO)
 
     def begin_group(self) -> BudgetAnswer:
-        """Start the time of a group: the rest of the action's at most, the least time at least."""
+        """Start the time of a group: at most the rest of its action's time, but at least the minimum."""
         self.check()
         self._close_generator()
         now = self.clock()
@@ -125,7 +127,7 @@ class Timed:
         return answer
 
     def pass_over(self) -> BudgetAnswer:
-        """Return whether there is time to go on: a generator may propose thousands that need not be tried."""
+        """Return whether there is time to skip a scenario: a generator may propose thousands that need no trial."""
         self.check()
         now = self.clock()
         if now >= self._group_until:
@@ -138,7 +140,7 @@ class Timed:
         return self._answer(BudgetAnswer.GO)
 
     def finish(self) -> Mapping[str, Spent]:
-        """Return what was spent, by action, once the cycle is over."""
+        """Return the cost of all searches by action, after the cycle."""
         self._close_generator()
         return self.spent
 
@@ -160,14 +162,14 @@ class Timed:
 
 
 def _limit(limits: Mapping[str, float], name: str) -> float:
-    """Return the limit for a name, or the default; 0 is none."""
+    """Return the limit for a name, or the default; infinity where the limit is 0."""
     seconds = limits.get(name, limits.get(_DEFAULT, 0.0))
     return seconds if seconds > 0 else float("inf")
 
 
 @attrs.frozen(kw_only=True)
 class CycleInput:
-    """What a cycle was given."""
+    """All that a cycle reads."""
 
     objects: ClusterObjects
     now: float
@@ -176,8 +178,8 @@ class CycleInput:
     kubernetes: KubernetesVersion = NEWEST
     """The version of the API server."""
     early: tuple[Pod, ...] = ()
-    """Pods that are not among the objects: stand-ins stand for them until all have come that start with them."""
+    """Pods that are not among the objects: they belong to a gang whose stand-ins hold its place until all have come."""
     aside: Aside = attrs.field(factory=dict)
-    """The objects that were left out, since a cycle had failed at them."""
+    """Objects that were left out because a cycle had failed at them."""
     grants: Grants = ()
-    """What the search budget answered."""
+    """The answers of the search budget."""

@@ -1,9 +1,9 @@
-"""One cycle in a worker thread: objects in, decisions streamed out, a report at the end.
+"""Runs a cycle in a worker thread: objects in, a stream of decisions out, a report at the end.
 
-The event loop is never held: what the thread decides lies in a deque, and the loop is told once that there is
-something, however much follows. A cycle that fails is one value like any other; its input is written to a file. What
-it failed at is set aside (`kai.scheduler.suspects`), and the cycle is repeated without it; what a plugin fails at again
-and again is the plugin's fault (`kai.scheduler.faults`).
+The thread never blocks the event loop. It puts decisions into a deque, and wakes the loop once for all that follow. A
+failed cycle is a value like any other, and its input is written to a file. The object that it failed at is set aside
+(`kai.scheduler.failing.suspects`), and the cycle is repeated without it. If a plugin fails again and again, the fault
+is the plugin's (`kai.scheduler.failing.faults`).
 """
 
 from __future__ import annotations
@@ -56,42 +56,42 @@ class Failure:
     kind: str
     message: str
     dump: str = ""
-    """The file with what it was given; "" if there is none."""
+    """The file with the input of the cycle; "" if there is none."""
     named: str = ""
-    """The object that it was at; "" if at none in particular."""
+    """The object that the cycle failed at; "" if unknown."""
     again: bool = False
-    """Whether another cycle is to follow at once: without what this one may have failed at."""
+    """Whether another cycle must follow at once, without the suspected objects."""
     is_abandoned: bool = False
-    """Whether the cycle was told to stop, and nothing failed."""
+    """Whether the cycle was stopped from outside, and nothing failed."""
 
 
 @attrs.frozen(kw_only=True)
 class Done:
-    """A cycle that came to its end."""
+    """The result of a cycle that ran to its end."""
 
     snapshot: Snapshot
     report: CycleReport
     overall: Overall
     seconds: Mapping[str, float]
-    """How long each phase took."""
+    """Duration of each phase."""
     plugins: Mapping[tuple[str, str], float]
-    """How long each plugin took to open and to close, by its name and the phase."""
+    """Duration of each plugin's opening and closing, by plugin and phase."""
     taken: Mapping[tuple[str, str], Taken]
-    """How long each function of a plugin took in this cycle, by the names of both."""
+    """Duration of each plugin function in this cycle, by plugin and function."""
     spent: Mapping[str, Spent]
     groups: Mapping[str, tuple[int, int]]
-    """By action: how many groups it bound, and for how many it decided something."""
+    """By action: count of groups that it bound, and of groups that it decided something for."""
     decisions: int
     turns: int
-    """After how many cycles every group was considered once."""
+    """Count of cycles after which every group was considered once."""
     restless: bool
-    """Whether something may change by the mere passing of time: pods wait, or a gang is stale."""
+    """Whether time alone may change something: pods wait, or a gang is stale."""
     objects: ClusterObjects
-    """What was decided on."""
+    """The objects that the cycle decided on."""
     decided: tuple[Decision, ...] = ()
-    """All decisions, in their order."""
+    """All decisions in order."""
     again: bool = False
-    """Whether another cycle is to follow at once: objects were left out to find the one that made cycles fail."""
+    """Whether another cycle must follow at once: this one left objects out in search of the failing one."""
 
 
 @attrs.define
@@ -101,27 +101,27 @@ class Cycles:
     settings: SchedulerSettings
     profile: Profile
     clock: Callable[[], float]
-    """The monotonic clock."""
+    """Returns the time of a monotonic clock."""
     last: CycleInput | None = None
-    """What the last cycle was given, and what its budget answered."""
+    """The input of the last cycle, with the answers of its budget."""
     awaited: tuple[str, ...] = ()
     """Keys of groups that the next cycle serves first, because the last one evicted pods for them.
 
-    What another process evicted for is not known.
+    Evictions by an earlier process are unknown here.
     """
     _intake: Intake | None = None
     _read_for: KubernetesVersion = NEWEST
-    """The version by which the intake counts."""
+    """The Kubernetes version that the intake was made for."""
     inquiry: Inquiry = attrs.field(factory=Inquiry)
     faults: Faults = attrs.field(factory=Faults)
     _left: tuple[ClusterObjects, Mapping[Suspect, bool], ClusterObjects] | None = None
-    """The last objects, what was left out of them, and what remained."""
+    """Memoized: the last objects, the set that was left out of them, and the rest."""
     _explained: tuple[CycleReport, Overall] | None = None
-    """The last report, and what it comes to for users."""
+    """Memoized: the last report, and its explanation for users."""
     _declared: Declared | None = None
-    """What queues said that are left out, if that was told to users; no report says why they are."""
+    """Errors in the manifests of queues that are left out, if users were shown them; the report lacks these."""
     _told: frozenset[str] = frozenset()
-    """UIDs of groups that were told why they wait, while some wait for their turn."""
+    """UIDs of groups whose reason was published, while some groups wait for their turn."""
     _accused: list[tuple[Blame, list[Suspect]]] = attrs.field(factory=list)
     _dumps: int = 0
     _is_frozen: bool = False
@@ -132,20 +132,20 @@ class Cycles:
         stream: Stream,
         part_seconds: float | None = None,
     ) -> Done | Failure:
-        """Decide once.
+        """Run one cycle.
 
-        ``part_seconds``: groups are served for so long, the others left to the next cycle; None: all are served.
+        ``part_seconds``: time after which the remaining groups are left to the next cycle; None: no limit.
 
         Call it in a thread, not on the event loop.
 
-        Holds: raises nothing that a plugin, an object or a bug of ours can cause.
+        Holds: no fault of a plugin, an object or kai itself makes it raise.
         """
         budget = Timed(self.settings.configuration.parameters.budgets, self.clock, part_seconds, stream.check)
         given = self.last = attrs.evolve(given, aside=self.inquiry.begin(given.objects, self.clock()))
         self.awaited = given.past.awaited
         error = ""
         try:
-            # Long lists that are new are all that the collector would look through, in vain.
+            # A collection during the cycle would walk long lists of new, living objects and free nothing.
             with paused() if self._is_frozen else growing():
                 done = self._decide(given, stream, budget)
             again, inquiry = self.inquiry.ended(), self.inquiry
@@ -155,7 +155,7 @@ class Cycles:
         except AbandonedError as stop:
             error = str(stop)
             return Failure(kind=type(stop).__name__, message=error, is_abandoned=True)
-        except Exception as failure:  # noqa: BLE001 - the boundary of a cycle: a bug or a plugin costs one cycle
+        except Exception as failure:  # noqa: BLE001 - the boundary of a cycle: a bug or a plugin costs one cycle only
             error = type(failure).__name__
             return self._failed(failure, attrs.evolve(given, grants=budget.grants), stream)
         finally:
@@ -164,33 +164,33 @@ class Cycles:
             self._freeze()
 
     def _failed(self, failure: Exception, given: CycleInput, stream: Stream) -> Failure:
-        """Return what a cycle failed at, written down for the first of those that look for its cause."""
+        """Return the failure of a cycle; for the first few, write the input to a file for the search for its cause."""
         kind, named = type(failure).__name__, self._named(stream)
         if named is None or stream.snapshot is None:
-            self._intake = None  # lest what it remembers be what failed
+            self._intake = None  # its cache may be what failed
         dump = "" if self.inquiry.left_out else self._dump(given)
         message = place_of(failure, self._origins)
         again = self._judge(failure, Blame(kind=kind, message=message, dump=dump), named)
         return Failure(kind=kind, message=message, dump=dump, named=str(named or ""), again=again)
 
     def begin_term(self) -> None:
-        """Tell groups again why they wait: not all that was told in an earlier term was written.
+        """Publish again why groups wait: some writes of the earlier term may be lost.
 
-        Holds: not called while a cycle is at work.
+        Holds: not called while a cycle runs.
         """
         self._told, self._explained = frozenset(), None
 
     def read_ahead(self, arrived: Iterable[ApiObject]) -> None:
-        """Read objects as they arrive, so that the next cycle need not; before the first cycle do nothing.
+        """Parse objects as they arrive, so that the next cycle need not; before the first cycle do nothing.
 
-        Holds: not called while a cycle is at work; raises nothing, what cannot be read is left to the cycle to tell.
+        Holds: not called while a cycle runs; raises nothing, as the cycle reports objects that cannot be parsed.
         """
         if self._intake is None:
             return
         try:
             with paused():
                 self._intake.read_ahead(arrived)
-        except Exception:  # noqa: BLE001 - the cycle meets the same object, and has the boundary for it
+        except Exception:  # noqa: BLE001 - the cycle meets the same object, and handles the error there
             return
 
     def rehearse(
@@ -200,21 +200,21 @@ class Cycles:
         usage: Mapping[str, Shares] = EMPTY,
         kubernetes: KubernetesVersion = NEWEST,
     ) -> None:
-        """Read a cluster as a cycle does, and decide nothing: the next cycle then reads only what changed since.
+        """Take a snapshot as a cycle does, without deciding: the next cycle then parses only changed objects.
 
-        Holds: not called while a cycle is at work; raises nothing, what cannot be read is left to the cycle to tell.
+        Holds: not called while a cycle runs; raises nothing, as the cycle reports objects that cannot be parsed.
         """
         intake = self._intake_for(kubernetes)
         try:
             with paused() if self._is_frozen else growing():
                 intake.take(objects, now, Past(usage=usage, awaited=self.awaited))
-        except Exception:  # noqa: BLE001 - the cycle meets the same objects, and has the boundary for them
+        except Exception:  # noqa: BLE001 - the cycle meets the same objects, and handles the error there
             self._intake = None
         finally:
             self._freeze()
 
     def _judge(self, failure: Exception, blame: Blame, named: Suspect | None) -> bool:
-        """Find out whether an object or a plugin is at fault; return whether another cycle is to follow at once."""
+        """Find out whether an object or a plugin is at fault; return whether another cycle must follow at once."""
         if not isinstance(failure, PluginError):
             return self.inquiry.failed(blame, named)
         hook = (failure.plugin, failure.hook)
@@ -231,7 +231,7 @@ class Cycles:
         return reaction is not OnFailure.STOP
 
     def _named(self, stream: Stream) -> Suspect | None:
-        """Return what the cycle was at; None if at nothing in particular."""
+        """Return the object that the cycle was working on; None if unknown."""
         row, snapshot = stream.observer.at_group, stream.snapshot
         if snapshot is not None:
             return Suspect("PodGroup", snapshot.groups[row].namespace, snapshot.groups[row].name) if row >= 0 else None
@@ -240,12 +240,12 @@ class Cycles:
 
     @property
     def _origins(self) -> frozenset[str]:
-        """The packages that kai and its plugins are in."""
+        """Top-level packages of kai and its plugins."""
         parts = [*(use.plugin for use in self.profile.plugins), *self.profile.actions]
         return frozenset(type(each).__module__.partition(".")[0] for each in parts) | {"kai"}
 
     def _without_aside(self, given: CycleInput) -> ClusterObjects:
-        """Return the objects less what is set aside; the same as before if both are."""
+        """Return the objects less those set aside; the same value as before if neither changed."""
         if not given.aside:
             return given.objects
         left = self._left
@@ -254,7 +254,7 @@ class Cycles:
         return left[2]
 
     def accuse(self, error: Exception, event: Decided) -> None:
-        """Note the groups for which something was decided that could not be put into orders; see `judge_accused`."""
+        """Note the groups whose decisions could not be turned into orders; see `judge_accused`."""
         blame = Blame(kind=type(error).__name__, message=place_of(error, self._origins))
         of_pod, groups = event.snapshot.pod_group, event.snapshot.groups
         rows = {each.aggressor if isinstance(each, Evict) else int(of_pod[each.pod]) for each in event.decisions}
@@ -262,16 +262,16 @@ class Cycles:
         self._accused.append((blame, [Suspect("PodGroup", each.namespace, each.name) for each in found]))
 
     def judge_accused(self) -> None:
-        """Set aside the groups that were accused.
+        """Set aside the groups noted by `accuse`.
 
-        Holds: not called while a cycle is at work, which goes through what is set aside.
+        Holds: not called while a cycle runs, because the cycle iterates over what is set aside.
         """
         for blame, suspects in self._accused:
             self.inquiry.accuse(blame, suspects)
         self._accused.clear()
 
     def _intake_for(self, kubernetes: KubernetesVersion) -> Intake:
-        """Return what takes snapshots; anew for a server that was upgraded, as all is counted by its version."""
+        """Return the intake; a new one if the API server was upgraded, since parsing depends on its version."""
         if self._intake is None or self._read_for != kubernetes:
             self._read_for = kubernetes
             self._intake = Intake(attrs.evolve(self.settings.intake, kubernetes=kubernetes))
@@ -287,7 +287,7 @@ class Cycles:
         report = run_cycle(snapshot, self.faults.in_force(self.profile), stream, observer, budget)
         self.awaited = report.awaited
         known = self._explained
-        # A cycle at rest leaves the report of the one before.
+        # A cycle without changes returns the report of the one before; its explanation is memoized.
         if known is None or known[0] is not report or self._is_declared_anew(given.objects):
             with observer.phase(Phase.EXPLAIN):
                 known = self._explained = (report, self._explain(snapshot, report, observer.group, given.objects))
@@ -329,24 +329,24 @@ class Cycles:
         return overall
 
     def _is_declared_anew(self, objects: ClusterObjects) -> bool:
-        """Return whether users were told why a queue is left out, and that may have changed since."""
+        """Return whether users were shown an error of a queue that may have changed since."""
         known = self._declared
         return known is not None and known != declared_queues(objects.queues, self.settings.intake)
 
     def _freeze(self) -> None:
-        """Let the collector pass over what lives long, once: looking through a cluster again finds no garbage."""
+        """Exclude all living objects from garbage collection, once: a walk through a whole cluster finds no garbage."""
         if not self._is_frozen:
             self._is_frozen = True
             settle()
 
     def _dump(self, given: CycleInput) -> str:
-        """Write what a failed cycle was given, unless this process left files enough already; "" where it cannot."""
+        """Write the input of a failed cycle to a file, for the first few failures; return its path, or ""."""
         if self._dumps >= _MOST_DUMPS:
             return ""
         self._dumps += 1
         try:
             return write_archive(given, self.settings, "failed-cycle")
-        except Exception as error:  # noqa: BLE001 - the boundary of a file for those who look: the next cycle needs none
+        except Exception as error:  # noqa: BLE001 - a dump only helps diagnosis: the next cycle needs none
             structlog.get_logger().warning("snapshot not written", why=told(error))
             return ""
 

@@ -1,11 +1,12 @@
-"""A cycle's input as a file that others can repeat: the peer's snapshot archive, with what is ours beside it.
+"""The input of a cycle as a file that others can replay, and the order of waiting groups as JSON.
 
-Source: the format of the peer's snapshot plugin (GET /get-snapshot): a zip with one member, ``snapshot.json``. Objects
-come without apiVersion and kind; parameters that are zero are left out; durations are nanoseconds.
+An archive is KAI-Scheduler's snapshot archive with fields of our own beside it: a zip with one member,
+``snapshot.json``. Objects come without apiVersion and kind; parameters that are zero are left out; durations are
+nanoseconds. It is made for each request from the cluster as it is then, so no cycle pays for it.
 
-The order of jobs as others read it: what the peer's plugin reflectjoborder serves under ``/get-job-order``.
+`job_order` returns the order in which allocation would serve the groups that wait.
 
-It is made for each request, of the cluster as it is then; no cycle pays for it.
+Source: KAI-Scheduler's snapshot plugin (GET /get-snapshot), and its plugin reflectjoborder (GET /get-job-order).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 MEMBER: Final = "snapshot.json"
 _NANOSECONDS: Final = 10**9
 _LEFT_OUT: Final = "http://left-out"
-# Kinds that the peer's archive has no list for.
+# Kinds without a list in KAI-Scheduler's archive.
 _OURS: Final = ("csi_nodes", "namespaces", "pod_disruption_budgets", "resource_claim_templates")
 _NOT_THEIRS: Final = frozenset({"foreign", *_OURS})
 _SHARDED: Final = frozenset({"queues", "pod_groups"})
@@ -67,12 +68,12 @@ _DEFAULT: Final[Mapping[str, Any]] = {
 
 
 def archive(given: CycleInput, settings: SchedulerSettings) -> bytes:
-    """Return the archive of a cycle's input. Cost: seconds for tens of thousands of pods; not for the event loop."""
+    """Return the archive of a cycle's input. Cost: seconds for 10,000s of pods; do not call it on the event loop."""
     return packed(archive_document(given, settings))
 
 
 def archive_document(given: CycleInput, settings: SchedulerSettings) -> dict[str, Any]:
-    """Return what an archive says. Below ``kai`` is what the peer passes over: what its archive has no place for."""
+    """Return the content of an archive. KAI-Scheduler ignores ``kai``, which holds what its format has no field for."""
     past = given.past
     return {
         "config": peer_configuration(settings),
@@ -96,7 +97,7 @@ def archive_document(given: CycleInput, settings: SchedulerSettings) -> dict[str
 
 
 def packed(document: Mapping[str, Any]) -> bytes:
-    """Return an archive of what it says."""
+    """Return a document as an archive."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr(MEMBER, json.dumps(document, separators=(",", ":")))
@@ -104,7 +105,7 @@ def packed(document: Mapping[str, Any]) -> bytes:
 
 
 def _more_objects(objects: ClusterObjects) -> dict[str, Any]:
-    """Return the objects that the peer's archive has no list for; {} if there are none."""
+    """Return the objects without a list in KAI-Scheduler's archive; {} if there are none."""
     lists = {camel(field): [_plain(each) for each in getattr(objects, field)] for field in _OURS}
     found = {key: members for key, members in lists.items() if members}
     return {"objects": found} if found else {}
@@ -115,7 +116,7 @@ def _aside(aside: Aside) -> list[list[object]]:
 
 
 def write_archive(given: CycleInput, settings: SchedulerSettings, reason: str) -> str:
-    """Write the archive to a new file and return its path; "" if there is no room for it."""
+    """Write the archive to a new file and return its path; "" if the file cannot be written."""
     folder, content = settings.dump_folder or None, archive(given, settings)
     path: Path | None = None
     try:
@@ -133,14 +134,14 @@ def write_archive(given: CycleInput, settings: SchedulerSettings, reason: str) -
 
 
 def peer_configuration(settings: SchedulerSettings) -> Mapping[str, Any]:
-    """Return the configuration in the peer's form; its default where ours is written in our own form."""
+    """Return the configuration in KAI-Scheduler's form; its default where ours has a form of our own."""
     if settings.document is None or _is_ours(settings):
         return _DEFAULT
     return {**_DEFAULT, **_without_password(settings.document)}
 
 
 def _without_password(document: Mapping[str, object] | None) -> dict[str, Any]:
-    """Return a configuration without the name and password that the address of a usage database may hold."""
+    """Return a configuration without user name and password in the address of the usage database."""
     found: dict[str, Any] = dict(document or {})
     usage = found.get("usageDBConfig")
     if isinstance(usage, Mapping) and isinstance(usage.get("connectionString"), str):
@@ -149,10 +150,10 @@ def _without_password(document: Mapping[str, object] | None) -> dict[str, Any]:
 
 
 def address_without_password(address: str) -> str:
-    """Return an address without a name and password; of one that cannot be taken apart only that it was left out.
+    """Return an address without user name and password; a placeholder for an address that cannot be parsed.
 
-    A password may hold an "@", and where it was not quoted a "/" as well, which ends the authority early: what comes
-    after a name or a colon is cut at the last "@" of all.
+    A password may contain an "@", or an unquoted "/", which ends the authority early. So if the authority contains
+    ":" or "@", everything up to the last "@" of the whole address is cut.
     """
     try:
         at = urlsplit(address)
@@ -175,7 +176,7 @@ def _is_ours(settings: SchedulerSettings) -> bool:
 
 
 def parameters(settings: SchedulerSettings) -> dict[str, Any]:
-    """Return the flags that decisions depend on, by the peer's names; what is zero is left out."""
+    """Return the flags that decisions depend on, under KAI-Scheduler's names; zero values are left out."""
     known, intake = settings.configuration.parameters, settings.intake
     values: dict[str, Any] = {
         "schedulerName": known.scheduler_name,
@@ -200,7 +201,7 @@ def parameters(settings: SchedulerSettings) -> dict[str, Any]:
 
 
 def raw_objects(objects: ClusterObjects, settings: SchedulerSettings) -> dict[str, list[dict[str, Any]]]:
-    """Return all objects by kind; of nodes, queues and pod groups those of the shard."""
+    """Return all objects by kind; only the shard's own nodes, queues and pod groups."""
     out: dict[str, list[dict[str, Any]]] = {}
     for field in attrs.fields_dict(ClusterObjects):
         if field in _NOT_THEIRS:
@@ -211,7 +212,7 @@ def raw_objects(objects: ClusterObjects, settings: SchedulerSettings) -> dict[st
         elif field in _SHARDED:
             members = [each for each in members if settings.intake.owns(each.metadata.labels)]
         if field == "config_maps":
-            # Whether one is there decides; what is in it may be as secret as its owner likes.
+            # Decisions depend only on whether a ConfigMap exists; its content may be secret.
             members = [attrs.evolve(each, data=EMPTY) for each in members]
         out[camel(field)] = [_plain(each) for each in members]
     return out
@@ -226,9 +227,9 @@ NOT_READY: Final = b"Job order data not ready\n"
 
 
 def job_order(given: CycleInput, settings: SchedulerSettings, profile: Profile) -> bytes:
-    """Return the groups that wait in the order of allocation, over all queues and in each: names and priorities.
+    """Return names and priorities of the groups that wait, in the order of allocation, over all queues and by queue.
 
-    Cost: that of a snapshot from scratch and of opening a session; not for the event loop.
+    Cost: a snapshot from scratch and the opening of a session; do not call it on the event loop.
     """
     snapshot = take_snapshot(without(given.objects, given.aside), given.now, settings.intake, given.past)
     everywhere: list[dict[str, Any]] = []

@@ -1,18 +1,15 @@
-"""Past usage of queues, kept at hand: read from a database every minute or so, beside the cycles.
+"""The past usage of queues: read from a Prometheus database about every minute, independently of cycles.
 
-No cycle waits for it but the first, and that one for a while only. What was read last holds until it is stale; then
-past usage counts for nothing, until the database answers again. Whatever the database does, scheduling goes on.
+Only the first cycle waits for it, and only for a limited time. The last reading counts until it is stale; then past
+usage counts as zero until the database answers again. A failing database never stops scheduling.
 
-Source: the peer's pkg/scheduler/cache/usagedb, which goes on with stale values for ever.
+Each resource takes two queries over the window: the sum of what each queue held, and the sum of the capacity. Their
+quotient is the past usage of a queue, a fraction of the cluster.
 
-What a usage database is asked, and what its answers say: text in, numbers out.
-
-Each resource takes two questions: what each queue held and what there was, summed over the window. Their quotient is
-the past usage of a queue, a fraction of the cluster.
-
-Source: the peer's pkg/scheduler/cache/usagedb/prometheus, whose questions over a sliding window these are, letter by
-letter. Over tumbling and cron windows it asks for ``sum_over_time`` of an instant, which Prometheus refuses; here the
-same form is used with the time since the window began.
+Source: KAI-Scheduler's pkg/scheduler/cache/usagedb, which uses stale values for ever, and its package prometheus: the
+queries over a sliding window are the same, letter by letter. For tumbling and cron windows KAI-Scheduler sends
+``sum_over_time`` of an instant vector, which Prometheus refuses; kai uses the form of sliding windows with the time
+since the window began.
 """
 
 from __future__ import annotations
@@ -46,23 +43,23 @@ _LONGEST_MESSAGE: Final = 300
 
 
 class UsageError(KaiError):
-    """A usage database did not say what it was asked."""
+    """A usage database gave no usable answer."""
 
 
 def question(metric: str, settings: UsageSettings, now: float) -> str:
-    """Return the question for the sum of ``metric`` over the window that ends at ``now``."""
+    """Return the query for the sum of ``metric`` over the window that ends at ``now``."""
     return over_window(faded(metric, settings.half_life_seconds, now), settings, now)
 
 
 def faded(metric: str, half_life_seconds: float, now: float) -> str:
-    """Return ``metric`` so that each of its samples counts half for every half-life that it is old."""
+    """Return an expression in which a sample of ``metric`` loses half its weight per half-life of age."""
     if half_life_seconds <= 0:
         return metric
     return f"(({metric}) * (0.5^(({int(now)} - time()) / {half_life_seconds:f})))"
 
 
 def over_window(expression: str, settings: UsageSettings, now: float) -> str:
-    """Return the sum of ``expression`` over the window; of one that only begins, what it is now."""
+    """Return the query for the sum of ``expression`` over the window; its present value if the window just began."""
     length = settings.window_text
     if settings.window is not WindowType.SLIDING:
         age = now - window_start(settings, now)
@@ -73,14 +70,14 @@ def over_window(expression: str, settings: UsageSettings, now: float) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Return a duration as Prometheus reads it, which is as Go prints it, but for fractions of a second."""
+    """Return a duration in the format of Prometheus: that of Go, except for fractions of a second."""
     return parsing.text(seconds) if seconds == round(seconds) else f"{round(seconds * 1000)}ms"
 
 
 def window_start(settings: UsageSettings, now: float) -> float:
     """Return when the present window began, in seconds since the epoch; ``now`` if none has begun yet.
 
-    A window that ends just now is still the present one.
+    A window that ends exactly at ``now`` is still the present one.
     """
     if settings.window is WindowType.CRON and settings.cron is not None:
         last = settings.cron.before(dt.datetime.fromtimestamp(now, dt.UTC))
@@ -99,9 +96,9 @@ def window_start(settings: UsageSettings, now: float) -> float:
 def read_samples(status: int, body: bytes) -> dict[str, float]:
     """Return the samples of an answer by queue; several samples of one queue are added up.
 
-    A queue has one sample for each process that reported it, so several where the reporting process was restarted.
+    A queue has one sample for each process that reported it, so several after a restart of that process.
 
-    Raises: UsageError for what is no such answer, and for amounts that cannot be.
+    Raises: UsageError for a malformed answer, and for amounts that are negative or not finite.
     """
     try:
         document = msgspec.json.decode(body)
@@ -145,7 +142,7 @@ def _sample(item: Any) -> tuple[str, float]:  # noqa: ANN401 - JSON from outside
 
 
 def _number(value: Any) -> float:  # noqa: ANN401 - JSON from outside
-    """Return a number; an integer beyond all floats is infinite, as its text would be."""
+    """Return a number; infinity for an integer beyond the range of floats, as float() of its text would be."""
     try:
         return float(value)
     except OverflowError:
@@ -153,16 +150,16 @@ def _number(value: Any) -> float:  # noqa: ANN401 - JSON from outside
 
 
 def unsaid(capacity: Mapping[str, float | None], held: Mapping[str, Mapping[str, float]]) -> tuple[str, ...]:
-    """Return the resources that there were, and of which no queue says how much it held: usage of these counts as 0."""
+    """Return the resources with a capacity but without a sample of any queue: their usage counts as 0."""
     return tuple(each for each in RESOURCES if capacity.get(each) and not any(held.get(each, {})))
 
 
 def shares(capacity: Mapping[str, float | None], held: Mapping[str, Mapping[str, float]]) -> dict[str, Shares]:
-    """Return the past usage of each queue from what there was and what queues held, by resource.
+    """Return the past usage of each queue, from capacity and held amounts by resource.
 
-    Raises: UsageError for a resource that queues held and that had no capacity, or next to none; where no resource had
-        any, which is a window without a sample, or nodes that no process reports; and where no queue says how much it
-        held of anything. The caller should keep the usage it knows.
+    Raises: UsageError if queues held a resource with no capacity, or next to none; if no resource had any capacity,
+        which means a window without samples, or nodes that no process reports; and if there is no sample of any queue.
+        The caller should keep the last usage.
     """
     if not any(capacity.values()):
         wanted = "that of cpu at least; is the window longer than the resolution, and are nodes reported?"
@@ -195,16 +192,16 @@ _NO_POST: Final = frozenset({405, 501})
 
 @attrs.define(eq=False)
 class Prometheus:
-    """A database that speaks Prometheus' HTTP API."""
+    """A database with the HTTP API of Prometheus."""
 
     address: str
     settings: UsageSettings
     clock: Clock
     _connections: Connections | None = None
     _lacking: tuple[str, ...] = ()
-    """Resources of which no queue said how much it held, as the log was told."""
+    """Resources without a sample of any queue, as logged last."""
     _posts: bool = True
-    """Whether it takes questions in a body: long ones fit into no address."""
+    """Whether the database accepts POST: long queries do not fit into a URL."""
 
     async def read(self) -> Mapping[str, Shares]:
         """Return the past usage of queues by name.
@@ -229,7 +226,7 @@ class Prometheus:
         return usage
 
     async def close(self) -> None:
-        """Give up connections."""
+        """Close the connections."""
         connections, self._connections = self._connections, None
         if connections is not None:
             await connections.close()
@@ -262,7 +259,7 @@ class Prometheus:
 
 
 def _authorization(address: str) -> str:
-    """Return the header for a name and password in an address, as Go's client sends them."""
+    """Return the Authorization header for user name and password in an address, as Go's client sends it."""
     at = urlsplit(address)
     if at.username is None:
         return ""
@@ -272,20 +269,20 @@ def _authorization(address: str) -> str:
 
 @attrs.define(eq=False)
 class PastUsage:
-    """The past usage of queues as it was read last, for as long as it holds."""
+    """The last reading of past usage, until it is stale."""
 
     settings: UsageSettings
     database: Prometheus
     clock: Clock
     metrics: SchedulerMetrics
     known: Mapping[str, Shares] = NONE
-    """By queue; nothing while nothing is known, or only what is stale."""
+    """Usage by queue; empty before the first reading, and once the last one is stale."""
     _read_at: float | None = None
-    """When ``known`` was read; None when it was not, or is stale."""
+    """When ``known`` was read; None before the first reading, and once it is stale."""
     _was_tried: anyio.Event = attrs.field(factory=anyio.Event)
 
     async def run(self) -> None:
-        """Read again and again, until cancelled."""
+        """Read in a loop, until cancelled."""
         self.metrics.usage_known(known=False)
         due = self.clock.monotonic()
         try:
@@ -299,7 +296,7 @@ class PastUsage:
                 await self.database.close()
 
     async def tried(self) -> None:
-        """Wait for the first answer, or that there is none, but not for longer than settings allow."""
+        """Wait for the end of the first reading, but no longer than the settings allow."""
         with anyio.move_on_after(self.settings.wait_seconds):
             await self._was_tried.wait()
             return
@@ -309,7 +306,7 @@ class PastUsage:
         since = self.clock.monotonic()
         try:
             found = await self.database.read()
-        except Exception as error:  # noqa: BLE001 - the boundary of the database: scheduling goes on
+        except Exception as error:  # noqa: BLE001 - whatever the database does, scheduling continues
             self.metrics.usage_failed()
             structlog.get_logger().warning("past usage was not read", why=_why(error))
             self._forget_what_is_stale()
@@ -321,7 +318,7 @@ class PastUsage:
         self.known, self._read_at = found, since
 
     async def _wait(self, due: float) -> None:
-        """Wait for the next reading; on the way, past usage may become stale."""
+        """Wait for the next reading, and drop the last one if it becomes stale before."""
         clock = self.clock
         stale_at = None if self._read_at is None else self._read_at + self.settings.staleness_seconds
         if stale_at is not None and stale_at < due:
@@ -340,12 +337,12 @@ class PastUsage:
 
 
 def _why(error: Exception) -> str:
-    """Return why nothing was read; of an unforeseen error only its kind, since its words may hold a password."""
+    """Return why a reading failed; of an unforeseen error only the type, since its message may hold a password."""
     return str(error) if isinstance(error, UsageError) else f"found {type(error).__name__}, expected an answer"
 
 
 def usage_address(settings: UsageSettings, environment: Mapping[str, str]) -> str:
-    """Return where the database is.
+    """Return the address of the database.
 
     Raises: ConfigError for a variable that is not set, or holds no address.
     """
@@ -362,7 +359,7 @@ def usage_address(settings: UsageSettings, environment: Mapping[str, str]) -> st
 def past_usage(
     settings: UsageSettings | None, address: str, clock: Clock, metrics: SchedulerMetrics
 ) -> PastUsage | None:
-    """Return the reader that keeps past usage at hand; None where the configuration does not ask for it."""
+    """Return the reader of past usage; None where the configuration has none."""
     if settings is None:
         return None
     database = Prometheus((address or settings.address).rstrip("/"), settings, clock)

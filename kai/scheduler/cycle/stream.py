@@ -1,9 +1,11 @@
-"""The stream of decisions of one cycle, and how a cycle is told to stop: it ends at the next grant of its budget.
+"""The stream of decisions of one cycle, and the traces of its phases.
 
-What the engine lets the outside know while a cycle runs: spans and durations. One observer for each cycle.
+`Stream` hands decisions from the cycle's thread to the event loop. It also stops a cycle: the cycle ends when it next
+asks its budget.
 
-A cycle is one trace: the snapshot, the opening, each action and the closing are spans in it, and bind requests carry
-its name on, so that the binder's work continues it. Attributes are counts and names of actions, never of objects.
+`CycleObserver` records spans and durations. A cycle is one trace. The snapshot, the opening, each action and the
+closing are its spans. Bind requests carry the trace context, so the spans of the binder join the same trace. Attributes
+are counts and names of actions, never of objects.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from kai.telemetry.tracing import PluginTimes, trace_parent
 
 IDLE: Final = ""
 _MOST_COMMITS: Final = 100
-"""So many commits of a cycle have spans of their own; the others are only counted."""
+"""How many commits of a cycle get spans of their own; the others are only counted."""
 
 
 @attrs.define
@@ -39,13 +41,13 @@ class CycleObserver:
     stopwatch: PluginTimes
     """Times the functions of plugins."""
     seconds: dict[str, float] = attrs.field(factory=dict)
-    """How long each phase took, in their order."""
+    """Duration of each phase, in order."""
     plugins: dict[tuple[str, str], float] = attrs.field(factory=dict)
-    """How long each plugin took, by its name and the phase."""
+    """Duration of each plugin, by plugin and phase."""
     action: str = IDLE
-    """The phase that is under way."""
+    """The current phase."""
     at_group: int = -1
-    """The row of the group that the cycle is at, -1 for none: if it fails, that is what it failed at."""
+    """The row of the group that the cycle is working on, -1 for none: if the cycle fails, this group is suspected."""
     statements: int = 0
     decisions: int = 0
     _plugin: str = ""
@@ -53,14 +55,14 @@ class CycleObserver:
 
     @classmethod
     def begin(cls, tracer: Tracer, clock: Callable[[], float], number: int) -> CycleObserver:
-        """Begin a trace."""
+        """Begin the trace of a cycle."""
         root = tracer.start_span("cycle")
         root.set_attribute("kai.cycle", number)
         return cls(tracer=tracer, clock=clock, root=root, stopwatch=PluginTimes(clock))
 
     @property
     def trace(self) -> str:
-        """The name of the trace as bind requests carry it; "" where nothing is recorded."""
+        """The trace context as bind requests carry it; "" if the trace is not recorded."""
         return trace_parent(self.root)
 
     @contextmanager
@@ -80,7 +82,7 @@ class CycleObserver:
             self.seconds[name] = self.seconds.get(name, 0.0) + self.clock() - since
 
     def plugin(self, name: str, /) -> None:
-        """Time a plugin, until the next one or until none follows."""
+        """Time a plugin until the next call; "" ends the last one."""
         now = self.clock()
         if self._plugin:
             key = (self._plugin, self.action)
@@ -88,7 +90,7 @@ class CycleObserver:
         self._plugin, self._plugin_since = name, now
 
     def group(self, row: int, /) -> None:
-        """Remember which group the cycle is at."""
+        """Remember the group that the cycle is working on."""
         self.at_group = row
 
     def committed(self, action: str, decisions: int, /) -> None:
@@ -110,25 +112,25 @@ class CycleObserver:
 
 
 class AbandonedError(KaiError):
-    """The cycle was told to stop: the process ends, or another leads."""
+    """The cycle was stopped: the process ends, or another one leads."""
 
 
 @attrs.define
 class Stream:
-    """A sink whose decisions another thread takes."""
+    """A queue of decisions from the cycle's thread to the event loop."""
 
     term: Term
     number: int
     observer: CycleObserver
     wake: Callable[[Stream], None]
-    """Has the loop told, from the cycle's thread, that there is something to take; the cycle does not wait for it.
+    """Called in the cycle's thread once there are decisions to take; must not block.
 
-    It is given the stream and does not hold it: a stream that could be reached from itself would keep its snapshot
-    until the collector comes by.
+    It receives the stream instead of holding it: a reference cycle would keep the snapshot alive until the next garbage
+    collection.
     """
     is_stopped: Callable[[], bool]
     log: DecisionLog | None = None
-    """Where decisions are written down; None for nowhere."""
+    """Where decisions are logged; None for nowhere."""
     snapshot: Snapshot | None = None
     groups: dict[str, tuple[int, int]] = attrs.field(factory=dict)
     count: int = 0
@@ -139,7 +141,7 @@ class Stream:
     def take(self, decisions: tuple[Decision, ...], /) -> None:
         """Hand over the decisions of one statement.
 
-        Raises: AbandonedError once the cycle is to stop.
+        Raises: AbandonedError once the cycle must stop.
         """
         self.check()
         if self.snapshot is None:
@@ -162,7 +164,7 @@ class Stream:
             self.wake(self)
 
     def taken(self, most: int | None = None) -> tuple[Decided, ...]:
-        """Return what waits, on the loop; so many statements at most."""
+        """Remove and return waiting statements, at most ``most``; called on the event loop."""
         self._is_told = False
         out: list[Decided] = []
         while self._waiting and len(out) != most:
@@ -171,11 +173,11 @@ class Stream:
 
     @property
     def waiting(self) -> int:
-        """How many statements wait to be taken."""
+        """Count of statements that wait to be taken."""
         return len(self._waiting)
 
     def check(self) -> None:
-        """Go on, unless the cycle is to stop.
+        """Return unless the cycle must stop.
 
         Raises: AbandonedError.
         """

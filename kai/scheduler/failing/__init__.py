@@ -1,1 +1,1 @@
-"""Where a cycle fails. Begin with `suspects`, which finds the object; `faults` finds the plugin."""
+"""What to do when a cycle fails. Read `suspects` first, which finds the object at fault; `faults` finds the plugin."""

@@ -1,12 +1,11 @@
-"""What users read beside the report of a cycle: about objects that were set aside, and successors that came early.
+"""Accounts for users that the report of a cycle lacks: of objects set aside, and of early successors of moved pods.
 
-What users read about objects that were set aside, beside what the cycle says of all others.
+`with_aside` adds accounts of objects that are left out because cycles failed at them.
 
-What users read about pods that came in the stead of moved ones, before all have come that start with them.
-
-A cycle does not see them: stand-ins stand for them, so their group looks as if it ran, and nothing would say why they
-have no node (`kai.scheduler.feedback.moved_pods`). No condition says it either: a condition that a pod is unschedulable
-makes cluster autoscalers add a node, and these pods have their places.
+`with_early` adds accounts of pods that replace moved ones while the rest of their gang is missing. A cycle does not see
+these pods: stand-ins take their places, so their group seems to run, and no message would say why they have no node
+(`kai.scheduler.feedback.moved_pods`). They get an event but no condition: a condition that says that a pod is
+unschedulable makes cluster autoscalers add a node, and these pods have their places.
 """
 
 from __future__ import annotations
@@ -31,25 +30,25 @@ if TYPE_CHECKING:
 
 SET_ASIDE: Final = "SetAside"
 _FEW: Final = 20
-"""So many groups may fail alike without a word on what they have in common."""
+"""How many groups may fail alike before the common error is reported."""
 
 
 @attrs.frozen(kw_only=True)
 class Common:
-    """One error that more than half of the groups that wait are set aside for."""
+    """One error that set aside more than half of the waiting groups."""
 
     blame: Blame
-    """Of one of them."""
+    """The error as one of the groups met it."""
     where: str
     groups: int
     waiting: int
 
 
 def common_error(overall: Overall, records: Mapping[Suspect, Record]) -> Common | None:
-    """Return what most groups that wait are set aside for; None if that is not so, or if they are few.
+    """Return the error that set aside most waiting groups; None if there is none, or if only a few groups failed.
 
-    Errors are the same if their kinds and places are: what they say may name the group.
-    Cost: a look at what is set aside; if that is much, at each account as well.
+    Errors are equal if their types and places are, because their messages may name the group.
+    Cost: O(objects set aside); if these are many, O(accounts) as well.
     """
     blames = [record.blame for suspect, record in records.items() if suspect.kind == "PodGroup"]
     if len(blames) <= _FEW:
@@ -69,10 +68,10 @@ def _where(blame: Blame) -> str:
 def with_aside(
     overall: Overall, objects: ClusterObjects, records: Mapping[Suspect, Record], left_out: frozenset[Suspect]
 ) -> Overall:
-    """Return the accounts with those of what is set aside.
+    """Return the accounts, with those of objects that are set aside.
 
-    What is only on trial has no account, and what its condition says is not over.
-    Cost: nothing if nothing is left out; else a look at each pod and each group.
+    Objects on trial get no account, and their conditions stay.
+    Cost: nothing if nothing is left out; else O(pods + groups).
     """
     if not left_out:
         return overall
@@ -103,7 +102,7 @@ def with_aside(
 
 
 def message(suspect: Suspect, record: Record) -> str:
-    """Return why something is set aside, and what ends that."""
+    """Return why an object is set aside, and what ends that."""
     return (
         f"{SET_ASIDE}: scheduling failed at this {suspect.kind} ({record.blame.kind}: {record.blame.message}), so it is"
         " left out and the others go on. Change or delete it; it is tried again when it or one of its pods changes, and"
@@ -128,9 +127,9 @@ def _pod(pod: Pod, text: str) -> PodAccount:
 
 
 def with_early(overall: Overall, objects: ClusterObjects, early: Iterable[Pod]) -> Overall:
-    """Return the accounts with those of the groups of ``early``, which ``objects`` does not have.
+    """Return the accounts, with those of the groups of ``early``, which ``objects`` lacks.
 
-    Cost: nothing if there are none; else a look at each pod and each group.
+    Cost: nothing if there are none; else O(pods + groups).
     """
     mine: dict[tuple[str, str], list[Pod]] = {}
     for pod in early:
@@ -154,7 +153,7 @@ def with_early(overall: Overall, objects: ClusterObjects, early: Iterable[Pod]) 
 
 
 def _account(known: GroupAccount | None, group: PodGroup, early: list[Pod], members: list[Pod]) -> GroupAccount:
-    """Return the account of a group: what a group is told that lacks pods, and that their places are kept."""
+    """Return the account of a group: that it lacks pods, and that the places of its moved pods are kept."""
     metadata = group.metadata
     stand_ins = [pod for pod in members if is_stand_in(pod.metadata.name)]
     there = len(members) - len(stand_ins) + len(early)

@@ -1,15 +1,16 @@
-"""Plugins that are known to fail: whether a group or the plugin is at fault, and how cycles go on.
+"""Decides whether a group or a plugin is at fault for a failure, and how cycles continue.
 
-What a plugin fails at is the group's fault at first: it is set aside, and the others go on (`kai.scheduler.suspects`).
-A hook that fails at a third group, or at none in particular, is the plugin's fault. Then no group is set aside for it:
-what the hook fails at is refused, its opinion is left out, or cycles stop, by its extension point
-(`kai.engine.failing`) or by choice in the configuration. A minute without a failure, and all is as before.
+At first a failure counts as the group's fault: the group is set aside, and the others go on
+(`kai.scheduler.failing.suspects`). A hook that fails at a third group, or at no group in particular, is the plugin's
+fault. Then no group is set aside for it. Instead the request is refused, the plugin's opinion is left out, or cycles
+stop, by extension point (`kai.engine.failing`) or by configuration. After a minute without a failure the plugin is
+trusted again.
 
-Holds: a plugin that fails at everything costs three repeated cycles, and no group its turn afterwards. Where nothing
-safe can stand for an answer, so that cycles must stop, more groups have to fail before the plugin is at fault: a tenant
-with three odd groups stops no other tenant.
+Holds: a plugin that always fails costs three repeated cycles, and afterwards no group its turn. Where cycles must stop,
+because no answer is a safe substitute, more groups have to fail before the plugin is at fault. So a tenant with three
+odd groups does not stop the other tenants.
 
-Where an error came from: the innermost place of kai or of a plugin.
+`place_of` says where an error came from: the innermost place in kai or a plugin.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ if TYPE_CHECKING:
 
 
 def place_of(error: Exception, origins: frozenset[str]) -> str:
-    """Return what failed and where, on one line, without what it was about.
+    """Return the message and place of an error in one line, without the object that it concerned.
 
-    Where: the innermost place in one of the packages ``origins``, since the library beneath it is seldom at fault.
+    The place is the innermost one in the packages ``origins``, since a library beneath them is seldom at fault.
     """
     causes: list[BaseException] = [error]
-    # An error may be raised from itself, or from one that came of it.
+    # An error may be its own cause, or part of a longer cycle of causes.
     while (cause := causes[-1].__cause__) is not None and all(cause is not each for each in causes):
         causes.append(cause)
     places = list(_places(causes[-1].__traceback__)) or list(_places(error.__traceback__))
@@ -52,12 +53,12 @@ def _places(trace: TracebackType | None) -> Iterable[tuple[str, str, int]]:
 
 
 Hook = tuple[str, str]
-"""The name of a plugin, and what it was asked."""
+"""The name of a plugin and of its hook."""
 
 _FEW: Final = 3
-"""A hook that failed at so many groups is at fault itself."""
+"""Count of groups at which a hook fails before it counts as the fault."""
 _MANY: Final = 8
-"""The same where cycles stop then."""
+"""The same for a hook whose fault stops all cycles."""
 _PROBATION: Final = 60.0
 """Seconds without a failure after which a plugin is trusted again."""
 
@@ -71,13 +72,13 @@ class Fault:
     hook: str
     message: str
     groups: int
-    """At how many groups it failed before it was known; 0: at none in particular."""
+    """Count of groups at which it failed before it was known; 0: at no group in particular."""
     reaction: OnFailure
     last: float
-    """When it failed last, by the monotonic clock."""
+    """When it last failed, on the monotonic clock."""
     dump: str = ""
     is_everywhere: bool = False
-    """Whether leaving objects out did not help."""
+    """Whether it failed although suspected objects were left out."""
 
     @property
     def key(self) -> Hook:
@@ -91,11 +92,11 @@ class Faults:
 
     known: dict[Hook, Fault] = attrs.field(factory=dict)
     fresh: list[Fault] = attrs.field(factory=list)
-    """What became known since the log was told."""
+    """Faults that are not logged yet."""
     over: list[Fault] = attrs.field(factory=list)
-    """What is known no longer since the log was told."""
+    """Ended faults that are not logged yet."""
     _profiles: tuple[Profile, Profile] | None = None
-    """The last profile, and what was made of it."""
+    """Memoized: the last profile, and the one with stand-ins that was made of it."""
 
     def judge(
         self,
@@ -107,18 +108,18 @@ class Faults:
         *,
         is_everywhere: bool = False,
     ) -> OnFailure | None:
-        """Return how cycles go on after a failure; None if a group may be at fault.
+        """Return how cycles continue after a failure; None if a group may be at fault.
 
-        ``groups`` says at how many groups the hook failed, this one included; 0: at none in particular.
-        ``is_everywhere``: leaving objects out did not help, so none of them is at fault.
+        ``groups``: count of groups at which the hook failed, including this one; 0: at no group in particular.
+        ``is_everywhere``: it failed although suspected objects were left out, so none of them is at fault.
         """
         use = next((each for each in profile.plugins if each.name == error.plugin), None)
         if use is None:
             return None
         key = (error.plugin, error.hook)
-        if key in self.known:  # it failed although its answers have a stand-in: there is nothing else to do
+        if key in self.known:  # it failed although a stand-in answers for it: only stopping is left
             if self.known[key].is_everywhere and not is_everywhere:
-                return None  # by now an object may be at fault: it is looked for again
+                return None  # by now an object may be at fault: search again
             self._learn(attrs.evolve(self.known[key], reaction=OnFailure.STOP, last=now))
             return OnFailure.STOP
         reaction = reaction_to(use.on_failure, error.hook)
@@ -145,11 +146,11 @@ class Faults:
             return True
         if reaction is OnFailure.STOP:
             return groups >= _MANY
-        # Asked to open or to sort, a plugin looks at many at once: whose fault it is cannot be told.
+        # When it opens a session or sorts, a plugin handles many groups at once: the failure names none of them.
         return groups >= _FEW or groups == 0 or hook == OPEN
 
     def ended(self, failures: Iterable[PluginFailure], now: float) -> None:
-        """Take that a cycle came to its end, and what hooks failed at in it that are known to fail."""
+        """Record the end of a cycle with the failures of known hooks; end faults after a minute without one."""
         failed = {(each.plugin, each.hook): each for each in failures}
         for key, fault in list(self.known.items()):
             if key in failed:
@@ -159,7 +160,7 @@ class Faults:
                 self._profiles = None
 
     def in_force(self, profile: Profile) -> Profile:
-        """Return the profile in which hooks that are known to fail have stand-ins; the same as long as these are."""
+        """Return the profile with stand-ins for hooks that are known to fail; unchanged while these are."""
         if not self.known:
             return profile
         if self._profiles is None or self._profiles[0] is not profile:
@@ -168,17 +169,17 @@ class Faults:
         return self._profiles[1]
 
     def due(self) -> float | None:
-        """Return when a plugin is to be trusted again, if it does not fail; None if none fails."""
+        """Return when the next plugin will be trusted again, if it does not fail; None if none is failing."""
         return min((fault.last + _PROBATION for fault in self.known.values()), default=None)
 
     @property
     def problem(self) -> str:
-        """Return in words which plugins stop cycles; "" if none does; callable in any thread."""
+        """Text that names the plugins that stop cycles; "" if none does; callable in any thread."""
         return "; ".join(each.message for each in self.known.copy().values() if each.reaction is OnFailure.STOP)
 
     @property
     def note(self) -> str:
-        """Return in words which plugins fail without stopping cycles; "" if none does; callable in any thread."""
+        """Text that names the plugins that fail without stopping cycles; "" if none does; callable in any thread."""
         words = {OnFailure.REFUSE: "refused", OnFailure.LEAVE_OUT: "left out"}
         known = self.known.copy().values()
         return "; ".join(f"{each.message} ({words[each.reaction]})" for each in known if each.reaction in words)

@@ -1,12 +1,12 @@
-"""Finding the object that makes cycles fail, so that the others are scheduled without it: a machine without I/O.
+"""Finds the object that makes cycles fail, so that the others are scheduled without it: a state machine without I/O.
 
-A cycle that fails usually says at which group it was at work. That group is set aside and the cycle is repeated at
-once. Where the failure names nothing, or the cycle fails all the same, more and more is left out until a cycle comes to
-its end: first what was tried again just now, then what changed since the last cycle that did, then every group that
-waits, at last everything that belongs to a namespace. What was left out is then let in again by halves; what fails
-then stays out. Every one of these cycles is a whole one, which binds what it can.
+A failed cycle usually names the group that it was working on. That group is set aside, and the cycle is repeated at
+once. If the failure names no group, or the cycle fails again, more and more objects are left out until a cycle
+succeeds: first the objects that were just tried again, then all that changed since the last success, then all groups
+that wait, at last everything in a namespace. Then the objects are let in again by bisection, and any that make a cycle
+fail stay out. Each of these cycles is a full one, and binds what it can.
 
-Holds: the same failures at the same objects lead to the same steps. After so many tries the search ends.
+Holds: the same failures at the same objects lead to the same steps. The search ends after a fixed number of tries.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 _MOST_TRIES: Final = 400
 _MOST_NAMED: Final = 64
 _REST: Final = 300.0
-"""Seconds after which an object is tried again although nothing about it changed."""
+"""Seconds after which an object is tried again although it did not change."""
 _FIRST_REST: Final = 5.0
-"""Seconds for which a change does not matter; twice as long each time that the object fails again."""
+"""Seconds in which a change of the object is ignored; doubled each time that it fails again."""
 _STAMPS: Final = frozenset({names.LAST_START, names.LAST_EVICTION, names.STALE_SINCE, names.PARTIAL_SINCE})
 
 
@@ -39,57 +39,57 @@ class Blame:
     kind: str
     message: str
     dump: str = attrs.field(default="", eq=False)
-    """The file with what the cycle was given; "" if there is none."""
+    """The file with the input of the cycle; "" if there is none."""
     hook: tuple[str, str] | None = attrs.field(default=None, eq=False)
-    """The plugin that failed, and what it was asked; None if no plugin failed."""
+    """The plugin that failed, and its hook; None if no plugin failed."""
 
 
 @attrs.frozen(kw_only=True)
 class Record:
-    """Why something is set aside, and until when."""
+    """Why an object is set aside, and until when."""
 
     blame: Blame
     gone: bool
     portrait: object
-    """How it looked."""
+    """The object's content when it was set aside."""
     rests_until: float
     due: float
 
 
 @attrs.define
 class Inquiry:
-    """What is set aside, and the search for what should be."""
+    """The objects that are set aside, and the search for the objects at fault."""
 
     records: dict[Suspect, Record] = attrs.field(factory=dict)
     fresh: list[Suspect] = attrs.field(factory=list)
-    """Objects that were set aside since the caller last read this list, each for a reason that is new to it."""
+    """Objects set aside since the caller last read this list, if the reason is new."""
     _objects: ClusterObjects = attrs.field(factory=ClusterObjects)
     _now: float = 0.0
     _sound: ClusterObjects = attrs.field(factory=ClusterObjects)
-    """Of the last cycle that came to its end."""
+    """The objects of the last cycle that succeeded."""
     _trial: dict[Suspect, bool] = attrs.field(factory=dict)
-    """What is left out for now."""
+    """Objects that the search leaves out now."""
     _blames: dict[Suspect, Blame] = attrs.field(factory=dict)
     _blame: Blame | None = None
     _probation: dict[Suspect, None] = attrs.field(factory=dict)
-    """What is tried again in this cycle."""
+    """Objects that this cycle tries again."""
     _times: dict[Suspect, int] = attrs.field(factory=dict)
-    """How often each was set aside without a cycle in between that it did not disturb."""
+    """How often each object was set aside since it last took part in a successful cycle."""
     _known: dict[Suspect, Blame] = attrs.field(factory=dict)
-    """What was told, and why."""
+    """The reason reported last for each object."""
     _is_narrowing: bool = False
     _chunks: list[tuple[Suspect, ...]] = attrs.field(factory=list)
     _tested: tuple[Suspect, ...] = ()
-    """What is let in again, to see."""
+    """Objects let in again as a test."""
     _stage: int = 0
     _tries: int = 0
     _in_a_row: int = 0
-    """Cycles that failed since one came to its end that let in all there is but what is set aside."""
+    """Count of failed cycles since one succeeded that left out nothing but the objects set aside."""
 
     # --- A cycle ---------------------------------------------------------------------------------------------------
 
     def begin(self, objects: ClusterObjects, now: float) -> dict[Suspect, bool]:
-        """Return what a cycle on ``objects`` is to leave out."""
+        """Return the objects that a cycle on ``objects`` must leave out."""
         is_changed = objects is not self._objects
         self._objects, self._now = objects, now
         if self.records and not self._tries:
@@ -98,7 +98,7 @@ class Inquiry:
         return found | {each: gone for each, gone in self._trial.items() if each not in self._tested}
 
     def ended(self) -> bool:
-        """Take that the cycle came to its end; return whether another is to follow at once."""
+        """Record that the cycle succeeded; return whether another must follow at once."""
         if not self._tries:
             self._sound, self._in_a_row = self._objects, 0
             for each in self._probation:
@@ -114,9 +114,9 @@ class Inquiry:
         return self._go_on()
 
     def failed(self, blame: Blame, named: Suspect | None) -> bool:
-        """Take that the cycle failed, at work on what is ``named``; return whether another is to follow at once.
+        """Record that the cycle failed while it worked on ``named``; return whether another must follow at once.
 
-        If not, it is nothing that leaving objects out helps against.
+        If not, leaving objects out does not help against this failure.
         """
         self._blame = blame
         self._tries += 1
@@ -136,7 +136,7 @@ class Inquiry:
         return self._widen()
 
     def accuse(self, blame: Blame, suspects: Iterable[Suspect]) -> None:
-        """Set aside what was found to fail outside of a cycle, from the next one on."""
+        """Set aside objects that failed outside of a cycle, from the next cycle on."""
         fresh = [each for each in suspects if each not in self.records]
         self._blames.update(dict.fromkeys(fresh, blame))
         self._trial.update(dict.fromkeys(fresh, False))
@@ -144,13 +144,13 @@ class Inquiry:
             self._accept()
 
     def failed_at(self, hook: tuple[str, str], named: Suspect | None) -> int:
-        """Return at how many objects a plugin's hook failed that are left out for it, counting what is ``named``."""
+        """Return the count of objects that are left out because of a plugin's hook, including ``named``."""
         blames = {each: record.blame for each, record in self.records.items()}
         blames |= {each: self._blames[each] for each in self._trial if each in self._blames}
         return len({each for each, blame in blames.items() if blame.hook == hook} | ({named} - {None}))
 
     def acquit(self, hook: tuple[str, str]) -> None:
-        """Let in again what is left out for a hook that is at fault itself, and search no longer."""
+        """Let in again the objects that are left out because of a hook that is itself at fault, and end the search."""
         for each, record in list(self.records.items()):
             if record.blame.hook == hook:
                 del self.records[each]
@@ -159,18 +159,18 @@ class Inquiry:
         self._reset()
 
     def due(self) -> float | None:
-        """Return when something is to be tried again, if nothing changes; None if nothing is set aside."""
+        """Return when an unchanged object will be tried again; None if none is set aside."""
         return min((record.due for record in self.records.values()), default=None)
 
     @property
     def left_out(self) -> frozenset[Suspect]:
-        """What is set aside, or on trial."""
+        """Objects that are set aside, or left out as a test."""
         return frozenset(self.records) | frozenset(self._trial)
 
     # --- Widening --------------------------------------------------------------------------------------------------
 
     def _leave_out(self, named: Suspect) -> bool:
-        """Leave out what a failure named, or more of it; return whether there was more to leave out."""
+        """Leave out the named object, or it and its pods; return whether this left out more than before."""
         record = self.records.pop(named, None)
         before = self._trial.get(named, None if record is None else record.gone)
         self._trial[named] = before is not None
@@ -202,7 +202,7 @@ class Inquiry:
     # --- Narrowing -------------------------------------------------------------------------------------------------
 
     def _doubtful(self) -> list[tuple[Suspect, ...]]:
-        """Return what may have been left out in vain: not what was left out last, if it was named."""
+        """Return objects that may be left out without need; not the last one if a failure named it."""
         order = tuple(self._trial)
         if self._stage == 0:
             return [order[:-1]] if len(order) > 1 else []
@@ -236,7 +236,7 @@ class Inquiry:
         return False
 
     def _accept(self) -> None:
-        """Set aside what is left out now."""
+        """Set aside the objects that are left out now, and end the search."""
         portraits = _portraits(self._objects, frozenset(self._trial))
         for each, gone in self._trial.items():
             blame = self._blames.get(each) or self._blame
@@ -265,7 +265,7 @@ class Inquiry:
     # --- Trying again ----------------------------------------------------------------------------------------------
 
     def _release(self, *, is_changed: bool) -> None:
-        """Let in what changed, what rested for long, and what is gone."""
+        """Let in objects that changed, rested long enough, or are gone."""
         portraits = _portraits(self._objects, frozenset(self.records)) if is_changed else None
         for each, record in list(self.records.items()):
             looks = record.portrait if portraits is None else portraits.get(each)
@@ -293,7 +293,7 @@ def _groups_by_key(objects: ClusterObjects) -> dict[tuple[str, str], ApiObject]:
 
 
 def _changed(before: ClusterObjects, objects: ClusterObjects) -> set[Suspect]:
-    """Return the groups that changed, themselves or their pods, and pods without a group that did."""
+    """Return the groups that changed, in themselves or in their pods, and the changed pods without a group."""
     known = set(map(id, before.pod_groups)) | set(map(id, before.pods))
     groups = _groups_by_key(objects)
     found = {Suspect.of(each) for each in objects.pod_groups if id(each) not in known}
@@ -301,26 +301,26 @@ def _changed(before: ClusterObjects, objects: ClusterObjects) -> set[Suspect]:
 
 
 def _waiting(objects: ClusterObjects) -> set[Suspect]:
-    """Return the groups with pods that have no node, and pods without a group that have none."""
+    """Return the groups with pods without a node, and the pods without a group and a node."""
     groups = _groups_by_key(objects)
     return {suspect_of_pod(pod, groups) for pod in objects.pods if not pod.spec.node_name}
 
 
 def _members(objects: ClusterObjects) -> set[Suspect]:
-    """Return all groups, and all pods without one."""
+    """Return all groups, and all pods without a group."""
     groups = _groups_by_key(objects)
     return {Suspect.of(each) for each in objects.pod_groups} | {suspect_of_pod(pod, groups) for pod in objects.pods}
 
 
 def _others(objects: ClusterObjects) -> set[Suspect]:
-    """Return what else belongs to a namespace. Bind requests stay: what is on its way must be counted."""
+    """Return all other namespaced objects but bind requests: binds in flight must be counted."""
     kinds = [cls for cls in FIELD_OF if BY_CLASS[cls].namespaced]
     fields = [FIELD_OF[cls] for cls in kinds if BY_CLASS[cls].kind not in {"Pod", "PodGroup", "BindRequest"}]
     return {Suspect.of(each) for field in fields for each in getattr(objects, field)}
 
 
 def _portraits(objects: ClusterObjects, suspects: frozenset[Suspect]) -> Mapping[Suspect, object]:
-    """Return how suspects look that exist: what they say, and their pods, but not what kai writes onto them."""
+    """Return the content of the ``suspects`` that exist, with their pods, less what kai itself writes on them."""
     groups = _groups_by_key(objects)
     members: dict[Suspect, list[object]] = {}
     for pod in objects.pods:

@@ -1,4 +1,4 @@
-"""What became of decisions, for the cycles that follow: read `memories` first."""
+"""Feeds the outcome of decisions back to the next cycles. Read `memories` first."""
 
 from kai.scheduler.feedback.memories import Feedback
 

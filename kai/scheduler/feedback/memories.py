@@ -1,31 +1,27 @@
-"""What became of earlier decisions, as far as the next cycle has to know it: six memories, and one value of them all.
+"""The outcome of earlier decisions, as far as the next cycle needs it: six memories, combined in `Feedback`.
 
-The committer fills the memories as answers come; the loop asks for the next input, and when the next of them runs out.
-A cycle sees nothing of them but its `CycleInput`, so what it decides follows from one value.
+The committer fills the memories as answers arrive. The loop asks for the next input, and for the time at which the next
+entry expires. A cycle reads them only through its `CycleInput`, so its decisions follow from one value.
 
-    memory             filled when                            what the next cycle is given
-    bind_backoff       a bind failed                          the pod is shown at rest for a while
-    node_refusals      a node had no room for a bind          which node refused which pod
-    recent_evictions   an eviction was ordered                what each queue lost within the hour
-    protected_pods     a disruption budget held a pod         groups of such pods lose none
-    moved_pods         a statement moved pods                 stand-ins in their places; successors are served first
-    recent_binds       a bind was ordered                     nothing: a statement that evicts the pod is rejected
+    memory             filled when                            effect on the next cycle
+    bind_backoff       a bind failed                          the pod is shown as resting for a while
+    node_refusals      a node lacked room for a bind          the pod avoids the node
+    recent_evictions   an eviction was ordered                input: what each queue lost within the hour
+    protected_pods     a disruption budget protected a pod    groups of such pods lose none
+    moved_pods         a statement moved pods                 stand-ins keep the places; successors are served first
+    recent_binds       a bind was ordered                     none: a statement that evicts the pod is rejected
 
-A process that starts knows of none of this. Moves and binds are forgotten with their term.
+After a restart all memories are empty. Moves and binds are forgotten with their term.
 
-Pods whose bind this process ordered a moment ago: they are evicted once it was carried out or failed.
+`RecentBinds` protects pods whose bind was just ordered: they are evicted only after the bind is done or has failed.
+Soon such a pod either has its place or none. An eviction before that could cost it both, for a group that may find the
+place taken by a pod that the same cycle moves there. The binder may be down, so the protection lasts a few seconds, on
+our own clock. A statement that needs such a pod is rejected, and a new cycle on the same facts would repeat it. So if a
+cycle had no other outcome, the next one waits for a change, such as the end of the bind, or for the protection to end.
 
-Such a pod holds its place a moment later, or has none. Evicted meanwhile it would have lost both, for a group that may
-find the place taken by what the same cycle moves there. The binder need not be there, so an order keeps a pod for a
-few seconds only, by our own clock. A process that starts knows of none.
-
-A statement that needs such a pod is rejected, and would be decided again at once on the same facts. So if nothing else
-came of a cycle the next one waits: for a change, as when the pod is bound, or until the order keeps the pod no more.
-
-What was evicted within the last hour, by queue: an input of the cycles that follow, for caps on evictions.
-
-An eviction counts from when it is ordered, so that the next cycle knows of it before the API server answered; one that
-was refused, or came too late, is taken out again. A process that starts knows of none: the hour begins with its term.
+`RecentEvictions` counts what each queue lost within the last hour, for caps on evictions. An eviction counts from its
+order, so that the next cycle knows of it before the API server answers; it is removed again if it was refused or came
+too late. After a restart the hour begins anew.
 """
 
 from __future__ import annotations
@@ -45,14 +41,17 @@ if TYPE_CHECKING:
     from kai.scheduler.cycle.cycle_input import CycleInput
 
 _KEPT: Final = 10.0
-"""Seconds for which an order keeps its pod from being evicted."""
+"""How long an ordered bind protects its pod from eviction.
+
+Units: seconds.
+"""
 
 
 @attrs.define
 class RecentBinds:
-    """Orders by the UID of their pods, and those that statements of this cycle wait for.
+    """Ordered binds by the UID of their pods, and the pods that rejected statements of this cycle wait for.
 
-    Units: seconds of a clock that does not go back.
+    Units: seconds of a monotonic clock.
     """
 
     _until: Deadlines[str] = attrs.field(factory=Deadlines)
@@ -60,39 +59,39 @@ class RecentBinds:
     _is_decided: bool = False
 
     def note(self, uid: str, now: float) -> None:
-        """Remember that the bind of a pod is ordered."""
+        """Remember that the bind of a pod was ordered."""
         self._until.forget(now)
         self._until[uid] = now + _KEPT
 
     def holds(self, uid: str, now: float) -> bool:
-        """Return whether the bind of a pod was ordered a moment ago."""
+        """Return whether a recent bind protects a pod."""
         return self._until.get(uid, now) > now
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget everything."""
         self._until.clear()
         self.begin_cycle()
 
     def begin_cycle(self) -> None:
-        """Begin with a cycle of which nothing is known."""
+        """Begin a cycle: no statement was rejected or carried out yet."""
         self._awaited.clear()
         self._is_decided = False
 
     def wait_for(self, uid: str) -> None:
-        """Note that a statement was rejected, since it needs a pod that is being bound."""
+        """Note that a statement was rejected because it needs a pod that is being bound."""
         self._awaited.add(uid)
 
     def decided(self) -> None:
-        """Note that something was written of what the cycle decided."""
+        """Note that a statement of the cycle was carried out."""
         self._is_decided = True
 
     @property
     def is_awaited(self) -> bool:
-        """Whether nothing came of the cycle, and would of another one before such a pod is bound."""
+        """Whether the cycle had no effect, and the next one would have none before such a pod is bound."""
         return bool(self._awaited) and not self._is_decided
 
     def next_due(self) -> float | None:
-        """Return when the next of the orders that are waited for keeps its pod no more; None if none is."""
+        """Return when the protection of the next awaited pod ends; None if none is awaited."""
         return min((self._until.get(uid, 0.0) for uid in self._awaited), default=None)
 
 
@@ -103,24 +102,24 @@ HOUR: Final = 3600.0
 class RecentEvictions:
     """Evictions by the UID of their pods, oldest first.
 
-    Units: seconds of a clock that does not go back; thousandths of GPUs.
+    Units: seconds of a monotonic clock; thousandths of GPUs.
     """
 
     _known: dict[str, tuple[float, str, int]] = attrs.field(factory=dict)
 
     def note(self, uid: str, queue: str, gpus: int, now: float) -> None:
-        """Count an eviction that is ordered, and forget what is older than an hour, whether or not a cycle asks."""
+        """Count an eviction that was ordered, and forget those older than an hour, even if no cycle asks for them."""
         self._forget_old(now)
         if gpus:
             self._known.pop(uid, None)
             self._known[uid] = (now, queue, gpus)
 
     def forget(self, uid: str) -> None:
-        """Take out an eviction that did not happen."""
+        """Remove an eviction that did not take place."""
         self._known.pop(uid, None)
 
     def current(self, now: float) -> tuple[tuple[str, int], ...]:
-        """Return what pods of each queue lost within the hour, by name, and forget what is older."""
+        """Return the GPUs that each queue lost to evictions within the hour, by name, and forget older evictions."""
         self._forget_old(now)
         totals: Counter[str] = Counter()
         for _, queue, gpus in self._known.values():
@@ -128,7 +127,7 @@ class RecentEvictions:
         return tuple(sorted(totals.items()))
 
     def next_due(self) -> float | None:
-        """Return when the next eviction is an hour old; None if none is known."""
+        """Return when the oldest eviction is an hour old; None if there is none."""
         return next((since + HOUR for since, _, _ in self._known.values()), None)
 
     def _forget_old(self, now: float) -> None:
@@ -141,9 +140,9 @@ class RecentEvictions:
 
 @attrs.define
 class Feedback:
-    """The memories of one process.
+    """All memories of one process.
 
-    Units: seconds of a clock that does not go back.
+    Units: seconds of a monotonic clock.
     """
 
     settings: SchedulerSettings
@@ -155,16 +154,16 @@ class Feedback:
     recent_binds: RecentBinds = attrs.field(factory=RecentBinds)
 
     def __attrs_post_init__(self) -> None:
-        """Begin with nothing refused."""
+        """Begin without refusals."""
         self.node_refusals = NodeRefusals(self.settings.intake)
 
     @property
     def counts_the_hour(self) -> bool:
-        """Whether a cap asks for what was evicted within the hour."""
+        """Whether a cap depends on the evictions within the hour."""
         return self.settings.configuration.parameters.caps_evictions_by_the_hour
 
     def applied(self, given: CycleInput, now: float) -> CycleInput:
-        """Return what a cycle is given, with what became of decisions before; ``given`` has what the store shows."""
+        """Return ``given``, the input from the store, with the outcome of earlier decisions."""
         objects, moved = given.objects, self.moved_pods
         moved.look(objects, now)
         return attrs.evolve(
@@ -174,14 +173,14 @@ class Feedback:
             past=attrs.evolve(
                 given.past,
                 awaited=moved.served_first(given.past.awaited),
-                refused=self.node_refusals.current(objects.nodes, objects.pods, now),  # of pods that rest, too
+                refused=self.node_refusals.current(objects.nodes, objects.pods, now),  # also refusals of resting pods
                 evicted=self.recent_evictions.current(now) if self.counts_the_hour else (),
                 protected=moved.spared(self.protected_pods.current(now)),
             ),
         )
 
     def next_due(self, now: float) -> float | None:
-        """Return when the next of this is no longer so, and another cycle may decide otherwise; None for never."""
+        """Return when the next entry expires, so that a cycle may decide differently; None for never."""
         dues = (
             self.bind_backoff.next_due(now),
             self.node_refusals.next_due(now),
@@ -193,12 +192,12 @@ class Feedback:
         return min((due for due in dues if due is not None), default=None)
 
     def end_term(self) -> None:
-        """Forget what another process may have changed meanwhile."""
+        """Forget facts that another process may change in the meantime."""
         self.moved_pods.clear()
         self.recent_binds.clear()
 
     def _with_resting(self, objects: ClusterObjects, now: float) -> ClusterObjects:
-        """Return the objects with pods that rest shown as such: they take no place, and count as pods that wait."""
+        """Return the objects with pods in back-off shown as resting: these take no place, and count as waiting."""
         resting = self.bind_backoff.resting(now)
         if not resting:
             return objects

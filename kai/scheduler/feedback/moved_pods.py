@@ -1,28 +1,28 @@
-"""Pods that were moved, and the places that they were promised: nothing else is put there until they come back.
+"""Moved pods, and the places reserved for their successors: nothing else is bound there until these come.
 
-A search that moves a pod evicts it, and counts on a place for it elsewhere. The pod that comes in its stead is made by
-its owner: at once, or when the old pod is gone. Until then its place looks idle, and in a full cluster another group is
-bound there at once. The group that was moved has lost a pod then, and takes one back from the group that gained by the
-move. So the place is shown as taken by a stand-in: the pod that went, as if it ran on the node that it was promised.
+A search that moves a pod evicts it, and counts on a place for it on another node. Its owner creates the successor at
+once, or only when the old pod is gone. Until then the place looks idle, and in a full cluster another group would get
+it at once. The moved group would have lost a pod, and would take one back from the group that gained by the move. So a
+stand-in occupies the place: the evicted pod, as if it ran on the node that was reserved for it.
 
     evicted ─ stand-in ─┬─ its successor came, and all that it starts with ─ served before others ─ has a place
                         ├─ the eviction failed
-                        └─ no successor for so long
+                        └─ no successor in time
 
-A successor is a pod that came since, of the same group or of the same controller: a Deployment's pod has a group of its
-own. A pod without a controller whose group belongs to the pod itself has none, so its place is not kept.
+A successor is a later pod of the same group or of the same controller; each pod of a Deployment has a group of its own.
+A pod without a controller whose group belongs to the pod itself gets no successor, so its place is not kept.
 
-Until a gang has as many as it starts with, its stand-ins count as its members, and those that came are not shown: as
-members beyond those they would be given places besides, and take them from the group that gained by the move.
+Until a gang has as many pods as it needs to start, its stand-ins count as members, and its early successors are hidden.
+As additional members they would get further places, and take them from the group that gained by the move.
 
-A group is served first, and a group may have pods that waited before. So the place of a successor may go to one of
-those; the successor has its turn like all others then. Served first once more, it would take the place that another
-group was promised, which would take one back.
+Groups, not pods, are served first, and a group may have pods that waited before. One of these may get the place of a
+successor; the successor then waits its turn. Served first once more, it would take the place that another group was
+promised, and that group would take one back.
 
-A stand-in is an object of the cycle's input alone. Its group loses no pods meanwhile, and a statement about a stand-in
-is rejected. While the old pod leaves it holds the old place and the stand-in the new one, as in the cycle that moved
-it; only the stand-in counts for the queue. A process that starts knows of none. The service and runs in virtual time
-keep places by this one machine.
+A stand-in exists only in the input of a cycle. Its group loses no pods in the meantime, and a statement about a
+stand-in is rejected. While the old pod terminates, it holds the old place and the stand-in holds the new one, as in the
+cycle that moved it; only the stand-in counts for the queue. After a restart no place is kept. The service and runs in
+virtual time both use this state machine.
 """
 
 from __future__ import annotations
@@ -49,9 +49,15 @@ if TYPE_CHECKING:
     from kai.state.snapshot import Snapshot
 
 _PATIENCE: Final = 30.0
-"""Seconds for which a place is kept once the old pod is gone: some owners make another only then."""
+"""How long a place is kept once the old pod is gone: some owners create the successor only then.
+
+Units: seconds.
+"""
 _LONGEST: Final = 120.0
-"""Seconds for which it is kept at most, however long the old pod takes to leave."""
+"""How long a place is kept at most, however long the old pod takes to terminate.
+
+Units: seconds.
+"""
 
 Group: TypeAlias = tuple[str, str]
 """Namespace and name."""
@@ -59,10 +65,10 @@ Group: TypeAlias = tuple[str, str]
 
 @attrs.frozen
 class _Place:
-    """A place that is kept."""
+    """A reserved place."""
 
     uid: str
-    """Of the pod that went."""
+    """UID of the evicted pod."""
     controller: str
     """Identity of its controller; "" for none."""
     stand_in: Pod
@@ -79,12 +85,12 @@ class _Move:
     places: tuple[_Place, ...]
     until: float
     known: frozenset[str] | None = None
-    """UIDs of the pods that the group and the controllers had; None before they were looked for."""
+    """UIDs of the pods that the group and the controllers had at the move; None before the first look."""
     is_gone: bool = False
-    """Whether the pods that went are not there any more."""
+    """Whether all evicted pods are gone."""
 
     def awaits(self, pod: Pod, group: Group) -> bool:
-        """Return whether a pod that came since is a successor of one of these."""
+        """Return whether a new pod may be the successor of one of these."""
         if group == self.group:
             return True
         controller = controller_of(pod.metadata)
@@ -93,32 +99,32 @@ class _Move:
 
 @attrs.frozen
 class _Successor:
-    """A pod that came in the stead of one that was moved."""
+    """A pod that replaces a moved one."""
 
     key: str
-    """Of its group."""
+    """Key of its group."""
     until: float
     waits: bool = True
     is_replaced: bool = False
-    """Whether another pod of its group, which waited as well, was given the place."""
+    """Whether another waiting pod of its group got the place."""
 
 
 @attrs.define
 class MovedPods:
-    """The places of moved pods whose successors have not come, and the successors that wait for theirs.
+    """The reserved places of moved pods, and the successors that wait for theirs.
 
-    Units: seconds of a clock that does not go back.
+    Units: seconds of a monotonic clock.
     """
 
     _objects: ClusterObjects | None = None
-    """What was looked at last: the cycle that follows decides on it."""
+    """The objects at the last look, which the next cycle decides on."""
     _moves: tuple[_Move, ...] = ()
     _came: Mapping[str, _Successor] = attrs.field(factory=dict)
-    """By UID."""
+    """Successors by UID."""
     _early: frozenset[str] = frozenset()
-    """UIDs of pods that are to succeed others once their gang is whole: the stand-ins stand for them until then."""
+    """UIDs of successors whose gang is not complete: until then the stand-ins take their places."""
     _beside: Mapping[str, str] = attrs.field(factory=dict)
-    """The keys of the groups of pods that waited beside successors when they were looked at last, by UID."""
+    """Waiting pods beside successors in the same groups at the last look: keys of groups by UID."""
 
     # --- What happens --------------------------------------------------------------------------------------------
 
@@ -130,9 +136,9 @@ class MovedPods:
         device: Callable[[str], str],
         now: float,
     ) -> None:
-        """Remember which pods a statement moves; ``device`` returns the final name of a device.
+        """Remember the pods that a statement moves; ``device`` returns the final name of a device.
 
-        ``pods``: the pod of each decision, None for one that is not there.
+        ``pods``: the pod of each decision, None for one that is gone.
         """
         decisions = tuple(decisions)
         promised = {each.pod: each.devices for each in decisions if isinstance(each, Nominate)}
@@ -157,19 +163,19 @@ class MovedPods:
         )
 
     def forget(self, uid: str) -> None:
-        """Take out a pod that was not evicted after all."""
+        """Forget the move of a pod that was not evicted after all."""
         if self._moves:
             kept = (attrs.evolve(m, places=tuple(each for each in m.places if each.uid != uid)) for m in self._moves)
             self._moves = tuple(move for move in kept if move.places)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget everything."""
         self._objects, self._moves, self._came, self._beside, self._early = None, (), {}, {}, frozenset()
 
     def look(self, objects: ClusterObjects, now: float) -> None:
-        """Look which successors have come: the cycle that follows decides on these objects.
+        """Find the successors in ``objects``, which the next cycle decides on.
 
-        Cost: nothing where nothing was moved lately, else a look at each pod and group.
+        Cost: nothing if nothing was moved recently, else O(pods + groups).
         """
         before, self._objects, self._early = self._objects or objects, objects, frozenset()
         if not self._moves and not self._came:
@@ -205,7 +211,7 @@ class MovedPods:
     # --- What a cycle is given -----------------------------------------------------------------------------------
 
     def shown(self, objects: ClusterObjects) -> ClusterObjects:
-        """Return the objects with the stand-ins, less the pods that these stand for; the same if there are none."""
+        """Return the objects with the stand-ins, and without early successors; the same value if there are none."""
         stand_ins, early = self._stand_ins(), self._early
         if not stand_ins:
             return objects
@@ -213,27 +219,27 @@ class MovedPods:
         return attrs.evolve(objects, pods=(*pods, *stand_ins))
 
     def early(self, objects: ClusterObjects) -> tuple[Pod, ...]:
-        """Return the pods that `shown` leaves out, so that they can be told what they wait for."""
+        """Return the pods that `shown` leaves out, so that their users can be informed."""
         found = self._early
         return tuple(pod for pod in objects.pods if _identity(pod.metadata) in found) if found else ()
 
     def served_first(self, awaited: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the keys of groups that are served before others: those of ``awaited``, then those of successors."""
+        """Return the keys of groups to serve first: those in ``awaited``, then the groups of successors."""
         mine = dict.fromkeys(each.key for each in self._came.values() if each.waits)
         return (*awaited, *(key for key in mine if key not in awaited)) if mine else awaited
 
     def spared(self, protected: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the UIDs of the pods whose groups lose none: those of ``protected``, and the stand-ins."""
+        """Return the UIDs of pods whose groups must lose none: those in ``protected``, and the stand-ins."""
         stand_ins = self._stand_ins()
         return tuple(sorted({*protected, *(pod.metadata.uid for pod in stand_ins)})) if stand_ins else protected
 
     def next_due(self) -> float | None:
-        """Return when the next place is not kept any more, or a successor not served first; None if none is."""
+        """Return when the next place or the next priority of a successor expires; None if there is none."""
         places = (move.until for move in self._moves)
         return min((*places, *(each.until for each in self._came.values() if each.waits)), default=None)
 
     def _see(self, came: Mapping[str, _Successor], staying: Mapping[str, Pod], waiting: set[str]) -> None:
-        """See which successors wait, and which pods beside them; those that were given places since took theirs."""
+        """Update the successors that wait, and the pods beside them, which may have taken a successor's place."""
         got = Counter(key for uid, key in self._beside.items() if uid in staying and uid not in waiting)
         self._came = {uid: _served(each, got, waits=uid in waiting) for uid, each in came.items()}
         keys = {each.key for each in self._came.values() if each.waits}
@@ -241,7 +247,7 @@ class MovedPods:
         self._beside = {uid: key for uid, key in beside.items() if key in keys}
 
     def _goes_with(self, pod: Pod) -> bool:
-        """Return whether the group of a pod is there for this pod alone, and no other can come into it."""
+        """Return whether the group of a pod exists for this pod alone, so that no successor can join it."""
         if self._objects is None or controller_of(pod.metadata):
             return False
         uid, key = pod.metadata.uid, group_of(pod)
@@ -254,14 +260,14 @@ class MovedPods:
 
 
 def is_stand_in(name: str) -> bool:
-    """Return whether a pod of a cycle's input only stands in for one that was moved."""
+    """Return whether a pod in the input of a cycle is a stand-in for a moved one."""
     return name.endswith(STAND_IN)
 
 
 def stand_in(pod: Pod, node: str, devices: tuple[str, ...]) -> Pod | None:
-    """Return a pod that was moved as if it ran on the node that it was promised, sharing these devices.
+    """Return the stand-in of a moved pod: the pod as if it ran on ``node`` and shared ``devices``.
 
-    None for one whose place is not kept: it has device claims, or what it held of a GPU is not told.
+    None if its place is not kept: it has device claims, or its share of a GPU is unknown.
     """
     metadata, spec = pod.metadata, pod.spec
     if spec.resource_claims:
@@ -301,7 +307,7 @@ def _identity(metadata: ObjectMeta) -> str:
 
 
 def group_of(pod: Pod) -> Group:
-    """Return the group that a pod names; "" for none."""
+    """Return the key of the group that a pod names; its name is "" for none."""
     return pod.metadata.namespace, pod.metadata.annotations.get(names.POD_GROUP, "")
 
 
@@ -310,7 +316,7 @@ def _stays(pod: Pod) -> bool:
 
 
 def _relatives(pods: Iterable[Pod], moves: Iterable[_Move], came: Mapping[str, _Successor]) -> Mapping[str, Pod]:
-    """Return the pods of the groups and controllers of moves, and those that came and of their groups, by UID."""
+    """Return the pods of the groups and controllers of moves, the successors, and the pods of their groups, by UID."""
     moves = tuple(moves)
     groups = {move.group for move in moves}
     controllers = {place.controller for move in moves for place in move.places} - {""}
@@ -330,13 +336,13 @@ def _relatives(pods: Iterable[Pod], moves: Iterable[_Move], came: Mapping[str, _
 
 
 def _ordered(objects: ClusterObjects) -> frozenset[str]:
-    """Return the UIDs of the pods whose bind is ordered."""
+    """Return the UIDs of pods with a bind request that has not failed."""
     live = (each for each in objects.bind_requests if not has_failed(each))
     return frozenset(owner.uid for each in live for owner in each.metadata.owner_references)
 
 
 def _served(successor: _Successor, got: Counter[str], *, waits: bool) -> _Successor:
-    """Return what became of a successor; of the pods beside it that ``got`` places each took that of one successor."""
+    """Return the new state of a successor; ``got`` counts the places that pods beside successors took, by group."""
     is_replaced = successor.is_replaced
     if waits and not is_replaced and got[successor.key]:
         got[successor.key] -= 1
@@ -345,21 +351,21 @@ def _served(successor: _Successor, got: Counter[str], *, waits: bool) -> _Succes
 
 
 def _knowing(move: _Move, had: Mapping[str, Pod]) -> _Move:
-    """Return a move that knows the pods that were there when it was decided."""
+    """Return a move with the UIDs of the pods that existed when it was decided."""
     if move.known is not None:
         return move
     return attrs.evolve(move, known=frozenset(uid for uid, pod in had.items() if move.awaits(pod, group_of(pod))))
 
 
 def _after(move: _Move, there: Iterable[str], now: float) -> _Move:
-    """Return a move whose patience ends soon once the pods that went are gone."""
+    """Return a move that expires soon if the evicted pods are gone."""
     if move.is_gone or not {place.uid for place in move.places}.isdisjoint(there):
         return move
     return attrs.evolve(move, is_gone=True, until=min(move.until, now + _PATIENCE))
 
 
 def _whole(objects: ClusterObjects, pods: Iterable[Pod]) -> frozenset[Group]:
-    """Return the groups of these pods that have as many as they start with: no pod of another one takes its place."""
+    """Return the groups of ``pods`` with enough pods to start: no pod of another group takes their places."""
     counts = Counter(group_of(pod) for pod in pods)
     return frozenset(
         key
@@ -369,7 +375,7 @@ def _whole(objects: ClusterObjects, pods: Iterable[Pod]) -> frozenset[Group]:
 
 
 def _others(places: tuple[_Place, ...], pod: Pod) -> tuple[_Place, ...]:
-    """Return the places less the one of a successor: of the same name, else of the same controller, else the first."""
+    """Return the places less that of a successor: the one of the same name, else of its controller, else the first."""
     name, controller = pod.metadata.name + STAND_IN, controller_of(pod.metadata)
     mine = min(places, key=lambda each: (each.stand_in.metadata.name != name, each.controller != controller))
     return tuple(each for each in places if each is not mine)

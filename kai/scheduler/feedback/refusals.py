@@ -1,23 +1,21 @@
-"""Pods that a disruption budget protected from eviction: what the next decisions must know.
+"""Refusals that the next decisions must know, lest they repeat themselves: by nodes, binds and disruption budgets.
 
-The API server alone decides whether a budget lets a pod go, and says so when the eviction is asked for. Where a budget
-is known to be exhausted, nothing is asked. Decided anew on the same facts the same pods would be the victims again, and
-the job that gains would wait although other pods could make room. So it is an input of the cycles that follow: groups
-of such pods lose none for a while. A process that starts knows of none.
+`NodeRefusals`: nodes that refused pods for lack of room. A binder counts what really is on a node, and may find less
+room than the snapshot showed. On the same facts the pod would be sent to the same node for ever. So the refusal becomes
+an input of the next cycles: the pod goes elsewhere, evicts elsewhere, or its users see the refusal. A refusal is
+forgotten when something makes room on the node (a pod left, a device lost a user, the node object changed), or after a
+pause that doubles with each refusal of the pod. Holds: at most `MOST` refusals are kept; the oldest are dropped first.
 
-Nodes that refused pods for lack of room: what the next decisions must know, lest they repeat themselves.
+`BindBackoff`: pods whose binds failed. They leave their capacity to others during a back-off that doubles; otherwise a
+pod that cannot be bound would win every cycle and starve the pods behind it. A cycle sees such a pod as resting, with
+the reason (`kai.api.conventions.binding`): it waits, is counted, and its users see why.
 
-A binder counts what is really on a node, and may find less room than the snapshot showed. Decided anew on the same
-facts the pod would be sent to the same node, for ever. So a refusal is an input of the cycles that follow: the pod goes
-elsewhere, evicts elsewhere, or is told who refused it. It is forgotten when something there makes room (a pod left, a
-device lost a user, the node object changed), or after a pause that doubles with each refusal of the pod.
+`ProtectedPods`: pods that a disruption budget protected from eviction. Only the API server decides whether a budget
+permits an eviction, and answers when the eviction is requested; if the budget is known to be exhausted, no request is
+sent. On the same facts the same pods would be the victims again, and the aggressor would wait although other pods could
+make room. So groups of such pods lose none for a while.
 
-Holds: at most `MOST` refusals are remembered; the oldest are forgotten first.
-
-Pods whose binds failed leave their capacity to others for a while, a little longer each time.
-
-Without that a pod that cannot be bound would win every cycle and starve the pods behind it. Cycles are shown such a pod
-at rest, with why it rests (`kai.api.conventions.binding`): it waits, is counted, and users are told.
+After a restart all of these are empty.
 """
 
 from __future__ import annotations
@@ -50,29 +48,29 @@ User = tuple[str, tuple[str, ...]]
 
 @attrs.define
 class _Entry:
-    """A refusal, and what the node was like then."""
+    """A refusal, and the state of the node at that time."""
 
     refusal: NoRoom
     until: float
     users: frozenset[User] | None = None
-    """Pods that were on the node at some time since; None before the first look."""
+    """Pods that were on the node at any time since; None before the first look."""
     node: object = None
 
 
 @attrs.define
 class NodeRefusals:
-    """Refusals by the pod's UID and the node's name.
+    """Refusals by pod UID and node name.
 
-    Units: seconds of a clock that does not go back.
+    Units: seconds of a monotonic clock.
     """
 
     settings: IntakeSettings = attrs.field(factory=IntakeSettings)
     _entries: dict[tuple[str, str], _Entry] = attrs.field(factory=dict)
     _counts: dict[str, tuple[int, float]] = attrs.field(factory=dict)
-    """How often each pod was refused, and until when that is remembered."""
+    """How often each pod was refused, and when that is forgotten."""
 
     def note(self, refusal: NoRoom, now: float) -> int:
-        """Remember a refusal; return how often the pod was refused by now."""
+        """Remember a refusal; return how often the pod was refused so far."""
         count = self._counts.get(refusal.uid, (0, 0.0))[0] + 1
         pause = doubling_pause(count, _FIRST, _LONGEST)
         self._counts.pop(refusal.uid, None)
@@ -88,9 +86,9 @@ class NodeRefusals:
         return count
 
     def current(self, nodes: Iterable[Node], pods: Iterable[Pod], now: float) -> tuple[NoRoom, ...]:
-        """Return the refusals that hold in a cluster of ``nodes`` and ``pods``, and forget the others.
+        """Return the refusals that still hold in a cluster of ``nodes`` and ``pods``, and forget the others.
 
-        Cost: nothing where nothing was refused, else O(nodes + pods).
+        Cost: nothing without refusals, else O(nodes + pods).
         """
         if not self._entries and not self._counts:
             return ()
@@ -112,15 +110,15 @@ class NodeRefusals:
         return tuple(sorted((entry.refusal for entry in kept.values()), key=attrs.astuple))
 
     def next_due(self, now: float) -> float | None:
-        """Return when the next refusal is forgotten; None if none is remembered."""
+        """Return when the next refusal expires; None if there is none."""
         return min((entry.until for entry in self._entries.values() if entry.until > now), default=None)
 
     def _look(
         self, pods: Iterable[Pod], nodes: set[str], uids: set[str]
     ) -> tuple[Mapping[str, frozenset[User]], frozenset[str]]:
-        """Return which pods are on each of ``nodes``, and which of the pods ``uids`` still wait.
+        """Return the pods on each of ``nodes``, and the pods in ``uids`` that still wait.
 
-        Reservation pods come and go with the attempts themselves.
+        Reservation pods are ignored, because bind attempts themselves create and delete them.
         """
         settings = self.settings
         users: dict[str, set[User]] = {node: set() for node in nodes}
@@ -136,7 +134,7 @@ class NodeRefusals:
 
 
 def _facts(node: Node) -> object:
-    """Return what of a node can make room or take it away: not its heartbeats."""
+    """Return the facts of a node that can make or take room; heartbeats are none of them."""
     return node.spec, dict(node.metadata.labels), dict(node.status.allocatable)
 
 
@@ -146,20 +144,20 @@ _LONGEST_PAUSE: Final = 300.0
 
 @attrs.frozen
 class _Rest:
-    """How often binds of a pod failed, until when it is not tried, and what is said of that."""
+    """How often binds of a pod failed, when it is tried again, and the text for its users."""
 
     count: int
     until: float
     text: str
     shown: tuple[Pod, Pod] | None = None
-    """The pod, and how it is shown: the same again for as long as both are the same."""
+    """Memoized: the pod, and the same pod marked as resting."""
 
 
 @attrs.define
 class BindBackoff:
-    """Pods by UID whose binds failed.
+    """Pods in back-off after failed binds, by UID.
 
-    Units: seconds of a clock that does not go back; ``wall`` is what people read.
+    Units: seconds of a monotonic clock; ``wall`` is the wall clock.
     """
 
     _rests: dict[str, _Rest] = attrs.field(factory=dict)
@@ -173,14 +171,14 @@ class BindBackoff:
         self._rests[uid] = _Rest(count, now + pause, refusal_text(why, count, again))
 
     def resting(self, now: float) -> Mapping[str, str]:
-        """Return the UIDs of pods that are not to be tried now, each with what it is told."""
+        """Return the UIDs of pods in back-off, each with the text for its users."""
         if not self._rests:
             return {}
         self._rests = {uid: rest for uid, rest in self._rests.items() if rest.until > now - _FORGOTTEN_AFTER}
         return {uid: rest.text for uid, rest in self._rests.items() if rest.until > now}
 
     def shown(self, pod: Pod) -> Pod:
-        """Return a pod that rests as cycles are shown it."""
+        """Return a pod in back-off as cycles see it."""
         uid = pod.metadata.uid
         rest = self._rests[uid]
         if rest.shown is not None and rest.shown[0] is pod:
@@ -190,39 +188,45 @@ class BindBackoff:
         return found
 
     def next_due(self, now: float) -> float | None:
-        """Return when the next of them may be tried again; None if none rests."""
+        """Return when the next back-off ends; None if no pod is in back-off."""
         return min((rest.until for rest in self._rests.values() if rest.until > now), default=None)
 
 
 REFUSED: Final = 60.0
-"""Seconds until a pod is asked to go again after the API server refused it."""
+"""How long a pod is spared after the API server refused its eviction.
+
+Units: seconds.
+"""
 EXHAUSTED: Final = 10.0
-"""The same after its budget was seen to be exhausted: when that changes, it is seen as well."""
+"""The same if its budget was seen to be exhausted: shorter, because a change of the budget is seen as well.
+
+Units: seconds.
+"""
 
 
 @attrs.define
 class ProtectedPods:
-    """Pods by UID, and until when none of them is asked to go.
+    """Protected pods by UID, and when the protection of each ends.
 
-    Units: seconds of a clock that does not go back.
+    Units: seconds of a monotonic clock.
     """
 
     _until: Deadlines[str] = attrs.field(factory=Deadlines)
 
     def note(self, uid: str, now: float, seconds: float) -> None:
-        """Remember for so long that a budget protected a pod."""
+        """Remember for ``seconds`` that a budget protected a pod."""
         self._until[uid] = max(now + seconds, self._until.get(uid, now))
 
     def holds(self, uid: str, now: float) -> bool:
-        """Return whether a budget protected a pod a moment ago."""
+        """Return whether a budget protected a pod recently."""
         return self._until.get(uid, now) > now
 
     def current(self, now: float) -> tuple[str, ...]:
-        """Return the UIDs of the pods that are protected, in order, and forget the others."""
+        """Return the UIDs of protected pods in order, and forget the others."""
         self._until.forget(now)
         return tuple(sorted(self._until))
 
     def next_due(self, now: float) -> float | None:
-        """Return when the next pod may be asked to go again; None if none is protected."""
+        """Return when the next protection ends; None if no pod is protected."""
         self._until.forget(now)
         return self._until.first()

@@ -1,1 +1,1 @@
-"""When a cycle begins. Begin with `service`; `wakeups` says after which change or pause."""
+"""When a cycle begins. Read `service` first; `wakeups` holds the rules for changes and pauses."""

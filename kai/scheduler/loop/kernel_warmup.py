@@ -1,16 +1,15 @@
-"""How the kernels of the service run: as plain Python while there is little to decide, compiled from then on.
+"""Moves the kernels of the service from plain Python to compiled code.
 
-A cluster that is small, or just begins, is decided at once: nothing is loaded for it. Once that has cost as much as
-loading kernels would (`kai.kernels.pace`), they are loaded in a thread beside the work, after another process has
-compiled what is not cached, and cycles run them from the next one on. A cycle that is too large for plain Python waits
-for kernels that are cached. While they are compiled, which takes minutes, it serves groups in their order for a second
-and leaves the others to the next cycle; what it decides is what the whole cycle would have begun with. It searches for
-no victims then: that is what takes long in plain Python.
+A small cluster, or one that just begins, is decided in plain Python at once, without loading anything. When this has
+cost as much as loading kernels would (`kai.kernels.pace`), a thread loads them in the background, after another process
+has compiled the uncached ones. Later cycles run them compiled. A cycle too large for plain Python waits for
+cached kernels. If they have to be compiled first, which takes minutes, it serves groups in their order for a second,
+and leaves the others to the next cycle. Its decisions are those with which the whole cycle would have begun. It
+searches for no victims then, because that takes long in plain Python.
 
-Compile kernels in a process of its own, which keeps them for this one.
-
-What numba makes of its input on the way to machine code it holds for as long as its process lives: 230 MB for all
-kernels, where loading them takes 17. It also holds the interpreter while it works, which the event loop waits for.
+`compile_apart` compiles in a separate process. Numba keeps its intermediate data as long as its process lives: 230 MB
+for all kernels, while loading them takes 17 MB. It also holds the interpreter lock while it works, and would block the
+event loop.
 """
 
 from __future__ import annotations
@@ -50,14 +49,14 @@ warm(*modules, tell=lambda done, _: print(done, flush=True))
 
 
 def compile_apart(modules: Sequence[str], wanted: int, tell: Tell) -> None:
-    """Compile what `warm` would compile for ``modules``, which are ``wanted`` kernels, and keep it.
+    """Compile in another process what `warm` would compile for ``modules``, ``wanted`` kernels in all, and cache them.
 
-    Nothing is done where nothing can be kept. What the other process fails at stays missing, and `warm` compiles it
-    here; what `tell` raises ends the other process.
+    Do nothing without a cache folder. Kernels that the other process fails to compile stay missing, and `warm` compiles
+    them here. An exception from ``tell`` ends the other process.
     """
     if directory() is None or not sys.executable:
         return
-    # The same modules are found there, and none in the folder that a process happens to stand in.
+    # -P and PYTHONPATH: the child finds the same modules, and none in its working directory.
     command = (sys.executable, "-P", "-c", _CHILD, *modules)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     child = subprocess.Popen(  # noqa: S603 - a fixed program, and names of modules that are imported here
@@ -73,35 +72,35 @@ def compile_apart(modules: Sequence[str], wanted: int, tell: Tell) -> None:
 
 
 MOST_PLAIN: Final = 100_000
-"""Work that a cycle decides plainly to the end while kernels are compiled: a few seconds of it."""
+"""Amount of work that a cycle decides to the end in plain Python while kernels are compiled: a few seconds."""
 LASTING: Final = 500
-"""Nodes and pods of a cluster that will want compiled kernels soon: they are loaded before a pod waits for them."""
+"""Size of a cluster in nodes and pods from which kernels are loaded before a pod has to wait for them."""
 PART_SECONDS: Final = 1.0
-"""How long a larger cycle serves groups; the compiler gets the rest of the time, where there is one processor."""
+"""How long a larger cycle serves groups; on a single processor the compiler gets the rest of the time."""
 
 
 @attrs.define(eq=False)
 class Warming:
-    """The kernels of one process, from plain to compiled."""
+    """The state of the kernels of one process, from plain to compiled."""
 
     profile: Profile
     work: int = 0
-    """What was decided plainly so far."""
+    """Amount of work that was decided in plain Python so far."""
     compiled: int = 0
     missing: int | None = None
-    """So many kernels are to be compiled; None until the cache was looked at."""
+    """Count of kernels that have to be compiled; None before the cache was read."""
     part_seconds: float | None = None
-    """How long the cycle that was settled last serves groups; None: until all are served."""
+    """How long the next cycle serves groups; None: until all are served."""
     _is_ending: bool = False
     _wanted: anyio.Event = attrs.field(factory=anyio.Event)
     _assessed: anyio.Event = attrs.field(factory=anyio.Event)
     _loaded: anyio.Event = attrs.field(factory=anyio.Event)
     _is_awaited: bool = False
     _is_told: bool = False
-    """Whether the log says that cycles decide a part."""
+    """Whether it was logged that cycles decide a part."""
 
     async def run(self) -> None:
-        """Load the kernels, or compile them, once they are wanted."""
+        """Load or compile the kernels once they are wanted."""
         if is_plain() is False:
             self._loaded.set()
             return
@@ -113,9 +112,9 @@ class Warming:
         self._loaded.set()
 
     async def settle(self, objects: ClusterObjects) -> None:
-        """Settle how kernels run in the cycle that begins with ``objects``, and how much of it is decided.
+        """Choose how kernels run in the cycle on ``objects``, and how much of it is decided.
 
-        It waits for kernels that are cached, and until it is known whether they are.
+        Waits for cached kernels, and for the check whether they are cached.
         """
         self.part_seconds = None
         if is_plain() is False:
@@ -151,11 +150,11 @@ class Warming:
             structlog.get_logger().info("cycles decide a part until kernels are compiled", seconds=PART_SECONDS)
 
     def problem(self) -> str:
-        """Return in words for what a cycle waits; "" if none does."""
+        """Return what a cycle waits for, as text; "" if none waits."""
         return "loading kernels" if self._is_awaited else ""
 
     def note(self) -> str:
-        """Return in words how far compiling is, and what that means for cycles; "" if nothing is compiled."""
+        """Return the progress of the compilation and its effect on cycles, as text; "" if nothing is compiled."""
         if not self.missing or self._loaded.is_set():
             return ""
         counts = f"compiling kernels, {self.compiled} of {self.missing}"
@@ -164,11 +163,11 @@ class Warming:
         )
 
     def end(self) -> None:
-        """Compile no further: the process ends."""
+        """Stop compiling, because the process ends."""
         self._is_ending = True
 
     def _load(self) -> None:
-        # Imported here: a process that decides plainly has no need of a compiler.
+        # Imported here: a process that decides in plain Python needs no compiler.
         from kai.kernels.warm import missing, warm
 
         modules = tuple(type(use.plugin).__module__ for use in self.profile.plugins)
@@ -193,5 +192,5 @@ class Warming:
             raise _Ended
 
 
-class _Ended(Exception):  # noqa: N818 - no error: the process ends while it compiles
-    """Ends compiling."""
+class _Ended(Exception):  # noqa: N818 - not an error: the process ends while it compiles
+    """Ends the compilation."""

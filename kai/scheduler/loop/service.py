@@ -1,10 +1,10 @@
-"""The scheduler at work: wake on a change or after a pause, decide, publish.
+"""The scheduler service: wake on a change or after a pause, decide, publish.
 
-Terms come first: `kai.cluster.election.takeover.take_over` waits until this process leads, lists by quorum what
-decisions rest upon and drops what was assumed before. Within a term a cycle follows a change of the store, a little
-later, so that a gang that is created pod by pod is seen whole; it follows a pod that starts without others at once.
-While pods wait it follows the mere passing of time as well, because some reasons to wait do. Nothing runs where nothing
-changed and nothing waits.
+A term begins with `kai.cluster.election.takeover.take_over`: it waits until this process leads, lists the objects that
+decisions depend on with a quorum read, and drops all assumptions. Within a term a cycle follows a change of the store
+after a debounce, so that it sees a gang complete although its pods are created one by one. A pod that starts alone gets
+its cycle at once. While pods wait, cycles also follow the passing of time, because some reasons to wait end by time
+alone. If nothing changed and nothing waits, nothing runs.
 """
 
 from __future__ import annotations
@@ -53,12 +53,18 @@ _LONGEST_PAUSE: Final = 60.0
 _REHEARSALS_APART: Final = 5.0
 _LONGEST_DOUBT: Final = 1.0
 _SHORTEST_PAUSE: Final = 5.0
-"""How long a cycle waits at least, in whatever way the cluster changes, once several failed at no object."""
+"""How long to wait at least, whatever changes, after several cycles failed without a suspected object.
+
+Units: seconds.
+"""
 _LASTING: Final = 60.0
 _NEVER_ENDING: Final = 600.0
-"""After so long a cycle counts as one that fails; with the peer's search budgets one may last for minutes."""
+"""Duration after which a cycle counts as failing; with KAI-Scheduler's search budgets a cycle may last for minutes.
+
+Units: seconds.
+"""
 _TAKEN_AT_ONCE: Final = 32
-"""So many statements are taken before the loop may do something else: a few milliseconds."""
+"""Count of statements that are taken before the event loop may run other tasks: a few milliseconds."""
 SNAPSHOT_PATH: Final = "/get-snapshot"
 
 
@@ -77,20 +83,20 @@ class Scheduler:
     kernels: Warming
     rests: Rests
     usage: PastUsage | None = None
-    """Past usage of queues; None where it counts for nothing."""
+    """Past usage of queues; None where it is not configured."""
     decisions: DecisionLog | None = None
-    """Where decisions are written down; None for nowhere."""
+    """Where decisions are logged; None for nowhere."""
     shadowing: Shadowing | None = None
-    """What compares decisions with those of another scheduler; None where decisions are carried out."""
+    """Compares decisions with those of another scheduler; None where decisions are carried out."""
     number: int = 0
     """The number of the last cycle of this process."""
     onlooker: Callable[[Done | None, float], None] = lambda _, __: None
-    """Is given each cycle that came to its end, with its seconds, or None once another process leads."""
+    """Called with each successful cycle and its duration in seconds, or with None when the term ends."""
     intake_in_use: anyio.Lock = attrs.field(factory=anyio.Lock)
-    """Held by a cycle, by the task that reads ahead for the next cycle, and by what must not meet a cycle."""
+    """Held by a cycle, by `prefetch`, and by all else that must not run during a cycle."""
     _failures: int = 0
     _failed_at: str = ""
-    """What the last cycle failed at, if it failed."""
+    """Error of the last cycle, if it failed."""
     _recorder: CycleRecorder = attrs.field(
         init=False,
         default=attrs.Factory(lambda self: CycleRecorder(self.metrics, self.hourly, self.cycles), takes_self=True),
@@ -129,7 +135,7 @@ class Scheduler:
                 await self._lead(term)
 
     async def _stay_ready(self) -> None:
-        """Keep the cluster read while another leads, so that our first cycle is as quick as any other."""
+        """Keep the intake current while another process leads, so that our first cycle is as fast as any other."""
         store, clock, seen = self.cluster.store, self.cluster.clock, -1
         await store.synced()
         while True:
@@ -143,7 +149,7 @@ class Scheduler:
             await clock.sleep(_REHEARSALS_APART)
 
     async def _watch_for_the_end(self) -> None:
-        """Let a cycle that is under way know when we are cancelled: its thread would go on to its own end."""
+        """Stop the running cycle when this task is cancelled: else its thread would finish the cycle first."""
         try:
             await anyio.sleep_forever()
         finally:
@@ -151,7 +157,7 @@ class Scheduler:
             self.kernels.end()
 
     async def _lead(self, term: Term) -> None:
-        if self.shadowing is None:  # an outbox without a term writes nothing
+        if self.shadowing is None:  # a shadow must not write, and an outbox without a term writes nothing
             self.outbox.begin(term)
             self.metrics.leads(now=True)
         self.cycles.begin_term()
@@ -167,6 +173,7 @@ class Scheduler:
                 tasks.start_soon(prefetch, self.cluster.store, self.cycles.read_ahead, self.intake_in_use)
                 await self.leadership.ended(term)
                 structlog.get_logger().warning("leading no more", epoch=term.epoch)
+                # Stop all writes first: the cancellation waits for the thread of a running cycle.
                 self.outbox.end()
                 tasks.cancel_scope.cancel()
         finally:
@@ -175,13 +182,13 @@ class Scheduler:
             self.onlooker(None, 0.0)
 
     def _show_standby(self) -> None:
-        """Show that others decide. A shadow says nothing of it: where it alone runs, no process of kai decides."""
+        """Show that others decide. A shadow shows nothing: if it runs alone, no process of kai decides."""
         if self.shadowing is None:
             self.metrics.leads(now=False)
         self.metrics.no_more_decided()
 
     async def _recall_starts(self) -> None:
-        """Show when groups of one pod started, before a cycle evicts what a minimum runtime protects."""
+        """Overlay the start of groups of a single pod, before a cycle evicts pods that a minimum runtime protects."""
         store = self.cluster.store
         async for groups in pieces(store.all(PodGroup)):
             for start in recalled_starts(store, groups):
@@ -193,7 +200,7 @@ class Scheduler:
         clock, store = self.cluster.clock, self.cluster.store
         idle = 0
         while True:
-            # What is decided without a server cannot be written, and is stale after.
+            # Decisions made without an API server could not be written, and would be stale afterwards.
             await self.cluster.connectivity.opened()
             await catch_up(store)
             await self._hear_of_evictions()
@@ -207,29 +214,29 @@ class Scheduler:
                 self._failures, self._failed_at = self._failures + 1, f"{outcome.kind}: {outcome.message}"
                 pause = doubling_pause(self._failures, self.settings.period_seconds, _LONGEST_PAUSE)
                 await clock.sleep(min(pause, _SHORTEST_PAUSE))
-                # What failed may have gone: a change is worth a look, however often cycles failed before.
+                # The cause of the failure may be gone: retry on a change, however often cycles failed before.
                 await self._wait(seen, max(0.0, pause - _SHORTEST_PAUSE))
                 continue
             self._failures = 0
             idle = 0 if outcome.decisions and not self.outbox.committer.feedback.recent_binds.is_awaited else idle + 1
-            # Half of a core at most: what follows a long cycle waits as long again, up to a second.
+            # At most half of a core: the rest after a long cycle is as long as the cycle, up to a second.
             rest = min(took, _LONGEST_REST)
             if await self._rest(seen, known, rest, partial(self._pause, outcome, idle)):
                 idle = 0
 
     async def _hear_of_evictions(self) -> None:
-        """Wait until the evictions of the last cycle were answered, for a second at most.
+        """Wait for the answers to the evictions of the last cycle, for a second at most.
 
-        A pod counts as gone from its queue once its eviction is sent, so that no second victim is looked for. Were
-        others bound in its place before the API server agrees, and it did not, the queue would pass its limit.
+        A pod counts as gone from its queue once its eviction is sent, so that no second victim is chosen. If others
+        were bound in its place and the API server then refused the eviction, the queue would exceed its limit.
         """
         with anyio.move_on_after(_LONGEST_DOUBT):
             await self.outbox.evictions_ended()
 
     async def _rest(self, seen: Seen, known: int, rest: float, pause: Callable[[], float | None]) -> bool:
-        """Rest, then wait for a change or until the pause is over, and return whether there was a change.
+        """Rest, then wait for a change or the end of the pause; return whether there was a change.
 
-        What changes is gathered, unless a pod came that starts without others; so many of these were ``known``.
+        Changes are debounced, unless a pod came that starts alone; ``known``: their count when the cycle began.
         """
         clock, gathering, changed = self.cluster.clock, self.settings.coalescing_seconds, False
         await clock.sleep(rest)
@@ -241,17 +248,17 @@ class Scheduler:
         return changed or scope.cancel_called
 
     def _pause(self, outcome: Done, idle: int) -> float | None:
-        """Return after how long to decide again if nothing changes; None if only a change can matter."""
+        """Return how long to wait for the next cycle if nothing changes; None if only a change can matter."""
         now = self.cluster.clock.monotonic()
         feedback, cycles = self.outbox.committer.feedback, self.cycles
         undone = None if self.shadowing is None else self.shadowing.due
         dues = (feedback.next_due(now), undone, cycles.inquiry.due(), cycles.faults.due())
         due_in = [due - now for due in dues if due is not None]
-        restless = outcome.restless and not feedback.recent_binds.is_awaited  # the same would be decided again
+        restless = outcome.restless and not feedback.recent_binds.is_awaited  # else the same is rejected again
         return pause_after(self.settings, turns=outcome.turns, idle=idle, restless=restless, dues=due_in)
 
     async def _wait(self, seen: Seen, pause: float | None) -> bool:
-        """Wait for a change, or for so long; return whether it was a change."""
+        """Wait for a change, for at most ``pause`` seconds; return whether there was one."""
         with anyio.move_on_after(pause):
             await seen.outdated(self.cluster.store, self.settings.period_seconds)
             return True
@@ -276,7 +283,7 @@ class Scheduler:
             log=self.decisions,
         )
         since = clock.monotonic()
-        # Not abandoned when cancelled: the next cycle must not find this one still at work.
+        # Shielded from cancellation: the next cycle must not start while this one still runs in its thread.
         self.metrics.cycle_is_under_way(now=True)
         try:
             outcome = await self.cluster.cpu.run(self.cycles.run, given, stream, self.kernels.part_seconds)
@@ -289,12 +296,12 @@ class Scheduler:
         if isinstance(outcome, Done):
             self._pass_on(outcome, seconds)
         if self.shadowing is not None and isinstance(outcome, Done) and not outcome.again:
-            self.cycles.awaited = ()  # nothing was evicted, so no group waits for what it was promised
+            self.cycles.awaited = ()  # a shadow evicts nothing, so no group waits for a promised place
             await self.shadowing.look(outcome)
         return outcome
 
     def _take_input(self) -> CycleInput:
-        """Return what the cycle that begins is given, and have bind requests deleted that are over."""
+        """Return the input of the cycle that begins, and start to delete bind requests that are over."""
         objects = self.cluster.store.cluster_objects()
         self.outbox.commit(Looked())
         expired = expired_bind_requests(objects, self.settings.intake)
@@ -303,7 +310,7 @@ class Scheduler:
         return self._input(objects)
 
     def _input(self, objects: ClusterObjects) -> CycleInput:
-        """Return what a cycle on these objects would be given now."""
+        """Return the input that a cycle on these objects would get now."""
         clock = self.cluster.clock
         past = Past(awaited=self.cycles.awaited, usage=self._past_usage())
         version = self.cluster.kubernetes()
@@ -314,7 +321,7 @@ class Scheduler:
         return NONE if self.usage is None else self.usage.known
 
     def _take_some(self, stream: Stream) -> None:
-        """Take decisions while their cycle goes on, and leave the loop to others now and then."""
+        """Take a batch of decisions while their cycle runs, then let the event loop run other tasks."""
         self._take_decisions(stream, _TAKEN_AT_ONCE)
         if stream.waiting:
             self.cluster.cpu.post(self._take_some, stream)
@@ -325,12 +332,12 @@ class Scheduler:
                 continue
             try:
                 self.outbox.commit(event)
-            except Exception as error:  # noqa: BLE001 - the boundary of a statement: it costs its own groups their places
+            except Exception as error:  # noqa: BLE001 - it costs only the groups of this statement their places
                 self.outbox.committer.abandon(event)
                 self.cycles.accuse(error, event)
 
     def _pass_on(self, outcome: Done, seconds: float) -> None:
-        """Pass on how groups and queues are to those who write it down and those who look."""
+        """Pass the outcome of a cycle to the decision log, the publisher and the onlooker."""
         if self.decisions is not None:
             self.decisions.refused(outcome.snapshot, outcome.report, self.number)
         if self.shadowing is None:
@@ -338,10 +345,10 @@ class Scheduler:
         if not outcome.again:
             self.onlooker(outcome, seconds)
 
-    # --- For those who look --------------------------------------------------------------------------------------
+    # --- Readiness and debugging -------------------------------------------------------------------------------------
 
     def problem(self) -> str:
-        """Return in words why this role is not ready; "" if it is."""
+        """Return why this role is not ready, as text; "" if it is."""
         if not self.cluster.store.is_synced:
             return "the store is not complete yet"
         if waits_for := self.kernels.problem():
@@ -355,7 +362,7 @@ class Scheduler:
         return f"cycles fail: {self.cycles.faults.problem or self._failed_at}"
 
     def note(self) -> str:
-        """Return in words what does not keep this role from its work, but should not go on; "" if there is nothing."""
+        """Return a condition that needs attention but does not stop the role, as text; "" if there is none."""
         lasts = self._lasts() if self.metrics.cycle_lasts() >= _LASTING else ""
         return lasts or self.cycles.faults.note or self.kernels.note()
 
@@ -363,7 +370,7 @@ class Scheduler:
         return f'a cycle has not ended for {self.metrics.cycle_lasts():.0f} s: see "computing for long" in the log'
 
     def routes(self) -> dict[str, Route]:
-        """Return the paths of the peer's plugins that serve something, for this machine only."""
+        """Return the paths of KAI-Scheduler's plugins that serve data, for this machine only."""
         routes = {
             SNAPSHOT_PATH: Route(answer=self._snapshot, local=True),
             JOB_ORDER_PATH: Route(answer=self._job_order, local=True),
@@ -373,7 +380,7 @@ class Scheduler:
         return routes
 
     def _given(self) -> CycleInput:
-        """Return what a cycle would be given now, less what is set aside."""
+        """Return the input that a cycle would get now, less the objects set aside."""
         aside = {each: record.gone for each, record in self.cycles.inquiry.records.copy().items()}
         return attrs.evolve(self._input(self.cluster.store.cluster_objects()), aside=aside)
 

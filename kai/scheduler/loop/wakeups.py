@@ -1,32 +1,24 @@
 """When the next cycle begins: after a change, after a pause, or at once for a pod that starts alone.
 
-`Rhythm` is the token bucket that lets a cycle follow a change at once; the virtual cluster uses it as well.
+Changes are debounced, because a gang is created pod by pod. A pod that starts without others gains nothing by that: a
+cycle follows it at once, as long as such cycles stay rare. `Rhythm` holds these times, for the service and for virtual
+time, and `Haste` is the token bucket for immediate cycles.
 
-When a cycle follows a change, in the service and in virtual time.
+`IndependentPods` counts pods that begin to wait and start alone. `Rests` ends the rest between two cycles for them. One
+task does this for a whole term: a task for each rest, cancelled with it, would be a reference cycle. Four times a
+second its frames and traceback would be left to the garbage collector, which runs every two minutes or more rarely, and
+the process would grow.
 
-Changes are gathered before they are decided on, for a gang is created pod by pod. A pod that starts without others
-gains nothing by that: it is decided on at once, as long as such cycles do not become the rule.
+`pause_after` says how long to rest if nothing changes: until another cycle could decide something new, because
+something is due. While pods wait, a cycle tries again after a period, with growing pauses. While groups wait for their
+turn, the next cycle follows at once, because each turn considers new groups.
 
-Pods that begin to wait and start without others: a cycle follows them at once.
+`OtherPools` recognizes changes in other node pools. Other schedulers decide there, so these changes start no cycle
+here.
 
-Rests between cycles, which end early for pods that start without others.
-
-One task ends them for as long as a term lasts. A task for each rest, cancelled with it, would be a cycle of objects:
-four times a second its frames and its traceback would be left to Python's collector, which comes by every two minutes
-or later, and the process would grow by so much.
-
-How long the scheduler rests after a cycle if nothing changes.
-
-It rests as long as another cycle could not decide anything new: until something is due. While pods wait, a cycle tries
-again after a period, and ever more rarely. While groups wait for their turn, the next turn follows at once: each is as
-new as a change.
-
-What changes in other node pools: other schedulers decide there, so it hurries no cycle here.
-
-Reading ahead: what arrives is read at once, in small portions, so that the next cycle finds it read.
-
-All of it happens on the event loop. What is made of objects is interned in tables that a cycle, in its thread, uses as
-well; a reader of the tables holds one lock, so nothing is read ahead while a cycle is at work.
+`prefetch` parses objects as they arrive, in small batches on the event loop, so that the next cycle finds them parsed.
+Parsed objects are interned in tables that a cycle uses in its thread. Each reader of the tables holds one lock, so
+nothing is parsed ahead while a cycle runs.
 """
 
 from __future__ import annotations
@@ -52,7 +44,7 @@ if TYPE_CHECKING:
     from kai.scheduler.settings import SchedulerSettings
 
 AT_ONCE: Final = 5
-"""So many cycles follow pods at once, then one for each time that one is earned."""
+"""Capacity of the token bucket: this many cycles may follow pods at once."""
 
 
 @attrs.frozen(kw_only=True)
@@ -63,58 +55,58 @@ class Rhythm:
     """
 
     apart: float = 0.1
-    """From one cycle to the next one, at least: as far as two cycles of an idle service are apart."""
+    """Minimum distance of two cycles: that of two cycles of an idle service."""
     after: float = 0.0
-    """From the first change to its cycle: what changes meanwhile is decided with it."""
+    """Debounce from the first change to its cycle; later changes in this time are decided with it."""
     hurries: bool = False
-    """Whether a cycle follows at once when a pod comes that starts without others."""
+    """Whether a cycle follows at once when a pod comes that starts alone."""
 
     @classmethod
     def of_service(cls, settings: SchedulerSettings) -> Self:
-        """Return the rhythm of the service where deciding itself takes no time.
+        """Return the rhythm of the service if deciding itself took no time.
 
-        It rests after a cycle, then waits for a change and then for those that come with it.
+        The service rests after a cycle, waits for a change, and then for the changes that follow it.
         """
         gathering = settings.coalescing_seconds
         return cls(apart=2 * gathering, after=gathering, hurries=True)
 
     def haste(self) -> Haste:
-        """Return what counts the cycles that follow at once."""
+        """Return the token bucket for immediate cycles."""
         return Haste(self.apart / 2)
 
 
 @attrs.define
 class Haste:
-    """How many cycles may follow at once: each takes one of a few, and one is earned in so many seconds."""
+    """A token bucket for immediate cycles: each takes a token, and one token is added every ``seconds``."""
 
     seconds: float
     _earned: float = -inf
-    """When all are earned again."""
+    """When the bucket will be full."""
 
     def due(self, now: float) -> float:
-        """Return when the next one may follow."""
+        """Return when the next immediate cycle may follow."""
         return max(now, self._earned - (AT_ONCE - 1) * self.seconds)
 
     def take(self, now: float) -> None:
-        """Take note of a cycle that follows at once."""
+        """Take a token for an immediate cycle."""
         self._earned = max(self._earned, now) + self.seconds
 
 
 def starts_alone(group: PodGroup) -> bool:
-    """Return whether a pod of a group may start without any other of them."""
+    """Return whether a pod of a group may start without the others."""
     spec = group.spec
     return spec.minimum <= 1 and not spec.min_sub_group and not spec.sub_groups
 
 
 @attrs.define(eq=False)
 class IndependentPods:
-    """Counts them, as the store shows them."""
+    """Counts pods that begin to wait and start alone, as the store shows them."""
 
     store: Store
     scheduler: str
-    """The name of the scheduler that they ask for."""
+    """Name of the scheduler that the pods ask for."""
     owns: Callable[[Mapping[str, str]], bool] = lambda _: True
-    """Returns whether a group with these labels is decided on here."""
+    """Returns whether this process decides on a group with these labels."""
     count: int = 0
     _more: anyio.Event = attrs.field(factory=anyio.Event)
 
@@ -128,7 +120,7 @@ class IndependentPods:
                     self._more.set()
 
     async def more(self, count: int) -> None:
-        """Wait until there were more than so many."""
+        """Wait until the count exceeds ``count``."""
         while self.count <= count:
             self._more = anyio.Event() if self._more.is_set() else self._more
             await self._more.wait()
@@ -154,7 +146,7 @@ class IndependentPods:
 
 @attrs.define(eq=False)
 class Rests:
-    """Ends the present rest once a pod came that starts without others, as often as haste allows."""
+    """Ends the present rest when a pod comes that starts alone, as often as the token bucket permits."""
 
     pods: IndependentPods
     haste: Haste
@@ -165,7 +157,7 @@ class Rests:
 
     @contextmanager
     def begun(self, known: int) -> Iterator[anyio.CancelScope]:
-        """Return a scope that is cancelled when more than the ``known`` pods came."""
+        """Return a scope that is cancelled when the count of pods exceeds ``known``."""
         with anyio.CancelScope() as scope:
             self._present, self._known = scope, known
             self._begun.set()
@@ -175,7 +167,7 @@ class Rests:
                 self._present = None
 
     async def run(self) -> None:
-        """Count pods, and end rests, until cancelled."""
+        """Count pods and end rests, until cancelled."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.pods.run)
             await self._end_rests()
@@ -198,26 +190,26 @@ class Rests:
 
 
 MOST_PERIODS: Final = 5
-"""So many periods pass at most between two cycles while something waits."""
+"""Limit of the growing pause between two cycles while something waits, in periods."""
 
 
 @attrs.frozen
 class Seen:
-    """How far the store was when a cycle began."""
+    """The revision of the store when a cycle began."""
 
     revision: int
     substance: int
 
     @classmethod
     def of(cls, store: Store) -> Self:
-        """Return how far the store is."""
+        """Return the present revision of a store."""
         return cls(store.revision, store.substance)
 
     async def outdated(self, store: Store, seconds: float) -> None:
         """Wait until another cycle may decide something else.
 
-        What only tells people more comes thick and fast when many pods were bound, and most of it is our own: it is
-        gathered for some seconds.
+        Changes of conditions and the like come in floods after many binds, and most of them are our own writes: they
+        are debounced for ``seconds``.
         """
         await store.newer(self.revision)
         with anyio.move_on_after(seconds):
@@ -227,10 +219,10 @@ class Seen:
 def pause_after(
     settings: SchedulerSettings, *, turns: int, idle: int, restless: bool, dues: Iterable[float]
 ) -> float | None:
-    """Return after how many seconds to decide again if nothing changes; None if only a change can matter.
+    """Return how many seconds to wait for the next cycle if nothing changes; None if only a change can matter.
 
-    ``idle`` is how many cycles decided nothing since something changed, ``turns`` after how many all groups were
-    considered, ``restless`` whether something waits, and ``dues`` in how many seconds something is due.
+    ``idle``: count of cycles since the last change that decided nothing. ``turns``: count of cycles until all groups
+    are considered. ``restless``: whether something waits. ``dues``: in how many seconds each timed event is due.
     """
     if idle < turns and turns > 1:  # not all groups were considered since something changed
         return settings.coalescing_seconds
@@ -242,16 +234,16 @@ def pause_after(
 
 @attrs.frozen
 class OtherPools:
-    """Tells changes in other pools from those that matter here."""
+    """Recognizes changes that concern other pools only."""
 
     store: Store
     intake: IntakeSettings
 
     def hold(self, change: Change[Any]) -> bool:
-        """Return whether an object is of other pools alone, before and after; False where the store leaves a doubt.
+        """Return whether an object belongs to other pools only, before and after; False if the store leaves a doubt.
 
-        A pod that has neither a group nor a node is of no pool: what gives it one is a change of its own.
-        Cost: 1 us; two objects are looked up for a pod.
+        A pod without group and node belongs to no pool: a later change gives it one.
+        Cost: 1 us; for a pod two objects are looked up.
         """
         return all(self._has(side) for side in (change.before, change.after) if side is not None)
 
@@ -274,11 +266,11 @@ class OtherPools:
 
 
 _AT_ONCE: Final = 100
-"""Objects that are read before the loop may do something else: about a millisecond."""
+"""Count of objects that are parsed before the event loop may run other tasks: about a millisecond."""
 
 
 async def prefetch(store: Store, read: Callable[[Iterable[ApiObject]], None], in_use: anyio.Lock) -> None:
-    """Give pods and groups to ``read`` as they arrive, holding ``in_use`` meanwhile; until cancelled."""
+    """Pass pods and groups to ``read`` as they arrive, holding ``in_use`` meanwhile; until cancelled."""
     with store.arrivals(Pod, PodGroup) as arrivals:
         while True:
             await arrivals.wait()

@@ -1,4 +1,4 @@
-"""What users read, written only where it changed: read `publisher` first, then `outgoing` for what is remembered."""
+"""Writes events, conditions and timestamps that changed. Read `publisher` first, then `outgoing` for its state."""
 
 from kai.scheduler.publishing.publisher import Publisher
 

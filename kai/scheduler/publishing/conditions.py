@@ -1,8 +1,8 @@
-"""Conditions that say why something waits: what they say, whether two are the same, and how they are written.
+"""Writes the conditions, events and timestamps that explain why pods and pod groups wait.
 
-Writes about pods that wait: the condition that says why, and an event.
+`PodWrites` compares the account of a pod with the pod in the store, and writes its PodScheduled condition and an event.
 
-Writes about pod groups: timestamps, the condition that says why a group waits, and its events.
+`GroupWrites` does the same for a pod group: timestamps, the condition that says why it waits, and its events.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from kai.scheduler.settings import SchedulerSettings
 OURS: Final = frozenset(
     {names.UNSCHEDULABLE_REASON, Code.BIND_REFUSED.value, Code.HELD_FOR_LEAVING.value, Code.NOT_READY.value}
 )
-"""Reasons under which kai says of a pod why it has no node."""
+"""Reasons in a PodScheduled condition that come from kai."""
 
 
 def conditions(group: PodGroup, wanted: tuple[SchedulingCondition, ...]) -> Patch:
-    """Return the write of the conditions of a group."""
-    # The list is written whole, and other pools have conditions in it: only onto the version that we read.
+    """Return the patch that sets the scheduling conditions of a group."""
+    # A merge patch replaces the whole list, and other node pools have conditions in it. With the resourceVersion the
+    # API server refuses it (409) if the list changed since kai read it.
     metadata = {"uid": group.metadata.uid, "resourceVersion": group.metadata.resource_version}
     status = {"schedulingConditions": [unstructure(each) for each in wanted]}
     ref = Ref.to(group)
@@ -42,9 +43,9 @@ def conditions(group: PodGroup, wanted: tuple[SchedulingCondition, ...]) -> Patc
 
 
 def explanation(pod: Pod) -> tuple[str, str] | None:
-    """Return reason and message with which the pod's condition says why it waits; None if it says nothing of that.
+    """Return reason and message of the PodScheduled condition if kai wrote it, else None.
 
-    The API server says of pods with gates that these keep them.
+    For pods with scheduling gates the API server itself writes that condition.
     """
     for each in pod.status.conditions:
         if each.type == names.POD_SCHEDULED_CONDITION:
@@ -54,12 +55,12 @@ def explanation(pod: Pod) -> tuple[str, str] | None:
 
 
 def same_condition(last: SchedulingCondition, wanted: SchedulingCondition) -> bool:
-    """Return whether two conditions say the same, figures and all."""
+    """Return whether two conditions are equal in reasons and message."""
     return same_in_kind(last, wanted) and last.message == wanted.message
 
 
 def same_in_kind(last: SchedulingCondition, wanted: SchedulingCondition) -> bool:
-    """Return whether two conditions give the same reasons."""
+    """Return whether two conditions are equal but for the message, which holds the figures."""
     facts = [
         (each.type, each.node_pool, each.reason, each.status, tuple(reason.reason for reason in each.reasons))
         for each in (last, wanted)
@@ -68,22 +69,22 @@ def same_in_kind(last: SchedulingCondition, wanted: SchedulingCondition) -> bool
 
 
 def next_id(conditions: Iterable[SchedulingCondition]) -> str:
-    """Return the number of the next transition; one that cannot be read counts as 0."""
+    """Return the ID of the next transition; an ID that is no number counts as 0."""
     last = [each.transition_id for each in conditions][-1:]
     return str(int(last[0]) + 1 if last and last[0].isascii() and last[0].isdigit() else 1)
 
 
 @attrs.define
 class PodWrites:
-    """Compares accounts of pods with the pods as the store shows them."""
+    """Compares accounts of pods with the pods in the store, and writes the difference."""
 
     reader: Reader
     now: Callable[[], float]
-    """Returns the wall clock, for what people read."""
+    """Returns the wall clock time for timestamps that users read."""
     outgoing: Outgoing
 
     def of(self, account: PodAccount, group: GroupAccount, now: float) -> Iterable[Send]:
-        """Yield what is to be written of the account of a pod of a group."""
+        """Yield the writes that bring a pod of a group in line with its account."""
         pod = self.reader.get(Pod, account.name, account.namespace)
         if pod is None or pod.metadata.uid != account.uid or pod.metadata.deletion_timestamp is not None:
             return
@@ -101,12 +102,12 @@ class PodWrites:
     def _announced(
         self, pod: Pod, account: PodAccount, group: GroupAccount, found: tuple[str, str | None], now: float
     ) -> Iterable[Send]:
-        """Write a condition and an event; ``found`` are reason and message of the condition that is there."""
+        """Write a condition and an event; ``found`` holds reason and message of the present condition."""
         stood, written = found
         if group.waits_for_turn:
             if self._has_heard(account, written) or self._is_being_bound(pod):
                 return
-            # Its event alone was lost; what was written before says more than that it waits for its turn.
+            # Only the event is missing. The present condition says more than "waits for its turn": keep it.
             account = account if written is None else attrs.evolve(account, message=written, reason=stood)
         is_other = bool(stood) and stood != account.reason
         written = None if is_other else written
@@ -118,7 +119,7 @@ class PodWrites:
         if stands and said == account.message:
             return
         is_news = is_other or (written is None and said is None)
-        # What is said for want of something better is not to keep what is better waiting.
+        # "Waits for its turn" must not start the quiet period, or the real reason would be delayed by it.
         if not ((group.waits_for_turn and is_news) or self.outgoing.may_say(account.uid, group, now, is_news=is_news)):
             return
         if account.on_pod and written != account.message:
@@ -130,7 +131,7 @@ class PodWrites:
     def _condition(
         self, pod: Pod, account: PodAccount, group: GroupAccount, now: float, *, is_news: bool
     ) -> Iterable[Send]:
-        """Write a condition of which no event is sent from here; figures alone wait, as elsewhere."""
+        """Write a condition without an event; a change of figures alone waits for the quiet period."""
         if explanation(pod) != (account.reason, account.message) and self.outgoing.may_say(
             account.uid, group, now, is_news=is_news
         ):
@@ -149,7 +150,7 @@ class PodWrites:
         yield from self.outgoing.write(f"{account.uid}/condition", pod, patch, content, now, group)
 
     def _has_heard(self, account: PodAccount, written: str | None) -> bool:
-        """Return whether a pod knows more than that it waits for its turn, or just that."""
+        """Return whether the pod already carries this message or a more telling one."""
         said = self.outgoing.history.of(account.uid, UNSCHEDULABLE)
         if written is not None:
             return said != ""
@@ -161,33 +162,33 @@ class PodWrites:
 
 V = TypeVar("V")
 STAMPS: Final = "/stamps"
-"""Ends the topic of timestamps. Those that were not written the next cycle tells anew, but for `losses`."""
+"""Suffix of the topic of timestamps. If a write fails, the next cycle repeats it; evictions are kept in `losses`."""
 
 
 @attrs.define
 class GroupWrites:
-    """Compares accounts of groups with the groups as the store shows them."""
+    """Compares accounts of groups with the groups in the store, and writes the difference."""
 
     settings: SchedulerSettings
     reader: Reader
     now: Callable[[], float]
-    """Returns the wall clock, for what people read."""
+    """Returns the wall clock time for timestamps that users read."""
     outgoing: Outgoing
     _pods: PodWrites = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Write of pods on the same terms."""
+        """Share reader, clock and memory with the writer for pods."""
         self._pods = PodWrites(self.reader, self.now, self.outgoing)
 
     def of(self, account: GroupAccount, now: float) -> Iterable[Send | Overlay]:
-        """Yield what is to be written of the account of a group, and of its pods."""
+        """Yield the writes that bring a group and its pods in line with its account."""
         group = self.reader.get(PodGroup, account.name, account.namespace)
         if group is None or not _is_about(account, group):
             return
         ref = Ref(PodGroup, account.name, account.namespace)
         yield from self._stamps(group, account, now)
         if group.metadata.uid != account.uid:
-            return  # the cycle saw it before it was written; the next one says what there is to say
+            return  # when the cycle began, the group had no UID in the API server; the next cycle explains it
         yield from self.outgoing.announce(account, ref, STALE, account.stale, now)
         for pod in account.pods:
             yield from self._pods.of(pod, account, now)
@@ -197,9 +198,9 @@ class GroupWrites:
             yield from self.outgoing.announce(account, ref, UNSCHEDULABLE, account.unschedulable, now)
 
     def _stamps(self, group: PodGroup, account: GroupAccount, now: float) -> Iterable[Send | Overlay]:
-        """Write timestamps on a group, and show at once when it started.
+        """Write the timestamps of a group, and overlay its start in the store at once.
 
-        The next cycle goes by the start, and may begin before the patch is answered.
+        The next cycle reads the start, and may begin before the API server answers the patch.
         """
         ref, key = Ref(PodGroup, account.name, account.namespace), (account.namespace, account.name)
         needs_no_writing = self.settings.direct_binds and is_of_one_pod(group)
@@ -220,7 +221,7 @@ class GroupWrites:
             yield from (*shown, *sent) if sent else ()
 
     def _remember(self, group: PodGroup, lost: str | None, now: float, *, is_sent: bool) -> None:
-        """Remember when a group lost pods, until that is written."""
+        """Remember the time of an eviction until the annotation is written."""
         if lost is None:
             return
         if is_sent:
@@ -229,7 +230,7 @@ class GroupWrites:
             self.outgoing.losses.held(group, lost, now)
 
     def again(self, now: float, most: int) -> Iterable[Send | Overlay]:
-        """Yield writes of when groups lost pods, of those that were refused a while ago; at most so many."""
+        """Yield retries of refused eviction timestamps that are due, for at most ``most`` groups."""
         for (namespace, name), loss in self.outgoing.losses.take(now, most):
             group, stamps = self.reader.get(PodGroup, name, namespace), {names.LAST_EVICTION: loss.time}
             if group is not None and group.metadata.uid == loss.uid:
@@ -270,7 +271,7 @@ class GroupWrites:
             yield outgoing.say(orders.emit(ref, UNSCHEDULABLE, account.unschedulable, uid=account.uid))
 
     def _wanted(self, waiting: Waiting) -> SchedulingCondition:
-        """Return the condition that says why a group waits; when it began to say so is not in it yet."""
+        """Return the condition that says why a group waits, without transition ID and time."""
         return SchedulingCondition(
             type=names.UNSCHEDULABLE_ON_NODE_POOL_CONDITION,
             node_pool=self.settings.pool,
@@ -287,9 +288,9 @@ def condition_topic(group: PodGroup) -> str:
 
 
 def _is_about(account: GroupAccount, group: PodGroup) -> bool:
-    """Return whether an account is of this very group; one that was not written yet is told by its name.
+    """Return whether an account belongs to this group, by UID or by the name that stands in for a UID before the write.
 
-    Only groups of one pod are shown before they are written, and their names hold the pod's UID.
+    Only groups of a single pod enter a cycle before the API server has them, and their names contain the pod's UID.
     """
     return account.uid == group.metadata.uid or (account.uid == group.metadata.name and is_of_one_pod(group))
 

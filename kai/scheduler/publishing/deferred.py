@@ -1,22 +1,18 @@
-"""What is known of groups and not written yet, or never: accounts that wait, losses of pods, starts of single pods.
+"""State of groups that is not in the API server yet: deferred accounts, unwritten evictions, starts of single pods.
 
-Accounts of groups that are told later: some of it has to wait, or was not written.
+`DeferredAccounts` keeps accounts that are published later. A figure that changes again and again is held back until
+the quiet period is over. An account whose write was refused or skipped is retried after a pause, because no later
+cycle may produce it again: cycles do not repeat "waits for its turn", so such a group would show nothing until its
+turn comes. An account is kept until all of it is written, or the group gets another account or needs none.
 
-A figure that changes again and again waits until the last one has stood for a while. What was refused, or left out, is
-told again after a pause: no later cycle may give the account anew. A group that waits for its turn is told so once, the
-cycles that follow have nothing to say about it, and it would hear nothing until its turn comes. So an account is kept
-until all of it was written, or the group has another account or needs none.
+`Losses` keeps the times at which groups lost pods to evictions until the annotation is written. A cycle reports such a
+time once, and all later cycles read the annotation: without it a group would evict others before its preemption delay
+is over. A cycle that began before the write does not know the time, so an account never removes it or replaces it with
+an earlier one.
 
-When groups lost pods, until their annotations say so.
-
-A cycle says it once. What is refused, or replaced before it was sent, no later cycle says again, and all of them go by
-the annotation: without it a group would evict others before its preemption delay is over. A cycle that began before it
-was written knows nothing of it, so an account never takes such a time away, nor puts an earlier one in its place.
-
-Groups of a single pod: when they started is known without being written down.
-
-The API server notes on a pod when it was bound. A group that will never have another pod started then, so the timestamp
-that the engine goes by is only shown in the store of this process, and made anew from the pods after a start.
+`recalled_starts` derives the start of groups of a single pod. The API server records on a pod when it was bound, and a
+group that never gets another pod started then. So kai does not write the annotation: it overlays the start in its own
+store, and derives it again from the pods after a restart.
 """
 
 from __future__ import annotations
@@ -44,29 +40,29 @@ _MOST: Final = 50_000
 
 @attrs.define
 class DeferredAccounts:
-    """The accounts that are told later, by group; of more than may wait the one that waits longest goes.
+    """Accounts that are published later, by group; beyond a limit the oldest is dropped.
 
-    Units: seconds of a clock that does not go back.
+    Units: seconds of a monotonic clock.
     """
 
     pause: float
-    """How long after a refusal an account is told again."""
+    """How long to wait after a refusal before the account is published again."""
     _later: dict[Key, GroupAccount] = attrs.field(factory=dict)
     _dues: Deadlines[Key] = attrs.field(factory=Deadlines)
-    """When each of them is due."""
+    """When each account is due."""
     _sent: dict[str, Key] = attrs.field(factory=dict)
-    """By topic, of which group a write is that has no answer."""
+    """The group of each write without an answer, by topic."""
     _under_way: dict[Key, tuple[GroupAccount, set[str]]] = attrs.field(factory=dict)
-    """The accounts of these groups, and the topics of their writes."""
+    """Groups with writes without an answer: the account and the topics of the writes."""
 
     def tell(self, account: GroupAccount) -> None:
-        """Take a new account of a group: what is on its way, and is refused, is told again as this one has it."""
+        """Replace the account of a group; if a write in flight is refused, the new account is retried."""
         self._drop(account.key)
         if account.key in self._under_way:
             self._under_way[account.key] = account, self._under_way[account.key][1]
 
     def send(self, account: GroupAccount, topic: str) -> None:
-        """Remember of which account something is being written."""
+        """Remember that a write of this account is in flight."""
         key = account.key
         self._sent[topic] = key
         _, topics = self._under_way.get(key, (account, set()))
@@ -74,7 +70,7 @@ class DeferredAccounts:
         self._under_way[key] = account, topics
 
     def answered(self, topic: str, now: float, *, is_refused: bool, at_least: float = 0.0) -> None:
-        """Take it how a write ended; after a refusal the account is not told for so many seconds ``at_least``."""
+        """Record the end of a write; retry a refused account after the pause, and not before ``at_least`` seconds."""
         key = self._sent.pop(topic, None)
         if key is None:
             return
@@ -86,11 +82,11 @@ class DeferredAccounts:
             self.hold(account, now + max(self.pause, at_least))
 
     def owe(self, account: GroupAccount, now: float) -> None:
-        """Tell an account again after a pause."""
+        """Publish an account again after the pause."""
         self.hold(account, now + self.pause)
 
     def hold(self, account: GroupAccount, due: float) -> None:
-        """Tell an account then, or when something else of it is due before."""
+        """Publish an account at ``due``, or earlier if an earlier time is set for its group."""
         key = account.key
         self._later[key] = account
         self._dues.hasten(key, due)
@@ -98,7 +94,7 @@ class DeferredAccounts:
             self._drop(next(iter(self._later)))
 
     def settle(self, keys: Iterable[Key]) -> None:
-        """Forget groups of which there is nothing to say."""
+        """Forget groups that need no account any more."""
         for key in keys:
             self._drop(key)
             _, topics = self._under_way.pop(key, (None, ()))
@@ -107,19 +103,19 @@ class DeferredAccounts:
 
     @property
     def keys(self) -> frozenset[Key]:
-        """Return the groups of which something is told later or is on its way."""
+        """Return the groups with a deferred account or a write in flight."""
         return frozenset((*self._later, *self._under_way))
 
     def take(self, now: float, most: int) -> tuple[GroupAccount, ...]:
-        """Return accounts that are due, at most so many, and forget them."""
+        """Remove and return at most ``most`` accounts that are due."""
         return tuple(self._later.pop(key) for key in islice(self._dues.take(now), most))
 
     def next_due(self) -> float | None:
-        """Return when to ask for what is due; None if nothing is told later."""
+        """Return when the next account is due; None if none is deferred."""
         return self._dues.first()
 
     def end_term(self, unheard: Iterable[GroupAccount], now: float) -> None:
-        """Take it that nothing is answered any more; who waits for a turn in the next term hears of it then."""
+        """Drop writes in flight, as no answers will come; keep accounts of groups that wait for their turn, due now."""
         accounts = [account for account, _ in self._under_way.values()]
         accounts += self._later.values()
         accounts += unheard
@@ -136,7 +132,7 @@ class DeferredAccounts:
 
 @attrs.frozen
 class Loss:
-    """When a group lost pods, by its UID."""
+    """When the group with this UID lost pods to evictions."""
 
     uid: str
     time: str
@@ -144,19 +140,19 @@ class Loss:
 
 @attrs.define
 class Losses:
-    """The losses that are not known to be written, by group; of more than may wait the oldest goes.
+    """Times of evictions that may not be written yet, by group; beyond a limit the oldest is dropped.
 
-    Units: seconds of a clock that does not go back.
+    Units: seconds of a monotonic clock.
     """
 
     pause: float
-    """How long after a refusal a loss is written again."""
+    """How long to wait after a refusal before the time is written again."""
     _unwritten: dict[Key, Loss] = attrs.field(factory=dict)
     _dues: Deadlines[Key] = attrs.field(factory=Deadlines)
-    """When those are written again that are not on their way."""
+    """When to retry the times that have no write in flight."""
 
     def stamps_with(self, group: PodGroup, told: Mapping[str, str | None]) -> Mapping[str, str | None]:
-        """Return the timestamps that an account tells of a group, with the last loss that is known by now."""
+        """Return the timestamps of an account, with the latest eviction if the annotation lacks it."""
         written = group.metadata.annotations.get(names.LAST_EVICTION)
         known = self._unwritten.get(key_of(group))
         kept = known.time if known is not None and known.uid == group.metadata.uid else None
@@ -167,7 +163,7 @@ class Losses:
         return {**told, names.LAST_EVICTION: found}
 
     def sent(self, group: PodGroup, time: str) -> None:
-        """Remember a loss that is being written."""
+        """Remember a time whose write is in flight."""
         key = key_of(group)
         self._drop(key)
         self._unwritten[key] = Loss(group.metadata.uid, time)
@@ -175,13 +171,13 @@ class Losses:
             self._drop(next(iter(self._unwritten)))
 
     def held(self, group: PodGroup, time: str, now: float) -> None:
-        """Remember a loss that is on its way already, or not to be written yet."""
+        """Remember a time whose write was held back, and retry it after the pause."""
         if self._unwritten.get(key_of(group)) != Loss(group.metadata.uid, time):
             self.sent(group, time)
             self._dues[key_of(group)] = now + self.pause
 
     def answered(self, request: Patch, reply: object, now: float) -> None:
-        """Take how a write of timestamps ended."""
+        """Record the end of a write of timestamps: retry it after a passing refusal, else forget the time."""
         key = (request.ref.namespace, request.ref.name)
         known = self._unwritten.get(key)
         if known is None or request.patch["metadata"]["annotations"].get(names.LAST_EVICTION) != known.time:
@@ -192,15 +188,15 @@ class Losses:
             self._drop(key)
 
     def take(self, now: float, most: int) -> tuple[tuple[Key, Loss], ...]:
-        """Return losses that are due, at most so many, and forget them."""
+        """Remove and return at most ``most`` times that are due."""
         return tuple((key, self._unwritten.pop(key)) for key in islice(self._dues.take(now), most))
 
     def next_due(self) -> float | None:
-        """Return when to ask for what is due; None if all that is remembered is on its way."""
+        """Return when the next retry is due; None if there is none."""
         return self._dues.first()
 
     def end_term(self, now: float) -> None:
-        """Take it that nothing is answered any more: the next term writes all of it."""
+        """Make everything due now, because answers to writes in flight will not come."""
         for key in self._unwritten:
             self._dues[key] = now
 
@@ -210,7 +206,7 @@ class Losses:
 
 
 def _instant_of(text: str) -> float:
-    """Return a time as seconds since the epoch; of what is none the beginning of all times."""
+    """Return a timestamp as seconds since the epoch; minus infinity if it cannot be parsed."""
     try:
         return instant(text)
     except BadValue:
@@ -218,7 +214,7 @@ def _instant_of(text: str) -> float:
 
 
 def is_of_one_pod(group: PodGroup) -> bool:
-    """Return whether a group was made for one pod that has no other owner: it is called after that pod."""
+    """Return whether a group was made for one pod without another owner: its name derives from that pod."""
     owners = group.metadata.owner_references
     if len(owners) != 1 or owners[0].kind != "Pod":
         return False
@@ -226,7 +222,7 @@ def is_of_one_pod(group: PodGroup) -> bool:
 
 
 def recalled_starts(reader: Reader, groups: Iterable[PodGroup]) -> Iterator[Overlay]:
-    """Yield the start times of those of some groups that have one pod and carry no annotation of it."""
+    """Yield start times for the ``groups`` that have a single pod and no annotation of their start."""
     for group in groups:
         metadata = group.metadata
         if names.LAST_START in metadata.annotations or not is_of_one_pod(group):
@@ -239,7 +235,7 @@ def recalled_starts(reader: Reader, groups: Iterable[PodGroup]) -> Iterator[Over
 
 
 def _bound_at(pod: Pod) -> float | None:
-    """Return when a pod got its node; None if it has none."""
+    """Return when a pod was bound to its node; None if it has no node."""
     if not pod.spec.node_name:
         return None
     for condition in pod.status.conditions:

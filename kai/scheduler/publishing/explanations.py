@@ -1,9 +1,9 @@
-"""From the report of a cycle to what users should read: events, conditions and timestamps, group by group.
+"""Turns the report of a cycle into accounts for users: events, conditions and timestamps, by group.
 
-Pure: snapshot and report in, accounts out. An account says how things are; `kai.scheduler.publishing` compares it with
-what is written already and writes what differs.
+Pure: snapshot and report in, accounts out. An account describes the present state of a group.
+`kai.scheduler.publishing.publisher` compares it with the objects in the store, and writes what differs.
 
-Source: what the peer does when it closes a session: its status updater and job_errors.
+Source: what KAI-Scheduler does when it closes a session: its status updater and job_errors.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _STAMPS: Final = (
 
 @attrs.frozen(kw_only=True)
 class PodAccount:
-    """Why a pod waits. ``on_pod``: whether its condition says so, beside the event."""
+    """Why a pod waits. ``on_pod``: whether the pod gets a condition beside the event."""
 
     name: str
     namespace: str
@@ -62,13 +62,13 @@ class PodAccount:
     message: str
     on_pod: bool = True
     reason: str = names.UNSCHEDULABLE_REASON
-    """That of the condition. Autoscalers add nodes for pods that are unschedulable, and for no others."""
+    """Reason of the condition. Autoscalers add nodes only for pods whose reason is Unschedulable."""
     is_announced: bool = True
-    """Whether there is an event about it; where another part of kai sends one, a second says nothing new."""
+    """Whether the publisher sends an event; False where another part of kai sends one, to avoid a duplicate."""
     is_figured: bool = False
-    """Whether what is new about it is figures, which are told at once: how often, and what comes next."""
+    """Whether a change of figures is published at once: the count of attempts and the next step matter to users."""
     only_instead: bool = False
-    """Whether it is written in place of another reason only."""
+    """Whether the condition is written only to replace one with another reason."""
 
 
 @attrs.frozen(kw_only=True)
@@ -78,27 +78,27 @@ class Waiting:
     message: str
     reasons: tuple[UnschedulableReason, ...] = ()
     is_figured: bool = False
-    """As with pods."""
+    """As in `PodAccount`."""
     only_instead: bool = False
-    """As with pods."""
+    """As in `PodAccount`."""
 
 
 @attrs.frozen(kw_only=True)
 class GroupAccount:
-    """How things are with one group. An event that is "" is not to be sent."""
+    """The present state of a group for its users. An event whose text is "" is not sent."""
 
     name: str
     namespace: str
     uid: str
     stamps: Mapping[str, str | None]
-    """The timestamps that its annotations should say; None: should not be there."""
+    """Wanted timestamp annotations; None removes one."""
     stale: str = ""
     not_ready: str = ""
     unschedulable: str = ""
     condition: Waiting | None = None
     pods: tuple[PodAccount, ...] = ()
     waits_for_turn: bool = False
-    """The group was not considered in this cycle: whatever was said about it before says more."""
+    """The group was not considered in this cycle: an earlier explanation is more telling, and stays."""
 
     @property
     def key(self) -> Key:
@@ -108,16 +108,16 @@ class GroupAccount:
 
 @attrs.frozen(kw_only=True)
 class Overall:
-    """What there is to tell after a cycle."""
+    """All that a cycle has to publish."""
 
     groups: tuple[GroupAccount, ...] = ()
-    """Those about which there may be something to write."""
+    """Accounts of groups that may need a write."""
     settled: frozenset[tuple[str, str]] = frozenset()
-    """Groups, by namespace and name, of which nothing waits or is being bound: what their conditions say is over."""
+    """Groups, by namespace and name, without pods that wait or are being bound: their conditions are outdated."""
     fair_shares: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
-    """By queue, in quantities."""
+    """Fair shares by queue, as quantities."""
     waiting: Mapping[str, int] = attrs.field(factory=dict)
-    """How many pods wait, by the code of what they wait for."""
+    """Count of waiting pods by reason code."""
 
 
 def explain(
@@ -132,11 +132,11 @@ def explain(
 ) -> Overall:
     """Return the accounts of all groups that wait, changed or are stale, and the fair shares of queues.
 
-    ``detailed``: messages have a line for each node. ``told``: UIDs of groups that were told before why they wait; that
-    they wait for their turn is no news to them. ``attend`` is told which group is being explained. ``declared`` is
-    asked why a queue is none of the snapshot's, where a group names such a one.
+    ``detailed``: messages have a line for each node. ``told``: UIDs of groups whose reason was published before; these
+    get no account that only says that they wait for their turn. ``attend`` is called with the row of the group that is
+    being explained, -1 at the end. ``declared`` is called to explain a queue that is not in the snapshot.
 
-    Cost: O(pods) in columns, then O(what waits).
+    Cost: O(pods) in columns, then O(groups and pods that wait).
     """
     teller = _Teller(snapshot, report, pool, detailed=detailed, told=told, attend=attend, declared=declared)
     return Overall(
@@ -148,7 +148,7 @@ def explain(
 
 
 def fair_shares(snapshot: Snapshot, report: CycleReport) -> Mapping[str, Mapping[str, str]]:
-    """Return the fair share of each queue in quantities."""
+    """Return the fair share of each queue as quantities."""
     out: dict[str, Mapping[str, str]] = {}
     for row, queue in enumerate(snapshot.queues):
         out[queue.name] = _resources(report.fair_share[row, :3].tolist())
@@ -160,12 +160,12 @@ class _Why:
     """What a group waits for."""
 
     code: str
-    """The dominant reason as metrics say it: finer ones take questions to plugins to know."""
+    """The dominant reason, as metrics label it. A finer code would need calls of plugins."""
     record: GroupRecord | None = None
     missing: tuple[tuple[str, int, int, int], ...] = ()
     """The sub-groups that lack pods: name, pods needed, existing, gated."""
     is_tried: bool = True
-    """Whether a place is looked for; the group, its queue or a pod of it may forbid that."""
+    """Whether the engine looks for a place; a state of the group, its queue or a pod may forbid that."""
 
 
 class _Teller:
@@ -191,7 +191,7 @@ class _Teller:
         self._detailed = detailed
         self._report = report
         self._pool = pool
-        # One that moves has a node, and so has what stands in for it.
+        # A pod that moves, and the row that stands in for it, have a node already: neither waits for a promised place.
         self._is_promised: Bools = (report.status == Status.PIPELINED) & (snapshot.pod_node < 0)
         grouped = snapshot.pod_group >= 0
         self._pods = np.flatnonzero(grouped)
@@ -202,7 +202,7 @@ class _Teller:
         self._leaf, self._status = snapshot.pod_subgroup[self._by_group], report.status[self._by_group]
         lost = (self._leaf < 0) | (self._status == Status.GATED)
         self._strange = np.bincount(snapshot.pod_group[self._by_group[lost]], minlength=len(snapshot.groups)) > 0
-        """bool[G]: groups with pods that may be told something of their own."""
+        """bool[G]: groups with gated pods or pods without a sub-group, which may get messages of their own."""
         self._waiting = self._count(_WAITING)
         self._active = self._count(ACTIVE_ALLOCATED)
         self._binding = self._count(_BEING_BOUND)
@@ -210,13 +210,13 @@ class _Teller:
         self._promised: Int64s = np.bincount(snapshot.pod_group[promised], minlength=len(snapshot.groups))
 
     def _count(self, statuses: int) -> Int64s:
-        """Return int64[G]: how many pods of each group have a status in the mask."""
+        """Return int64[G]: the count of pods of each group whose status is in the mask."""
         pods = self._pods[((statuses >> self._report.status[self._pods]) & 1).astype(np.bool_)]
         counts: Int64s = np.bincount(self._snapshot.pod_group[pods], minlength=len(self._snapshot.groups))
         return counts
 
     def accounts(self) -> Iterator[GroupAccount]:
-        """Yield what there is to tell about groups that wait, are stale, or have another timestamp than before."""
+        """Yield the accounts of groups that wait, are stale, or whose timestamps changed."""
         changed = ~np.isnan(self._report.stale_since) | self._stamped()
         for row in np.flatnonzero((self._waiting > 0) | (self._promised > 0) | changed).tolist():
             group = self._snapshot.groups[row]
@@ -226,7 +226,7 @@ class _Teller:
         self._attend(-1)
 
     def waiting(self) -> Mapping[str, int]:
-        """Return how many pods wait, by the code of what they wait for; those in no group wait for the pod grouper."""
+        """Return the count of waiting pods by reason code; pods without a group wait for the pod grouper."""
         counts = self._waiting + self._promised
         tally = Counter[str]()
         for row in np.flatnonzero(counts > 0).tolist():
@@ -237,7 +237,7 @@ class _Teller:
         return dict(tally)
 
     def _why(self, row: int) -> _Why:
-        """Return what a group waits for; it is looked at once, for its account and for the metric."""
+        """Return the reason why a group waits; memoized, as the account and the metric both need it."""
         known = self._known.get(row)
         if known is None:
             known = self._known[row] = self._looked_at(row, self._snapshot.groups[row])
@@ -257,7 +257,7 @@ class _Teller:
         return _Why(code, record, is_tried=is_tried)
 
     def settled(self) -> frozenset[tuple[str, str]]:
-        """Return the groups of which nothing waits or is being bound."""
+        """Return the groups without pods that wait or are being bound."""
         groups = self._snapshot.groups
         rows = np.flatnonzero((self._waiting == 0) & (self._binding == 0)).tolist()
         return frozenset([(groups[row].namespace, groups[row].name) for row in rows])
@@ -301,7 +301,7 @@ class _Teller:
         )
 
     def _untriable(self, row: int, group: PodGroup) -> GroupRecord | None:
-        """Return why no place is looked for: the group, its queue or a pod of it forbids that; None where none does."""
+        """Return why the engine does not look for a place; None if neither group, queue nor pods forbid it."""
         if group.held:
             return _recorded(Code(group.held_code), text=group.held)
         if group.queue_row < 0:
@@ -325,7 +325,7 @@ class _Teller:
         return _recorded(Code(words.code), text=_capitalized(words.text))
 
     def _without_sub_group(self, row: int, group: PodGroup, rows: Int64s) -> GroupRecord | None:
-        """Return that the group lacks pods because some name a sub-group that it has not; None where that is not so."""
+        """Return a record if the group lacks pods because some name an unknown sub-group; else None."""
         lost = rows[(self._snapshot.pod_subgroup[rows] < 0) & (self._report.status[rows] == Status.PENDING)]
         if not len(lost) or not self._missing(row, group):
             return None
@@ -361,14 +361,14 @@ class _Teller:
             yield self._pod(pod, self._with_pool(group, message), on_pod=group.mark_unschedulable)
 
     def _promised_pods(self, row: int, group: PodGroup) -> Iterator[PodAccount]:
-        """Yield pods that have a place which others are leaving; the event of the promise says so, too."""
+        """Yield pods that wait for others to leave their node; the event of the nomination says so, too."""
         for pod in self._rows(row)[self._is_promised[self._rows(row)]].tolist():
             text = held_text([self._snapshot.nodes[int(self._report.node[pod])].name], self._vacated)
             told = self._pod(pod, self._with_pool(group, _capitalized(text)), on_pod=True)
             yield attrs.evolve(told, reason=Code.HELD_FOR_LEAVING.value, is_announced=False)
 
     def _held(self, row: int, group: PodGroup) -> Waiting:
-        """Return that a group has all of its places, which others are leaving."""
+        """Return the condition of a group whose pods all wait for others to leave their nodes."""
         rows = self._rows(row)
         nodes = sorted(
             {self._snapshot.nodes[int(each)].name for each in self._report.node[rows[self._is_promised[rows]]]}
@@ -382,7 +382,7 @@ class _Teller:
         return vacated_nodes(self._snapshot, self._report)
 
     def _strangers(self, row: int, group: PodGroup) -> Iterator[PodAccount]:
-        """Yield pods that name a sub-group which the group has not; they are told whatever the group says."""
+        """Yield pods that name a sub-group which the group lacks; they get a message in any state of the group."""
         rows = self._rows(row)
         for pod in rows[self._snapshot.pod_subgroup[rows] < 0].tolist():
             if self._report.status[pod] in (Status.PENDING, Status.GATED):
@@ -393,7 +393,7 @@ class _Teller:
                 yield self._pod(pod, self._with_pool(group, text), on_pod=True)
 
     def _refused(self, row: int, group: PodGroup) -> Iterator[PodAccount]:
-        """Yield pods whose manifest exceeds a cap; the cluster has no scheduling gate that would say so to users."""
+        """Yield pods whose manifest exceeds a cap; in the cluster they have no scheduling gate that users would see."""
         rows = self._rows(row)
         for pod in rows[self._report.status[rows] == Status.GATED].tolist():
             facts = self._snapshot.pods[pod]
@@ -412,7 +412,7 @@ class _Teller:
         return PodAccount(name=facts.name, namespace=facts.namespace, uid=facts.uid, message=message, on_pod=on_pod)
 
     def _lacking(self, row: int, group: PodGroup, base: GroupAccount, text: str) -> GroupAccount:
-        """Return the account of a group that lacks pods: an event, and conditions where others say something else."""
+        """Return the account of a group that lacks pods: an event, and conditions that replace outdated ones."""
         message = self._with_pool(group, f"{NOT_READY}: {text}.")
         reason = UnschedulableReason(reason=NOT_READY, message=text)
         waiting = Waiting(message=message, reasons=(reason,), only_instead=True)
@@ -432,18 +432,18 @@ class _Teller:
     # --- Readiness and staleness ---------------------------------------------------------------------------------
 
     def _leaf_counts(self, row: int, statuses: int) -> Mapping[int, int]:
-        """Return how many pods of each sub-group have a status in the mask.
+        """Return the count of pods whose status is in the mask, by sub-group.
 
-        Most groups that wait have few pods: numpy would take ten times as long for them.
+        Most groups that wait have few pods: for these numpy would take ten times as long.
         """
         own = slice(self._starts[row], self._starts[row + 1])
         pods = zip(self._leaf[own].tolist(), self._status[own].tolist(), strict=True)
         return Counter([leaf for leaf, status in pods if statuses >> status & 1])
 
     def _missing(self, row: int, group: PodGroup) -> tuple[tuple[str, int, int, int], ...]:
-        """Return what keeps the group from being tried: sub-group, pods needed, existing, gated.
+        """Return the sub-groups that lack pods, as (name, pods needed, existing, gated).
 
-        Nothing if enough of its sub-groups are ready.
+        Empty if enough sub-groups are ready.
         """
         ready = self._leaf_counts(row, _READY)
         subgroups = group.subgroups
@@ -522,7 +522,10 @@ class _Teller:
         return [float(amount) for amount in amounts]
 
     def _with_pool(self, group: PodGroup, text: str) -> str:
-        """Return a message as the peer writes it for groups that give up on a pool after one attempt."""
+        """Return the message, with the node pool in front for groups that give up on a pool after one attempt.
+
+        Source: the format of KAI-Scheduler.
+        """
         return f"Node-Pool '{self._pool}': {text}" if group.scheduling_backoff == 1 else text
 
 
@@ -539,7 +542,7 @@ def _needed(minimum: int | None, absent: int) -> int:
 
 
 def _resources(amounts: list[float]) -> Mapping[str, str]:
-    """Return CPU, memory and GPUs in axis units as quantities; -1 is unlimited and stays -1."""
+    """Return CPU, memory and GPUs, given in axis units, as quantities; -1 means unlimited and stays -1."""
     cpu, memory, gpu = amounts
     return {
         names.CPU: _quantity(cpu, 1000),
@@ -550,5 +553,5 @@ def _resources(amounts: list[float]) -> Mapping[str, str]:
 
 @lru_cache(maxsize=1 << 13)
 def _quantity(amount: float, parts: int) -> str:
-    """Return an amount as a quantity; from cycle to cycle most amounts of queues are what they were."""
+    """Return an amount as a quantity. Memoized: most amounts of queues do not change from cycle to cycle."""
     return "-1" if amount < 0 else canonical(round(min(amount, 2.0**62)), parts)

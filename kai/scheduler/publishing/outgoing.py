@@ -1,27 +1,25 @@
-"""What the publisher remembers of what it wrote: what is on its way, what is told later, what was said, and when.
+"""What the publisher remembers: writes in flight, deferred accounts, events that were sent, and quiet periods.
 
-A part of the publisher that has something to write asks here whether it may, and how. Five memories answer:
+A part of the publisher that has something to write asks `Outgoing` whether it may, and how. Five memories answer:
 
-    memory             remembers                            until
-    writes_in_flight   a patch without an answer            it is answered; refused: the object has another version
-    deferred_accounts  an account that is to be told again  all of it is written, or the group has another account
-    losses             when a group lost pods               it is written, or refused for what it is
-    event_history      the last message of each event       the object is gone, or the term ends
-    quiet              that something was said of a topic   some seconds have passed
+    memory             remembers                          until
+    writes_in_flight   a patch without an answer          the answer; after a refusal, a new version of the object
+    deferred_accounts  an account to be published again   all of it is written, or the group has another account
+    losses             when a group lost pods             the annotation is written, or refused for its content
+    event_history      the last message of each event     the object is gone, or the term ends
+    quiet              that a topic was just written      a fixed time has passed
 
-The committer has a memory of its own (`kai.scheduler.committing.messages`), because what it says happens once:
-there a message is kept, and sent again as it was. Here an account is kept, and compared again: what is said then is
-what is true by then.
+The committer has a memory of its own (`kai.scheduler.committing.messages`). It keeps messages and sends them again
+unchanged, because they describe things that happen once. Here an account is kept and compared again with the store,
+so that the retry writes what is true by then.
 
-What the publisher wrote and has no answer to yet: a write of the same is not sent again before there is one.
+`WritesInFlight` prevents duplicates. Each write has a topic, such as the condition of one group, and the same content
+is not sent again before the answer. A refusal keeps the topic quiet until the store shows another version of the
+object, or until a time has passed. After a conflict the new version arrives with the watch; an object that is gone
+never gets one.
 
-Each write has a topic, such as the condition of one group. An answer ends it; a refusal keeps the topic quiet until
-the store shows another version of the object, which is what a conflict waits for and what an object that is gone
-never gets, or until some time has passed.
-
-What events have said: the publisher does not read events back, and says nothing twice.
-
-Of objects that are gone it is forgotten, a part of them at a time, for as long as the event loop can wait.
+`EventHistory` prevents duplicate events, as the publisher does not read events back. It forgets objects that are gone,
+in batches small enough for the event loop.
 """
 
 from __future__ import annotations
@@ -45,13 +43,16 @@ if TYPE_CHECKING:
     from kai.api.scheduling.queue import Queue
 
 _ECHO: Final = 60.0
-"""So long at most the store may take to show what the API server refused a write for."""
+"""How long at most the store may take to show the change that made the API server refuse a write.
+
+Units: seconds.
+"""
 _OUTDATED: Final = frozenset({Reason.CONFLICT, Reason.NOT_FOUND})
 
 
 @attrs.frozen
 class _Letter:
-    """A write without an answer."""
+    """A write without an answer, and the version of the object that it was made for."""
 
     request: Patch
     content: object
@@ -60,10 +61,10 @@ class _Letter:
 
 @attrs.define
 class WritesInFlight:
-    """The writes without an answer, by topic, and those that were refused, by topic and version."""
+    """Writes without an answer, by topic, and refusals, by topic and version."""
 
     pause: float
-    """How long to wait after a refusal that says nothing about the object.
+    """How long to wait after a refusal that does not depend on the version of the object.
 
     Units: seconds.
     """
@@ -71,21 +72,21 @@ class WritesInFlight:
     _returned: Deadlines[tuple[str, str]] = attrs.field(factory=Deadlines)
 
     def is_sent(self, topic: str, content: object, version: str, now: float) -> bool:
-        """Return whether a write of this need not, or should not, be sent now."""
+        """Return whether a write of this content is in flight, or is not to be tried yet."""
         letter = self._open.get(topic)
         return self.is_refused(topic, version, now) or (letter is not None and letter.content == content)
 
     def is_refused(self, topic: str, version: str, now: float) -> bool:
-        """Return whether a write about this version was refused, and is not to be tried again yet."""
+        """Return whether a write for this version was refused and must not be tried again yet."""
         return self._returned.get((topic, version), now) > now
 
     def send(self, topic: str, request: Patch, content: object, version: str) -> Send:
-        """Remember a write, and return how to send it."""
+        """Remember a write, and return the effect that sends it."""
         self._open[topic] = _Letter(request, content, version)
         return Send(request, topic=topic)
 
     def answered(self, topic: str, request: object, reply: object, now: float) -> None:
-        """Take the answer to a write; one that another has replaced tells nothing."""
+        """Record the answer to a write; ignore it if a newer write replaced this one."""
         letter = self._open.get(topic)
         if letter is None or letter.request is not request:
             return
@@ -95,63 +96,66 @@ class WritesInFlight:
             self._returned[topic, letter.version] = now + max(pause, reply.retry_after or 0.0)
 
     def forget(self, now: float) -> None:
-        """Forget refusals that are long past."""
+        """Forget refusals that have expired."""
         self._returned.forget(now)
 
     def clear(self) -> None:
-        """Forget everything: what was not sent never will be."""
+        """Forget everything; unsent writes are dropped."""
         self._open.clear()
         self._returned.clear()
 
 
 _MOST: Final = 200_000
 _SWEPT: Final = 600.0
-"""So often what was said of objects that are gone is forgotten."""
+"""How often the history of deleted objects is forgotten.
+
+Units: seconds.
+"""
 _AT_ONCE: Final = 256
 
 
 @attrs.define
 class EventHistory:
-    """The last message of each event, by UID and reason; "" after one that was dropped or refused.
+    """The last message of each event, by UID and reason; "" if that event was dropped or refused.
 
-    Units: seconds of a clock that does not go back.
+    Units: seconds of a monotonic clock.
     """
 
     reader: Reader
     _messages: dict[tuple[str, str], str] = attrs.field(factory=dict)
     _refs: dict[str, Ref[Any]] = attrs.field(factory=dict)
-    """Which object each UID is of which something was said."""
+    """The object of each UID that has an event."""
     _unswept: list[str] = attrs.field(factory=list)
-    """The UIDs of which it is still to be seen whether their objects are there."""
+    """UIDs that the present sweep has not looked up yet."""
     _swept: float = 0.0
-    """When the last such look began."""
+    """When the last sweep began."""
 
     def __len__(self) -> int:
-        """Return how many messages are remembered."""
+        """Return the count of remembered messages."""
         return len(self._messages)
 
     def of(self, uid: str, reason: str) -> str | None:
-        """Return the last message; None if nothing is known to have been said."""
+        """Return the last message; None if none is known."""
         return self._messages.get((uid, reason))
 
     def note(self, uid: str, reason: str, message: str, ref: Ref[Any]) -> None:
-        """Remember a message about an object."""
+        """Remember a message on an object."""
         self._messages[uid, reason] = message
         self._refs[uid] = ref
 
     def forget(self, uid: str, reason: str) -> None:
-        """Have the next message said, whatever was said before."""
+        """Forget a message, so that the next one is sent whatever it says."""
         self._messages.pop((uid, reason), None)
 
     def unsay(self, event: Emit, refusal: Refusal) -> None:
-        """Remember that an event was not written, unless another followed: it is said again after a while."""
+        """Mark an event as not written, unless a newer one replaced it; it is sent again later."""
         key = (event.uid, event.reason)
-        # Names of events are unique: one that exists was written by an attempt whose answer was lost.
+        # Event names are unique: if this one exists, an earlier attempt wrote it and its answer was lost.
         if self._messages.get(key) == event.message and refusal.reason is not Reason.ALREADY_EXISTS:
             self._messages[key] = ""
 
     def sweep(self, now: float) -> None:
-        """Forget what was said of some objects, if they are gone, and the oldest of more than may be remembered."""
+        """Look up a batch of objects and forget the deleted ones; drop the oldest entries beyond the limit."""
         if now - self._swept >= _SWEPT and not self._unswept:
             self._swept, self._unswept = now, list(self._refs)
         some = self._unswept[-_AT_ONCE:]
@@ -168,7 +172,7 @@ class EventHistory:
 
     @property
     def is_sweeping(self) -> bool:
-        """Whether objects are left to look at."""
+        """Whether the present sweep has objects left to look up."""
         return bool(self._unswept)
 
     def clear(self) -> None:
@@ -185,9 +189,9 @@ class EventHistory:
 
 @attrs.define
 class Outgoing:
-    """What is on its way, and what was said.
+    """All memories of the publisher: writes in flight, deferred accounts, losses, events and quiet periods.
 
-    Units: seconds of a clock that does not go back.
+    Units: seconds of a monotonic clock.
     """
 
     reader: Reader
@@ -197,10 +201,10 @@ class Outgoing:
     losses: Losses = attrs.field(init=False)
     history: EventHistory = attrs.field(init=False)
     quiet: Deadlines[str] = attrs.field(factory=Deadlines)
-    """Until when figures alone are no news of a topic, since something was just said of it."""
+    """End of the quiet period of each topic that was just written; until then a change of figures alone waits."""
 
     def __attrs_post_init__(self) -> None:
-        """Begin with nothing written."""
+        """Begin with empty memories."""
         self.writes = WritesInFlight(self.quiet_seconds)
         self.deferred = DeferredAccounts(self.quiet_seconds)
         self.losses = Losses(self.quiet_seconds)
@@ -217,19 +221,19 @@ class Outgoing:
         now: float,
         account: GroupAccount | None = None,
     ) -> Iterable[Send]:
-        """Write something about a topic, unless the same is on its way, or this version was not to be written."""
+        """Yield a write, unless the same is in flight or a write for this version was refused."""
         version = obj.metadata.resource_version
         if not self.is_sent(topic, content, version, now, account):
             yield self.writes.send(topic, patch, content, version)
 
     def is_sent(self, topic: str, content: object, version: str, now: float, account: GroupAccount | None) -> bool:
-        """Return whether a write need not, or should not, be sent; an account of which it is a part is told again."""
+        """Return whether a write is in flight or must wait; if it was refused, defer the ``account`` it belongs to."""
         if account is not None and self.writes.is_refused(topic, version, now):
             self.deferred.owe(account, now)
         return self.writes.is_sent(topic, content, version, now)
 
     def may_say(self, topic: str, account: GroupAccount, now: float, *, is_news: bool) -> bool:
-        """Return whether to speak of a topic now; if not, the account is told when the topic is quiet no longer."""
+        """Return whether a topic may be written now; if not, defer the account until its quiet period ends."""
         until = now if is_news else self.quiet.get(topic, now)
         if until > now:
             self.deferred.hold(account, until)
@@ -238,12 +242,12 @@ class Outgoing:
         return True
 
     def say(self, event: Emit) -> Send:
-        """Remember an event as said, and return how to send it; of those about one thing only the last is sent."""
+        """Remember an event, and return the effect that sends it; it replaces an unsent event of the same topic."""
         self.history.note(event.uid, event.reason, event.message, event.ref)
         return Send(event, topic=f"{event.uid}/event/{event.reason}")
 
     def announce(self, account: GroupAccount, ref: Ref[Any], reason: str, message: str, now: float) -> Iterable[Send]:
-        """Emit an event on a group unless it was said; an empty message lets it be said anew."""
+        """Send an event on a group unless it was sent before; an empty message clears the history for the next one."""
         said = self.history.of(account.uid, reason)
         if not message:
             self.history.forget(account.uid, reason)
@@ -253,7 +257,7 @@ class Outgoing:
     # --- Answers -------------------------------------------------------------------------------------------------
 
     def answered(self, topic: str, request: object, reply: object, now: float) -> None:
-        """Take how a write ended."""
+        """Record how a write ended in all memories."""
         self.writes.answered(topic, request, reply, now)
         refusal = reply if isinstance(reply, Refusal) and reply.reason is not Reason.ALREADY_EXISTS else None
         wait = 0.0 if refusal is None else refusal.retry_after or 0.0
@@ -262,13 +266,13 @@ class Outgoing:
             self.history.unsay(request, reply)
 
     def forget(self, now: float) -> None:
-        """Forget what is long past."""
+        """Forget expired entries."""
         self.quiet.forget(now)
         self.writes.forget(now)
         self.history.sweep(now)
 
     def end_term(self, unheard: Iterable[GroupAccount], now: float) -> None:
-        """Take it that nothing is answered any more; who waits for a turn in the next term hears of it then."""
+        """Drop what is in flight, whose answers will not come; keep accounts of groups that wait for their turn."""
         self.deferred.end_term(unheard, now)
         self.losses.end_term(now)
         self.writes.clear()

@@ -1,14 +1,14 @@
-"""The publisher: writes of what users should read only what changed. A machine without I/O, like the committer.
+"""The publisher: writes events, conditions, timestamps and fair shares, where they changed. No I/O, like the committer.
 
-It compares accounts with the objects as the store shows them, so it needs no memory of its own to stay silent, except
-for events, which it does not read back: what an object's condition says already was announced in an earlier life, or
-in an earlier term. What else was said then is said again, for what was not sent before a term ended never will be.
+It compares accounts with the objects in the store, so it needs no memory to stay silent, except for events, which it
+does not read back. An object whose condition already says the same was announced by an earlier process or in an
+earlier term. All other events are sent again, because writes that were unsent when a term ended are lost.
 
-Holds: with nothing new there are no writes, and none is sent again before it was answered. An explanation that only
-changed its figures waits until the last one has stood for a while; a change in kind does not wait. Nothing is written
-outside of a term. What is remembered for that is in `kai.scheduler.publishing.outgoing`.
+Holds: without changes there are no writes, and no write is repeated before its answer. A change of figures alone waits
+for the quiet period; a change of reasons does not. Nothing is written outside of a term. The state behind these rules
+is in `kai.scheduler.publishing.outgoing`.
 
-Fair shares in the status of queues: a figure that was just written stands for a while.
+`FairShares` writes fair shares to the status of queues, each at most once per quiet period.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from kai.scheduler.settings import SchedulerSettings
 
 @attrs.define
 class FairShares:
-    """The fair shares that wait to be written.
+    """Writes fair shares to the status of queues, and holds shares in their quiet period.
 
-    Units: seconds of a clock that does not go back.
+    Units: seconds of a monotonic clock.
     """
 
     reader: Reader
     outgoing: Outgoing
     _due: float = 0.0
     _held: dict[str, Mapping[str, str]] = attrs.field(factory=dict)
-    """Fair shares that had to wait, by queue."""
+    """Fair shares in their quiet period, by queue."""
 
     def publish(self, shares: Mapping[str, Mapping[str, str]], now: float) -> Iterable[Send]:
-        """Yield the writes of fair shares that the status of their queues does not say; some of them wait."""
+        """Yield the writes of fair shares that differ from the status; hold those in their quiet period."""
         due = now + self.outgoing.quiet_seconds
         for name, share in shares.items():
             queue = self.reader.get(Queue, name)
@@ -69,20 +69,20 @@ class FairShares:
         self._due = due
 
     def publish_held(self, now: float) -> Iterable[Send]:
-        """Yield the writes of what waited, once it is due."""
+        """Yield the writes of held fair shares that are due."""
         return self.publish(dict(self._held), now) if self._held and self._due <= now else ()
 
     def next_due(self) -> float | None:
-        """Return when to write what waits; None if nothing does."""
+        """Return when the next held fair share is due; None if none is held."""
         return self._due if self._held else None
 
     def clear(self) -> None:
-        """Forget what waits."""
+        """Forget the held fair shares."""
         self._held.clear()
 
 
 _AT_ONCE: Final = 64
-"""So many accounts are told in one step, and four times as many objects looked at: the event loop waits for a step."""
+"""Accounts per step; a step clears conditions of four times as many groups. Bounds how long the event loop waits."""
 _PARTS: Final = tuple(map(str, range(64)))
 
 
@@ -91,24 +91,24 @@ def _has_conditions(group: PodGroup) -> Iterable[str]:
 
 
 CONDITIONS: Final = Index(PodGroup, "scheduler: conditions", _has_conditions)
-"""Pod groups that have scheduling conditions, in parts that are looked through one at a time."""
+"""Pod groups that have scheduling conditions, in partitions that are scanned one at a time."""
 
 
 @attrs.frozen
 class CycleOver:
-    """A cycle is over, and this is how things are."""
+    """A cycle is over, with these accounts."""
 
     overall: Overall
 
 
 @attrs.frozen
 class TimePassed:
-    """Time has passed."""
+    """Time has passed: deferred work may be due."""
 
 
 @attrs.frozen
 class Silenced:
-    """We lead no more."""
+    """This process lost the leader election."""
 
 
 @attrs.frozen
@@ -126,34 +126,34 @@ Effect: TypeAlias = Send | Overlay | NotExplained | WakeAt
 
 @attrs.define
 class Publisher:
-    """What is still to be told, and what compares it with the cluster."""
+    """Accounts that are not published yet, and the writers that compare them with the store."""
 
     settings: SchedulerSettings
     reader: Reader
     now: Callable[[], float]
-    """Returns the wall clock, for what people read."""
+    """Returns the wall clock time for timestamps that users read."""
     outgoing: Outgoing = attrs.field(init=False)
     _groups: GroupWrites = attrs.field(init=False)
     _shares: FairShares = attrs.field(init=False)
     _waiting: dict[Key, GroupAccount] = attrs.field(factory=dict)
-    """Accounts of the last cycles that are still to be looked at."""
+    """Accounts of recent cycles that are not compared with the store yet."""
     _settled: frozenset[Key] = frozenset()
     _uncleared: list[str] = attrs.field(factory=list)
-    """Parts of the index in which the conditions of groups that are settled are still to be cleared."""
+    """Partitions of the index in which conditions of settled groups are not cleared yet."""
     _is_silenced: bool = False
-    """Whether a term ended and no cycle was over since: what is told later is told in the next term."""
+    """Whether a term ended and no cycle was over since: deferred accounts wait for the next term."""
 
     def __attrs_post_init__(self) -> None:
-        """Begin with nothing written."""
+        """Begin with empty memories."""
         self.outgoing = Outgoing(self.reader, self.settings.quiet_seconds)
         self._groups = GroupWrites(self.settings, self.reader, self.now, self.outgoing)
         self._shares = FairShares(self.reader, self.outgoing)
-        self.reader.find(CONDITIONS, _PARTS[0])  # made now, the index grows with the store: later it takes long
+        self.reader.find(CONDITIONS, _PARTS[0])  # builds the index while the store is empty; later that would take long
 
     def step(self, event: Event, now: float) -> tuple[Effect, ...]:
-        """Take an event at a time, and return what to write.
+        """Handle an event at the time ``now``, and return the writes that follow.
 
-        Units: `now` in seconds of a clock that does not go back.
+        Units: ``now`` in seconds of a monotonic clock.
         """
         effects: list[Effect] = []
         match event:
@@ -169,7 +169,7 @@ class Publisher:
                 if isinstance(request, Patch) and topic.endswith(STAMPS):
                     self.outgoing.losses.answered(request, reply, now)
                     if isinstance(reply, Refusal):
-                        # The next cycle tells it anew.
+                        # Remove the overlay: the annotation was not written, and the next cycle repeats it.
                         effects.append(Overlay(PodGroup, (request.ref.namespace, request.ref.name), {}))
             case CycleOver(overall):
                 self._is_silenced = False
@@ -193,7 +193,7 @@ class Publisher:
         return min((due for due in dues if due is not None), default=None)
 
     def _take(self, overall: Overall) -> None:
-        """Take what a cycle tells; what an earlier one said of the same groups, or of settled ones, is over."""
+        """Take the accounts of a cycle; they replace earlier ones of the same groups and of settled groups."""
         for key in overall.settled.intersection(self._waiting):
             account = self._waiting[key]
             self._waiting[key] = attrs.evolve(account, pods=(), condition=None, not_ready="", unschedulable="")
@@ -203,7 +203,7 @@ class Publisher:
         self._settled, self._uncleared = overall.settled, list(_PARTS)
 
     def _go_on(self, now: float) -> Iterable[Effect]:
-        """Tell some of the accounts that wait, and of those that were told before and are due again."""
+        """Publish a batch of new accounts and of deferred ones that are due."""
         fresh = [key for key, _ in zip(self._waiting, range(_AT_ONCE), strict=False)]
         for key in fresh:
             account = self._waiting.pop(key)
@@ -219,16 +219,16 @@ class Publisher:
     def _account(self, account: GroupAccount, now: float) -> Iterable[Effect]:
         try:
             effects = tuple(self._groups.of(account, now))
-        except Exception as error:  # noqa: BLE001 - the boundary of an account: what is said of other groups is said
+        except Exception as error:  # noqa: BLE001 - one account that fails must not keep the others from users
             group = f"{account.namespace}/{account.name}"
             return (NotExplained(group=group, kind=type(error).__name__, why=str(error)),)
         for effect in effects:
-            if isinstance(effect, Send) and not effect.topic.endswith(STAMPS):  # those the next cycle tells anew
+            if isinstance(effect, Send) and not effect.topic.endswith(STAMPS):  # the next cycle repeats timestamps
                 self.outgoing.deferred.send(account, effect.topic)
         return effects
 
     def _clear(self, now: float) -> Iterable[Effect]:
-        """Remove the conditions of some groups of which nothing waits or is being bound."""
+        """Remove the conditions of a batch of settled groups."""
         looked_at = 0
         while self._uncleared and looked_at < 4 * _AT_ONCE:
             groups = self.reader.find(CONDITIONS, self._uncleared.pop())
@@ -240,7 +240,7 @@ class Publisher:
 
 
 def _with_times(account: GroupAccount, earlier: GroupAccount | None) -> GroupAccount:
-    """Return an account with what an earlier one, not told yet, says of starts and evictions: cycles say it once."""
+    """Return an account with the start and eviction times of an unpublished ``earlier`` one: cycles say these once."""
     if earlier is None or earlier.uid != account.uid:
         return account
     lacking = (name for name in (names.LAST_START, names.LAST_EVICTION) if account.stamps.get(name) is None)

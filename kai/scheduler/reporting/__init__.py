@@ -1,1 +1,1 @@
-"""What operators read. Begin with `signals`: metrics and the log are made of them."""
+"""Reports for operators. Read `signals` first: metrics and log lines are made of them."""

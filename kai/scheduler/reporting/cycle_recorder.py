@@ -1,11 +1,9 @@
-"""What a cycle came to: told to metrics, to the line of the hour and to the log.
+"""Reports the outcome of each cycle: to metrics, to the log, and to an hourly log line.
 
-The log names an object that was set aside, and a plugin that fails, once and not in every cycle.
+The log names an object that was set aside, or a plugin that fails, once and not in every cycle.
 
-Once an hour one line of the log sums up what was decided: binds, evictions, refusals, and what waits.
-
-It is for those who read logs and have no metrics: a scheduler that is well says so, and one that evicts much or binds
-nothing is seen at a glance.
+The hourly line sums up binds, evictions, refusals, and pods that wait. It serves operators who read logs and have no
+metrics: a healthy scheduler reports, and one that evicts much or binds nothing is visible at a glance.
 """
 
 from __future__ import annotations
@@ -35,11 +33,11 @@ HOUR: Final = 3600.0
 
 @attrs.define(eq=False)
 class Hourly:
-    """Counts since the last line."""
+    """Counts since the last hourly line."""
 
     clock: Clock
     waiting: Mapping[str, int] = attrs.field(factory=dict)
-    """How many pods waited after the last cycle, by reason."""
+    """Count of waiting pods after the last cycle, by reason."""
     _cycles: int = 0
     _failed: int = 0
     _binds: int = 0
@@ -47,7 +45,7 @@ class Hourly:
     _refused: Counter[str] = attrs.field(factory=Counter)
 
     def take(self, signal: Signal) -> None:
-        """Count what became of a decision."""
+        """Count the outcome of a decision."""
         match signal:
             case BindOrdered():
                 self._binds += 1
@@ -63,7 +61,7 @@ class Hourly:
                 pass
 
     def cycle(self, waiting: Mapping[str, int] | None) -> None:
-        """Count a cycle, and note what waits after it; None for a cycle that failed."""
+        """Count a cycle, and note the pods that wait after it; None for a failed cycle."""
         if waiting is None:
             self._failed += 1
         else:
@@ -71,13 +69,13 @@ class Hourly:
             self.waiting = waiting
 
     async def run(self) -> None:
-        """Write a line after each hour, until cancelled."""
+        """Log a line each hour, until cancelled."""
         while True:
             await self.clock.sleep(HOUR)
             self.tell()
 
     def tell(self) -> None:
-        """Write the line and begin to count anew."""
+        """Log the line and reset the counts."""
         structlog.get_logger().info(
             "last hour",
             cycles=self._cycles,
@@ -100,10 +98,10 @@ class CycleRecorder:
     hourly: Hourly
     cycles: Cycles
     _common: str = ""
-    """Where the error is that most groups are known to be set aside for; "" if there is none."""
+    """Place of the error that set aside most groups, as logged last; "" if there is none."""
 
     def record(self, number: int, outcome: Done | Failure, seconds: float) -> None:
-        """Record how the cycle of this number ended, and how long it took."""
+        """Record the outcome and duration of cycle ``number``."""
         self._tell_aside()
         self._tell_faults()
         if isinstance(outcome, Failure):
@@ -148,7 +146,7 @@ class CycleRecorder:
         self.metrics.state(outcome.snapshot, outcome.report, outcome.overall.waiting)
 
     def _tell_aside(self) -> None:
-        """Name each object once that was set aside since the last cycle."""
+        """Log each object once that was set aside since the last cycle."""
         inquiry = self.cycles.inquiry
         self.metrics.set_aside(len(inquiry.records))
         for suspect in inquiry.fresh:
@@ -161,7 +159,7 @@ class CycleRecorder:
         inquiry.fresh.clear()
 
     def _tell_faults(self) -> None:
-        """Name each plugin once that is known to fail, and once more when it does not any longer."""
+        """Log each failing plugin once, and once more when it works again."""
         faults, log = self.cycles.faults, structlog.get_logger()
         for each in faults.fresh:
             log.error(
@@ -182,9 +180,9 @@ class CycleRecorder:
         faults.over.clear()
 
     def _tell_common(self, outcome: Done) -> None:
-        """Say once that one error is behind most of what is set aside: then no group is at fault.
+        """Log once that a single error set aside most groups: then no group is at fault.
 
-        The process stays ready all the same: a tenant with many groups would take the webhooks of this process away.
+        The process stays ready: else a tenant with many groups could take the webhooks of this process away.
         """
         found = common_error(outcome.overall, self.cycles.inquiry.records)
         before, self._common = self._common, "" if found is None else found.where

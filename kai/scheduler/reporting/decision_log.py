@@ -1,9 +1,9 @@
-"""The decision log: every decision of every cycle, written to a file by a thread of its own.
+"""The decision log: a thread of its own writes every decision of every cycle to a file.
 
-The cycle's thread only gathers references (`DecisionLog.decided`) and never waits: where the writer falls behind, what
-does not fit into the queue is dropped and counted. Rows mean something only until the next snapshot is taken, so names
-are looked up at once; text is made in the writer's thread. Refusals are written when their reason changes, not in
-each cycle again.
+The cycle's thread only gathers references (`DecisionLog.decided`) and never blocks: if the writer falls behind, the
+decisions that do not fit into the queue are dropped and counted. Row numbers are valid only until the next snapshot, so
+names are looked up at once; the writer's thread renders the text. A refusal is logged when its reason changes, not
+again in each cycle.
 """
 
 from __future__ import annotations
@@ -47,31 +47,34 @@ if TYPE_CHECKING:
     from kai.state.snapshot import Snapshot
 
 _MOST_WAITING: Final = 20_000
-"""So many decisions wait for the writer at most."""
+"""Limit of decisions that wait for the writer."""
 _BATCH: Final = 1000
 _MEGABYTE: Final = 1 << 20
 _LAST_WORDS: Final = 2.0
-"""So long the end of the process waits for the writer."""
+"""How long the end of the process waits for the writer.
+
+Units: seconds.
+"""
 
 Made = Callable[[], Decision]
 
 
 @attrs.define(eq=False)
 class DecisionLog:
-    """Takes decisions of cycles and has them written."""
+    """Takes the decisions of cycles, and writes them in a thread."""
 
     file: RotatedFile
     dropped: Callable[[int], None]
-    """Counts decisions that are not in the file."""
+    """Counts decisions that are missing in the file."""
     _waiting: queue.Queue[list[Made] | None] = attrs.field(factory=queue.Queue)
     _taken: int = 0
-    """How many decisions were ever put into the queue, by the threads that decide."""
+    """Count of all decisions that were put into the queue; written by the deciding threads only."""
     _written: int = 0
-    """How many of them the writer has dealt with."""
+    """Count of all decisions that the writer has handled."""
     _thread: threading.Thread | None = None
     _hash: tuple[int, str] = (-1, "")
     _refused: dict[str, str] = attrs.field(factory=dict)
-    """By UID of a group, for which reason it was refused last."""
+    """The reason of the last refusal of each group, by UID."""
     _is_told: bool = False
 
     @classmethod
@@ -92,12 +95,12 @@ class DecisionLog:
         return cls(file, dropped)
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start the writer."""
         self._thread = threading.Thread(target=self._write_all, name="decision-log", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Write what waits, as far as that is possible within two seconds, and end."""
+        """Write the waiting decisions for at most two seconds, and end."""
         self._waiting.put(None)
         if self._thread is not None:
             self._thread.join(_LAST_WORDS)
@@ -110,7 +113,7 @@ class DecisionLog:
         self._put(_made(decisions, snapshot, at))
 
     def refused(self, snapshot: Snapshot, report: CycleReport, cycle: int) -> None:
-        """Take the groups whose reason to wait is not what it was. Called before the next snapshot is taken."""
+        """Take the groups whose reason to wait has changed. Called before the next snapshot is taken."""
         waiting = np.unique(snapshot.pod_group[np.flatnonzero(report.status == Status.PENDING)])
         known, found = self._refused, {}
         fresh: list[Made] = []
@@ -156,7 +159,7 @@ class DecisionLog:
         try:
             self.file.append(b"".join([line_of(each()) for each in made]))
             self._is_told = False
-        except Exception as error:  # noqa: BLE001 - the boundary of the writer: whatever fails, later decisions are written
+        except Exception as error:  # noqa: BLE001 - the boundary of the writer: later decisions must still be written
             self.dropped(len(made))
             self.file.close()
             self._tell(error)
@@ -170,9 +173,9 @@ class DecisionLog:
 
 
 def input_hash(snapshot: Snapshot) -> str:
-    """Return a digest of what a cycle is given: which pods there are, what they ask for, where they stand; the queues.
+    """Return a digest of the pods of a snapshot with their requests and nodes, and of its queues.
 
-    Times are left out, so the same cluster has the same digest a minute later. Cost: O(P), milliseconds for 50,000.
+    Times are left out, so an unchanged cluster has the same digest a minute later. Cost: O(P), milliseconds for 50,000.
     """
     digest = hashlib.blake2b(digest_size=8)
     for column in (snapshot.pod_shape, snapshot.pod_group, snapshot.pod_status, snapshot.pod_node, snapshot.requests):
@@ -193,7 +196,7 @@ def _time(snapshot: Snapshot) -> str:
 
 @attrs.frozen(kw_only=True)
 class _Moment:
-    """What all decisions of a statement have in common."""
+    """The fields that all decisions of a statement share."""
 
     cycle: int
     time: str
@@ -203,7 +206,7 @@ class _Moment:
 
 @attrs.frozen(kw_only=True)
 class _Refusal:
-    """A group that waits; called, it says so."""
+    """A waiting group; a call renders its refusal."""
 
     group: PodGroup
     code: str
@@ -226,7 +229,7 @@ class _Refusal:
 
 
 class _Made(msgspec.Struct, gc=False):
-    """A decision with what its rows mean; called, it says so. A cycle may make tens of thousands of these."""
+    """A decision with the objects behind its rows; a call renders it. A cycle may make 10,000s of these."""
 
     decision: Decided
     pod: Pod
@@ -237,7 +240,7 @@ class _Made(msgspec.Struct, gc=False):
     at: _Moment
 
     def __call__(self) -> Decision:
-        """Put it into words."""
+        """Render the decision."""
         decision, at, pod, group, gains = self.decision, self.at, self.pod, self.group, self.gains
         cpu, memory, gpu = self.request[:SHARED_RESOURCES].tolist()
         amounts = {"gpus": round(gpu / GPU_UNIT, 3), "cpuMillis": cpu, "memoryBytes": memory}
@@ -258,7 +261,7 @@ class _Made(msgspec.Struct, gc=False):
 
 
 def _made(decisions: Iterable[Decided], snapshot: Snapshot, at: _Moment) -> list[Made]:
-    """Look up what rows mean."""
+    """Look up the objects behind the rows of decisions."""
     pods, groups, nodes, requests = snapshot.pods, snapshot.groups, snapshot.nodes, snapshot.requests
     of_pod, shapes = snapshot.pod_group, snapshot.pod_shape
     out: list[Made] = []
@@ -288,7 +291,7 @@ _FIGURES: Final = {"used": "Used", "quota": "Quota", "fair_share": "FairShare"}
 
 
 def _shares(facts: Mapping[str, object]) -> Mapping[str, float]:
-    """Return what the queues of both sides used and were entitled to in GPUs, and other numbers of an eviction."""
+    """Return usage, quota and fair share of both queues in GPUs, and the other numbers of an eviction."""
     out: dict[str, float] = {}
     for side, name in _SIDES.items():
         of_queue = facts.get(side)

@@ -1,8 +1,8 @@
-"""How many pods of each group were evicted, as a metric whose series go some time after their groups.
+"""A metric that counts evicted pods by group, and drops its series some time after their groups are gone.
 
-The counter has a label for each group, so what it shows would grow with all groups that were ever evicted. The series
-of a group that is gone stays until it must have been scraped: many a group goes with its last pod, and then its last
-eviction would never be seen.
+The group is a label of the counter, so without that the exposition would grow with every group that was ever evicted. A
+series outlives its group until it must have been scraped: many groups go with their last pod, and their last eviction
+would never be seen.
 """
 
 from __future__ import annotations
@@ -15,9 +15,15 @@ import attrs
 from prometheus_client import Counter
 
 _SCRAPED: Final = 600.0
-"""So long at least a series stays after the eviction that it counted last."""
+"""How long a series stays after it last counted, at least.
+
+Units: seconds.
+"""
 _APART: Final = 60.0
-"""Groups are compared with those that there are so often at most."""
+"""Interval between comparisons with the existing groups, at least.
+
+Units: seconds.
+"""
 _MOST: Final = 1000
 
 Labels: TypeAlias = tuple[str, ...]
@@ -27,19 +33,19 @@ Labels: TypeAlias = tuple[str, ...]
 class EvictedGroups:
     """Counts evicted pods by group.
 
-    Units: seconds of a clock that does not go back.
+    Units: seconds of a monotonic clock.
     """
 
     counter: Counter
     uid_at: int
-    """Which of the labels is the UID of the group."""
+    """Index of the label that holds the UID of the group."""
     clock: Callable[[], float]
     _counted: dict[Labels, float] = attrs.field(factory=dict)
-    """When each series was counted up last, oldest first."""
+    """When each series last counted, oldest first."""
     _looked: float = float("-inf")
 
     def count(self, labels: Labels) -> None:
-        """Count a pod; of more groups than there may be, the one goes that was evicted longest ago."""
+        """Count a pod; beyond the limit of series, drop the one that counted longest ago."""
         self._counted.pop(labels, None)
         self._counted[labels] = self.clock()
         self.counter.labels(*labels).inc()
@@ -47,9 +53,9 @@ class EvictedGroups:
             self._remove(next(iter(self._counted)))
 
     def keep(self, uids: Callable[[], Iterable[str]]) -> None:
-        """Let the series go of groups that are gone for long enough; ``uids`` returns those that there are.
+        """Drop old series whose groups are gone; ``uids`` returns the UIDs of existing groups.
 
-        Cost: nothing while no series is old, else a look at all groups once a minute.
+        Cost: nothing while no series is old, else a scan of all groups once a minute.
         """
         now = self.clock()
         if now - self._looked < _APART:

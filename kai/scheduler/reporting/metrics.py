@@ -1,9 +1,9 @@
-"""Metrics of the scheduler for Prometheus: the peer's, by its names, and what those leave out.
+"""Prometheus metrics of the scheduler: those of KAI-Scheduler under its names, and our own.
 
-Where the peer keeps the last value only, a histogram in seconds stands beside it. Series are bounded: what is counted
-by pod group is kept of those that there are (`kai.scheduler.evicted_groups`).
+Where KAI-Scheduler keeps only the last value, kai adds a histogram in seconds. The count of series is bounded: series
+by pod group exist only for present groups (`kai.scheduler.reporting.evicted_groups`).
 
-Source: names, labels and buckets are those of the peer's pkg/scheduler/metrics.
+Source: names, labels and buckets are those of KAI-Scheduler's pkg/scheduler/metrics.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SEARCH: Final = tuple(0.001 * 2**power for power in range(16))
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _WAITS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
 _SHARE_UNITS: Final = np.array([1000.0, 1e9, float(GPU_UNIT)])
-"""Axis units in a core, a GB and a device."""
+"""Axis units per core, per GB and per device."""
 _MOMENTS: Final[Mapping[str, str]] = {Phase.OPEN: "OnSessionOpen", Phase.CLOSE: "OnSessionClose"}
 _QUEUE: Final = ("queue_name", "queue_metadata_name", "queue_display_name")
 _GROUP: Final = ("podgroup", "namespace", "uid", "nodepool", "action")
@@ -67,7 +67,7 @@ ERRORS: Final = frozenset(
         *(UnboundLocalError, ValueError, ZeroDivisionError),
     )
 )
-"""What cycles fail with, by name; all else is counted as one, so that each series is there before it counts."""
+"""Types of errors that get a series of their own; the others share one, so that all series exist before they count."""
 _OTHER: Final = "other"
 
 BARE: Final = (
@@ -85,7 +85,7 @@ def _known(error: str) -> str:
 
 @attrs.define(eq=False)
 class BareCounters:
-    """Counters by action under names that the library would change."""
+    """Counters by action, under names that the client library would change."""
 
     prefix: str
     values: dict[str, Tally[str]] = attrs.field(factory=lambda: {name: Tally() for name, _ in BARE})
@@ -93,11 +93,11 @@ class BareCounters:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The whole names."""
+        """The full names."""
         return (*(self.prefix + name for name, _ in BARE), f"{self.prefix}total_preemption_attempts")
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the counters, as a registry asks for them."""
+        """Yield the counters. Called by the registry."""
         for name, text in BARE:
             metric = Metric(self.prefix + name, text, "counter")
             for action, count in sorted(self.values[name].items()):
@@ -110,7 +110,7 @@ class BareCounters:
 
 
 class SchedulerMetrics:
-    """All metrics of one scheduler. Not for several threads at once."""
+    """All metrics of one scheduler. Not thread-safe."""
 
     def __init__(
         self,
@@ -121,10 +121,10 @@ class SchedulerMetrics:
         *,
         shadow: bool = False,
     ) -> None:
-        """Make the metrics; ``clock`` does not go back.
+        """Create the metrics; ``clock`` is monotonic.
 
-        A ``shadow`` says what would be, beside a scheduler that says what is. Its series have names of their own, so
-        that no sum over a name counts a pod for both.
+        A ``shadow`` reports what it would do, beside a scheduler that acts. Its series have names of their
+        own, so that a sum over a name never counts a pod twice.
         """
         prefix = f"{namespace}_" if namespace else ""
         text = "Decisions that were compared with those of another scheduler, by pods."
@@ -134,7 +134,7 @@ class SchedulerMetrics:
         self._pool = pool
         self._clock = clock
         self.waiting: Mapping[str, int] = {}
-        """How many pods waited after the last cycle, by reason."""
+        """Count of waiting pods after the last cycle, by reason."""
         self.bare = BareCounters(prefix)
         registry.register(self.bare)
         self._cycle_since: float | None = None
@@ -198,7 +198,7 @@ class SchedulerMetrics:
         )
 
     def _add_ours(self, make: Maker) -> None:
-        """Add what the peer has no metrics for."""
+        """Add the metrics that KAI-Scheduler lacks."""
         gauge, counter, histogram = make.gauge, make.counter, make.histogram
         self._cycle_seconds = histogram("cycle_duration_seconds", "How long cycles take.", _SECONDS)
         under_way = gauge("cycle_under_way_seconds", "How long the cycle that has not ended lasts; 0 between cycles.")
@@ -241,15 +241,15 @@ class SchedulerMetrics:
         self._leads = gauge("is_leader", "1 while this process decides for its node pool.", "nodepool")
         self._unlogged = counter("decisions_dropped_total", "Decisions that the decision log lacks.")
         self._usage_reads = counter("usage_reads_total", "Readings of the past usage of queues.", "result")
-        # The label lets the metric be absent where past usage is not asked for: an alert is then about those who do.
+        # The label keeps the metric absent without past usage, so an alert fires only where it is configured.
         self._usage_known = gauge("usage_is_known", "1 while the past usage of queues counts.", "client")
 
     def leads(self, *, now: bool) -> None:
-        """Show whether this process decides for its node pool. A process that never tries to leaves this unsaid."""
+        """Show whether this process decides for its node pool. A process that never tries has no such series."""
         self._leads.labels(self._pool).set(int(now))
 
     def no_more_decided(self) -> None:
-        """Show nothing more about how things are: the term is over, and how they go on another process says."""
+        """Clear the metrics that describe the cluster: the term is over, and the next leader reports them."""
         for show in (self._pending, self._shapes, self._later):
             show.show({})
         for gauge in (self._capped, self._aside, self._idle, self._fragmentation):
@@ -261,7 +261,7 @@ class SchedulerMetrics:
     # --- Cycles --------------------------------------------------------------------------------------------------
 
     def phase(self, name: str, seconds: float) -> None:
-        """Count a part of a cycle."""
+        """Record the duration of a phase of a cycle."""
         self._phase_seconds.labels(name).observe(seconds)
         match name:
             case Phase.OPEN:
@@ -274,52 +274,52 @@ class SchedulerMetrics:
                 self._action.labels(name).set(seconds * 1000)
 
     def plugin(self, name: str, phase: str, seconds: float) -> None:
-        """Show how long a plugin took to open or to close."""
+        """Record how long a plugin took to open or to close."""
         self._plugin.labels(name, _MOMENTS[phase]).set(seconds * 1000)
 
     def plugin_asked(self, name: str, hook: str, taken: Taken) -> None:
-        """Count what the calls of one function of a plugin took in a cycle."""
+        """Count the calls of one plugin function in a cycle, and their duration."""
         self._plugin_seconds.labels(name, hook).inc(taken.seconds)
         self._plugin_calls.labels(name, hook).inc(taken.calls)
 
     def cycle_is_under_way(self, *, now: bool) -> None:
-        """Take note that a cycle begins now, or has ended."""
+        """Record that a cycle begins, or has ended."""
         self._cycle_since = self._clock() if now else None
 
     def cycle_lasts(self) -> float:
-        """Return for how many seconds the cycle lasts that has not ended, 0 without one; callable in any thread."""
+        """Return how long the present cycle has been running, 0 without one; callable in any thread."""
         since = self._cycle_since
         return 0.0 if since is None else self._clock() - since
 
     def cycle(self, seconds: float) -> None:
-        """Count a whole cycle."""
+        """Record the duration of a whole cycle."""
         self._cycle.set(seconds * 1000)
         self._cycle_seconds.observe(seconds)
 
     def cycle_failed(self, error: str) -> None:
-        """Count a cycle that was abandoned."""
+        """Count a failed cycle."""
         self._failed.labels(_known(error)).inc()
 
     def cycle_repeated(self, error: str) -> None:
-        """Count a cycle that failed and is repeated without what it may have failed at."""
+        """Count a failed cycle that is repeated without the suspected objects."""
         self._repeated.labels(_known(error)).inc()
 
     def plugins_failing(self, failing: frozenset[tuple[str, str, str]]) -> None:
-        """Show which hooks of plugins are known to fail, and what follows; of what is so no longer show 0."""
+        """Show the hooks that are known to fail, and the reaction; a fault that ended shows 0."""
         for labels in self._known_failing | failing:
             self._failing.labels(*labels).set(int(labels in failing))
         self._known_failing = failing
 
     def plugin_failed(self, plugin: str, hook: str, times: int) -> None:
-        """Count what a plugin that is known to fail did not answer."""
+        """Count calls that a plugin known to fail did not answer."""
         self._plugin_failures.labels(plugin, hook).inc(times)
 
     def set_aside(self, count: int) -> None:
-        """Show how many objects are set aside."""
+        """Show the count of objects that are set aside."""
         self._aside.set(count)
 
     def searches(self, spent: Mapping[str, Spent]) -> None:
-        """Count what the searches of a cycle cost."""
+        """Count the cost of the searches of a cycle."""
         for action, each in spent.items():
             self.bare.values["scenarios_simulation_by_action"][action] += sum(each.scenarios.values())
             self.bare.preemptions += each.groups if action == Cause.PREEMPT.name else 0
@@ -340,7 +340,7 @@ class SchedulerMetrics:
                 self._search_seconds.labels(action, generator, "completed").observe(seconds)
 
     def state(self, snapshot: Snapshot, report: CycleReport, waiting: Mapping[str, int]) -> None:
-        """Show how things are after a cycle; ``waiting`` are pods by the code of what they wait for."""
+        """Show the state after a cycle; ``waiting`` counts pods by reason code."""
         self._queues(snapshot, report)
         self._reasons(snapshot, report, waiting)
         self._crowds(snapshot)
@@ -403,7 +403,7 @@ class SchedulerMetrics:
         self.bare.values["podgroups_acted_on_by_action"][action] += acted_on
 
     def take(self, signal: Signal) -> None:
-        """Count what became of a decision or a write."""
+        """Count the outcome of a decision or a write."""
         match signal:
             case BindOrdered():
                 self._binds.labels("ordered").inc()
@@ -433,9 +433,9 @@ class SchedulerMetrics:
         self._shadowed.labels(decision, outcome).inc(count)
 
     def not_logged(self, count: int) -> None:
-        """Count decisions that the decision log lacks. Callable from other threads."""
+        """Count decisions missing in the decision log. Callable from other threads."""
         self._unlogged.inc(count)
 
     def under_way(self, count: int) -> None:
-        """Show how many writes have not ended."""
+        """Show the count of writes that have not ended."""
         self._under_way.set(count)

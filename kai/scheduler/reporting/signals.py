@@ -1,9 +1,8 @@
-"""Signals: what became of decisions and writes, one frozen class for each thing that happens.
+"""Signals: the outcomes of decisions and writes, one frozen class for each kind, and their log lines.
 
 The committer and the publisher return signals among their effects. Each signal has two subscribers: the metrics
-(`SchedulerMetrics.take`) and the log (`kai.scheduler.signal_log`), which alone has the texts. Both match the class.
-
-The log's side of signals: a text and a level for each class. Nothing else depends on the texts.
+(`SchedulerMetrics.take`) and the log (`log_signal`), which alone has text and level of each class. Nothing else depends
+on the texts.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ class BindOrdered:
     pod: str
     node: str
     seconds: float
-    """How long the write took since the decision."""
+    """Time from the decision to the end of the write."""
     waited: float
-    """How long the pod had existed."""
+    """Age of the pod."""
 
 
 @attrs.frozen(kw_only=True)
@@ -47,16 +46,16 @@ class BindDropped:
 
 @attrs.frozen(kw_only=True)
 class Evicted:
-    """A pod is leaving because its eviction was asked for."""
+    """The API server accepted the eviction of a pod."""
 
     pod: str
     cause: str
     seconds: float
-    """How long the write took since the decision."""
+    """Time from the decision to the end of the write."""
     group: tuple[str, str, str] | None
     """Name, namespace and UID of the pod's group; None for a pod without one."""
     gpus: int = 0
-    """Thousandths of GPUs that it held."""
+    """Thousandths of GPUs that the pod held."""
 
 
 @attrs.frozen(kw_only=True)
@@ -78,7 +77,7 @@ class VictimGone:
 
 @attrs.frozen(kw_only=True)
 class RequestDeleted:
-    """A bind request that is over was deleted."""
+    """A bind request that failed or lost its node or queue was deleted."""
 
     name: str
 
@@ -93,7 +92,7 @@ class RequestKept:
 
 @attrs.frozen(kw_only=True)
 class StatementRejected:
-    """The newest objects forbid a statement; none of its decisions is carried out."""
+    """The newest objects contradict a statement; none of its decisions is carried out."""
 
     why: str
     decisions: int
@@ -101,21 +100,21 @@ class StatementRejected:
 
 @attrs.frozen(kw_only=True)
 class WriteDropped:
-    """A write was not carried out, because this process leads no more."""
+    """A write was not carried out, because this process no longer leads."""
 
     what: str
 
 
 @attrs.frozen(kw_only=True)
 class WriteGivenUp:
-    """A write failed as often as it is tried."""
+    """A write failed at its last attempt."""
 
     what: str
 
 
 @attrs.frozen(kw_only=True)
 class NotExplained:
-    """The account of a group could not be written down."""
+    """The account of a group could not be published."""
 
     group: str
     kind: str
@@ -156,9 +155,9 @@ _WARNINGS: Final = (BindRefused, EvictionRefused, WriteGivenUp)
 
 
 def log_signal(signal: Signal, *, may_be_away: bool = False) -> None:
-    """Write a line with the fields of a signal that are known.
+    """Log a signal with those fields that are not None.
 
-    Where the API server may be away (``may_be_away``), one line elsewhere says why writes are given up.
+    While the API server may be away (``may_be_away``), another log line says why writes are given up.
     """
     log = structlog.get_logger()
     facts = {key: value for key, value in attrs.asdict(signal, recurse=False).items() if value is not None}
