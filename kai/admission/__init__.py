@@ -1,4 +1,4 @@
-"""Admission: what kai changes about objects on their way into the cluster, and what it does not let in."""
+"""Admission: the changes that kai makes to objects on their way into the cluster, and the objects that it refuses."""
 
 from kai.admission.review import AdmissionRequest, AdmissionResponse, AdmissionSettings, read_review, write_review
 from kai.admission.webhooks import mutate, validate

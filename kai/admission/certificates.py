@@ -1,8 +1,8 @@
-"""Certificates that kai makes itself: an authority that signs one certificate and is never used again.
+"""Certificates that kai makes itself: each signed by an authority that signs one certificate and is never used again.
 
-The key of the authority is dropped as soon as it has signed, so what lies in a Secret can be used to answer as these
-webhooks and to sign nothing. A renewal is therefore a new pair with a new authority; `kai.admission.rotation` says how
-the API server learns to trust the new one before the old one goes.
+The key of the authority is dropped as soon as it has signed. So the contents of the Secret suffice to serve these
+webhooks, and to sign nothing. A renewal is therefore a new pair with a new authority; `kai.admission.rotation` has
+the API server trust the new authority before the old one is dropped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kai.errors import ConfigError, InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# A certificate from the future is refused, and clocks may be hours apart. A day costs nothing: its authority signs
+# A certificate from the future is refused, and clocks may be hours apart. A day is harmless: the authority signs
 # nothing else.
 _BACKDATED: Final = 86400.0
 _BEGIN: Final = "-----BEGIN CERTIFICATE-----"
@@ -40,7 +40,7 @@ class Pair:
 
 
 def make_pair(hosts: Sequence[str], now: float, lifetime: float) -> Pair:
-    """Return a certificate for some names of a server, signed by an authority that is made for it alone.
+    """Return a certificate for the host names of a server, signed by a new authority that is used only here.
 
     Units: seconds since the epoch, seconds.
     """
@@ -81,7 +81,7 @@ def make_pair(hosts: Sequence[str], now: float, lifetime: float) -> Pair:
 
 
 def end_of(pem: str) -> float:
-    """Return when a certificate ends, in seconds since the epoch.
+    """Return when a certificate expires, in seconds since the epoch.
 
     Raises: InputError if it cannot be read.
     """
@@ -93,7 +93,7 @@ def end_of(pem: str) -> float:
 
 
 def has_begun(pem: str, now: float) -> bool:
-    """Return whether a certificate is good already: one from the future was made while a clock was wrong.
+    """Return whether a certificate is valid already: one from the future was made while a clock was wrong.
 
     Raises: InputError if it cannot be read.
     """
@@ -104,7 +104,7 @@ def has_begun(pem: str, now: float) -> bool:
 
 
 def hosts_of(pem: str) -> frozenset[str]:
-    """Return the names of a server for which a certificate is good.
+    """Return the host names for which a certificate is valid.
 
     Raises: InputError if it cannot be read.
     """
@@ -117,15 +117,15 @@ def hosts_of(pem: str) -> frozenset[str]:
 
 
 def split(bundle: str) -> tuple[str, ...]:
-    """Return the certificates of a bundle, each with its frame, as text and unread."""
+    """Return the certificates of a PEM bundle, each with its BEGIN and END lines, not parsed."""
     pieces = bundle.replace("\r\n", "\n").split(_BEGIN)[1:]
     return tuple(_BEGIN + piece.partition(_END)[0] + _END for piece in pieces if _END in piece)
 
 
 def context_of(pair: Pair) -> ssl.SSLContext:
-    """Return a server's context with a pair.
+    """Return a server's TLS context with a pair.
 
-    The library reads files only. Its file is in memory, without a name, so the key is on no disk.
+    Python's ssl module reads files only. The file is anonymous and in memory, so the key is on no disk.
 
     Raises: ConfigError if certificate and key do not belong together.
     """

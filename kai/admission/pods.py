@@ -1,16 +1,14 @@
-"""Pods at the door: what kai changes about them, and what it does not let in.
+"""Admission of pods: the changes that kai makes to them, and the pods that it refuses.
 
-Only pods of our scheduler are looked at; all others pass untouched, whatever they hold.
+Only pods of our scheduler are handled; all others pass unchanged.
 
-The way from one manifest to another as a JSON patch (RFC 6902).
+`json_patch` returns the difference of two manifests as a JSON patch (RFC 6902).
 
-What a pod may ask of GPUs: whole ones, or a part by fraction or by memory, but not both.
+A pod may request whole GPUs, or a share by fraction or by memory, but not both.
 
-Keeping pods from helping themselves to GPUs through ``NVIDIA_VISIBLE_DEVICES``.
-
-A container runtime for GPUs opens every device that the variable names, whether or not Kubernetes granted it. Where the
-switch is on, a pod may set the variable only to a word that means none, and containers that were granted no GPU get it
-set so.
+Pods could get at GPUs through ``NVIDIA_VISIBLE_DEVICES``: the container runtime opens every device in that variable,
+whether or not Kubernetes granted it. With the switch on, a pod may set the variable only to a word that means none, and
+it is set to such a word in containers without a GPU.
 """
 
 from __future__ import annotations
@@ -41,8 +39,8 @@ def json_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[dic
     """Return the operations that turn `before` into `after`, in order.
 
     Holds: applied to `before` they give `after`; equal manifests give none.
-    Cost: parts that are the same object in both are not looked into, so a caller that copies only what it changes pays
-    for the change, not for the manifest.
+    Cost: parts that are the same object in both are not compared, so a caller that copies only the parts that it
+        changes pays for the change, not for the manifest.
     """
     return tuple(_between(before, after, ""))
 
@@ -77,7 +75,7 @@ def _between_lists(before: list[Any], after: list[Any], path: str) -> list[dict[
     operations: list[dict[str, Any]] = []
     for index, (old, new) in enumerate(zip(before, after, strict=False)):
         operations += _between(old, new, f"{path}/{index}")
-    # From the end, because every removal moves up what stands behind it.
+    # From the end, because a removal shifts the items after it.
     operations += [{"op": "remove", "path": f"{path}/{index}"} for index in range(len(before) - 1, len(after) - 1, -1)]
     operations += [
         {"op": "add", "path": f"{path}/{index}", "value": after[index]} for index in range(len(before), len(after))
@@ -86,15 +84,15 @@ def _between_lists(before: list[Any], after: list[Any], path: str) -> list[dict[
 
 
 def pointer_step(key: str) -> str:
-    """Return a key as it is written in a JSON pointer (RFC 6901)."""
+    """Return a key escaped for a JSON pointer (RFC 6901)."""
     return key.replace("~", "~0").replace("/", "~1")
 
 
 def refuse_gpu_requests(shape: PodShape) -> str:
-    """Return why the pod's requests for GPUs are refused; empty if they are not.
+    """Return why the pod's GPU requests are refused; empty if they are not.
 
-    Source: messages and their order are the peer's, whose users' scripts match on them. Whole GPUs are looked for in
-    the limits of all containers.
+    Source: the peer's messages in the peer's order, since scripts of its users match them. Whole GPUs are searched for
+    in the limits of all containers.
     """
     fraction = shape.annotations.get(names.GPU_FRACTION)
     memory = shape.annotations.get(names.GPU_MEMORY)
@@ -137,7 +135,7 @@ _HARMLESS: Final = ("void", "none")
 
 
 def void_visible_devices(shape: PodShape, draft: PodDraft) -> None:
-    """Hide all GPUs from every container that asks for none; the one that shares GPUs is told its own later.
+    """Hide all GPUs from every container without a GPU request; the one that shares GPUs gets its own value later.
 
     Source: the peer sets the literal value of the first such variable and leaves a reference beside it in place, which
     the API server then refuses; so do we, since a silently dropped reference would surprise more.
@@ -148,7 +146,7 @@ def void_visible_devices(shape: PodShape, draft: PodDraft) -> None:
 
 
 def void_in_added(shape: PodShape, draft: PodDraft, known: Collection[str]) -> None:
-    """Hide all GPUs from the ephemeral containers but those of ``known`` names, which cannot be changed any more."""
+    """Hide all GPUs from ephemeral containers, except those in ``known``, which are immutable by now."""
     for index, container in enumerate(shape.ephemeral_containers):
         if container.name not in known:
             fields = draft.ephemeral_containers[index]
@@ -161,12 +159,12 @@ def refuse_visible_devices(shape: PodShape) -> str:
 
 
 def refuse_in_added(shape: PodShape, known: Collection[str]) -> str:
-    """Return why the setting of ephemeral containers of other than ``known`` names is refused; empty if it is not."""
+    """Return why the setting of ephemeral containers outside ``known`` is refused; empty if it is not."""
     return _refuse_devices(container for container in shape.ephemeral_containers if container.name not in known)
 
 
 def _void(fields: Mapping[str, Any], container: ContainerShape) -> list[dict[str, Any]]:
-    """Return the variables of a container with the one that hides all GPUs."""
+    """Return the variables of a container, with the one that hides all GPUs set."""
     variables = list(fields.get("env") or ())
     for index, variable in enumerate(container.variables):
         if variable.name == gpu_sharing.VISIBLE_DEVICES:
@@ -195,7 +193,7 @@ def _refuse_devices(containers: Iterable[ContainerShape]) -> str:
 
 
 def _others(shape: PodShape) -> list[tuple[ContainerPlace, ContainerShape]]:
-    """Return all containers, init containers first, without the one that shares GPUs."""
+    """Return all containers, init containers first, except the one that shares GPUs."""
     sharer = shape.sharing_place()
     containers = [(ContainerPlace(i, initial=True), c) for i, c in enumerate(shape.init_containers)]
     containers += [(ContainerPlace(i), c) for i, c in enumerate(shape.containers)]
@@ -206,9 +204,9 @@ _EPHEMERAL: Final = "ephemeralcontainers"
 
 
 def mutate_pod(request: AdmissionRequest, settings: AdmissionSettings, draw: Draw) -> AdmissionResponse:
-    """Return the pod as kai wants it.
+    """Return the pod with kai's changes.
 
-    Holds: the answer to its own result is that nothing changes.
+    Holds: idempotent: its own result is not changed again.
     Raises: BadValue if the pod cannot be read.
     Source: order and effects of the peer's mutating plugins.
     """
@@ -248,20 +246,20 @@ def _mutate_added(
 
 
 def _known(request: AdmissionRequest) -> frozenset[str]:
-    """Return the names of the ephemeral containers that were there before."""
+    """Return the names of the ephemeral containers that existed before."""
     old = request.old_object
     return frozenset() if old is None else frozenset(each.name for each in read_pod(old).ephemeral_containers)
 
 
 def validate_pod(request: AdmissionRequest, settings: AdmissionSettings) -> AdmissionResponse:
-    """Return whether a pod may be created or changed as asked.
+    """Return whether a pod may be created or changed as requested.
 
-    What is there must stay changeable: of a pod that ends, others remove finalizers, and a Job counts it only then. So
-    a change is not refused for what was as wrong before, as where sharing was switched off since.
+    An existing pod must stay changeable: controllers remove finalizers from an ended pod, and a Job counts it only
+    then. So a change is not refused for a fault that the pod had before, for instance since sharing was switched off.
 
     Raises: BadValue if the pod cannot be read.
-    Source: order and messages of the peer's validating plugins; that the named container exists is asked only where
-    visible devices are blocked, as there. The peer refuses such changes.
+    Source: order and messages of the peer's validating plugins. As there, the named container must exist only where
+    visible devices are blocked. The peer refuses changes of pods with an old fault.
     """
     pod = request.object
     if request.operation == "DELETE" or pod is None or not _is_ours(pod, settings):
@@ -282,7 +280,7 @@ def validate_pod(request: AdmissionRequest, settings: AdmissionSettings) -> Admi
 
 
 def _refuse(shape: PodShape, settings: AdmissionSettings) -> str:
-    """Return why what a pod asks of GPUs is refused; empty if it is not."""
+    """Return why a pod's GPU request is refused; empty if it is not."""
     if shape.shares_gpu and not settings.gpu_sharing_enabled:
         return (
             f"attempting to create a pod {shape.namespace}/{shape.name} with gpu sharing request,"
@@ -299,7 +297,7 @@ def _is_ours(pod: Mapping[str, Any], settings: AdmissionSettings) -> bool:
 
 
 def _missing_container(shape: PodShape) -> str:
-    """Return that the container which should get the shared GPUs does not exist; empty if it does."""
+    """Return the message that the named container does not exist; empty if it does."""
     try:
         shape.sharing_place()
     except BadValue:

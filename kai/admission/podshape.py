@@ -1,12 +1,11 @@
-"""A pod as the webhooks look at it, and a draft of it to write on.
+"""A pod as webhook rules read it, a draft for changes, and the references that GPU sharing adds.
 
-`PodShape` checks and keeps the few fields that a rule reads. `PodDraft` copies what a rule changes and shares the rest
-with the manifest it came from, so that the patch between the two is found without comparing whole pods.
+`PodShape` validates and keeps the few fields that rules read. `PodDraft` copies the parts that rules change and shares
+the rest with the original manifest, so that the patch between the two is found without comparing whole pods.
 
-Pods that share GPUs: references to the config maps in which the binder will say which devices they got.
-
-Nothing is known about devices when a pod is admitted. So its container gets variables that read keys of a config map
-that the binder makes before the pod is bound; the name is drawn here and kept in an annotation.
+The devices of a pod that shares GPUs are not known at admission. So its container gets variables that refer to keys of
+a config map, which the binder creates before it binds the pod; the config map's name is generated here and kept in an
+annotation.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ class Variable:
     value: str
     is_reference: bool
     config_map: str = ""
-    """The config map that is referred to; "" if none is."""
+    """The config map that the variable refers to; "" for none."""
 
 
 @attrs.frozen(kw_only=True)
 class ContainerShape:
-    """What the rules read of a container."""
+    """The fields of a container that rules read."""
 
     name: str
     variables: tuple[Variable, ...]
@@ -51,7 +50,7 @@ class ContainerShape:
 
     @property
     def config_maps(self) -> tuple[str, ...]:
-        """The config maps of which its variables read a key."""
+        """The config maps that its variables refer to."""
         return tuple(variable.config_map for variable in self.variables if variable.config_map)
 
     @property
@@ -66,11 +65,11 @@ class ContainerShape:
 
 @attrs.frozen(kw_only=True)
 class PodShape:
-    """What the rules read of a pod."""
+    """The fields of a pod that rules read."""
 
     name: str
     name_start: str
-    """How the name begins that the API server draws for a pod without one, after it was admitted."""
+    """The generateName of a pod without a name: the API server completes it after admission."""
     namespace: str
     annotations: Mapping[str, str]
     first_owner: str | None
@@ -79,7 +78,7 @@ class PodShape:
     init_containers: tuple[ContainerShape, ...]
     containers: tuple[ContainerShape, ...]
     ephemeral_containers: tuple[ContainerShape, ...] = ()
-    """Those that were added to look into the pod while it runs; they ask for no resources."""
+    """Containers added for debugging while the pod runs; they have no resource requests."""
 
     @property
     def shares_gpu(self) -> bool:
@@ -109,7 +108,7 @@ class PodShape:
 def read_pod(manifest: Manifest) -> PodShape:
     """Return the shape of a pod.
 
-    Raises: BadValue if a field that a rule reads is not what it must be.
+    Raises: BadValue if a field that a rule reads is invalid.
     """
     pod = piece_of(manifest, "Pod")
     metadata, spec = pod["metadata"], pod["spec"]
@@ -166,7 +165,7 @@ def _amounts(resources: Piece) -> dict[str, str]:
 
 @attrs.define
 class PodDraft:
-    """A pod under change. What is not listed here stays as it was, unknown fields included."""
+    """A pod under change. Fields that are not listed here stay as they are, unknown fields included."""
 
     manifest: Manifest
     namespace: str
@@ -202,7 +201,7 @@ class PodDraft:
         return (self.init_containers if place.initial else self.containers)[place.index]
 
     def finish(self) -> Manifest:
-        """Return the changed pod; the very manifest it was made of if nothing changed."""
+        """Return the changed pod; the original manifest itself if nothing changed."""
         metadata = self.manifest.get("metadata") or {}
         spec = self.manifest.get("spec") or {}
         new_metadata = _with(metadata, namespace=self.namespace, annotations=self.annotations)
@@ -226,7 +225,9 @@ def _with(fields: Mapping[str, Any], **values: object) -> Mapping[str, Any]:
 
 
 Draw: TypeAlias = Callable[[int], str]
-"""Draws that many lower-case letters and digits; the only chance in admission, so it comes from outside."""
+"""Draws random lower-case letters and digits, given their number. It is the only randomness in admission, so it is
+passed in.
+"""
 
 _VOLUME_NAME_LIMIT: Final = 63
 _UNNAMED: Final = "pod"
@@ -234,10 +235,10 @@ _NOT_IN_A_DNS_LABEL: Final = re.compile(r"[^a-z0-9-]+")
 
 
 def inject_references(shape: PodShape, draft: PodDraft, draw: Draw) -> None:
-    """Let the container that shares GPUs read its devices and its portion from config maps to come.
+    """Let the container that shares GPUs read its devices and its portion from future config maps.
 
-    Holds: applied to its own result it changes nothing, since the names are kept, even if others have put containers
-        before the one that has the references.
+    Holds: idempotent: the names are kept, even if another webhook has inserted containers before the one with the
+        references.
     """
     place = shape.sharing_place()
     if place is None:
@@ -254,10 +255,10 @@ def inject_references(shape: PodShape, draft: PodDraft, draw: Draw) -> None:
 
 
 def inject_memory_limit(shape: PodShape, draft: PodDraft) -> None:
-    """Let the container that shares GPUs read its memory limit, once the binder has worked it out.
+    """Let the container that shares GPUs read its memory limit, which the binder computes later.
 
-    Needs what `inject_references` chose. The key may stay absent: the binder writes none where the node does not tell
-    the size of its GPUs.
+    It needs the names that `inject_references` chose. The key may stay absent: the binder writes none where the node
+    does not report the size of its GPUs.
     """
     place = shape.sharing_place()
     maps = None if place is None else _maps(shape, draft, place)
@@ -270,7 +271,7 @@ def _maps(shape: PodShape, draft: PodDraft, place: ContainerPlace) -> SharedMaps
 
 
 def set_reference(draft: PodDraft, place: ContainerPlace, key: str, config_map: str, **more: bool) -> None:
-    """Make a variable of a container read the key of its own name in a config map, whatever it was before."""
+    """Make a container's variable read the key of its own name in a config map; an earlier definition is replaced."""
     reference = {"key": key, "name": config_map, **more}
     kept = [variable for variable in draft.container(place).get("env") or () if variable.get("name") != key]
     variable: dict[str, Any] = {"name": key, "valueFrom": {"configMapKeyRef": reference}}
@@ -292,16 +293,16 @@ def _set_volume(draft: PodDraft, config_map: str) -> None:
 
 
 def _volume_name(config_map: str) -> str:
-    """Return the name of the volume that shows a config map: that of the map, as a DNS label."""
+    """Return the name of the volume of a config map: the map's name, as a DNS label."""
     return _NOT_IN_A_DNS_LABEL.sub("-", f"{config_map}-vol".lower()).strip("-")
 
 
 def _draw_prefix(shape: PodShape, place: ContainerPlace, draw: Draw) -> str:
-    """Return the common start of the names of a pod's config maps.
+    """Return the common prefix of the names of a pod's config maps.
 
-    The name of the first owner, or of the pod, which may have none yet, is cut so that the longest name made of the
-    prefix fits: 13 characters go to the drawn part, its hyphens and ``-vol``, then ``shared-gpu``, the container's
-    place and ``-evar``.
+    It begins with the name of the first owner, or of the pod, which may have none yet, cut so that the longest
+    name with the prefix fits: 13 characters go to the random part, its hyphens and ``-vol``, then ``shared-gpu``, the
+    container's place and ``-evar``.
     """
     room = (
         _VOLUME_NAME_LIMIT

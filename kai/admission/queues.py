@@ -1,6 +1,6 @@
-"""Queues at the door: resources must be given, and quotas should fit into each other.
+"""Admission of queues: resources are required, and quotas should fit into the parent's.
 
-The second is only warned about, and only where quota validation is on.
+A quota that does not fit only causes a warning, and only where quota validation is on.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Quotas:
 
 @attrs.frozen(kw_only=True)
 class QueueShape:
-    """What the rules read of a queue; without resources it has no quotas."""
+    """The fields of a queue that rules read; without resources it has no quotas."""
 
     name: str
     parent: str = ""
@@ -56,7 +56,7 @@ FindQueue: TypeAlias = Callable[[str], QueueShape | None]
 def read_queue(manifest: Manifest | None) -> QueueShape:
     """Return the shape of a queue.
 
-    Raises: BadValue if a field that a rule reads is not what it must be.
+    Raises: BadValue if a field that a rule reads is invalid.
     """
     queue = piece_of(manifest, "Queue")
     spec, resources = queue["spec"], queue["spec"]["resources"]
@@ -73,7 +73,7 @@ def read_queue(manifest: Manifest | None) -> QueueShape:
 
 
 def validate_queue(request: AdmissionRequest, settings: AdmissionSettings, find: FindQueue) -> AdmissionResponse:
-    """Return whether a queue may be created, changed or deleted as asked.
+    """Return whether a queue may be created, changed or deleted as requested.
 
     Raises: BadValue if the queue cannot be read.
     Source: rules, their order and messages of the peer's queue webhook. It compares -1 as a number, so that an
@@ -143,7 +143,7 @@ def _outgrown_by_children(queue: QueueShape, own: Quotas, find: FindQueue) -> li
 
 
 def _quotas_of(queues: Iterable[str], find: FindQueue) -> list[tuple[str, Quotas]]:
-    """Return the quotas of those queues that exist and have any."""
+    """Return the quotas of the queues that exist and have any."""
     found = ((name, find(name)) for name in queues)
     return [(name, queue.quotas) for name, queue in found if queue is not None and queue.quotas is not None]
 

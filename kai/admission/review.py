@@ -1,14 +1,12 @@
-"""A request to a webhook and the answer to it, as values, and as the AdmissionReview JSON around them.
+"""A webhook request and its response as values, their AdmissionReview JSON, settings, and a reader of manifests.
 
-The network shell decodes a body with `read_review`, gives the request to `kai.admission.webhooks` and sends what
-`write_review` makes of the response. Neither side of it knows HTTP.
+The network shell decodes a body with `read_review`, passes the request to `kai.admission.webhooks` and sends the result
+of `write_review`. Neither needs HTTP.
 
-What an administrator decides about admission.
+`AdmissionSettings` are the settings that an administrator makes for admission.
 
-Manifests read one piece at a time, each piece knowing where it was found.
-
-A webhook must keep what it does not know, so it works on the manifest itself and not on an api object made of it. A
-piece that is not what it must be is refused with its path; nothing here ends in a traceback, whatever the JSON holds.
+`Piece` reads a manifest one value at a time, each with its path. A webhook must keep unknown fields, so it works on the
+manifest itself and not on an api object. An invalid value is refused with its path; no input JSON ends in a traceback.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ class AdmissionSettings:
     hami_core_enabled: bool = False
     block_nvidia_visible_devices: bool = False
     gpu_fraction_runtime_class_name: str = "nvidia"
-    """The runtime class of pods that share GPUs and name none; empty leaves them alone."""
+    """The runtime class for pods that share GPUs and name none; if it is empty, such pods are not changed."""
     queue_quota_validation: bool = False
 
 
@@ -50,31 +48,31 @@ class Piece:
 
     @property
     def present(self) -> bool:
-        """Whether there is anything here."""
+        """Whether there is a value."""
         return self.value is not None
 
     def bad(self, wanted: str) -> BadValue:
-        """Return the exception that says what is wrong here."""
+        """Return the exception for this value and the form that was ``wanted``."""
         return BadValue(self.value, wanted, subject=self.subject, path=self.path)
 
     def __getitem__(self, key: str) -> Piece:
         """Return the value of a field.
 
-        Raises: BadValue if this is no mapping.
+        Raises: BadValue if this is not a mapping.
         """
         return Piece(self.mapping().get(key), self.subject, (*self.path, key))
 
     def mapping(self) -> Mapping[str, Any]:
         """Return the fields; none if absent.
 
-        Raises: BadValue if this is no mapping.
+        Raises: BadValue if this is not a mapping.
         """
         return self.mapping_or_none() or {}
 
     def mapping_or_none(self) -> Mapping[str, Any] | None:
         """Return the fields, or None if absent.
 
-        Raises: BadValue if this is no mapping.
+        Raises: BadValue if this is not a mapping.
         """
         if self.value is None:
             return None
@@ -85,7 +83,7 @@ class Piece:
     def each(self) -> Iterator[Piece]:
         """Yield the entries of a list; none if absent.
 
-        Raises: BadValue if this is no list, or has a null in it.
+        Raises: BadValue if this is not a list, or contains a null.
         """
         if self.value is None:
             return
@@ -98,9 +96,9 @@ class Piece:
             yield piece
 
     def text(self) -> str:
-        """Return a text; empty if absent.
+        """Return a string; empty if absent.
 
-        Raises: BadValue if this is no text.
+        Raises: BadValue if this is not a string.
         """
         if self.value is None:
             return ""
@@ -109,16 +107,16 @@ class Piece:
         return self.value
 
     def texts(self) -> dict[str, str]:
-        """Return a mapping from text to text, such as labels.
+        """Return a mapping from string to string, such as labels.
 
-        Raises: BadValue if this is none.
+        Raises: BadValue if this is not one.
         """
         return {key: self[key].text() for key in self.mapping()}
 
     def integer(self) -> int | None:
         """Return a 32-bit integer; None if absent.
 
-        Raises: BadValue if this is none.
+        Raises: BadValue if this is not one.
         """
         if self.value is None:
             return None
@@ -129,7 +127,7 @@ class Piece:
     def number(self) -> float:
         """Return a number; 0 if absent.
 
-        Raises: BadValue if this is none, or none that a float can hold.
+        Raises: BadValue if this is not a number, or too large for a float.
         """
         if self.value is None:
             return 0.0
@@ -145,7 +143,7 @@ class Piece:
 
 
 def piece_of(manifest: object, kind: str) -> Piece:
-    """Return a whole manifest as a piece, known by its kind, namespace and name."""
+    """Return a whole manifest as a piece, with its kind, namespace and name as subject."""
     return Piece(manifest, subject_of(manifest, kind))
 
 
@@ -156,16 +154,16 @@ PatchOperation: TypeAlias = dict[str, Any]
 _OPERATIONS: Final[tuple[Operation, ...]] = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 
 API_VERSION: Final = "admission.k8s.io/v1"
-# What the API server shows a client whose request a webhook refused: as a refused permission, or as a malformed object.
+# The status that a client sees of a refused request: a denied permission, or a malformed object.
 _FORBIDDEN: Final = {"code": 403, "reason": "Forbidden"}
 _BAD_REQUEST: Final = {"code": 400, "reason": "BadRequest"}
 
 
 @attrs.frozen(kw_only=True)
 class AdmissionRequest:
-    """A user wants to create, change or delete an object.
+    """A user's request to create, change or delete an object.
 
-    `object` is the object as it would be, `old_object` as it is; of a deletion only the latter is known.
+    `object` is the requested state, `old_object` the present one; a deletion has only the latter.
     """
 
     operation: Operation
@@ -175,15 +173,15 @@ class AdmissionRequest:
     namespace: str = ""
     uid: str = ""
     sub_resource: str = ""
-    """What part of the object is changed by itself; "" for the object."""
+    """The subresource that is changed; "" for the object itself."""
 
 
 @attrs.frozen(kw_only=True)
 class AdmissionResponse:
-    """What a webhook says.
+    """A webhook's decision.
 
-    `object` is what the webhook made of the object and `patch` the way there; both are absent where it changed nothing.
-    `malformed` tells a refusal of something unreadable from a refusal by a rule.
+    `object` is the changed object and `patch` the changes; both are absent if there are none. `malformed` distinguishes
+    the refusal of an unreadable object from a refusal by a rule.
     """
 
     allowed: bool = True
@@ -198,14 +196,14 @@ ALLOWED: Final = AdmissionResponse()
 
 
 def refused(message: str, *, warnings: tuple[str, ...] = (), malformed: bool = False) -> AdmissionResponse:
-    """Return the response that keeps an object out."""
+    """Return the response that refuses an object."""
     return AdmissionResponse(allowed=False, message=message, warnings=warnings, malformed=malformed)
 
 
 def read_review(review: object) -> AdmissionRequest:
     """Return the request inside an AdmissionReview.
 
-    Raises: BadValue if it is none.
+    Raises: BadValue if it is not an AdmissionReview.
     """
     request = Piece(review, "AdmissionReview")["request"]
     if not request.present:

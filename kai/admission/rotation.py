@@ -1,23 +1,22 @@
-"""When certificates of the webhooks are made, introduced, used and dropped, as a function of what a Secret holds.
+"""Rotation of the webhook certificate: the next step as a function of the Secret, and the loop that carries it out.
 
 A renewal takes four steps, so that no review fails on the way. Replicas and API servers learn of each step at their own
 pace, and each step waits until the slowest has learnt of the one before:
 
 1. *make*: there is no usable pair, so one is made and used at once. Nothing worked before that could fail.
-2. *introduce*: the pair ends before long. A following one is made, and its authority joins the bundle that webhook
-   configurations trust. All replicas still answer with the old certificate.
-3. *promote*: every configuration has had the new authority for a while. Replicas begin to answer with the following
-   pair, each when it looks at the Secret; the old certificate is trusted as before.
-4. *retire*: every replica has looked since. The old authority leaves the bundle.
+2. *introduce*: the pair expires soon. The next pair is made, and its authority joins the bundle that webhook
+   configurations trust. All replicas still serve the old certificate.
+3. *promote*: every configuration has had the new authority for a while. Replicas begin to serve the next
+   pair, each when it reads the Secret; the old certificate is still trusted.
+4. *retire*: every replica has read the Secret since. The old authority leaves the bundle.
 
-All replicas run this on the one Secret, and a write of it succeeds only for the version that was read: the first one
-decides, the others look again and take what it wrote.
+All replicas run this on the one Secret. A write of it succeeds only for the version that was read: the first replica
+decides, and the others read again and adopt its result.
 
-Carries rotation out: looks at the Secret, writes what is due, has webhook configurations trust it, answers with it.
-
-A look reads the configurations *before* the Secret. So the bundle that a configuration is given is never older than
-what another replica gave it before this look: a replica that was held up between the two finds the version of the
-configuration changed, and its write is refused.
+The loop reads the Secret, writes the due step, puts the bundle into the webhook configurations and serves the
+certificate. It reads the configurations *before* the Secret. So the bundle that a configuration gets is never older
+than one that another replica wrote before this read: a replica that was delayed between the two finds the
+configuration's version changed, and its write is refused.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from kai.errors import ApiError, ConfigError, InputError
 
 INTRODUCED: Final = "kai.scheduler/certificate-introduced"
 PROMOTED: Final = "kai.scheduler/certificate-promoted"
-"""Annotations of the Secret: seconds since the epoch."""
+"""Annotations of the Secret with the times of these steps, in seconds since the epoch."""
 
 _ENDINGS: Final = ("crt", "key", "authority")
 _DAY: Final = 86400.0
@@ -55,7 +54,7 @@ MakePair: TypeAlias = Callable[[Sequence[str], float, float], Pair]
 
 @attrs.frozen(kw_only=True)
 class Timing:
-    """The times of a renewal, all from how long a certificate lasts. Units: seconds."""
+    """The times of a renewal, all derived from the lifetime of a certificate. Units: seconds."""
 
     lifetime: float = attrs.field(default=DEFAULT_LIFETIME, validator=attrs.validators.ge(1.0))
 
@@ -66,7 +65,7 @@ class Timing:
 
     @property
     def pause(self) -> float:
-        """Return how long a new authority is known, and learnt by API servers, before its certificate is used."""
+        """Return how long API servers have to learn a new authority before its certificate is used."""
         return min(300.0, self.lifetime / 20)
 
     @property
@@ -76,7 +75,7 @@ class Timing:
 
     @property
     def look(self) -> float:
-        """Return the time between two looks at the Secret; several fit into a pause."""
+        """Return the interval between reads of the Secret; several fit into a pause."""
         return min(30.0, self.lifetime / 100)
 
 
@@ -91,18 +90,18 @@ class Step(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class Held:
-    """What a Secret holds; parts that cannot be read are not there."""
+    """The contents of the Secret; unreadable parts are absent."""
 
     serving: Pair | None = None
     following: Pair | None = None
     bundle: tuple[str, ...] = ()
-    """The authorities that webhook configurations are to trust."""
+    """The authorities that webhook configurations should trust."""
     introduced: float = 0.0
     promoted: float = 0.0
 
 
 def read_held(secret: Mapping[str, Any]) -> Held:
-    """Return what a Secret holds."""
+    """Return the contents of a Secret."""
     data = mapping_of(secret, "data")
     annotations = mapping_of(secret, "metadata", "annotations")
     return Held(
@@ -115,7 +114,7 @@ def read_held(secret: Mapping[str, Any]) -> Held:
 
 
 def patch_of(held: Held, version: str) -> dict[str, Any]:
-    """Return the patch that has a Secret of this version hold it."""
+    """Return the patch that writes ``held`` into a Secret of this version."""
     annotations = {INTRODUCED: f"{held.introduced:.0f}", PROMOTED: f"{held.promoted:.0f}"}
     data: dict[str, str | None] = {"ca.crt": _encoded("".join(held.bundle))}
     for name, pair in (("tls", held.serving), ("next", held.following)):
@@ -127,16 +126,16 @@ def patch_of(held: Held, version: str) -> dict[str, Any]:
 
 @attrs.frozen(kw_only=True)
 class Rotation:
-    """Decides on the next step."""
+    """Decides on the next step of a renewal."""
 
     hosts: tuple[str, ...]
     timing: Timing = Timing()
     make: MakePair = make_pair
 
     def step(self, held: Held, now: float, *, is_trusted: bool) -> tuple[Step, Held] | None:
-        """Return the step that is due and what the Secret holds after it; None if none is.
+        """Return the due step and the contents of the Secret after it; None if no step is due.
 
-        ``is_trusted`` says that every webhook configuration has just this bundle.
+        ``is_trusted``: every webhook configuration has exactly this bundle.
         """
         timing = self.timing
         serving, following = held.serving, held.following
@@ -155,7 +154,7 @@ class Rotation:
         return None
 
     def _is_good(self, pair: Pair, now: float, until: float) -> bool:
-        """Return whether a pair is good from now until then, and is for the names that are asked for."""
+        """Return whether a pair is valid from ``now`` to ``until``, for the configured host names."""
         certificate = pair.certificate
         try:
             lasts = has_begun(certificate, now) and end_of(certificate) > until
@@ -165,7 +164,7 @@ class Rotation:
 
     def _made(self, held: Held, now: float) -> Held:
         pair = self.make(self.hosts, now, self.timing.lifetime)
-        # Other replicas answer with what they have until they look.
+        # Other replicas serve their present certificate until they read the Secret.
         trusted = (*_lasting(held.bundle, now), pair.authority)
         return Held(serving=pair, bundle=trusted, introduced=now, promoted=now)
 
@@ -183,7 +182,7 @@ def _bundle(*pairs: Pair | None) -> tuple[str, ...]:
 
 
 def _lasting(bundle: Sequence[str], now: float) -> tuple[str, ...]:
-    """Return the authorities that have not ended: one that cannot be read would spoil the whole bundle."""
+    """Return the authorities that have not expired; an unreadable one is dropped, as it would spoil the bundle."""
     return tuple(each for each in bundle if _ends_after(each, now))
 
 
@@ -221,15 +220,15 @@ CONFIGURATIONS: Final = (
     ("ValidatingWebhookConfiguration", "kai-podgroup-validation-v2alpha2"),
     ("ValidatingWebhookConfiguration", "kai-topology-validation-v1alpha1"),
 )
-"""The webhook configurations that `deploy` ships, and that trust what is made here."""
+"""The webhook configurations that `deploy` ships, and that trust these certificates."""
 
 _REGISTRATION: Final = "admissionregistration.k8s.io/v1"
 _AGAIN: Final = 1.0
-"""Seconds until the next look where another replica was first, or where something was refused."""
+"""Seconds until the next read after another replica was first, or after a refused request."""
 
 
 class LookFailedError(ApiError):
-    """What a look needed was refused; the message says what, and why."""
+    """A request of a look was refused; the message has the request and the reason."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retryable=True)
@@ -237,7 +236,7 @@ class LookFailedError(ApiError):
 
 @attrs.define
 class RotatedCertificate:
-    """The certificate of a Secret, as it was at the last look."""
+    """The certificate in a Secret, as it was last read."""
 
     api: Api
     clock: Clock
@@ -252,7 +251,7 @@ class RotatedCertificate:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """Return what the server answers with, once it is ready.
+        """Return the server's TLS context, once it is ready.
 
         Raises: ConfigError before that.
         """
@@ -261,19 +260,19 @@ class RotatedCertificate:
         return self._context
 
     def problem(self) -> str:
-        """Return why there is no certificate to answer with; "" if there is one."""
+        """Return why there is no certificate to serve; "" if there is one."""
         return self._problem if self._context is None else ""
 
     def note(self) -> str:
-        """Return why the last look failed; "" if it did not."""
+        """Return why the last look failed; "" if it did not fail."""
         return self._problem
 
     async def ready(self) -> None:
-        """Wait until there is a certificate to answer with."""
+        """Wait until there is a certificate to serve."""
         await self._ready.wait()
 
     async def keep(self) -> None:
-        """Look again and again, until cancelled."""
+        """Look in intervals, until cancelled."""
         while True:
             try:
                 is_settled = await self.look()
@@ -285,7 +284,7 @@ class RotatedCertificate:
             await self.clock.sleep(timing.look if is_settled else min(_AGAIN, timing.look))
 
     async def look(self) -> bool:
-        """Do what is due; return whether nothing is left to be done at once.
+        """Carry out the due step; return whether no further step is due at once.
 
         Raises: LookFailedError if the Secret or a configuration cannot be read or written.
         """
@@ -302,7 +301,7 @@ class RotatedCertificate:
             if await self._write(patch_of(wanted, _version(secret))):
                 self._answer_with(wanted)
                 structlog.get_logger().info("certificate", step=step.value, secret=f"{self.namespace}/{self.name}")
-            return False  # what the Secret holds now is looked at, also where another replica was first
+            return False  # the Secret has changed, by this replica or another, so it is read again
         self._answer_with(held)
         stale = [each for each in configurations if not _trusts(each, held.bundle)]
         for each in stale:
@@ -334,7 +333,7 @@ class RotatedCertificate:
     # --- Webhook configurations ------------------------------------------------------------------------------------
 
     async def _configurations(self) -> Sequence[Mapping[str, Any]]:
-        """Return those that exist."""
+        """Return the webhook configurations that exist."""
         found = [await self._read(_REGISTRATION, kind, name) for kind, name in CONFIGURATIONS]
         return [each for each in found if each is not None]
 
@@ -349,7 +348,7 @@ class RotatedCertificate:
             ],
         }
         reply = await self.api.perform(Patch(ref=Ref(cls, name), patch=patch, form="strategic"))
-        # Another replica was first, or the configuration is gone: the next look, a moment later, tells.
+        # Another replica was first, or the configuration is gone: the next look, a moment later, finds out.
         if isinstance(reply, Refusal) and reply.reason not in {Reason.CONFLICT, Reason.NOT_FOUND}:
             raise LookFailedError(f"{kind} {name}: not written: {reply.why}")
 

@@ -1,22 +1,19 @@
-"""The webhooks on the network: HTTPS, AdmissionReviews in, AdmissionReviews out.
+"""The webhooks on the network: an HTTPS server that answers AdmissionReviews.
 
-The certificate comes from one of two places. Either kai makes it and keeps it in a Secret (`kai.admission.rotation`),
-or something else does (cert-manager, the peer's operator, openssl): that puts ``tls.crt`` and ``tls.key`` into a folder
-and the authority into the webhook configurations. Both are read again when they change, so a renewal needs no restart.
-Every replica answers, whether it leads or not.
+The certificate comes from one of two sources. Either kai makes it and keeps it in a Secret (`kai.admission.rotation`),
+or another program provides it (cert-manager, the peer's operator, openssl): that writes ``tls.crt`` and ``tls.key``
+into a folder and the authority into the webhook configurations. Both are read again when they change, so a renewal
+needs no restart. Every replica serves, whether it leads or not.
 
-What connections may hold is bounded in `kai.telemetry.connections`; how much of the processor reviews may take, and for
-how long, in `kai.admission.serving`.
+`kai.telemetry.connections` bounds the connections; this module bounds the processor time of reviews and their latency.
 
-Reviews are answered side by side, each within its time, and all together in half of the processor's time.
+The event loop may be that of a scheduler, with its lease and its binds, so reviews are answered in threads. They run
+side by side: a review that is large, or slow for another reason, delays only itself. A review fails if it is not
+answered in time, or if no thread is free. The failure policy of its webhook decides about a failed review, as if this
+process did not run. The API server would have stopped waiting by then, and an explicit failure is better than none.
 
-The loop may be that of a scheduler, with its lease and its binds, so reviews are answered in threads. None waits for
-another: one that is large, or slow for whatever reason, holds up itself. One that is not answered in time fails, and so
-does what there is no thread for; what a review counts as that fails, the failure policy of its webhook says, as if this
-process did not run. The API server would not listen any longer, and an answer in words is more than none.
-
-Holds: as much time as answers took of the processor passes before others begin, so a flood of requests, which may be
-large, leaves half of it to the rest of the process.
+Holds: after answers have used the processor for some time, the same time passes before other answers begin. So a flood
+of requests, which may be large, leaves half of the processor to the rest of the process.
 """
 
 from __future__ import annotations
@@ -52,12 +49,12 @@ if TYPE_CHECKING:
     from kai.cluster.port import Store
 
 LONGEST: Final = 2.5
-"""Seconds in which a review is answered. The webhook configurations have the API server wait for three."""
+"""The deadline of a review, in seconds. The webhook configurations have the API server wait for three."""
 _AT_ONCE: Final = 8
 _MOST_THREADS: Final = 32
-"""So many threads at most, those included of which the review has failed and that have not ended yet."""
+"""The most threads, including those whose review has failed and that still run."""
 _PART: Final = 0.8
-"""The part that an answer may take of the time for which the API server says that it waits."""
+"""The fraction of the API server's own timeout within which a review is answered."""
 _SECONDS: Final = re.compile(r"([0-9]{1,4})s")
 
 Decide: TypeAlias = Callable[[AdmissionRequest], AdmissionResponse]
@@ -68,32 +65,32 @@ class _Answer(msgspec.Struct):
 
 
 class _Review(msgspec.Struct):
-    """What is looked at of an answer."""
+    """The part of an answer that is read for metrics."""
 
     response: _Answer
 
 
 @attrs.define(eq=False)
 class Reviewer:
-    """Answers requests. Make it on the event loop."""
+    """Answers requests. Create it on the event loop."""
 
     doors: Mapping[str, Decide]
     longest: float = LONGEST
     observe: Observe = unobserved
     _limiter: anyio.CapacityLimiter = attrs.field(factory=lambda: anyio.CapacityLimiter(_AT_ONCE))
     _deciding: set[int] = attrs.field(factory=set)
-    """The threads that decide, by number; those included whose reviews have failed."""
+    """The running threads, by number, including those whose reviews have failed."""
     _rested: float = 0.0
-    """When half of the processor's time since answers began will have been others'."""
+    """When the next answer may begin, so that half of the processor's time is left to the rest."""
 
     async def respond(self, request: Request) -> Response:
-        """Return the answer, or within its time that there is none."""
+        """Return the answer, or a failure at the deadline."""
         since, result = time.monotonic(), "failed"
         try:
             found = await self._respond(request)
             result = _result(found)
         finally:
-            if request.path in self.doors:  # any client may ask for any path
+            if request.path in self.doors:  # unknown paths are not measured: any client may request any path
                 seconds = time.monotonic() - since
                 self.observe(ReviewEnded(door=request.path, result=result, seconds=seconds))
         return found
@@ -110,7 +107,7 @@ class Reviewer:
         return _failed("not decided in time")
 
     def _limit(self, request: Request) -> float:
-        """Return how long an answer may take: the API server says for how long it waits."""
+        """Return the deadline of an answer, below the timeout that the API server sends."""
         found = _SECONDS.fullmatch(request.query.get("timeout", ""))
         return self.longest if found is None else min(self.longest, _PART * int(found.group(1)))
 
@@ -128,7 +125,7 @@ class Reviewer:
 
 
 def answered(method: str, path: str, body: bytes, doors: Mapping[str, Decide]) -> tuple[int, bytes]:
-    """Return the status and the body with which a request is answered."""
+    """Return status and body of the answer to a request."""
     decide = doors.get(path)
     if decide is None:
         return 404, b"not found\n"
@@ -138,14 +135,14 @@ def answered(method: str, path: str, body: bytes, doors: Mapping[str, Decide]) -
         request = read_review(json.loads(body))
     except (ValueError, RecursionError, BadValue) as error:
         return 400, f"found no AdmissionReview: {error}\n".encode()
-    response = decide(request)  # a bug of ours is an answer of 500, and for the failure policy of the webhook to judge
+    response = decide(request)  # an exception becomes status 500, and the failure policy of the webhook decides
     if not response.allowed:
         structlog.get_logger().info("refused", kind=request.kind, namespace=request.namespace, why=response.message)
     return 200, json.dumps(write_review(request, response)).encode()
 
 
 def _result(response: Response) -> str:
-    """Return how a request was answered, in a word."""
+    """Return the result of a request in a word, for metrics."""
     if response.status != 200:
         return "failed"
     return "allowed" if msgspec.json.decode(response.body, type=_Review).response.allowed else "refused"
@@ -165,13 +162,13 @@ VALIDATING: Final = (
     "/validate-kai-scheduler-v1alpha1-topology",
 )
 PATHS: Final = (*MUTATING, *VALIDATING)
-"""Source: the peer's paths, which its webhook configurations name."""
+"""Source: the peer's paths, which its webhook configurations contain."""
 
 _RELOAD: Final = 30.0
-# One object of 1.5 MiB is what the API server can keep; a review has the object twice, with text escaped.
+# The API server stores objects of up to 1.5 MiB; a review has the object twice, with text escaped.
 _LIMITS: Final = Limits(
     connections=512,
-    of_one_peer=256,  # the API server keeps one for each request that waits
+    of_one_peer=256,  # the API server opens one for each request that waits
     head_seconds=5.0,  # with a handshake
     answer_seconds=10.0,
     rest_seconds=120.0,
@@ -181,27 +178,27 @@ _LIMITS: Final = Limits(
 
 @attrs.frozen(kw_only=True)
 class Certificate:
-    """The certificate and its key, in files that another program writes."""
+    """A certificate and its key, in files that another program writes."""
 
     folder: Path
 
     @property
     def exists(self) -> bool:
-        """Return whether both files are there."""
+        """Return whether both files exist."""
         return (self.folder / CERTIFICATE).is_file() and (self.folder / KEY).is_file()
 
     def stamp(self) -> tuple[int, ...]:
-        """Return what changes when the files do."""
+        """Return a value that changes when the files do."""
         with suppress(OSError):
             return tuple((self.folder / name).stat().st_mtime_ns for name in (CERTIFICATE, KEY))
         return ()
 
     def context(self) -> ssl.SSLContext:
-        """Return a context with the files as they are now.
+        """Return a TLS context with the present files.
 
-        It is a new one each time: half of a renewed pair would take the key from one that is in use.
+        It is a new context each time: loading half of a renewed pair into the one in use would break its key.
 
-        Raises: ConfigError if they are not there, or no certificate with its key.
+        Raises: ConfigError if the files do not exist, or are no certificate with its key.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -214,19 +211,19 @@ class Certificate:
 
 
 class Identity(Protocol):
-    """With what the server answers, kept current."""
+    """The server's certificate, kept current."""
 
     @property
     def context(self) -> ssl.SSLContext:
-        """Return the context for a connection that begins now; there is one once this is ready."""
+        """Return the TLS context for a connection that begins now; there is one after `ready`."""
         ...
 
     async def ready(self) -> None:
-        """Wait until there is something to answer with."""
+        """Wait until there is a certificate."""
         ...
 
     async def keep(self) -> None:
-        """Keep it current, until cancelled."""
+        """Keep the certificate current, until cancelled."""
         ...
 
 
@@ -239,7 +236,7 @@ async def serve_webhooks(
     observe: Observe = unobserved,
     task_status: TaskStatus[int] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Answer the API server until cancelled; ``doors`` decide, by path. The task's start is told the port.
+    """Serve the API server until cancelled; ``doors`` decide, by path. ``task_status`` gets the port.
 
     Raises: ConfigError without a certificate, and if the port is not free.
     """
@@ -251,9 +248,9 @@ async def serve_webhooks(
 
 
 class CertificateOfFiles:
-    """The certificate of a folder as it was last read whole.
+    """The certificate of a folder, as of the last complete read.
 
-    Raises: ConfigError if there is none.
+    Raises: ConfigError if there is no certificate.
     """
 
     def __init__(self, certificate: Certificate, observe: Observe = unobserved) -> None:
@@ -264,12 +261,12 @@ class CertificateOfFiles:
         self._tell()
 
     def _tell(self) -> None:
-        with suppress(OSError, InputError):  # the library has just read it, and a file may change at any time
+        with suppress(OSError, InputError):  # it was readable just before, but a file may change at any time
             ends_at = end_of((self._certificate.folder / CERTIFICATE).read_text())
             self._observe(CertificateUsed(ends_at))
 
     async def ready(self) -> None:
-        """Return at once: without a certificate this would not have been made."""
+        """Return at once: without a certificate the constructor fails."""
 
     async def keep(self) -> None:
         """Read the files again whenever they change, until cancelled."""
@@ -280,7 +277,7 @@ class CertificateOfFiles:
                 continue
             try:
                 self.context = self._certificate.context()
-            except ConfigError as error:  # half written: the old one is good for a while, and this is asked again
+            except ConfigError as error:  # half written: keep the old certificate and try again
                 structlog.get_logger().warning("certificate not renewed", why=str(error))
             else:
                 self._known = now
@@ -289,7 +286,7 @@ class CertificateOfFiles:
 
 
 def queue_finder(store: Store) -> FindQueue:
-    """Return a look at the queues that are known."""
+    """Return a look-up of queues in the store."""
 
     def find(name: str) -> QueueShape | None:
         queue = store.get(Queue, name)
@@ -299,7 +296,7 @@ def queue_finder(store: Store) -> FindQueue:
 
 
 def shape_of(queue: Queue) -> QueueShape:
-    """Return what the rules read of a queue."""
+    """Return the fields of a queue that rules read."""
     found: Any = queue.spec.resources
     quotas = None
     if found is not None:

@@ -1,15 +1,14 @@
-"""The two doors of admission: one request in, one response out.
+"""The two webhooks, mutating and validating: one request in, one response out; with the rules of small kinds.
 
-Read this first, then one module for each kind: `pods`, `queues`, `podgroups`, `topologies`. Everything here is a pure
-function of its arguments; what it needs from outside, a draw of characters and a look at another queue, is passed in.
-An object that cannot be read is refused with the path of the bad value, never with a traceback.
+Read this first, then `pods` and `queues`. Everything here is a pure function of its arguments; external inputs, random
+characters and a look-up of queues, are passed in. An object that cannot be read is refused with the path of the bad
+value, never with a traceback.
 
-Topologies at the door: an alias must name one level, and never look like the label of another.
+Topologies: an alias must name one level, and must not look like the label of another.
 
-Pod groups at the door: the tree of sub-groups must be one, and every minimum must stand where it means something.
-
-A group that violates the tree is refused. A minimum in the wrong place is refused when the group is created; on update
-some are only warned about, since older releases let them in and the group must stay editable.
+Pod groups: the sub-groups must form a tree, and every minimum must stand where it has a meaning. A group without a tree
+is refused. A misplaced minimum is refused when the group is created. On update some only cause a warning, since older
+releases admitted them and the group must stay editable.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ if TYPE_CHECKING:
 
 
 def validate_topology(request: AdmissionRequest) -> AdmissionResponse:
-    """Return whether a topology may be created or changed as asked; it may always be deleted.
+    """Return whether a topology may be created or changed as requested; it may always be deleted.
 
-    The CRD's own rules see to it that labels are unique.
+    The CRD's own rules ensure that labels are unique.
 
     Raises: BadValue if the levels cannot be read.
     Source: rules and messages of the peer's topology webhook.
@@ -67,7 +66,7 @@ def validate_topology(request: AdmissionRequest) -> AdmissionResponse:
 
 
 class Fault(Enum):
-    """What is wrong about a minimum; decides whether it refuses or warns."""
+    """A fault of a minimum; decides whether it is refused or causes a warning."""
 
     MISPLACED = auto()
     MISSING = auto()
@@ -83,7 +82,7 @@ _WARNINGS: Final = {
 
 @attrs.frozen
 class SubGroupShape:
-    """What the rules read of a sub-group. A parent of an empty name is a parent."""
+    """The fields of a sub-group that rules read. An empty parent name counts as a parent."""
 
     name: str
     parent: str | None
@@ -92,7 +91,7 @@ class SubGroupShape:
 
 
 def validate_pod_group(request: AdmissionRequest) -> AdmissionResponse:
-    """Return whether a pod group may be created or changed as asked; it may always be deleted.
+    """Return whether a pod group may be created or changed as requested; it may always be deleted.
 
     Raises: BadValue if a name or minimum cannot be read.
     Source: rules, their order and messages of the peer's pod-group webhook.
@@ -101,7 +100,7 @@ def validate_pod_group(request: AdmissionRequest) -> AdmissionResponse:
         return ALLOWED
     group = piece_of(request.object, "PodGroup")
     found = excess_of((request.object or {}).get("metadata")) if request.operation == "CREATE" else ""
-    if found:  # what is there must stay changeable
+    if found:  # an existing group must stay changeable
         return refused(found)
     spec = group["spec"]
     min_member, min_sub_group = spec["minMember"].integer(), spec["minSubGroup"].integer()
@@ -150,9 +149,9 @@ def _children(sub_groups: list[SubGroupShape]) -> dict[str | None, list[str]]:
 
 
 def _broken_tree(sub_groups: list[SubGroupShape], children: Mapping[str | None, list[str]]) -> str:
-    """Return why sub-groups are no tree, or why one of them contradicts itself; empty if neither.
+    """Return why sub-groups do not form a tree, or why one of them contradicts itself; empty if neither.
 
-    A contradiction counts here because, like a broken tree, it refuses alone.
+    A contradiction counts here because, like a broken tree, it is refused without looking at other faults.
     """
     if len(sub_groups) > MOST_SUB_GROUPS:
         return f"spec.subGroups: found {len(sub_groups)} sub-groups, expected at most {MOST_SUB_GROUPS}"
@@ -177,7 +176,7 @@ def _broken_tree(sub_groups: list[SubGroupShape], children: Mapping[str | None, 
 
 
 def _depth(children: Mapping[str | None, list[str]]) -> tuple[int, int]:
-    """Return how deep sub-groups are nested, and how many descend from the group; what lies on a cycle does not."""
+    """Return the depth of sub-groups, and how many of them descend from the group; those on a cycle do not."""
     depth = reached = 0
     level = list(children.get(None, ()))
     while level:
@@ -188,7 +187,7 @@ def _depth(children: Mapping[str | None, list[str]]) -> tuple[int, int]:
 
 
 def _misplaced(sub_group: SubGroupShape, children: Mapping[str | None, list[str]]) -> list[tuple[Fault, str]]:
-    """Return what is wrong about the minimums of one sub-group."""
+    """Return the faults in the minimums of one sub-group."""
     count = len(children.get(sub_group.name, ()))
     name = _quoted(sub_group.name)
     faults: list[tuple[Fault, str]] = []
@@ -220,7 +219,7 @@ def _quoted(name: str) -> str:
 
 
 def mutate(request: AdmissionRequest, settings: AdmissionSettings, draw: Draw) -> AdmissionResponse:
-    """Return what the mutating webhook makes of an object; kinds other than Pod pass unchanged."""
+    """Return the mutating webhook's response; kinds other than Pod pass unchanged."""
     if request.kind != "Pod":
         return ALLOWED
     try:
@@ -230,7 +229,7 @@ def mutate(request: AdmissionRequest, settings: AdmissionSettings, draw: Draw) -
 
 
 def validate(request: AdmissionRequest, settings: AdmissionSettings, find_queue: FindQueue) -> AdmissionResponse:
-    """Return whether the validating webhook lets a change of an object through; kinds without rules always pass."""
+    """Return whether the validating webhook allows a change of an object; kinds without rules always pass."""
     try:
         match request.kind:
             case "Pod":

@@ -1,10 +1,10 @@
-"""The vocabulary in which every class of `kai.api` says what its JSON looks like.
+"""The annotated types and field metadata by which the classes of `kai.api` declare their JSON.
 
 An api class is a frozen attrs class; its annotations are the whole schema. A field called ``node_name`` is read from
-``nodeName``; a field whose wire name cannot be derived says so with ``metadata=wire_name(...)``. What plain Python
-types cannot say (an instant, a duration, a quantity, a lower bound) is said by the annotated aliases below;
-`kai.api.codec.converter` checks by them and `kai.api.crds.definitions` writes them into the OpenAPI schemas: one source
-for both.
+``nodeName``; a field whose wire name cannot be derived has it in ``metadata=wire_name(...)``. The annotated aliases
+below express what plain Python types cannot (an instant, a duration, a quantity, a lower bound).
+`kai.api.codec.converter` validates by them and `kai.api.crds.definitions` writes them into the OpenAPI schemas: one
+source for both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ INT64_MAX: Final = 2**63 - 1
 
 @attrs.frozen
 class Format:
-    """How a Python value is written in JSON; found in the metadata of an annotated type."""
+    """The JSON form of a Python value; found in the metadata of an annotated type."""
 
     name: str
 
@@ -57,10 +57,10 @@ else:  # a recursive alias cannot be resolved by typing.get_type_hints, and the 
     JsonObject = Annotated[object, Format("json object")]
 
 Word: TypeAlias = Annotated[str, Format("word")]
-"""A string that many objects have in common, such as the kind of an owner."""
+"""A string that many objects share, such as the kind of an owner; it is interned."""
 
 NumberOrText: TypeAlias = Annotated[int | str, Format("number or text")]
-"""An amount or a percentage, as disruption budgets have them."""
+"""An amount or a percentage, as in disruption budgets."""
 
 Time: TypeAlias = Annotated[float, Format("time")]
 """An instant, in seconds since the epoch; RFC 3339 text on the wire."""
@@ -72,10 +72,10 @@ Quantity: TypeAlias = Annotated[str, Format("quantity")]
 """A Kubernetes quantity as text, checked; numbers are read through `kai.api.values`."""
 
 Requests: TypeAlias = Annotated[Mapping[str, str], Format("requests")]
-"""Resource name to quantity text, none negative; in the unit of its resource every amount fits into 64 bits."""
+"""Quantity texts by resource name, none negative; in the unit of its resource every amount fits into 64 bits."""
 
 Amounts: TypeAlias = Annotated[Mapping[str, str], Format("amounts")]
-"""Like `Requests`, for what was measured rather than asked for: may be negative."""
+"""Like `Requests`, for measured amounts: may be negative."""
 
 Share: TypeAlias = Annotated[float, Format("share")]
 """A finite number that is -1 (unlimited) or not negative: quota, limit or weight of a queue."""
@@ -89,9 +89,9 @@ Port: TypeAlias = Annotated[int, Bounds(0, 65535)]
 Labels: TypeAlias = Mapping[str, str]
 
 ObjectName: TypeAlias = Annotated[str, Pattern(longest=253)]
-"""The name of an object of any kind, or nothing."""
+"""The name of an object of any kind, or empty."""
 LevelName: TypeAlias = Annotated[str, Pattern(longest=316)]
-"""A node label, or an alias of one, or nothing."""
+"""A node label, or an alias of one, or empty."""
 
 # Go's JSON names keep these words in capitals unless they come first.
 _CAPITALS: Final = frozenset({"gpu", "numa", "id", "ip", "db", "csi"})
@@ -103,22 +103,22 @@ def wire_name(name: str) -> dict[str, str]:
 
 
 def shared() -> dict[str, bool]:
-    """Return field metadata for parts that many objects have in common: equal values are read into one object."""
+    """Return field metadata for parts that many objects share: equal values are read into one object."""
     return {"shared": True}
 
 
 def is_shared(field: attrs.Attribute[object]) -> bool:
-    """Return whether equal values of a field are one object."""
+    """Return whether equal values of a field become one object."""
     return bool(field.metadata.get("shared"))
 
 
 def is_union(hint: Any) -> bool:  # noqa: ANN401 - type hints are of many unrelated classes
-    """Return whether a type hint is a union, however it is written."""
+    """Return whether a type hint is a union, in either notation."""
     return get_origin(hint) in {typing.Union, types.UnionType}
 
 
 def without_none(hint: Any) -> Any:  # noqa: ANN401 - type hints are of many unrelated classes
-    """Return a type hint without None; a union of several others as it is."""
+    """Return a type hint without None; a union of several other types stays a union."""
     if not is_union(hint):
         return hint
     parts = [part for part in get_args(hint) if part is not type(None)]
@@ -132,7 +132,7 @@ def camel(name: str) -> str:
 
 
 def document_name(name: str) -> str:
-    """Return what a field is called in documents that kai writes: ``lost_gpu_seconds`` becomes ``lostGpuSeconds``."""
+    """Return the name of a field in documents that kai writes: ``lost_gpu_seconds`` becomes ``lostGpuSeconds``."""
     first, *rest = name.rstrip("_").split("_")
     return first + "".join(word.capitalize() for word in rest)
 
@@ -144,7 +144,7 @@ def name_on_the_wire(field: attrs.Attribute[object]) -> str:
 
 
 def by_content(mapping: Mapping[str, object] | None) -> frozenset[tuple[str, object]] | None:
-    """Return what to compare and hash a mapping field by, so that api objects stay hashable.
+    """Return the key by which to compare and hash a mapping field, so that api objects stay hashable.
 
     Holds: equal mappings give equal keys, whatever their order and type.
     """
@@ -152,5 +152,5 @@ def by_content(mapping: Mapping[str, object] | None) -> frozenset[tuple[str, obj
 
 
 def by_json(value: object) -> str:
-    """Return what to compare and hash a loosely kept field by."""
+    """Return the key by which to compare and hash a field of raw JSON."""
     return json.dumps(value, sort_keys=True, default=dict)

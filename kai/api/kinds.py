@@ -1,11 +1,12 @@
-"""The table of kinds: which class reads which apiVersion and kind, where it is served and where a snapshot keeps it.
+"""The table of kinds, kinds that plugins read, and the objects of a snapshot.
 
-Kinds that plugins read: made known before manifests are read, or before the watches of a service begin.
+The table says which class decodes which apiVersion and kind, where the API server serves it, and which field of a
+snapshot holds it.
 
-ClusterObjects: everything that a snapshot is made of, as one frozen value.
+Plugins may read kinds of their own. They are declared before manifests are read, and before a service begins to watch.
 
-The store of the service, a scenario, a directory of manifests and the peer's snapshot all end in this shape, so that
-tests enter the engine by the same gate as production.
+ClusterObjects holds all objects of a snapshot as one frozen value. The store of the service, a scenario, a directory of
+manifests and the peer's snapshot all produce it, so that tests enter the engine by the same interface as production.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ ApiObject: TypeAlias = (
 class Kind:
     """A kind of object.
 
-    `api_versions` begins with the one that is written; the others are read where served.
+    `api_versions` begins with the version that kai writes; the others are read where served.
     """
 
     cls: type[ApiObject]
@@ -77,7 +78,7 @@ class Kind:
     api_versions: tuple[str, ...]
     namespaced: bool = False
     is_dispensable: bool = False
-    """Whether a service that may not read it goes on as if it were not served: the role may be of an older version."""
+    """Whether a service without permission to read it runs as if it were not served: its role may be older than kai."""
 
     @property
     def api_version(self) -> str:
@@ -139,7 +140,7 @@ BY_CLASS: Final[dict[type[ApiObject], Kind]] = {kind.cls: kind for kind in KINDS
 
 
 Key: TypeAlias = tuple[str, str]
-"""Namespace and name of an object; the namespace is "" for an object that lies in none."""
+"""Namespace and name of an object; the namespace is "" for a cluster-scoped object."""
 
 
 def key_of(obj: ApiObject) -> Key:
@@ -148,15 +149,15 @@ def key_of(obj: ApiObject) -> Key:
 
 
 def title(obj: ApiObject) -> str:
-    """Return how messages call an object: ``pod default/train-0``, ``queue team-a``."""
+    """Return an object's title in messages: ``pod default/train-0``, ``queue team-a``."""
     kind = BY_CLASS[type(obj)]
     return title_of(kind.kind, obj.metadata.namespace, obj.metadata.name)
 
 
 def title_of(kind: str, namespace: str, name: str) -> str:
-    """Return how messages call an object with this kind, namespace and name."""
+    """Return the title in messages of an object with this kind, namespace and name."""
     place = f"{namespace}/{name}" if namespace else name
-    if not place.isprintable():  # a message is one line, whatever stands in a file
+    if not place.isprintable():  # a message is one line, whatever the name contains
         place = ascii(place)[1:-1]
     return f"{kind.lower()} {place}" if place else f"a {kind.lower()} without a name"
 
@@ -171,12 +172,12 @@ HANDED_ON: Final = (
     StorageClass,
     Topology,
 )
-"""Kinds of kai that plugins may read, as they were written."""
+"""Kinds of kai that plugins may read, as raw manifests."""
 DECLARED: Final[dict[tuple[str, str], Kind]] = {}
 
 
 def declare(api_version: str, kind: str, plural: str, *, namespaced: bool, plugin: str = "") -> type[ApiObject]:
-    """Make a kind known to everything that reads objects, and return its class; again is the same.
+    """Declare a kind to all readers of objects, and return its class; idempotent.
 
     ``plugin`` names the plugin that reads it, for messages.
 
@@ -198,11 +199,11 @@ def declare(api_version: str, kind: str, plural: str, *, namespaced: bool, plugi
 
 
 class KindRead(Protocol):
-    """A kind as a plugin names it, whose package this one does not know."""
+    """A kind as a plugin declares it; `kai.api` cannot import the plugin's package."""
 
     @property
     def api_version(self) -> str:
-        """Return group and version."""
+        """Return API group and version."""
         ...
 
     @property
@@ -212,17 +213,17 @@ class KindRead(Protocol):
 
     @property
     def plural(self) -> str:
-        """Return its name in paths."""
+        """Return the plural, its name in URL paths."""
         ...
 
     @property
     def namespaced(self) -> bool:
-        """Say whether objects are in namespaces."""
+        """Return whether objects of the kind are namespaced."""
         ...
 
 
 def declare_all(kinds: Iterable[tuple[KindRead, str]]) -> tuple[type[ApiObject], ...]:
-    """Make kinds known, each with the name of a plugin that reads it, and return their classes.
+    """Declare kinds, each with the name of a plugin that reads it, and return their classes.
 
     Raises: ConfigError for a kind that kai reads itself.
     """
@@ -290,7 +291,7 @@ FIELD_OF: Final[dict[type[ApiObject], str]] = {
 
 
 def collect(objects: Iterable[ApiObject]) -> ClusterObjects:
-    """Sort objects into ClusterObjects, in their order; objects of kinds that no snapshot needs are left out.
+    """Sort objects into ClusterObjects, in their order; drop objects of kinds that no snapshot needs.
 
     Raises: InputError for an object without a name, and for a second one of the same kind, namespace and name.
     """
@@ -314,6 +315,6 @@ def collect(objects: Iterable[ApiObject]) -> ClusterObjects:
             fields.setdefault(field, []).append(obj)
     if errors:
         raise InputError.joined(errors)
-    # The table above says which class goes where; attrs has no way to tell mypy.
+    # The table above decides which class goes into which field; mypy cannot check that.
     chosen: dict[str, Any] = {field: tuple(members) for field, members in fields.items()}
     return ClusterObjects(**chosen)

@@ -1,4 +1,4 @@
-"""The objects of one kind as a value, with what came and went since an earlier value of it."""
+"""The objects of one kind as a value, with the objects removed and added since an earlier value."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ _FEW: Final = 64
 
 
 class Listing(Sequence[T]):
-    """The objects of one kind, and what came and went since an earlier listing; it never changes.
+    """The objects of one kind, and the difference to an earlier listing; immutable.
 
-    A reader that knows the earlier listing need not compare all objects, nor look at them: to copy pointers to a
-    hundred thousand objects takes milliseconds, because each object is touched. So a listing that follows another
-    shares the objects of that one, and puts its own together when it is looked at.
+    A reader that knows the earlier listing need not compare all objects, nor touch them: copying pointers to a
+    hundred thousand objects takes milliseconds, because each object's reference count changes. So a listing that
+    follows another shares its objects, and builds its own tuple when it is read.
     """
 
     __slots__ = ("_added", "_base", "_removed", "_whole", "before", "come", "gone", "mark")
 
     def __init__(self, objects: Iterable[T] = (), before: object = None) -> None:
-        """Take all objects; ``before`` is the mark of an earlier listing that there is."""
+        """Take all objects; ``before`` is the mark of the earlier listing, if there is one."""
         self._base: tuple[T, ...] = tuple(objects)
         self._removed: dict[int, T] = {}
-        """Objects of the base that are no part of this listing, by identity; the base holds them."""
+        """Objects of the base that were removed since, by identity; the base keeps them alive."""
         self._added: dict[int, T] = {}
         self._whole: tuple[T, ...] | None = self._base
         self.before = before
@@ -43,9 +43,9 @@ class Listing(Sequence[T]):
         return made
 
     def next(self, gone: Sequence[T], come: Sequence[T]) -> Listing[T] | None:
-        """Return the listing without some objects of this one and with others; None if little would be shared.
+        """Return the listing without ``gone`` and with ``come``; None if it would share too little with this one.
 
-        Cost: of what changed since the objects were last written down together.
+        Cost: of the changes since the objects were last copied into one tuple.
         """
         if len(self._removed) + len(self._added) + len(gone) + len(come) > _FEW + len(self._base) // 16:
             return None
@@ -60,7 +60,7 @@ class Listing(Sequence[T]):
         return made
 
     def whole(self) -> tuple[T, ...]:
-        """Return all objects as a tuple, always the same one."""
+        """Return all objects as a tuple, the same one at each call."""
         if self._whole is None:
             removed = self._removed
             kept = [each for each in self._base if id(each) not in removed] if removed else self._base
@@ -84,11 +84,11 @@ class Listing(Sequence[T]):
         return iter(self.whole())
 
     def __eq__(self, other: object) -> bool:
-        """Return whether ``other`` has equal objects in the same order; a tuple may."""
+        """Return whether ``other``, a listing or a tuple, has equal objects in the same order."""
         if isinstance(other, Listing):
             return self.whole() == other.whole()
         return isinstance(other, tuple) and self.whole() == other
 
     def __hash__(self) -> int:
-        """Return what a tuple of the objects returns."""
+        """Return the hash of the tuple of the objects."""
         return hash(self.whole())

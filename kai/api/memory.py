@@ -1,12 +1,12 @@
-"""Memory of a process that holds very many objects: the collector, the allocator, pages of a library.
+"""Memory of a process that holds very many objects: the garbage collector, the allocator, and mapped libraries.
 
-Manners with the C library's allocator where each cycle uses megabytes of columns and gives them back.
+Allocator: each cycle takes megabytes of columns and frees them. Settings of the C library's allocator keep that memory
+in the process.
 
-Manners with Python's cyclic garbage collector where very many objects are made and kept.
+Garbage collector: Python's cyclic collector is paused or frozen while very many objects are created and kept.
 
-Giving back pages of a library that was needed once, and stays mapped for the rest of the process.
-
-Half of LLVM is read to load compiled kernels (60 MB), and next to nothing of it afterwards.
+Mapped libraries: pages of a library that was needed once, and stays mapped, are given back. Half of LLVM (60 MB) is
+read to load compiled kernels, and next to none of it afterwards.
 """
 
 from __future__ import annotations
@@ -23,46 +23,46 @@ if TYPE_CHECKING:
 _TRIM_THRESHOLD: Final = -1
 _TOP_PAD: Final = -2
 _MMAP_THRESHOLD: Final = -3
-"""Numbers of settings in glibc's malloc.h."""
+"""mallopt parameters of glibc's malloc.h."""
 _KEPT: Final = 256 << 20
 _AT_ONCE: Final = 64 << 20
 _LARGEST: Final = 32 << 20
-"""The most that glibc takes: a larger block is mapped by itself in any case."""
+"""The largest threshold that glibc accepts; it maps larger blocks separately in any case."""
 
 
 def keep_freed() -> bool:
-    """Have the process keep the memory that it frees, up to 256 MB, and return whether the C library can be told so.
+    """Have the process keep up to 256 MB of freed memory; return whether the C library supports it.
 
-    A cycle of 100,000 pods fills a hundred columns of a megabyte each and drops them. Left alone, glibc returns such
-    memory at once and asks for it again, and the kernel clears each page anew: 3 microseconds for 4 KB, four times what
-    filling the page takes. It is worst in threads other than the first: their memory lies in pieces of 64 MB, each of
-    which is returned whole as soon as nothing of it is in use.
+    A cycle of 100,000 pods fills a hundred columns of a megabyte each and drops them. By default glibc returns such
+    memory to the kernel at once and requests it again, and the kernel clears each page anew: 3 microseconds for 4 KB,
+    four times what filling the page takes. Threads other than the first fare worst: their memory lies in heaps of 64
+    MB, each of which is returned whole as soon as it is unused.
     """
     try:
         tell = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):  # another C library, which has its own ways
+    except (AttributeError, OSError, TypeError):  # another C library, with its own policy
         return False
     settings = ((_TRIM_THRESHOLD, _KEPT), (_TOP_PAD, _AT_ONCE), (_MMAP_THRESHOLD, _LARGEST))
     return {tell(number, value) for number, value in settings} == {1}
 
 
 def trim() -> None:
-    """Give the memory that is free in whole pages back to the operating system, wherever it lies.
+    """Return whole free pages to the operating system, wherever in the heap they lie.
 
-    What `keep_freed` keeps is used again, but not the same pages of it each time: over hours, ever more of them have
-    been touched, and a process holds them all. What the next cycles need is asked for anew.
+    Memory that `keep_freed` keeps is reused, but not always the same pages: over hours ever more pages have been
+    touched, and the process holds them all. The next cycles request the pages that they need anew.
 
-    Cost: 1 microsecond for 4 KB that go back, in which other threads wait where they ask the C library for memory.
+    Cost: 1 microsecond for each 4 KB returned, during which other threads wait to allocate memory.
     """
-    with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library, which has its own ways
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library, with its own policy
         ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
-    """Keep the collector from walking, again and again, through objects that all stay.
+    """Pause the collector while objects are created that all stay.
 
-    Nothing that is read here contains cycles, so nothing is missed; without the pause a cold list of 50,000 pods takes
+    The objects read here contain no cycles, so no garbage is missed. Without the pause a cold list of 50,000 pods takes
     two to three times as long. A collector that was off stays off.
     """
     if not gc.isenabled():
@@ -77,10 +77,10 @@ def paused() -> Iterator[None]:
 
 @contextlib.contextmanager
 def growing() -> Iterator[None]:
-    """Pause the collector, and let it pass over all that there is afterwards until `settle` is called.
+    """Pause the collector, and on exit exempt all objects that exist from collection until `settle` is called.
 
-    Use it while a process fills up with objects that stay: the collector would look through them each time that the
-    process has grown by a quarter. What is garbage by then is found by `settle`.
+    Use it while a process fills up with objects that stay: the collector would traverse them each time that the process
+    has grown by a quarter. `settle` finds the garbage among them.
     """
     is_ours = gc.isenabled()
     with paused():
@@ -96,10 +96,10 @@ _SHORT: Final = 1 << 19
 
 @contextlib.contextmanager
 def spared() -> Iterator[None]:
-    """Spare a program that ends soon the looks of the collector: while it works, and at objects it leaves in the end.
+    """Spare a short-lived program the collector, while it works and over the objects that it leaves at exit.
 
     A short command makes some 140,000 objects, mostly classes and functions, and keeps nearly all of them to its end.
-    One that goes on for longer is looked through like others, only after more objects.
+    In a program that runs on, the collector starts as usual, only after more objects.
     """
     gc.set_threshold(_SHORT)
     try:
@@ -110,14 +110,15 @@ def spared() -> Iterator[None]:
 
 _YOUNG: Final = 50_000
 _MIDDLE: Final = 1
-"""The generation of objects that one look has left; older ones are many, and few of them end."""
+"""The generation of objects that survived one collection; the oldest generation is large, and little of it is garbage.
+"""
 
 
 def settle() -> None:
-    """Let the collector pass over everything that there is now, and look at what is new less often than it would.
+    """Exempt all present objects from collection, and collect new ones less often than by default.
 
-    A service calls it once it has all objects of its cluster: they stay, and their lists are long. What it uses and
-    gives back from then on, it uses again (`keep_freed`).
+    A service calls it once it has all objects of its cluster: they stay, and their lists are long. Memory that the
+    service frees from then on is reused (`keep_freed`).
     """
     gc.unfreeze()
     gc.collect()
@@ -127,53 +128,53 @@ def settle() -> None:
 
 
 def collect_young() -> None:
-    """Free what refers to itself and ended since the last look, if it began since then as well.
+    """Free cyclic garbage among the objects created since the last collection.
 
-    A process that settled calls it now and then, at rest: each connection that ends leaves its transport to the
-    collector, which refers to a method of its own.
+    A process that has called `settle` calls it from time to time when idle: each closed connection leaves its
+    transport, which refers to a method of its own, to the collector.
 
-    Cost: O(objects that came since the last look and are still there), for which all threads wait.
+    Cost: O(objects that came since the last collection and still exist), during which all threads wait.
     """
     gc.collect(_MIDDLE)
 
 
 COMPILER: Final = "libllvmlite.so"
-"""The library that loads compiled kernels, and compiles them."""
+"""The library that compiles kernels and loads compiled ones."""
 _DONTNEED: Final = 4
-"""The number of this advice in Linux's mman.h."""
+"""The number of MADV_DONTNEED in Linux's mman.h."""
 _MAPS: Final = Path("/proc/self/smaps")
 
 
 class Mapping(NamedTuple):
-    """Pages of a file that are mapped into this process to be read or run."""
+    """Pages of a file that are mapped into this process for reading or executing."""
 
     start: int
     length: int
 
 
 def give_back(library: str) -> int:
-    """Take pages of a library out of this process, and return how many bytes of address space that concerns.
+    """Unload pages of a library from this process, and return how many bytes of address space they cover.
 
-    The system keeps them, for all who map the file, as long as it has room; what is used again is mapped again.
+    The kernel keeps them in the page cache, for all processes that map the file, as long as it has room. A page that is
+    used again is mapped again.
 
-    Holds: what the process reads is the same before and after. Only pages are given back that are as they are in the
-        file.
-    Cost: some milliseconds; later half a microsecond for 64 KB that are used again.
+    Holds: the process reads the same bytes before and after. Only pages that equal the file are given back.
+    Cost: some milliseconds; later half a microsecond for each 64 KB that is used again.
     """
     try:
         advise = ctypes.CDLL(None).madvise
         with _MAPS.open(encoding="utf-8", errors="surrogateescape") as lines:
             mappings = tuple(unchanged(library, lines))
-    except (AttributeError, OSError, TypeError):  # another system, which has its own ways
+    except (AttributeError, OSError, TypeError):  # not Linux
         return 0
     advise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     return sum(each.length for each in mappings if advise(each.start, each.length, _DONTNEED) == 0)
 
 
 def unchanged(library: str, smaps: Iterable[str]) -> Iterator[Mapping]:
-    """Return where a library is mapped so that nothing can be written, and nothing was written before.
+    """Yield the mappings of a library that are read-only and were never written.
 
-    A loader writes addresses into some pages and then forbids to write there: these are no more what the file has.
+    The loader writes relocated addresses into some pages and then makes them read-only: these differ from the file.
     """
     mapping: Mapping | None = None
     for line in smaps:

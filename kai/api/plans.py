@@ -1,16 +1,16 @@
-"""Plans: what a service wants of the API server, one request at a time, without talking to it.
+"""Plans: sequences of requests to the API server, one at a time, without doing the I/O.
 
 A plan is a generator. It yields a request, a frozen value, is sent the reply to it, and returns its result. The
-shell that carries it out performs the requests: over the network in production, against a model of an API server in a
+shell that drives it performs the requests: over the network in production, against a model of an API server in a
 simulation, from a table in a test.
 
 Why generators and not ``step(state, event)`` for these: a protocol with a dozen round trips and its clean-up reads as
 the straight line that it is, and its only state lies in the API server. To crash is to drop the generator, so a test
-can stop a plan behind every single request. What has state of its own between events, such as a queue of retries, is a
-``step`` machine.
+can stop a plan after every single request. A component with state of its own between events, such as a retry queue, is
+a ``step`` machine.
 
-A reply to a read is the object or the tuple of objects, to a write the object as it is afterwards, to the rest None;
-any request may instead be answered by a `Refusal`, which the verbs below raise as `RefusedError` inside of the plan.
+The reply to a read is the object or the tuple of objects, to a write the object as written, to other requests None.
+Any request may instead be answered by a `Refusal`, which the functions below raise as `RefusedError` inside the plan.
 """
 
 from __future__ import annotations
@@ -30,75 +30,75 @@ R = TypeVar("R")
 
 
 class Reason(enum.Enum):
-    """Why the API server, or the way to it, did not do what was asked."""
+    """Why a request failed at the API server or on the way to it."""
 
     NOT_FOUND = "not found"
     ALREADY_EXISTS = "already exists"
     CONFLICT = "conflict"
-    """A precondition on UID or version failed, or the object is in no state for this."""
+    """A precondition on UID or version failed, or the object is in no state for this request."""
     REJECTED = "rejected"
     """Malformed, forbidden, refused by a webhook or a quota: the same request will be refused again."""
     TIMED_OUT = "timed out"
-    """What was waited for did not happen."""
+    """The awaited state did not occur in time."""
     UNAVAILABLE = "unavailable"
-    """Throttled, or the server cannot be reached; nothing was done."""
+    """Throttled, or the server cannot be reached; the request had no effect."""
     UNKNOWN = "unknown outcome"
-    """The answer was lost; it may or may not have been done, or be done later."""
+    """The answer was lost; the request may have taken effect, or may take effect later."""
 
 
 @attrs.frozen(kw_only=True)
 class Refusal:
-    """A reply that is not what was asked for."""
+    """The reply to a request that failed."""
 
     reason: Reason
     message: str = ""
     retry_after: float | None = None
-    """Seconds that the server asked to be left alone for."""
+    """The seconds that the server asked to wait before a retry."""
 
     @property
     def why(self) -> str:
-        """What the server said, or else the reason in a word."""
+        """The server's message, else the reason in a word."""
         return self.message or self.reason.value
 
     @property
     def interrupts(self) -> bool:
-        """Whether nothing was decided: the server was not there, or its answer was lost."""
+        """Whether the server made no decision, or its answer was lost."""
         return self.reason in {Reason.UNAVAILABLE, Reason.UNKNOWN}
 
     @property
     def is_passing(self) -> bool:
-        """Whether it says nothing about the object, which the same request may find as it was."""
+        """Whether the failure is transient, so that the same request may succeed on the unchanged object."""
         return self.interrupts or self.reason is Reason.TIMED_OUT
 
 
 class RefusedError(ApiError):
-    """A refusal, inside of a plan."""
+    """A refusal, raised inside a plan."""
 
     def __init__(self, refusal: Refusal, request: Request) -> None:
         super().__init__(f"{describe(request)}: {refusal.why}", retryable=True)
         self.refusal = refusal
         self.namespace: str = getattr(getattr(request, "ref", None), "namespace", "")
-        """That of the object that was asked for; empty if it has none, or if it was no single object."""
+        """The namespace of the requested object; empty for cluster-scoped objects and for lists."""
 
     @property
     def reason(self) -> Reason:
-        """Why."""
+        """The reason of the refusal."""
         return self.refusal.reason
 
     @property
     def interrupts(self) -> bool:
-        """Whether nothing was decided, so that the same plan should simply be started again."""
+        """Whether the server made no decision, so that the same plan should simply be started again."""
         return self.refusal.interrupts
 
     @property
     def is_unknown(self) -> bool:
-        """Whether what was asked for may have been done, or be done yet."""
+        """Whether the request may have taken effect, or may take effect later."""
         return self.reason is Reason.UNKNOWN
 
 
 @attrs.frozen
 class Ref(Generic[T]):
-    """Which object: its class, namespace and name."""
+    """A reference to an object: its class, name and namespace."""
 
     cls: type[T]
     name: str
@@ -106,11 +106,11 @@ class Ref(Generic[T]):
 
     @classmethod
     def to(cls, obj: T) -> Ref[T]:
-        """Return which object this is."""
+        """Return the reference to an object."""
         return Ref(type(obj), obj.metadata.name, obj.metadata.namespace)
 
     def __str__(self) -> str:
-        """Return the object as messages call it."""
+        """Return the object's title in messages."""
         return title_of(BY_CLASS[cast("Any", self.cls)].kind, self.namespace, self.name)
 
 
@@ -118,12 +118,13 @@ class Ref(Generic[T]):
 
 
 Fits: TypeAlias = Callable[[Any, tuple[Any, ...] | None], bool]
-"""A pure predicate, asked of a node and of the pods on it, as a local store shows them (None: it does not), in the
-moment of sending, which may be long after the request was made; where it is false the reply is a ``CONFLICT``."""
+"""A pure predicate over a node and the pods on it. It is evaluated against a local store when the request is sent,
+which may be long after the request was made; the pods are None where the store cannot list them. Where it is false the
+reply is a ``CONFLICT``."""
 
 
 def every_node(_: object, __: object) -> bool:
-    """Return True: whatever node it is."""
+    """Return True for every node."""
     return True
 
 
@@ -131,8 +132,8 @@ def every_node(_: object, __: object) -> bool:
 class Get:
     """Read one object.
 
-    `fresh` reads from the API server by quorum; otherwise a local store will do, as long as it shows every write that
-    was answered to this process.
+    With `fresh`, read from the API server by quorum; otherwise from a local store, if it shows every write whose reply
+    this process has received.
     """
 
     ref: Ref[Any]
@@ -141,20 +142,20 @@ class Get:
 
 @attrs.frozen(kw_only=True)
 class List:
-    """Read all objects of a class, in one namespace or all, with these labels, on this node, in the order of keys."""
+    """Read all objects of a class by namespace (or in all), labels and node, in the order of their keys."""
 
     cls: type[Any]
     namespace: str = ""
     labels: Mapping[str, str] = EMPTY
     node: str = ""
     among: str = ""
-    """Which of them suffice, by a name for them; where that is unknown all are read."""
+    """The name of a subset that suffices; where the name is unknown all objects are read."""
     fresh: bool = False
 
 
 @attrs.frozen(kw_only=True)
 class Create:
-    """Create an object from its manifest; if it is a pod that takes room on a `node`, only while it `fits` there."""
+    """Create an object from its manifest; a pod that takes room on a `node` only while it `fits` there."""
 
     ref: Ref[Any]
     manifest: Mapping[str, Any]
@@ -186,7 +187,7 @@ class Delete:
 
 @attrs.frozen(kw_only=True)
 class Bind:
-    """Put a pod on a node that it `fits`, if it still has this UID and version; it gets the annotations."""
+    """Bind a pod to a node that it `fits`, if it still has this UID and version, and add the annotations."""
 
     ref: Ref[Any]
     node: str
@@ -198,9 +199,9 @@ class Bind:
 
 @attrs.frozen(kw_only=True)
 class Await:
-    """Wait until an object is as it should be.
+    """Wait until an object satisfies a predicate.
 
-    `until` is a pure predicate. The reply is the object that satisfies it, or a refusal: ``NOT_FOUND`` as soon as the
+    `until` is pure. The reply is the object that satisfies it, or a refusal: ``NOT_FOUND`` as soon as the
     object is gone, ``TIMED_OUT`` after `seconds`.
     """
 
@@ -220,19 +221,19 @@ class Emit:
     uid: str = ""
     annotations: Mapping[str, str] = EMPTY
     is_counted: bool = False
-    """Whether it happens again and again: one event about the object then counts how often, with the last message."""
+    """Whether it repeats: then one event on the object counts the occurrences and has the last message."""
 
 
 @attrs.frozen(kw_only=True)
 class Lock:
-    """Wait until no other plan of this process holds the key, and hold it until `Unlock`, or until the plan ends."""
+    """Wait until no other plan of this process holds the key, then hold it until `Unlock` or the end of the plan."""
 
     key: str
 
 
 @attrs.frozen(kw_only=True)
 class Unlock:
-    """Let go of a key."""
+    """Release a key."""
 
     key: str
 
@@ -249,7 +250,7 @@ WRITES: Final = (Create, Patch, Delete, Bind)
 
 
 def describe(request: Request) -> str:
-    """Return a request as messages call it."""
+    """Return a request's description in messages."""
     match request:
         case List():
             return f"list {BY_CLASS[request.cls].plural}"
@@ -281,7 +282,7 @@ def find(ref: Ref[T], *, fresh: bool = False) -> Plan[T | None]:
 
 
 def find_for_sure(ref: Ref[T]) -> Plan[T | None]:
-    """Return an object, or None if the API server says that it does not exist: a local store may only lag.
+    """Return an object, or None if the API server says that it does not exist: a local store may merely lag.
 
     Raises: RefusedError for any other reason.
     """
@@ -300,7 +301,7 @@ def every(
 ) -> Plan[tuple[T, ...]]:
     """Return all objects of a class that match, in the order of their namespaces and names.
 
-    Of all that match, those ``among`` what has this name suffice: the others may be missing, and may be there.
+    The subset named ``among`` suffices: matching objects outside it may be missing.
 
     Raises: RefusedError.
     """
@@ -309,7 +310,7 @@ def every(
 
 
 def create(ref: Ref[T], manifest: Mapping[str, Any], *, node: str = "", fits: Fits = every_node) -> Plan[T | None]:
-    """Create an object and return it; None if one of that name exists already.
+    """Create an object and return it; None if one of that name already exists.
 
     Raises: RefusedError for any other reason.
     """
@@ -337,7 +338,7 @@ def patch(
 
 
 def delete(ref: Ref[Any], *, uid: str = "", grace_seconds: int | None = None) -> Plan[bool]:
-    """Delete an object, if it still has this UID; return False if it, or the one with this UID, is gone already.
+    """Delete an object, if it still has this UID; return False if it, or the one with this UID, is already gone.
 
     Raises: RefusedError for any other reason.
     """
@@ -350,7 +351,7 @@ def delete(ref: Ref[Any], *, uid: str = "", grace_seconds: int | None = None) ->
 
 
 def wait_until(ref: Ref[T], until: Callable[[T], bool], *, seconds: float) -> Plan[T | None]:
-    """Return an object once it is as it should be; None if it is gone or that took too long.
+    """Return an object once it satisfies ``until``; None if it is gone, or on timeout.
 
     Raises: RefusedError for any other reason.
     """
@@ -364,10 +365,10 @@ def wait_until(ref: Ref[T], until: Callable[[T], bool], *, seconds: float) -> Pl
 
 
 def locked(key: str, plan: Plan[R]) -> Plan[R]:
-    """Carry out a plan with a key locked.
+    """Run a plan while it holds a key.
 
-    The key is unlocked when the plan fails as well, before anything is cleaned up that may need other keys. It is not
-    when the plan is dropped: its caller lets go of all its keys.
+    The key is also unlocked when the plan fails, before any clean-up that may need other keys. It is not unlocked when
+    the plan is dropped: the shell then releases all keys of the plan.
     """
     yield Lock(key=key)
     try:
@@ -387,7 +388,7 @@ def _answered(request: Request) -> Plan[object]:
 
 
 def _unless(reason: Reason, request: Request) -> Plan[object]:
-    """Return the reply, or None where it is a refusal for this reason."""
+    """Return the reply, or None if it is a refusal for this reason."""
     reply = yield request
     if isinstance(reply, Refusal):
         if reply.reason is reason:

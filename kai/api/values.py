@@ -1,10 +1,10 @@
-"""Single values: instants and durations, quantities, and the error of one that is none.
+"""Single values: the error of a bad value, quantities, instants and durations.
 
-The one exception for a value that cannot be read: where it is, what was found, what would be right.
+BadValue is the one exception for a value that cannot be read; it has the place, the value found and the form expected.
 
-Quantities of manifests: as in `kai.basics.parsing`, with an error that learns the place of a value that is none.
+Quantities of manifests are parsed as in `kai.basics.parsing`, with an error that learns the place of a bad one.
 
-Instants and durations: RFC 3339 text and Go duration text to and from seconds.
+Instants are converted between RFC 3339 text and seconds, durations between Go's duration text and seconds.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _LONGEST: Final = 60
 
 
-class BadValue(InputError):  # noqa: N818 - callers say what they met; the family is called Error
-    """A value in a manifest, file or annotation is not what it must be.
+class BadValue(InputError):  # noqa: N818 - callers name the kind of value they met; the base class ends in Error
+    """A value in a manifest, file or annotation is invalid.
 
-    It is raised where the value is read and learns its place on the way up: each enclosing reader calls `under` with
+    It is raised where the value is read and collects its place on the way up: each enclosing reader calls `under` with
     its key or index.
     """
 
@@ -48,7 +48,7 @@ class BadValue(InputError):  # noqa: N818 - callers say what they met; the famil
         return self
 
     def of(self, subject: str) -> Self:
-        """Say which object or file the value belongs to, and return the exception; an earlier answer follows it."""
+        """Prefix the object or file that the value belongs to, and return the exception; an earlier subject follows."""
         self.subject = f"{subject}: {self.subject}" if self.subject else subject
         self._word()
         return self
@@ -59,7 +59,7 @@ class BadValue(InputError):  # noqa: N818 - callers say what they met; the famil
 
 
 def show_path(path: tuple[str | int, ...]) -> str:
-    """Return a path as people write it: ``spec.containers[0].resources.requests["nvidia.com/gpu"]``."""
+    """Return a path in the usual notation: ``spec.containers[0].resources.requests["nvidia.com/gpu"]``."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -72,7 +72,7 @@ def show_path(path: tuple[str | int, ...]) -> str:
 
 
 def show(value: object) -> str:
-    """Return a value as it would stand in JSON, on one line and not too long; of a collection only its size."""
+    """Return a value as JSON on one line, shortened if it is long; of a collection only its size."""
     if value is None:
         return "nothing"
     if isinstance(value, Mapping):
@@ -87,7 +87,7 @@ def show(value: object) -> str:
 
 
 def _quoted(value: object) -> str:
-    """Return a value as JSON; half of a surrogate pair, which no text that is sent can hold, stays escaped.
+    """Return a value as JSON; half of a surrogate pair, which UTF-8 cannot encode, stays escaped.
 
     Raises: TypeError, ValueError.
     """
@@ -112,7 +112,7 @@ WANTED_DURATION: Final = parsing.DURATION_WANTED
 _TIME: Final = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,30}))?([Zz]|[+-][0-9]{2}:[0-9]{2})",
 )
-# As the API server writes them, to the second or the microsecond; others may write to the millisecond.
+# The forms that the API server writes, to the second or the microsecond; others may write milliseconds.
 _USUAL: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-5][0-9](?:\.[0-9]{3}(?:[0-9]{3})?)?Z",
 )
@@ -152,9 +152,9 @@ def instant(text: str) -> float:
 
 
 def instant_of_date(moment: dt.date) -> float:
-    """Return the instant of a date or time that a YAML loader has already recognised; without a zone it is UTC.
+    """Return the instant of a date or time that a YAML loader has parsed; without a zone it is UTC.
 
-    Raises: BadValue if it lies outside of what can be counted.
+    Raises: BadValue if it is out of range.
     """
     if not isinstance(moment, dt.datetime):
         moment = dt.datetime(moment.year, moment.month, moment.day, tzinfo=dt.UTC)
@@ -198,7 +198,7 @@ def seconds(text: str) -> float:
 
 
 def seconds_of_nanoseconds(count: int) -> float:
-    """Return a duration in seconds where the JSON holds nanoseconds, as the peer's snapshots do.
+    """Return a duration in seconds from a JSON number of nanoseconds, as in the peer's snapshots.
 
     Raises: BadValue if the count does not fit into 64 bits.
     """

@@ -1,11 +1,11 @@
-"""On whose account pod groups are held, where that is not the queue that they name.
+"""Pod groups that are charged to another queue than the one that they name.
 
-A user who may write a namespace may name another queue in a pod group while its pods run, or delete it. What these pods
-hold was granted on the account of one queue and stays there until they are gone, in the books of the scheduler
-(`kai.intake.held`, `kai.intake.held`) as in the statuses of queues. Which group is at odds is kept here, and the sum
-of each queue (`kai.controllers.sums`).
+A user who may write to a namespace may name another queue in a pod group while its pods run, or delete the group. The
+pods' resources were granted on the account of one queue and stay charged to it until the pods are gone, by the
+scheduler (`kai.intake.held`) as in the statuses of queues. This module keeps the groups that differ, and the sum of
+each queue (`kai.controllers.sums`).
 
-Source: the peer adds a group to the queue that it names, and forgets pods whose group is gone.
+Source: the peer adds a group to the queue that it names, and drops pods whose group is gone.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ _NOTHING: Final = PodGroupResources()
 
 @attrs.define
 class Holdings:
-    """What is counted on each queue, and which groups are on another queue than the one that they name."""
+    """The resources charged to each queue, and the groups that are charged to another queue than the one they name."""
 
     store: Store
     kubernetes: Callable[[], KubernetesVersion] = newest
     _sums: Sums = attrs.field(factory=Sums)
-    """Of the groups that exist."""
+    """The sums of the groups that exist."""
     _queues: dict[Key, str] = attrs.field(factory=dict)
-    """On which queue each is held; only those at odds."""
+    """The queue to which a group is charged, for groups that name another one."""
     _keys: dict[str, set[Key]] = attrs.field(factory=dict)
-    """The same by queue."""
+    """These groups by queue."""
 
     def settle(self, key: Key) -> set[str]:
-        """Take a group and its pods as they are now; return the queues that it concerns, and concerned before.
+        """Update a group from its present pods; return the queues that it counts for now, or did before.
 
         Cost: a look at each of its pods.
         """
@@ -81,19 +81,19 @@ class Holdings:
         return {said, before, held} - {""}
 
     def total(self, queue: str) -> Sum:
-        """Return what counts on a queue; of groups that are gone, what their pods hold.
+        """Return the resources charged to a queue, including pods of deleted groups.
 
-        Cost: a look at each group that is at odds.
-        Raises: BadValue if an amount that a group says is not a quantity.
+        Cost: a look at each group that is charged to another queue than it names.
+        Raises: BadValue if an amount in a group's status is not a quantity.
         """
         gone = [key for key in sorted(self._keys.get(queue, ())) if self.store.get(PodGroup, key[1], key[0]) is None]
         return self._sums.of(queue) + Sum.of(*(self._stand_in(key, queue) for key in gone))
 
     def _stand_in(self, key: Key, queue: str) -> PodGroupResources:
-        """Return what the pods of a group that is gone hold.
+        """Return the resources that the pods of a deleted group hold.
 
-        A pod that cannot be counted, because a claim or a node is gone, holds what it requests; it must not hide
-        others.
+        A pod that cannot be counted, because a claim or a node is gone, counts its requests; it must not hide
+        other pods.
         """
         metadata = ObjectMeta(namespace=key[0], name=key[1])
         spec = PodGroupSpec(queue=queue, preemptibility=names.PREEMPTIBLE)
@@ -117,9 +117,9 @@ class Holdings:
 
 
 def held_by(change: Change[Pod]) -> set[Key]:
-    """Return the groups on whose account the change of a pod may have an effect.
+    """Return the groups whose account a change of a pod may affect.
 
-    Cost: next to nothing for pods to which nothing was granted, or of which nothing changed that counts.
+    Cost: next to nothing for pods without a grant, or if no relevant field changed.
     """
     before, after = change.before, change.after
     sides = [side for side in (before, after) if side is not None and grant_of(side) is not None]

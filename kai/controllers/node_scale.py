@@ -1,20 +1,20 @@
-"""Scaling pods: whole GPUs asked for on behalf of pods that share GPUs, so that a cluster autoscaler adds nodes.
+"""Scaling pods: requests for whole GPUs on behalf of pods that share GPUs, so that a cluster autoscaler adds nodes.
 
 An autoscaler understands requests for `nvidia.com/gpu`, not annotations. So while pods that share GPUs find no place,
-pods are created that ask for as many whole GPUs as the shares add up to, of all pods that may go to the same nodes.
-The cluster's default scheduler finds no place for them either, and the autoscaler acts. Their program ends at once when
-they do run.
+scaling pods are created. They request as many whole GPUs as the shares add up to, over all pods that may go to the same
+nodes. The cluster's default scheduler finds no place for them either, and the autoscaler acts. If they do run, their
+program ends at once.
 
-A pod whose bind is ordered has found a place, so nothing is asked for on its behalf any more: its reservation pod may
+A pod with a bind request has found a place, so no GPU is requested for it any more: its reservation pod may
 hold the GPU of a new node while the pod itself still waits, and the autoscaler would add another node for it.
 
-`adjust` is one pass: what to delete, what to create, and when to look again. It is a function of what it sees and of
-the state it returned before; the shell keeps the state, reads the clock and writes.
+`adjust` is one pass: it returns the pods to delete and to create, and the time of the next pass. It is a function of
+the observed objects and of the state that it returned before; the shell keeps the state, reads the clock and writes.
 
-Source: the peer's node-scale adjuster. We differ in that names which would be too long, or would be shared by two pods,
-get a hash instead of failing; that shares are added up by nodes, where the peer has one sum, in which a pod that fits
-nowhere keeps the others from being served; that no GPU is asked for where none could give what a pod wants; and that an
-ordered bind ends the need, where the peer's binder refuses to share any further GPU while a scaling pod waits.
+Source: the peer's node-scale adjuster. We differ in four ways. A name that would be too long, or that two pods would
+share, gets a hash instead of failing. Shares are added up by nodes; the peer has one sum, so that a pod that fits
+nowhere blocks the others. No GPU is requested where none could satisfy a pod. A bind request ends the need; the peer's
+binder refuses to share any further GPU while a scaling pod waits.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
 _Place: TypeAlias = tuple[frozenset[tuple[str, str]], NodeAffinity | None, frozenset[Toleration]]
-"""To which nodes a pod may go."""
+"""The constraints that decide to which nodes a pod may go."""
 
 _CONTAINER: Final = "scaling-pod"
 _LONGEST_NAME: Final = 253
@@ -52,25 +52,25 @@ _HUNDREDTHS: Final = 100
 
 @attrs.frozen(kw_only=True)
 class ScaleSettings:
-    """What an administrator decides about scaling pods, with the defaults of the peer's flags."""
+    """An administrator's settings for scaling pods, with the defaults of the peer's flags."""
 
     scheduler_name: str = names.SCHEDULER_NAME
     namespace: str = names.SCALE_ADJUST_NAMESPACE
     image: str = ""
     args: tuple[str, ...] = ()
-    """What is given to the image, where it can do other things as well."""
+    """Arguments of the image, where it serves other purposes as well."""
     app_label: str = "scaling-pod"
     service_account: str = "scaling-pod"
     cool_down_seconds: float = 60.0
     gpu_memory_to_fraction_ratio: float = 0.1
-    """How much of a GPU a pod is taken to need that asks for memory: no node yet says how much it has."""
+    """The part of a GPU that a request for GPU memory counts as: without a node the size of its GPUs is not known."""
 
 
 @attrs.frozen(kw_only=True)
 class ScaleState:
-    """What one pass tells the next.
+    """The state that one pass hands to the next.
 
-    Units: `cooling_since` in seconds of the shell's clock; None before anything was deleted.
+    Units: `cooling_since` in seconds of the shell's clock; None before any deletion.
     """
 
     cooling_since: float | None = None
@@ -78,10 +78,10 @@ class ScaleState:
 
 @attrs.frozen(kw_only=True)
 class Adjustment:
-    """What a pass decided.
+    """The result of a pass.
 
     `deletions` are pods to delete by UID; `creations` are manifests, each to be marked unschedulable at once with
-    `unschedulable_status`, since the autoscaler looks at the condition.
+    `unschedulable_status`, since the autoscaler reads the condition.
     """
 
     state: ScaleState
@@ -112,10 +112,10 @@ def adjust(
     *,
     now: float,
 ) -> Adjustment:
-    """Return which scaling pods to delete and to create.
+    """Return the scaling pods to delete and to create.
 
-    `pods` are at least those that share GPUs and wait, and those that scaling pods stand for; `orders` are those of all
-    namespaces, `scaling_pods` those of the namespace of scaling pods. Malformed pods ask for nothing.
+    `pods` has at least the waiting pods that share GPUs, and the pods that scaling pods stand for. `orders` has the
+    bind requests of all namespaces, `scaling_pods` the pods of their namespace. Malformed pods request nothing.
 
     Holds: after a deletion nothing is created for the cool-down, so that a node that was just added can fill.
     """
@@ -136,7 +136,7 @@ def adjust(
 
 
 def is_relevant(pod: Pod, settings: ScaleSettings) -> bool:
-    """Return whether a change of this pod is worth a pass: a pod of our scheduler, or a scaling pod.
+    """Return whether a change of this pod requires a pass: it is a pod of our scheduler, or a scaling pod.
 
     Source: the peer means the same but compares the namespace with the name of an image, so that no change of a scaling
     pod starts a pass there.
@@ -145,7 +145,7 @@ def is_relevant(pod: Pod, settings: ScaleSettings) -> bool:
 
 
 def _placed(by_name: Mapping[Key, Pod], orders: Iterable[BindRequest]) -> frozenset[Key]:
-    """Return the pods that an order gives a place, unless its last attempt failed."""
+    """Return the pods that have a bind request, unless its last attempt failed."""
     placed = set()
     for order in orders:
         key = (order.metadata.namespace, order.spec.pod_name)
@@ -158,7 +158,7 @@ def _placed(by_name: Mapping[Key, Pod], orders: Iterable[BindRequest]) -> frozen
 def _creations(
     pods: Iterable[Pod], existing: Sequence[tuple[Pod, Pod]], settings: ScaleSettings
 ) -> tuple[dict[str, Any], ...]:
-    """Return the scaling pods that are missing; ``existing`` are those that there are, with whom they stand for."""
+    """Return the missing scaling pods; ``existing`` has the present ones, each with the pod that it stands for."""
     demands = [demand for pod in pods if (demand := _demand(pod, settings)) is not None]
     shares: Counter[_Place] = Counter()
     for demand in demands:
@@ -184,7 +184,7 @@ def _creations(
 
 @attrs.frozen
 class _Demand:
-    """A pod that finds no place, with its devices and its total share in hundredths of a GPU."""
+    """An unschedulable pod, with its devices and its total share in hundredths of a GPU."""
 
     pod: Pod
     devices: int
@@ -193,7 +193,7 @@ class _Demand:
 
 
 def _demand(pod: Pod, settings: ScaleSettings) -> _Demand | None:
-    """Return what a pod needs; None for one that needs nothing from an autoscaler."""
+    """Return a pod's need; None for a pod that needs nothing from an autoscaler."""
     if (
         pod.spec.node_name
         or pod.spec.scheduler_name != settings.scheduler_name
@@ -214,7 +214,7 @@ def _demand(pod: Pod, settings: ScaleSettings) -> _Demand | None:
 
 
 def _portion(fraction: str, memory: str, settings: ScaleSettings) -> float | None:
-    """Return how much of each device a pod needs; None for one that wants what no GPU can give, however many come."""
+    """Return the part of each device that a pod needs; None if no GPU could satisfy it, however many are added."""
     if fraction:
         return floating(fraction) if gpu_sharing.is_share(fraction) else None
     return settings.gpu_memory_to_fraction_ratio if (signed(memory) or 0) > 0 else None
@@ -226,10 +226,10 @@ def _rounded(value: float) -> int:
 
 
 def _place_of(pod: Pod) -> _Place:
-    """Return to which nodes a pod may go: what it selects and tolerates.
+    """Return the node constraints of a pod: its selectors, node affinity and tolerations.
 
-    Shares of pods that may go elsewhere are no part of a sum: a node for the one would not serve the other. What is
-    asked of pods beside it is left out, since that differs from job to job.
+    Only shares of pods with equal constraints are added up: a node for one pod would not serve another. Terms about
+    other pods are left out, since they differ from job to job.
     """
     spec = pod.spec
     nodes = spec.affinity.node_affinity if spec.affinity is not None else None
@@ -242,7 +242,7 @@ def _is_needed(scaling: Pod, by_name: Mapping[Key, Pod], placed: Collection[Key]
     pod = by_name.get(key)
     if scaling.status.phase == "Succeeded" or pod is None or key in placed:
         return False
-    # Without the condition nothing is known yet: it is written with the first failed attempt.
+    # Without the condition the pod's fate is open: it is written with the first failed attempt.
     return _is_unschedulable(pod) or not any(c.type == names.POD_SCHEDULED_CONDITION for c in pod.status.conditions)
 
 
@@ -261,7 +261,7 @@ def stands_for(scaling: Pod) -> Key:
 
 
 def _devices_of(scaling: Pod) -> int:
-    """Return the whole GPUs that a scaling pod asks for."""
+    """Return the number of whole GPUs that a scaling pod requests."""
     requests = scaling.spec.containers[0].resources.requests if scaling.spec.containers else {}
     text = requests.get(names.NVIDIA_GPU)
     return -(-exact(text).billionths // 10**9) if text is not None else 0
@@ -270,7 +270,7 @@ def _devices_of(scaling: Pod) -> int:
 def scaling_pod(pod: Pod, devices: int, settings: ScaleSettings, *, taken: Iterable[str] = ()) -> dict[str, Any]:
     """Return the manifest of the scaling pod that stands for a pod.
 
-    It asks for the devices and for what the pod's containers request of CPU and memory, where the pod could go.
+    It requests the devices, and the CPU and memory of the pod's containers, with the pod's node constraints.
     """
     requests = {names.NVIDIA_GPU: str(devices)}
     for resource in (names.CPU, names.MEMORY):
@@ -317,7 +317,7 @@ def scaling_pod(pod: Pod, devices: int, settings: ScaleSettings, *, taken: Itera
 
 
 def _scaling_name(pod: Pod, taken: frozenset[str]) -> str:
-    """Return ``<namespace>-<name>``, with a hash where that is too long or stands for another pod already."""
+    """Return ``<namespace>-<name>``, with a hash where that is too long or taken by another pod."""
     name = f"{pod.metadata.namespace}-{pod.metadata.name}"
     if len(name) <= _LONGEST_NAME and name not in taken:
         return name

@@ -1,4 +1,4 @@
-"""The node-scale adjuster at work: one pass over what waits whenever a pod, or its order, changed; one at a time."""
+"""The loop of the node-scale adjuster: one pass, never two at once, whenever a pod or its bind request changed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kai.api.kinds import ApiObject
 
 WATCHED: Final[tuple[type[ApiObject], ...]] = (Pod, BindRequest)
-"""The kinds that the node-scale adjuster needs in its store."""
+"""The kinds that the node-scale adjuster watches."""
 OPTIONS: Final = QueueOptions(concurrency=1, gather=1.0)
 _EVERYTHING: Final = "everything"
 
@@ -41,12 +41,12 @@ def _waits(pod: Pod) -> Iterable[str]:
 
 
 WAITING: Final = Index(Pod, "node-scale-adjuster: waiting", _waits)
-"""The pods without a node that share GPUs: few, where a look at all pods would be one at tens of thousands."""
+"""The pods without a node that share GPUs: they are few, while a scan would visit tens of thousands of pods."""
 
 
 @attrs.define
 class NodeScaleAdjuster:
-    """Keeps scaling pods for the pods that share GPUs and find no place."""
+    """Maintains scaling pods for the pods that share GPUs and find no place."""
 
     cluster: Cluster
     settings: ScaleSettings
@@ -95,7 +95,7 @@ class NodeScaleAdjuster:
         for manifest in adjustment.creations:
             refusal = await self._create(manifest)
             failures += [refusal] if refusal else []
-        # A deletion that was not done starts no cool-down.
+        # A failed deletion starts no cool-down.
         if deleted or not adjustment.deletions:
             self._state = adjustment.state
         if failures:
@@ -104,9 +104,9 @@ class NodeScaleAdjuster:
         return Ended(after=adjustment.look_again_after)
 
     async def _delete(self, pod: Pod) -> str | None:
-        """Delete a scaling pod; return why not, in words, empty if it was only a mistake to want that.
+        """Delete a scaling pod; return why not, in words, or "" if it is needed after all.
 
-        A lagging store may show that its pod is gone when it is not, so the API server is asked.
+        A lagging store may lack the pod that it stands for although it exists, so the API server is asked.
         """
         namespace, name = stands_for(pod)
         if pod.status.phase != "Succeeded" and self.cluster.store.get(Pod, name, namespace) is None and name:
@@ -119,7 +119,7 @@ class NodeScaleAdjuster:
         return _refused(await self.cluster.api.perform(Delete(ref=ref, uid=pod.metadata.uid)), Reason.NOT_FOUND)
 
     async def _create(self, manifest: dict[str, Any]) -> str | None:
-        """Create a scaling pod and mark it as one that finds no place; return why not, in words."""
+        """Create a scaling pod and mark it as unschedulable; return why not, in words."""
         ref = Ref(Pod, manifest["metadata"]["name"], manifest["metadata"]["namespace"])
         refusal = _refused(await self.cluster.api.perform(Create(ref=ref, manifest=manifest)), Reason.ALREADY_EXISTS)
         if refusal is not None:

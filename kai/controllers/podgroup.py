@@ -1,13 +1,13 @@
-"""The status of a pod group: what its pods ask for and what they hold.
+"""The status of a pod group: the resources that its pods request and hold.
 
-One look at one group: its pods, and for some of them nodes and resource claims, become three lists of amounts and a
-patch, or nothing where nothing changed. The shell that watches and writes knows no more than that.
+One look at a group turns its pods, and for some of them nodes and resource claims, into three lists of amounts and a
+patch, or no patch if nothing changed. The shell that watches and writes knows no more than that.
 
-A bound pod counts for the group for which it was bound, with the share that it was granted.
+A bound pod counts for the group for which it was bound, with its granted share.
 
 Source: the peer's pod-group controller. We differ where it is plainly wrong: init containers, sidecars and overhead
-count, a share of several devices is held on all of them, and a group that turns preemptible no longer shows what it
-held before as non-preemptible.
+count, a share of several devices is held on all of them, and a group that turns preemptible no longer shows its earlier
+resources as non-preemptible.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ FindClaim = Callable[[str, str], ResourceClaim | None]
 
 @attrs.frozen(kw_only=True)
 class Surroundings:
-    """What else exists that decides how a pod counts."""
+    """Other objects that decide how a pod counts."""
 
     node: FindNode
     claim: FindClaim
     priority_classes: tuple[PriorityClass, ...] = ()
     scheduler_name: str = names.SCHEDULER_NAME
-    """Pods that other schedulers bound share no GPU, whatever their annotations say."""
+    """Pods that other schedulers bound share no GPU, whatever their annotations are."""
     kubernetes: KubernetesVersion = NEWEST
 
 
 def is_preemptible(group: PodGroup, classes: Iterable[PriorityClass]) -> bool:
-    """Return whether a group may be preempted: as it says, else by its priority.
+    """Return whether a group may be preempted: by its own field, else by its priority.
 
     The priority is that of its class, else of the cluster's default class, else 50.
     """
@@ -73,9 +73,9 @@ def is_preemptible(group: PodGroup, classes: Iterable[PriorityClass]) -> bool:
 
 
 def pod_group_resources(group: PodGroup, pods: Iterable[Pod], around: Surroundings) -> PodGroupResources:
-    """Return what the pods of a group ask for and hold; pods of other groups among `pods` are passed over.
+    """Return the resources that the pods of a group request and hold; pods of other groups among `pods` are ignored.
 
-    Raises: BadValue that names the pod which cannot be counted. The controller then leaves the status as it is and
+    Raises: BadValue that names a pod which cannot be counted. The controller then leaves the status as it is and
         tries again later.
     """
     requested: dict[str, Amount] = {}
@@ -98,7 +98,7 @@ def pod_group_resources(group: PodGroup, pods: Iterable[Pod], around: Surroundin
 
 
 def status_patch(group: PodGroup, resources: PodGroupResources) -> dict[str, Any] | None:
-    """Return the merge patch of the group's status; None if nothing changed, however it is written."""
+    """Return the merge patch of the group's status; None if no amount changed, however it is written."""
     changes = changed_lists(group.status.resources_status, resources)
     return {"status": {"resourcesStatus": changes}} if changes else None
 
@@ -108,7 +108,7 @@ def _belongs(pod: Pod, group: PodGroup) -> bool:
 
 
 def _count(pod: Pod, around: Surroundings) -> tuple[dict[str, Amount], dict[str, Amount]]:
-    """Return what a pod asks for and what it holds; a pod that has ended counts nothing, its claims may be gone."""
+    """Return the amounts that a pod requests and holds; an ended pod counts nothing, its claims may be gone."""
     if pod.status.phase in ENDED:
         return {}, {}
     devices, told = _claimed_devices(pod, around.claim), told_share(pod, around.scheduler_name)
@@ -132,7 +132,7 @@ def _is_placed(pod: Pod) -> bool:
 
 
 def _requested_share(annotations: Mapping[str, str]) -> dict[str, Amount]:
-    """Return the share of GPUs that a pod asks for, on all of its devices.
+    """Return the GPU share that a pod requests, over all of its devices.
 
     Raises: BadValue if one of its annotations is not a quantity.
     """
@@ -155,9 +155,9 @@ def _devices(annotations: Mapping[str, str]) -> int:
 
 
 def _received_share(annotations: Mapping[str, str], node: str, find: FindNode) -> dict[str, Amount]:
-    """Return the share of GPUs that a pod was given, on all of its devices; nothing unless it was given one.
+    """Return the GPU share that a pod was granted, over all of its devices; empty if it has none.
 
-    Raises: BadValue if the pod or its node does not say how large it is.
+    Raises: BadValue if neither the pod nor its node tells the size of the share.
     """
     if annotations.get(names.RECEIVED_RESOURCE_TYPE) != names.FRACTION:
         return {}
@@ -182,15 +182,15 @@ def _portion_of_memory(annotations: Mapping[str, str], node_name: str, find: Fin
         size = gpu_memory(node)
     except BadValue as error:
         raise error.of(title(node)) from None
-    # The shortest decimal that names the float: what the peer writes, and not its exact binary value.
+    # The shortest decimal that identifies the float, which is what the peer writes; not its exact binary value.
     return exact(format(Decimal(repr(memory / size)), "f"))
 
 
 def gpu_memory(node: Node) -> float:
     """Return the memory of one GPU of a node.
 
-    Units: MiB where NVIDIA's label says it, megabytes where AMD's does.
-    Raises: BadValue if neither label says it, both do, or one is malformed.
+    Units: MiB from NVIDIA's label, megabytes from AMD's.
+    Raises: BadValue if neither label exists, both do, or one is malformed.
     """
     labels = node.metadata.labels
     text = labels.get(names.NODE_GPU_MEMORY)
@@ -208,7 +208,7 @@ def gpu_memory(node: Node) -> float:
 
 
 def _amd_memory(label: str) -> float | None:
-    """Return the megabytes that one of AMD's labels holds in its key; None for another label.
+    """Return the megabytes in the key of one of AMD's labels; None for another label.
 
     Raises: BadValue if the key holds no quantity.
     """
@@ -222,7 +222,7 @@ def _amd_memory(label: str) -> float | None:
 
 
 def _claimed_devices(pod: Pod, find: FindClaim) -> dict[str, Amount]:
-    """Return the GPUs that a pod's resource claims ask for, by device class.
+    """Return the GPUs that a pod's resource claims request, by device class.
 
     Claims made for extended resources are left out: the pod's requests count them already.
 
@@ -246,9 +246,9 @@ def _claimed_devices(pod: Pod, find: FindClaim) -> dict[str, Amount]:
 
 
 def _gpus_of(claim: ResourceClaim) -> tuple[str, int]:
-    """Return the first device class of a claim that means GPUs, and how many GPUs it asks for in all.
+    """Return the first GPU device class of a claim, and the number of GPUs that the claim requests in all.
 
-    Source: in the peer a class is one of GPUs if its name has "gpu" in it; "all devices" counts as one, an unknown mode
+    Source: in the peer a class is a GPU class if its name contains "gpu"; "all devices" counts as one, an unknown mode
     as none.
     """
     first, count = "", 0

@@ -1,6 +1,6 @@
-"""The pod-group controller at work: one look at a group whenever a pod, node, claim or class that counts changed.
+"""The loop of the pod-group controller: one look at a group whenever a relevant pod, node, claim or class changed.
 
-Events are gathered for a moment, so that a gang that starts costs a write or two of its group and not one for each pod.
+Events are debounced, so that a gang that starts costs a write or two of its group and not one for each pod.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 WATCHED: Final[tuple[type[ApiObject], ...]] = (Pod, PodGroup, Node, PriorityClass, ResourceClaim)
-"""The kinds that the pod-group controller needs in its store."""
+"""The kinds that the pod-group controller watches."""
 OPTIONS: Final = QueueOptions(gather=1.0)
 FIRST_COUNT: Final = 5.0
-"""How old a group is at least, in seconds, when it is counted while nothing of it runs."""
+"""The minimum age, in seconds, at which a group without running pods is counted."""
 
 
 def _claimed_in(pod: Pod) -> Iterable[str]:
@@ -56,13 +56,13 @@ SHARERS: Final = Index(Pod, "podgroup-controller: memory of a node", _shares_by_
 
 @attrs.define
 class PodGroupController:
-    """Keeps the statuses of pod groups."""
+    """Maintains the statuses of pod groups."""
 
     cluster: Cluster
     scheduler_name: str = names.SCHEDULER_NAME
     observe: Observe = unobserved
     _said: dict[Key, str] = attrs.field(factory=dict)
-    """Why each group cannot be counted: said once, not at each change."""
+    """Why each group cannot be counted: logged once, not at each change."""
     _workers: Workers[Key] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -70,7 +70,7 @@ class PodGroupController:
         self._workers = Workers.of(self.cluster, "podgroup-controller", self._look, OPTIONS, self.observe)
 
     async def run(self) -> None:
-        """Keep statuses until cancelled."""
+        """Maintain statuses until cancelled."""
         await self.cluster.store.synced()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._workers.run)
@@ -79,10 +79,10 @@ class PodGroupController:
                     for key in self._concerned(piece):
                         self._workers.want(key)
 
-    # --- What is looked at ---------------------------------------------------------------------------------------
+    # --- Which groups to look at ---------------------------------------------------------------------------------
 
     def _concerned(self, batch: Iterable[Change[Any]]) -> Iterable[Key]:
-        """Return the groups that changes may have an effect on, each once, in the order of the changes."""
+        """Return the groups that changes may affect, each once, in the order of the changes."""
         found: dict[Key, None] = {}
         for change in batch:
             present = change.present
@@ -114,7 +114,7 @@ class PodGroupController:
         if group is None:
             self._said.pop(look.key, None)
         if group is None or not group.metadata.uid:
-            return DONE  # one that is only shown is seen again as soon as it is written
+            return DONE  # a group that exists only in the store is seen again as soon as it is written
         around = Surroundings(
             node=lambda node: store.get(Node, node),
             claim=lambda place, claim: store.get(ResourceClaim, claim, place),
@@ -136,7 +136,7 @@ class PodGroupController:
         young = (group.metadata.creation_timestamp or 0.0) + FIRST_COUNT - self.cluster.clock.now()
         is_first = group.status.resources_status == PodGroupResources()
         if is_first and not resources.allocated and 0 < young <= FIRST_COUNT:
-            return Ended(after=young)  # its pods may be bound in a moment, and that is an event
+            return Ended(after=young)  # its pods may be bound soon, and that is an event
         body = {**patch, "metadata": {"uid": group.metadata.uid}}
         reply = await self.cluster.api.perform(
             Patch(ref=Ref(PodGroup, name, namespace), patch=body, subresource="status")
@@ -145,7 +145,7 @@ class PodGroupController:
 
 
 def _counts(change: Change[PodGroup]) -> bool:
-    """Return whether a change of a group is of what counts; others write conditions into its status all the time."""
+    """Return whether a change affects the amounts of a group; its conditions, for one, change all the time."""
     before, after = change.before, change.after
     return (
         before is None

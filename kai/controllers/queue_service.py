@@ -1,24 +1,18 @@
-"""The queue controller at work: the status of each queue, what is wrong with the tree, and the first two queues.
+"""The queue controller: the status of each queue, faults in the tree as conditions, and the first two queues.
 
-One look at one queue adds its children to the sum of the pod groups that are held on its account, and says what is
-wrong with it; what it writes is a change of the queue, which leads to a look at its parent, so totals go up the tree.
-
-The two queues of a fresh installation, so that a workload that names no queue has one.
-
-They cannot be part of what is applied at installation: a client that applies a kind and an object of it at once does
-not know the kind yet. So the queue controller makes them, once its list of queues is complete and if it is empty. Where
-there is a single queue, its author decides which there are, also that there is no default queue; unless it is the
-first of ours, alone, since then we were cut off between the two.
-
-Source: names and values of the peer's chart, which makes them at installation and never again.
-
-The status of a queue: its children, and what the pod groups below it ask for and hold.
-
-One look at one queue adds up the statuses of its children and of its own pod groups, as they are now; a change travels
-up the tree one level a look. That stands still on a cycle of queues only because a queue on a cycle is not added to
-itself.
+Status. One look at a queue adds the statuses of its children to the sum of the pod groups that are charged to it, and
+finds its faults. Its write is a change of the queue, which leads to a look at its parent, so that a change travels up
+the tree one level a look. On a cycle of queues that ends only because a queue on a cycle is not added to itself.
 
 Source: the peer's queue controller, which has no such guard.
+
+The first two queues. A fresh installation gets them, so that a workload that names no queue has one. They cannot be
+part of the installed manifests: a client that applies a kind and an object of it at once does not know the kind yet. So
+the queue controller creates them, once its list of queues is complete and if it is empty. Where any queue exists, its
+author decides which queues there are, and also whether there is a default queue. The exception is our own first queue
+alone, since then we were interrupted between the two.
+
+Source: names and values of the peer's chart, which creates them at installation and never again.
 """
 
 from __future__ import annotations
@@ -53,7 +47,7 @@ from kai.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Nothing is guaranteed, everything that is idle may be used.
+# No quota, and the use of everything that is idle.
 _SHARE: Final = QueueResource(quota=0.0, limit=names.UNLIMITED, over_quota_weight=1.0)
 _SHARES: Final = QueueResources(gpu=_SHARE, cpu=_SHARE, memory=_SHARE)
 _OURS: Final = {"app.kubernetes.io/part-of": "kai"}
@@ -61,7 +55,7 @@ _PARTS: Final = ("cpu", "gpu", "memory")
 
 
 def first_queues(existing: Iterable[Queue]) -> tuple[dict[str, Any], ...]:
-    """Return the manifests of the queues to create, the parent first; none if there is any queue of another author."""
+    """Return the manifests of the queues to create, the parent first; none if a queue of another author exists."""
     first = _manifest(names.DEFAULT_PARENT_QUEUE, "")
     second = _manifest(names.DEFAULT_QUEUE, names.DEFAULT_PARENT_QUEUE)
     known = tuple(existing)
@@ -78,7 +72,7 @@ def _is_our_first(queue: Queue) -> bool:
 def _manifest(name: str, parent: str) -> dict[str, Any]:
     metadata = ObjectMeta(name=name, labels=_OURS)
     manifest = unstructure(Queue(metadata=metadata, spec=QueueSpec(parent_queue=parent, resources=_SHARES)))
-    # A quota of 0 is a default and therefore left out; here it is the point.
+    # A quota of 0 is the default and would be left out; here it must be explicit.
     return {
         **manifest,
         "spec": {
@@ -91,7 +85,7 @@ def _manifest(name: str, parent: str) -> dict[str, Any]:
 def queue_totals(queue: Queue, queues: Iterable[Queue], own: Sum) -> QueueStatus:
     """Return the status of a queue with its children and the totals below it; ``own`` is the sum of its pod groups.
 
-    Others than its children may be among ``queues``.
+    ``queues`` may contain others than its children.
 
     Raises: BadValue if an amount in a status is not a quantity.
     """
@@ -110,7 +104,7 @@ def queue_totals(queue: Queue, queues: Iterable[Queue], own: Sum) -> QueueStatus
 
 
 def status_patch(queue: Queue, totals: QueueStatus) -> dict[str, Any] | None:
-    """Return the merge patch of the queue's children and totals; None if nothing changed, however it is written."""
+    """Return the merge patch of the queue's children and totals; None if no amount changed, however it is written."""
     changes = changed_lists(queue.status, totals)
     if queue.status.child_queues != totals.child_queues:
         changes["childQueues"] = list(totals.child_queues) or None
@@ -118,7 +112,7 @@ def status_patch(queue: Queue, totals: QueueStatus) -> dict[str, Any] | None:
 
 
 WATCHED: Final[tuple[type[ApiObject], ...]] = (Queue, PodGroup, Pod, Node, ResourceClaim)
-"""The kinds that the queue controller needs in its store."""
+"""The kinds that the queue controller watches."""
 _CHANGES: Final = (Queue, PodGroup, Pod)
 OPTIONS: Final = QueueOptions(gather=1.0)
 _AGAIN: Final = 5.0
@@ -133,14 +127,14 @@ CHILDREN: Final = Index(Queue, "queue-controller: parent", _parent)
 
 @attrs.define
 class QueueController:
-    """Keeps the statuses of queues."""
+    """Maintains the statuses of queues."""
 
     cluster: Cluster
     observe: Observe = unobserved
     _holdings: Holdings = attrs.field(init=False)
     _workers: Workers[str] = attrs.field(init=False)
     _counted: dict[str, Queue] = attrs.field(factory=dict)
-    """The queues that metrics show."""
+    """The queues that this replica's metrics show."""
 
     def __attrs_post_init__(self) -> None:
         """Make the loop around `_look`."""
@@ -148,7 +142,7 @@ class QueueController:
         self._workers = Workers.of(self.cluster, "queue-controller", self._look, OPTIONS, self.observe)
 
     async def run(self) -> None:
-        """Keep statuses until cancelled."""
+        """Maintain statuses until cancelled."""
         await self.cluster.store.synced()
         try:
             async with anyio.create_task_group() as tasks:
@@ -159,14 +153,14 @@ class QueueController:
                         for name in self._concerned(piece):
                             self._workers.want(name)
         finally:
-            # From now on another replica shows them: shown by both, what they hold would count twice.
+            # From now on another replica shows these queues: metrics of both would be counted twice.
             for name in tuple(self._counted):
                 self._show_no_more(name)
 
-    # --- What is looked at ---------------------------------------------------------------------------------------
+    # --- Which queues to look at ---------------------------------------------------------------------------------
 
     def _concerned(self, batch: Iterable[Change[Any]]) -> Iterable[str]:
-        """Return the queues that changes may have an effect on, each once, in the order of the changes."""
+        """Return the queues that changes may affect, each once, in the order of the changes."""
         found: dict[str, None] = {}
         groups: dict[Key, None] = {}
         for change in batch:
@@ -200,7 +194,7 @@ class QueueController:
             self.observe(QueueGone(counted))
 
     def _children(self, name: str) -> list[str]:
-        """Return the names of the queues right below a name, which need not exist."""
+        """Return the names of the children of a queue, which need not exist."""
         return [child.metadata.name for child in self.cluster.store.find(CHILDREN, name)]
 
     # --- One look ------------------------------------------------------------------------------------------------
@@ -217,7 +211,7 @@ class QueueController:
             structlog.get_logger().warning("cannot be counted", queue=look.key, why=str(error))
             return Ended(failure=str(error))
         counted = attrs.evolve(queue, status=totals)
-        # What is wrong with one queue shows in it, the queues above, its children and the groups of one with children.
+        # A fault of one queue depends on it, its ancestors, its children and, if it has children, its groups.
         naming = self.cluster.store.find(GROUPS, look.key) if children else ()
         findings = tree_findings((counted, *around), naming).get(look.key, ())
         conditions = conditions_after(queue.status.conditions, findings, now=self.cluster.clock.now())
@@ -228,7 +222,7 @@ class QueueController:
         self.observe(QueueCounted(counted))
         if not patch["status"]:
             return DONE
-        # A list is replaced as a whole, so what others wrote into it since must not be lost.
+        # Conditions are replaced as a whole list, so the write must fail if another client has changed them since.
         metadata = {"uid": queue.metadata.uid, "resourceVersion": queue.metadata.resource_version}
         body = {**patch, "metadata": metadata if "conditions" in patch["status"] else {"uid": queue.metadata.uid}}
         reply = await self.cluster.api.perform(Patch(ref=Ref(Queue, look.key), patch=body, subresource="status"))
@@ -245,7 +239,7 @@ class QueueController:
     # --- A fresh installation ------------------------------------------------------------------------------------
 
     async def _make_first_queues(self) -> None:
-        """Make the first two queues if the API server has no others."""
+        """Create the first two queues if the API server has no others."""
         if not first_queues(self.cluster.store.all(Queue)):
             return
         while True:
@@ -257,7 +251,7 @@ class QueueController:
             await self.cluster.connectivity.opened()
 
     async def _try_first_queues(self) -> Refusal | None:
-        """Make the queues that are to be made; the second not before the first, so stop at a refusal and return it."""
+        """Create the missing queues; the second never before the first, so return the first refusal."""
         existing = await self.cluster.api.perform(List(cls=Queue, fresh=True))
         if isinstance(existing, Refusal):
             return existing
@@ -270,7 +264,7 @@ class QueueController:
 
 
 def _counts(change: Change[PodGroup]) -> bool:
-    """Return whether a change of a pod group is of what counts for its queue."""
+    """Return whether a change of a pod group affects its queue."""
     before, after = change.before, change.after
     return (
         before is None

@@ -1,9 +1,9 @@
-"""What is wrong with the tree of queues, said as conditions on the queues.
+"""Faults in the tree of queues, shown as conditions on the queues.
 
 The API server accepts a parent that does not exist, a circle of parents, quotas of children beyond the quota of
-their parent, or pod groups for a queue that has children or is being deleted; the scheduler then quietly does something
-else than people expect. Here each of these becomes a condition on the queue that it concerns. A condition is written
-when it becomes true and set to False when it no longer is; a queue that never had the fault never carries it.
+their parent, or pod groups for a queue that has children or is being deleted; the scheduler then behaves in ways that
+surprise users. Here each of these faults becomes a condition on its queue. A condition is written when it becomes true
+and set to False when it no longer is; a queue that never had the fault never carries it.
 
 Source: the peer declares `Orphan` and `OverQuota` on queues, with these meanings, and sets neither.
 """
@@ -31,7 +31,7 @@ ORPHAN: Final = "Orphan"
 CYCLE: Final = "Cycle"
 """Following parents never ends at a top-level queue."""
 TOO_DEEP: Final = "TooDeep"
-"""More queues stand above it than a scheduler looks at."""
+"""More queues are above it than a scheduler follows."""
 OVER_QUOTA: Final = "OverQuota"
 """The pod groups below the queue hold more than its quota of some resource."""
 OVERCOMMITTED: Final = "QuotaOvercommitted"
@@ -39,11 +39,11 @@ OVERCOMMITTED: Final = "QuotaOvercommitted"
 NOT_A_LEAF: Final = "NotALeaf"
 """Pod groups name the queue although it has children."""
 TERMINATING: Final = "Terminating"
-"""Something keeps the queue, which is being deleted; its jobs start meanwhile as before."""
+"""A finalizer keeps the queue, which is being deleted; meanwhile its jobs start as before."""
 
 TYPES: Final = (ORPHAN, CYCLE, TOO_DEEP, OVER_QUOTA, OVERCOMMITTED, NOT_A_LEAF, TERMINATING)
 
-# A name of a resource in a status, and how many of the queue's units one unit of it is.
+# The resource name in a status, and the number of the queue's units in one of its units.
 _HELD: Final = {"gpu": (names.NVIDIA_GPU, 1.0), "cpu": (names.CPU, 1e3), "memory": (names.MEMORY, 1e-6)}
 _LONGEST_LIST: Final = 5
 
@@ -86,8 +86,8 @@ def tree_findings(queues: Iterable[Queue], groups: Iterable[PodGroup]) -> dict[s
 def conditions_after(before: Sequence[Condition], findings: Iterable[Finding], *, now: float) -> tuple[Condition, ...]:
     """Return the conditions of a queue after a look at the tree; `before` itself if nothing changed.
 
-    Conditions that are not ours stay as they are. The time of a transition moves only when the status does, and a
-    message alone is worth a write only while the condition is true.
+    Conditions of other controllers are kept. The transition time changes only with the status. A new message alone
+    is worth a write only while the condition is true.
     """
     true = {finding.type: finding for finding in findings}
     after: list[Condition] = []
@@ -124,7 +124,7 @@ def _over_quota(queue: Queue) -> Finding | None:
         name, scale = _HELD[resource]
         text = queue.status.allocated.get(name)
         held = exact(text).billionths / 1e9 * scale if text is not None else 0.0
-        # A hair above the quota is rounding, not use: fractions of GPUs are kept as decimals.
+        # A hair above the quota is a rounding error: fractions of GPUs are kept as decimals.
         if held > quota * (1 + 1e-9):
             parts.append(f"{_number(held)} of {_number(quota)} {UNITS[resource]}")
     if not parts:

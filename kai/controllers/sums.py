@@ -1,7 +1,7 @@
-"""What the pod groups of each queue ask for and hold, added up as they change.
+"""The resources that the pod groups of each queue request and hold, as running sums.
 
-A queue of thousands of groups is looked at once a second while pods start. So a look takes sums that are there already:
-a group that changes is taken out of them as it was and put in as it is, which is exact, since amounts are integers.
+While pods start, a queue of thousands of groups is looked at once a second. So the sums are kept: a group that changes
+is subtracted as it was and added as it is, which is exact, since amounts are integers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOTHING: Final = PodGroupResources()
 
 @attrs.frozen(kw_only=True)
 class Sum:
-    """What several groups ask for and hold, by resource."""
+    """The resources that several groups request and hold, by resource."""
 
     allocated: Mapping[str, Amount] = attrs.field(factory=dict)
     allocated_non_preemptible: Mapping[str, Amount] = attrs.field(factory=dict)
@@ -32,7 +32,7 @@ class Sum:
 
     @classmethod
     def of(cls, *parts: PodGroupResources | QueueStatus) -> Sum:
-        """Return the sum of what groups, or the statuses of queues, say.
+        """Return the sum over the statuses of groups or queues.
 
         Raises: BadValue if an amount is not a quantity.
         """
@@ -52,7 +52,7 @@ class Sum:
 
 
 def changed_lists(before: PodGroupResources | QueueStatus, after: PodGroupResources | QueueStatus) -> dict[str, Any]:
-    """Return a merge patch of the lists that say other amounts; the same amount in other words is no change.
+    """Return a merge patch of the lists whose amounts differ; another notation of the same amount is no change.
 
     Raises: BadValue if an amount is not a quantity.
     """
@@ -70,13 +70,13 @@ def changed_lists(before: PodGroupResources | QueueStatus, after: PodGroupResour
 
 @attrs.define
 class _Total:
-    """One amount of one resource, of many groups."""
+    """The total of one resource over many groups."""
 
     billionths: int = 0
     named: int = 0
-    """How many groups name the resource; with the last of them it goes."""
+    """How many groups name the resource; at 0 it is dropped."""
     binary: int = 0
-    """How many of them write some of it with Ki, Mi, Gi."""
+    """How many of them use Ki, Mi, Gi for it."""
 
 
 @attrs.define
@@ -85,10 +85,10 @@ class _Account:
 
     totals: dict[tuple[int, str], _Total] = attrs.field(factory=dict)
     unreadable: dict[Key, PodGroupResources] = attrs.field(factory=dict)
-    """What groups say that cannot be added up."""
+    """Resources of groups that cannot be added up."""
 
     def add(self, amounts: tuple[tuple[int, str, Amount], ...], sign: int) -> None:
-        """Put amounts in, or take them out."""
+        """Add amounts, or subtract them with ``sign`` -1."""
         for which, name, amount in amounts:
             total = self.totals.setdefault((which, name), _Total())
             total.billionths += sign * amount.billionths
@@ -98,7 +98,7 @@ class _Account:
                 del self.totals[which, name]
 
     def total(self) -> Sum:
-        """Return all of it."""
+        """Return the totals as a sum."""
         lists: tuple[dict[str, Amount], ...] = ({}, {}, {})
         for (which, name), total in self.totals.items():
             lists[which][name] = Amount(total.billionths, total.binary > 0)
@@ -110,11 +110,11 @@ class Sums:
     """The sum of each queue."""
 
     _parts: dict[Key, tuple[str, PodGroupResources]] = attrs.field(factory=dict)
-    """On which queue each group counts, and what it says."""
+    """The queue on which each group counts, and its resources."""
     _accounts: dict[str, _Account] = attrs.field(factory=dict)
 
     def put(self, key: Key, queue: str, resources: PodGroupResources) -> None:
-        """Count a group on a queue with what it says now; on none, if the queue is ""."""
+        """Count a group on a queue with its present resources; on none, if the queue is ""."""
         before, said = self._parts.get(key, ("", _NOTHING))
         if (before, said) == (queue, resources):
             return
@@ -128,7 +128,7 @@ class Sums:
         """Return the sum of a queue.
 
         Cost: a look at each resource, however many groups there are.
-        Raises: BadValue if an amount that a group says is not a quantity.
+        Raises: BadValue if an amount in a group's status is not a quantity.
         """
         account = self._accounts.get(queue)
         if account is None:
@@ -155,7 +155,7 @@ class Sums:
 
 
 def _amounts(resources: PodGroupResources) -> Iterator[tuple[int, str, Amount]]:
-    """Yield which list, which resource and how much. Raises: BadValue if an amount is not a quantity."""
+    """Yield list index, resource and amount. Raises: BadValue if an amount is not a quantity."""
     lists = (resources.allocated, resources.allocated_non_preemptible, resources.requested)
     for which, amounts in enumerate(lists):
         for name, text in amounts.items():

@@ -1,8 +1,8 @@
-"""Intake: from the objects of a cluster to a snapshot; the only reader of labels and annotations.
+"""Intake: turns the objects of a cluster into a snapshot; the only reader of labels and annotations.
 
-``take_snapshot`` is the whole of it as one function; ``Intake`` remembers what it made of each object, so that the next
-snapshot only pays for the objects that changed. ``expired_bind_requests`` names the orders that the snapshot no longer
-counts and that should be deleted.
+``take_snapshot`` does all of it as one function. ``Intake`` caches the record of each object, so that the next
+snapshot costs only the objects that changed. ``expired_bind_requests`` returns the bind requests that the snapshot no
+longer counts and that should be deleted.
 """
 
 from kai.intake.bind_requests import expired_bind_requests

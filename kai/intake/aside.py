@@ -1,8 +1,8 @@
-"""Leaving objects out of a snapshot: what made a cycle fail must not make the next one fail as well.
+"""Leaving objects out of a snapshot: an object that made a cycle fail must not make the next one fail as well.
 
-A pod group that is set aside is read as one that asks for nothing but its queue: its pods that wait are left out, those
-that have a place keep it, are charged to the queue and can be taken back. Of pods and groups only that is kept which
-places and charges depend on. Any other object is left out as if it did not exist.
+A pod group that is set aside is read with no requests and only its queue. Its waiting pods are left out; its placed
+pods keep their place, are charged to the queue and can be reclaimed. Only the data on which places and charges depend
+is kept of these pods and groups. Any other object is left out as if it did not exist.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _OURS: Final = (
     names.POD_GROUP,
     names.RECEIVED_RESOURCE_TYPE,
 )
-"""How labels and annotations begin that say where a pod stands and what it counts for."""
+"""Prefixes of the labels and annotations on which the place and the charge of a pod depend."""
 _GATE: Final = PodSchedulingGate(name="kai.scheduler/set-aside")
 
 
 @attrs.frozen(order=True)
 class Suspect:
-    """An object that may have made a cycle fail, by the name of its kind."""
+    """An object that may have made a cycle fail, by kind, namespace and name."""
 
     kind: str
     namespace: str
@@ -52,7 +52,7 @@ class Suspect:
 
 
 Aside = Mapping[Suspect, bool]
-"""What is set aside. True: in full, although some of it may occupy a node."""
+"""Objects that are set aside. True: entirely, even if some of their pods may occupy a node."""
 
 
 def suspect_of_pod(pod: Pod, groups: Mapping[tuple[str, str], object]) -> Suspect:
@@ -65,9 +65,9 @@ def suspect_of_pod(pod: Pod, groups: Mapping[tuple[str, str], object]) -> Suspec
 
 
 def without(objects: ClusterObjects, aside: Aside) -> ClusterObjects:
-    """Return ``objects`` less what is set aside.
+    """Return ``objects`` without those set aside.
 
-    Cost: nothing if nothing is; else a look at each pod and each pod group.
+    Cost: nothing if there are none; else a look at each pod and each pod group.
     """
     if not aside:
         return objects
@@ -117,7 +117,7 @@ def _plain_group(group: PodGroup) -> PodGroup:
 
 
 def _plain_pod(pod: Pod, *, is_member: bool) -> Pod:
-    """Return a pod with what its place and its charge depend on; one that waits is not to be tried."""
+    """Return a pod with only the data for its place and its charge; a waiting one is not tried."""
     spec = pod.spec
     plain = PodSpec(
         containers=spec.containers,

@@ -1,11 +1,9 @@
-"""Where pods stand and where they belong: the columns that follow from several objects together.
+"""The state, node and group of each pod: columns that follow from several objects together.
 
-Pods of namespaces that are being deleted: they leave with it, though most of them were not told yet.
-
-The namespace controller deletes the pods of such a namespace one after the other. Until it has come to a pod, the API
-server refuses to bind or evict that pod all the same. So a cycle takes the pod to be leaving for as long as its
-namespace is: what it holds counts for its queue until it is gone, other pods may be promised its place, and nothing is
-decided about it.
+Pods of a namespace that is being deleted are shown as leaving, though most of them are not deleted yet. The namespace
+controller deletes them one after the other. Meanwhile the API server already refuses to bind or evict them. So a
+cycle treats such a pod as leaving: its resources count for its queue until it is gone, other pods may be promised its
+place, and no decision is made about it.
 """
 
 from bisect import bisect_left
@@ -34,21 +32,21 @@ from kai.state.table_version import Column, TableVersion
 class EndingNamespaces:
     """Shows pods of namespaces that are being deleted as leaving.
 
-    Holds: the same objects become the same objects, so that nothing is read anew because a namespace ends.
-    Cost: of each namespace when one changes; of each pod while a namespace ends and any pod changes.
+    Holds: the same pods become the same objects, so that no record is made anew because a namespace is deleted.
+    Cost: of each namespace when one changes; of each pod while a namespace is being deleted and any pod changes.
     """
 
     _namespaces: Sequence[Namespace] = ()
     _since: Mapping[str, float] = attrs.field(factory=dict)
-    """When the deletion of a namespace was asked for, by its name."""
+    """The time of a namespace's deletion, by its name."""
     _pods: Sequence[ApiPod] = ()
     _shown: Sequence[ApiPod] = ()
-    """What is shown for ``_pods``."""
+    """The result for ``_pods``."""
     _leaving: dict[Key, tuple[ApiPod, ApiPod]] = attrs.field(factory=dict)
-    """Pods of ending namespaces and what is shown for them."""
+    """Pods of namespaces that are being deleted, each with its leaving copy."""
 
     def shown(self, objects: ClusterObjects) -> ClusterObjects:
-        """Return the objects, in which pods of ending namespaces are being deleted."""
+        """Return the objects, with pods of namespaces that are being deleted shown as leaving."""
         if objects.namespaces is not self._namespaces:
             self._namespaces, since = objects.namespaces, _ending(objects.namespaces)
             if since != self._since:
@@ -96,11 +94,11 @@ class BaseColumns:
     group: Int64s
     subgroup: Int64s
     inputs: tuple[object, ...]
-    """What the columns of a pod follow from besides its own numbers."""
+    """What the columns of a pod follow from, besides its own record."""
 
     @property
     def records(self) -> Sequence[PodRecord]:
-        """What intake made of each pod."""
+        """The record of each pod."""
         return self.table.records
 
     @cached_property
@@ -111,7 +109,7 @@ class BaseColumns:
 
 @attrs.frozen(kw_only=True)
 class Assigned:
-    """Where pods stand at one moment, under the bind requests of that moment."""
+    """The state, node and group of each pod at one moment, with the bind requests of that moment."""
 
     pods: Sequence[Pod]
     status: Int64s
@@ -123,25 +121,25 @@ class Assigned:
     requests: Mapping[int, BindRequest]
     """Live bind requests by row."""
     version: TableVersion
-    """Of where pods stand: in rows that are not fresh, shapes are the same as well."""
+    """The version of these columns; rows that are not fresh also have the same shapes as before."""
 
 
 @attrs.frozen
 class _Ordered:
-    """A pod under its bind request."""
+    """A pod and its bind request."""
 
     request: BindRequest
     record: PodRecord
     pod: Pod
-    """The pod as it is shown."""
+    """The pod as snapshots show it."""
     group: str = ""
-    """The group that the request was granted for, if the pod names another one or none."""
+    """The group in the grant of the request, if the pod names another one or none."""
 
 
 def read_base(table: PodTable, groups: GroupTable, node_rows: Mapping[str, int]) -> BaseColumns:
-    """Return the columns that neither the clock nor bind requests change.
+    """Return the columns that do not depend on the clock or on bind requests.
 
-    Cost: of fresh pods, while the rows of nodes and groups are those that they were; else of all pods.
+    Cost: of fresh pods, while the rows of nodes and groups stay; else of all pods.
     """
     columns, said = table.columns, groups.columns
     of_nodes, of_groups = table.node_rows(node_rows), table.group_keys.rows(said.group_key)
@@ -152,7 +150,7 @@ def read_base(table: PodTable, groups: GroupTable, node_rows: Mapping[str, int])
         some = slice(None) if is_whole else rows
         group: Int64s = of_groups[columns.group_key[some]]
         names = columns.subgroup[some]
-        if is_whole and _are_alike(said.leaves) and _are_alike(names):  # a cluster of single pods, most often
+        if is_whole and _are_alike(said.leaves) and _are_alike(names):  # typical for a cluster of single pods
             subgroup = np.full(len(names), table.leaves.positions(said.leaves[:1], names[:1])[0])
             subgroup[group < 0] = NONE
         else:
@@ -173,7 +171,7 @@ def _are_alike(column: Int64s) -> bool:
 
 
 def _of_group(column: Column, group: Int64s, none: object) -> Column:
-    """Return what ``column`` [G] says of the ``group`` of each pod, ``none`` of pods without one."""
+    """Return the value in ``column`` [G] for the ``group`` of each pod, ``none`` for pods without one."""
     if not len(column):
         return np.full(len(group), none)
     found: Column = column[group]
@@ -190,18 +188,18 @@ def read_assigned(
     stuck_before: float,
     shaped_by: tuple[object, ...] = (),
 ) -> Assigned:
-    """Return where each pod stands. A pod told to go before ``stuck_before`` is not expected to leave any more.
+    """Return the state, node and group of each pod. A pod deleted before ``stuck_before`` is not expected to leave.
 
-    ``shaped_by``: what the shape of a pod follows from that is not fresh.
+    ``shaped_by``: inputs of pod shapes, for pods that are not fresh.
 
-    Bind requests stay for as long as their pods do, so what was made of the very same ones is taken from ``memory``.
+    Bind requests exist as long as their pods, so the result for an unchanged request comes from ``memory``.
 
-    A pod that is being bound is in the group that its bind request was granted for. The pod itself may name none yet:
-    the link of a pod may be written with its binding, and a leader that came meanwhile sees the order and no link.
+    A pod that is being bound is in the group of its bind request's grant. The pod itself may name none yet: the link of
+    a pod may be written with its binding, and a new leader in between sees the request and no link.
 
     Source: the peer's pod_info (getTaskStatus) and cluster_info; the node of a pod is its own, else its bind request's.
-        The peer goes by the name in a request alone, so that one which outlived its pod parks the next of that name.
-        It goes by the group that the pod names, and writes that before it decides on the pod.
+        The peer matches requests by pod name alone, so that a request which outlived its pod blocks the next of that
+        name. It uses the group that the pod names, and writes that link before it decides on the pod.
     """
     records = base.records
     ordered_rows = _ordered_rows(records, bind_requests, memory)
@@ -231,7 +229,7 @@ def read_assigned(
 
 @attrs.frozen
 class _Places:
-    """Where pods stand, by row, that do not stand where they say themselves."""
+    """The overrides of status, node and group, by row, where they differ from the pod's own record."""
 
     group: Mapping[int, int]
     subgroup: Mapping[int, int]
@@ -240,14 +238,14 @@ class _Places:
 
     @property
     def rows(self) -> frozenset[int]:
-        """All rows of such pods."""
+        """All rows with an override."""
         return frozenset({*self.group, *self.status, *self.node})
 
 
 def _elsewhere(
     base: BaseColumns, node_rows: Mapping[str, int], ordered_rows: Mapping[int, _Ordered], stuck_before: float
 ) -> _Places:
-    """Return where pods stand that the clock or a bind request has moved."""
+    """Return the overrides due to the clock or to bind requests."""
     status: dict[int, int] = {}
     node: dict[int, int] = {}
     moved: dict[int, str] = {}
@@ -267,7 +265,7 @@ def _elsewhere(
 
 @attrs.frozen(eq=False)
 class _Known:
-    """The version of where pods stood last, and what it was made of."""
+    """The last version of these columns, and its inputs."""
 
     version: TableVersion
     pods: TableVersion
@@ -276,9 +274,9 @@ class _Known:
 
 
 def _version(pods: TableVersion, inputs: tuple[object, ...], elsewhere: frozenset[int], memory: Memory) -> TableVersion:
-    """Return the version of where pods stand: of ``pods``, and with those as fresh that stand ``elsewhere`` or did.
+    """Return the version of the columns: that of ``pods``, with the rows that are or were ``elsewhere`` as fresh.
 
-    It comes from none where rows moved, or where more may have changed because ``inputs`` are others.
+    It has no predecessor where rows moved, or where other ``inputs`` may have changed more rows.
     """
     known = memory.recall(_STOOD)
     version = TableVersion()
@@ -313,9 +311,9 @@ def _read_places(base: BaseColumns, places: _Places, rows: Sequence[int]) -> tup
 def _ordered_rows(
     records: Sequence[PodRecord], bind_requests: Iterable[BindRequest], memory: Memory
 ) -> dict[int, _Ordered]:
-    """Return the pods that are under bind requests, by row.
+    """Return the pods with bind requests, by row.
 
-    Cost: 1 us for a request and a pod that are the same as the last time.
+    Cost: 1 us for a request and a pod that are unchanged.
     """
     before: Mapping[tuple[str, str], _Ordered] = cast("Any", memory.recall("ordered")) or {}
     known: dict[tuple[str, str], _Ordered] = {}
@@ -323,7 +321,7 @@ def _ordered_rows(
     row = -1
     for request in bind_requests:
         key = (request.metadata.namespace, request.spec.pod_name or request.metadata.name)
-        row += 1  # pods come in the same order, so where many have a request this is often the row
+        row += 1  # requests come in the order of pods, so where many pods have one this is often the row
         if row >= len(records) or records[row].order != key:
             row = bisect_left(records, key, key=_order)
         if row == len(records) or records[row].order != key:
@@ -332,7 +330,7 @@ def _ordered_rows(
         if ordered is None or ordered.request is not request or ordered.record is not records[row]:
             uid = records[row].source.metadata.uid
             if uid and not is_for(request, uid):
-                continue  # of a pod of the past that had this name: it decides nothing for this one
+                continue  # for an earlier pod of this name: it has no effect on this one
             ordered = _order_of(records[row], request)
         known[key] = rows[row] = ordered
     memory.keep("ordered", known)
@@ -349,13 +347,13 @@ def _order_of(record: PodRecord, request: BindRequest) -> _Ordered:
 
 
 def _group_granted(request: BindRequest) -> str:
-    """Return the group on whose account a bind request was granted; empty for one that tells none."""
+    """Return the group in the grant of a bind request; empty if it has none."""
     grant = ordered_grant(request)
     return "" if grant is None else grant.group
 
 
 def _moved(base: BaseColumns, moved: Mapping[int, str]) -> tuple[dict[int, int], dict[int, int]]:
-    """Return groups and sub-groups of some pods, by row, that are in groups of these names."""
+    """Return the rows of groups and sub-groups of pods that moved into the groups with these names, by pod row."""
     if not moved:
         return {}, {}
     table, rows = base.table, list(moved)

@@ -1,8 +1,9 @@
-"""Bind requests: which of them still stand, and by that where their pods are going.
+"""Bind requests in both directions: which are live, and placements in their wire form.
 
-The details of a placement on the wire: forms of the records in which plugins tell a bind request what they chose.
+Live bind requests determine the nodes of their pods; expired ones are to be deleted.
 
-The way back of what intake reads: it is the seam between objects and state, in both directions.
+Plugins record details of a placement, such as devices and NUMA zones. These records are converted to the fields of a
+bind request and to annotations here, since intake is the boundary between objects and state.
 """
 
 import json
@@ -43,9 +44,9 @@ _KIBI: Final = 1024
 
 
 def fields(request: Mapping[str, object], pod: ApiPod | None = None) -> dict[str, object]:
-    """Return what plugins tell, of a placement of ``pod`` or of a node, as fields that JSON has.
+    """Return the plugins' records of a placement of ``pod``, or of a node, as JSON fields.
 
-    Of a placement they are fields of the bind request's spec.
+    For a placement they are fields of the bind request's spec.
     """
     return {name: _written(value, pod) for name, value in request.items()}
 
@@ -69,13 +70,13 @@ def _written(value: object, pod: ApiPod | None) -> object:
 
 
 def annotations(request: Mapping[str, object], pod: ApiPod) -> dict[str, str]:
-    """Return what the binder writes on ``pod`` of what plugins tell of its placement."""
+    """Return the annotations that the binder writes on ``pod`` for the plugins' records of its placement."""
     zones = _written(request.get(_ZONES, ()), pod)
     return {names.NUMA_PREDICTED: json.dumps(zones)} if zones else {}
 
 
 def texts(amounts: Amounts) -> dict[str, str]:
-    """Return amounts as quantity texts, by resource; a GPU by its most common name."""
+    """Return amounts as quantity texts, by resource; GPUs under their most common name."""
     return {
         (names.NVIDIA_GPU if name == "gpu" else name): canonical(amount, parts_of(name)) for name, amount in amounts
     }
@@ -87,7 +88,7 @@ def allocation_result(
     claim: str,
     config: Iterable[AllocatedConfig] = (),
 ) -> dra.AllocationResult:
-    """Return an allocation; ``claim`` makes the names of shares of devices unique."""
+    """Return an allocation; ``claim`` makes the names of device shares unique."""
     return dra.AllocationResult(
         devices=dra.DeviceAllocationResult(
             results=tuple(_result(device, f"{claim}/{at}") for at, device in enumerate(devices)),
@@ -124,13 +125,13 @@ def _toleration(source: DeviceToleration) -> node_selection.Toleration:
 
 
 def _config(source: AllocatedConfig) -> dict[str, Any]:
-    """Return a configuration as the kubelet's plugins of drivers read it; without requests it is for all of them."""
+    """Return a configuration as DRA drivers on the kubelet read it; without requests it applies to all of them."""
     told = {"requests": list(source.config.requests)} if source.config.requests else {}
     return {"source": "FromClass" if source.of_class else "FromClaim", **told, **json.loads(source.config.body)}
 
 
 def _quantity(amount: int) -> str:
-    """Return an amount as the API server writes it: what it returns is compared with what the request said."""
+    """Return an amount in the API server's notation, so that its reply compares equal to the request."""
     style: Style = "decimal" if amount % (_KIBI * CAPACITY_PARTS) else "binary"
     return canonical(amount, CAPACITY_PARTS, style=style)
 
@@ -162,7 +163,7 @@ def _mappings(source: ContainerMappings, pod: ApiPod) -> Iterable[ExtendedResour
 
 
 def has_failed(request: BindRequest) -> bool:
-    """Return whether the binder gave up; below its limit a failed request is tried again."""
+    """Return whether the binder gave up; below its back-off limit a failed request is tried again."""
     if request.status.phase != "Failed":
         return False
     limit = request.spec.backoff_limit
@@ -170,9 +171,9 @@ def has_failed(request: BindRequest) -> bool:
 
 
 def _is_stale(request: BindRequest, nodes: Collection[str], settings: IntakeSettings) -> bool:
-    """Return whether the request is ours and its node is gone.
+    """Return whether the request belongs to this scheduler and its node is gone.
 
-    One for another scheduler's node stands, lest two bind one pod.
+    A request for another scheduler's node stays live, lest two schedulers bind one pod.
     """
     return request.spec.selected_node not in nodes and settings.owns(request.metadata.labels)
 
@@ -180,28 +181,28 @@ def _is_stale(request: BindRequest, nodes: Collection[str], settings: IntakeSett
 def live_bind_requests(
     requests: Collection[BindRequest], nodes: Collection[str], settings: IntakeSettings
 ) -> Sequence[BindRequest]:
-    """Return the requests that stand, by namespace and name; of several for one pod the last counts."""
+    """Return the live requests by namespace and name; of several for one pod the last counts."""
     live = [each for each in requests if not has_failed(each) and not _is_stale(each, nodes, settings)]
     return sorted(live, key=key_of)
 
 
 @attrs.frozen
 class ExpiredRequest:
-    """A bind request that is to be deleted."""
+    """A bind request that should be deleted."""
 
     request: BindRequest
     lost: Ref[Node] | Ref[Queue] | None = None
-    """What it needs and seems to be gone: its node, or its queue; None if the binder gave up."""
+    """The node or queue that it needs and that seems to be gone; None if the binder gave up."""
 
 
 def expired_bind_requests(objects: ClusterObjects, settings: IntakeSettings) -> tuple[ExpiredRequest, ...]:
-    """Return the requests that are over: the binder gave up, the node is gone, or, before the bind, the queue is.
+    """Return the expired requests: the binder gave up, the node is gone, or the queue went before the bind.
 
-    No snapshot counts one that failed or whose node is gone. The caller should delete them, once it is sure that what
-    seems to be gone is.
+    Snapshots ignore a request that failed or whose node is gone. The caller should delete expired requests, once it has
+    made sure that the missing object is gone.
 
-    Source: the peer deletes those of the first two kinds while it takes its snapshot. It carries out an order of a
-    queue that was deleted since.
+    Source: the peer deletes requests of the first two kinds while it takes its snapshot. It carries out the request of
+    a queue that was deleted since.
     """
     if not objects.bind_requests:
         return ()
@@ -219,7 +220,7 @@ def expired_bind_requests(objects: ClusterObjects, settings: IntakeSettings) -> 
 
 
 def _awaited_queue(request: BindRequest, settings: IntakeSettings) -> str:
-    """Return the queue on whose account a pod is to be bound; empty if the pod is bound, or the queue is not told."""
+    """Return the queue whose account a pod is to be bound on; empty if the pod is bound, or the queue is not known."""
     if request.status.phase == "Succeeded" or not settings.owns(request.metadata.labels):
         return ""
     told = ordered_grant(request)
@@ -227,7 +228,7 @@ def _awaited_queue(request: BindRequest, settings: IntakeSettings) -> str:
 
 
 def assumed_claims(claims: ClaimCatalog, requests: Iterable[tuple[Pod, Constraints, BindRequest]]) -> ClaimCatalog:
-    """Return the catalog in which the claims of pods that are being bound have what the pod's bind request gives them.
+    """Return the catalog in which claims of pods that are being bound have the allocations of the bind requests.
 
     Source: the peer's dynamicresources plugin, which assumes them when a session opens.
     """

@@ -1,6 +1,6 @@
-"""How many GPUs claims ask for before they are allocated, and which parts of GPUs they may get.
+"""The number of GPUs that claims request before they are allocated, and the parts of GPUs that they may get.
 
-Source: the peer counts devices of classes with the word for GPUs in their names.
+Source: the peer counts devices of classes with "gpu" in their names.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from kai.model.axis import GPU_UNIT
 from kai.model.claim import Choice, Device, DeviceClass, DeviceRequest
 from kai.model.partitions import Gpus, is_gpu
 
-# The language of expressions is imported where devices are parts of GPUs.
+# The expression language is imported only where devices are parts of GPUs.
 if TYPE_CHECKING:
     from kai.model.device_selectors import Selectors
 
@@ -23,30 +23,30 @@ _WHOLE = (GPU_UNIT, GPU_UNIT)
 
 @attrs.frozen(kw_only=True)
 class Wanted:
-    """What the requests of a claim come to."""
+    """The GPUs that the requests of a claim amount to."""
 
     gpus: int
-    """GPUs, of alternatives the most; "all of a node" is one until it is allocated."""
+    """GPUs, the most of all alternatives; "all of a node" counts as one until it is allocated."""
     choices: tuple[Choice, ...] = ()
-    """The alternatives of requests that may come to GPUs."""
+    """The alternatives of requests that may amount to GPUs."""
     all_gpus: tuple[str, ...] = ()
     """Requests, or ``request/alternative``, for all GPUs of a node."""
     not_had: tuple[int, int] = (0, 0)
-    """Thousandths of the GPUs that the claim does without, as it gets parts of them: surely, and at most."""
+    """Thousandths of GPUs that the claim does not get, since it gets parts of GPUs: at least, and at most."""
 
 
 @attrs.frozen(kw_only=True, eq=False, slots=False)
 class ClaimedGpus:
-    """What claims ask of some devices; answers are remembered."""
+    """The GPUs in requests of claims, for given devices; memoized."""
 
     gpus: Gpus = attrs.field(factory=Gpus)
     classes: Mapping[str, DeviceClass] = attrs.field(factory=dict)
     _known: dict[DeviceRequest, tuple[int, int]] = attrs.field(factory=dict, init=False)
 
     def of(self, requests: Iterable[DeviceRequest]) -> Wanted:
-        """Return what ``requests`` come to.
+        """Return the GPUs that ``requests`` amount to.
 
-        Source: the peer's count of DRA GPUs, which leaves alternatives out: a queue would pass its limit by them.
+        Source: the peer's count of DRA GPUs; but it leaves alternatives out, so that a queue could exceed its limit.
         """
         gpus = surely = at_most = 0
         choices: list[Choice] = []
@@ -66,14 +66,14 @@ class ClaimedGpus:
         return Wanted(gpus=gpus, choices=tuple(choices), all_gpus=tuple(every), not_had=(surely, at_most))
 
     def _count(self, request: DeviceRequest) -> int:
-        """Return how many GPUs are asked for, cut to more than any claim gets: any user can write any number."""
+        """Return the number of GPUs, clamped to more than any claim gets: any user can write any number."""
         if not (is_gpu(request.device_class) or request.device_class in self.classes_of_partitions):
             return 0
         return 1 if request.all_devices else min(request.count, MOST_DEVICES)
 
     @cached_property
     def classes_of_partitions(self) -> frozenset[str]:
-        """The classes that select partitions of GPUs without saying so in their names."""
+        """The classes that select partitions of GPUs without "gpu" in their names."""
         partitions = [each for each in self._devices if any(gpu.measures for gpu in self.gpus.of_device[each[0]])]
         return frozenset(
             each.name
@@ -84,7 +84,7 @@ class ClaimedGpus:
 
     @cached_property
     def _devices(self) -> Sequence[tuple[tuple[str, str, str], Device, int]]:
-        """The GPUs that claims may get, with the part that each is; none where all of them are whole."""
+        """The GPUs that claims may get, each with the part of a GPU that it is; empty where all of them are whole."""
         gpus = self.gpus
         return [(key, each, gpus.part(key)) for key, each in gpus.devices.items()] if gpus.are_divided else []
 
@@ -111,14 +111,14 @@ class ClaimedGpus:
         low = high = 0
         for key, device, whole in self._devices:
             part = _part_of(device, whole, capacity)
-            # A device whose part lies between those that are known already changes nothing.
+            # A device whose part lies between known parts changes nothing.
             if part and not (low and low <= part <= high) and self._selects(expressions, key[0], device):
                 low, high = min(part, low or part), max(part, high)
         return (low, high) if low else _WHOLE
 
 
 def _part_of(device: Device, whole: int, capacity: Sequence[tuple[str, int]]) -> int:
-    """Return which part of a GPU a request for ``capacity`` gets with a device that is ``whole``; 0 for none."""
+    """Return the part of a GPU that a request for ``capacity`` gets from a device that is ``whole``; 0 for none."""
     amounts = [
         (max(asked, policy.least) if (policy := device.policies.get(name)) else asked, device.capacity.get(name, 0))
         for name, asked in capacity

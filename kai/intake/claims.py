@@ -1,4 +1,4 @@
-"""Resource claims in the terms of the model."""
+"""Resource claims, read into the terms of the model."""
 
 from collections.abc import Iterable, Mapping
 
@@ -21,15 +21,15 @@ from kai.model.claim import (
 )
 
 KnownClaims = Mapping[int, Claim]
-"""Claims that were read before, by the identities of their objects."""
+"""Claims that were read before, by the identity of their object."""
 
 
 def read_claims(
     objects: ClusterObjects, settings: IntakeSettings, devices: Devices, wanted: ClaimedGpus, known: KnownClaims
 ) -> ClaimCatalog:
-    """Return claims, slices and classes as the objects have them; with any of them the API counts as served.
+    """Return claims, slices and classes; if there are any, the API counts as served.
 
-    What was read of the very same objects is not read again: claims come and go with pods.
+    Claims in ``known`` are not read again: claims come and go with pods, so most stay the same.
     """
     claims = [known.get(id(source)) or _claim(source, settings, wanted) for source in in_order(objects.resource_claims)]
     return ClaimCatalog(
@@ -42,7 +42,7 @@ def read_claims(
 
 
 def gpus_wanted(spec: api.ResourceClaimSpec, wanted: ClaimedGpus) -> Wanted:
-    """Return the GPUs that a claim with ``spec`` asks for."""
+    """Return the GPUs that a claim with ``spec`` requests."""
     return wanted.of(map(_request, spec.devices.requests))
 
 
@@ -74,7 +74,7 @@ def _claim(source: api.ResourceClaim, settings: IntakeSettings, wanted: ClaimedG
 
 
 def only_pod(owners: Iterable[OwnerReference]) -> str:
-    """Return the uid of the only owner if that is a pod, "" otherwise."""
+    """Return the UID of the only owner if that is a pod, "" otherwise."""
     found = list(owners)
     return found[0].uid if len(found) == 1 and found[0].kind == "Pod" else ""
 
@@ -98,7 +98,7 @@ def allocated(source: api.AllocationResult) -> tuple[AllocatedDevice, ...]:
 
 
 def _awaited(status: api.ResourceClaimStatus) -> Iterable[str]:
-    """Yield the allocated devices that are not ready, with the conditions that stand in the way.
+    """Yield the allocated devices that are not ready, with the conditions that block them.
 
     Source: Kubernetes' scheduler, which binds a pod once all binding conditions are true, and no failure condition is.
     """

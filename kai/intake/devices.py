@@ -1,4 +1,4 @@
-"""Devices of drivers, and their classes, in the terms of the model."""
+"""Devices of DRA drivers, and device classes, in the terms of the model."""
 
 import json
 from collections import Counter
@@ -33,17 +33,17 @@ _LARGEST = 2**63 - 1
 
 @attrs.frozen(kw_only=True, eq=False)
 class Devices:
-    """Devices and classes, and which GPUs the devices are."""
+    """Devices and classes, and the GPUs that the devices are."""
 
     objects: ClusterObjects
-    """What they were read of."""
+    """The objects that they were read from."""
     slices: tuple[DeviceSlice, ...] = ()
     classes: Mapping[str, DeviceClass] = attrs.field(factory=dict)
     gpus: Gpus = attrs.field(factory=Gpus)
 
 
 def read_devices(objects: ClusterObjects, before: Devices) -> Devices:
-    """Return the devices of a cluster; those of ``before`` while slices, rules and classes are the same objects."""
+    """Return the devices of a cluster; ``before`` itself while slices, rules and classes are the same objects."""
     then, slices, classes, gpus = before.objects, before.slices, before.classes, before.gpus
     if not (
         are_same(objects.resource_slices, then.resource_slices)
@@ -59,7 +59,7 @@ def read_devices(objects: ClusterObjects, before: Devices) -> Devices:
 
 
 def are_same(objects: Sequence[object], before: Sequence[object]) -> bool:
-    """Return whether both have the very same objects in the same order."""
+    """Return whether both have identical objects in the same order."""
     return len(objects) == len(before) and all(map(is_, objects, before))
 
 
@@ -74,12 +74,12 @@ def newest(slices: Iterable[api.ResourceSlice]) -> list[api.ResourceSlice]:
 
 
 def _slices(sources: Sequence[api.ResourceSlice], rules: Sequence[api.DeviceTaintRule]) -> tuple[DeviceSlice, ...]:
-    """Return slices, and of which pools not all are there; a pool that says no number of slices is finished.
+    """Return slices, each with whether its pool is incomplete; a pool without a number of slices is complete.
 
-    Devices have the taints that ``rules`` put on them beside their own.
+    Devices have the taints of ``rules`` beside their own.
 
-    A driver that publishes a pool anew writes slice by slice. What is allocated from the first of them may have gone to
-    a device that a later one describes otherwise.
+    A driver that publishes a pool anew writes slice by slice. An allocation from the first slices might pick a device
+    that a later slice describes differently.
 
     Source: Kubernetes' allocator, which takes no device of an incomplete pool.
     """
@@ -126,7 +126,7 @@ def _slice(source: api.ResourceSlice, rules: Iterable[api.DeviceTaintRule], *, u
 def _tainting(
     source: api.ResourceSlice, rules: Iterable[api.DeviceTaintRule]
 ) -> Sequence[tuple[str | None, api.DeviceTaint]]:
-    """Return the taints that ``rules`` put on devices of a slice, each with the name of its device (None: on all)."""
+    """Return the taints that ``rules`` put on devices of a slice, each with the name of its device (None: all)."""
     driver, pool = _pool(source)
     return [
         (by.device, rule.spec.taint)
@@ -182,7 +182,7 @@ def _amount(source: str | None) -> int | None:
 
 
 def thousandths(text: str) -> int:
-    """Return a quantity in thousandths of its unit, cut to what 64 bits hold.
+    """Return a quantity in thousandths of its unit, clamped to 64 bits.
 
     Raises: BadValue if the text is not a quantity, or one that does not fit into 64 bits in whole units.
     """
@@ -191,14 +191,14 @@ def thousandths(text: str) -> int:
 
 
 def _attribute(source: api.DeviceAttribute) -> str | int | bool | None:
-    """Return the value of an attribute, None for one of a kind that we do not know: devices do not agree in it."""
+    """Return the value of an attribute; None for an unknown type, in which no two devices agree."""
     version = None if source.version is None else VersionText(source.version)
     values = (source.int_, source.bool_, source.string, version)
     return next((value for value in values if value is not None), None)
 
 
 def amounts_of(source: Mapping[str, object]) -> tuple[tuple[str, int], ...]:
-    """Return amounts by name out of loosely kept JSON; what is no quantity is left out."""
+    """Return amounts by name from raw JSON; invalid quantities are left out."""
     found: list[tuple[str, int]] = []
     for name, text in sorted(source.items()):
         try:
@@ -209,7 +209,7 @@ def amounts_of(source: Mapping[str, object]) -> tuple[tuple[str, int], ...]:
 
 
 def config_of(source: JsonObject) -> DeviceConfig:
-    """Return what a driver is told."""
+    """Return the configuration that is passed to a driver."""
     body = {key: value for key, value in source.items() if key != "requests"}
     return DeviceConfig(
         body=json.dumps(body, sort_keys=True, default=dict),

@@ -1,8 +1,8 @@
-"""Disruption budgets: which of them cover a pod, and whether they let a set of victims go.
+"""Disruption budgets: which of them cover a pod, and whether they allow the eviction of a set of victims.
 
-The API server decides when it is asked; what is worked out here saves a request that it would refuse, and the wait for
-it. Where there is no API server, it stands for the answer. Any user may write budgets, so where those of a namespace
-say more than any needs none is looked at: the API server is asked about its pods.
+The API server decides on each eviction. The result computed here saves a request that it would refuse, and the wait for
+the reply; without an API server, it stands in for the reply. Any user may write budgets. Where the budgets of a
+namespace are larger than any real need, none is evaluated, and the API server decides about its pods.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 MOST: Final = 4096
-"""Selectors, labels, expressions and values of all budgets of a namespace that are looked at, for each pod."""
+"""The most selectors, labels, expressions and values of a namespace's budgets that are evaluated for each pod."""
 _SCALED: Final = frozenset(("ReplicationController", "ReplicaSet", "Deployment", "StatefulSet"))
-"""Kinds of owners that say how many pods there should be; of pods of others the disruption controller knows nothing."""
+"""Kinds of owners with a replica count; the disruption controller cannot count the pods of other owners."""
 _FINISHED: Final = frozenset(("Succeeded", "Failed"))
 
 BudgetKey = tuple[str, str]
@@ -31,13 +31,13 @@ BudgetKey = tuple[str, str]
 
 
 class Budgets:
-    """Budgets by namespace, to be asked about pods.
+    """Budgets by namespace, to be matched with pods.
 
     Cost: O(budgets) once; for each pod a look at those of its namespace.
     """
 
     def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
-        """Sort the budgets."""
+        """Index the budgets by namespace."""
         self._by_namespace: dict[str, list[PodDisruptionBudget]] = {}
         self._sizes: Counter[str] = Counter()
         for each in budgets:
@@ -45,7 +45,7 @@ class Budgets:
             self._sizes[each.metadata.namespace] += _size(each.spec.selector)
 
     def covering(self, pod: Pod) -> tuple[PodDisruptionBudget, ...]:
-        """Return the budgets that cover a pod; none where there are too many to look at."""
+        """Return the budgets that cover a pod; none where there are too many to evaluate."""
         if self._are_too_many(pod):
             return ()
         labels = pod.metadata.labels
@@ -53,17 +53,17 @@ class Budgets:
         return tuple(each for each in there if each.spec.selector is not None and selects(each.spec.selector, labels))
 
     def may_cover(self, pod: Pod) -> bool:
-        """Say whether a budget covers a pod, or may, where there are too many to look at."""
+        """Return whether a budget covers a pod, or may, where there are too many to evaluate."""
         return self._are_too_many(pod) or bool(self.covering(pod))
 
     def _are_too_many(self, pod: Pod) -> bool:
         return self._sizes[pod.metadata.namespace] > MOST
 
     def wanted(self, victims: Iterable[Pod]) -> Mapping[BudgetKey, tuple[PodDisruptionBudget, list[Pod]]]:
-        """Return which disruptions of which budgets it takes that all of the victims go.
+        """Return the budgets that evicting all victims would draw on, each with the victims that it counts.
 
-        Source: the API server evicts pods that do not run whatever the budgets say, and pods that are not ready if the
-            budget says so, or if as many pods are healthy as it asks for.
+        Source: the API server evicts pods that do not run whatever the budgets are, and pods that are not ready if the
+            budget allows it always, or if at least the desired number of pods is healthy.
         """
         found: dict[BudgetKey, tuple[PodDisruptionBudget, list[Pod]]] = {}
         for pod in victims:
@@ -75,9 +75,9 @@ class Budgets:
     def obstacle(
         self, victims: Sequence[Pod], taken: Mapping[BudgetKey, int] | None = None
     ) -> tuple[str, tuple[Pod, ...]]:
-        """Return in words why not all of the victims may go, and which of them the budgets spare; "" if all may.
+        """Return why not all victims may go, in words, and the victims that the budgets protect; "" if all may go.
 
-        ``taken``: disruptions that others took already.
+        ``taken``: disruptions that are used up already.
 
         Source: the API server answers with an error where two budgets cover a pod.
         """
@@ -98,7 +98,7 @@ def _is_running(pod: Pod) -> bool:
 
 
 def is_ready(pod: Pod) -> bool:
-    """Return whether a pod that runs is ready; one of which nothing is said is."""
+    """Return whether a running pod is ready; without a Ready condition it is."""
     found = condition_of(pod, "Ready")
     return pod.status.phase == "Running" if found is None else found.status == "True"
 
@@ -110,15 +110,15 @@ def _lets_unhealthy_go(budget: PodDisruptionBudget) -> bool:
     return 0 < status.desired_healthy <= status.current_healthy
 
 
-# ----------------------------------------------------------------------------- what the disruption controller would say
+# --------------------------------------------------------------------- the status that the disruption controller sets
 
 
 def judged(
     budgets: Sequence[PodDisruptionBudget], pods: Sequence[Pod], *, anew: bool
 ) -> tuple[PodDisruptionBudget, ...]:
-    """Return ``budgets`` with what the disruption controller would say of ``pods``.
+    """Return ``budgets`` with the status that the disruption controller would compute for ``pods``.
 
-    That is said of those that have no status; ``anew``: of all. Cost: a look at each pod for each such budget.
+    Only budgets without a status get one; ``anew``: all. Cost: a look at each pod for each such budget.
 
     Source: Kubernetes' disruption controller.
     """
@@ -153,9 +153,9 @@ def _status(budget: PodDisruptionBudget, pods: Sequence[Pod]) -> PodDisruptionBu
 
 
 def _expected(pods: Sequence[Pod]) -> int | None:
-    """Return how many pods the owners of ``pods`` want; None where an owner does not say it.
+    """Return the number of pods that the owners of ``pods`` want; None where an owner has no replica count.
 
-    An owner wants as many as it has here. Pods without an owner count nothing.
+    An owner is assumed to want as many as it has here. Pods without an owner count nothing.
     """
     count = 0
     for pod in pods:
@@ -167,7 +167,7 @@ def _expected(pods: Sequence[Pod]) -> int | None:
 
 
 def _scaled(amount: int | str, expected: int) -> int:
-    """Return a number, or a percentage of ``expected``, rounded up; 0 for what is neither."""
+    """Return a number, or a percentage of ``expected``, rounded up; 0 for any other text."""
     if isinstance(amount, int):
         return amount
     digits = amount.removesuffix("%")
@@ -181,7 +181,7 @@ def _size(selector: LabelSelector | None) -> int:
 
 
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Return whether a selector selects an object with these labels."""
+    """Return whether a selector matches an object with these labels."""
     if any(labels.get(key) != value for key, value in selector.match_labels.items()):
         return False
     return all(holds(each, labels) for each in selector.match_expressions)

@@ -27,7 +27,7 @@ _NO_BACKOFF = -1
 
 @attrs.frozen
 class GroupSurroundings:
-    """What a pod group refers to by name; equal surroundings make equal groups of an object."""
+    """The objects to which pod groups refer by name; with equal surroundings an object makes equal groups."""
 
     queue_rows: Mapping[str, int]
     priorities: Mapping[str, int]
@@ -36,7 +36,7 @@ class GroupSurroundings:
 
 
 def priorities(sources: Iterable[PriorityClass]) -> tuple[dict[str, int], int]:
-    """Return priorities by class name, and that of groups which name no class.
+    """Return priorities by class name, and the priority of groups without a class.
 
     Of several global defaults the first by name counts.
     """
@@ -46,7 +46,7 @@ def priorities(sources: Iterable[PriorityClass]) -> tuple[dict[str, int], int]:
 
 
 def is_wanted(source: api.PodGroup, settings: IntakeSettings) -> bool:
-    """Return whether the group is part of the snapshot: in this node pool, which is not the last that gave up on it.
+    """Return whether the group is part of the snapshot: in this node pool, and not given up by it last.
 
     Source: the peer's backoff by scheduling condition.
     """
@@ -61,24 +61,24 @@ def is_wanted(source: api.PodGroup, settings: IntakeSettings) -> bool:
 
 
 PACKING: Final = Packing(5)
-"""In the order of ``kai.intake.table.GroupColumns``."""
+"""Packs the columns of ``kai.intake.table.GroupColumns``, in that order."""
 
 
 @attrs.frozen(kw_only=True, eq=False, weakref_slot=False)
 class GroupRecord:
-    """What intake made of one pod group object."""
+    """The record of one pod group object."""
 
     source: api.PodGroup
     order: tuple[str, str]
-    """Name and namespace: the order of rows."""
+    """Name and namespace: the sort key of rows."""
     group: PodGroup | None
     """None for a group that is not part of the snapshot."""
     row: bytes
-    """The numbers of its columns, as ``PACKING`` packs them."""
+    """The numbers of its columns, packed by ``PACKING``."""
 
 
 class GroupReader:
-    """Reads pod groups in fixed surroundings; equal trees become one object."""
+    """Reads pod groups in given surroundings; equal trees become one object."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class GroupReader:
         return GroupRecord(source=source, order=order, group=group, row=row)
 
     def read_missing(self, source: api.PodGroup, order: tuple[str, str], held: str) -> GroupRecord:
-        """Return the record of a group that is gone, whose pods still hold something; ``held`` says why it waits."""
+        """Return the record of a deleted group that pods are still charged to; ``held`` is the reason to hold it."""
         group, key = self.read(source).group, (source.metadata.name, source.metadata.namespace)
         if group is None:
             return GroupRecord(source=source, order=order, group=None, row=self._row(source, key, NONE, stands_in=True))
@@ -118,7 +118,7 @@ class GroupReader:
         return GroupRecord(source=source, order=order, group=group, row=row)
 
     def read_as(self, source: api.PodGroup, queue: str, pool: str) -> GroupRecord:
-        """Return the record of a group as if it said another queue and node pool."""
+        """Return the record of a group as if it named another queue and node pool."""
         label, labels = self._settings.node_pool_label, dict(source.metadata.labels)
         labels.pop(label, None)
         if pool:
@@ -129,9 +129,9 @@ class GroupReader:
     def _row(
         self, source: api.PodGroup, key: GroupKey, leaves: int, *, held: bool = False, stands_in: bool = False
     ) -> bytes:
-        """Return the numbers of a group; one without ``leaves`` is no part of the snapshot.
+        """Return the packed numbers of a group; a group without ``leaves`` is outside the snapshot.
 
-        Where a record is ordered by its key, that is one tuple for both.
+        Where the sort key of a record is its group key, both are one tuple.
         """
         account = self._accounts.of(source.spec.queue, self._settings.pool(source.metadata.labels))
         return PACKING.pack(self._group_keys.of(key), account, leaves, held, stands_in)
@@ -181,7 +181,7 @@ def _is_preemptible(stated: str, priority: int) -> bool:
 
 
 def _instant(text: str | None) -> float | None:
-    """Return the time in an annotation; one that is unreadable counts as absent, as it does in the peer."""
+    """Return the time in an annotation; an unreadable one counts as absent, as in the peer."""
     if not text:
         return None
     try:
@@ -206,9 +206,9 @@ class _Tree:
 
 
 class OneLeaf(Mapping[str, int]):
-    """The leaves of a group whose tree is too large to be looked at: its only leaf, under every name.
+    """The leaves of a group whose tree is too large to evaluate: its only leaf, under every name.
 
-    Pods that have a place stay in the books, and can be taken back, whatever sub-group they name.
+    Pods that have a place stay accounted for, and can be reclaimed, whatever sub-group they name.
     """
 
     def __getitem__(self, name: str) -> int:
@@ -226,7 +226,7 @@ _ONE_LEAF: Final = OneLeaf()
 
 
 def _tree_key(spec: api.PodGroupSpec) -> _TreeKey:
-    """Return what the tree follows from; a constraint without a topology says nothing and compares faster as None."""
+    """Return the key of a tree; a constraint without a topology has no effect and compares faster as None."""
     constraint = spec.topology_constraint
     return (spec.min_member, spec.min_sub_group, constraint if constraint.topology else None, spec.sub_groups)
 
@@ -234,9 +234,9 @@ def _tree_key(spec: api.PodGroupSpec) -> _TreeKey:
 def _tree(spec: api.PodGroupSpec) -> _Tree:
     """Return the sub-groups, root first and parents before children, siblings by name.
 
-    A tree that is larger or deeper than the api allows is not looked at: nothing of the group is tried.
+    A tree that is larger or deeper than the api allows is not evaluated: no pod of the group is tried.
 
-    Source: the peer logs an unusable tree and goes on with one flat group of minimum 1, without the root's constraint.
+    Source: the peer logs an unusable tree and continues with a flat group of minimum 1, without the root's constraint.
     """
     if not spec.sub_groups:
         least = spec.minimum
@@ -259,7 +259,7 @@ def _tree(spec: api.PodGroupSpec) -> _Tree:
     top = _constraint(spec.topology_constraint)
     out = [SubGroup(name=ROOT, parent=-1, leaf=False, minimum=spec.min_sub_group, constraint=top)]
     waiting = [(source, 0) for source in children[ROOT]]
-    for source, parent in waiting:  # grows while it is walked: breadth first
+    for source, parent in waiting:  # the list grows during the walk: breadth first
         name, constraint = source.name, _constraint(source.topology_constraint)
         below = children.get(name)
         if below is None:
@@ -273,7 +273,7 @@ def _tree(spec: api.PodGroupSpec) -> _Tree:
 
 @lru_cache(maxsize=4096)
 def _flat(children: int | None, constraint: TopologyConstraint | None, least: int) -> tuple[SubGroup, ...]:
-    """Return the tree of a group without sub-groups; equal ones are one object, which spares their readers work."""
+    """Return the tree of a group without sub-groups; equal trees are one object, which saves their readers work."""
     root = SubGroup(name=ROOT, parent=-1, leaf=False, minimum=children, constraint=constraint)
     return root, _leaf(DEFAULT_SUBGROUP, 0, least, None)
 
@@ -287,19 +287,19 @@ def _parent(source: api.SubGroup) -> str:
 
 
 def fault_of_tree(spec: api.PodGroupSpec) -> str:
-    """Return why the declared sub-groups of a group are not scheduled as they are, "" if they are."""
+    """Return why the declared sub-groups of a group are not scheduled as they are; "" if they are."""
     tree = _tree(spec)
     return tree.error or tree.held or _too_many_asked(spec)
 
 
 def _too_many_asked(spec: api.PodGroupSpec) -> str:
-    """Return where more sub-groups must start together than are declared there, "" if nowhere."""
+    """Return where more sub-groups must start together than are declared; "" if nowhere."""
     children = Counter(_parent(each) for each in spec.sub_groups)
     asked = [(ROOT, "spec.minSubGroup", spec.min_sub_group)]
     asked += [
         (each.name, f"spec.subGroups[{at}].minSubGroup", each.min_sub_group)
         for at, each in enumerate(spec.sub_groups)
-        if each.name in children  # a leaf is asked for pods
+        if each.name in children  # the minimum of a leaf counts pods
     ]
     for name, field, least in asked:
         if least is not None and least > children[name]:
@@ -308,7 +308,7 @@ def _too_many_asked(spec: api.PodGroupSpec) -> str:
 
 
 def _tree_error(sources: Sequence[api.SubGroup]) -> str:
-    """Return what is wrong with the declared sub-groups, "" if nothing is."""
+    """Return the fault in the declared sub-groups; "" if there is none."""
     parents: dict[str, str] = {}
     for source in sources:
         if source.name in parents:
@@ -331,7 +331,7 @@ def _tree_error(sources: Sequence[api.SubGroup]) -> str:
 
 
 def _depth(sources: Sequence[api.SubGroup]) -> int:
-    """Return how deep sub-groups, which are a tree, are nested. Cost: a look at each."""
+    """Return the depth to which sub-groups, which form a tree, are nested. Cost: a look at each."""
     children: dict[str, list[str]] = {}
     for source in sources:
         children.setdefault(_parent(source), []).append(source.name)
@@ -343,7 +343,7 @@ def _depth(sources: Sequence[api.SubGroup]) -> int:
 
 
 def _constraint(source: api.TopologyConstraint | None) -> TopologyConstraint | None:
-    """Return a constraint as it is written; None for one without a topology, which constrains nothing."""
+    """Return a constraint as declared; None for one without a topology, which constrains nothing."""
     if source is None or not source.topology:
         return None
     return TopologyConstraint(source.topology, source.required_topology_level, source.preferred_topology_level)

@@ -1,28 +1,27 @@
-"""Pod groups as their members were granted them, and as those that have succeeded left them.
+"""Pod groups as their pods hold resources: by granted account, after members succeeded, and after deletion.
 
-A pod group says to which queue and node pool it belongs, and may be edited at any time. What its running pods hold was
-granted on the account of one queue in one pool, and stays there until they are gone; pods that follow go by it as well.
-So a group whose members hold something that was granted is read as if it still said what it said then. Where members
-were granted on different accounts, the one that was bound first decides, of several the first by name.
+A pod group names its queue and node pool, and may be edited at any time. Its running pods were granted their resources
+on the account of one queue in one pool, and stay charged to it until they are gone; later pods of the group are charged
+to it as well. So a group whose members hold a grant is read as if it still named the granted account. Where members
+hold grants on different accounts, the one that was bound first decides; among several, the first by name.
 
-A gang may be started in part: binds are refused one by one, after all of them were decided. When the members that
-started have succeeded, those that are left cannot be as many as the group says. They were to start beside them, so the
-gang is complete: it is read as if it asked for as many as are left. So it is where a member failed or was evicted when
-others had succeeded, and its owner made it anew: all members of the gang are there, and these are the last of them.
+A gang may start in part: binds fail one by one, after all of them were decided. When the members that started have
+succeeded, the remaining members are fewer than the minimum of the group. They were to run beside the succeeded ones, so
+the gang is complete: it is read with a minimum of the members that remain. The same holds where a member failed or
+was evicted after others had succeeded, and its owner recreated it: all members of the gang exist, and these are the
+last of them.
 
-An owner may also run one round of pods after another. Pods that were created after those of an earlier round were
-bound wait for their own gang: they and those that have succeeded are more than the gang has members.
+An owner may also run one round of pods after another. Pods that were created after the pods of an earlier round were
+bound wait for their own gang: together with the succeeded pods they are more than the minimum.
 
-Source: the peer counts no pod that has succeeded, so that what is left of such a gang never starts.
+Source: the peer does not count succeeded pods, so that the rest of such a gang never starts.
 
-Pods that hold something on the account of a group that is gone.
+Orphans are pods that are charged to the account of a deleted group. A user who may write to a namespace may delete its
+pod groups while their pods run. These pods stay charged to a queue until they are gone: a stand-in group, with the name
+in their grants, takes the place of the deleted one. It needs no pod and starts none, and its pods can be reclaimed.
+Nothing else about the deleted group is known.
 
-A user who may write a namespace may delete its pod groups while their pods run. What these hold was granted on account
-of a queue, and is charged to it until they are gone: a group of the name that their grants tell takes the place of the
-one that is missing. It needs no pod, starts none, and can be taken back for others; nothing that the missing one said
-is known.
-
-Source: the peer counts such pods for no queue.
+Source: the peer charges such pods to no queue.
 """
 
 from collections import defaultdict
@@ -49,23 +48,23 @@ from kai.state.memory import Memory
 from kai.state.table_version import TableVersion
 
 Minima: TypeAlias = tuple[tuple[str, int], ...]
-"""How many pods sub-groups need that need fewer than they say."""
+"""Lowered minima of sub-groups, by name."""
 
 _WAITING: Final = status_mask(Status.PENDING, Status.GATED)
 
 
 @attrs.frozen
 class _Differing:
-    """How a group differs from what it says."""
+    """The differences between a group as it is read and its object."""
 
     account: int = NONE
-    """The account that its members are held on; -1: the one that it says."""
+    """The account that its members are charged to; -1: the one that the object names."""
     minima: Minima = ()
 
 
 @attrs.frozen
 class _Held:
-    """A group that is read as if it said something else."""
+    """A group that is read differently from its object."""
 
     said: GroupRecord
     differing: _Differing
@@ -74,15 +73,15 @@ class _Held:
 
 @attrs.define(eq=False)
 class HeldGroups:
-    """The records of all groups, each as its members were granted and left it."""
+    """The records of all groups, each adjusted to the grants and to the success of its members."""
 
     accounts: Accounts
     records: Sequence[GroupRecord] = ()
     version: TableVersion = attrs.field(factory=TableVersion)
     _base: TableVersion = attrs.field(factory=TableVersion)
-    """Of the records as the groups say; it is ``version`` itself while no group is read otherwise."""
+    """The version of the unadjusted records; it is ``version`` itself while no group is adjusted."""
     _held: dict[int, _Held] = attrs.field(factory=dict)
-    """By row."""
+    """Adjusted groups by row."""
 
     def settle(
         self,
@@ -91,10 +90,10 @@ class HeldGroups:
         granted: "Granted",
         reader: GroupReader,
     ) -> None:
-        """Take groups and what pods were granted, as they are now; ``columns`` are those of the groups.
+        """Adjust the records to the present groups and grants; ``columns`` are those of the groups.
 
-        Cost: columns; a look at each group that is read otherwise than it says, and a copy of the list while there are
-            any; a look at each pod of a gang of which some pods have succeeded and some wait.
+        Cost: columns; a look at each adjusted group, and a copy of the list while there are any; a look at each pod of
+            a gang with succeeded and waiting pods.
         """
         said, base = groups.records, groups.version
         accounts, minima = granted.differing(columns), granted.left_of_gangs(columns, said)
@@ -128,7 +127,7 @@ class HeldGroups:
         return reader.read_as(source, *self.accounts[differing.account])
 
     def _version(self, base: TableVersion, held: dict[int, _Held]) -> TableVersion | None:
-        """Return the version of the records with those that are ``held``; None if it is the last one."""
+        """Return the version of the records with the ``held`` ones replaced; None if it is the last version."""
         is_same = base.mark is self._base.mark
         if not is_same and base.before is not self._base.mark:
             return TableVersion()
@@ -151,24 +150,24 @@ class HeldGroups:
 
 @attrs.frozen(eq=False)
 class Granted:
-    """The pods with the places and accounts that they were bound for."""
+    """The pods with the nodes and accounts that they were bound to."""
 
     pods: PodColumns
     records: Sequence[PodRecord]
     group_keys: int
-    """How many keys of groups there are."""
+    """The number of group keys."""
     rows: Int64s
-    """The pods that hold something on an account that is known."""
+    """The rows of pods that hold something on a known account."""
 
     @classmethod
     def of(cls, pods: PodColumns, records: Sequence[PodRecord], group_keys: int, memory: Memory) -> "Granted":
-        """Return what ``pods`` were granted. Cost: nothing while each has the account that it had."""
+        """Return the grants of ``pods``. Cost: nothing while each has the account that it had."""
         account = pods.account
         rows = memory.once("pods with accounts", (account,), lambda: np.flatnonzero(account >= 0))
         return cls(pods, records, group_keys, rows)
 
     def differing(self, groups: GroupColumns) -> dict[int, int]:
-        """Return the accounts on which groups are held that say another one, by row."""
+        """Return the account to which the members of a group are charged, by row, where the group names another one."""
         group_key, account = self.pods.group_key, self.pods.account
         granted = self.rows
         if not len(granted):
@@ -187,7 +186,7 @@ class Granted:
         return bound_at(self.records[row].source), row
 
     def left_of_gangs(self, groups: GroupColumns, said: Sequence[GroupRecord]) -> dict[int, Minima]:
-        """Return the gangs of which members that have succeeded left fewer pods than the group asks for, by row."""
+        """Return the lowered minima of gangs that lost members by success, by row."""
         status, group_key = self.pods.status, self.pods.group_key
         ended = np.flatnonzero(status == Status.SUCCEEDED)
         if not len(ended):
@@ -208,7 +207,7 @@ class Granted:
         return {row: minima for row, minima in left.items() if minima}
 
     def _left(self, gang: GroupRecord, pods: Iterable[int]) -> Iterator[tuple[str, int]]:
-        """Yield how many pods sub-groups of a gang need, where members that have succeeded make that fewer."""
+        """Yield the lowered minimum of each sub-group of a gang that lost members by success."""
         records, alive = self.records, defaultdict[str, int](int)
         beside, ended = defaultdict[str, int](int), defaultdict[str, int](int)
         states = [(int(self.pods.status[pod]), records[pod]) for pod in pods]
@@ -226,7 +225,7 @@ class Granted:
 
 
 def with_minima(source: api_podgroup.PodGroup, minima: Mapping[str, int]) -> api_podgroup.PodGroup:
-    """Return a group as if its sub-groups asked for so many pods; those that ``minima`` does not name stay."""
+    """Return a group with the minima of its sub-groups replaced; sub-groups that ``minima`` does not name stay."""
     spec = source.spec
     if not spec.sub_groups:
         return attrs.evolve(source, spec=attrs.evolve(spec, min_member=minima[DEFAULT_SUBGROUP]))
@@ -239,25 +238,25 @@ def _is_gang(record: GroupRecord) -> bool:
 
 
 def _leaves(record: GroupRecord) -> Iterator[tuple[str, int]]:
-    """Yield the leaves of a group that may be tried, and how many pods each needs."""
+    """Yield name and minimum of each leaf, if the group may be tried."""
     group = record.group
     if group is not None and not group.tree_error and not group.held:
         yield from ((each.name, each.minimum or 0) for each in group.subgroups if each.leaf)
 
 
 def _bound(record: PodRecord) -> float:
-    """Return when a pod got its node; when it was created, where that is not told."""
+    """Return when a pod was bound; when it was created, if that is not known."""
     when = bound_at(record.source)
     return record.pod.created if when == inf else when
 
 
 _HELD: Final = "found no pod group of this name, expected one"
 _STAND_IN: Final = "\0"
-"""Behind the namespace by which a record is ordered, so that there may be a group of the name beside it."""
+"""Appended to the namespace in a stand-in's sort key, so that a group of the same name can exist beside it."""
 
 
 class _Missing(NamedTuple):
-    """A group that is gone, as the pod that was bound for it first tells it."""
+    """A deleted group, by the pod that was bound for it first."""
 
     name: str
     namespace: str
@@ -267,7 +266,7 @@ class _Missing(NamedTuple):
 
 @attrs.define(eq=False)
 class Orphans:
-    """The groups that stand in for those that are gone."""
+    """The stand-ins for deleted groups."""
 
     accounts: Accounts
     pool_label: str
@@ -275,11 +274,11 @@ class Orphans:
     _ids: frozenset[int] = frozenset()
 
     def among(self, sources: Sequence[api_podgroup.PodGroup]) -> Sequence[api_podgroup.PodGroup]:
-        """Return the pod groups that there are, and those that stand in."""
+        """Return the pod groups and their stand-ins."""
         return (*sources, *self._made.values()) if self._made else sources
 
     def reading(self, reader: GroupReader) -> Callable[[api_podgroup.PodGroup], GroupRecord]:
-        """Return a function that reads groups, those included that stand in."""
+        """Return a function that reads groups, stand-ins included."""
 
         def read(source: api_podgroup.PodGroup) -> GroupRecord:
             if id(source) not in self._ids:
@@ -290,7 +289,7 @@ class Orphans:
         return read
 
     def settle(self, groups: GroupColumns, granted: Granted) -> bool:
-        """Take groups and pods as they are now; return whether other groups stand in than those that were ``among``.
+        """Take the present groups and pods; return whether the stand-ins changed since ``among``.
 
         Cost: columns; a look at each pod whose group is gone.
         """

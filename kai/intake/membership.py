@@ -1,8 +1,9 @@
-"""Which pods belong to which group.
+"""Numbers for accounts, group keys and sub-groups, from which columns of membership are made.
 
-Numbers of accounts: a queue in a node pool, on which pods are bound.
+An account, a queue in a node pool on which pods are bound, has a number. So has the key of a group, and the name of a
+sub-group.
 
-The numbers of a record as bytes, so that the columns of many records are made by one join.
+The numbers of a record are packed as bytes, so that the columns of many records are made by one join.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +15,7 @@ import numpy as np
 from kai.model.axis import NONE, Int64s
 
 Account: TypeAlias = tuple[str, str]
-"""Name of a queue, and of a node pool."""
+"""The name of a queue and of a node pool."""
 
 
 class Accounts:
@@ -42,10 +43,10 @@ class Accounts:
 
 
 class Packing:
-    """So many numbers of 32 bits for each record.
+    """A packed record of ``width`` 32-bit numbers.
 
-    A list comprehension for each column touches every record once for each column. Packed when the object arrives, a
-    record is touched once, and the columns are slices of one array: 0.04 instead of 0.4 microseconds a record of eight.
+    List comprehensions would touch every record once for each column. A record that is packed when its object arrives
+    is touched once, and the columns are slices of one array: 0.04 instead of 0.4 microseconds a record of eight.
     """
 
     def __init__(self, width: int) -> None:
@@ -59,12 +60,12 @@ class Packing:
 
 
 GroupKey: TypeAlias = tuple[str, str]
-"""Name of a group, and a namespace."""
+"""The name and the namespace of a group."""
 
 _KEPT = 1 << 10
-"""So many keys are kept at least, whether or not they are of the past."""
+"""The number of keys below which unused keys are not dropped."""
 _SPARE = 64
-"""So many keys may come before the rows of groups are written down anew, and a sixteenth of those that there are."""
+"""The room for new keys, besides a sixteenth of the keys, before the array of rows is built anew."""
 _MANY = 1 << 16
 _UNKNOWN = -2
 
@@ -72,40 +73,40 @@ _Leaves: TypeAlias = Mapping[str, int]
 
 
 class GroupKeys:
-    """Numbers for the keys of groups: of those that there are, and of those that pods name.
+    """Numbers for the keys of groups: of existing groups, and of groups that pods name.
 
     A pod belongs to the group that it names in its own namespace, or to none.
 
-    Source: the peer goes by the name alone, so that groups of one name in several namespaces share their pods, and a
-    pod of any namespace can make up the number of another's gang.
+    Source: the peer matches the name alone, so that groups of one name in several namespaces share their pods, and a
+    pod of any namespace can complete another's gang.
     """
 
     def __init__(self) -> None:
         self._numbers: dict[GroupKey, int] = {}
         self._free: list[int] = []
-        """Numbers of keys of the past, for keys to come."""
+        """Numbers of dropped keys, for reuse."""
         self._most = _KEPT
-        """How many keys there may be before those of the past are looked for."""
+        """The number of keys above which unused ones are dropped."""
         self._of_groups: Int64s | None = None
         self._rows: Int64s = np.zeros(0, np.int64)
-        """Rows of groups by numbers of keys, of which ``_of_groups`` are the groups'."""
+        """Rows of groups by key number, for the groups whose keys are ``_of_groups``."""
 
     def __len__(self) -> int:
-        """Return how many numbers there are: each is smaller."""
+        """Return an upper bound of all numbers: each is smaller."""
         return len(self._numbers) + len(self._free)
 
     def of(self, key: GroupKey) -> int:
-        """Return the number of a key, whether or not there is such a group."""
+        """Return the number of a key, whether or not such a group exists."""
         known = self._numbers.get(key)
         if known is None:
             known = self._numbers[key] = self._free.pop() if self._free else len(self._numbers)
         return known
 
     def keep(self, *used: Int64s) -> None:
-        """Forget keys of which the number is in no column of ``used``, once there are many of these.
+        """Drop keys whose number is in no column of ``used``, once there are many keys.
 
-        Holds: called when no number of a key is anywhere else, for the next key may get it.
-        Cost: one comparison; a pass over the columns and all keys when the keys are twice as many as they were then.
+        Holds: the caller keeps no key numbers elsewhere, since a dropped number is reused.
+        Cost: one comparison; a pass over the columns and all keys when the keys have doubled since the last pass.
         """
         if len(self._numbers) <= self._most:
             return
@@ -117,10 +118,10 @@ class GroupKeys:
         self._most = _KEPT + 2 * len(self._numbers)
 
     def rows(self, of_groups: Int64s) -> Int64s:
-        """Return int64: the row of each group by the number of its key, -1 for keys of none.
+        """Return int64: the row of each group by the number of its key, -1 for keys without a group.
 
-        ``of_groups`` [G] are numbers of keys, not to be written. Holds: the same array for the same groups, for as long
-            as it says something of each key.
+        ``of_groups`` [G] are key numbers; the result is read-only. Holds: the same array for the same groups, as long
+            as it has an entry for every key.
         """
         if of_groups is not self._of_groups or len(self._rows) < len(self):
             self._of_groups, self._rows = of_groups, np.full(len(self) + len(self) // 16 + _SPARE, NONE, np.int64)
@@ -129,7 +130,7 @@ class GroupKeys:
 
 
 class Leaves:
-    """Which sub-group of its group a pod belongs to, by the names of both."""
+    """Numbers for trees of sub-groups and for names, and the position of each name in each tree."""
 
     def __init__(self) -> None:
         self._names: dict[str, int] = {}
@@ -138,14 +139,14 @@ class Leaves:
         self._trees: list[_Leaves] = []
         self._texts: list[str] = []
         self._known: Int64s = np.zeros(0, np.int64)
-        """Positions by pairs of numbers, as far as they were asked for, while names are ``_width``."""
+        """Memoized positions by (tree, name) pair, valid while the number of names is ``_width``."""
         self._width = 0
 
     def __len__(self) -> int:
         return len(self._trees) + len(self._texts)
 
     def name(self, name: str) -> int:
-        """Return the number of the name of a sub-group."""
+        """Return the number of a sub-group name."""
         known = self._names.get(name)
         if known is None:
             known = self._names[name] = len(self._texts)
@@ -153,7 +154,7 @@ class Leaves:
         return known
 
     def tree(self, leaves: _Leaves) -> int:
-        """Return the number of the leaves of a tree."""
+        """Return the number of a tree's leaves."""
         known = self._numbers.get(id(leaves))
         if known is None:
             known = self._numbers[id(leaves)] = len(self._trees)
@@ -163,7 +164,7 @@ class Leaves:
     def positions(self, trees: Int64s, names: Int64s) -> Int64s:
         """Return int64[P]: the position of each leaf by the numbers of its tree (-1: none) and its name; -1 for none.
 
-        Cost: columns, and a look at each pair of numbers that there is.
+        Cost: columns, and a look at each distinct pair of numbers.
         """
         width = len(self._texts)
         pairs = np.where(trees < 0, -1, trees * width + names)
@@ -174,7 +175,7 @@ class Leaves:
         if len(self._known) != size + 1 or self._width != width:
             self._width = width
             self._known = np.full(size + 1, _UNKNOWN, np.int64)
-            self._known[-1] = NONE  # it is for -1
+            self._known[-1] = NONE  # the pair -1, a pod without a tree
         found: Int64s = self._known[pairs]
         unknown = np.unique(pairs[found == _UNKNOWN])
         if len(unknown):

@@ -1,4 +1,4 @@
-"""Nodes: what they have, and what their labels say about their GPUs."""
+"""Nodes: their resources, and their GPUs by labels."""
 
 from collections.abc import Iterable, Mapping
 
@@ -15,10 +15,10 @@ from kai.model.pod import UNKNOWN_GPU_MEMORY, MigStrategy, Node
 from kai.model.units import amounts
 
 _BYTES_FROM = 1 << 20
-"""No GPU has that many MiB: such a label is in bytes."""
+"""Such a label is in bytes: no GPU has this many MiB."""
 _GPU_MEMORY_STEP = 100
 _COUNT_BITS = 16
-"""What is larger is no number of devices, and tables are as long."""
+"""The most bits of a device count; a larger number is invalid, and tables are as long as the count."""
 _MOST_GPUS = ((1 << _COUNT_BITS) - 1) * GPU_UNIT
 _PRESSURES = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
 _STRATEGIES = {"single": MigStrategy.SINGLE, "mixed": MigStrategy.MIXED}
@@ -36,18 +36,18 @@ def is_wanted(source: api.Node, settings: IntakeSettings) -> bool:
 
 @attrs.define(kw_only=True, eq=False)
 class NodeRecord:
-    """What intake made of one node object, and of what is said about the node elsewhere."""
+    """The record of one node, from its object and from other objects that describe it."""
 
     source: api.Node
     order: tuple[str, str]
     plain: Node | None
-    """What the node object says; None for a node that is not part of the snapshot."""
+    """The node by its object alone; None for a node that is not part of the snapshot."""
     node: Node | None
-    """The same with what is said elsewhere."""
+    """The node, with the data from other objects."""
 
 
 class NodeReader:
-    """Reads node objects; one that says the same as the last of its name becomes the same node.
+    """Reads node objects; an object with the same content as the last of its name becomes the same node.
 
     Most changes of a node object are heartbeats.
     """
@@ -57,7 +57,7 @@ class NodeReader:
         self._last: dict[str, NodeRecord] = {}
 
     def __len__(self) -> int:
-        """Return how many names of nodes are remembered."""
+        """Return the number of memoized node names."""
         return len(self._last)
 
     def read(self, source: api.Node) -> NodeRecord:
@@ -97,7 +97,7 @@ class NodeReader:
 
 
 def settle(records: Iterable[NodeRecord], gpus: Mapping[str, int]) -> tuple[Node, ...]:
-    """Return the nodes with the GPUs that drivers offer, which count like any others."""
+    """Return the nodes with the GPUs that DRA drivers offer, which count like any others."""
     found: list[Node] = []
     for record in records:
         node = record.node
@@ -119,7 +119,7 @@ def _with(node: Node, offered: int) -> Node:
 
 
 def _failing(source: api.Node) -> tuple[str, ...]:
-    """Return the types of conditions that keep pods away; a condition that is not there keeps no pod away."""
+    """Return the types of failing conditions; an absent condition keeps no pod away."""
     return tuple(
         condition.type
         for condition in source.status.conditions
@@ -129,7 +129,7 @@ def _failing(source: api.Node) -> tuple[str, ...]:
 
 
 def _gpu_memory(label: str) -> int:
-    """Return MiB of each GPU, in hundreds; a label that says nothing usable means "not known".
+    """Return the MiB of each GPU, rounded down to hundreds; an unusable label means "not known".
 
     Source: the peer's node_info, which rounds down so that devices of one model are equal.
     """
@@ -143,10 +143,10 @@ def _gpu_memory(label: str) -> int:
 
 
 def _gpu_count(label: str, allocatable: Mapping[str, int]) -> int:
-    """Return how many GPUs there are: as many as the label says, but no more than the node offers.
+    """Return the number of GPUs: that of the label, but no more than the node offers.
 
-    The label counts devices that have failed, too. An account of shared GPUs that has one of those to spare takes the
-    GPU that is in sharing for idle. Of GPUs that are cut into slices, which are never shared, the label alone tells.
+    The label also counts failed devices. If one of these were counted as spare, an account of shared GPUs would take a
+    GPU in sharing for idle. For GPUs that are cut into slices, which are never shared, the label alone counts.
     """
     count, offered = parsing.unsigned(label, bits=_COUNT_BITS), allocatable.get("gpu", 0) // GPU_UNIT
     if count is None:

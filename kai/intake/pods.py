@@ -1,4 +1,4 @@
-"""Pods: what one pod object says by itself, read once for as long as the object does not change."""
+"""Pods: one record for each pod object, made once for as long as the object does not change."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -23,41 +23,41 @@ if TYPE_CHECKING:
     from kai.state.memory import PodKind
 
 PACKING: Final = Packing(8)
-"""In the order of ``kai.intake.table.PodColumns``."""
+"""Packs the columns of ``kai.intake.table.PodColumns``, in that order."""
 _IN_MEMORY: Final = ((GATE, Code.POD_REFUSED.value), (REST, Code.BIND_REFUSED.value))
-"""How gates begin that no object has: the store, or the scheduler, shows a pod with them."""
+"""Prefixes of gates that exist in memory only: the store, or the scheduler, shows a pod with them."""
 _FINISHED = {"Succeeded": Status.SUCCEEDED, "Failed": Status.FAILED, "Unknown": Status.UNKNOWN}
 
 
 @attrs.define(kw_only=True, eq=False, weakref_slot=False)
 class PodRecord:
-    """What intake made of one pod object. Everything here follows from the object alone."""
+    """The record of one pod object. All of it follows from the object alone, except its shape."""
 
     source: api.Pod
     order: tuple[str, str]
-    """Namespace and name: the order of rows."""
+    """Namespace and name: the sort key of rows."""
     pod: Pod
     row: bytes
-    """The numbers of its columns, as ``PACKING`` packs them."""
+    """The numbers of its columns, packed by ``PACKING``."""
     waiting: bool
-    """A live bind request makes the pod ``Binding``."""
+    """Whether a live bind request makes the pod ``Binding``."""
     leaving_since: float | None
-    """When a running pod was told to go."""
+    """When a running pod was deleted."""
     node: str
     devices: tuple[str, ...]
-    """Names of the shared devices that it was granted, or that its labels name."""
+    """Names of the shared devices in its grant, or in its labels."""
     granted: bool
-    """What it holds was written with its binding."""
+    """Whether its grant was written with its binding."""
     demand: Demand
     traits: Traits
     shape: int = -1
-    """Number in the table of shapes."""
+    """The number in the table of shapes."""
     token: object = None
-    """Under which state of its surroundings the shape was worked out."""
+    """The state of its surroundings under which the shape is valid."""
 
 
 class PodReader:
-    """Reads pod objects; equal amounts become one object, and equal traits, so that identities tell shapes apart."""
+    """Reads pod objects; equal demands and equal traits become one object, so that identities tell shapes apart."""
 
     def __init__(
         self,
@@ -75,20 +75,20 @@ class PodReader:
         self._demands: dict[ResourceKey, Demand] = {}
         self._traits: dict[TraitKey, Traits] = {}
         self.kinds: dict[PodKind, int] = {}
-        """Numbers of kinds, in the order in which they came."""
+        """Numbers of kinds, in order of their first pod."""
         self._bare = Demand(((names.PODS, 1),), demand(ResourceKey(())).gpu)
 
     def __len__(self) -> int:
-        """Return how much is interned: a volume claim that no other pod has makes traits of its own."""
+        """Return the number of interned values: a volume claim that no other pod has makes traits of its own."""
         return len(self._demands) + len(self._traits) + len(self.kinds)
 
     def read(self, source: api.Pod) -> PodRecord:
         """Return the record of a pod.
 
-        What a bound pod holds is what it was granted. Labels and annotations speak for pods of our scheduler without a
-        grant; other schedulers give no shares of devices, so that what they bound holds what it requests.
+        A bound pod holds its grant. For pods of our scheduler without a grant, labels and annotations count; other
+        schedulers assign no shares of devices, so the pods that they bound hold their requests.
 
-        Source: the peer's pod_info; finished pods keep what counts them, not what they asked for.
+        Source: the peer's pod_info; a finished pod keeps the columns that count it, not its requests.
         """
         metadata, spec, phase = source.metadata, source.spec, source.status.phase
         labels, deleted, finished = metadata.labels, metadata.deletion_timestamp, phase in _FINISHED
@@ -157,7 +157,7 @@ class PodReader:
 
 
 def _refusal(spec: api.PodSpec) -> tuple[str, str]:
-    """Return code and text of why a pod is not scheduled that exceeds a cap, or rests; "" as the text of others."""
+    """Return code and text of why a pod is gated that exceeds a cap, or rests; "" as the text of other pods."""
     for gate in spec.scheduling_gates:
         for begin, code in _IN_MEMORY:
             if gate.name.startswith(begin):
@@ -168,7 +168,7 @@ def _refusal(spec: api.PodSpec) -> tuple[str, str]:
 def _status(phase: str, deleted: float | None, spec: api.PodSpec) -> tuple[Status, bool]:
     """Return the status by the pod alone, and whether a bind request would make it ``Binding``.
 
-    A pod without a phase is pending: the API server makes them so.
+    A pod without a phase is pending, as the API server has it.
     """
     if phase in _FINISHED:
         return _FINISHED[phase], False

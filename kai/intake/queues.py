@@ -1,14 +1,12 @@
-"""Queues: the tree of quotas, in axis units.
+"""Queues as a tree of quotas in axis units, and the queues and priorities that namespaces may use.
 
-What namespaces may use: queues that admit them, and the priorities that they are bounded to.
-
-Administrators say it on objects that tenants cannot change: a queue allows namespaces
+Administrators restrict namespaces by annotations on objects that tenants cannot change: a queue admits namespaces
 (``kai.api.conventions.queue_access``), and a namespace lists priority classes and preemptibilities. Admission policies
-refuse most of what is not allowed; a group that came in all the same is held here, and its pods that wait are not
-tried. What runs keeps its place.
+refuse most objects that violate this. A group that got past them is held here: its waiting pods are not tried, and its
+running pods keep their place.
 
-Queues are bounded only where ``IntakeSettings.queue_access`` is *required*: without it every namespace may use every
-queue, as with KAI-Scheduler.
+Queues restrict namespaces only where ``IntakeSettings.queue_access`` is *required*. Otherwise every namespace may use
+every queue, as with KAI-Scheduler.
 """
 
 from __future__ import annotations
@@ -33,11 +31,11 @@ if TYPE_CHECKING:
     from kai.api.scheduling.queue import Queue as ApiQueue
 
 FLAT_PARENT = "default"
-"""Name of the synthetic parent when fairness ignores the hierarchy."""
+"""The name of the synthetic parent when fairness ignores the hierarchy."""
 
 _MEGABYTE = 1_000_000
 _NO_DEPTH = 1 << 31
-"""Of a queue from which parents do not lead to the top; so is one more."""
+"""The depth of a queue whose parents do not lead to the top; one more means the same."""
 _NO_RESOURCES = api.QueueResources()
 _NO_SHARES = Shares()
 
@@ -47,7 +45,7 @@ def read_queues(
 ) -> tuple[Queue, ...]:
     """Return the queues of this scheduler by name.
 
-    A queue is kept if its parents lead to a top queue. What is left out, with everything beneath it: queues whose
+    A queue is kept if its parents lead to a top queue. Left out, with everything beneath them, are queues whose
     parent does not exist or belongs to another scheduler, queues whose parents form a cycle, and queues that are nested
     deeper than ``DEEPEST_QUEUE``.
     """
@@ -60,7 +58,7 @@ def read_queues(
 
 
 def declared_queues(sources: Iterable[api.Queue], settings: IntakeSettings) -> Declared:
-    """Return the parents of queues, and queues of other schedulers: why a queue is not among those that are read."""
+    """Return parents of queues and the queues of other schedulers, to explain why a queue is not read."""
     parents: dict[str, str] = {}
     elsewhere: set[str] = set()
     for each in sources:
@@ -72,13 +70,13 @@ def declared_queues(sources: Iterable[api.Queue], settings: IntakeSettings) -> D
 
 
 def _rooted(parents: Mapping[str, str]) -> set[str]:
-    """Return the queues from which parents lead to the top, in so many steps at most."""
+    """Return the queues whose parents lead to the top in at most ``DEEPEST_QUEUE`` steps."""
     depths: dict[str, int] = {}
     for name in parents:
         path: list[str] = []
         at = name
         while at in parents and at not in depths:
-            depths[at] = _NO_DEPTH  # holds if the walk comes back here: a cycle
+            depths[at] = _NO_DEPTH  # stays if the walk comes back here: a cycle
             path.append(at)
             at = parents[at]
         depth = depths.get(at, _NO_DEPTH) if at else 0
@@ -87,7 +85,7 @@ def _rooted(parents: Mapping[str, str]) -> set[str]:
 
 
 def _flat(sources: Mapping[str, api.Queue], usage: Mapping[str, Shares]) -> tuple[Queue, ...]:
-    """Return all queues that have a parent as children of one unlimited queue, which has its name for itself."""
+    """Return all queues that have a parent as children of one unlimited queue, which has a reserved name."""
     everything = Shares(cpu=UNLIMITED, memory=UNLIMITED, gpu=UNLIMITED)
     one = Shares(cpu=1.0, memory=1.0, gpu=1.0)
     children = sorted(name for name, source in sources.items() if source.spec.parent_queue and name != FLAT_PARENT)
@@ -132,21 +130,21 @@ def _gpus(devices: float) -> float:
 
 
 Refusal = tuple[Code, str]
-"""A code and its text; the text is "" where nothing is refused."""
+"""A code and its text; the text is "" if the group is allowed."""
 
 ALLOWED: Final[Refusal] = (Code.HELD, "")
 
 
 @attrs.frozen
 class Bounds:
-    """Which priorities a namespace may use; None: all."""
+    """The priorities that a namespace may use; None: all."""
 
     classes: tuple[str, ...] | None = None
     preemptibilities: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, annotations: Mapping[str, str]) -> Bounds:
-        """Return what the annotations of a namespace say."""
+        """Return the bounds in the annotations of a namespace."""
         classes, kinds = annotations.get(names.ALLOWED_PRIORITY_CLASSES), annotations.get(names.ALLOWED_PREEMPTIBILITY)
         return cls(None if classes is None else listed(classes), None if kinds is None else listed(kinds))
 
@@ -156,19 +154,19 @@ _FREE: Final = Bounds()
 
 @attrs.frozen
 class Permissions:
-    """What all namespaces may use; equal permissions refuse the same groups."""
+    """The queues and priorities that each namespace may use; equal permissions refuse the same groups."""
 
     queues: Mapping[str, Admits] | None = None
-    """By name; None: every namespace may use every queue."""
+    """Admission rules of queues by name; None: every namespace may use every queue."""
     labels: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
-    """Of namespaces, those at which queues look."""
+    """Labels of namespaces, as far as queues look at them."""
     bounds: Mapping[str, Bounds] = attrs.field(factory=dict)
-    """Of the namespaces that have any."""
+    """Bounds of the namespaces that have any."""
 
     def refusal(self, source: PodGroup, *, preemptible: bool) -> Refusal:
         """Return why no pod of a group may be tried; `ALLOWED` if they may.
 
-        A queue that does not exist is not judged.
+        A group in a queue that does not exist is not refused here.
         """
         namespace, spec = source.metadata.namespace, source.spec
         if self.queues is not None:
@@ -184,7 +182,7 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 def read_permissions(queues: Iterable[ApiQueue], spaces: Iterable[Namespace], access: QueueAccess) -> Permissions:
-    """Return what namespaces may use. Labels that no queue looks at make no difference."""
+    """Return the permissions of namespaces. Labels that no queue looks at make no difference."""
     bounds = {each.metadata.name: Bounds.of(each.metadata.annotations) for each in spaces if _is_bounded(each.metadata)}
     if access is QueueAccess.OPEN:
         return Permissions(bounds=bounds)
@@ -195,7 +193,7 @@ def read_permissions(queues: Iterable[ApiQueue], spaces: Iterable[Namespace], ac
 
 
 def queue_text(queue: str, namespace: str) -> str:
-    """Return that a namespace may not use a queue. The queue's other namespaces are not named: tenants read this."""
+    """Return the message that a namespace may not use a queue. Other namespaces are not named: tenants read it."""
     return (
         f"spec.queue: found {queue}, expected a queue that allows namespace {namespace}; the annotations"
         f" {names.ALLOWED_NAMESPACES} and {names.ALLOWED_NAMESPACE_LABELS} of a queue say which it allows"
@@ -203,7 +201,7 @@ def queue_text(queue: str, namespace: str) -> str:
 
 
 def _beyond(bounds: Bounds, source: PodGroup, *, preemptible: bool) -> Refusal:
-    """Return which bound of its namespace a group does not keep."""
+    """Return which bound of its namespace a group violates."""
     named, namespace = source.spec.priority_class_name, source.metadata.namespace
     if bounds.classes is not None and named and named not in bounds.classes:
         wanted = ", ".join(bounds.classes) or "none"

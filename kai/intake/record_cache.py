@@ -1,7 +1,7 @@
-"""Remembering what was made of each object, by the object's identity.
+"""A cache of the record made from each object, by the object's identity.
 
-Api objects are frozen, so the same object means the same facts. A cache holds its objects, therefore no identity is
-ever used twice.
+Api objects are frozen, so the same object means the same facts. A cache keeps its objects alive, so no identity is
+reused.
 """
 
 from bisect import bisect_left
@@ -19,13 +19,13 @@ from kai.errors import InputError
 from kai.state.table_version import TableVersion
 
 _FEW: Final = 64
-"""Changes up to this many are always made one by one."""
+"""Up to this many changes are always applied one by one."""
 _MOST_AHEAD: Final = 1 << 18
-"""Records that are made ahead at most, should no cycle ever put them."""
+"""The most records that are made ahead, should no cycle ever use them."""
 
 
 class HasSource(Protocol):
-    """What intake made of one object."""
+    """A record: intake's result for one object."""
 
     @property
     def source(self) -> ApiObject:
@@ -33,7 +33,7 @@ class HasSource(Protocol):
 
     @property
     def order(self) -> tuple[str, str]:
-        """Return what rows are sorted by; no two records of a kind have the same."""
+        """Return the sort key of rows; it is unique within a kind."""
 
 
 Source = TypeVar("Source", bound=ApiObject)
@@ -44,29 +44,29 @@ class RecordCache(Generic[Source, Record]):
     """The records of all objects of one kind, in row order."""
 
     def __init__(self, order: Callable[[Source], tuple[str, str]] | None = None) -> None:
-        """Make the cache of a kind whose records are mostly in this order: by namespace and name if it is not said."""
+        """Make a cache whose records mostly have this order; by default namespace and name."""
         self.records: list[Record] = []
-        """In row order; always the same list."""
+        """Records in row order; always the same list."""
         self.version = TableVersion()
-        """Of the table of records."""
+        """The version of the table of records."""
         self.reading: Source | None = None
-        """The object that is being read; when reading fails, the one that it failed at."""
+        """The object that is being read; after a failure, the one that failed."""
         self._sources: Sequence[Source] = ()
         self._mark: object = None
-        """Of the sources, if they are a listing."""
+        """The mark of the sources, if they are a listing."""
         self._order = key_of if order is None else order
         self._elsewhere: dict[int, Record] = {}
-        """Records that are not where the names of their objects would put them, by the identity of these."""
+        """Records whose order differs from that of their objects' names, by the identity of the object."""
         self._ahead: dict[int, Record] = {}
-        """Records of objects that were not put yet, by identity; a record holds its object, so none is used twice."""
+        """Records made ahead of `put`, by identity; a record keeps its object alive, so no identity is reused."""
         self._latest: dict[tuple[str, str], int] = {}
-        """The identity of the object of a name that was read ahead last."""
+        """The identity of the object that was read ahead last under a name."""
 
     def read_ahead(self, source: Source, read: Callable[[Source], Record]) -> None:
-        """Make the record of an object that is about to be put.
+        """Make the record of an object ahead of its `put`.
 
-        Holds: nothing else changes. What is not put the next time is forgotten, and so is what a newer object of the
-            same name replaces before.
+        Holds: there is no other effect. A record that the next `put` does not use is dropped, and so is one that a
+            newer object of the same name replaces before.
         """
         at = id(source)
         if len(self._ahead) < _MOST_AHEAD and not self._is_known(source):
@@ -77,7 +77,7 @@ class RecordCache(Generic[Source, Record]):
             self._latest[record.order] = at
 
     def put(self, sources: Sequence[Source], read: Callable[[Source], Record]) -> bool:
-        """Take stock of ``sources``, in any order, and ``read`` those that are new. Return whether anything changed.
+        """Replace the objects by ``sources``, in any order, and ``read`` the new ones. Return whether anything changed.
 
         Cost: a comparison of identities, and little more for as many objects as came and went.
         Raises: InputError for two objects of one kind, namespace and name.
@@ -91,7 +91,7 @@ class RecordCache(Generic[Source, Record]):
             gone, come = list(sources.gone), list(sources.come)
         else:
             gone, come = _difference(before, sources)
-        if len(sources) != len(before) - len(gone) + len(come):  # one and the same object more than once
+        if len(sources) != len(before) - len(gone) + len(come):  # the same object more than once
             twice = Counter(map(id, sources)).most_common(1)[0][0]
             raise next(_double(source, source) for source in sources if id(source) == twice)
         mark = sources.mark if isinstance(sources, Listing) else None
@@ -115,7 +115,7 @@ class RecordCache(Generic[Source, Record]):
     def _records_of(
         self, come: Sequence[Source], ahead: dict[int, Record], read: Callable[[Source], Record]
     ) -> list[Record]:
-        """Return a record of each object: most were made ahead, the others are read."""
+        """Return a record of each object: most were made ahead, the others are read now."""
         found = list(map(ahead.get, map(id, come)))
         fresh: list[Record] = []
         for self.reading, record in zip(come, found, strict=True) if None in found else ():
@@ -124,7 +124,7 @@ class RecordCache(Generic[Source, Record]):
         return fresh or [record for record in found if record is not None]
 
     def _merge(self, gone: Iterable[Source], fresh: Iterable[Record]) -> None:
-        """Take records out and put others in, one by one."""
+        """Remove records and insert others, one by one."""
         records = self.records
         leaving = set(self._rows_of(sorted(map(self._order_of, gone))))
         arriving = sorted(fresh, key=_order)
@@ -148,9 +148,9 @@ class RecordCache(Generic[Source, Record]):
             self._advance(TableVersion.of_changes(mark, count, inserted, replaced, leaving), arriving)
 
     def _insert(self, fresh: Iterable[Record]) -> bool:
-        """Put many records between those that stay, where they belong together in a few places; else do nothing.
+        """Insert many records in a few runs; do nothing if they do not form runs. Return whether it was done.
 
-        So it is with the pods of new jobs: their names begin alike. Return whether it was done.
+        Pods of new jobs form runs: their names have a common prefix.
         """
         records = self.records
         arriving = sorted(fresh, key=_order)
@@ -175,13 +175,13 @@ class RecordCache(Generic[Source, Record]):
         return True
 
     def _sort(self, gone: Iterable[Source], fresh: Iterable[Record]) -> None:
-        """Sort all records anew: sorting is fast where much is in order already."""
+        """Sort all records again: sorting is fast where much is in order already."""
         leaving = set(map(self._order_of, gone))
         staying = [row for row, record in enumerate(self.records) if record.order not in leaving] if leaving else None
         kept = self.records if staying is None else [self.records[row] for row in staying]
         records = [*kept, *fresh]
         orders = list(map(_order, records))
-        # Places are sorted and not records, so that each row tells where it was without a look-up for each record.
+        # Sort places rather than records, so that each row's old place is known without a look-up for each record.
         places = sorted(range(len(records)), key=orders.__getitem__)
         ordered = [orders[place] for place in places]
         if any(map(eq, ordered, ordered[1:])):
@@ -219,9 +219,9 @@ class RecordCache(Generic[Source, Record]):
 
 
 def _difference(before: Sequence[Source], after: Sequence[Source]) -> tuple[list[Source], list[Source]]:
-    """Return the objects that only the first, and that only the second sequence has, in their order.
+    """Return the objects only in the first sequence, and the objects only in the second, each in order.
 
-    Cost: comparisons of identities for what both begin or end with, a set of the rest.
+    Cost: comparisons of identities for a common prefix and suffix, a set for the rest.
     """
     if len(before) == len(after):
         changed = list(compress(count(), map(is_not, after, before)))
@@ -229,7 +229,7 @@ def _difference(before: Sequence[Source], after: Sequence[Source]) -> tuple[list
     else:
         least = min(len(before), len(after))
         first = next(compress(count(), map(is_not, after, before)), least)
-        # Mostly what is new stands behind what was there; only else the ends need to be compared.
+        # New objects mostly follow the old ones; only if not, the common suffix needs to be compared.
         ends = compress(count(), map(is_not, reversed(after), reversed(before))) if first < least else iter(())
         last = min(next(ends, least), least - first)
         old, new = list(before[first : len(before) - last]), list(after[first : len(after) - last])
@@ -244,7 +244,7 @@ _order = attrgetter("order")
 
 
 def by_name(source: ApiObject) -> tuple[str, str]:
-    """Return the order of objects that go by name first."""
+    """Return the sort key of kinds that are ordered by name first."""
     return source.metadata.name, source.metadata.namespace
 
 

@@ -1,4 +1,4 @@
-"""From containers to what their pod asks for."""
+"""The resource requests of a pod, computed from its containers, its GPU share and its grant."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import methodcaller
@@ -20,42 +20,43 @@ from kai.model.units import Amounts, QuantityTexts, amounts, backed_amounts, pac
 
 MOST_DEVICES = 1024
 MOST_MEMORY = 2**40
-"""More devices, and MiB of one device, than any node has: any user can write an annotation, and tables are as wide."""
+"""More devices, and more MiB of one device, than any node has. Any user can write an annotation, and tables are as wide
+as its number."""
 
 _GPU = "gpu"
 _FIXED = (names.CPU, names.MEMORY)
 _LONGEST = 64
-"""So much of an annotation is repeated in a message."""
+"""The most characters of an annotation that a message repeats."""
 _is_profile = methodcaller("startswith", names.MIG_PREFIX)
 
 
 class ResourceKey(NamedTuple):
-    """Everything in a pod that its amounts follow from; pods with equal keys have equal amounts."""
+    """The inputs of a pod's amounts; pods with equal keys have equal amounts."""
 
     containers: tuple[QuantityTexts, ...]
     initial: tuple[tuple[bool, QuantityTexts], ...] = ()
     overhead: QuantityTexts = ()
     whole: QuantityTexts = ()
-    """What the pod counts for as a whole, in place of its containers."""
+    """Pod-level amounts, which replace those of the containers."""
     fraction: str | None = None
     memory: str | None = None
     devices: str | None = None
     legacy_mig: bool = False
     slices: tuple[str, int] | None = None
-    """The MIG profile of a legacy pod, which an annotation names, and how many slices of it."""
+    """The MIG profile in the annotations of a legacy pod, and the number of its slices."""
     guaranteed: bool = False
 
 
 @attrs.frozen
 class Demand:
-    """What a pod asks for in amounts, without its resource claims."""
+    """The amounts that a pod requests, without its resource claims."""
 
     request: Amounts
     gpu: GpuRequest
     containers: tuple[ContainerRequest, ...] = ()
     """Init containers first, in their order."""
     guaranteed: bool = False
-    """Whether containers may use of CPU and memory exactly what they ask for."""
+    """Whether the limits of all containers for CPU and memory equal their requests."""
 
 
 def resource_key(
@@ -64,12 +65,12 @@ def resource_key(
     scheduler_name: str = names.SCHEDULER_NAME,
     kubernetes: KubernetesVersion = NEWEST,
 ) -> ResourceKey:
-    """Return what the amounts of ``pod`` follow from: of a pod with a ``grant``, its share of GPUs follows from that.
+    """Return the inputs of the amounts of ``pod``; the GPU share of a pod with a ``grant`` is the granted one.
 
-    One without, that another scheduler than ``scheduler_name`` bound, has no share; nor has one that names its node
-    itself and has whole GPUs from the kubelet. What its annotations say would let these look idle.
+    A pod without a grant that another scheduler than ``scheduler_name`` bound has no share. Nor has a pod that sets
+    its own node name and gets whole GPUs from the kubelet: its annotations would make these GPUs look idle.
 
-    Source: the peer reads the annotations again, which the owner of the pod may have edited since it was bound.
+    Source: the peer reads the annotations again, which the owner of the pod may have edited since the bind.
     """
     spec, annotations, guaranteed = pod.spec, pod.metadata.annotations, is_guaranteed(pod)
     initial = spec.init_containers
@@ -97,14 +98,14 @@ def resource_key(
 
 
 def _has_whole(*containers: QuantityTexts) -> bool:
-    """Say whether containers ask for whole GPUs."""
+    """Return whether containers request whole GPUs."""
     return any(amounts(each).get(_GPU, 0) > 0 for each in containers)
 
 
 def _legacy_slices(annotations: Mapping[str, str]) -> tuple[str, int] | None:
-    """Return the profile that annotations name, and how many slices of it; None if none of them is a number.
+    """Return the MIG profile in annotations and the number of slices; None if no annotation has a number.
 
-    Source: the peer takes one profile where there are several; which one, the order of its map decides.
+    Source: the peer takes one profile where there are several; the iteration order of its map decides which.
     """
     for profile in sorted(filter(_is_profile, annotations), reverse=True):
         count = parsing.signed(annotations[profile])
@@ -114,9 +115,9 @@ def _legacy_slices(annotations: Mapping[str, str]) -> tuple[str, int] | None:
 
 
 def is_guaranteed(pod: Pod) -> bool:
-    """Return whether all containers may use of CPU and memory exactly what they ask for.
+    """Return whether the limits of all containers for CPU and memory equal their requests.
 
-    Source: Kubernetes' quality-of-service classes; the class in the status counts where there is one.
+    Source: Kubernetes' quality-of-service classes; the class in the status wins where there is one.
     """
     if pod.status.qos_class:
         return pod.status.qos_class == "Guaranteed"
@@ -129,7 +130,7 @@ def _is_fixed(container: Container) -> bool:
 
 
 def _share(grant: Grant) -> tuple[str | None, str | None, str | None]:
-    """Return fraction, memory and number of devices as annotations have them."""
+    """Return fraction, memory and number of devices in the notation of annotations."""
     if not grant.gpus:
         return None, None, None
     portion = None if grant.portion is None else repr(grant.portion)
@@ -137,9 +138,9 @@ def _share(grant: Grant) -> tuple[str | None, str | None, str | None]:
 
 
 def _requests(pod: Pod) -> tuple[tuple[QuantityTexts, ...], tuple[QuantityTexts, ...]]:
-    """Return what each container asks for, and each init container."""
+    """Return the requests of each container, and those of each init container."""
     status = pod.status
-    if not status.container_statuses and not status.init_container_statuses:  # as of each pod that waits
+    if not status.container_statuses and not status.init_container_statuses:  # true of every waiting pod
         return _own(pod.spec.containers), _own(pod.spec.init_containers)
     asked, first = requests_of(pod)
     return _all_completed(asked, pod.spec.containers), _all_completed(first, pod.spec.init_containers)
@@ -154,7 +155,7 @@ def _all_completed(counted: Iterable[Mapping[str, str]], containers: Iterable[Co
 
 
 def _whole(pod: Pod, kubernetes: KubernetesVersion) -> QuantityTexts:
-    """Return what stands in place of what containers ask for together."""
+    """Return the amounts that replace the sum over the containers."""
     sums = sums_of(pod) if kubernetes >= V1_37 else EMPTY
     if pod.spec.resources is None:
         return tuple(sums.items()) if sums else ()
@@ -162,7 +163,7 @@ def _whole(pod: Pod, kubernetes: KubernetesVersion) -> QuantityTexts:
 
 
 def _completed(asked: Mapping[str, str], limits: Mapping[str, str]) -> QuantityTexts:
-    """Return what a container asks for; a limit stands for a request that is missing, as the API server has it."""
+    """Return a container's requests; like the API server, take the limit where a request is missing."""
     for resource in limits:
         if resource not in asked:
             return tuple({**limits, **asked}.items())
@@ -170,12 +171,12 @@ def _completed(asked: Mapping[str, str], limits: Mapping[str, str]) -> QuantityT
 
 
 def demand(key: ResourceKey) -> Demand:
-    """Return what a pod asks for.
+    """Return the amounts that a pod requests.
 
-    A pod asks for the sum of its containers and sidecars, but at least for each init container with the sidecars
-    before it, and for the overhead. What it asks for as a whole stands in place of all but the overhead.
+    A pod requests the sum of its containers and sidecars, but at least the need of each init container with the
+    sidecars before it, and the overhead. Pod-level requests replace all but the overhead.
 
-    Source: the peer's pod_info, which takes the overhead for everything but GPUs.
+    Source: the peer's pod_info, which applies the overhead to everything but GPUs.
     """
     initial = ((sidecar, amounts(texts)) for sidecar, texts in key.initial)
     total = at_once((amounts(texts) for texts in key.containers), initial)
@@ -184,12 +185,12 @@ def demand(key: ResourceKey) -> Demand:
         if name != _GPU:
             total[name] = total.get(name, 0) + more
     if key.slices is not None:
-        # In place of whole GPUs, as the peer has it: its queue is charged for them, and they are in use on its node.
+        # These replace whole GPUs, as in the peer: the queue is charged for them, and they are in use on the node.
         profile, count = key.slices
         total[_GPU], total[profile] = 0, count
     gpu = _gpu_request(key, total)
     if gpu.kind == GpuKind.FRACTION:
-        # What was bound with less than a hundredth counts as one: nothing is free.
+        # A pod that was bound with less than a hundredth is charged one: no share is free.
         total[_GPU] = max(1, hundredths(gpu.portion)) * gpu.devices * (GPU_UNIT // 100)
     elif gpu.kind == GpuKind.MEMORY:
         total[_GPU] = 0
@@ -210,10 +211,10 @@ def hundredths(portion: float) -> int:
 
 
 def _gpu_request(key: ResourceKey, total: Mapping[str, int]) -> GpuRequest:
-    """Return how a pod asks for GPUs; of several ways the later one here wins.
+    """Return how a pod requests GPUs; of several ways the later one here wins.
 
-    An annotation that is no number, or out of range, counts as absent, as it does for the peer's scheduler. A pod that
-    is not bound yet is refused for it, where admission has not done so.
+    An invalid or out-of-range annotation counts as absent, as in the peer's scheduler. A pod that is not bound yet is
+    refused for it, where admission has not refused it.
     """
     refusal = _refusal(key, total)
     kind, portion, memory, devices = GpuKind.NONE, 1.0, 0, 1
@@ -236,9 +237,9 @@ def _gpu_request(key: ResourceKey, total: Mapping[str, int]) -> GpuRequest:
 
 
 def _refusal(key: ResourceKey, total: Mapping[str, int]) -> str:
-    """Return why no GPU can give what a pod asks for; empty if there is no reason.
+    """Return why no GPU can satisfy a pod's request; empty if there is no reason.
 
-    Source: what the peer's webhooks refuse. Its scheduler starts such a pod as if it had not asked.
+    Source: the rules of the peer's webhooks. Its scheduler starts such a pod as if it had no GPU request.
     """
     shares = key.fraction is not None or key.memory is not None
     whole = total.get(_GPU, 0)

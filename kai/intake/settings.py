@@ -1,4 +1,4 @@
-"""Settings that decide what is part of a snapshot and how labels are read."""
+"""Settings that decide which objects are part of a snapshot and how labels are read."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -17,14 +17,14 @@ class QueueAccess(StrEnum):
     """
 
     OPEN = "open"
-    """All."""
+    """All namespaces."""
     REQUIRED = "required"
-    """Those that the queue allows."""
+    """The namespaces that the queue admits."""
 
 
 @attrs.frozen(kw_only=True)
 class IntakeSettings:
-    """How a cluster becomes a snapshot. The defaults are the peer's.
+    """The settings by which a cluster becomes a snapshot. The defaults are the peer's.
 
     Source: the flags of the peer's scheduler (cmd/scheduler/app/options).
     """
@@ -40,27 +40,27 @@ class IntakeSettings:
     scheduler_name: str = names.SCHEDULER_NAME
     """The scheduler whose bound pods share devices, also where no grant says so."""
     reservation_namespace: str = names.RESERVATION_NAMESPACE
-    """Where pods that hold a device for pods that share it are; such a label counts for nothing elsewhere."""
+    """The namespace of reservation pods, which hold a device for its sharers; their label has no effect elsewhere."""
     reservation_app: str = names.RESERVATION_APP
-    """Value of their ``app`` label."""
+    """The value of the ``app`` label of reservation pods."""
     queue_label_key: str = names.QUEUE
-    """Label that says to which queue a shared resource claim belongs."""
+    """The label that names the queue of a shared resource claim."""
     restrict_node_scheduling: bool = False
     """Only nodes with a worker label are part of the snapshot."""
     cpu_worker_label: str = names.CPU_WORKER
     gpu_worker_label: str = names.GPU_WORKER
     mig_worker_label: str = names.MIG_ENABLED
     namespace_shapes: int = 0
-    """Shapes of pending pods of one namespace that one cycle considers; 0 is all of them."""
+    """The most shapes of pending pods that one cycle considers in one namespace; 0 is all of them."""
     namespace_pods: int = 0
-    """Pending pods of one namespace that one cycle considers; 0 is all of them, and groups come whole."""
+    """The most pending pods that one cycle considers in one namespace; 0 is all of them. Groups are never split."""
     kubernetes: KubernetesVersion = NEWEST
-    """The version of the API server: what pods and devices count for follows that of its scheduler."""
+    """The version of the API server: the amounts of pods and devices follow the rules of its scheduler."""
     queue_access: QueueAccess = QueueAccess.OPEN
     """Which namespaces may use a queue (``kai.intake.queues``)."""
 
     def owns(self, labels: Mapping[str, str]) -> bool:
-        """Return whether an object with ``labels`` belongs to this scheduler's share of the cluster."""
+        """Return whether an object with ``labels`` belongs to this scheduler's part of the cluster."""
         if not self.node_pool_label:
             return True
         if not self.node_pool:
@@ -68,9 +68,9 @@ class IntakeSettings:
         return labels.get(self.node_pool_label) == self.node_pool
 
     def holds_device(self, metadata: ObjectMeta) -> bool:
-        """Return whether a pod holds a device for pods that share it.
+        """Return whether a pod is a reservation pod, which holds a device for its sharers.
 
-        Source: the peer goes by the label alone, which every user who may create pods can write.
+        Source: the peer checks the label alone, which every user who may create pods can write.
         """
         return (
             metadata.labels.get(names.APP) == self.reservation_app and metadata.namespace == self.reservation_namespace

@@ -1,9 +1,8 @@
-"""Shapes: identical pods are one row, whatever their owners.
+"""Shapes: identical pods share one row, whatever their owners; pods that nodes refused get shapes of their own.
 
-Pods that nodes refused: they get shapes of their own, which say which nodes not to try.
-
-A shape is what the engine asks about once for all of its pods, so a refusal costs what a node selector costs. The
-signature changes with it: that no node is found for such a pod says nothing about others.
+The engine evaluates a shape once for all of its pods. A shape of a refused pod names the nodes not to try, so a refusal
+costs what a node selector costs. The signature changes with it: that no node is found for such a pod implies nothing
+about others.
 """
 
 from bisect import bisect_left
@@ -57,31 +56,31 @@ _MANY = 1 << 13
 
 
 class ShapeTable:
-    """All shapes seen so far, each with a number that stays; a snapshot holds those in use, numbered anew."""
+    """All shapes seen so far, each with a permanent number; a snapshot has those in use, renumbered."""
 
     def __init__(self) -> None:
         self._shapes: list[Shape] = []
         self._numbers: dict[Shape, int] = {}
         self._known: dict[Hashable, int] = {}
         self._alone: dict[tuple[int, int], int] = {}
-        """Of pods to which surroundings add nothing, by the identities of demand and constraints."""
+        """Shapes of pods without additions from their surroundings, by the identities of demand and constraints."""
         self._settled: Surroundings | None = None
         self._version = TableVersion()
         self._rows = Carrier()
         self._shape_of: Int64s = np.zeros(0, np.int64)
         self._used: tuple[Shape, ...] = ()
         self._ranked: tuple[Int64s, Int64s] | None = None
-        """The numbers of which shapes were ranked last, and the row of each pod's shape."""
+        """The shape numbers that were ranked last, and the row of each pod's shape."""
 
     @property
     def overgrown(self) -> bool:
-        """Whether most of what is remembered belongs to pods of the past."""
+        """Whether most memoized shapes belong to pods of the past."""
         return self._settled is not None and len(self._known) > _MANY + 4 * len(self._settled.records)
 
     def settle(self, surroundings: Surroundings) -> None:
         """Give every pod its shape.
 
-        Cost: of fresh pods; of all pods, when something changed that shapes of known pods depend on.
+        Cost: of fresh pods; of all pods, when something changed on which shapes of known pods depend.
         """
         records, version, tokens = surroundings.records, surroundings.version, surroundings.tokens
         before, mark = self._settled, self._version.mark
@@ -99,7 +98,7 @@ class ShapeTable:
         (self._shape_of,) = self._rows.columns("shapes", version, len(records), read, tokens)
 
     def _fit(self, records: Iterable[PodRecord], surroundings: Surroundings) -> None:
-        """Give ``records`` their shapes; those that have them under these surroundings already keep them."""
+        """Give ``records`` their shapes; records whose shape is valid in these surroundings keep it."""
         tokens, alone, silent = surroundings.tokens, self._alone, surroundings.are_silent
         for record in records:
             traits, demand = record.traits, record.demand
@@ -134,12 +133,12 @@ class ShapeTable:
         order = np.flatnonzero(counts)
         if len(order) > 1:
             first = np.full(len(self._shapes), count, np.int64)
-            first[numbers[::-1]] = np.arange(count - 1, -1, -1)  # of several writes the last stays: the first pod's
+            first[numbers[::-1]] = np.arange(count - 1, -1, -1)  # the last write wins, so each shape gets its first pod
             order = order[np.argsort(first[order])]
         shapes = tuple([self._shapes[number] for number in order])
         if len(shapes) != len(self._used) or any(map(is_not, shapes, self._used)):
             self._used = shapes
-        if (order == np.arange(len(order))).all():  # they are numbered like that
+        if (order == np.arange(len(order))).all():  # they are numbered in this order already
             return numbers
         rank = np.empty(len(self._shapes), np.int64)
         rank[order] = np.arange(len(order))

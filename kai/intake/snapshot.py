@@ -1,12 +1,11 @@
 """Taking a snapshot: objects in, rows and columns out.
 
-What follows from one object alone is remembered by the object's identity (``kai.intake.record_cache``): pods in
-``pods``, ``requests`` and ``traits``, nodes in ``nodes``, groups in ``groups``. What follows from several objects is
-settled when one of them changed: which groups that are gone still hold something in ``orphans``, on whose account
-groups are held in ``held``, which pods belong to which group in ``membership``, what they mean for a shape
-in ``surroundings`` and ``shapes``, and where pods stand under the bind requests and the clock of the moment in
-``assigned``. Whose groups wait for a later cycle, because their namespace has too many that are unlike each other,
-says ``turns``.
+Results that follow from one object alone are cached by the object's identity (``kai.intake.record_cache``): pods in
+``pods``, ``requests`` and ``traits``, nodes in ``nodes``, groups in ``groups``. Results that follow from several
+objects are settled when one of them changed. ``held`` has stand-ins for deleted groups, and the account to which groups
+are charged; ``membership`` the group of each pod; ``surroundings`` and ``shapes`` the effect of other objects on
+shapes; ``assigned`` the state and node of each pod under the bind requests and the clock of the moment. ``turns``
+decides which groups wait for a later cycle, because their namespace has too many pods or too many shapes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,7 +46,7 @@ _MANY = 1 << 12
 _NO_PAST = Past()
 _FIELDS = tuple(field.name for field in attrs.fields(ClusterObjects))
 _MARGIN = 1e-3
-"""Seconds; an instant is looked at that much early again, so that no rounding can hide it."""
+"""Seconds by which an instant is checked early, so that rounding cannot skip it."""
 
 
 def take_snapshot(
@@ -56,7 +55,7 @@ def take_snapshot(
     settings: IntakeSettings | None = None,
     past: Past = _NO_PAST,
 ) -> Snapshot:
-    """Return the snapshot of a cluster at ``now`` (seconds since the epoch), whatever the order of its objects.
+    """Return the snapshot of a cluster at ``now`` (seconds since the epoch); the order of its objects has no effect.
 
     Raises: InputError for two objects of one kind and name.
     """
@@ -65,15 +64,15 @@ def take_snapshot(
 
 @attrs.frozen
 class _Taken:
-    """The last snapshot, and of what it was taken."""
+    """The last snapshot, and its inputs."""
 
     objects: ClusterObjects
     snapshot: Snapshot
     until: float
-    """When a pod that is leaving counts as stuck, if nothing happens before."""
+    """When a leaving pod counts as stuck, if nothing happens before."""
 
     def holds(self, objects: ClusterObjects, now: float, past: Past) -> bool:
-        """Return whether a snapshot of ``objects`` at ``now`` would hold the same facts, but for what is awaited."""
+        """Return whether a snapshot of ``objects`` at ``now`` would be equal, apart from the awaited groups."""
         if not self.snapshot.now <= now < self.until:
             return False
         if past != attrs.evolve(self.snapshot.past, awaited=past.awaited):
@@ -83,7 +82,7 @@ class _Taken:
 
 
 class Intake:
-    """Takes one snapshot after another and pays in full only for objects that it did not see the last time.
+    """Takes successive snapshots; only objects that changed since the last one cost time.
 
     Holds: the same objects make the same snapshot, whatever was taken before.
     """
@@ -118,10 +117,10 @@ class Intake:
         self._last: _Taken | None = None
 
     def read_ahead(self, arrived: Iterable[ApiObject]) -> None:
-        """Make the records of objects that the next snapshot will be taken of; pods and pod groups, no others.
+        """Make the records of pods and pod groups ahead of the next snapshot; other objects are ignored.
 
-        Holds: snapshots are the same with and without; what was read and is not part of the next one is forgotten. Not
-            to be called while a snapshot is taken.
+        Holds: snapshots are the same with and without it; records that the next one does not use are dropped. It must
+            not be called while a snapshot is taken.
         Cost: of each object that is new.
         """
         pods, groups = self._pods, self._groups
@@ -134,21 +133,21 @@ class Intake:
 
     @property
     def reading(self) -> ApiObject | None:
-        """The object that was being read when a snapshot failed; None if that failed at no single one."""
+        """The object that was being read when a snapshot failed; None if it failed elsewhere."""
         caches = (self._groups, self._nodes, self._pods)
         return next((each.reading for each in caches if each.reading is not None), None)
 
     def take(self, objects: ClusterObjects, now: float, past: Past = _NO_PAST, revision: int = 0) -> Snapshot:
-        """Return the snapshot of ``objects`` at ``now``, for the cycle of the number ``revision``.
+        """Return the snapshot of ``objects`` at ``now``, for the cycle with the number ``revision``.
 
         Raises: InputError for two objects of one kind and name.
         """
         objects = self._ending.shown(objects)
         if (last := self._last) is not None and last.holds(objects, now, past):
             return self._dealt(last.snapshot.at(now, revision, past))
-        self._last = None  # lest a failure leave a snapshot that is not what the caches hold
+        self._last = None  # a failure must not leave a snapshot that differs from the caches
         if self._is_overgrown(objects):
-            self._forget()  # most of what was interned belongs to pods of the past
+            self._forget()  # most interned values belong to pods of the past
         self._put(objects, queues := self._read_queues(objects, past.usage))
         library = self._library = read_library(objects, self._settings, self._library)
         nodes, (settled, settled_shape) = self._settle_nodes(library), self._settle_shapes(library)
@@ -216,7 +215,7 @@ class Intake:
         )
 
     def _read_queues(self, objects: ClusterObjects, usage: Mapping[str, Shares]) -> tuple[Queue, ...]:
-        """Return the queues; the same ones until one of them, or what it used, says something else."""
+        """Return the queues; the same ones until a queue or its past usage changes."""
 
         def read() -> tuple[Queue, ...]:
             found = read_queues(in_order(objects.queues), self._settings, usage)
@@ -227,14 +226,14 @@ class Intake:
         return self._memory.once("queues", (objects.queues, usage), read)
 
     def _put(self, objects: ClusterObjects, queues: Iterable[Queue]) -> None:
-        """Take stock of the objects that are remembered one by one."""
+        """Update the caches of records, by object."""
         self._put_groups(objects, queues)
         self._nodes.put(objects.nodes, self._node_reader.read)
         self._pods.put(objects.pods, self._pod_reader.read)
         self._settle_groups(objects)
 
     def _settle_groups(self, objects: ClusterObjects) -> None:
-        """Read groups as their members were granted them, those that are gone included."""
+        """Adjust groups to the grants of their members, and add stand-ins for deleted groups."""
         groups, table, records = self._groups, self._group_table, self._pods.records
         pods = self._pod_table.read(records, self._pods.version)
         granted = Granted.of(pods, records, len(self._group_keys), self._memory)
@@ -264,7 +263,7 @@ class Intake:
         return self._shapes.used()
 
     def _axis(self, nodes: Sequence[Node], shapes: Sequence[Shape], classes: Mapping[str, DeviceClass]) -> ResourceAxis:
-        """Return the axis of a snapshot; the same one as long as it has the same names."""
+        """Return the axis of a snapshot; the same one while it has the same names."""
 
         def axis() -> ResourceAxis:
             offered = self._memory.once("offered", (nodes,), lambda: _offered(nodes))
@@ -278,7 +277,7 @@ class Intake:
         return self._memory.once("axis", (nodes, shapes, classes), axis)
 
     def _put_groups(self, objects: ClusterObjects, queues: Iterable[Queue]) -> None:
-        """Take stock of the pod groups; all of them are read anew when something that they refer to by name changed."""
+        """Update the cache of pod groups; all are read again when an object that they refer to by name changed."""
         classes, default_priority = priorities(in_order(objects.priority_classes))
         queue_rows = {queue.name: row for row, queue in enumerate(queues)}
         permissions = self._permissions_of(objects)
@@ -289,7 +288,7 @@ class Intake:
         self._put_sources(objects)
 
     def _permissions_of(self, objects: ClusterObjects) -> Permissions:
-        """Return what namespaces may use, worked out again when a queue or a namespace changed."""
+        """Return the permissions of namespaces, computed again when a queue or a namespace changed."""
         access = self._settings.queue_access
         return self._memory.once(
             "permissions",
@@ -306,7 +305,7 @@ class Intake:
 
 
 def _offered(nodes: Iterable[Node]) -> frozenset[str]:
-    """Return the names of the resources that nodes have."""
+    """Return the names of the resources that nodes offer."""
     offered = {name for node in nodes for name in node.allocatable}
     if any(node.dra_gpus for node in nodes):
         offered.add(PLUGGED_GPU)
@@ -314,7 +313,7 @@ def _offered(nodes: Iterable[Node]) -> frozenset[str]:
 
 
 def _next_stuck(base: BaseColumns, now: float, patience: float) -> float:
-    """Return when the next pod that is leaving counts as stuck."""
+    """Return the time at which the next leaving pod counts as stuck."""
     leaving = [base.records[row].leaving_since for row in base.watched]
     instants = [since + patience for since in leaving if since is not None]
     return min((instant for instant in instants if instant >= now - _MARGIN), default=inf) - _MARGIN

@@ -1,8 +1,10 @@
-"""What the other objects of a cluster mean for a pod: what they add to its shape.
+"""The effect of other objects on pods: additions to shapes, the catalog, and objects for plugins.
 
-The catalog: what filters look up by name.
+Surroundings add to the shape of a pod, such as the GPUs of its resource claims.
 
-Objects that plugins read: handed on as they are, by kind and in name order.
+The catalog holds the objects that filters look up by name.
+
+Objects that plugins read are passed on as they are, by kind and in name order.
 """
 
 from collections import Counter
@@ -44,7 +46,7 @@ _SOURCES = (
 
 @attrs.frozen(kw_only=True, eq=False)
 class Library:
-    """The catalog, with what else follows from the same objects."""
+    """The catalog, and other results from the same objects."""
 
     objects: ClusterObjects
     catalog: Catalog
@@ -53,11 +55,11 @@ class Library:
     templates: Mapping[tuple[str, str], Wanted]
     """The GPUs of a claim made from a template, by the template's namespace and name."""
     node_gpus: Mapping[str, int]
-    """GPUs that drivers offer beside device plugins, by node."""
+    """GPUs that DRA drivers offer beside device plugins, by node."""
 
 
 def read_library(objects: ClusterObjects, settings: IntakeSettings, before: Library | None) -> Library:
-    """Return the library of a cluster; the same one as ``before`` while it is made of the same objects."""
+    """Return the library of a cluster; ``before`` itself while it is made of the same objects."""
     before = before or _NOTHING
     if _are_same(objects, before.objects, _SOURCES):
         return before
@@ -67,7 +69,7 @@ def read_library(objects: ClusterObjects, settings: IntakeSettings, before: Libr
     if (now := read_devices(objects, devices)) is not devices:
         claimed_gpus = ClaimedGpus(gpus=now.gpus, classes=now.classes)
         if devices.gpus.are_divided or now.gpus.are_divided:
-            known = {}  # what claims come to may be another part
+            known = {}  # the parts of GPUs that claims get may have changed
         if now.gpus is not devices.gpus:
             node_gpus = Counter(gpu.node for gpu in now.gpus.all if gpu.node)
         devices = now
@@ -77,7 +79,7 @@ def read_library(objects: ClusterObjects, settings: IntakeSettings, before: Libr
         catalog=Catalog(
             namespaces=_namespaces(objects, before),
             config_maps=frozenset(key_of(each) for each in objects.config_maps),
-            config_maps_known=bool(objects.config_maps),  # without any in the cluster none is missing: none was listed
+            config_maps_known=bool(objects.config_maps),  # with none in the cluster, they were not listed
             claims=read_claims(objects, settings, devices, claimed_gpus, known),
             gpus=devices.gpus,
         ),
@@ -103,7 +105,7 @@ def _are_same(objects: ClusterObjects, before: ClusterObjects, fields: Sequence[
 
 
 def _namespaces(objects: ClusterObjects, before: Library) -> Mapping[str, Mapping[str, str]]:
-    """Return the labels of namespaces, the same ones while these are the same objects."""
+    """Return the labels of namespaces; the same mapping while these are the same objects."""
     if _are_same(objects, before.objects, _NAMED):
         return before.catalog.namespaces
     return {each.metadata.name: each.metadata.labels for each in objects.namespaces}
@@ -128,7 +130,7 @@ def _by_kind(listings: Sequence[Sequence[ApiObject]], memory: Memory) -> Raws:
     out: dict[tuple[str, str], tuple[RawObject, ...]] = {}
     for at, listing in enumerate(listings):
         name = f"foreign {at}"
-        # What plugins made of a kind is theirs for as long as its tuple is the same: no kind pays for another one.
+        # Plugins cache results of a kind by the identity of its tuple, so a change of one kind must not touch others.
         out.update(memory.once(f"{name} by kind", (listing,), partial(_of_listing, name, listing, memory)))
     return out
 
@@ -143,7 +145,7 @@ def _of_listing(name: str, listing: Sequence[ApiObject], memory: Memory) -> Raws
 
 
 def _ordered(listing: Sequence[ApiObject]) -> tuple[ApiObject, ...]:
-    if listing and isinstance(listing[0], Foreign):  # of several kinds, so that two may have one name
+    if listing and isinstance(listing[0], Foreign):  # of several kinds, so that two may share a name
         return tuple(sorted(listing, key=key_of))
     return tuple(in_order(listing))
 
@@ -179,7 +181,7 @@ def _content(source: ApiObject) -> Mapping[str, Any]:
 
 
 LabelKeys: TypeAlias = Mapping[str, frozenset[str]]
-"""Keys of labels by the namespace in which they are looked at."""
+"""Label keys that terms look at, by namespace of the pods."""
 ClaimUse: TypeAlias = tuple[tuple[str, str], str]
 """Namespace and name of a claim, and the key of the group whose pods refer to it."""
 _NO_KEYS: Final = frozenset[str]()
@@ -187,17 +189,17 @@ _NO_KEYS: Final = frozenset[str]()
 
 @attrs.frozen
 class Additions:
-    """What objects around a pod add to its shape; the default adds nothing."""
+    """The additions of other objects to a pod's shape; the default adds nothing."""
 
     namespace: str = ""
     labels: tuple[tuple[str, str], ...] = ()
     missing_config_maps: tuple[str, ...] = ()
     claimed: int = 0
-    """GPUs asked for through resource claims."""
+    """GPUs requested through resource claims."""
     not_had: int = 0
-    """Thousandths of these that claims do without, as they have parts of GPUs."""
+    """Thousandths of these that claims do not get, since they get parts of GPUs."""
     spared: int = 0
-    """Thousandths of these that cost nothing: a pod that joins others needs no further device."""
+    """Thousandths of these that cost nothing: a pod that shares a claim needs no further device."""
     most_spared: int = 0
     """The same where claims get the smallest devices that serve them."""
 
@@ -208,22 +210,22 @@ _NO_CLAIM: Final = Wanted(gpus=0)
 
 @attrs.frozen(eq=False)
 class Token:
-    """Stands for one state of the surroundings: what was worked out under it holds as long as it is the same."""
+    """Identifies one state of the surroundings: results that it tags are valid while it is the same."""
 
 
 @attrs.frozen(kw_only=True, eq=False, slots=False)
 class Surroundings:
-    """What can matter to the pods of one snapshot besides the pods themselves."""
+    """Everything besides the pods themselves that can affect the shapes of one snapshot."""
 
     records: Sequence[PodRecord]
     version: TableVersion
     library: Library
     label_keys: LabelKeys | None
-    """Labels that demands and wishes about other pods look at; None when no pod has any."""
+    """Label keys that terms about other pods look at; None when no pod has such terms."""
     tokens: tuple[Token, ...]
-    """For pods by their ``References``."""
+    """One token for each value of ``References``."""
     first_users: Mapping[ClaimUse, str]
-    """The pod of a group that is charged for a claim which is not allocated and which several of them refer to."""
+    """The pod that is charged for a claim, where several pods of a group refer to it and it is not allocated."""
 
     @property
     def are_silent(self) -> bool:
@@ -231,12 +233,12 @@ class Surroundings:
         return self.label_keys is None
 
     def of(self, record: PodRecord) -> Additions:
-        """Return what the surroundings add to the shape of a pod.
+        """Return the additions of the surroundings to a pod's shape.
 
-        Demands about other pods look at namespaces and at the labels that they name. Only those tell pods apart, in the
-        namespaces that they are about alone: any user may name any label.
+        Terms about other pods look at certain labels in certain namespaces. Only these labels distinguish pods, and
+        only in these namespaces: any user may name any label.
 
-        Cost: a look at each label of the pod, however many labels demands name.
+        Cost: a look at each label of the pod, however many labels the terms name.
         """
         traits, pod, catalog = record.traits, record.pod, self.library.catalog
         missing: tuple[str, ...] = ()
@@ -254,9 +256,9 @@ class Surroundings:
         return NOTHING
 
     def _claimed(self, record: PodRecord) -> tuple[int, int, int, int]:
-        """Return the GPUs in a pod's resource claims, and how many thousandths of them are not had and cost nothing.
+        """Return the GPUs in a pod's resource claims, and the thousandths of them that it does not get or pay for.
 
-        A claim that is still to be made counts by its template. One that the pod refers to twice counts once.
+        A claim that does not exist yet counts by its template. A claim that the pod refers to twice counts once.
         """
         namespace, claims = record.pod.namespace, self.library.catalog.claims.claims
         templates = {each.name: each.resource_claim_template_name for each in record.source.spec.resource_claims}
@@ -283,9 +285,9 @@ class Surroundings:
         return total, not_had, spared, most_spared
 
     def _is_charged_already(self, claim: Claim, record: PodRecord) -> bool:
-        """Return whether another pod is charged for the claim of this one.
+        """Return whether another pod is charged for a claim of this one.
 
-        Pods of a group that share a claim are charged once for it, be it allocated or not.
+        Pods of a group that share a claim are charged once for it, whether or not it is allocated.
         """
         if claim.allocation is None:
             use = (claim.namespace, claim.name), record.pod.group or ""
@@ -294,7 +296,7 @@ class Surroundings:
 
     @cached_property
     def _holders(self) -> frozenset[str]:
-        """The pods that use claims and are charged to a queue: they have a group and a node, and go on."""
+        """The pods with claims that are charged to a queue: they have a group and a node, and are not ending."""
         return frozenset(
             record.pod.uid
             for record in self.records
@@ -314,9 +316,9 @@ def surroundings_of(
     library: Library,
     before: Surroundings | None,
 ) -> Surroundings:
-    """Return the surroundings of ``records``, with the tokens of ``before`` where nothing that they stand for changed.
+    """Return the surroundings of ``records``, with those tokens of ``before`` whose state did not change.
 
-    ``selective`` are those of them with demands or wishes about other pods.
+    ``selective`` are the records with required or preferred terms about other pods.
     """
     is_still = before is not None and before.version is version and before.library.catalog is library.catalog
     first_users = before.first_users if before is not None and is_still else _first_users(records, library)
@@ -340,9 +342,9 @@ def surroundings_of(
 
 
 def _first_users(records: Iterable[PodRecord], library: Library) -> Mapping[ClaimUse, str]:
-    """Return of each group and each claim that is not allocated the first pod that refers to it.
+    """Return, for each group and each claim that is not allocated, the first pod that refers to it.
 
-    Claims that were made for one pod have no other user.
+    Claims that were made for one pod are left out, as they have no other user.
     """
     claims = library.catalog.claims.claims
     open_claims = {key for key, each in claims.items() if each.gpus and each.allocation is None and not each.owner_pod}

@@ -1,9 +1,9 @@
 """The pods, groups and nodes of an intake as columns that are carried from snapshot to snapshot.
 
-What one object says is a record (``kai.intake.pods``, ``kai.intake.groups``); columns need a few numbers of it. They
-are read when the record is fresh and move with its row afterwards, so a snapshot in which ten pods are new reads ten
-records, however many there are. Names of nodes and of sub-groups are numbers here, because which row a name leads to
-may change without the pod.
+An object has a record (``kai.intake.pods``, ``kai.intake.groups``); columns need a few numbers of it. They are read
+when the record is fresh and move with its row afterwards, so a snapshot with ten new pods reads ten records, however
+many pods there are. Names of nodes and of sub-groups are numbers here, because the row behind a name may change
+without the pod.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,23 +28,23 @@ _MANY = 1 << 13
 
 
 class PodColumns(NamedTuple):
-    """What columns need of pods, by row."""
+    """Columns of pods, by row."""
 
     status: Int64s
-    """Without a bind request, and before the clock is asked about a terminating pod."""
+    """The status without a bind request, and regardless of how long a pod has been terminating."""
     node: Int64s
-    """Number of the name of the pod's node."""
+    """The number of the node's name."""
     group_key: Int64s
-    """Number of the key of the group that it was bound for, else of the one that it names."""
+    """The number of the key of the group that the pod was bound for, else of the group that it names."""
     account: Int64s
-    """Number of the queue and node pool on whose account it was bound; -1 if it holds nothing, or that is not known."""
+    """The number of the account (queue and node pool) that it is charged to; -1 for none, or if that is not known."""
     subgroup: Int64s
-    """Number of the name of its sub-group."""
+    """The number of the sub-group's name."""
     kind: Int64s
-    """Number of the scheduler that it names and of the names of its labels."""
+    """The number of the pair of the pod's scheduler name and its label keys."""
     reservation: Bools
     watched: Bools
-    """The pod is leaving, or shares devices: more than its phase decides where it stands."""
+    """The pod is leaving, or shares devices: its node and status depend on more than its phase."""
 
     @classmethod
     def of(cls, records: Iterable[PodRecord]) -> "PodColumns":
@@ -63,21 +63,21 @@ class PodTable:
     group_keys: GroupKeys
     leaves: Leaves
     node_names: dict[str, int] = attrs.field(factory=dict)
-    """Numbers of the names of nodes."""
+    """Numbers of node names."""
     records: Sequence[PodRecord] = ()
     pods: Sequence[Pod] = ()
     version: TableVersion = attrs.field(factory=TableVersion)
     columns: PodColumns = attrs.field(init=False)
     _rows_of_nodes: Mapping[str, int] | None = None
     _row_of: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64))
-    """Rows of nodes by number of the name, by ``_rows_of_nodes``."""
+    """Rows of nodes by number of the name, for ``_rows_of_nodes``."""
     _rows: Carrier = attrs.field(factory=Carrier)
 
     def __attrs_post_init__(self) -> None:
         self.columns = PodColumns.of(())
 
     def selective(self, records: Sequence[PodRecord], version: TableVersion) -> list[PodRecord]:
-        """Return the records that have demands or wishes about other pods."""
+        """Return the records with required or preferred terms about other pods."""
 
         def is_selective(rows: Sequence[int]) -> tuple[Bools]:
             return (np.array([records[row].traits.term_labels is not None for row in rows], np.bool_),)
@@ -86,11 +86,11 @@ class PodTable:
         return [records[row] for row in np.flatnonzero(chosen).tolist()]
 
     def read(self, records: Sequence[PodRecord], version: TableVersion) -> PodColumns:
-        """Return the columns of the records as they are now."""
+        """Return the columns of the present records."""
         return PodColumns(*self._rows.columns("pods", version, len(records), lambda rows: _read_pods(records, rows)))
 
     def settle(self, records: Sequence[PodRecord], version: TableVersion) -> None:
-        """Take the records as they are now, shapes and signatures included."""
+        """Take the present records, shapes and signatures included."""
         if version is self.version:
             return
         if version.before is self.version.mark:
@@ -103,7 +103,7 @@ class PodTable:
     def node_rows(self, rows: Mapping[str, int]) -> Int64s:
         """Return int64: the row of each node by the number of its name, -1 for none or one outside the snapshot.
 
-        Holds: the same array for as long as it would say the same.
+        Holds: the same array while the content is the same.
         """
         row_of = self._row_of
         if rows is not self._rows_of_nodes or len(row_of) != len(self.node_names):
@@ -114,12 +114,12 @@ class PodTable:
     def carried(
         self, name: str, read: Callable[[Sequence[int]], tuple[Column, ...]], inputs: tuple[object, ...]
     ) -> tuple[Column, ...]:
-        """Return columns that follow from each pod's own columns, and from ``inputs``."""
+        """Return columns that follow from each pod's own columns and from ``inputs``; only fresh rows are read."""
         return self._rows.columns(name, self.version, len(self.records), read, inputs)
 
     @property
     def is_overgrown(self) -> bool:
-        """Whether most names are of nodes and sub-groups of the past."""
+        """Whether most names belong to nodes and sub-groups of the past."""
         return len(self.node_names) + len(self.leaves) > _MANY + 4 * len(self.records)
 
 
@@ -128,18 +128,18 @@ def _read_pods(records: Sequence[PodRecord], rows: Sequence[int]) -> PodColumns:
 
 
 class GroupColumns(NamedTuple):
-    """What columns need of groups, by row."""
+    """Columns of groups, by row."""
 
     group_key: Int64s
-    """Number of the key by which pods name it."""
+    """The number of the key by which pods name the group."""
     account: Int64s
-    """Number of the queue and node pool that it says."""
+    """The number of the queue and node pool that the group names."""
     leaves: Int64s
-    """Number of the leaves of its tree; -1 for a group that is no part of the snapshot."""
+    """The number of the leaves of its tree; -1 for a group outside the snapshot."""
     held: Bools
-    """Nothing of the group may be tried."""
+    """No pod of the group may be tried."""
     stands_in: Bools
-    """There is no such pod group (any more), but there are pods that hold something on its account."""
+    """The pod group was deleted, but pods are still charged to its account."""
 
     @classmethod
     def of(cls, records: Iterable[GroupRecord]) -> "GroupColumns":
@@ -150,7 +150,7 @@ class GroupColumns(NamedTuple):
 
     @property
     def wanted(self) -> Bools:
-        """Return bool[G]: which groups are part of the snapshot."""
+        """Return bool[G]: whether each group is part of the snapshot."""
         chosen: Bools = self.leaves != NONE
         return chosen
 
@@ -162,27 +162,27 @@ class GroupColumns(NamedTuple):
 
 @attrs.define(eq=False)
 class GroupTable:
-    """The groups that are part of the snapshot, of all that there are."""
+    """The groups that are part of the snapshot, out of all groups."""
 
     members: Sequence[GroupRecord] = ()
     groups: Sequence[PodGroup] = ()
     version: TableVersion = attrs.field(factory=TableVersion)
-    """Of the table of those that are part of the snapshot."""
+    """The version of the table of groups in the snapshot."""
     columns: GroupColumns = attrs.field(init=False)
     _leaves: Int64s | None = None
     _wanted: Bools = attrs.field(factory=lambda: np.zeros(0, np.bool_))
-    """Which groups are part of the snapshot, by ``_leaves``."""
+    """Which groups are part of the snapshot, for ``_leaves``."""
     _rows: Carrier = attrs.field(factory=Carrier)
 
     def __attrs_post_init__(self) -> None:
         self.columns = GroupColumns.of(())
 
     def read(self, records: Sequence[GroupRecord], version: TableVersion, name: str = "said") -> GroupColumns:
-        """Return the columns of the records of all groups as they are now; each table that is read has a ``name``."""
+        """Return the columns of all present records; each table that is read has a ``name``."""
         return GroupColumns(*self._rows.columns(name, version, len(records), lambda rows: _read_groups(records, rows)))
 
     def settle(self, records: Sequence[GroupRecord], whole: TableVersion, columns: GroupColumns) -> None:
-        """Take the records of all groups as they are now; ``whole`` is the version of their table."""
+        """Take the present records of all groups; ``whole`` is the version of their table."""
         if whole.mark is self.version.mark:
             return
         before, leaves = self._wanted, columns.leaves
@@ -214,11 +214,11 @@ class NodeTable:
 
     nodes: tuple[Node, ...] = ()
     rows: Mapping[str, int] = attrs.field(factory=dict)
-    """By name; the same mapping for as long as all rows stay."""
+    """Rows by name; the same mapping while all rows stay."""
     version: TableVersion = attrs.field(factory=TableVersion)
 
     def settle(self, nodes: tuple[Node, ...]) -> None:
-        """Take the nodes as they are now, in row order."""
+        """Take the present nodes, in row order."""
         before = self.nodes
         if nodes is before:
             return

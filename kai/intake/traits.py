@@ -1,6 +1,6 @@
 """Traits: what a pod demands of a node besides amounts, and the signature of pods that differ in amounts only.
 
-Selectors, affinities, tolerations and ports of the API in the form that shapes are made of.
+Selectors, affinities, tolerations and ports of the API are converted into their form in shapes.
 """
 
 import hashlib
@@ -61,12 +61,12 @@ def node_terms(source: api.NodeSelector | None) -> tuple[NodeTerm, ...] | None:
 
 
 def affinity_terms(source: api.PodAffinity | None, namespace: str) -> tuple[AffinityTerm, ...]:
-    """Return the demands about other pods, of a pod in ``namespace``."""
+    """Return the required terms about other pods, of a pod in ``namespace``."""
     return tuple(_affinity_term(term, namespace, 0) for term in source.required) if source else ()
 
 
 def preferred_terms(source: api.PodAffinity | None, namespace: str) -> tuple[AffinityTerm, ...]:
-    """Return the wishes about other pods, of a pod in ``namespace``."""
+    """Return the preferred terms about other pods, of a pod in ``namespace``."""
     return (
         tuple(_affinity_term(each.pod_affinity_term, namespace, each.weight) for each in source.preferred)
         if source
@@ -75,7 +75,7 @@ def preferred_terms(source: api.PodAffinity | None, namespace: str) -> tuple[Aff
 
 
 def _affinity_term(term: api.PodAffinityTerm, namespace: str, weight: int) -> AffinityTerm:
-    """Return one term; what ``matchLabelKeys`` add is in the selector already, the API server puts it there."""
+    """Return one term. ``matchLabelKeys`` need no handling: the API server merges them into the selector."""
     named = tuple(sorted(set(term.namespaces)))
     if not named and term.namespace_selector is None:
         named = (namespace,)
@@ -85,9 +85,9 @@ def _affinity_term(term: api.PodAffinityTerm, namespace: str, weight: int) -> Af
 
 
 def spread_constraints(sources: tuple[api.TopologySpreadConstraint, ...]) -> tuple[SpreadConstraint, ...]:
-    """Return the demands to be spread; constraints that are wishes are left out.
+    """Return the required spread constraints; preferred ones are left out.
 
-    So are those that an API server refuses, a skew below 1 and an empty key: no pod could obey them.
+    So are constraints that an API server refuses, a skew below 1 or an empty key: no pod could satisfy them.
     """
     return tuple([_spread_constraint(each) for each in sources if _demands(each)]) if sources else ()
 
@@ -97,7 +97,7 @@ def _demands(source: api.TopologySpreadConstraint) -> bool:
 
 
 def _spread_constraint(source: api.TopologySpreadConstraint) -> SpreadConstraint:
-    """Return one constraint; a policy that is not known ignores, as for Kubernetes' scheduler."""
+    """Return one constraint; an unknown policy counts as Ignore, as in Kubernetes' scheduler."""
     return SpreadConstraint(
         source.topology_key,
         selector(source.label_selector),
@@ -110,7 +110,7 @@ def _spread_constraint(source: api.TopologySpreadConstraint) -> SpreadConstraint
 
 
 def tolerations(sources: tuple[api.Toleration, ...]) -> tuple[Toleration, ...]:
-    """Return tolerations without repetitions, in an order that does not depend on theirs."""
+    """Return tolerations without duplicates, in a canonical order."""
     found = {Toleration(each.key, each.operator or "Equal", each.value, each.effect) for each in sources}
     return tuple(sorted(found, key=lambda each: (each.key, each.operator, each.value, each.effect)))
 
@@ -130,7 +130,7 @@ VolumeKind: TypeAlias = tuple[bool, bool, object, object]
 
 
 class TraitKey(NamedTuple):
-    """Everything in a pod that its traits follow from; names of objects come with the namespace to look in."""
+    """The inputs of a pod's traits; names of objects come with their namespace."""
 
     priority_class: str = ""
     priority: int | None = None
@@ -150,37 +150,37 @@ class TraitKey(NamedTuple):
 
 OWN: Final = ""
 EVERYWHERE: Final = "*"
-"""What stands in place of a namespace; none is called so."""
+"""Stands for all namespaces; no namespace can have this name."""
 _FEW: Final = 4
-"""A term that names more namespaces counts as one about all: any user may name thousands, and as many labels."""
+"""A term that names more namespaces counts as a term about all: any user may name thousands, and as many labels."""
 
 
 class References(IntEnum):
-    """Which other objects the shape of a pod refers to, each with all before it."""
+    """The kinds of other objects that a pod's shape refers to; each value includes those before it."""
 
     NONE = 0
     CONFIG_MAPS = 1
-    """Also of pods whose shape names their namespace, since they refer to volume claims."""
+    """Also for pods whose shape names their namespace, since they refer to volume claims."""
     CLAIMS = 2
     """Resource claims."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Traits:
-    """What pods with one key have in common."""
+    """The traits that pods with one key share."""
 
     constraints: Constraints
     signature: str
     config_maps: tuple[str, ...] = ()
     """Config maps that must exist; only missing ones become part of a shape."""
     term_labels: frozenset[tuple[str, str]] | None = None
-    """Namespaces, and keys of labels of pods there that demands and wishes about other pods look at; None: there are
-    none. ``OWN`` is the namespace of the pod, ``EVERYWHERE`` any."""
+    """Namespaces and label keys of other pods that the required and preferred terms look at; None: there are no terms.
+    ``OWN`` is the namespace of the pod, ``EVERYWHERE`` any."""
     references: References
 
 
 def trait_key(source: pod_api.Pod, *, finished: bool) -> TraitKey:
-    """Return what the traits of a pod follow from; a finished pod demands nothing any more."""
+    """Return the inputs of a pod's traits; a finished pod demands nothing any more."""
     spec = source.spec
     if finished:
         return TraitKey(spec.priority_class_name, spec.priority)
@@ -207,7 +207,7 @@ def trait_key(source: pod_api.Pod, *, finished: bool) -> TraitKey:
 
 
 def _features(spec: pod_api.PodSpec) -> tuple[str, ...]:
-    """Return what a node must declare to run the pod, by name.
+    """Return the names of the features that a node must declare to run the pod.
 
     Source: the features that component-helpers of Kubernetes 1.37 infers for scheduling; 1.36 knows the first two.
     """
@@ -225,9 +225,10 @@ def _features(spec: pod_api.PodSpec) -> tuple[str, ...]:
 
 
 def _volumes(source: pod_api.Pod) -> tuple[tuple[VolumeKind, ...], tuple[str, ...]]:
-    """Return what a pod's volumes are, without names, and the volume claims that they refer to.
+    """Return the kinds of a pod's volumes, without names, and the volume claims that they refer to.
 
-    A claim that is made for the pod is called after the pod and the volume. Config maps and secrets are no kinds.
+    A claim that is created for the pod has a name made of the pod's and the volume's. Config maps and secrets do not
+    count as kinds.
     """
     kinds: list[VolumeKind] = []
     claims: list[str] = []
@@ -258,7 +259,7 @@ def _claims(source: pod_api.Pod) -> tuple[ClaimReference, ...]:
 def _config_maps(source: pod_api.Pod) -> tuple[str, ...]:
     """Return the names of the config maps without which the pod cannot start.
 
-    Config maps that the binder makes once the pod has its GPUs are not among them.
+    Config maps that the binder creates once the pod has its GPUs are not among them.
 
     Source: the peer's config map predicate: volumes and projected volumes that a container mounts, and the environment
         of all containers.
@@ -347,7 +348,7 @@ def _term_labels(constraints: Constraints) -> frozenset[tuple[str, str]] | None:
 
 
 def _signature(key: TraitKey) -> str:
-    """Return a digest of what decides where pods may go besides amounts and claims.
+    """Return a digest of a pod's placement constraints, without amounts and claims.
 
     Source: the peer's scheduling constraints signature; names of volumes, config maps and secrets are not part of it.
     """
@@ -361,7 +362,7 @@ def _signature(key: TraitKey) -> str:
         [[port.protocol, port.address, port.port] for port in key.ports],
         sorted(json.dumps([_plain(part) for part in kind], sort_keys=True) for kind in key.volumes),
     ]
-    if key.features:  # the peer knows of none
+    if key.features:  # the peer has no node features
         parts.append(list(key.features))
     return digest(parts)
 

@@ -1,20 +1,19 @@
-"""Turns: of one namespace, so many pending pods are considered in a cycle, of so many kinds, and all of them in turn.
+"""Turns: a cycle considers a bounded number of pending pods and of kinds in each namespace, in rotation.
 
-A group costs little if it is like one that was looked at before; if it is like none, it costs as much as a pod of any
-other user. A user with thousands of pods that all differ would make every cycle as long as that takes. So the kinds of
-groups that wait in a namespace are dealt to turns, oldest first, and each cycle has one turn of each namespace:
+A group costs little if it resembles one that the cycle has looked at before; otherwise it costs as much as a pod of any
+other user. A user with thousands of pods that all differ would lengthen every cycle accordingly. So the kinds of
+waiting groups in a namespace are dealt into turns, oldest first, and each cycle has one turn of each namespace:
 
     bound 2      kinds, oldest first   a b | c d | e      turns 0, 1, 2
     cycle 7      7 mod 3 = 1           c and d are considered; groups of the others wait for their turn
 
-Thousands of groups that are alike cost less each, and together as much. So of those whose turn it is, groups with a
-bounded number of pods are considered: half of these belong to the first by priority and age, which are considered in
-every cycle of their turn, and the others come one part after the other. The first are those that would be served first
-without a bound. A group comes whole, however large it is.
+Thousands of groups of one kind cost less each, and together as much. So within a turn, groups with a bounded number of
+pods are considered. Half of that number goes to the first groups by priority and age, which are considered in every
+cycle of their turn; the other groups come one part after the other. The first groups are those that would be served
+first without a bound. A group is never split, however large it is.
 
-Which turn it is follows from the number of the cycle, so the same input gives the same snapshot. Groups for which
-others were evicted are always considered. Nothing else changes for groups that wait: what they ask for counts in
-fair shares.
+The turn follows from the number of the cycle, so the same input gives the same snapshot. Groups for which others were
+evicted are always considered. Otherwise a waiting group is treated as usual: its requests count in fair shares.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,12 +32,12 @@ UNBOUNDED: Final = 0
 
 @attrs.define(eq=False)
 class Turns:
-    """Deals the groups that wait to turns. Shapes: P pods, G groups."""
+    """Deals waiting groups into turns. Shapes: P pods, G groups."""
 
     most: int
-    """Shapes of pending pods of one namespace that are considered in one cycle; 0 is all."""
+    """The most shapes of pending pods that a cycle considers in one namespace; 0 is all."""
     at_a_time: int = UNBOUNDED
-    """Pending pods of one namespace that are considered in one cycle; 0 is all."""
+    """The most pending pods that a cycle considers in one namespace; 0 is all."""
     _namespaces: dict[str, int] = attrs.field(factory=dict)
 
     def settle(self, snapshot: Snapshot) -> Crowds:
@@ -52,7 +51,7 @@ class Turns:
         width = len(snapshot.shapes)
         pairs = np.unique(snapshot.pod_group[pods] * width + snapshot.pod_shape[pods])
         groups, first, sizes = np.unique(pairs // width, return_index=True, return_counts=True)
-        # A group whose pods differ among themselves is a kind of its own; it counts as many as it has shapes.
+        # A group with pods of several shapes is a kind of its own; it counts as many as it has shapes.
         kinds = np.where(sizes == 1, pairs[first] % width, width + groups)
         spaces = self._namespaces_of(snapshot)[groups]
         rank = np.lexsort((groups, self._created(snapshot)[groups]))
@@ -84,7 +83,7 @@ class Turns:
         return Crowds(by_namespace=crowds, waiting=np.sort(np.concatenate(later))) if crowds else NONE
 
     def _crowding(self, snapshot: Snapshot) -> Int64s | None:
-        """Return the pods that wait; None if no namespace can have too many of them, or too many shapes."""
+        """Return the pending pods; None if no namespace can exceed a bound on pods or on shapes."""
         fewest = min((each for each in (self.most, self.at_a_time) if each != UNBOUNDED), default=None)
         if fewest is None or len(snapshot.pods) <= fewest:
             return None
@@ -95,7 +94,7 @@ class Turns:
         return pods if len(pods) > fewest else None
 
     def _crowded(self, spaces: Int64s, sizes: Int64s, pending: Int64s) -> list[int]:
-        """Return the namespaces that may have more than is considered of one."""
+        """Return the namespaces that may exceed a bound."""
         shapes, pods = np.bincount(spaces, weights=sizes), np.bincount(spaces, weights=pending)
         crowded = np.zeros(len(pods), np.bool_)
         if self.most != UNBOUNDED:
@@ -106,7 +105,7 @@ class Turns:
         return found
 
     def _part(self, groups: GroupRows, pending: Int64s, snapshot: Snapshot, turns: int) -> tuple[GroupRows, int]:
-        """Return those of the groups, oldest first, that are considered, and in how many parts they come."""
+        """Return the considered groups out of ``groups``, oldest first, and the number of parts."""
         if self._parts(int(pending.sum())) == 1:
             return groups, 1
         priority = np.array([snapshot.groups[row].priority for row in groups.tolist()], np.int64)
@@ -121,14 +120,14 @@ class Turns:
         return np.concatenate((groups[~is_rest], groups[is_rest][chosen])), parts
 
     def _parts(self, pods: int) -> int:
-        """Return in how many parts so many pods come, at most."""
+        """Return the most parts into which ``pods`` pods are divided."""
         if self.at_a_time == UNBOUNDED or pods <= self.at_a_time:
             return 1
         always = self.at_a_time // 2
         return -(-(pods - always) // (self.at_a_time - always))
 
     def _deal(self, kinds: Int64s, sizes: Int64s) -> tuple[Int64s, int, int]:
-        """Return the turn of each group, how many turns there are, and how many shapes."""
+        """Return the turn of each group, the number of turns, and the number of shapes."""
         if self.most == UNBOUNDED:
             return np.zeros(len(kinds), np.int64), 1, len(np.unique(kinds))
         _, first, which = np.unique(kinds, return_index=True, return_inverse=True)

@@ -1,7 +1,7 @@
-"""Manifests as people have them: workloads to pods and groups, mistakes to findings with their places.
+"""Manifests as users have them: workloads become pods and groups, faults become findings with their places.
 
-``kai.manifests.reading`` reads texts and checks each document, ``kai.manifests.expansion`` adds what controllers and
-the pod grouper would add, ``kai.manifests.lint`` looks at queues and jobs together.
+``kai.manifests.reading`` reads texts and checks each document, ``kai.manifests.expansion`` adds the objects that
+controllers and the pod grouper would add, ``kai.manifests.lint`` checks queues and jobs together.
 """
 
 from kai.manifests.codes import CODES, Code

@@ -1,4 +1,4 @@
-"""Jobs beside queues that say which namespaces may use them."""
+"""Jobs together with queues that restrict which namespaces may use them."""
 
 from collections.abc import Iterator, Mapping
 
@@ -14,10 +14,10 @@ _KEYS = (names.ALLOWED_NAMESPACES, names.ALLOWED_NAMESPACE_LABELS)
 
 
 def check_access(reading: Reading) -> Iterator[Finding]:
-    """Yield jobs in queues that do not allow their namespaces.
+    """Yield findings for jobs in queues that do not admit their namespaces.
 
-    Queues that say nothing are not judged: whether a scheduler requires permission is not known from files. Nor are
-    jobs that name no namespace, and labels of namespaces that are not in the input.
+    Queues without the annotations are not checked: files do not show whether a scheduler requires permission. Nor are
+    jobs that name no namespace, or labels of namespaces that are not in the input.
     """
     said = {name: _said(queue) for name, queue in queues_of(reading.documents).items()}
     admitting = {name: Admits.of(texts) for name, texts in said.items() if texts}

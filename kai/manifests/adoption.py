@@ -1,8 +1,8 @@
-"""Workloads of other schedulers, taken over in memory: kai decides on them, and no manifest is edited.
+"""Workloads of other schedulers, adopted in memory: kai decides on them, and no manifest is edited.
 
-``adopted`` rewrites manifests before anything else reads them: pods of the schedulers that are named ask for kai's,
-each workload without a queue gets one, and queues that are not there are made (``proposals``). What follows is decided
-as on any other input.
+``adopted`` rewrites manifests before anything else reads them: pods of the given schedulers get kai's as scheduler,
+each workload without a queue gets one, and missing queues are created (``proposals``). The rest is decided as for any
+other input.
 """
 
 from collections import Counter
@@ -34,48 +34,48 @@ from kai.manifests.unused import templates
 Manifest = Mapping[str, Any]
 
 QUEUE_SOURCES: Final = (NAMESPACE, KUEUE, VOLCANO)
-"""What ``--queue-from`` takes."""
+"""The values of ``--queue-from``."""
 DEFAULT_SCHEDULER: Final = "default-scheduler"
-"""The scheduler of pods that name none: the API server writes it into them."""
+"""The scheduler of pods that name none: the API server sets it as the default."""
 SYSTEM_NAMESPACES: Final = frozenset({"kube-system", "kube-public", "kube-node-lease", names.KAI_NAMESPACE})
 _ON_EACH_NODE: Final = frozenset({"DaemonSet", "Node"})
 _GATES: Final = ("kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology")
-"""What keeps a pod from every scheduler until Kueue lets it in."""
+"""Kueue's scheduling gates, which keep a pod from every scheduler until Kueue admits it."""
 _OTHER_GROUPS: Final = {
     "scheduling.volcano.sh": "scheduling.k8s.io/group-name",
     "scheduling.x-k8s.io": "scheduling.x-k8s.io/pod-group",
 }
-"""API groups of other kinds called PodGroup that say how many pods start together, and how pods name them."""
+"""API groups of other PodGroup kinds with a minimum of pods, and the keys by which pods name such a group."""
 _KUEUE_GROUP: Final = "kueue.x-k8s.io/pod-group-name"
 _KUEUE_TOTAL: Final = "kueue.x-k8s.io/pod-group-total-count"
 
 
 @attrs.frozen(kw_only=True)
 class Adoption:
-    """Which pods of other schedulers are taken over, and where queues come from.
+    """The schedulers whose pods are adopted, and the source of queues.
 
     Source: an API server writes ``default-scheduler`` into pods that name no scheduler.
     """
 
     ours: str = names.SCHEDULER_NAME
-    """The scheduler that kai is asked as."""
+    """The name under which kai schedules."""
     schedulers: frozenset[str] = frozenset()
-    """Other schedulers, and API groups of operators that write the name of kai into the pods that they make."""
+    """Other schedulers, and API groups of operators that write kai's name into the pods that they create."""
     queue_from: str = ""
-    """One of ``QUEUE_SOURCES``; "" where workloads stay in the queues that they name."""
+    """One of ``QUEUE_SOURCES``; "" if workloads stay in the queues that they name."""
 
     @property
     def operators(self) -> frozenset[str]:
-        """The API groups among them: they have a dot, which names of schedulers have not."""
+        """The API groups among ``schedulers``: they have a dot, unlike names of schedulers."""
         return frozenset(each for each in self.schedulers if "." in each)
 
     @property
     def changes(self) -> bool:
-        """Whether there is anything to rewrite."""
+        """Whether manifests need rewriting."""
         return bool(self.schedulers or self.queue_from) or self.ours == DEFAULT_SCHEDULER
 
     def takes(self, scheduler: str) -> bool:
-        """Return whether pods for ``scheduler`` are decided on; "" stands for pods that name none."""
+        """Return whether pods of ``scheduler`` are decided on; "" stands for pods that name none."""
         return (scheduler or DEFAULT_SCHEDULER) in {self.ours, *self.schedulers}
 
 
@@ -87,27 +87,27 @@ HELD_KINDS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("ray.io/v1", "RayJob"),
     )
 }
-"""Workloads that have no pods while another scheduler holds them."""
+"""Workloads that have no pods while another system holds them."""
 
 NONE: Final = Adoption()
-"""Nothing is taken over."""
+"""No adoption."""
 
 
 @attrs.frozen(kw_only=True)
 class Adopted:
-    """Manifests as kai decides on them: those of the input in their order, then those that were made."""
+    """Manifests as kai decides on them: those of the input in order, then new ones."""
 
     manifests: tuple[Manifest, ...]
     made: tuple[Manifest, ...] = ()
     proposals: tuple[Proposal, ...] = ()
-    """The queues, with where each amount comes from."""
+    """The new queues, with the origin of each amount."""
     notes: tuple[str, ...] = ()
 
 
 def adopted(manifests: Sequence[Manifest], adoption: Adoption, around: Around | None = None) -> Adopted:
     """Return manifests with the workloads of other schedulers as workloads of kai.
 
-    Pods of the system and pods that stand on each node stay with their scheduler: they are no jobs.
+    System pods, and pods that run on each node, keep their scheduler: they are not jobs.
     """
     if not adoption.changes:
         return Adopted(manifests=tuple(manifests))
@@ -128,9 +128,9 @@ def adopted(manifests: Sequence[Manifest], adoption: Adoption, around: Around | 
 def adopted_documents(
     documents: Sequence[Document], adoption: Adoption, around: Around | None = None, beside: Sequence[Manifest] = ()
 ) -> tuple[tuple[Document, ...], tuple[Proposal, ...], tuple[str, ...]]:
-    """Return documents as ``adopted`` has their manifests, the queues that were made, and what there is to say.
+    """Return documents with their manifests ``adopted``, the new queues, and notes.
 
-    ``beside`` are objects of the cluster that the documents come to, such as Kueue's queues.
+    ``beside`` are objects of the cluster that the documents are applied to, such as Kueue's queues.
     """
     if not adoption.changes:
         return tuple(documents), (), ()
@@ -146,23 +146,23 @@ def adopted_documents(
 
 @attrs.define
 class _Adopting:
-    """One adoption on its way."""
+    """The state of one adoption."""
 
     adoption: Adoption
     proposed: Proposed
     owners: AbstractSet[str]
-    """UIDs of what owns others of the manifests: its pods are counted in its place."""
+    """UIDs of owners of other manifests: their pods are counted instead."""
     taken: Counter[tuple[str, str]] = attrs.field(factory=Counter)
-    """Pods and workloads that were taken over, by their scheduler."""
+    """Adopted pods and workloads, by their scheduler."""
     left: int = 0
-    """Those that stay with their scheduler: the system's."""
+    """The number of system workloads that keep their scheduler."""
     wanted: dict[str, None] = attrs.field(factory=dict)
-    """Queues that workloads were put into."""
+    """Queues of adopted workloads, in order."""
     groups: dict[tuple[str, str], Manifest] = attrs.field(factory=dict)
     """Groups that pods name by a label of Kueue."""
 
     def rewrite(self, manifest: Manifest) -> Manifest:
-        """Return one manifest as kai reads it; the very same where nothing changes."""
+        """Return a manifest as kai reads it; the same object if nothing changes."""
         if not isinstance(manifest.get("kind"), str) or not isinstance(manifest.get("metadata"), Mapping):
             return manifest
         if self.adoption.schedulers and _is_group_of_others(manifest):
@@ -170,7 +170,7 @@ class _Adopting:
         found = templates(manifest)
         if not found or part_of(manifest, "status", "phase") in ENDED:
             return manifest
-        whole = part_of(manifest, "spec", "schedulerName")  # of a Volcano Job: for all its templates
+        whole = part_of(manifest, "spec", "schedulerName")  # of a Volcano Job: it applies to all its templates
         asked = [str(part_of(each, "spec", "schedulerName") or whole or "") for _, each in found]
         ours = [name for name in asked if self.adoption.takes(name)]
         if not ours:
@@ -191,7 +191,7 @@ class _Adopting:
         return self._in_queue(changed)
 
     def told(self) -> Iterator[str]:
-        """Yield what is said of workloads that were taken over, and of those that were not."""
+        """Yield notes on the workloads that were adopted, and on the others."""
         known = sorted({scheduler for scheduler, _ in self.taken})
         for scheduler in known:
             parts = [(self.taken[scheduler, what], what) for what in ("pod", "workload")]
@@ -215,7 +215,7 @@ class _Adopting:
         return {**template, "spec": spec}
 
     def _in_queue(self, manifest: Manifest) -> Manifest:
-        """Return a workload in the queue that is made for it, let in where Kueue holds it."""
+        """Return a workload with its new queue, no longer suspended if Kueue holds it."""
         queue = self.proposed.queue_of(manifest)
         if not queue:
             return self._in_named_group(manifest, "")
@@ -230,7 +230,7 @@ class _Adopting:
         return self._in_named_group(changed, queue)
 
     def _in_named_group(self, manifest: Manifest, queue: str) -> Manifest:
-        """Return a pod in the group that it names in the words of another scheduler."""
+        """Return a pod in the group that it names by another scheduler's key."""
         if manifest["kind"] != "Pod" or part_of(manifest, "metadata", "annotations", names.POD_GROUP):
             return manifest
         metadata = dict(mapping_of(manifest, "metadata"))
@@ -248,7 +248,7 @@ class _Adopting:
         return {**manifest, "metadata": metadata}
 
     def _group(self, manifest: Manifest) -> Manifest:
-        """Return a pod group of another scheduler as one of kai."""
+        """Return another scheduler's pod group as a pod group of kai."""
         metadata, spec = mapping_of(manifest, "metadata"), mapping_of(manifest, "spec")
         queue = self.proposed.queue_of(manifest)
         if queue:
@@ -263,12 +263,12 @@ class _Adopting:
 
 
 def says_queues(kind: str, adoption: Adoption) -> bool:
-    """Return whether objects of a kind are what queues are made from."""
+    """Return whether queues are made from objects of a kind."""
     return any(name == kind for _, name in QUEUE_KINDS.get(adoption.queue_from, ()))
 
 
 def is_held(manifest: Manifest) -> bool:
-    """Return whether Kueue holds a workload, which then has no pods."""
+    """Return whether Kueue holds a workload suspended; then it has no pods."""
     labels = mapping_of(manifest, "metadata", "labels")
     return LOCAL_QUEUE in labels and part_of(manifest, "spec", "suspend") is True
 
@@ -286,14 +286,14 @@ def _is_group_of_others(manifest: Manifest) -> bool:
 
 
 def _is_of_system(manifest: Manifest) -> bool:
-    """Return whether an object belongs to the cluster itself: a namespace of it, or a pod that stands on each node."""
+    """Return whether an object is part of the cluster itself: in a system namespace, or a pod of each node."""
     metadata = mapping_of(manifest, "metadata")
     owners = {str(each.get("kind")) for each in mappings_of(metadata, "ownerReferences")}
     return metadata.get("namespace") in SYSTEM_NAMESPACES or bool(_ON_EACH_NODE & {str(manifest["kind"]), *owners})
 
 
 def _at(value: Any, path: Sequence[str | int], change: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - JSON as it is written
-    """Return a JSON value with what stands at ``path`` changed, and everything else shared."""
+    """Return a copy of a JSON value with the part at ``path`` changed; all other parts are shared."""
     if not path:
         return change(value)
     step, rest = path[0], path[1:]

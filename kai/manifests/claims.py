@@ -1,7 +1,7 @@
-"""Claims of pods: whether what they name is there, how many GPUs they ask for, and what a ComputeDomain makes.
+"""Resource claims of pods: whether the named claims exist, their GPUs, and the template of a ComputeDomain.
 
-Source: kube-controller-manager, which makes a claim of each template; the DRA driver of NVIDIA GPUs 0.4.0-rc.1,
-whose controller makes the template that a ComputeDomain names.
+Source: kube-controller-manager, which creates a claim from each template; the DRA driver of NVIDIA GPUs 0.4.0-rc.1,
+whose controller creates the template that a ComputeDomain names.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -31,14 +31,14 @@ class Claims:
 
     @classmethod
     def of(cls, manifests: Sequence[Mapping[str, Any]], namespace: str = "default") -> "Claims":
-        """Return those among manifests, with what ComputeDomains make; what names no namespace is in ``namespace``."""
-        kinds = (CLAIM, TEMPLATE, VOLUME)  # no set: what an input has for a kind may be anything
+        """Return those among manifests, and templates of ComputeDomains; ``namespace`` is the default one."""
+        kinds = (CLAIM, TEMPLATE, VOLUME)  # not a set: the kind in an input may be any value, even an unhashable one
         made = [template_of(each) for each in manifests if is_compute_domain(each)]
         every = [*manifests, *(each for each in made if each is not None)]
         return cls({_place(each, namespace): each for each in every if each.get("kind") in kinds})
 
     def gpus_of(self, pod: Mapping[str, Any], namespace: str) -> int:
-        """Return how many GPUs the claims of a pod ask for; one that it has under two names counts once."""
+        """Return the number of GPUs in the claims of a pod; a claim that it has under two names counts once."""
         places = [(kind, namespace, name) for kind, name, _ in _named(mapping_of(pod, "spec"))]
         named = {*places} - {place for place in places if place[0] == TEMPLATE}
         made = [place for place in places if place[0] == TEMPLATE]
@@ -48,7 +48,7 @@ class Claims:
 
 
 def template_of(domain: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the template that the controller of a ComputeDomain makes; None for a domain that names none."""
+    """Return the template that the controller of a ComputeDomain creates; None if the domain names none."""
     name = text_of(domain, "spec", "channel", "resourceClaimTemplate", "name")
     if not name:
         return None
@@ -62,7 +62,7 @@ def template_of(domain: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def check_claims(documents: Sequence[Document], known: Collection[Place], namespace: str) -> Iterator[Finding]:
-    """Yield claims and templates of claims that pods name and that are not among ``known``."""
+    """Yield findings for claims and claim templates that pods name and that are not in ``known``."""
     for document in documents:
         manifest = document.manifest
         where = str(part_of(manifest, "metadata", "namespace") or namespace)
@@ -86,7 +86,7 @@ def is_compute_domain(manifest: Mapping[str, Any]) -> bool:
 
 
 def _named(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, Path]]:
-    """Yield kind and name of each claim or template that the spec of a pod names, with its place there."""
+    """Yield kind and name of each claim or template that a pod's spec names, with its path."""
     for index, claim in enumerate(list_of(spec, "resourceClaims")):
         for kind, field in ((CLAIM, "resourceClaimName"), (TEMPLATE, "resourceClaimTemplateName")):
             name = text_of(claim, field)
@@ -99,7 +99,7 @@ def _named(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, Path]]:
 
 
 def _gpus_of(spec: Mapping[str, Any]) -> int:
-    """Return how many GPUs a claim asks for, of alternatives the most; "all of a node" is one."""
+    """Return the number of GPUs of a claim, of alternatives the most; "all of a node" is one."""
     total = 0
     for request in mappings_of(spec, "devices", "requests"):
         alternatives = mappings_of(request, "firstAvailable") or [mapping_of(request, "exactly") or request]

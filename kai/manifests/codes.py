@@ -1,6 +1,6 @@
-"""Every code of a finding with its text: what ``--explain`` prints, and what a page of documentation is made of.
+"""Every code of a finding with its text: for ``--explain``, and for the pages of the documentation.
 
-The letter says what is looked at: T texts, F fields, Q queues, J jobs, W what admission webhooks refuse, C
+The letter is the subject: T texts, F fields, Q queues, J jobs, W rules of admission webhooks, C
 configurations of the scheduler, S scenarios.
 """
 
@@ -16,7 +16,7 @@ MEANINGS: Final[dict[str, str]] = {
     WAIT: "The object is taken, and a job waits because of it.",
     ADVICE: "The object is taken and has its part in what is decided; something in it may not do what was meant.",
 }
-"""What a finding means to the object that it is about, in every command."""
+"""The effect of a finding on its object, the same in every command."""
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""What an API server refuses in the containers of a pod: names, images, ports, mounts, and amounts of resources.
+"""An API server's validation of the containers of a pod: names, images, ports, mounts, and resource amounts.
 
 Source: the validation of Kubernetes; see ``kai.manifests.refused``.
 """
@@ -19,9 +19,9 @@ _LAST_PORT: Final = 65_535
 def faults_of_containers(
     spec: Mapping[str, Any], at: Path, *, is_own: bool, added: Collection[str] | None = ()
 ) -> Iterator[Fault]:
-    """Yield what is refused; ``is_own`` for a kind of Kubernetes, whose controllers fill in nothing that is missing.
+    """Yield the faults; ``is_own`` for Kubernetes' own kinds, whose controllers fill in no missing fields.
 
-    ``added`` are the names of volumes that the controller adds; None where these are not known.
+    ``added`` are the names of volumes that the controller adds; None if they are not known.
     """
     first, main = items(spec, "initContainers", at), items(spec, "containers", at)
     if is_own and spec.get("containers") in (None, []):
@@ -67,7 +67,7 @@ def _of_ports(place: Path, container: Mapping[str, Any], *, on_host: bool) -> It
 
 
 def _host_ports(containers: list[Item]) -> Iterator[Fault]:
-    """Yield a port of the node that two containers want."""
+    """Yield a fault for a host port that two containers want."""
     seen: set[tuple[str, str, str]] = set()
     for place, container in containers:
         for where, port in items(container, "ports", place):
@@ -104,7 +104,7 @@ def _of_resources(at: Path, resources: Mapping[str, Any], claims: list[Any]) -> 
         if name not in limits and (is_extended or str(name).startswith(_HUGE)):
             yield Fault((*at, "requests", str(name)), f"no limit of {name}", "the same amount in limits")
         if asked is None or most is None or _is_gpu(str(name)):
-            continue  # GPUs have sentences of their own
+            continue  # GPUs are reported separately
         if asked > most or (asked != most and (is_extended or str(name).startswith(_HUGE))):
             expected = f"the limit, {limits[name]}" if is_extended else f"at most the limit, {limits[name]}"
             yield Fault((*at, "requests", str(name)), str(value), expected)
@@ -124,7 +124,7 @@ def _of_amount(place: Path, name: str, value: object) -> Iterator[Fault]:
             place, f'"{name}"', "cpu, memory, ephemeral-storage, hugepages-SIZE, or a name as example.com/thing"
         )
     if number is None or _is_gpu(name):
-        return  # what cannot be read is said where amounts are
+        return  # the check of amounts reports invalid values
     if number < 0:
         yield Fault(place, str(value), "0 or more")
     elif _is_extended(name) and number.denominator != 1:

@@ -1,9 +1,9 @@
-"""Workloads to the pods that their controllers would make, with owners and groups. Start reading at ``expand``.
+"""Workloads to the pods that their controllers would create, with owners and groups. Start reading at ``expand``.
 
     manifests ─ model of each kind (``workloads``) → pods with owners ─ rules of the pod grouper (``grouping``) → groups
 
-An object whose children are in the input is left as it is: then the input is that of a cluster, and its controller has
-done its work. Whatever has no part in the result is counted (``unused``).
+An object whose children are in the input is not expanded: then the input comes from a cluster, and its controller has
+acted already. Objects that are not part of the result are counted (``unused``).
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -53,7 +53,7 @@ from kai.podgrouper import Kind, Resource, Settings
 
 @attrs.frozen(kw_only=True)
 class Problem:
-    """What keeps an object from being expanded: its place among the manifests, and a message."""
+    """Why an object cannot be expanded: its index among the manifests, and a message."""
 
     at: int
     message: str
@@ -61,7 +61,7 @@ class Problem:
 
 @attrs.frozen(kw_only=True)
 class Job:
-    """A pod group with its pods: the place of the object that it comes from, and manifests."""
+    """A pod group with its pods: the index of the object that it comes from, and manifests."""
 
     at: int
     group: Mapping[str, Any]
@@ -70,7 +70,7 @@ class Job:
 
 @attrs.frozen(kw_only=True)
 class Later:
-    """Pods of one group that a controller makes once conditions hold, and the group as it is with them."""
+    """Pods of one group that a controller creates once conditions hold, and the group once it includes them."""
 
     at: int
     conditions: tuple[Condition, ...]
@@ -80,29 +80,29 @@ class Later:
 
 @attrs.frozen(kw_only=True)
 class Expansion:
-    """The objects that intake reads, and what has no part in them."""
+    """The objects for intake, and the input objects that are not among them."""
 
     manifests: tuple[Mapping[str, Any], ...]
     origins: tuple[int, ...] = ()
-    """Of each manifest its place in the input; -1 for what was made."""
+    """The index in the input of each manifest; -1 for new ones."""
     sources: tuple[int, ...] = ()
-    """Of each manifest the place of the workload that it comes from; -1 for a group or a class that was made."""
+    """The index of the workload that each manifest comes from; -1 for a new group or priority class."""
     unused: tuple[Unused, ...] = ()
     problems: tuple[Problem, ...] = ()
     absent: tuple[Problem, ...] = ()
-    """What is not expanded because an object that it names, and that may be in the cluster, is not in the input."""
+    """Objects that are not expanded because they name an object that is not in the input, but may be in the cluster."""
     not_expanded: tuple[Problem, ...] = ()
     """Workloads for this scheduler of a kind that kai does not expand."""
     later: tuple[Later, ...] = ()
-    """What controllers make later, where it was asked for; it is not among the manifests."""
+    """Pods that controllers create later, if requested; they are not among the manifests."""
     workloads: int = 0
-    """Workloads and bare pods that this scheduler is asked to place."""
+    """The number of workloads and bare pods for this scheduler."""
     owners: Mapping[str, tuple[tuple[str, str, str], ...]] = attrs.field(factory=dict, repr=False)
-    """Kind, name and UID of what owns an object that makes pods, by the UID of that object."""
+    """Kind, name and UID of the owners of an object that creates pods, by the UID of that object."""
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        """The pod groups in the order of the input; one that was made stands where its workload does."""
+        """The pod groups in the order of the input; a new one takes the position of its workload."""
         members: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
         first: dict[tuple[str, str], int] = {}
         for manifest, at in zip(self.manifests, self.sources, strict=True):
@@ -122,29 +122,29 @@ class Expansion:
 
 @attrs.frozen(kw_only=True)
 class Surroundings:
-    """What is there already where manifests are applied."""
+    """The state of the cluster to which manifests are applied."""
 
     scheduler_name: str = names.SCHEDULER_NAME
     namespace: str = "default"
-    """Where objects go that name no namespace."""
+    """The namespace for objects that name none."""
     queue: str = ""
-    """The queue of all that is made, whatever their workload says; "" for the workload's own."""
+    """The queue of all new objects, overriding that of their workload; "" for the workload's own."""
     pods: AbstractSet[tuple[str, str]] = frozenset()
-    """Namespace and name of every pod: a pod that is made is called otherwise."""
+    """Namespace and name of every pod: new pods get other names."""
     objects: Sequence[Mapping[str, Any]] = ()
-    """What pod grouping may read: priority classes, and groups that exist."""
+    """Other objects for pod grouping to read: priority classes, and existing groups."""
     ungrouped: AbstractSet[str] = frozenset()
-    """UIDs of pods and owners of which a cluster has no group: groups that are made for them get readable names."""
+    """UIDs of pods and owners without a group in the cluster: new groups for them get readable names."""
     with_later: bool = False
-    """Whether pods that controllers make later are wanted as well."""
+    """Whether pods that controllers create later are included."""
     operators: AbstractSet[str] = frozenset()
-    """API groups whose operators write the name of this scheduler into the pods that they make."""
+    """API groups whose operators write this scheduler's name into the pods that they create."""
 
 
 def expand(manifests: Sequence[Mapping[str, Any]], around: Surroundings | None = None) -> Expansion:
-    """Return the objects with the pods and groups that controllers would add; cost: microseconds where none would.
+    """Return the objects with the pods and groups that controllers would add; takes microseconds if there are none.
 
-    Objects of a kind that no snapshot has are left out, and counted.
+    Objects of kinds that snapshots do not use are left out, and counted.
     """
     around = Surroundings() if around is None else around
     namespace = around.namespace
@@ -169,7 +169,7 @@ def expand(manifests: Sequence[Mapping[str, Any]], around: Surroundings | None =
 
 
 def is_workload(manifest: Mapping[str, Any], described: Container[tuple[str, str]] = ()) -> bool:
-    """Return whether an object is a pod or a group, or makes pods by a controller that has a model.
+    """Return whether an object is a pod or a group, or creates pods by a controller that has a model.
 
     ``described`` are the groups and kinds that Kartas describe.
     """
@@ -180,7 +180,7 @@ def is_workload(manifest: Mapping[str, Any], described: Container[tuple[str, str
 
 
 def numbered(manifest: Mapping[str, Any], number: int) -> Mapping[str, Any]:
-    """Return one more workload of the same sort: with the number behind its name, and behind that of its group."""
+    """Return a copy of a workload with ``number`` appended to its name and to the name of its group."""
     metadata = dict(mapping_of(manifest, "metadata"))
     metadata["name"] = f"{metadata.get('name') or metadata.get('generateName')}-{number}"
     metadata.pop("uid", None)
@@ -192,48 +192,48 @@ def numbered(manifest: Mapping[str, Any], number: int) -> Mapping[str, Any]:
 
 @attrs.define
 class _Expanding:
-    """One expansion on its way."""
+    """The state of one expansion."""
 
     scheduler_name: str
     namespace: str
     owners: frozenset[tuple[str, str]]
-    """Kind and UID, and kind and name, of every object that pods or workloads of the input name as their owner."""
+    """Kind and UID, and kind and name, of every owner that pods or workloads of the input name."""
     circles: Mapping[tuple[str, str], str]
-    """By kind, and namespace and name: the way back to an object that is among its own owners."""
+    """By kind, and namespace and name: the chain of owners that leads back to an object."""
     queue: str = ""
     with_later: bool = False
     operators: AbstractSet[str] = frozenset()
     index: Index = attrs.field(factory=Index)
     kept: dict[int, Mapping[str, Any]] = attrs.field(factory=dict)
     loose: list[tuple[int, Manifest]] = attrs.field(factory=list)
-    """Pods that no group has yet."""
+    """Pods without a group so far."""
     coming: list[tuple[int, Manifest, tuple[Condition, ...]]] = attrs.field(factory=list)
-    """Pods that come later."""
+    """Pods that are created later."""
     unborn: list[Manifest] = attrs.field(factory=list)
-    """What stands between these and their workloads; while pods of the beginning are grouped, it is not there."""
+    """Objects between later pods and their workloads; they are hidden while the first pods are grouped."""
     adopted: set[int] = attrs.field(factory=set)
-    """Places of pods whose owners may be elsewhere: that they cannot be grouped is no mistake of the input."""
+    """Indexes of pods whose owners may be outside the input: if they cannot be grouped, the input is not at fault."""
     late: list[tuple[int, Mapping[str, Any]]] = attrs.field(factory=list)
-    """Workloads whose controllers look at other objects: they come when all of those are known."""
+    """Workloads whose controllers read other objects: expanded once all of those are known."""
     unused: list[Unused] = attrs.field(factory=list)
     problems: list[Problem] = attrs.field(factory=list)
     absent: list[Problem] = attrs.field(factory=list)
     strange: list[tuple[int, Mapping[str, Any]]] = attrs.field(factory=list)
-    """Workloads of kinds that no model knows."""
+    """Workloads of kinds without a model."""
     fresh: set[str] = attrs.field(factory=set)
     named: set[tuple[str, str]] = attrs.field(factory=set)
     """Namespace and name of every pod so far."""
     topologies: AbstractSet[str] = frozenset()
     """The names of all topologies of the input."""
     groups: AbstractSet[tuple[str, str]] = frozenset()
-    """Namespace and name of every pod group that is there before any is made."""
+    """Namespace and name of every pod group in the input."""
     workloads: int = 0
 
     def take(self, at: int, manifest: Mapping[str, Any]) -> None:
-        """Sort one object of the input."""
+        """Classify one object of the input."""
         kind = manifest.get("kind")
         if not isinstance(kind, str) or not isinstance(manifest.get("apiVersion"), str):
-            self.kept[at] = manifest  # reading it says what is wrong
+            self.kept[at] = manifest  # it is invalid, which reading it reports
         elif kind == "Pod" and manifest["apiVersion"] == "v1":
             self._take_pod(at, manifest)
         elif is_compute_domain(manifest):
@@ -255,13 +255,13 @@ class _Expanding:
             self._take_stranger(at, manifest, kind)
 
     def _take_made(self, at: int, made: Mapping[str, Any] | None) -> None:
-        """Take what a controller makes of an object, in the place of that."""
+        """Replace an object by the object that its controller makes from it."""
         if made is not None:
             self.kept[at] = made
             self.index.add([self._placed(made)])
 
     def finish(self) -> Expansion:
-        """Group what is loose, and return everything."""
+        """Group the pods without a group, and return the result."""
         for at, manifest in self.late:
             self._take_workload(at, manifest)
         made: list[Manifest] = []
@@ -301,7 +301,7 @@ class _Expanding:
         )
 
     def _group_later(self, grouping: Grouping) -> tuple[Later, ...]:
-        """Return the pods that come later, each after those that it waits for, and their groups as they are then."""
+        """Return the later pods, each after the pods that it waits for, and their groups at that time."""
         self.index.add(self.unborn)
         self.index.add(pod for _, pod, _ in self.coming)
         found: list[Later] = []
@@ -327,7 +327,7 @@ class _Expanding:
         return tuple(found)
 
     def _told(self, at: int, manifest: Mapping[str, Any], grouping: Grouping) -> Problem:
-        """Say of a kind that no model knows what becomes of its pods in a cluster."""
+        """Return how a cluster treats pods of a kind without a model."""
         self.workloads += 1
         kind = Kind.of(manifest["apiVersion"], manifest["kind"])
         reason = f"{NOT_EXPANDED}; its pods are grouped in a cluster as {grouping.rule_of(kind)}"
@@ -351,9 +351,9 @@ class _Expanding:
             self.adopted.add(at)
 
     def _absent_group(self, pod: Mapping[str, Any], made: Container[tuple[str, str]] = ()) -> str:
-        """Return that the group that a pod names is not there; empty if it is, or is among those that were made.
+        """Return the message that the group that a pod names is missing; empty if it exists or is among ``made``.
 
-        Another one stands in for a group that is gone, where the pod runs on its account.
+        For a running pod of a deleted group, a stand-in takes its place.
         """
         annotations = mapping_of(pod, "metadata", "annotations")
         place = (_place_of(pod, self.namespace)[0], str(annotations.get(names.POD_GROUP)))
@@ -402,13 +402,13 @@ class _Expanding:
     def _as_operator(
         self, workload: Resource, pod: Manifest, conditions: tuple[Condition, ...]
     ) -> tuple[Manifest, tuple[Condition, ...]]:
-        """Return a pod as an operator leaves it that writes the name of this scheduler into all that it makes."""
+        """Return a pod as its operator leaves it, if that writes this scheduler's name into all of its pods."""
         if workload.kind.group in self.operators:
             pod = {**pod, "spec": {**pod["spec"], "schedulerName": self.scheduler_name}}
         return pod, conditions
 
     def _refuse_circle(self, at: int, workload: Resource) -> None:
-        """Say of a workload that is left to its owner that it owns that one: no pod would ever come of them."""
+        """Report a workload that is left to its owner although it owns that one: such a circle never has pods."""
         way = self.circles.get((workload.kind.kind, f"{workload.namespace}/{workload.name}"))
         if way:
             self.workloads += 1
@@ -425,12 +425,12 @@ class _Expanding:
     def _pods_of(
         self, at: int, workload: Resource, above: tuple[Condition, ...] = ()
     ) -> Iterator[tuple[Manifest, tuple[Condition, ...]]]:
-        """Yield the pods of a workload with what they wait for, and put everything between them into the index."""
+        """Yield the pods of a workload with their conditions, and add all objects in between to the index."""
         children: list[tuple[Manifest, tuple[Condition, ...]]] = []
         for each in made_of(workload, self.index):
             made, own = taken_apart(self._in_queue(each))
             if own and not self.with_later and (made["kind"], workload.kind.kind) == ("Pod", "Job"):
-                break  # all that follow are later as well, and may be very many
+                break  # all that follow are later too, and there may be very many
             children.append((made, (*above, *own)))
         parents = {reference["uid"] for made, _ in children for reference in made["metadata"]["ownerReferences"]}
         self.index.add(made for made, conditions in children if not conditions)
@@ -445,7 +445,7 @@ class _Expanding:
     def _pods_below(
         self, at: int, made: Manifest, conditions: tuple[Condition, ...]
     ) -> Iterator[tuple[Manifest, tuple[Condition, ...]]]:
-        """Yield the pods of an object that stands between; one of a kind that no model knows is told."""
+        """Yield the pods of an intermediate object; one of a kind without a model is recorded."""
         kind = Kind.of(made["apiVersion"], made["kind"])
         if has_model(kind):
             yield from self._pods_of(at, Resource.of(made), conditions)
@@ -453,7 +453,7 @@ class _Expanding:
             self.strange.append((at, made))
 
     def _with_own_name(self, pod: Manifest) -> Manifest:
-        """Return a pod that is called as no other is: two workloads of one name number their pods alike."""
+        """Return a pod with a unique name: two workloads of one name number their pods alike."""
         place, wanted, number = _place_of(pod, self.namespace), pod["metadata"]["name"], 1
         while place in self.named:
             number += 1
@@ -466,25 +466,25 @@ class _Expanding:
         return {**pod, "metadata": {**pod["metadata"], "name": place[1], "uid": uid}}
 
     def _take_stranger(self, at: int, manifest: Mapping[str, Any], kind: str) -> None:
-        """Count an object of a kind that kai does not read: a workload of ours if its pods are for us."""
+        """Count an object of an unknown kind; it is one of our workloads if its pods are for us."""
         self.index.add([self._placed(manifest)])
         group = manifest["apiVersion"].rpartition("/")[0]
         if (group, kind) in TEMPLATES:
-            return  # a part of the workloads that name it
+            return  # the workloads that name it include it
         if names_scheduler(manifest.get("spec"), self.scheduler_name) or group in self.operators:
             self.strange.append((at, manifest))
         else:
             self._note(kind, why_not_read(manifest["apiVersion"], kind), manifest)
 
     def _placed(self, manifest: Mapping[str, Any]) -> Manifest:
-        """Return an object with a namespace and a UID, as the API server would keep it."""
+        """Return an object with the namespace and UID that the API server would give it."""
         metadata = manifest.get("metadata")
         if not isinstance(metadata, Mapping):
             return dict(manifest)
         kind = structuring.kind_of(manifest)
         here = dict(metadata)
         if not here.get("name") and isinstance(here.get("generateName"), str):
-            here["name"] = f"{here['generateName']}0"  # the API server draws the rest of it
+            here["name"] = f"{here['generateName']}0"  # the API server appends random characters
         named = (str(manifest.get("apiVersion")).rpartition("/")[0], str(manifest.get("kind")))
         is_namespaced = named not in CLUSTER_WIDE if kind is None else kind.namespaced
         if is_namespaced and not here.get("namespace"):
@@ -509,7 +509,7 @@ class _Expanding:
 def _in_parts(
     coming: Iterable[tuple[int, Manifest, tuple[Condition, ...]]],
 ) -> Iterable[tuple[tuple[int, tuple[Condition, ...]], list[Manifest]]]:
-    """Return pods that wait for the same, part by part in the order in which they were made."""
+    """Return pods in groups with equal conditions, in the order in which they were made."""
     parts: dict[tuple[int, tuple[Condition, ...]], list[Manifest]] = {}
     for at, pod, conditions in coming:
         parts.setdefault((at, conditions), []).append(pod)

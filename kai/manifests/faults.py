@@ -1,9 +1,8 @@
-"""What is wrong with one field of an object, and the rules that many fields share: names, labels, sets of words.
+"""A fault in one field of an object, and rules that many fields share: names, labels, sets of words, scalar types.
 
-Values of the types of Kubernetes that have no fields: what an API server takes, whether kai reads the field or not.
-
-An API server decodes into types: a word where a number belongs is refused before any rule of the kind is looked at.
-What YAML makes of a value counts, so ``replicas: 5.0`` is five, and ``value: 5`` is no string.
+Scalar types are checked as an API server does, whether or not kai reads the field. An API server decodes into types: a
+word where a number belongs is refused before any rule of the kind is applied. The value that YAML reads counts, so
+``replicas: 5.0`` is five, and ``value: 5`` is not a string.
 """
 
 import re
@@ -22,7 +21,7 @@ from kai.manifests.positions import Path
 
 @attrs.frozen
 class Scalar:
-    """A type: what its values are called, and which they are."""
+    """A scalar type: a description of its values, and a test for them."""
 
     wanted: str
     takes: Callable[[object], bool]
@@ -64,7 +63,7 @@ _LARGEST: Final = {"int32": (1 << 31) - 1, "int64": (1 << 63) - 1}
 
 
 def scalar_fault(value: object, name: str) -> BadValue | None:
-    """Return what is wrong with a value of a type; None if nothing is, and of null, which counts as absent."""
+    """Return the fault of a value of a type; None if it is valid, or null, which counts as absent."""
     scalar = SCALARS[name]
     if value is None or scalar.takes(value):
         return None
@@ -75,7 +74,7 @@ def scalar_fault(value: object, name: str) -> BadValue | None:
 
 
 def exact_amount(value: object) -> Fraction | None:
-    """Return an amount exactly, to a billionth; None for what is none."""
+    """Return an amount exactly, to a billionth; None if it is invalid."""
     try:
         return Fraction(values.amount(str(value), 10**9), 10**9)
     except BadValue:
@@ -91,7 +90,7 @@ Item = tuple[Path, Mapping[str, Any]]
 
 @attrs.frozen
 class Fault:
-    """A field that an API server refuses: where it is, what stands there, what could."""
+    """A field that an API server refuses: its path, the value found, and the expected form."""
 
     path: Path
     found: str
@@ -100,25 +99,25 @@ class Fault:
 
 
 def is_label(text: str) -> bool:
-    """Return whether a text is a label of DNS, as names of containers are."""
+    """Return whether a text is a DNS label, as names of containers are."""
     return _LABEL.fullmatch(text) is not None
 
 
 def is_subdomain(text: str) -> bool:
-    """Return whether a text is labels of DNS with dots between them, as names of objects are."""
+    """Return whether a text is a DNS subdomain, labels with dots between them, as names of objects are."""
     return len(text) <= _LONGEST and all(
         re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", part) for part in text.split(".")
     )
 
 
 def is_qualified(text: str) -> bool:
-    """Return whether a text may be the key of a label: a name, or a name behind a domain and a slash."""
+    """Return whether a text is a valid label key: a name, or a domain, a slash and a name."""
     domain, slash, name = text.rpartition("/")
     return _QUALIFIED.fullmatch(name) is not None and (not slash or is_subdomain(domain))
 
 
 def key_fault(path: Path, key: object) -> Iterator[Fault]:
-    """Yield a key of labels that can be none."""
+    """Yield a fault for an invalid label key."""
     if key is not None and not isinstance(key, str):
         yield Fault(path, wording.shown(key), f'a string: "{wording.shown(key)}"')
     elif key is None or not is_qualified(key):
@@ -127,28 +126,28 @@ def key_fault(path: Path, key: object) -> Iterator[Fault]:
 
 
 def value_fault(path: Path, value: object) -> Iterator[Fault]:
-    """Yield a value of a label that can be none; another type is said where objects are read."""
+    """Yield a fault for an invalid label value; reading the object reports values of another type."""
     if isinstance(value, str) and value and not _QUALIFIED.fullmatch(value):
         shown = f'"{value}"' if len(value) <= 63 else f"{len(value)} characters"
         yield Fault(path, shown, "letters, digits, '-', '_' and '.', 63 characters at most")
 
 
 def one_of(at: Path, fields: Mapping[str, Any], field: str, words: tuple[str, ...]) -> Iterator[Fault]:
-    """Yield a field that is given and is none of some words."""
+    """Yield a fault for a field that is set to none of ``words``."""
     value = fields.get(field)
     if value is not None and value not in words:
         yield Fault((*at, field), shown(value), f"one of {', '.join(words)}")
 
 
 def at_least(least: int, at: Path, fields: Mapping[str, Any], field: str) -> Iterator[Fault]:
-    """Yield a number that is too small; what is no number is said where types are."""
+    """Yield a fault for a number below ``least``; the check of types reports other values."""
     value = fields.get(field)
     if is_number(value) and value < least:
         yield Fault((*at, field), str(value), f"{least} or more")
 
 
 def shown(value: object) -> str:
-    """Return a value as a sentence has it."""
+    """Return a value as it appears in a sentence."""
     if value is None or value == "":
         return "nothing"
     if isinstance(value, list):
@@ -157,13 +156,13 @@ def shown(value: object) -> str:
 
 
 def items(fields: Mapping[str, Any], field: str, at: Path) -> list[Item]:
-    """Return the objects of a list with their places; what has another shape is passed over."""
+    """Return the objects of a list with their paths; values of another shape are ignored."""
     found = enumerate(list_of(fields, field))
     return [((*at, field, index), each) for index, each in found if isinstance(each, Mapping)]
 
 
 def repeated(found: Iterable[Item], field: str) -> Iterator[Fault]:
-    """Yield a value of a field that an object before has too."""
+    """Yield a fault for a value of ``field`` that an earlier object has too."""
     seen: set[object] = set()
     for place, each in found:
         value = each.get(field)

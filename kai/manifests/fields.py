@@ -1,8 +1,8 @@
-"""Fields that do not exist, by the definitions of our own kinds and a table of Kubernetes, and values of another type.
+"""Fields that do not exist, by the schemas of our own kinds and a table of Kubernetes, and values of a wrong type.
 
-The table, ``core_fields.json``, holds the names and types of the fields of every kind that is read here; a test
-compares it with the client library of Kubernetes, which is older than ``NEWER``. What an API server has seen already is
-not looked at again. Values of our own kinds are looked at where objects are made of them.
+The table, ``core_fields.json``, has the names and types of the fields of every kind that is read here; a test
+compares it with the client library of Kubernetes, which is older than ``NEWER``. Objects from an API server are not
+checked again. Values of our own kinds are checked when objects are made from them.
 """
 
 import difflib
@@ -29,21 +29,21 @@ NEWER: Final[Mapping[str, Mapping[str, str]]] = {
     "V1JobSpec": {"scheduling": "?"},
     "V1PodSpec": {"evictionResponders": "?"},
 }
-"""Fields of Kubernetes 1.37 that its client library does not know yet."""
+"""Fields of Kubernetes 1.37 that its client library does not have yet."""
 
 
 @attrs.frozen
 class Unknown:
-    """A field that does not exist: where it is, and the fields that do."""
+    """A field that does not exist: its path, and the fields that do."""
 
     path: Path
     known: tuple[str, ...]
 
 
 def check_fields(document: Document) -> list[Finding]:
-    """Return a finding for each field that the kind does not have, and for each value that is not of its field's type.
+    """Return a finding for each field that the kind does not have, and for each value of a wrong type.
 
-    Of an object that comes from an API server there are none.
+    For an object from an API server there are none.
     """
     manifest = document.manifest
     metadata = manifest.get("metadata")
@@ -56,7 +56,7 @@ def check_fields(document: Document) -> list[Finding]:
 
 
 def unknown_of_pod_spec(spec: object) -> tuple[str, ...]:
-    """Return the paths of the fields that the spec of a pod cannot have."""
+    """Return the paths of fields in a pod's spec that do not exist."""
     found = _of_type(spec, "V1PodSpec", ())
     return tuple(_shown(mistake.path) for mistake in found if isinstance(mistake, Unknown))
 
@@ -76,7 +76,7 @@ def _mistakes(manifest: Mapping[str, Any]) -> Iterator[Unknown | BadValue]:
 
 
 def _of_type(value: object, name: str, path: Path) -> Iterator[Unknown | BadValue]:
-    """Yield the mistakes in a value of a type of Kubernetes: a name, ``[T]`` a list, ``{T}`` a map, ``?`` anything."""
+    """Yield the faults in a value of a Kubernetes type: a name, ``[T]`` a list, ``{T}`` a map, ``?`` anything."""
     if name == _FREE or value is None:
         return
     wrong = _mismatch(value, name)
@@ -95,7 +95,7 @@ def _of_type(value: object, name: str, path: Path) -> Iterator[Unknown | BadValu
 
 
 def _mismatch(value: object, name: str) -> BadValue | None:
-    """Return the error for a value that is not of a type."""
+    """Return the error for a value of a wrong type, else None."""
     if name in SCALARS:
         return scalar_fault(value, name)
     if name.startswith("["):
@@ -111,7 +111,7 @@ def _at(path: Path, wrong: BadValue) -> BadValue:
 
 
 def _of_schema(value: object, schema: Mapping[str, Any], path: Path) -> Iterator[Unknown | BadValue]:
-    """Yield the unknown fields of a value of one of our kinds; its status is for controllers to write."""
+    """Yield the unknown fields of a value of one of our kinds; its status is left to controllers."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield from _of_schema(item, schema.get("items", {}), (*path, index))

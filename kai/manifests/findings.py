@@ -1,4 +1,4 @@
-"""A finding: what is wrong in which file, at which line and column, and what would be right."""
+"""A finding: a fault with its file, line and column, and the expected form."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
@@ -13,12 +13,12 @@ from kai.manifests.positions import Path, Text
 
 Lines = tuple[tuple[int, str], ...]
 Origin = tuple[str, int, Path]
-"""Where a document stands: the name of its text, its number there, and its place in a list."""
+"""The place of a document: the name of its text, its index there, and its path in a list."""
 
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """What is wrong, where, and what would be right. Lines and columns count from 1; 0 is unknown."""
+    """A fault, its place, and the expected form. Lines and columns count from 1; 0 is unknown."""
 
     code: str
     message: str = attrs.field(converter=on_one_line)
@@ -26,18 +26,18 @@ class Finding:
     line: int = 0
     column: int = 0
     width: int = 1
-    """How many characters are wrong."""
+    """The number of characters at fault."""
     hint: str = ""
-    """What stands behind the carets."""
+    """The text after the carets."""
     help: str = ""
-    """What to write in its place."""
+    """The suggested replacement."""
     object: str = ""
     found: str = ""
     expected: str = ""
     excerpt: Lines = ()
-    """Numbered lines of the file, the last of which is the one with the carets."""
+    """Numbered lines of the file; the carets belong to the last."""
     origin: Origin | None = attrs.field(default=None, eq=False, repr=False)
-    """The document that it is about; None for a whole text."""
+    """The document at fault; None for a whole text."""
 
     @property
     def severity(self) -> str:
@@ -56,7 +56,7 @@ class Finding:
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the object that it is about is not taken as it is."""
+        """Whether the object at fault is refused."""
         return self.meaning == REFUSAL
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class Finding:
 
 @attrs.frozen(eq=False)
 class Document:
-    """A manifest with the text that it stands in."""
+    """A manifest with the text that contains it."""
 
     manifest: Mapping[str, Any]
     text: Text
@@ -84,7 +84,7 @@ class Document:
         also: Sequence[str | int] | None = None,
         **more: str,
     ) -> Finding:
-        """Return a finding about what stands at ``path`` of the manifest; the line of ``also`` is shown before it."""
+        """Return a finding about the value at ``path`` of the manifest; the line of ``also`` is shown before it."""
         place = self.text.locate(self.number, (*self.path, *path), at_key=at_key)
         first = self.text.locate(self.number, (*self.path, *also)).line if also is not None else place.line
         return Finding(
@@ -101,17 +101,17 @@ class Document:
 
     @property
     def origin(self) -> Origin:
-        """Return where it stands."""
+        """Return its place."""
         return self.text.name, self.number, self.path
 
     @property
     def is_kept(self) -> bool:
-        """Return whether it comes from an API server, which has taken it already."""
+        """Return whether it comes from an API server, which has accepted it already."""
         return bool(part_of(self.manifest, "metadata", "resourceVersion"))
 
     @property
     def title(self) -> str:
-        """Return kind and name of the object, with its namespace where it says one; "" without a name."""
+        """Return kind and name of the object, with its namespace if it names one; "" without a name."""
         metadata = self.manifest.get("metadata")
         names = metadata if isinstance(metadata, Mapping) else {}
         name = names.get("name") or names.get("generateName")
@@ -121,10 +121,10 @@ class Document:
         return f"{str(self.manifest.get('kind')).lower()} {f'{namespace}/' if namespace else ''}{name}"
 
     def bad_value(self, bad: BadValue, path: Path = ()) -> Finding:
-        """Return a finding about a value that cannot be read, below ``path`` of the manifest."""
+        """Return a finding about an invalid value, below ``path`` of the manifest."""
         field = field_of((*path, *bad.path) or (str(self.manifest.get("kind")),))
         is_unquoted = bad.wanted.startswith("a string") and not bad.found.startswith(("a ", "an ", "nothing"))
-        # What YAML made of the word is not what was meant: yes became true.
+        # YAML changed the type of the word: yes became true.
         at = (*self.path, *path, *bad.path)
         written = self.text.scalar(self.number, at) if is_unquoted else ""
         odd = self.text.odd_key(self.number, at) if is_unquoted else None
@@ -142,24 +142,24 @@ class Document:
 
 
 def field_of(path: Sequence[str | int]) -> str:
-    """Return what the last field of a path is called, with the place in its list: ``args[1]``."""
+    """Return the name of the last field of a path, with its index in a list: ``args[1]``."""
     name = max((at for at, step in enumerate(path) if isinstance(step, str)), default=0)
     return "".join([str(path[name]), *(f"[{index}]" for index in path[name + 1 :])])
 
 
 class RefusedError(InputError):
-    """An input has findings that keep it from being used."""
+    """An input has findings that prevent its use."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         super().__init__(*(str(finding) for finding in findings))
         self.findings = tuple(findings)
 
     def __reduce__(self) -> tuple[type[Self], tuple[tuple[Finding, ...]]]:
-        """Keep the findings on the way from another process, which else would be lost and the error with them."""
+        """Include the findings when the error is pickled for another process; the default would lose them and fail."""
         return type(self), (self.findings,)
 
     @classmethod
     def of(cls, findings: Iterable[Finding]) -> Self | None:
-        """Return the error for those findings that are errors; None if none is."""
+        """Return the error for the findings that are errors; None if there are none."""
         wrong = [finding for finding in findings if finding.is_error]
         return cls(wrong) if wrong else None

@@ -1,6 +1,6 @@
-"""What a pod template asks of GPUs: whole devices in its resources, or a part of one by annotation, never both.
+"""The GPU request of a pod template: whole devices in its resources, or a part of one by annotation, never both.
 
-Source: the rules are those of the admission webhook, said before anything is sent to a cluster.
+Source: the rules are those of the admission webhook, checked before anything is sent to a cluster.
 """
 
 import math
@@ -22,7 +22,7 @@ _SHARES = (names.GPU_FRACTION, names.GPU_MEMORY)
 
 
 def check_gpus(document: Document, path: Path, template: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield what is wrong with the GPUs that the pods of a template ask for."""
+    """Yield findings for faults in the GPU requests of a template's pods."""
     at = (*path, "metadata", "annotations")
     annotations = _texts(template)
     whole: Path | None = None
@@ -48,7 +48,7 @@ def check_gpus(document: Document, path: Path, template: Mapping[str, Any]) -> I
 
 
 def gpus_of(pod: Mapping[str, Any]) -> float:
-    """Return how many GPUs a pod asks for, parts of devices as parts; what cannot be read counts as none.
+    """Return the number of GPUs that a pod requests, shares as fractions; invalid amounts count as none.
 
     MIG slices count as queues count them.
     """
@@ -68,8 +68,8 @@ def gpus_of(pod: Mapping[str, Any]) -> float:
 def _whole(document: Document, path: Path, resource: str, value: object) -> Iterator[Finding]:
     number = exact_amount(value)
     if number is None or (number.denominator == 1 and number >= 0):
-        return  # what cannot be read is said where amounts are
-    if number < 0:  # as of every amount; of what comes from a cluster it is said here alone
+        return  # the check of amounts reports invalid values
+    if number < 0:  # the check of amounts reports this too, except for objects from a cluster
         yield document.bad_value(BadValue(str(value), "a quantity that is not negative"), path)
         return
     shown = f"{float(number):g}"
@@ -82,7 +82,7 @@ def _whole(document: Document, path: Path, resource: str, value: object) -> Iter
 
 
 def _unequal(document: Document, place: Path, template: Mapping[str, Any], path: Path) -> Iterator[Finding]:
-    """Yield a request for GPUs beside another limit."""
+    """Yield a finding for a GPU request that differs from the limit."""
     *above, which, resource = place[len(path) :]
     if which != "requests":
         return
@@ -92,7 +92,7 @@ def _unequal(document: Document, place: Path, template: Mapping[str, Any], path:
     limit, asked = part_of(resources, "limits", str(resource)), resources["requests"][resource]
     numbers = exact_amount(asked), exact_amount(limit)
     if limit is None or numbers[0] == numbers[1] or any(each is None or each < 0 for each in numbers):
-        return  # what cannot be is said where amounts are
+        return  # the check of amounts reports invalid values
     message = f"{resource} is {asked} in requests and {limit} in limits, expected the same"
     hint = "Kubernetes refuses the pod: GPUs cannot be overcommitted"
     yield document.finding("J010", message, place, hint=hint, help=f"{resource}: {limit}", found=str(asked))
@@ -178,7 +178,7 @@ def _container(
 
 
 def _amounts(template: Mapping[str, Any], path: Path) -> Iterator[tuple[Path, str, object]]:
-    """Yield every amount of the containers of a template with its place; what has another shape is passed over."""
+    """Yield every amount of the containers of a template with its path; values of another shape are ignored."""
     for kind in _CONTAINERS:
         for index, container in enumerate(list_of(template, "spec", kind)):
             for part in ("limits", "requests"):

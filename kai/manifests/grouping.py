@@ -1,8 +1,10 @@
-"""Pods into groups, by the very rules of the service; groups of what was never applied get readable names.
+"""Grouping of pods without a cluster: the service's own rules, over an index of all objects, and cycles of owners.
 
-Workloads that own each other in a circle: none of them is at the top, so nothing would ask for their pods.
+Pods are grouped by the same rules as in the service. Groups of objects that were never applied get readable names.
 
-What pod grouping reads when all there is was written down: objects by kind, namespace and name.
+Workloads that own each other in a circle are found, since none of them is at the top and so none would have pods.
+
+`Index` holds all objects of an input by kind, namespace and name, for pod grouping to read.
 """
 
 import inspect
@@ -33,11 +35,11 @@ from kai.podgrouper import (
 from kai.podgrouper.draft import KARTA, POD_GROUP, PRIORITY_CLASS
 
 Place = tuple[str, str]
-"""Kind, and namespace and name."""
+"""A kind, and a namespace with a name."""
 
 
 def circles(manifests: Iterable[Mapping[str, Any]], namespace: str) -> dict[Place, str]:
-    """Return for each object that is among its own owners the way back to it; ``namespace`` is for what names none."""
+    """Return, for each object that is its own ancestor, the chain back to it; ``namespace`` is the default one."""
     owners = {_place(manifest, namespace): _owners(manifest, namespace) for manifest in manifests}
     found: dict[Place, str] = {}
     for place, above in owners.items():
@@ -48,10 +50,10 @@ def circles(manifests: Iterable[Mapping[str, Any]], namespace: str) -> dict[Plac
 
 
 def _way_back(place: Place, owners: Mapping[Place, tuple[Place, ...]]) -> tuple[Place, ...]:
-    """Return the shortest way from an object over its owners to itself; none if there is no such way."""
+    """Return the shortest chain from an object over its owners back to itself; empty if there is none."""
     seen: set[Place] = set()
     ways: list[tuple[Place, ...]] = [(place,)]
-    for way in ways:  # grows while it is read
+    for way in ways:  # the list grows during the walk
         for above in owners.get(way[-1], ()):
             if above == place:
                 return (*way, above)
@@ -78,15 +80,15 @@ Manifest = dict[str, Any]
 
 @attrs.define
 class Index:
-    """Objects that can be looked up; those that are made on the way join the others."""
+    """Objects that can be looked up; objects created during an expansion are added."""
 
     _objects: dict[tuple[Kind, str, str], Manifest] = attrs.field(factory=dict)
     _kinds: dict[Kind, list[Manifest]] = attrs.field(factory=dict)
     remarks: list[str] = attrs.field(factory=list)
-    """What a model could not follow, as an object is not there; who asked the model takes them from here."""
+    """Notes of models about missing objects; the caller of a model removes them."""
 
     def add(self, manifests: Iterable[Manifest]) -> None:
-        """Add objects; what is no object of the API is for reading it to say."""
+        """Add objects; invalid ones are skipped, since reading reports them."""
         for manifest in manifests:
             try:
                 known = Resource.of(manifest)
@@ -96,7 +98,7 @@ class Index:
             self._kinds.setdefault(known.kind, []).append(manifest)
 
     def owners(self) -> dict[str, tuple[tuple[str, str, str], ...]]:
-        """Return kind, name and UID of the owners of each object that has some, by its UID; pods are left out."""
+        """Return kind, name and UID of the owners of each object with owners, by its UID; pods are left out."""
         found = {}
         for kind, manifests in self._kinds.items():
             for known in map(Resource.of, manifests if kind.kind != "Pod" else ()):
@@ -106,7 +108,7 @@ class Index:
         return found
 
     def get(self, read: Get, /) -> Manifest | Absent:
-        """Return the object of this kind, namespace (or none) and name."""
+        """Return the object of this kind, namespace (or cluster-scoped) and name."""
         for namespace in (read.namespace, ""):
             found = self._objects.get((read.kind, namespace, read.name))
             if found is not None:
@@ -126,33 +128,33 @@ def _matches(known: Resource, read: Many) -> bool:
 
 
 PRIORITY_CLASSES: Final = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
-"""The priority classes that an installation brings along."""
+"""The priority classes that kai's installation includes."""
 
 
 @attrs.define
 class Grouping:
-    """Groups pods one after the other and keeps what is written on the way."""
+    """Groups pods one after the other and keeps the groups that are written."""
 
     index: Index
     settings: Settings
     fresh: AbstractSet[str]
-    """UIDs of owners that no API server has seen; their groups get names without them."""
+    """UIDs of owners that no API server has seen; their groups get names without UIDs."""
     groups: dict[tuple[str, str], Manifest] = attrs.field(factory=dict)
-    """The groups that were made or changed, by namespace and name."""
+    """New and changed groups, by namespace and name."""
     _groupers: Groupers = attrs.field(init=False)
     _lent: list[Manifest] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Load the groupers, and lend the priority classes that an installation has."""
+        """Load the groupers, and add the missing priority classes of an installation."""
         self._groupers = load_groupers()
         absent = [name for name in PRIORITY_CLASSES if isinstance(self.index.get(_class(name)), Absent)]
         self._lent = [_class_manifest(name) for name in absent]
         self.index.add(self._lent)
 
     def group(self, pod: Manifest) -> tuple[Manifest, str]:
-        """Return the pod in its group; else the pod as it is, and why it has none.
+        """Return the pod in its group; else the unchanged pod, and why it has none.
 
-        A group that is made is as old as its first pod. A pod that is left alone stays in the group that it names.
+        A new group is as old as its first pod. A pod that is not to be grouped stays in the group that it names.
         """
         outcome = group_pod(pod, self.index, self.settings, self._groupers)
         if isinstance(outcome, Needs):
@@ -173,14 +175,14 @@ class Grouping:
         return _patched(pod, outcome.pod_patch), ""
 
     def rule_of(self, kind: Kind) -> str:
-        """Return in words what the pods of a kind are grouped as in a cluster, from the docstring of its grouper."""
+        """Return how a cluster groups pods of a kind, in words, from the docstring of its grouper."""
         grouper = self._groupers.choose(kind, Reader(self.index), self.settings)
         text = " ".join(inspect.cleandoc(grouper.__doc__ or "").split("\n\n")[0].split())
         rule = text.partition(". ")[0].rstrip(".")
         return rule[:1].lower() + rule[1:]
 
     def made(self, pods: Sequence[Manifest]) -> tuple[list[Manifest], list[Manifest]]:
-        """Return all groups and the priority classes that they need, and the pods, under readable names."""
+        """Return all groups and the priority classes that they need, and the pods, with readable names."""
         called: dict[tuple[str, str], str] = {}
         taken: set[tuple[str, str]] = set(self.groups)
         for key, group in self.groups.items():
@@ -193,7 +195,7 @@ class Grouping:
         return [*groups, *classes], [_linked(pod, called) for pod in pods]
 
     def _readable(self, key: tuple[str, str], group: Manifest) -> str:
-        """Return the name of a group without the UID of its owner, unless another group has that name."""
+        """Return the name of a group without its owner's UID, unless another group has that name."""
         namespace, name = key
         owner = (group["metadata"].get("ownerReferences") or [{}])[0]
         start = f"pg-{owner.get('name')}-{owner.get('uid')}"
@@ -213,7 +215,7 @@ def _class_manifest(name: str) -> Manifest:
 
 
 def _patched(pod: Manifest, patch: object) -> Manifest:
-    """Return a pod with labels and annotations of a merge patch."""
+    """Return a pod with the labels and annotations of a merge patch."""
     if not isinstance(patch, dict):
         return pod
     metadata = dict(mapping_of(pod, "metadata"))

@@ -1,7 +1,7 @@
-"""Labels and annotations, checked like fields: misspelt, unknown and misplaced keys, and values that do not count.
+"""Labels and annotations, checked like fields: misspelt, unknown and misplaced keys, and values without effect.
 
-An API server takes any key, so a slip of the pen has no effect and no message. Objects that come from an API server are
-looked at as well: it drops no key.
+An API server accepts any key, so a misspelt one has no effect and causes no message. Objects from an API server are
+checked as well: it drops no key.
 """
 
 import difflib
@@ -24,20 +24,20 @@ _WORKLOAD, _POD, _QUEUE, _NAMESPACE, _GROUP = "workload", "pod", "queue", "names
 _DOMAIN: Final = "kai.scheduler/"
 _SIMULATION: Final = "simulation.kai.scheduler/"
 _SHORTEST: Final = 9
-"""Shorter keys, as ``app`` and ``user``, are near too many others."""
+"""Shorter keys, such as ``app`` and ``user``, resemble too many others."""
 _MOST_EDITS: Final = 2
 _PREFIXES: Final = ("kai", "kai-scheduler", "run.ai", "runai", "scheduling.run.ai", "kai.scheduler.io", "kai.sh")
-"""What people write in place of the domain of kai's keys."""
+"""Prefixes that users write by mistake for the domain of kai's keys."""
 
 
 @attrs.frozen(kw_only=True)
 class Key:
-    """A key that counts: as a label or as an annotation, on which objects, and with which values."""
+    """A key with an effect: as a label or as an annotation, on which objects, and with which values."""
 
     as_: str = _ANNOTATIONS
     on: frozenset[str] = frozenset({_WORKLOAD, _POD})
     values: tuple[str, ...] = ()
-    """All values that it can have; empty for others than words."""
+    """All valid values; empty if the value is not one of a few words."""
 
 
 def _keys() -> dict[str, Key]:
@@ -73,7 +73,7 @@ def _keys() -> dict[str, Key]:
 
 
 KEYS: Final[Mapping[str, Key]] = _keys()
-"""Keys that people write, by name."""
+"""Keys for users to write, by name."""
 _WRITTEN: Final = frozenset(
     value for value in vars(names).values() if isinstance(value, str) and value.startswith(_DOMAIN)
 )
@@ -86,12 +86,12 @@ _OF_KUBERNETES: Final = (
     "cluster-autoscaler.kubernetes.io/safe-to-evict",
 )
 _WITH_MINIMUM: Final = frozenset({"Job", "JobSet", "CronJob"})
-"""Kinds of workloads whose minimum the annotation says."""
+"""Kinds of workloads whose minimum comes from the annotation."""
 _DOES_NOT_COUNT: Final = "it has no effect"
 
 
 def check_keys(document: Document) -> Iterator[Finding]:
-    """Yield keys of an object, and of its pod templates, that do not do what was meant."""
+    """Yield findings for keys of an object, and of its pod templates, without the effect that was meant."""
     for holder, path, metadata in _holders(document):
         for part in (_LABELS, _ANNOTATIONS):
             for key, value in mapping_of(metadata, part).items():
@@ -100,7 +100,7 @@ def check_keys(document: Document) -> Iterator[Finding]:
 
 
 def _holders(document: Document) -> Iterator[tuple[str, Path, Mapping[str, Any]]]:
-    """Yield what sort of object has labels and annotations, its place, and its metadata."""
+    """Yield the sort of each object with labels and annotations, its path, and its metadata."""
     manifest = document.manifest
     kind = str(manifest.get("kind"))
     own = {"Pod": _POD, "Queue": _QUEUE, "Namespace": _NAMESPACE, PodGroup.__name__: _GROUP}.get(kind, "")
@@ -121,7 +121,7 @@ def _check(document: Document, holder: str, path: Path, key: str, value: object)
         return
     part = path[-1]
     if holder == _GROUP and (part != known.as_ or holder not in known.on):
-        return  # the pod grouper copies what its workload says
+        return  # the pod grouper copies the keys of the workload
     if part != known.as_:
         message = f"{key} stands among {part}, and counts among {known.as_}"
         better = f"{known.as_}: {{{key}: {_quoted(value)}}}"
@@ -137,7 +137,7 @@ def _check(document: Document, holder: str, path: Path, key: str, value: object)
 
 
 def _elsewhere(document: Document, holder: str, place: Path, key: str, known: Key) -> Iterator[Finding]:
-    """Yield a key on an object of a sort that it does not count on."""
+    """Yield a finding for a key on a sort of object where it has no effect."""
     kind = document.manifest.get("kind")
     if known.on == {_POD} and holder == _WORKLOAD:
         hint, where = "move it into the metadata of the pod template", "its pods"
@@ -162,7 +162,7 @@ def _other_value(document: Document, place: Path, key: str, value: object, value
 
 
 def _unknown(document: Document, place: Path, key: str) -> Iterator[Finding]:
-    """Yield a key that is spelled almost like one that counts, or that kai does not read although it has its domain."""
+    """Yield a finding for a key that resembles a known one, or that has kai's domain and is not read by kai."""
     near = nearest_key(key)
     if near:
         yield document.finding(
@@ -181,9 +181,9 @@ def _unknown(document: Document, place: Path, key: str) -> Iterator[Finding]:
 
 @cache
 def nearest_key(key: str) -> str:
-    """Return the known key that was probably meant; "" where none is near.
+    """Return the known key that was probably meant; "" if none is similar.
 
-    Keys of kai are near by two edits, by another prefix, and below their domain by similar names.
+    Keys of kai are similar by two edits, by another prefix, and below their domain by similar names.
     """
     known = [*KEYS, *_OF_KUBERNETES]
     within = nearest(key, known)
@@ -192,7 +192,7 @@ def nearest_key(key: str) -> str:
     prefix, slash, name = key.rpartition("/")
     bare = {each.rpartition("/")[2]: each for each in KEYS}
     is_of_kai = key.startswith(_DOMAIN) or prefix in _PREFIXES or edits(f"{prefix}/", _DOMAIN, 3) <= 3
-    if not slash:  # of a key without a prefix only the whole name is near enough
+    if not slash:  # a key without a prefix must match a whole name
         return bare.get(key, "") if len(key) >= _SHORTEST else ""
     if not is_of_kai:
         return ""
@@ -203,7 +203,7 @@ def nearest_key(key: str) -> str:
 
 
 def nearest(word: str, known: Collection[str]) -> str:
-    """Return which of some words differs from a word by the fewest edits, two at most; "" where none does."""
+    """Return the known word with the fewest edits from ``word``, two at most; "" if there is none."""
     if len(word) < _SHORTEST:
         return ""
     found = sorted((edits(word, each, _MOST_EDITS), each) for each in known if len(each) >= _SHORTEST)
@@ -211,7 +211,7 @@ def nearest(word: str, known: Collection[str]) -> str:
 
 
 def edits(one: str, other: str, most: int) -> int:
-    """Return how many letters are put in, left out, changed or swapped with the next; ``most`` + 1 for more."""
+    """Return the number of inserted, deleted, changed or swapped letters; ``most`` + 1 if there are more."""
     if abs(len(one) - len(other)) > most:
         return most + 1
     before: list[int] = []

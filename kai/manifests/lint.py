@@ -1,6 +1,6 @@
-"""Jobs beside queues and nodes: what only shows when the objects of an input are looked at together.
+"""Jobs together with queues and nodes: faults that only show when all objects of an input are checked together.
 
-`kai lint` judges files alone; commands that decide judge them beside what is in a cluster.
+`kai lint` checks files alone; commands that decide check them together with the objects of a cluster.
 """
 
 import difflib
@@ -33,22 +33,22 @@ _WHERE_QUEUES_COUNT: Final[Mapping[str, str]] = {
     "CronJob": "put it into spec.jobTemplate.metadata.labels",
     "Service": "put it into spec.template.metadata.labels",  # of Knative; one of Kubernetes has no jobs
 }
-"""Kinds whose own label does not reach what their controllers make, and where the label does."""
+"""Kinds whose own queue label does not reach the objects that their controllers create, and where to put the label."""
 
 
 @attrs.frozen(kw_only=True)
 class Beside:
-    """What is in the cluster that documents are applied to, as far as findings depend on it."""
+    """The objects of the cluster that documents are applied to, as far as findings depend on them."""
 
     queues: Mapping[str, str] = EMPTY
-    """Names of queues, with those of their parents."""
+    """Parents of queues by queue name."""
     classes: frozenset[str] = frozenset()
     """Names of priority classes."""
     nodes: Nodes = attrs.field(factory=Nodes)
     claims: Collection[Place] | None = None
-    """Claims and templates of claims; None where they are not known."""
+    """Claims and claim templates; None if they are not known."""
     namespace: str = "default"
-    """Where objects go that name no namespace."""
+    """The namespace for objects that name none."""
 
 
 def lint(reading: Reading, beside: Beside | None = None) -> list[Finding]:
@@ -62,12 +62,12 @@ def lint(reading: Reading, beside: Beside | None = None) -> list[Finding]:
         *check_priorities(reading.documents, classes_of(reading.documents) | beside.classes),
         *check_nodes(reading.documents, Nodes.written(reading.documents).beside(beside.nodes)),
     ]
-    # What cannot be read at all is not judged as well.
+    # A value that cannot be read is not checked further.
     found = [*reading.findings, *(each for each in later if (each.file, each.line, each.column) not in unread)]
     said = {(each.file, each.line, each.column) for each in found}
     manifests = [document.manifest for document in reading.documents]
     claims = Claims.of(manifests, beside.namespace)
-    # Without nodes the input is no cluster, and claims are elsewhere.
+    # Without nodes the input is not a whole cluster, and claims may be elsewhere.
     if beside.claims is not None or any(map(_is_node, reading.documents)):
         found += check_claims(reading.documents, {*claims.found, *(beside.claims or ())}, beside.namespace)
     for document in reading.documents:
@@ -76,7 +76,7 @@ def lint(reading: Reading, beside: Beside | None = None) -> list[Finding]:
             *_groups_of_others(document, reading.scheduler),
             *check_keys(document),
         ]
-        # What is said in other words at the very place is not said again.
+        # A fault at the place of another finding is not reported again in other words.
         found += [each for each in check_refused(document) if (each.file, each.line, each.column) not in said]
     found += [*_without_model(reading), *_unused_labels(reading)]
     found += check_access(reading)
@@ -84,9 +84,9 @@ def lint(reading: Reading, beside: Beside | None = None) -> list[Finding]:
 
 
 def _check_jobs(reading: Reading, parents: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield jobs whose queue does not exist, or is no leaf, and gangs larger than their workload.
+    """Yield findings for jobs whose queue does not exist, or is no leaf, and for gangs larger than their workload.
 
-    ``parents`` are all queues with the names of their parents; without any, only an empty name of a queue is told.
+    ``parents`` has all queues with their parents; if it is empty, only an empty queue name is reported.
     """
     seen: set[int] = set()
     for job in reading.expansion.jobs:
@@ -100,7 +100,7 @@ def _check_jobs(reading: Reading, parents: Mapping[str, str]) -> Iterator[Findin
 
 @attrs.frozen
 class QueueFault:
-    """What is wrong with the name of a queue: a code, what to say, and another queue."""
+    """A fault in the name of a queue: a code, message and hint, and the name of a better queue."""
 
     code: str
     message: str
@@ -109,7 +109,7 @@ class QueueFault:
 
 
 def queue_fault(queue: str, parents: Mapping[str, str]) -> QueueFault | None:
-    """Return what keeps a queue from running jobs; ``parents`` are all queues with the names of their parents."""
+    """Return why a queue cannot run jobs, None if it can; ``parents`` has all queues with their parents."""
     if queue not in parents:
         near = difflib.get_close_matches(queue, parents, n=1)
         inner = set(parents.values())
@@ -137,7 +137,7 @@ def _queue(document: Document, job: Job, parents: Mapping[str, str]) -> Iterator
     message = fault.message if path else f"no queue is named, and {fault.message}"
     if is_empty:
         message = f"{key} is empty, expected the name of a queue"
-    # Where a key is misspelt or stands elsewhere, another finding says so with its place.
+    # If a key is misspelt or misplaced, another finding reports that with its place.
     is_meant = not path and _means_queue(document)
     yield document.finding(
         fault.code,
@@ -177,19 +177,19 @@ def _gang(document: Document, job: Job) -> Iterator[Finding]:
 
 
 def _least(spec: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return how many pods start together: what all leaves ask for where there are sub-groups; None if not known."""
+    """Return how many pods start together: the sum over leaves if there are sub-groups; None if it is not known."""
     if not parts:
         least = spec.get("minMember")
         return least if isinstance(least, int) else None
     if any(each.get("minSubGroup") is not None for each in (spec, *parts)):
-        return None  # some sub-groups do without others
+        return None  # some sub-groups are optional
     parents = {each.get("parent") for each in parts}
     asked = [each.get("minMember") for each in parts if each.get("name") not in parents]
     return sum(each for each in asked if isinstance(each, int))
 
 
 def _foreign(document: Document, claims: Claims, reading: Reading) -> Iterator[Finding]:
-    """Yield templates for another scheduler that ask for GPUs, or that are of a workload which names a queue."""
+    """Yield findings for templates of another scheduler that request GPUs, or whose workload names a queue."""
     if str(document.manifest.get("apiVersion")).rpartition("/")[0] in reading.operators:
         return
     ours = reading.scheduler
@@ -197,7 +197,7 @@ def _foreign(document: Document, claims: Claims, reading: Reading) -> Iterator[F
     queue = part_of(document.manifest, "metadata", "labels", names.QUEUE)
     for path, template in [((), document.manifest)] if _is_pod(document) else templates(document.manifest):
         spec = mapping_of(template, "spec")
-        shared = part_of(document.manifest, "spec", "schedulerName")  # of a kind that has one for all of its pods
+        shared = part_of(document.manifest, "spec", "schedulerName")  # some kinds have one for all of their pods
         scheduler = str(spec.get("schedulerName") or shared or "default-scheduler")
         if scheduler == ours or spec.get("nodeName") or not (path or _is_pod(document)):
             continue
@@ -218,7 +218,7 @@ def _foreign(document: Document, claims: Claims, reading: Reading) -> Iterator[F
 
 
 def _groups_of_others(document: Document, scheduler: str) -> Iterator[Finding]:
-    """Yield pods of the scheduler of that name that name a pod group of Kubernetes."""
+    """Yield findings for pods of the given scheduler that name a pod group of Kubernetes."""
     for path, template in [((), document.manifest)] if _is_pod(document) else templates(document.manifest):
         spec = mapping_of(template, "spec")
         if spec.get("schedulerName") == scheduler and spec.get("schedulingGroup"):
@@ -234,7 +234,7 @@ def _groups_of_others(document: Document, scheduler: str) -> Iterator[Finding]:
 
 
 def _unused_labels(reading: Reading) -> Iterator[Finding]:
-    """Yield the label of a queue on a workload whose jobs are in another queue all the same."""
+    """Yield findings for queue labels on workloads whose jobs are in another queue regardless."""
     queues: dict[int, set[str]] = {}
     for job in reading.expansion.jobs:
         if job.at >= 0:
@@ -265,7 +265,7 @@ def _is_node(document: Document) -> bool:
 
 
 def _place_of_queue(document: Document, queue: str) -> tuple[Path, str]:
-    """Return where a document names the queue, and the key; no path where it does not."""
+    """Return the path at which a document names the queue, and the key; an empty path if it does not name it."""
     manifest = document.manifest
     if manifest.get("kind") == "PodGroup":
         return ("spec", "queue"), "queue"
@@ -277,14 +277,14 @@ def _place_of_queue(document: Document, queue: str) -> tuple[Path, str]:
 
 
 def _means_queue(document: Document) -> bool:
-    """Return whether an object has the key of a queue where it does not count, or a key that is misspelt."""
+    """Return whether an object has the queue key where it has no effect, or a misspelt one."""
     metadata = mapping_of(document.manifest, "metadata")
     labels, annotations = mapping_of(metadata, "labels"), mapping_of(metadata, "annotations")
     return names.QUEUE in {*labels, *annotations} or names.QUEUE in map(nearest_key, map(str, labels))
 
 
 def _is_in_circle(queue: str, parents: Mapping[str, str]) -> bool:
-    """Return whether the way up from a queue ends in a circle."""
+    """Return whether the parents of a queue lead into a circle."""
     seen: set[str] = set()
     at = queue
     while at in parents and at not in seen:

@@ -1,4 +1,4 @@
-"""Pods beside the nodes of an input or a cluster: resources, labels and names that no node has."""
+"""Pods together with the nodes of an input or a cluster: resources, labels and names that no node has."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
@@ -17,17 +17,17 @@ from kai.manifests.workloads.table import pod_templates
 
 @attrs.frozen(kw_only=True)
 class Nodes:
-    """What nodes are called, offer and are labelled with; all empty without nodes."""
+    """The names, resources and labels of nodes; all empty without nodes."""
 
     named: frozenset[str] = frozenset()
     offered: frozenset[str] = frozenset()
     """Resources that some node offers."""
     labels: Mapping[str, frozenset[str]] = EMPTY
-    """The values of each label of nodes."""
+    """The values of each node label."""
 
     @classmethod
     def of(cls, nodes: Iterable[tuple[str, Mapping[str, Any], Mapping[str, Any]]]) -> Self:
-        """Return the same of nodes with their names, resources and labels."""
+        """Return the summary of nodes, given their names, resources and labels."""
         named: set[str] = set()
         offered: set[str] = set()
         labels: dict[str, set[str]] = {}
@@ -41,12 +41,12 @@ class Nodes:
 
     @classmethod
     def among(cls, objects: ClusterObjects) -> Self:
-        """Return the same of the nodes of a cluster."""
+        """Return the summary of the nodes of a cluster."""
         return cls.of((each.metadata.name, each.status.allocatable, each.metadata.labels) for each in objects.nodes)
 
     @classmethod
     def written(cls, documents: Iterable[Document]) -> Self:
-        """Return the same of nodes that are written down."""
+        """Return the summary of nodes in documents."""
         found = (document.manifest for document in documents if document.manifest.get("kind") == "Node")
         return cls.of(
             (
@@ -58,7 +58,7 @@ class Nodes:
         )
 
     def beside(self, other: "Nodes") -> "Nodes":
-        """Return these nodes and others."""
+        """Return the summary of these nodes and others."""
         keys = {*self.labels, *other.labels}
         return Nodes(
             named=self.named | other.named,
@@ -68,7 +68,7 @@ class Nodes:
 
 
 def check_nodes(documents: Iterable[Document], nodes: Nodes) -> Iterator[Finding]:
-    """Yield what pods ask of nodes that none of them has; without nodes nothing is known of that."""
+    """Yield findings for node properties that pods require and no node has; nothing if there are no nodes."""
     for document in documents if nodes.named else ():
         is_pod = document.manifest.get("kind") == "Pod"
         for path, template in [((), document.manifest)] if is_pod else pod_templates(document.manifest):
@@ -81,7 +81,7 @@ def check_nodes(documents: Iterable[Document], nodes: Nodes) -> Iterator[Finding
 
 
 def _resources(document: Document, at: Path, spec: Mapping[str, Any], nodes: Nodes) -> Iterator[Finding]:
-    """Yield GPUs of a make that no node offers, and resources that are spelled almost like one that some node does."""
+    """Yield findings for GPUs of a make that no node offers, and for near-misspellings of offered resources."""
     for kind in ("containers", "initContainers"):
         for index, container in enumerate(list_of(spec, kind)):
             for part in ("limits", "requests"):
@@ -94,7 +94,7 @@ def _resources(document: Document, at: Path, spec: Mapping[str, Any], nodes: Nod
 def _not_offered(document: Document, place: Path, name: str, nodes: Nodes) -> Iterator[Finding]:
     there = [each for each in names.GPU_RESOURCES if each in nodes.offered]
     if name in names.GPU_RESOURCES:
-        # The scheduler counts both makes alike, so only where there are GPUs of another make it binds the pod.
+        # The scheduler counts both makes alike, so it binds the pod wherever there are GPUs of the other make.
         if there and "limits" in place:
             message = f"no node offers {name}, and a node refuses a pod that asks for it"
             yield document.finding(
@@ -116,7 +116,7 @@ def _not_offered(document: Document, place: Path, name: str, nodes: Nodes) -> It
 
 
 def _selector(document: Document, at: Path, spec: Mapping[str, Any], nodes: Nodes) -> Iterator[Finding]:
-    """Yield labels of a node selector that no node has, where some node has nearly the same."""
+    """Yield findings for labels of a node selector that no node has, if some node has nearly the same."""
     for key, value in mapping_of(spec, "nodeSelector").items():
         values = nodes.labels.get(key)
         if values is None:
@@ -139,5 +139,5 @@ def _selector(document: Document, at: Path, spec: Mapping[str, Any], nodes: Node
 
 
 def _other_case(value: str, values: Iterable[str]) -> str:
-    """Return the value that differs in capital letters only, however short it is."""
+    """Return the value that differs only in capital letters, however short it is."""
     return next((each for each in sorted(values) if each.lower() == value.lower()), "")

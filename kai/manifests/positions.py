@@ -1,7 +1,7 @@
-"""Where a value stands in its text, found out only when there is something to say about it.
+"""The place of a value in its text, computed only when a finding needs it.
 
-Reading keeps no marks, which would cost as much as reading itself. The text is composed once more where a finding needs
-a place; JSON is close enough to YAML for that.
+Reading keeps no positions, which would cost as much as reading itself. The text is parsed once more where a finding
+needs a place; JSON is close enough to YAML for that.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _STRING = "tag:yaml.org,2002:str"
 _MERGE = "tag:yaml.org,2002:merge"
 _SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _FAR = 3
-"""More lines than this between two places are not shown."""
+"""The most lines between two places for which the lines in between are shown."""
 
 
 @attrs.frozen
 class Place:
-    """A line and a column, counted from 1, and how many characters stand there; 0, 0 for an unknown place."""
+    """A line and a column, counted from 1, and a width in characters; 0, 0 for an unknown place."""
 
     line: int = 0
     column: int = 0
@@ -37,13 +37,13 @@ class Place:
 
 @attrs.define(eq=False, slots=False)
 class Text:
-    """A text with its name. ``content`` is decoded; marks are made on demand."""
+    """A text with its name. ``content`` is decoded; positions are computed on demand."""
 
     name: str
     content: str
 
     def locate(self, document: int, path: Sequence[str | int], *, at_key: bool = False) -> Place:
-        """Return where the value at ``path`` of a document stands, or its key; else the nearest key above it."""
+        """Return the place of the value at ``path`` of a document, or of its key; else of the nearest key above it."""
         found = self._composed.get(document)
         if found is None:
             found = self._composed[document] = self._compose(document)
@@ -59,23 +59,23 @@ class Text:
         return Place() if marked is None else _place_of(marked, above)
 
     def has(self, document: int, path: Sequence[str | int]) -> bool:
-        """Return whether there is something at a path."""
+        """Return whether there is a value at a path."""
         return self._node(document, path) is not None
 
     def scalar(self, document: int, path: Sequence[str | int]) -> str:
-        """Return the text of a value as it is written, without quotes; "" where there is none, or it is no scalar."""
+        """Return the source text of a scalar, without quotes; "" if it is absent, or not a scalar."""
         node = self._node(document, path)
         return str(node.value) if isinstance(node, yaml.ScalarNode) else ""
 
     def written_key(self, document: int, path: Sequence[str | int]) -> str:
-        """Return the last key of a path as it is written, where YAML makes no text of it; "" elsewhere."""
+        """Return the source text of the last key of a path, if YAML does not read it as a string; else ""."""
         node = self._node(document, path[:-1]) if path else None
         pair = _step(node, path[-1]) if node is not None else None
         key = None if pair is None else pair[0]
         return str(key.value) if isinstance(key, yaml.ScalarNode) and key.tag not in (_STRING, _MERGE) else ""
 
     def odd_key(self, document: int, path: Sequence[str | int]) -> tuple[str, str] | None:
-        """Return the first key of the mapping at a path that is no string: what YAML makes of it, and as written."""
+        """Return the first key of the mapping at a path that is not a string: as YAML reads it, and as written."""
         node = self._node(document, path)
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             if isinstance(key, yaml.ScalarNode) and key.tag not in (_STRING, _MERGE):
@@ -83,7 +83,7 @@ class Text:
         return None
 
     def last_line(self, document: int, path: Sequence[str | int]) -> int:
-        """Return the line on which the value at a path ends; 0 where there is none."""
+        """Return the line on which the value at a path ends; 0 if it is absent."""
         node = self._node(document, path)
         if node is None:
             return 0
@@ -91,7 +91,7 @@ class Text:
         return self._composed[document][0] + end.line + (1 if end.column else 0)
 
     def lines(self, first: int, last: int) -> tuple[tuple[int, str], ...]:
-        """Return the lines from ``first`` to ``last``; the last alone where they are far from each other."""
+        """Return the lines from ``first`` to ``last``; only the last if they are far from each other."""
         if not last:
             return ()
         start = first if 0 < last - first <= _FAR else last
@@ -113,7 +113,7 @@ class Text:
 
     @cached_property
     def _parts(self) -> list[tuple[int, str]]:
-        """The documents of the text with the numbers of the lines above them, without those that hold nothing."""
+        """The documents of the text, each with the number of lines above it, without empty documents."""
         starts = [0, *(match.start() for match in _SEPARATOR.finditer(self.content)), len(self.content)]
         parts = [
             (self.content.count("\n", 0, start), self.content[start:end]) for start, end in itertools.pairwise(starts)
@@ -133,13 +133,13 @@ class Text:
 
 
 def _holds_something(part: str) -> bool:
-    """Return whether a document is more than blanks, comments and a null."""
+    """Return whether a document has more than blanks, comments and a null."""
     rows = (row.removeprefix("---").strip() for row in part.split("\n"))
     return any(row and not row.startswith("#") and row not in {"...", "~", "null"} for row in rows)
 
 
 def _step(node: yaml.Node, step: str | int) -> tuple[yaml.Node | None, yaml.Node] | None:
-    """Return the key and the value that a step leads to."""
+    """Return the key and the value of a step of a path."""
     if isinstance(node, yaml.SequenceNode):
         return (None, node.value[step]) if isinstance(step, int) and step < len(node.value) else None
     if not isinstance(node, yaml.MappingNode):
@@ -154,7 +154,7 @@ def _step(node: yaml.Node, step: str | int) -> tuple[yaml.Node | None, yaml.Node
 
 
 def _as_read(key: yaml.Node) -> str:
-    """Return what YAML makes of a key, as text: ``on`` is true, which a path has as ``True``."""
+    """Return the value that YAML reads for a key, as text: ``on`` is true, which is ``True`` in a path."""
     if not isinstance(key, yaml.ScalarNode) or key.tag == _STRING:
         return str(key.value)
     try:

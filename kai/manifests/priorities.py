@@ -1,4 +1,4 @@
-"""Priority classes that workloads name and that do not exist: each is passed over, and the job gets another one."""
+"""Priority classes that workloads name and that do not exist: each is ignored, and the job gets another one."""
 
 import difflib
 from collections.abc import Collection, Iterator, Mapping
@@ -12,7 +12,7 @@ from kai.manifests.positions import Path
 from kai.manifests.unused import templates
 
 OF_THE_SYSTEM: Final = ("system-cluster-critical", "system-node-critical")
-"""Classes that each cluster has."""
+"""Classes that exist in each cluster."""
 _NEAR: Final = 0.8
 
 
@@ -24,9 +24,9 @@ def classes_of(documents: Collection[Document]) -> frozenset[str]:
 
 
 def check_priorities(documents: Collection[Document], classes: Collection[str]) -> Iterator[Finding]:
-    """Yield priority classes that are named and are not among ``classes``, nor among those that kai installs.
+    """Yield findings for priority classes that are named, but are neither in ``classes`` nor installed by kai.
 
-    Without any ``classes`` those of the cluster are not known: then only what is spelled almost like one is told.
+    Without ``classes`` the cluster's classes are not known: then only near-misspellings of known classes are reported.
     """
     known = {*classes, *PRIORITY_CLASSES, *OF_THE_SYSTEM}
     for document in documents:
@@ -48,7 +48,7 @@ def check_priorities(documents: Collection[Document], classes: Collection[str]) 
 
 
 def _named(manifest: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-    """Yield the priority classes that an object names for itself, or for its pods, with their places."""
+    """Yield the priority classes that an object names for itself or for its pods, with their paths."""
     places: list[tuple[Path, Any]] = []
     if manifest.get("kind") == "PodGroup":
         places.append((("spec", names.PRIORITY_CLASS), part_of(manifest, "spec", names.PRIORITY_CLASS)))

@@ -1,7 +1,7 @@
-"""Queues made from what divides a cluster today: namespaces with their ResourceQuotas, queues of Kueue or of Volcano.
+"""Queues proposed from a cluster's present divisions: namespaces with ResourceQuotas, queues of Kueue or of Volcano.
 
-``propose`` reads manifests and answers two questions: which queue a workload goes into, and which queues there should
-be. Each proposal says where its amounts come from. Nothing is written to a cluster.
+``propose`` reads manifests and answers two questions: which queue a workload goes into, and which queues should
+exist. Each proposal has the origin of its amounts. Nothing is written to a cluster.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -41,16 +41,16 @@ QUEUE_KINDS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     ),
     VOLCANO: ((f"{_VOLCANO}v1beta1", "Queue"), (f"{_VOLCANO}v1beta1", "PodGroup")),
 }
-"""The kinds that say which queues there are; of several versions of one the newest first."""
+"""The kinds that define today's queues, by source; of several API versions the newest first."""
 
 Manifest = Mapping[str, Any]
 Amounts = Mapping[str, float]
-"""Of resources by kai's names, in the units of a queue: GPUs, millicores, megabytes."""
+"""Amounts by kai's resource names, in the units of a queue: GPUs, millicores, megabytes."""
 
 
 @attrs.frozen(kw_only=True)
 class Share:
-    """What a queue may have of one resource, in the units of a queue; -1 is unlimited."""
+    """The quota, weight and limit of a queue for one resource, in the units of a queue; -1 is unlimited."""
 
     quota: float = UNLIMITED
     weight: float = 1.0
@@ -59,21 +59,21 @@ class Share:
 
 @attrs.frozen(kw_only=True)
 class Proposal:
-    """A queue that could be applied, and where its amounts come from."""
+    """A queue that could be applied, and the origin of its amounts."""
 
     name: str
     parent: str = ""
     shares: Mapping[str, Share] = attrs.field(factory=dict)
-    """By ``gpu``, ``cpu`` and ``memory``; what is missing is unlimited."""
+    """Shares by ``gpu``, ``cpu`` and ``memory``; a missing resource is unlimited."""
     source: str = ""
-    """What it stands for: ``namespace research``."""
+    """The object that it stands for: ``namespace research``."""
     reason: str = ""
-    """Where its amounts come from."""
+    """The origin of its amounts."""
     title: str = ""
-    """The name that people know where a queue cannot be called so."""
+    """The original name, if it is not a valid name of a queue."""
 
     def share(self, resource: str) -> Share:
-        """Return what it may have of a resource."""
+        """Return its share of a resource."""
         return self.shares.get(resource, Share())
 
     def manifest(self) -> dict[str, Any]:
@@ -91,18 +91,18 @@ class Proposal:
 
 @attrs.frozen(kw_only=True)
 class Around:
-    """What is known of a cluster beside the manifests that are read."""
+    """Facts about the cluster besides the manifests that are read."""
 
     gpus: float = 0.0
     queues: Mapping[str, str] = attrs.field(factory=dict)
     """The parent of each queue that exists."""
     quota: float = 0.0
-    """What queues at the top have of GPUs together."""
+    """The GPU quota of all top queues together."""
 
 
 @attrs.frozen(kw_only=True)
 class Proposed:
-    """What comes of the manifests: ``queue_of`` a workload, and ``made``, the queues for those that are wanted."""
+    """The proposal for the manifests: ``queue_of`` a workload, and ``made``, the queues for a set of wanted names."""
 
     queue_of: Callable[[Manifest], str] = lambda _: ""
     made: Callable[[Collection[str]], tuple[Proposal, ...]] = lambda _: ()
@@ -110,7 +110,7 @@ class Proposed:
 
 
 def propose(manifests: Sequence[Manifest], queue_from: str, around: Around | None = None) -> Proposed:
-    """Return what queues there should be by the manifests of a cluster; nothing where ``queue_from`` is empty."""
+    """Return the queues that the manifests of a cluster call for; none where ``queue_from`` is empty."""
     if not queue_from:
         return Proposed()
     here = _known(manifests, Around() if around is None else around)
@@ -120,7 +120,7 @@ def propose(manifests: Sequence[Manifest], queue_from: str, around: Around | Non
 
 
 def sources_of_queues(manifests: Iterable[Manifest]) -> tuple[Manifest, ...]:
-    """Return the objects that say which queues there are: quotas of namespaces, queues of Kueue and of Volcano."""
+    """Return the objects that define queues: quotas of namespaces, queues of Kueue and of Volcano."""
     return tuple(each for each in manifests if _says_queues(str(each.get("apiVersion")), each.get("kind")))
 
 
@@ -132,24 +132,24 @@ def _says_queues(version: str, kind: object) -> bool:
 
 
 def root_name(taken: Collection[str]) -> str:
-    """Return the name of a queue above all others that no other queue has."""
+    """Return a name, not in ``taken``, for a queue above all others."""
     return next(name for name in (ROOT, *(f"{ROOT}-{number}" for number in range(2, 1000))) if name not in taken)
 
 
 def named_queue(text: str) -> str:
-    """Return a name that a queue can have for a name from elsewhere: small letters, digits and hyphens."""
+    """Return a valid queue name for another system's name: lower-case letters, digits and hyphens."""
     kept = "".join(each if each.isascii() and each.isalnum() else "-" for each in text.lower())
     return kept.strip("-") or "queue"
 
 
 def children_quota(children: Iterable[Proposal], resource: str) -> float:
-    """Return what queues have of a resource together; unlimited if one of them is."""
+    """Return the sum of the queues' quotas of a resource; unlimited if one of them is."""
     quotas = [each.share(resource).quota for each in children]
     return UNLIMITED if any(quota < 0 for quota in quotas) else sum(quotas)
 
 
 def gpus_of_nodes(allocatable: Iterable[Mapping[str, Any]]) -> float:
-    """Return how many GPUs nodes offer together."""
+    """Return the number of GPUs that all nodes offer together."""
     return sum(_amounts(each).get("gpu", 0.0) for each in allocatable)
 
 
@@ -224,7 +224,7 @@ def _from_kueue(manifests: Sequence[Manifest], around: Around) -> Proposed:
         return _called(chosen, clusters, cohorts) if chosen else ""
 
     def made(wanted: Collection[str]) -> tuple[Proposal, ...]:
-        _ = wanted  # all of Kueue's queues are told, whether or not a workload is in them
+        _ = wanted  # all of Kueue's queues are proposed, whether or not a workload is in them
         leaves = [_of_cluster_queue(name, each, clusters, cohorts) for name, each in clusters.items()]
         parents = _cohorts(leaves, cohorts)
         return tuple(each for each in (*parents, *leaves) if each.name not in around.queues)
@@ -245,19 +245,19 @@ def _kueue_notes(clusters: Mapping[str, Manifest], local: Mapping[tuple[str, str
 
 
 def _cohort_of(manifest: Manifest) -> str:
-    """Return the cohort of a ClusterQueue, or the one above a cohort, in each version of Kueue's API."""
+    """Return the cohort of a ClusterQueue, or the parent of a cohort, in each version of Kueue's API."""
     spec = mapping_of(manifest, "spec")
     return next((str(spec[key]) for key in ("cohortName", "cohort", "parentName", "parent") if spec.get(key)), "")
 
 
 def _called(name: str, clusters: Mapping[str, Manifest], cohorts: Mapping[str, Manifest]) -> str:
-    """Return the name of the queue of a ClusterQueue: its own, unless a cohort is called so."""
+    """Return the queue name for a ClusterQueue: its own, unless a cohort has the same name."""
     above = {_cohort_of(each) for each in (*clusters.values(), *cohorts.values())} | set(cohorts)
     return f"{name}-queue" if name in above else name
 
 
 def _nominal(manifest: Manifest) -> Iterator[tuple[str, Manifest]]:
-    """Yield each resource of each flavor of a ClusterQueue or a cohort."""
+    """Yield each flavor and resource of a ClusterQueue or a cohort."""
     for group in mappings_of(manifest, "spec", "resourceGroups"):
         for flavor in mappings_of(group, "flavors"):
             for resource in mappings_of(flavor, "resources"):
@@ -298,9 +298,9 @@ def _of_cluster_queue(
 
 
 def _cohorts(leaves: Sequence[Proposal], cohorts: Mapping[str, Manifest]) -> list[Proposal]:
-    """Return a queue for each cohort that is named, those above first."""
+    """Return a queue for each named cohort, parents first."""
     wanted = [*dict.fromkeys(each.parent for each in leaves if each.parent), *cohorts]
-    for name in wanted:  # the list grows by the cohorts above
+    for name in wanted:  # the list grows by the parents
         above = _cohort_of(cohorts[name]) if name in cohorts else ""
         if above and above not in wanted:
             wanted.append(above)
@@ -401,7 +401,7 @@ def _of_volcano(name: str, manifest: Manifest) -> Proposal:
 
 
 def _known(manifests: Sequence[Manifest], around: Around) -> Around:
-    """Return what is known of the cluster with its manifests: GPUs, and the queues that exist."""
+    """Return the known facts about the cluster, extended by its manifests: GPUs, and the queues that exist."""
     gpus, quota, queues = around.gpus, around.quota, dict(around.queues)
     gpus += gpus_of_nodes(mapping_of(node, "status", "allocatable") for node in _of_kind(manifests, "v1", "Node"))
     for queue in _of_kind(manifests, names.QUEUE_VERSION, "Queue"):
@@ -421,7 +421,7 @@ def _namespace_of(manifest: Manifest) -> str:
 
 
 def _amounts(written: Mapping[str, Any]) -> dict[str, float]:
-    """Return amounts by kai's resources, in the units of a queue; what no queue bounds is left out."""
+    """Return amounts by kai's resource names, in the units of a queue; resources that no queue bounds are dropped."""
     found: dict[str, float] = {}
     for key, text in written.items():
         bare = key.removeprefix("requests.")

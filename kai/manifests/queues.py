@@ -36,9 +36,9 @@ def parent_of(queue: Document) -> str:
 
 
 def check_queues(documents: Sequence[Document], beside: Mapping[str, str] = EMPTY) -> Iterator[Finding]:
-    """Yield what is wrong with the queues of an input.
+    """Yield the faults of the queues of an input.
 
-    ``beside`` are the queues of the cluster that it is applied to, with their parents.
+    ``beside`` are the queues of the cluster that it is applied to, each with its parent.
     """
     queues = queues_of(documents)
     others = [QueueShape(name=name, parent=parent) for name, parent in beside.items() if name not in queues]
@@ -75,7 +75,7 @@ def _worded(fault: QueueFault, queue: Document, queues: Mapping[str, Document]) 
             yield queue.finding("Q005", message, place, hint=hint, object=about)
         case Rule.NO_COMPUTE:
             limit = part_of(queue.manifest, "spec", "resources", fault.resource, "limit")
-            if limit is None or is_number(limit):  # reading says of others that they are no amounts
+            if limit is None or is_number(limit):  # reading reports invalid amounts
                 yield _without_compute(fault, queue)
 
 
@@ -94,7 +94,7 @@ def _orphan(queue: Document, name: str, queues: Mapping[str, Document]) -> Findi
 
 
 def _circle(fault: QueueFault) -> str:
-    """Return in words that parents lead in a circle; a queue of the circle stands first in it."""
+    """Return the message that parents form a circle; a queue of the circle is named first."""
     circle, name = fault.circle, fault.queue
     if name not in circle:
         return f"the parents of queue {name} lead in a circle: {' -> '.join([*circle, circle[0]])}"
@@ -177,7 +177,7 @@ def _check_amounts(name: str, queue: Document, resource: str, amounts: Mapping[s
 
 
 def _number(value: object) -> float | None:
-    """Return a value as a number; None for what is none, or none that a float can hold: reading it says so."""
+    """Return a value as a float; None for an invalid or too large number, which reading reports."""
     try:
         return float(value) if is_number(value) else None
     except OverflowError:

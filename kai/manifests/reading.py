@@ -1,6 +1,6 @@
-"""Files to documents, and the checks that need one document at a time. Start reading at ``read``.
+"""Files to documents, and the checks that take one document at a time. Start reading at ``read``.
 
-A finding keeps its place from here on: an error ends the reading of the whole input, after everything was looked at.
+From here on a finding has its place in the text. An error rejects the input only after all of it was checked.
 """
 
 import re
@@ -35,9 +35,9 @@ from kai.manifests.workloads.table import has_model, pod_templates
 from kai.podgrouper import Kind
 
 _OUTPUT: Final = "output.kai/"
-"""How versions of documents begin that kai writes with ``-o json``."""
+"""Prefix of the apiVersion of documents that kai writes with ``-o json``."""
 _MOST_VALUES: Final = 20
-"""So many values of one object that cannot be read are reported."""
+"""The most invalid values of one object that are reported."""
 _STEP: Final = re.compile(r'\["([^"]+)"\]|\[(\d+)\]|([^.\[\]]+)')
 _OTHER_FILES: Final = {
     **dict.fromkeys(("plugins", "with", "actions", "tiers"), "a configuration of the scheduler is given with --config"),
@@ -48,12 +48,12 @@ _OTHER_FILES: Final = {
     ),
     "services": "this is no Kubernetes manifest",
 }
-"""What tells other files that people give, by a key of theirs, and what to do with them."""
+"""Keys by which other kinds of files are recognised, and the advice for each."""
 
 
 @attrs.frozen(kw_only=True)
 class Reading:
-    """What texts hold: documents, the objects that come of them, and what is wrong."""
+    """The contents of texts: documents, the objects made from them, and findings."""
 
     documents: tuple[Document, ...]
     expansion: Expansion
@@ -62,7 +62,7 @@ class Reading:
     scheduler: str = names.SCHEDULER_NAME
     """The scheduler whose workloads are read."""
     operators: frozenset[str] = frozenset()
-    """API groups whose operators write the name of this scheduler into the pods that they make."""
+    """API groups whose operators write this scheduler's name into the pods that they create."""
 
 
 def open_text(text: bytes, name: str) -> tuple[Text, tuple[Any, ...]]:
@@ -73,7 +73,7 @@ def open_text(text: bytes, name: str) -> tuple[Text, tuple[Any, ...]]:
     source = Text(name, text.decode("utf-8-sig", errors="replace"))
     seems = other_than_text(text)
     if seems:
-        # A whole zip file was read as a snapshot before.
+        # Complete zip files were read as snapshots before.
         broken = " that is not whole" if seems == "a zip file" else ""
         message = f"found {seems}{broken}, expected {WANTED}, or a snapshot (zip)"
         raise RefusedError([Finding(code="T001", message=message, file=name)])
@@ -86,12 +86,12 @@ def open_text(text: bytes, name: str) -> tuple[Text, tuple[Any, ...]]:
 
 
 def documents_of(source: Text, values: Sequence[object]) -> list[Document]:
-    """Return the manifests of a text, the items of lists each for itself.
+    """Return the manifests of a text, each item of a list separately.
 
-    Raises: RefusedError where something else stands.
+    Raises: RefusedError for a document or item that is not an object.
     """
     for number, value in enumerate(values):
-        # Its items would be taken for objects of Kubernetes: a JobList holds a Job of each line of the table.
+        # Its items would be read as objects of Kubernetes: a JobList holds a Job for each line of the table.
         if isinstance(value, dict) and str(value.get("apiVersion")).startswith(_OUTPUT):
             found = f"a {value.get('kind')} that kai wrote"
             message = f"found {found}, expected objects of a cluster"
@@ -109,7 +109,7 @@ def documents_of(source: Text, values: Sequence[object]) -> list[Document]:
 
 
 def read(documents: Sequence[Document], around: Surroundings | None = None) -> Reading:
-    """Return the objects of documents: workloads expanded, pods grouped, and every mistake with its place."""
+    """Return the objects of documents, with workloads expanded and pods grouped, and every fault with its place."""
     findings = _once(finding for document in documents for finding in _check(document))
     findings += defined_twice(documents)
     around = Surroundings() if around is None else around
@@ -118,7 +118,7 @@ def read(documents: Sequence[Document], around: Surroundings | None = None) -> R
     problems = [_problem(documents[problem.at], problem.message) for problem in expansion.problems]
     problems += [_problem(documents[problem.at], problem.message, "J040") for problem in expansion.absent]
     said = {(finding.file, finding.line) for finding in findings}
-    # What is said at its very place is not said again as what follows from it.
+    # A problem at the place of an earlier finding is a consequence of it, and is not reported again.
     more = [finding for finding in wrong + problems if (finding.file, finding.line) not in said]
     placed = [finding for finding in more if finding.line]
     findings += placed if any(finding.is_error for finding in (*findings, *placed)) else more
@@ -133,7 +133,7 @@ def read(documents: Sequence[Document], around: Surroundings | None = None) -> R
 
 
 def _once(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings without those that say of a value a second time that it cannot be read."""
+    """Return findings without repeated reports that a value is invalid."""
     seen: set[tuple[str, int, int]] = set()
     found: list[Finding] = []
     for finding in findings:
@@ -187,21 +187,21 @@ def _check(document: Document) -> Iterator[Finding]:
 
 
 def _check_names(document: Document, metadata: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield the name and the namespace that no API server takes, and that could not be told from others on a screen."""
+    """Yield a finding for a name or namespace that API servers refuse, or with letters that look like others."""
     for field in ("name", "namespace"):
         text = metadata.get(field)
         odd = next((each for each in text if not "!" <= each <= "~"), "") if isinstance(text, str) else ""
         if odd:
-            # Of a letter that looks like another only its number tells them apart.
+            # Only the code point distinguishes a letter from its look-alike.
             found, expected = f"{shown(text)} with U+{ord(odd):04X}", "letters a to z, digits, '-' and '.'"
             message = f"{field}: found {found}, expected {expected}"
             yield document.finding("F001", message, ("metadata", field), found=found, expected=expected)
 
 
 def _check_template(document: Document, path: Path, template: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield the value of a pod template that cannot be read."""
+    """Yield findings for invalid values of a pod template."""
     kept = template.get("metadata")
-    if path:  # a template has no more of it
+    if path:  # a template has only these metadata
         kept = {key: value for key, value in mapping_of(kept).items() if key in {"labels", "annotations"}}
     status = {} if path else {"status": template.get("status")}
     try:
@@ -213,7 +213,7 @@ def _check_template(document: Document, path: Path, template: Mapping[str, Any])
 def _structured(
     expansion: Expansion, documents: Sequence[Document], namespace: str
 ) -> tuple[tuple[ApiObject, ...], list[Finding]]:
-    """Return the objects of all manifests; only where one cannot be read they are read one by one."""
+    """Return the objects of all manifests; they are read one by one only if one is invalid."""
     try:
         return structuring.structure_all(expansion.manifests, namespace=namespace).objects, []
     except InputError as error:
@@ -221,13 +221,13 @@ def _structured(
     findings: list[Finding] = []
     for manifest, at in zip(expansion.manifests, expansion.origins, strict=True):
         kind = structuring.kind_of(manifest)
-        if kind is not None and at >= 0:  # what was made of a template has the mistakes of the template
+        if kind is not None and at >= 0:  # objects made from a template repeat the faults of the template
             findings += [documents[at].bad_value(bad) for bad in _bad_values(kind.cls, manifest)]
     return (), findings or told
 
 
 def _bad_values(cls: type[ApiObject], manifest: Mapping[str, Any]) -> Iterator[BadValue]:
-    """Yield every value of an object that cannot be read: reading ends at one, so it goes on without it."""
+    """Yield every invalid value of an object: reading stops at the first, so repeat it without that value."""
     left: Mapping[str, Any] | None = manifest
     for _ in range(_MOST_VALUES):
         if left is None:
@@ -242,9 +242,9 @@ def _bad_values(cls: type[ApiObject], manifest: Mapping[str, Any]) -> Iterator[B
 
 
 def _without_value(value: Any, path: Path) -> Any:  # noqa: ANN401 - a manifest, or a part of it
-    """Return a copy of a manifest without the field at a path; None where there is none.
+    """Return a copy of a manifest without the field at a path; None if that is not possible.
 
-    An item of a list stays: the items after it would get other numbers.
+    Items of a list are not removed: the items after it would get other indexes.
     """
     step, *rest = path
     is_there = step in value if isinstance(value, Mapping) else isinstance(value, list) and step in range(len(value))
@@ -261,7 +261,7 @@ def _without_value(value: Any, path: Path) -> Any:  # noqa: ANN401 - a manifest,
 
 
 def defined_twice(documents: Iterable[Document]) -> Iterator[Finding]:
-    """Yield an object that was defined before, as far as its kind is one that is used."""
+    """Yield findings for objects that are defined more than once, if their kind is used."""
     seen: dict[tuple[str, str, str, str], Document] = {}
     for document in documents:
         manifest = document.manifest
@@ -289,7 +289,7 @@ def defined_twice(documents: Iterable[Document]) -> Iterator[Finding]:
 
 
 def _problem(document: Document, message: str, code: str = "J018") -> Finding:
-    """Return the finding for a workload that cannot be expanded or grouped; the message says which field."""
+    """Return the finding for a workload that cannot be expanded or grouped; the message contains the field."""
     subject, colon, rest = message.partition(": ")
     field, _, said = rest.partition(": ")
     path = _path_of(field) if said else ()
@@ -297,7 +297,7 @@ def _problem(document: Document, message: str, code: str = "J018") -> Finding:
 
 
 def _path_of(field: str) -> Path:
-    """Return the path that a message writes as ``spec.jobs[0].name``; nothing for words that are no path."""
+    """Return the path in a message's notation ``spec.jobs[0].name``; empty if the words are not a path."""
     if " " in field:
         return ()
     return tuple(int(index) if index else quoted or plain for quoted, index, plain in _STEP.findall(field))

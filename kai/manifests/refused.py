@@ -1,8 +1,8 @@
-"""What an API server refuses in a workload that is applied, field by field, before it is sent there.
+"""The validation rules of an API server, applied to workloads field by field before they are sent.
 
-``check_refused`` yields findings of one document; ``kai.manifests.containers`` has the rules of containers, and
-``kai.manifests.selection`` those of what chooses nodes and pods. Rules about
-what must be given hold for kinds of Kubernetes itself; other controllers may fill in what is missing.
+``check_refused`` yields findings of one document. ``kai.manifests.containers`` has the rules of containers, and
+``kai.manifests.selection`` those of node and pod selection. Rules about required fields apply to Kubernetes' own kinds
+only; other controllers may fill in missing fields.
 
 Source: the validation of Kubernetes, tried on a real API server; tests/unit/manifests/refused.yaml has the cases.
 """
@@ -48,7 +48,7 @@ _COUNTS: Final[Mapping[str, tuple[str, ...]]] = {
     "ReplicaSet": ("minReadySeconds",),
     "StatefulSet": ("minReadySeconds",),
 }
-"""Fields of controllers that are 0 or more, beside the replicas, of which pods are made."""
+"""Fields of controllers that must not be negative, besides the number of replicas, for which pods are made."""
 _HIGHEST_PRIORITY: Final = 1_000_000_000
 _OF_THE_SYSTEM: Final = "system-"
 _RBAC: Final = "rbac.authorization.k8s.io"
@@ -56,16 +56,16 @@ _LONGEST_CRON: Final = 52
 
 
 def check_refused(document: Document) -> Iterator[Finding]:
-    """Yield what an API server refuses in a document; of an object that comes from one, nothing."""
+    """Yield findings for the faults that an API server refuses; none for an object that comes from one."""
     manifest = document.manifest
     metadata = mapping_of(manifest, "metadata")
     if metadata.get("resourceVersion") or not isinstance(manifest.get("kind"), str):
         return
     for fault in _faults(manifest, metadata):
-        # What YAML made of a key is not what was meant: on became true.
+        # YAML changed the type of a key: on became true. Report it as it is written.
         written = document.text.written_key(document.number, (*document.path, *fault.path))
         expected = f'a string: "{written}"' if written else fault.expected
-        # In what a program wrote, a line says little: kustomize makes one file of all objects.
+        # In generated files a line number says little: kustomize writes all objects into one file.
         whose = f" (in {document.title})" if document.title else ""
         yield document.finding(
             fault.code,
@@ -100,14 +100,14 @@ def _faults(manifest: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterato
         spec = mapping_of(template, "spec")
         if not is_pod:
             yield from _of_metadata(mapping_of(template, "metadata"), (*path, "metadata"))
-        # The controller of a kind that kai does not know may add volumes of its own.
+        # The controller of an unknown kind may add volumes.
         added = volumes_added(manifest) if is_own or is_modelled else None
         yield from faults_of_containers(spec, (*path, "spec"), is_own=is_own, added=added)
         yield from _of_pod(spec, (*path, "spec"))
 
 
 def _bare_template(manifest: Mapping[str, Any]) -> list[tuple[Path, Mapping[str, Any]]]:
-    """Return the pod template of a controller of Kubernetes that names no container, as it is."""
+    """Return the pod template of a Kubernetes controller, whether or not it has containers."""
     path: Path = ("spec", "template")
     if manifest.get("kind") == "CronJob":
         path = ("spec", "jobTemplate", *path)
@@ -118,15 +118,15 @@ def _bare_template(manifest: Mapping[str, Any]) -> list[tuple[Path, Mapping[str,
 
 
 def _without_containers(value: object, path: Path = ()) -> Iterator[Path]:
-    """Yield where the spec of pods names no container: the schemas of all these kinds ask for one, as that of a pod."""
+    """Yield the paths of pod specs without containers: the schemas of all these kinds require one, as a pod's does."""
     pairs = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in pairs:
         here = (*path, key if isinstance(key, int) else str(key))
         if key in PATCHES:
             continue
-        is_template = key in _POD_TEMPLATES and "kind" not in mapping_of(inner)  # else an object that stands whole here
+        is_template = key in _POD_TEMPLATES and "kind" not in mapping_of(inner)  # else it is a whole embedded object
         spec = part_of(inner, "spec") if is_template else inner if key == _POD_SPEC else None
-        if isinstance(spec, Mapping) and "template" not in spec:  # which the template of a job has
+        if isinstance(spec, Mapping) and "template" not in spec:  # the template of a job has another template
             if spec.get("containers") in (None, []):
                 yield here if key == _POD_SPEC else (*here, "spec")
         elif isinstance(inner, Mapping | list):
@@ -134,7 +134,7 @@ def _without_containers(value: object, path: Path = ()) -> Iterator[Path]:
 
 
 def volumes_added(value: object) -> frozenset[str]:
-    """Return the names of the volumes that controllers add to pods: one for each template of a claim.
+    """Return the names of the volumes that controllers add to pods: one for each claim template.
 
     Source: the controllers of StatefulSet and LeaderWorkerSet (volumeClaimTemplates) and JobSet (volumeClaimPolicies).
     """
@@ -165,7 +165,7 @@ def _of_metadata(metadata: Mapping[str, Any], path: Path) -> Iterator[Fault]:
 
 def _of_names(manifest: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterator[Fault]:
     name, namespace = metadata.get("name"), metadata.get("namespace")
-    # Roles and their bindings may have any name that fits into a path.
+    # Roles and their bindings may have any name that is valid in a URL path.
     is_free = str(manifest.get("apiVersion")).startswith(_RBAC)
     if isinstance(name, str) and name and not is_free and not is_subdomain(name):
         yield Fault(("metadata", "name"), f'"{name}"', "lower case letters, digits, '-' and '.'")

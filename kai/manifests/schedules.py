@@ -1,13 +1,13 @@
-"""Schedules of CronJobs: when a Job comes, as Kubernetes' controller reads the five fields.
+"""Schedules of CronJobs: when a Job is created, as Kubernetes' controller reads the five fields.
 
-Kubernetes reads them with robfig/cron, whose answers differ from those of Debian's cron:
+Kubernetes reads them with robfig/cron, which differs from Debian's cron:
 
-- a local time that a change of clocks leaves out does not come, and one that comes twice brings a Job each time;
+- a local time that a change of clocks skips has no Job, and one that occurs twice has two;
 - with a day of the month and a day of the week, either suffices, and ``*/2`` counts as such a day;
 - Sunday is 0 and never 7; ``L``, ``W`` and ``#`` are refused; ``@every 90m`` is a schedule.
 
-On the day of a change, robfig/cron itself passes over some hours in zones whose clocks change by half an hour or at
-midnight; those come here.
+On the day of a change, robfig/cron itself skips some hours in zones whose clocks change by half an hour or at
+midnight; those hours are not skipped here.
 
 Source: robfig/cron v3.0.1, which Kubernetes 1.36 and 1.37 use; a test has its answers.
 """
@@ -36,7 +36,7 @@ _SHORT: Final = {
 _EVERY: Final = "@every "
 _LONGEST: Final = 1_000
 _YEARS: Final = 5
-"""For so long a time that fits is looked for, as robfig/cron does."""
+"""How many years ahead a matching time is searched for, as in robfig/cron."""
 _DAY: Final = dt.timedelta(days=1)
 _MONTH_NAMES: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTHS: Final = {name: at for at, name in enumerate(_MONTH_NAMES, 1)}
@@ -53,9 +53,9 @@ class _Field:
     names: Mapping[str, int] = {}
 
     def read(self, text: str) -> tuple[frozenset[int], bool]:
-        """Return which values fit, and whether the field leaves the day open, as ``*`` and ``?`` do.
+        """Return the matching values, and whether the field leaves the day open, as ``*`` and ``?`` do.
 
-        Raises: ValueError for text that is none.
+        Raises: ValueError for invalid text.
         """
         values: set[int] = set()
         is_open = False
@@ -95,12 +95,12 @@ _FIELDS: Final = (
 
 @attrs.frozen(kw_only=True)
 class Schedule:
-    """When the Jobs of a CronJob come."""
+    """The times at which a CronJob creates Jobs."""
 
     every: dt.timedelta | None = None
-    """The time from one to the next, if the schedule says no more."""
+    """The interval, if the schedule has nothing else."""
     times: Sequence[dt.time] = ()
-    """Times of a day that fits, in order."""
+    """The times of a matching day, in order."""
     dates: frozenset[int] = frozenset()
     months: frozenset[int] = frozenset()
     weekdays: frozenset[int] = frozenset()
@@ -138,12 +138,12 @@ class Schedule:
         )
 
     def after(self, moment: dt.datetime) -> Iterator[dt.datetime]:
-        """Yield the times after ``moment``, that one left out, in its time zone; none that is years away."""
+        """Yield the times after ``moment``, exclusive, in its time zone; none that is years away."""
         if self.every is not None:
             while True:
                 moment = (moment.astimezone(dt.UTC) + self.every).astimezone(moment.tzinfo)
                 yield moment
-        # A clock that goes back over midnight shows the day before once more, so that day is looked at as well.
+        # A clock that goes back over midnight repeats part of the day before, so that day is searched as well.
         day, quiet, seen = moment.date() - _DAY, 0, moment.timestamp()
         while quiet <= _YEARS * 366 and day.year < dt.MAXYEAR:
             found = [at for at in self._on(day, moment.tzinfo) if at.timestamp() > seen] if self._fits(day) else []
@@ -163,6 +163,6 @@ class Schedule:
             for fold in (0, 1):
                 local = dt.datetime.combine(day, time, tzinfo=zone).replace(fold=fold)
                 real = local.astimezone(dt.UTC).astimezone(zone)
-                if (real.date(), real.time()) == (day, time):  # else the clocks leave this time out
+                if (real.date(), real.time()) == (day, time):  # else the change of clocks skips this time
                     found[real.timestamp()] = real
         return [found[at] for at in sorted(found)]

@@ -1,4 +1,4 @@
-"""What an API server refuses in what chooses nodes and pods: affinities, selectors, tolerations, spreading.
+"""An API server's validation of node and pod selection: affinities, selectors, tolerations, spreading.
 
 Source: the validation of Kubernetes; see ``kai.manifests.refused``.
 """
@@ -21,7 +21,7 @@ _MOST: Final = 1 << 63
 
 
 def faults_of_selection(spec: Mapping[str, Any], at: Path) -> Iterator[Fault]:
-    """Yield what is refused in the spec of a pod."""
+    """Yield the faults in the spec of a pod."""
     yield from _of_tolerations(spec, at)
     yield from _of_spreading(spec, at)
     affinity = mapping_of(spec, "affinity")
@@ -96,7 +96,7 @@ def _of_weight(each: Mapping[str, Any], place: Path) -> Iterator[Fault]:
 
 
 def _of_term(term: Mapping[str, Any], at: Path) -> Iterator[Fault]:
-    """Yield what is refused in one alternative of a node affinity, and a comparison that holds for no node."""
+    """Yield the faults in one alternative of a node affinity, and a comparison that holds for no node."""
     for place, each in items(term, "matchExpressions", at):
         yield from _of_expression(each, place, (*_SETS, *_PRESENCE, *_COMPARISONS))
         operator, values = each.get("operator"), each.get("values")
@@ -118,7 +118,7 @@ def _of_term(term: Mapping[str, Any], at: Path) -> Iterator[Fault]:
 
 
 def _of_selector(selector: Mapping[str, Any], at: Path) -> Iterator[Fault]:
-    """Yield what is refused in a selector of labels."""
+    """Yield the faults in a label selector."""
     for key, value in mapping_of(selector, "matchLabels").items():
         yield from key_fault((*at, "matchLabels", str(key)), key)
         yield from value_fault((*at, "matchLabels", str(key)), value)
@@ -141,5 +141,5 @@ def _of_expression(each: Mapping[str, Any], place: Path, operators: Sequence[str
 
 
 def _is_integer(value: object, form: re.Pattern[str]) -> bool:
-    """Return whether a text is a number that 64 bits hold."""
+    """Return whether a text is an integer of 64 bits."""
     return isinstance(value, str) and form.fullmatch(value) is not None and -_MOST <= int(value) < _MOST

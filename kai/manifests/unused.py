@@ -1,4 +1,4 @@
-"""What of an input is not used, counted by kind, with the reason: said to people at once, never dropped in silence."""
+"""Objects of an input that are not used, counted by kind, with the reason: they are reported, not dropped silently."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -10,7 +10,7 @@ from kai.api.kinds import KINDS
 
 NOT_READ: Final = "scheduling does not read this kind"
 NOT_EXPANDED: Final = "kai does not expand this kind"
-"""How the reason begins for a kind whose pods kai does not make."""
+"""Prefix of the reason for a kind whose pods kai does not make."""
 NO_PODS: Final = "suspended, finished or scaled to 0, so it has no pods now"
 NO_NODE: Final = "no node of the input is for it"
 NO_GROUP: Final = "the pod group that its annotation names is not there"
@@ -19,19 +19,19 @@ CONFIGURES: Final = "it configures the scheduler; give it with --config"
 
 @attrs.frozen(kw_only=True)
 class Unused:
-    """Objects of one kind that had no part in what was decided."""
+    """Objects of one kind that the decision did not use."""
 
     kind: str
     reason: str
     count: int = 1
     group: str = ""
-    """The API group, where the kind alone could be taken for another that kai reads; else ""."""
+    """The API group, if the kind alone could be confused with another that kai reads; else ""."""
     names: tuple[str, ...] = attrs.field(default=(), eq=False, repr=False)
     """``namespace/name`` of each of them."""
 
     @property
     def title(self) -> str:
-        """The kind, with its API group where that is needed."""
+        """The kind, with its API group if needed."""
         return kind_title(self.group, self.kind)
 
     def __str__(self) -> str:
@@ -59,19 +59,19 @@ def counted(unused: Iterable[Unused]) -> tuple[Unused, ...]:
 
 
 def why_not_read(api_version: str, kind: str) -> str:
-    """Return why objects are not used whose kind is none that kai reads under this version."""
+    """Return why objects of a kind that kai does not read, or not under this version, are not used."""
     versions = known_versions(api_version, kind)
     return f"found apiVersion {api_version}, expected {' or '.join(versions)}" if versions else NOT_READ
 
 
 def known_versions(api_version: str, kind: str) -> list[str]:
-    """Return the versions in which kai reads a kind of this group; none for a kind that it does not read."""
+    """Return the versions in which kai reads a kind of this group; empty for other kinds."""
     versions = [version for known in KINDS if known.kind == kind for version in known.api_versions]
     return versions if _group(api_version) in {_group(version) for version in versions} else []
 
 
 def managed_by(manager: str) -> str:
-    """Return that ``manager`` and not the controller of its kind manages a workload."""
+    """Return the message that ``manager``, and not the controller of its kind, manages a workload."""
     return f"managed by {manager}, so the controller of its kind makes no pods"
 
 
@@ -83,7 +83,7 @@ def for_scheduler(name: str, ours: str = names.SCHEDULER_NAME) -> str:
 def templates(
     value: object, path: tuple[str | int, ...] = ()
 ) -> list[tuple[tuple[str | int, ...], Mapping[str, object]]]:
-    """Return the pod templates inside of an object with their paths, whatever its kind: whatever has containers."""
+    """Return the pod templates inside an object of any kind with their paths: all values with containers."""
     found: list[tuple[tuple[str | int, ...], Mapping[str, object]]] = []
     if isinstance(value, Mapping):
         spec = value.get("spec")
@@ -100,7 +100,7 @@ def templates(
 
 
 def names_scheduler(value: object, name: str) -> bool:
-    """Return whether an object of any kind gives its pods to a scheduler, wherever in it the field stands."""
+    """Return whether an object of any kind assigns its pods to a scheduler, in a field at any depth."""
     if isinstance(value, Mapping):
         return value.get("schedulerName") == name or any(names_scheduler(each, name) for each in value.values())
     return isinstance(value, list) and any(names_scheduler(each, name) for each in value)

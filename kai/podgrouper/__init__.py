@@ -1,4 +1,4 @@
-"""Owner chain → PodGroup, for every kind of workload. Start reading at ``decide``."""
+"""Groups pods of every kind of workload: from a pod over its owners to its PodGroup. Start reading at ``decide``."""
 
 from kai.podgrouper.decide import Grouping, Needs, Outcome, group_pod
 from kai.podgrouper.draft import GroupDraft, SubGroup, Topology

@@ -4,19 +4,16 @@
     while isinstance(outcome, Needs): fetch what it names, add the answer, and call again
 
 1. Is the pod ours? (scheduler, selectors, annotations)        ``_reason_to_ignore``
-2. Whose is it?                                               ``kai.podgrouper.decide``
-3. What group should that workload have?                      ``kai.podgrouper.grouper`` → a grouper → ``GroupDraft``
-4. What is to be written, given the group that exists?        ``kai.podgrouper.update``
-5. What is to be written on the pod?                          ``kai.podgrouper.decide``
+2. Which workload owns it?                                     ``find_owners``
+3. Which group should that workload have?                      ``kai.podgrouper.grouper`` → a grouper → ``GroupDraft``
+4. What must be written, given the group that exists?          ``kai.podgrouper.update``
+5. What must be written on the pod?                            ``pod_patch``
 
-What to write on a pod so that the scheduler finds its group.
+The chain of owners starts at the pod's first owner reference, whether or not that is its controller, and ends at the
+first owner without owners. An owner that may not be read ends it early: the last readable one then stands for the
+workload.
 
-Groups that exist already, and those among them that an earlier release named or shaped otherwise.
-
-From a pod to the workload it belongs to.
-
-The chain starts at the pod's first owner reference, whether or not that is its controller, and ends at the first owner
-without owners. An owner that may not be read ends it early: the last readable one then stands for the workload.
+Groups that exist are also looked up by the names, and recognised in the shapes, of earlier releases.
 """
 
 from collections.abc import Mapping
@@ -36,7 +33,7 @@ from kai.podgrouper.update import GroupWrite, reconcile
 
 
 def pod_patch(pod: Resource, draft: GroupDraft) -> dict[str, object] | None:
-    """Return the merge patch that puts ``pod`` into its group and sub-group, or nothing when it is there already.
+    """Return the merge patch that links ``pod`` to its group and sub-group; None if it is linked already.
 
     A sub-group label that another writer set stays when the grouper knows no sub-group.
     """
@@ -49,17 +46,17 @@ def pod_patch(pod: Resource, draft: GroupDraft) -> dict[str, object] | None:
 
 
 def group_exists(request: Request, name: str) -> bool:
-    """Return whether a group of that name exists; never, where the settings switch the search off.
+    """Return whether a group of that name exists; always False if the settings switch the search off.
 
-    Raises: InputError when it cannot be told.
+    Raises: InputError when the read fails.
     """
     return request.settings.legacy_groups and find_group(request.reader, request.pod.namespace, name) is not None
 
 
 def find_group(reader: Reader, namespace: str, name: str) -> Resource | None:
-    """Return the group of that name, or nothing when there is none.
+    """Return the group of that name, None if it does not exist.
 
-    Raises: InputError when it cannot be told.
+    Raises: InputError when the read fails.
     """
     read = Get(POD_GROUP, namespace, name)
     found = reader.get(read)
@@ -71,18 +68,18 @@ def find_group(reader: Reader, namespace: str, name: str) -> Resource | None:
 
 
 def has_subgroups(group: Resource) -> bool:
-    """Return whether a group that exists has sub-groups."""
+    """Return whether an existing group has sub-groups."""
     spec = group.manifest.get("spec")
     return isinstance(spec, Mapping) and bool(spec.get("subGroups"))
 
 
 LONGEST_CHAIN = 32
-"""Far longer than any real chain; a chain that bites its own tail ends here."""
+"""Far longer than any real chain; a cyclic chain ends here."""
 
 
 @attrs.frozen
 class OwnerChain:
-    """``owners`` from the nearest to the farthest; ``top`` is the last of them, or the pod when there is none."""
+    """``owners`` from the nearest to the farthest; ``top`` is the last of them, or the pod if there are none."""
 
     top: Resource
     owners: tuple[Resource, ...]
@@ -111,7 +108,7 @@ def find_owners(pod: Resource, reader: Reader) -> OwnerChain:
 
 
 def _read(reference: OwnerReference, pod: Resource, reader: Reader) -> Resource | None:
-    """Return the owner, or nothing when reading it is not permitted."""
+    """Return the owner, None if reading it is not permitted."""
     read = Get(reference.kind, pod.namespace, reference.name)
     found = reader.get(read)
     if isinstance(found, Absent):
@@ -133,17 +130,17 @@ def _only_owner(owner: Resource) -> OwnerReference | None:
 
 @attrs.frozen
 class Needs:
-    """A read without which nothing can be decided; answer it and ask again."""
+    """A read without which no decision is possible; answer it and call again."""
 
     read: Read
 
 
 @attrs.frozen(kw_only=True)
 class Grouping:
-    """What is to be done about a pod: first write the group, then patch the pod.
+    """The decision on a pod: first write the group, then patch the pod.
 
-    A ``failure`` is to be shown on the pod and tried again later; ``ignored`` says why a pod is left alone; ``notes``
-    say what was passed over because it was not valid.
+    A ``failure`` is to be shown on the pod and tried again later; ``ignored`` is the reason why a pod is not grouped;
+    ``notes`` list invalid values that were ignored.
     """
 
     group: GroupWrite | None = None
@@ -157,9 +154,9 @@ Outcome: TypeAlias = Grouping | Needs
 
 
 def group_pod(pod: Manifest, lookup: Lookup, settings: Settings, groupers: Groupers) -> Outcome:
-    """Return what is to be done about ``pod``, or the read that stands in the way.
+    """Return the decision on ``pod``, or the read that it needs first.
 
-    Never raises for what an object says: that is a ``failure``. A grouper that breaks its contract is a PluginError.
+    An invalid object never raises: it is a ``failure``. A grouper that breaks its contract raises PluginError.
     """
     try:
         return _decide(Resource.of(pod, kinds.POD), Reader(lookup), settings, groupers)
@@ -224,7 +221,7 @@ def _reason_to_ignore(pod: Resource, reader: Reader, settings: Settings) -> str:
 def _lacks_own_group(pod: Resource, reader: Reader) -> bool:
     """Return whether a pod names a group made for it alone, by its UID, that does not exist.
 
-    An earlier life of ours wrote the link with the binding, and ended before it wrote the group.
+    An earlier process wrote the link with the binding, and ended before it wrote the group.
     """
     name = group_name(pod)
     return (

@@ -1,13 +1,12 @@
-"""The group that a workload should have, before it is compared with the one that exists.
+"""The group that a workload should have, kinds that grouping reads and writes, and segments of workers.
 
-Groupers return a ``GroupDraft``; ``manifest`` renders it as the PodGroup object it stands for. A draft names the
-sub-group of the pod at hand only: other pods of the group are other decisions.
+Groupers return a ``GroupDraft``; ``manifest`` renders it as a PodGroup object. It is not yet compared with the group
+that exists. A draft names the sub-group of the given pod only: other pods of the group are other decisions.
 
-Kinds of objects that the pod grouper reads and writes whatever the workload is.
+The kinds here are read and written whatever the workload is.
 
-Segments: workers cut into runs of equal size that should sit close together.
-
-Annotations on the pod come before those of the worker template, so that what the pod was created with stands.
+Segments are runs of workers of equal size that should be placed close together. Annotations on the pod precede those of
+the worker template, so that the annotations at the pod's creation count.
 """
 
 from collections.abc import Mapping
@@ -37,7 +36,7 @@ class Topology:
     preferred: str = ""
 
     def manifest(self) -> dict[str, object]:
-        """Return the constraint as a manifest writes it, without unset fields."""
+        """Return the constraint in manifest form, without unset fields."""
         fields = {
             "topology": self.name,
             "requiredTopologyLevel": self.required,
@@ -48,7 +47,7 @@ class Topology:
 
 @attrs.frozen(kw_only=True)
 class SubGroup:
-    """A leaf counts pods (``min_member``), a parent counts sub-groups (``min_subgroup``, which is then set)."""
+    """A sub-group: a leaf counts pods (``min_member``), a parent sub-groups (``min_subgroup``, which is then set)."""
 
     name: str
     min_member: int = 0
@@ -57,7 +56,7 @@ class SubGroup:
     topology: Topology | None = None
 
     def manifest(self) -> dict[str, object]:
-        """Return the sub-group as a manifest writes it."""
+        """Return the sub-group in manifest form."""
         fields: dict[str, object] = {"name": self.name}
         if self.parent is not None:
             fields["parent"] = self.parent
@@ -71,8 +70,8 @@ class SubGroup:
 class GroupDraft:
     """The PodGroup that a pod should be in.
 
-    ``pod_subgroup`` names the leaf of the pod at hand, if the grouper knows one. ``notes`` say what was found wrong and
-    passed over, one sentence each; ``delays`` are Go durations in their normal form.
+    ``pod_subgroup`` is the leaf of the given pod, if the grouper knows one. ``notes`` list invalid values that were
+    ignored, one sentence each; ``delays`` are Go durations in their normal form.
     """
 
     name: str
@@ -95,7 +94,7 @@ class GroupDraft:
     def manifest(self) -> dict[str, object]:
         """Return the PodGroup object.
 
-        Raises: InputError when a minimum is one that no PodGroup can have.
+        Raises: InputError when a minimum is outside the range of a PodGroup.
         """
         metadata: dict[str, object] = {
             "name": self.name,
@@ -125,7 +124,7 @@ class GroupDraft:
 
 
 def _minimum(min_member: int, min_subgroup: int | None, subject: str) -> dict[str, object]:
-    """Return the one minimum that is written: of pods also when it is 0, which means fully elastic."""
+    """Return the one minimum to write; a minimum of 0 pods is written too, since it means fully elastic."""
     field, value = ("minMember", min_member) if min_subgroup is None else ("minSubGroup", min_subgroup)
     if not 0 <= value <= INT32_MAX:
         raise InputError.about(subject, field, found=value, wanted=f"a number in 0...{INT32_MAX}")
@@ -136,7 +135,7 @@ MOST_SEGMENTS = 10_000
 
 
 def template_annotation(template: Fields | None, key: str) -> str | None:
-    """Return an annotation of a pod template; nothing where there is no template or no annotation.
+    """Return an annotation of a pod template; None without a template or annotation.
 
     Raises: InputError when the annotation is not a string.
     """
@@ -144,7 +143,7 @@ def template_annotation(template: Fields | None, key: str) -> str | None:
 
 
 def segment_topology(pod: Resource, template: Fields | None, owner: Resource) -> Topology | None:
-    """Return the constraint on each segment, or nothing when no topology, or no level of one, is named."""
+    """Return the constraint on each segment; None if no topology, or no level of one, is named."""
     name = _stated(pod.annotations, template, names.TOPOLOGY) or owner.annotations.get(names.TOPOLOGY, "")
     required = _stated(pod.annotations, template, names.SEGMENT_TOPOLOGY_REQUIRED)
     preferred = _stated(pod.annotations, template, names.SEGMENT_TOPOLOGY_PREFERRED)
@@ -152,7 +151,7 @@ def segment_topology(pod: Resource, template: Fields | None, owner: Resource) ->
 
 
 def check_segment_count(count: int, owner: Resource) -> None:
-    """Refuse more segments than a group can reasonably hold.
+    """Reject more segments than a group can reasonably hold.
 
     Raises: InputError above ``MOST_SEGMENTS``.
     """
@@ -164,4 +163,4 @@ def _stated(annotations: Mapping[str, str], template: Fields | None, key: str) -
     try:
         return annotations.get(key) or template_annotation(template, key) or ""
     except InputError:
-        return ""  # a template that states it in a wrong type states nothing, as in the peer
+        return ""  # a template with a value of the wrong type counts as unset, as in the peer

@@ -1,16 +1,14 @@
-"""What a grouper is asked, and what one is.
+"""Groupers: their interface, their settings, and the registry that finds one for a kind.
 
-A grouper is a class with two names that matter: ``kinds``, the kinds of top owner it serves, and ``draft``. It is found
-by an entry point in the group ``kai.groupers``; built-in ones come through the same door. It must be a function of the
-request: no I/O but through ``request.reader``, no clock, no randomness.
+A grouper is a class with two members: ``kinds``, the kinds of top owner that it serves, and ``draft``. It must be a
+function of the request: no I/O but through ``request.reader``, no clock, no randomness.
 
-What an administrator sets for the pod grouper, and how a grouper names its kinds. Defaults are the peer's.
+`Settings` are an administrator's settings for the pod grouper, with the peer's defaults. `KindPattern` is how a grouper
+names its kinds.
 
-Which grouper serves which kind.
-
-Groupers are found by the entry point group ``kai.groupers``, installed or from the tree: a tree is used through an
-editable install (``uv pip install -e . --no-deps``), which is what makes its entry points visible. Precedence, first
-match: the exact kind; the kind in any version; a declaration (Karta); the default grouper.
+Groupers are found by the entry point group ``kai.groupers``, built-in ones like others. In a source tree that takes an
+editable install (``uv pip install -e . --no-deps``), which makes its entry points visible. Precedence, first match: the
+exact kind; the kind in any version; a declaration (Karta); the default grouper.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +28,7 @@ ANY_VERSION = "*"
 
 @attrs.frozen
 class KindPattern:
-    """Which kinds something serves: a group, a kind, and a version, or ``*`` for every version not listed itself."""
+    """The kinds that a grouper serves: a group, a kind, and a version, or ``*`` for versions that are not listed."""
 
     group: str
     version: str
@@ -54,26 +52,26 @@ class Settings:
     node_pool_label: str = names.NODE_POOL
     knative_gangs: bool = True
     legacy_groups: bool = True
-    """Keep a group that exists under the name an earlier release would have given it."""
+    """Keep a group that exists under the name that an earlier release would have given it."""
     karta_fallback: bool = True
     defaults_namespace: str = ""
     defaults_name: str = ""
     namespace_labels: Mapping[str, str] = attrs.field(factory=dict)
     pod_labels: Mapping[str, str] = attrs.field(factory=dict)
     link_delay_seconds: float = 0.0
-    """How long a pod's link to its group may wait for the binding to bring it along; only for a process that binds."""
+    """How long a pod's link to its group may wait to be written with the binding; only for a process that binds."""
 
 
 DEFAULT = "default"
-"""The entry point name of the grouper of kinds that no other grouper claims."""
+"""The entry point name of the default grouper, for kinds that no other grouper claims."""
 
 
 @attrs.frozen
 class Request:
     """One pod to group.
 
-    ``owner`` is the workload to group by. ``owners`` are the pod's owners from the nearest to the farthest, and empty
-    for a pod without any: its ``owner`` is then the pod itself.
+    ``owner`` is the workload to group by. ``owners`` are the pod's owners from the nearest to the farthest. They are
+    empty for a pod without owners: its ``owner`` is then the pod itself.
     """
 
     pod: Resource
@@ -90,15 +88,15 @@ class Grouper(Protocol):
     kinds: ClassVar[tuple[KindPattern, ...]]
 
     def draft(self, request: Request, /) -> GroupDraft | None:
-        """Return the group, or nothing when the pod is to be left alone.
+        """Return the group, or None if the pod is not to be grouped.
 
-        Raises: InputError when an object does not say what it must; the pod is tried again later.
+        Raises: InputError when an object lacks a required value or has an invalid one; the pod is tried again later.
         """
         ...
 
 
 class DeclaredGrouper(Grouper, Protocol):
-    """A grouper whose kinds are declared somewhere at run time, instead of being a list."""
+    """A grouper whose kinds are declared at run time, by objects of the cluster, instead of in a list."""
 
     def serves(self, kind: Kind, reader: Reader, settings: Settings, /) -> bool:
         """Return whether ``kind`` has been declared."""
@@ -137,7 +135,7 @@ class Groupers:
 
 
 def _is_declared(grouper: Grouper) -> TypeGuard[DeclaredGrouper]:
-    """Return whether a grouper takes declarations."""
+    """Return whether a grouper supports declarations."""
     return callable(getattr(grouper, "serves", None))
 
 
@@ -183,7 +181,7 @@ def _load(point: EntryPoint) -> Grouper:
         made = point.load()()
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # a module may raise anything when it is imported, and leave the process
+    except BaseException as error:  # an imported module may raise anything, SystemExit included
         raise PluginError(f"cannot be made: {told(error)}", plugin=point.name, hook=hook) from error
     if not _is_grouper(made):
         raise PluginError(f"{point.value} lacks `kinds` or `draft`, which a grouper has", plugin=point.name, hook=hook)

@@ -1,23 +1,22 @@
-"""Links of pods to their groups that are shown in the store of this process and not yet written.
+"""Deferred writes: links of pods to their groups, and groups of bare pods, that only this process's store shows.
 
-The link is an annotation of the pod, and a binding writes the pod anyway. So the link of a pod that is to be bound soon
-is only shown, and the binding brings it along: one write less for each pod, in the second in which it waits for its
-place. If no binding comes, the link is written by itself.
+A link is an annotation of the pod, and a binding writes the pod anyway. So the link of a pod that is to be bound soon
+is only shown in the store, and the binding writes it: one write less for each pod, in the second in which it waits for
+its place. If no binding comes, the link is written separately.
 
-Holds: a link is shown once at most for each pod; what is shown and not written is lost with the process, and the next
-one finds a pod without a group.
+Holds: a link is shown at most once for each pod. A link that is shown and not written is lost with the process, and the
+next process finds a pod without a group.
 
-What matters of a pod for its group: a change of anything else needs no second look.
+`traits_of` covers the fields of a pod that matter for its group: a change of any other field needs no new look.
 
-Groups of bare pods, shown in the store of this process before they are written.
+Groups of bare pods are also shown before they are written. Where one process groups, decides and binds, a bare pod does
+not need its group in the API server to be placed. So the group is shown in its final form, the pod is decided on at
+once, and the write follows: at low load a moment later, since it would delay the decision on its pod and the bind, and
+at peak load when the binds leave room for it.
 
-Where one process groups, decides and binds, a bare pod is placed without its group in the API server.
-So it is shown as it will be, the pod is decided on at once, and the write follows: in calm times a moment later, since
-it would slow down the decision on its pod and the bind, and in a peak of load when the binds leave room for it.
-
-Holds: a group is shown ahead of its write only in a namespace where the last write of a group went through; the first
-refusal ends that, and the pods concerned are grouped anew, with the write before all else. What is shown and not
-written is lost with the process: the next one finds pods that name no group, or one that is missing, and makes it.
+Holds: a group is shown ahead of its write only in a namespace where the last write of a group succeeded. The first
+refusal ends that, and the pods concerned are grouped again, with the write first. A group that is shown and not written
+is lost with the process: the next process finds pods that name no group, or a missing one, and creates it.
 """
 
 from __future__ import annotations
@@ -58,15 +57,15 @@ _FOREIGN: Final = frozenset(
         names.NUMA_OBSERVED,
     }
 )
-"""What a binding writes, or a node: it says nothing about the workload."""
+"""Annotations that a binding or a node writes: they say nothing about the workload."""
 
 
 def traits_of(pod: Pod, patch: Mapping[str, Any] | None = None) -> int:
-    """Return a number that stands for all of a pod that a grouper may read, with a patch of its metadata applied.
+    """Return a hash of all fields of a pod that a grouper may read, with a patch of its metadata applied.
 
-    Whether it is bound matters to owned pods only. Two pods that differ have one number with a chance of 1 to 2^64,
-    which their owner cannot raise: Python hashes text with a secret of the process. What it stands for would take 700
-    bytes for each pod.
+    Whether it is bound matters to owned pods only. Two different pods collide with a chance of 1 to 2^64, which their
+    owner cannot raise: Python hashes text with a secret of the process. The fields themselves would take 700 bytes for
+    each pod.
     """
     metadata = pod.metadata
     written = mapping_of(patch or {}, "metadata")
@@ -85,38 +84,38 @@ def traits_of(pod: Pod, patch: Mapping[str, Any] | None = None) -> int:
 
 
 _BINDING_SECONDS: Final = 2.0
-"""How long to wait for a binding that is under way, again and again."""
+"""How long to wait for a binding that is under way, before each check."""
 _PATIENCE: Final = 0.25
-"""Which part of what a pod has waited already it waits once more, where that is longer: looks cost what binds need."""
+"""The next wait as a part of the wait so far, where that is longer: checks take time from binds."""
 _MOST_PATIENCE: Final = 5.0
 _LONGEST_WAIT: Final = 60.0
 
 
 @attrs.define
 class _Shown:
-    """A link that is only shown."""
+    """A link that is shown and not written."""
 
     uid: str
-    """That of the pod."""
+    """The UID of the pod."""
     since: float
     due: float
-    """When the link is written by itself."""
+    """When the link is written separately."""
 
 
 @attrs.define
 class ShownLinks:
-    """The links that are only shown."""
+    """The links that are shown and not written."""
 
     store: Store
     clock: Clock
     delay_seconds: float
-    """For how long a link is left to a binding; 0: each is written at once."""
+    """How long a link waits for a binding; 0: each is written at once."""
     _shown: dict[Key, _Shown] = attrs.field(factory=dict)
     _bound_at: float = -math.inf
-    """When a binding brought a link along last."""
+    """When a binding last wrote a link."""
 
     def may_ride(self, pod: Pod, patch: Mapping[str, Any]) -> bool:
-        """Return whether the link may wait for the binding: of a pod that is bound by that write alone, and soon."""
+        """Return whether the link may wait for the binding: that write alone binds the pod, and it is due soon."""
         return (
             self.delay_seconds > 0
             and set(mapping_of(patch["metadata"])) == {"annotations"}
@@ -128,23 +127,23 @@ class ShownLinks:
         )
 
     def show(self, pod: Pod, patch: Mapping[str, Any]) -> None:
-        """Show the link that ``patch`` would write."""
+        """Show the link in ``patch`` in the store."""
         key = key_of(pod)
         now = self.clock.monotonic()
         self._shown[key] = _Shown(pod.metadata.uid, now, now + self.delay_seconds)
         self.store.overlay(Pod, key, mapping_of(patch["metadata"])["annotations"])
 
     def forget(self, key: Key) -> None:
-        """Take that the link of a pod is written, or that the pod is gone."""
+        """Drop the link of a pod: it was written, or the pod is gone."""
         self._shown.pop(key, None)
 
     def bound(self, key: Key) -> None:
-        """Take that a pod was bound: the binding brought its link along, if that was only shown."""
+        """Note that a pod was bound: if its link was only shown, the binding has written it."""
         if self._shown.pop(key, None) is not None:
             self._bound_at = self.clock.monotonic()
 
     def is_due(self, pod: Pod) -> bool:
-        """Return whether no binding brought the pod's link in time, so that it is to be written by itself."""
+        """Return whether no binding wrote the pod's link in time, so that it must be written separately."""
         key = key_of(pod)
         shown = self._shown.get(key)
         if shown is None:
@@ -153,21 +152,21 @@ class ShownLinks:
             del self._shown[key]
             return False
         now = self.clock.monotonic()
-        # The clock of this machine may be behind that of the API server, which says when the pod was created.
+        # The local clock may be behind the API server's, from which the creation time comes.
         waited = max(now - shown.since, self.clock.now() - (pod.metadata.creation_timestamp or 0.0))
         if shown.due <= now and (self.store.is_assumed(BindRequest, key) or self._may_be_next(waited)):
-            # A write of the pod would make the binding that is on its way fail, which carries the pod's version.
+            # The binding carries the pod's version, so a write of the pod would make a binding under way fail.
             shown.due = now + max(_BINDING_SECONDS, min(waited * _PATIENCE, _MOST_PATIENCE))
             return False
         return shown.due <= now
 
     def _may_be_next(self, waited: float) -> bool:
-        """Return whether pods are bound one after the other at present, and a pod has not waited for too long."""
+        """Return whether pods are being bound at present, and a pod has not waited for too long."""
         is_going_on = self.clock.monotonic() - self._bound_at < _BINDING_SECONDS
         return is_going_on and waited < _LONGEST_WAIT
 
     def rest(self, key: Key) -> Ended:
-        """Return how a look ends that went well: a link that is only shown is looked at again in time."""
+        """Return how a successful look ends: a link that is only shown is looked at again when it is due."""
         if key not in self._shown:
             return DONE
         return Ended(after=max(0.0, self._shown[key].due - self.clock.monotonic()))
@@ -175,12 +174,12 @@ class ShownLinks:
 
 _OPTIONS: Final = QueueOptions(concurrency=16, gather=0.05)
 _MOST_OPEN: Final = 1 << 12
-"""Namespaces that are remembered; in one that was forgotten, the next group is written before it is shown."""
+"""The most namespaces that are remembered; in a forgotten one, the next group is written before it is shown."""
 
 
 @attrs.frozen
 class _ShownGroup:
-    """A group that is shown, the pod that it is for, and that pod's UID."""
+    """A group that is shown, its pod, and the pod's UID."""
 
     pod: Key
     uid: str
@@ -189,16 +188,16 @@ class _ShownGroup:
 
 @attrs.define
 class WriteBehind:
-    """The groups that are shown and not written yet."""
+    """The groups that are shown and not yet written."""
 
     cluster: Cluster
     manager: str
     again: Callable[[Key], None]
-    """Has a pod grouped anew: its group could not be written."""
+    """Requests the grouping of a pod anew, since its group could not be written."""
     observe: Observe = unobserved
     _shown: dict[Key, _ShownGroup] = attrs.field(factory=dict)
     _open: dict[str, None] = attrs.field(factory=dict)
-    """Namespaces where the last write of a group went through."""
+    """Namespaces where the last write of a group succeeded."""
     _workers: Workers[Key] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -206,7 +205,7 @@ class WriteBehind:
         self._workers = Workers.of(self.cluster, "podgrouper-write-behind", self._look, _OPTIONS, self.observe)
 
     async def run(self) -> None:
-        """Write what is shown, until cancelled."""
+        """Write groups that are shown, until cancelled."""
         await self._workers.run()
 
     def may_show(self, namespace: str) -> bool:
@@ -214,7 +213,7 @@ class WriteBehind:
         return namespace in self._open
 
     def note(self, namespace: str, *, refused: bool) -> None:
-        """Take note of how a write of a group ended."""
+        """Note the result of a write of a group."""
         self._open.pop(namespace, None)
         if not refused:
             self._open[namespace] = None
@@ -222,7 +221,7 @@ class WriteBehind:
                 del self._open[next(iter(self._open))]
 
     def show(self, pod: Pod, write: GroupWrite) -> bool:
-        """Show the group of a pod, and have it written; False for one that we could not read ourselves."""
+        """Show the group of a pod, and have it written; return False for a group that our own codec cannot read."""
         now = float(int(self.cluster.clock.now()))
         metadata = write.manifest["metadata"]
         born: Manifest = {**metadata, "creationTimestamp": instant_text(now)} if isinstance(metadata, dict) else {}
@@ -242,7 +241,7 @@ class WriteBehind:
             return DONE
         pod = self.cluster.store.get(Pod, shown.pod[1], shown.pod[0])
         if pod is None or pod.metadata.uid != shown.uid:
-            self._end(look.key)  # since nothing would ever delete the group
+            self._end(look.key)  # without its owner, the group would never be garbage-collected
             return DONE
         namespace, name = look.key
         ref = Ref(PodGroup, name, namespace)
@@ -257,6 +256,6 @@ class WriteBehind:
         return DONE
 
     def _end(self, key: Key) -> None:
-        """Show what is really there, which is the group if it was written."""
+        """Show the API server's state again, which includes the group if it was written."""
         del self._shown[key]
         self.cluster.store.forget(PodGroup, key)

@@ -1,8 +1,8 @@
-"""The port through which grouping sees the cluster.
+"""The interface through which grouping reads the cluster.
 
-Grouping is a function and does no I/O. It asks a ``Lookup``; where that answers ``Absent(UNREAD)``, the decision is
-``Needs(read)``, the service fetches what is named, files the answer in its ``Answers`` and calls again. A decision
-takes a handful of reads, so asking again from the start costs microseconds and keeps groupers ordinary functions.
+Grouping is a function and does no I/O. It calls a ``Lookup``; where that answers ``Absent(UNREAD)``, the decision is
+``Needs(read)``: the service performs the read, adds the answer to its ``Answers`` and calls again. A decision
+takes a handful of reads, so starting over costs microseconds and keeps groupers ordinary functions.
 """
 
 import enum
@@ -39,7 +39,7 @@ class Absent:
 
 @attrs.frozen
 class Get:
-    """A read of one object. ``namespace`` is of no meaning for a kind without namespaces."""
+    """A read of one object. ``namespace`` is ignored for a cluster-scoped kind."""
 
     kind: Kind
     namespace: str
@@ -54,7 +54,7 @@ class Get:
 
 @attrs.frozen
 class Many:
-    """A read of all objects of a kind in a namespace (of the cluster when empty) that carry ``labels``."""
+    """A read of all objects of a kind in a namespace (in all if empty) that have ``labels``."""
 
     kind: Kind
     namespace: str = ""
@@ -70,7 +70,7 @@ Read: TypeAlias = Get | Many
 
 
 class Lookup(Protocol):
-    """Answer reads from what is known. No I/O; the same read has the same answer throughout a decision."""
+    """Answers reads from known objects. No I/O; the same read has the same answer throughout a decision."""
 
     def get(self, read: Get, /) -> Manifest | Absent:
         """Return the object, or why there is none."""
@@ -83,23 +83,23 @@ class Lookup(Protocol):
 
 @attrs.frozen
 class Answers:
-    """What the service has fetched for one decision; reads it has no answer to are ``UNREAD``."""
+    """The answers that the service has fetched for one decision; other reads are ``UNREAD``."""
 
     objects: Mapping[Get, Manifest | Absent] = attrs.field(factory=dict)
     lists: Mapping[Many, tuple[Manifest, ...] | Absent] = attrs.field(factory=dict)
     size: int = 0
-    """Bytes of the objects, as text."""
+    """The size of the objects, in bytes of JSON."""
 
     def get(self, read: Get, /) -> Manifest | Absent:
-        """Return what was fetched for ``read``."""
+        """Return the fetched answer to ``read``."""
         return self.objects.get(read, Absent(Why.UNREAD))
 
     def many(self, read: Many, /) -> tuple[Manifest, ...] | Absent:
-        """Return what was fetched for ``read``."""
+        """Return the fetched answer to ``read``."""
         return self.lists.get(read, Absent(Why.UNREAD))
 
     def with_object(self, read: Get, answer: Manifest | Absent, size: int = 0) -> Self:
-        """Return the answers with one more, of so many bytes."""
+        """Return the answers with one more, which has ``size`` bytes."""
         return attrs.evolve(self, objects={**self.objects, read: answer}, size=self.size + size)
 
     def with_list(self, read: Many, answer: Iterable[Manifest] | Absent) -> Self:
@@ -107,8 +107,8 @@ class Answers:
         return attrs.evolve(self, lists={**self.lists, read: answer if isinstance(answer, Absent) else tuple(answer)})
 
 
-class Unread(Exception):  # noqa: N818 - not an error: it carries the one read that stands between us and a decision
-    """Raised through a grouper when the lookup has not read something yet; ``group_pod`` turns it into ``Needs``."""
+class Unread(Exception):  # noqa: N818 - not an error: it carries the one read that a decision still needs
+    """Raised through a grouper when the lookup lacks an object; ``group_pod`` turns it into ``Needs``."""
 
     def __init__(self, read: Read) -> None:
         super().__init__(str(read))
@@ -117,10 +117,10 @@ class Unread(Exception):  # noqa: N818 - not an error: it carries the one read t
 
 @attrs.frozen
 class Reader:
-    """What groupers read with: a lookup whose unread objects end the attempt instead of being answers.
+    """The lookup for groupers: an unread object ends the attempt instead of being an answer.
 
-    A read that failed, for another reason than absence or permissions, ends the attempt too: to decide as if the object
-    did not exist would write a wrong group that the next attempt writes again.
+    A failed read, other than for absence or permissions, also ends the attempt: a decision as if the object
+    did not exist would write a wrong group, which the next attempt would write again.
     """
 
     lookup: Lookup
@@ -136,9 +136,9 @@ class Reader:
         return Resource.of(answer, read.kind)
 
     def need(self, read: Get) -> Resource:
-        """Return an object that must be there.
+        """Return an object that must exist.
 
-        Raises: InputError when it is not.
+        Raises: InputError when it does not.
         """
         found = self.get(read)
         if isinstance(found, Absent):
@@ -146,7 +146,7 @@ class Reader:
         return found
 
     def many(self, read: Many) -> tuple[Resource, ...] | Absent:
-        """Return the objects by name, so that no decision hangs on the order of a list.
+        """Return the objects by name, so that no decision depends on the order of a list.
 
         Raises: InputError when the read failed or an object is malformed.
         """

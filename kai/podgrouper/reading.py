@@ -1,13 +1,12 @@
-"""Where the pod grouper's reads are answered: kinds that are watched from the store, all others by the API server.
+"""How the pod grouper reads: watched kinds from the store, others from the API server, and owners again in rounds.
 
-Owners that are asked once more though no pod gave cause to: soon where a group lost a pod, else once a minute.
+Rounds read owners again without an event on a pod: soon if a group lost a pod, else once a minute. A bound pod is
+looked at again when it is deleted, and its owner may want fewer pods by then. A waiting pod is gone at once and is not
+looked at: without rounds, the group of a job that shrank from eight pods to four would wait for eight. Also, the owner
+of a failed pod may not replace it.
 
-A pod that has a node is looked at again when it is told to go, and its owner may want fewer by then. A pod that waits
-is gone at once, and is looked at no more: the group of a job that was cut from eight pods to four would wait for eight.
-And a pod that failed may be one that its owner does not make again.
-
-What an owner says may change while its pods wait: its priority, or how many start together. Owners are not watched, as
-that would take rights to lists of all kinds; so those of groups that wait are asked now and then.
+An owner may also change while its pods wait: its priority, or the number of pods that start together. Owners are not
+watched, as that would take the right to list all kinds; so the owners of waiting groups are read in intervals.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from kai.podgrouper.lookup import Absent, Answers, Get, Many, Read, Why
 from kai.podgrouper.resource import Kind, Manifest
 
 WATCHED: Final[tuple[type[ApiObject], ...]] = (Pod, PodGroup, PriorityClass, Namespace)
-"""The kinds that the pod grouper needs in its store."""
+"""The kinds that the pod grouper watches."""
 
 _STORED: Final[dict[Kind, type[Any]]] = {
     draft.POD: Pod,
@@ -46,11 +45,11 @@ _STORED: Final[dict[Kind, type[Any]]] = {
     draft.NAMESPACE: Namespace,
 }
 _WITHOUT_NAMESPACE: Final = frozenset({draft.PRIORITY_CLASS, draft.NAMESPACE})
-# Labels by which groupers look for the other pods of a workload.
+# Labels by which groupers find the other pods of a workload.
 _SOUGHT: Final = (names.KUBEFLOW_JOB_NAME, "serving.knative.dev/revision")
 _KEPT: Final = 512
 _KEPT_BYTES: Final = 4 << 20
-"""So much of what was read is remembered, as text. Tenants write it, and in memory it is 20 times as much."""
+"""The most bytes of JSON that are cached. Tenants write it, and in memory it takes 20 times as much."""
 _KEPT_SECONDS: Final = 60.0
 
 
@@ -76,9 +75,9 @@ NAMESPACES: Final = Index(PodGroup, "podgrouper: namespace", _namespace)
 
 @attrs.frozen
 class StoreLookup:
-    """Answers one decision: from what was fetched for it, else from the store, and `UNREAD` where neither can.
+    """Answers the reads of one decision: from the fetched answers, else from the store, else ``UNREAD``.
 
-    `manifests` remembers what objects look like on the wire, for as long as they stay the same objects.
+    `manifests` caches the JSON form of groups, as long as they are the same objects.
     """
 
     store: Store
@@ -116,37 +115,37 @@ class StoreLookup:
 
 @attrs.define
 class _Fetched:
-    """One read of the API server, under way or ended."""
+    """One read of the API server, running or finished."""
 
     began: int
     time: float
     ended: anyio.Event = attrs.field(factory=anyio.Event)
     answer: object = None
     size: int = 0
-    """Bytes of what was read, as text."""
+    """The size of the answer, in bytes of JSON."""
 
 
 @attrs.define
 class Fetcher:
     """Reads objects of any kind, once for all decisions that ask at the same time.
 
-    A kind that the API server does not serve, or does not let us read in a namespace, is not asked for again for a
-    minute. Tenants name owners: kai lacks no right if it may not read an owner of a kind without a grouper.
+    A kind that the API server does not serve, or that may not be read in a namespace, is not requested again for a
+    minute. Tenants choose owners: if kai may not read an owner of a kind without a grouper, that is no missing right.
     """
 
     api: Api
     clock: Clock
     is_foreign: Callable[[Kind], bool] = lambda _: False
-    """Says which kinds only tenants can have asked for."""
+    """Returns whether only tenants can have caused a read of a kind."""
     _reads: dict[Read, _Fetched] = attrs.field(factory=dict)
     _missing: Absence[Kind] = attrs.field(factory=Absence)
     _forbidden: Absence[tuple[Kind, str]] = attrs.field(factory=Absence)
     _moment: int = 0
 
     def moment(self) -> int:
-        """Return the present moment: what is read from now on was read at it or later.
+        """Return a logical timestamp: a read that begins later has at least this moment.
 
-        A moment is not a time, since much may happen while a clock stands still.
+        It is not a time, since much may happen within one tick of a clock.
         """
         self._moment += 1
         return self._moment
@@ -154,7 +153,7 @@ class Fetcher:
     async def add(self, answers: Answers, read: Read, since: int) -> Answers:
         """Return the answers with one more, which was read at the moment `since` or later.
 
-        What one decision reads is bounded as a whole: owners have owners, and many decisions are made side by side.
+        The total size of one decision's answers is bounded: owners have owners, and many decisions run at once.
         """
         answer, size = await self._shared(read, since)
         if answers.size + size > MOST_READ:
@@ -164,7 +163,7 @@ class Fetcher:
         return answers.with_list(read, answer if isinstance(answer, Absent) else _manifests(answer))
 
     async def _shared(self, read: Read, since: int) -> tuple[object, int]:
-        """Return the answer, and how large it is."""
+        """Return the answer and its size."""
         now = self.clock.monotonic()
         if self._missing.holds(read.kind, now):
             return Absent(Why.NO_SUCH_KIND), 0
@@ -216,7 +215,7 @@ class Fetcher:
         return FetchAll(api_version=version, kind=kind, namespace=read.namespace, labels=dict(read.labels))
 
     def _prune(self, now: float) -> None:
-        """Forget reads that no decision can use any more, once there are many."""
+        """Drop reads that are too old for any decision, once there are many."""
         if self._are_many(self._reads):
             young = {read: kept for read, kept in self._reads.items() if now - kept.time < _KEPT_SECONDS}
             self._reads = {} if self._are_many(young) else young
@@ -239,22 +238,22 @@ def _manifests(answer: object) -> tuple[Manifest, ...] | Absent:
 
 
 _OPTIONS: Final = QueueOptions(gather=5.0)
-"""By then a Job has counted a pod that failed, and of a workload that was deleted most pods are gone."""
+"""By then a Job has counted a failed pod, and most pods of a deleted workload are gone."""
 _PAUSE: Final = 60.0
 _SECONDS_EACH: Final = 0.5
-"""Where many groups wait, no more than two a second are asked about, and each of them less often."""
+"""Rate limit: at most two groups a second are looked at, so with many waiting groups each comes less often."""
 
 
 @attrs.define
 class Rounds:
-    """The groups about which owners are to be asked."""
+    """The groups whose owners are to be read in rounds."""
 
     cluster: Cluster
     ask: Callable[[Key], None]
-    """Has a pod looked at although nothing about it changed."""
+    """Requests a look at a pod that has not changed."""
     observe: Observe = unobserved
     _waiting: dict[Key, float] = attrs.field(factory=dict)
-    """Groups with pods that wait, and when the owner was asked last."""
+    """Groups with waiting pods, and the last time that the owner was read."""
     _lost: set[Key] = attrs.field(factory=set)
     _workers: Workers[Key] = attrs.field(init=False)
 
@@ -263,17 +262,17 @@ class Rounds:
         self._workers = Workers.of(self.cluster, "podgrouper-rounds", self._look, _OPTIONS, self.observe)
 
     async def run(self) -> None:
-        """Look at groups until cancelled."""
+        """Look at groups in rounds, until cancelled."""
         await self._workers.run()
 
     def enter(self, pod: Pod, group: Key) -> None:
-        """Take note of a pod that has its group, and whose owner was asked just now."""
+        """Add the group of a waiting pod whose owner was read just now."""
         if pod.metadata.owner_references and not pod.spec.node_name and group not in self._waiting:
             self._waiting[group] = self.cluster.clock.monotonic()
             self._workers.want(group)
 
     def take(self, change: Change[Pod]) -> None:
-        """Take note of a pod if it went, as it was when it was last looked at, or if it failed."""
+        """Request an early look at a group if its pod went or failed."""
         before, after = change.before, change.after
         if before is None or (after is not None and not _failed(before, after)):
             return

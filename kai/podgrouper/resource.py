@@ -1,8 +1,8 @@
 """Kubernetes objects of any kind, read field by field.
 
-The pod grouper meets kinds it has no class for, so an object stays the plain manifest it is on the wire. What enters is
-that manifest; what leaves is a value of the asked-for type, nothing when the field is absent, or an ``InputError`` that
-names the object, the field, what was found and what would be right. Everything else in this package reads through here.
+The pod grouper handles kinds without a class, so an object stays a plain manifest. Readers return a value of the
+requested type, None if the field is absent, or raise an ``InputError`` with the object, the field, the value found and
+the form expected. The rest of this package reads manifests through this module only.
 """
 
 import re
@@ -15,14 +15,14 @@ from kai.basics.parsing import is_whole, signed
 from kai.errors import InputError
 
 Manifest: TypeAlias = Mapping[str, object]
-"""An object as the API server writes it."""
+"""An object as decoded JSON."""
 
 INT32_MAX = 2**31 - 1
 
 
 @attrs.frozen
 class Kind:
-    """What kind of object something is."""
+    """The group, version and kind of an object."""
 
     group: str
     version: str
@@ -46,14 +46,14 @@ class Kind:
 
 @attrs.frozen
 class OwnerReference:
-    """One entry of ``metadata.ownerReferences``, as far as grouping cares."""
+    """One entry of ``metadata.ownerReferences``, with the fields that grouping reads."""
 
     kind: Kind
     name: str
     uid: str
 
     def manifest(self) -> dict[str, object]:
-        """Return the reference as a manifest writes it."""
+        """Return the reference in manifest form."""
         return {"apiVersion": self.kind.api_version, "kind": self.kind.kind, "name": self.name, "uid": self.uid}
 
     def __str__(self) -> str:
@@ -63,10 +63,10 @@ class OwnerReference:
 
 @attrs.frozen
 class Fields:
-    """A map inside an object, with the words to say where it is.
+    """A map inside an object, with its path.
 
-    Every reader takes a path of keys. A missing key, or a null above the last key, is absence; any other type than the
-    asked-for is an ``InputError``. An explicit null at the last key is of the wrong type too, as in the peer.
+    Every reader takes a path of keys. A missing key, or a null above the last key, means absent; a value of another
+    type is an ``InputError``. An explicit null at the last key is of the wrong type too, as in the peer.
     """
 
     value: Manifest
@@ -152,7 +152,7 @@ class Fields:
 
     def _name(self, path: Sequence[str]) -> str:
         name = self.path
-        for key in map(str, path):  # YAML has keys that are no strings
+        for key in map(str, path):  # YAML allows keys that are not strings
             step = key if re.fullmatch(r"[\w-]+(\[\d+\])?", key) else f'["{key}"]'
             name += step if step.startswith("[") or not name else f".{step}"
         return name
@@ -160,10 +160,10 @@ class Fields:
 
 @attrs.frozen
 class Resource:
-    """An object of any kind: what grouping reads of its metadata, and its fields.
+    """An object of any kind: the metadata that grouping reads, and its fields.
 
-    ``labels`` and ``annotations`` may differ from the manifest's where a grouper carries them down from an owner that
-    it looks through; the manifest is never changed.
+    ``labels`` and ``annotations`` may differ from the manifest's where a grouper passes them down from a wrapper
+    to the workload inside; the manifest is never changed.
     """
 
     kind: Kind
@@ -178,7 +178,7 @@ class Resource:
 
     @classmethod
     def of(cls, manifest: Manifest, kind: Kind | None = None) -> Self:
-        """Read the metadata of ``manifest``; ``kind`` stands in where a list left out ``apiVersion`` and ``kind``.
+        """Read the metadata of ``manifest``; ``kind`` is the default where a list left out ``apiVersion`` and ``kind``.
 
         Raises: InputError when the manifest is not an object of the API.
         """
@@ -189,7 +189,7 @@ class Resource:
                 raise top.error(("kind",), manifest.get("kind"), "apiVersion and kind of the object")
             found = kind
         stated = top.child("metadata") or Fields({}, top.subject, "metadata")
-        # Metadata is typed for every kind of object, and in typed fields null is absence.
+        # Metadata is typed for every kind of object, and in typed fields null means absent.
         metadata = attrs.evolve(stated, value={key: value for key, value in stated.value.items() if value is not None})
         return cls(
             kind=found,
@@ -205,12 +205,12 @@ class Resource:
 
     @property
     def fields(self) -> Fields:
-        """Return the readers of the whole object."""
+        """Return a reader of the whole object."""
         return Fields(self.manifest, str(self))
 
     @property
     def reference(self) -> OwnerReference:
-        """Return the reference by which others name this object as their owner."""
+        """Return the owner reference that points to this object."""
         return OwnerReference(self.kind, self.name, self.uid)
 
     def error(self, field: str, found: object, wanted: str) -> InputError:
@@ -218,25 +218,25 @@ class Resource:
         return InputError.about(str(self), field, found=found, wanted=wanted)
 
     def __str__(self) -> str:
-        """Return kind, namespace and name, as messages name the object."""
+        """Return kind, namespace and name, as in messages."""
         return (
             f'{self.kind.kind} "{self.namespace}/{self.name}"' if self.namespace else f'{self.kind.kind} "{self.name}"'
         )
 
 
 def spec_text(pod: Resource, key: str) -> str:
-    """Return a string of a pod's spec, empty when there is none.
+    """Return a string of a pod's spec, empty if it is absent.
 
-    Raises: InputError when something else stands there.
+    Raises: InputError for a value of another type.
     """
     spec = pod.fields.child("spec")
     return "" if spec is None or spec.value.get(key) is None else spec.text(key) or ""
 
 
 def annotated_integer(owner: Resource, key: str, *, at_least: int) -> int | None:
-    """Return the integer of annotation ``key``, or nothing when the object does not have it.
+    """Return the integer of annotation ``key``, None if the object does not have it.
 
-    Raises: InputError when it is no integer, or not in ``at_least``...2³¹-1.
+    Raises: InputError when it is not an integer in ``at_least``...2³¹-1.
     """
     text = owner.annotations.get(key)
     if text is None:

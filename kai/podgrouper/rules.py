@@ -1,15 +1,14 @@
 """The rules that nearly every grouper starts from: name, owner, labels, queue, priority, delays, topology.
 
-``standard_draft`` is one group for a whole workload, of which one pod is enough to start. Groupers take it and change
-what their kind does otherwise. Labels and annotations win in this order: owners from the nearest to the farthest, then
-the pod; what cannot be used is passed over with a note.
+``standard_draft`` is one group for a whole workload that starts with any one pod. Groupers take it and change the rules
+that differ for their kind. Labels and annotations count in this order: owners from the nearest to the farthest, then
+the pod; an invalid value is ignored with a note.
 
-The annotation that says whose group a group is.
+``top_owner_text`` is the annotation that identifies the workload of a group.
 
-Default priority class and preemptibility by workload kind, from a ConfigMap.
-
-The ConfigMap's key ``types`` holds a JSON list of ``{typeName, group, priorityName, preemptibility}``. A ConfigMap that
-is absent or unreadable gives no defaults and a note: workloads are grouped all the same.
+Default priority class and preemptibility by workload kind come from a ConfigMap. Its key ``types`` holds a JSON list of
+``{typeName, group, priorityName, preemptibility}``. Without a readable ConfigMap there are no defaults,
+only a note: workloads are grouped all the same.
 """
 
 import json
@@ -39,7 +38,7 @@ _LIKE_NUMBER_OR_DATE = re.compile(
 def top_owner_text(owner: Resource) -> str:
     """Return name, uid, group, version and kind of ``owner`` as YAML, byte for byte as the peer writes them.
 
-    The same bytes mean that taking over from the peer, or handing back to it, writes no group anew.
+    With equal bytes, taking over from the peer, or handing back to it, rewrites no group.
     """
     kind = owner.kind
     fields = {"name": owner.name, "uid": owner.uid, "group": kind.group, "version": kind.version, "kind": kind.kind}
@@ -47,7 +46,7 @@ def top_owner_text(owner: Resource) -> str:
 
 
 def _scalar(text: str) -> str:
-    """Return a YAML scalar that is read back as the string ``text``; anything doubtful is quoted."""
+    """Return a YAML scalar that is parsed as the string ``text``; it is quoted in case of doubt."""
     is_plain = (
         _PLAIN.fullmatch(text)
         and text.lower() not in _WORDS_OF_OTHER_TYPES
@@ -83,7 +82,7 @@ class DefaultsByKind:
 
 
 def read_defaults(reader: Reader, settings: Settings) -> DefaultsByKind:
-    """Return the defaults of the ConfigMap that ``settings`` name; none when they name none.
+    """Return the defaults of the ConfigMap that ``settings`` name; none if they name no ConfigMap.
 
     Source: the peer's default grouper; a later entry for the same kind replaces an earlier one.
     """
@@ -114,7 +113,7 @@ def _parse(config_map: Resource) -> DefaultsByKind:
     for entry in entries:
         if not isinstance(entry, dict):
             return DefaultsByKind(notes=wrong)
-        fields = {key.lower(): value for key, value in entry.items()}  # Go reads the keys of JSON in any case
+        fields = {key.lower(): value for key, value in entry.items()}  # Go matches JSON keys without regard to case
         values = [fields.get(name) or "" for name in _FIELDS]
         if not all(isinstance(value, str) for value in values):
             return DefaultsByKind(notes=wrong)
@@ -128,10 +127,10 @@ def _key(kind: str, group: str) -> str:
 
 
 BUILD, TRAIN, INFERENCE = "build", "train", "inference"
-"""Priority classes of work that a person waits for, of a batch of work, and of a service."""
+"""Priority classes of interactive work, of batch work, and of services."""
 
 PREEMPTIBILITIES = (names.PREEMPTIBLE, names.NON_PREEMPTIBLE, "")
-"""The empty one says "as the priority says", and is as good an answer as the others."""
+"""The valid values; the empty one means that the priority decides."""
 
 _SECOND = 10**9
 
@@ -145,10 +144,10 @@ class _Resolved:
 def standard_draft(
     request: Request, owner: Resource, owners: Sequence[Resource] = (), *, fallback: str = TRAIN
 ) -> GroupDraft:
-    """Return the group that ``owner`` and the pod ask for by labels and annotations.
+    """Return the group that ``owner`` and the pod describe by labels and annotations.
 
-    ``owners`` are those whose labels count for priority, preemptibility and delays, in order; ``owner`` alone when none
-    is given. ``fallback`` is the priority class when nothing says otherwise; it need not exist.
+    The labels of ``owners``, in order, count for priority, preemptibility and delays; those of ``owner`` alone if
+    ``owners`` is empty. ``fallback`` is the priority class if no other is named; it need not exist.
     Source: the peer's default grouper.
     """
     owners = owners or (owner,)
@@ -179,16 +178,17 @@ def group_name(owner: Resource) -> str:
 
 
 def group_labels(owner: Resource, pod: Resource) -> Mapping[str, str]:
-    """Return the labels of ``owner``, those that kai reads of too many, and the pod's user if the owner has none."""
+    """Return the labels of ``owner``, reduced to those that kai reads if too many, and the pod's user by default."""
     user = {names.USER: pod.labels[names.USER]} if names.USER in pod.labels else {}
     return few({**user, **owner.labels}, {})[0]
 
 
 def group_annotations(owner: Resource, pod: Resource) -> Mapping[str, str]:
-    """Return the top owner as text, the pod's user, and over both the annotations of ``owner``.
+    """Return the top owner as text and the pod's user, overridden by the annotations of ``owner``.
 
-    What `kubectl apply` noted about the owner is left out: it is the owner's whole manifest, environment included, and
-    more accounts may read pod groups than that. Of more than a pod group may have, those are left that kai reads.
+    The annotation of `kubectl apply` is left out: it is the owner's whole manifest, environment included, and
+    more accounts may read pod groups than that. Beyond the cap of a pod group, only annotations that kai reads are
+    kept.
     """
     user = {names.USER: pod.annotations[names.USER]} if names.USER in pod.annotations else {}
     own = {key: text for key, text in owner.annotations.items() if key != APPLIED}
@@ -196,7 +196,7 @@ def group_annotations(owner: Resource, pod: Resource) -> Mapping[str, str]:
 
 
 def topology_of(annotations: Mapping[str, str]) -> Topology:
-    """Return the topology constraint that annotations state."""
+    """Return the topology constraint in annotations."""
     return Topology(
         annotations.get(names.TOPOLOGY, ""),
         annotations.get(names.TOPOLOGY_REQUIRED, ""),
@@ -205,7 +205,7 @@ def topology_of(annotations: Mapping[str, str]) -> Topology:
 
 
 def queue(request: Request, owner: Resource) -> str:
-    """Return the queue: by queue label, else by project (and node pool), else the default one."""
+    """Return the queue: by queue label, else by project (and node pool), else the default queue."""
     pod, settings = request.pod, request.settings
     for labels in (owner.labels, pod.labels):
         if settings.queue_label in labels:
@@ -220,8 +220,8 @@ def queue(request: Request, owner: Resource) -> str:
 def priority_class(request: Request, owners: Iterable[Resource], fallback: str) -> _Resolved:
     """Return the first priority class that exists: by labels and the pod's own, then by the defaults of the kind.
 
-    Each owner's label stands before the pod's label and ``spec.priorityClassName``, which is asked for every owner
-    again; that matters only where a nearer owner names a class that does not exist.
+    For each owner, its label precedes the pod's label and ``spec.priorityClassName``. The pod's are thus tried again
+    for every owner; that matters only where a nearer owner names a class that does not exist.
     """
     notes: list[str] = []
     for named in dict.fromkeys(_named_priorities(owners, request.pod)):
@@ -238,7 +238,7 @@ def priority_class(request: Request, owners: Iterable[Resource], fallback: str) 
 
 
 def class_exists(name: str, reader: Reader) -> bool:
-    """Return whether there is a PriorityClass called ``name``; an empty name is none."""
+    """Return whether there is a PriorityClass called ``name``; an empty name never exists."""
     return bool(name) and not isinstance(reader.get(Get(draft.PRIORITY_CLASS, "", name)), Absent)
 
 
@@ -278,9 +278,9 @@ def _default_preemptibility(defaults: DefaultsByKind, owners: Iterable[Resource]
 
 
 def parse_delay(text: str, *, lowest: int | None) -> str | None:
-    """Return a Go duration in its normal form, or nothing when it is none or below ``lowest`` nanoseconds.
+    """Return a Go duration in its normal form; None if it is invalid or below ``lowest`` nanoseconds.
 
-    Days and weeks, which the configuration has and Go has not, are refused: the peer would refuse them.
+    Days and weeks, which kai's configuration allows and Go does not, are invalid: the peer would refuse them.
     """
     try:
         found = nanoseconds(text)

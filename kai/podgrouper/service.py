@@ -1,12 +1,11 @@
-"""The pod grouper at work: watches pods, decides on each with `group_pod`, writes the group, then the pod.
+"""The pod grouper's loop: watches pods, decides on each with `group_pod`, writes the group, then the pod.
 
-What leads to a look at a pod: it has no group, or its group is gone, or waits, or lost another pod; or what a grouper
-may have read from it changed.
-A pod that is grouped and bound when the process starts is left alone until it changes.
+A pod is looked at if it has no group, if its group is gone, waits, or lost another pod, or if a field changed that a
+grouper may read. A pod that is grouped and bound when the process starts is skipped until it changes.
 
-What a decision reads comes from the store where the store has the kind, else from the API server. Pods of one workload
-come in crowds, so a read that began after a pod was last asked about serves that pod too: a gang costs one read of its
-owner, not one for each member. A group is written by one task at a time, and a task that had to wait decides again.
+A decision reads kinds that the store has from there, others from the API server. Pods of one workload come in crowds,
+so a read is shared by all pods that asked for a look before it began: a gang costs one read of its owner, not one for
+each member. A group is written by one task at a time, and a task that had to wait decides again.
 """
 
 from __future__ import annotations
@@ -63,11 +62,11 @@ class PodGrouper:
     options: QueueOptions = DEFAULT_OPTIONS
     observe: Observe = unobserved
     _settled: dict[Key, int] = attrs.field(factory=dict)
-    """The traits of each pod when nothing was left to do about it."""
+    """The traits of each pod at the time when it needed no further write."""
     _asked: dict[Key, int] = attrs.field(factory=dict)
-    """The moment at which a look at each pod was last asked for; none for one that is repeated after a failure."""
+    """The moment when a look at each pod was last requested; a repetition after a failure does not count."""
     _said: dict[Key, tuple[str, float]] = attrs.field(factory=dict)
-    """What was last said on each pod that cannot be grouped, and when."""
+    """The last event on each pod that cannot be grouped, and its time."""
     _written: KeyRing = attrs.field(factory=KeyRing)
     """The groups that are being written."""
     _manifests: dict[Key, tuple[PodGroup, Manifest]] = attrs.field(factory=dict)
@@ -78,7 +77,7 @@ class PodGrouper:
     _workers: Workers[Key] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Make the parts that need the others."""
+        """Create the parts that depend on other fields."""
         self._links = ShownLinks(self.cluster.store, self.cluster.clock, self.settings.link_delay_seconds)
         self._fetcher = Fetcher(self.cluster.api, self.cluster.clock, lambda kind: not self.groupers.knows(kind))
         self._workers = Workers.of(self.cluster, "podgrouper", self._look, self.options, self.observe)
@@ -98,7 +97,7 @@ class PodGrouper:
                     self._take(piece)
 
     def _rehearse(self) -> None:
-        """Group a pod that is not there: what reads and writes objects is made at its first use, while a pod waits."""
+        """Group a pod that does not exist, so that codecs are compiled now and not while a pod waits."""
         pod = unstructure(structure_as(Pod, decode_as(Pod, _REHEARSED)))
         pod["spec"]["schedulerName"] = self.settings.scheduler_name
         found = group_pod(pod, StoreLookup(self.cluster.store, Answers(), {}), self.settings, self.groupers)
@@ -106,14 +105,14 @@ class PodGrouper:
             written = json.dumps(found.group.apply_configuration()).encode()
             unstructure(structure_as(PodGroup, decode_as(PodGroup, written)))
 
-    # --- What is looked at ---------------------------------------------------------------------------------------
+    # --- Which pods to look at -----------------------------------------------------------------------------------
 
     def _take(self, batch: Iterable[Change[Any]]) -> None:
         for change in batch:
             if isinstance(change.present, Pod):
                 self._take_pod(change)
             elif change.after is None:
-                # Pods that still name the group need another of that name.
+                # The group is gone; pods that still name it need a new one of that name.
                 self._manifests.pop(key_of(change.present), None)
                 for pod in self.cluster.store.find(GROUPS, "/".join(key_of(change.present))):
                     self._settled.pop(key_of(pod), None)
@@ -140,13 +139,13 @@ class PodGrouper:
         self._workers.want(key)
 
     def _again(self, key: Key) -> None:
-        """Look at a pod anew although it was settled."""
+        """Look at a pod again although it was settled."""
         self._settled.pop(key, None)
         self._links.forget(key)
         self._want(key)
 
     def _is_settled(self, pod: Pod) -> bool:
-        """Return whether a pod that is seen for the first time was dealt with in an earlier life."""
+        """Return whether a pod that is seen for the first time was settled by an earlier process."""
         name = pod.metadata.annotations.get(names.POD_GROUP)
         if not name or not pod.spec.node_name:
             return False
@@ -183,7 +182,7 @@ class PodGrouper:
         return await self._settle(pod, grouping)
 
     async def _decide(self, pod: Mapping[str, Any], since: int, answers: Answers) -> tuple[Grouping, Answers]:
-        """Return the decision and what was read from the API server for it."""
+        """Return the decision and the answers from the API server that it used."""
         while True:
             lookup = StoreLookup(self.cluster.store, answers, self._manifests)
             outcome = group_pod(pod, lookup, self.settings, self.groupers)
@@ -194,9 +193,9 @@ class PodGrouper:
     async def _decide_on_hidden(
         self, pod: Pod, manifest: Mapping[str, Any], since: int, answers: Answers, grouping: Grouping
     ) -> Grouping:
-        """Decide again if a group of that name exists after all: others may have made it, and the store only lags.
+        """Decide again if a group of that name exists after all: another client may have made it, and the store lags.
 
-        A group whose owner is the pod itself is named after the pod's UID, so it was not made before the pod was seen.
+        A group whose owner is the pod itself has the pod's UID in its name, so it cannot predate the pod.
         """
         if grouping.group is None or _owner(grouping.group) == pod.metadata.uid:
             return grouping
@@ -218,12 +217,12 @@ class PodGrouper:
         return reply if isinstance(reply, Refusal) else None
 
     async def _settle(self, pod: Pod, grouping: Grouping) -> Ended:
-        """Write the pod, once its group is as it should be, and remember that nothing is left to do about it."""
+        """Write the pod, once its group is written, and remember that the pod is settled."""
         log = structlog.get_logger()
         key = key_of(pod)
         was_settled = self._settled.get(key) == traits_of(pod)
         if grouping.failure and was_settled:
-            # The pod has its group: its owner alone was asked, which may be on its way out, and its pods with it.
+            # The pod has its group. Only its owner had to be read, which may be going, and its pods with it.
             self._asked[key] = self._fetcher.moment()
             return Ended(failure=grouping.failure)
         if grouping.failure:
@@ -233,12 +232,12 @@ class PodGrouper:
         for note in () if was_settled else grouping.notes:
             log.warning("passed over", pod="/".join(key), note=note)
         patch = grouping.pod_patch
-        # Remembered before it is written: the change that the write causes asks for no look then.
+        # Set before the write, so that the change event of the write requests no look.
         self._settled[key] = traits_of(pod, patch)
         if patch is not None and self._links.may_ride(pod, patch):
             current = self.cluster.store.get(Pod, key[1], key[0])
             if current is None or current.metadata.uid != pod.metadata.uid:
-                # What is shown would be shown on a namesake, whose own look then finds nothing left to write.
+                # A later pod of this name would inherit the shown link, and its own look would find it settled.
                 self._settled.pop(key, None)
                 return DONE
             self._links.show(pod, patch)
@@ -254,7 +253,7 @@ class PodGrouper:
                 return await self._refused(pod, reply)
             log.info("grouped", pod="/".join(key), changes=patch["metadata"])
             if was_there and not self._is_there(grouping.group):
-                # It went while no pod named it, so its end asked for no look at this one.
+                # The group went before this pod named it, so its deletion requested no look at this pod.
                 self._again(key)
         self._said.pop(key, None)
         if self.cluster.store.get(Pod, key[1], key[0]) is None:
@@ -262,14 +261,14 @@ class PodGrouper:
         return self._links.rest(key)
 
     def _is_there(self, write: GroupWrite | None) -> bool:
-        """Return whether the store shows a group."""
+        """Return whether the store has the group."""
         if write is None:
             return False
         namespace, name = _path_of(write)
         return self.cluster.store.get(PodGroup, name, namespace) is not None
 
     def _may_come_later(self, pod: Pod, grouping: Grouping, group: GroupWrite) -> bool:
-        """Return whether a pod's group may be written after the pod is decided on: no other pod is in it."""
+        """Return whether the group may be written after the pod is decided on: no other pod is in it."""
         return (
             group.verb is Verb.CREATE
             and _owner(group) == pod.metadata.uid
@@ -289,14 +288,14 @@ class PodGrouper:
         return DONE
 
     async def _refused(self, pod: Pod, refusal: Refusal) -> Ended:
-        """Try again at once where another writer was faster; say it on the pod where only a person can help."""
+        """Retry at once where another writer was faster; report on the pod where only a person can help."""
         if isinstance(refusal, NamespaceEnding):
-            return DONE  # its pods go with it
+            return DONE  # the namespace is being deleted, and its pods with it
         if refusal.reason in {Reason.CONFLICT, Reason.NOT_FOUND}:
             current = self.cluster.store.get(Pod, pod.metadata.name, pod.metadata.namespace)
             return DONE if current is None else Ended(failure=refusal.why)
         if refusal.interrupts:
-            # The API server is not there to be told either; every write here can be repeated.
+            # The API server could not be reached for an event either; every write here can be repeated.
             return Ended(failure=refusal.why, after=refusal.retry_after)
         return await self._failed(pod, refusal.message)
 
@@ -313,14 +312,14 @@ class PodGrouper:
                 uid=pod.metadata.uid,
             )
             reply = await self.cluster.api.perform(event)
-            # A pod that went meanwhile was forgotten when it did, and nothing would forget it again.
+            # The entry of a pod that is gone by now would never be removed again.
             if not isinstance(reply, Refusal) and self.cluster.store.get(Pod, key[1], key[0]) is not None:
                 self._said[key] = (message, now)
         return Ended(failure=message)
 
     @asynccontextmanager
     async def _writing(self, key: Key) -> AsyncIterator[bool]:
-        """Hold a group; the value says whether another task held it before, so that it may have changed."""
+        """Hold a group; the value is whether another task held it before, so that it may have changed."""
         group = "/".join(key)
         waited = self._written.is_held(group)
         await self._written.hold(group)
@@ -333,11 +332,11 @@ class PodGrouper:
 async def group_pods(
     cluster: Cluster, settings: Settings, *, options: QueueOptions = DEFAULT_OPTIONS, observe: Observe = unobserved
 ) -> None:
-    """Group the pods of a cluster that is open already, until cancelled.
+    """Group the pods of an open cluster, until cancelled.
 
-    Raises: ConfigError or PluginError if the groupers that are installed cannot be used.
+    Raises: ConfigError or PluginError if the installed groupers cannot be used.
     """
-    # Finding entry points reads folders and imports modules.
+    # Finding entry points reads folders and imports modules, which would block the event loop.
     groupers = await cluster.cpu.run(load_groupers)
     await PodGrouper(cluster, settings, groupers, options, observe).run()
 

@@ -1,8 +1,8 @@
-"""From the group that exists and the one that should, to what is to be written.
+"""The write that turns the existing group into the desired one.
 
-Others write to a group too: its queue, its node pool, whether it is marked unschedulable, its back-off, and a topology
-constraint that the workload does not state belong to their last writer. The rest of ``spec`` and the owner follow the
-workload; labels and annotations are added to, never removed. An object that would stay the same is not written.
+Other clients write to a group too: its queue, its node pool, markUnschedulable, its back-off, and a topology
+constraint that the workload does not set belong to their last writer. The rest of ``spec`` and the owner follow the
+workload; labels and annotations are added, never removed. An object that would stay the same is not written.
 """
 
 import enum
@@ -19,7 +19,7 @@ from kai.podgrouper.grouper import Settings
 from kai.podgrouper.resource import Manifest
 
 KEPT_FIELDS = ("queue", "markUnschedulable", "schedulingBackoff")
-"""Fields of ``spec`` that the existing group decides alone; one that it lacks stays away."""
+"""Fields of ``spec`` that are kept from the existing group; if it lacks one, the field stays absent."""
 
 _APPLIED_METADATA = ("name", "namespace", "resourceVersion", "labels", "annotations", "ownerReferences")
 
@@ -30,7 +30,7 @@ _LEVELS = ("topology", "requiredTopologyLevel", "preferredTopologyLevel")
 
 
 class Verb(enum.Enum):
-    """What to do with the group."""
+    """The kind of write that the group needs."""
 
     NOTHING = "nothing"
     CREATE = "create"
@@ -39,20 +39,19 @@ class Verb(enum.Enum):
 
 @attrs.frozen
 class GroupWrite:
-    """The group as it is to be afterwards, and how to get there.
+    """The group after the write, and the kind of write.
 
-    An update carries the ``resourceVersion`` it was made from: written with it, it fails instead of undoing a change
-    made in between.
+    An update carries the ``resourceVersion`` that it was made from: it fails instead of undoing a concurrent change.
     """
 
     verb: Verb
     manifest: Manifest
 
     def apply_configuration(self) -> dict[str, object]:
-        """Return what to send as a server-side apply: the group without what the API server and others keep in it.
+        """Return the body of a server-side apply: the group without fields of the API server and of other clients.
 
-        Two pods of a new group may both apply it. A ``resourceVersion`` is sent along, so that an update of a group
-        that has changed in between is refused and decided anew.
+        Two pods of a new group may both apply it. An update includes the ``resourceVersion``, so that it is refused,
+        and decided again, if the group has changed meanwhile.
         """
         metadata = mapping_of(self.manifest, "metadata")
         sent = {key: metadata[key] for key in _APPLIED_METADATA if key in metadata}
@@ -65,7 +64,7 @@ class GroupWrite:
 
 
 def reconcile(existing: Manifest | None, desired: Manifest, settings: Settings) -> GroupWrite:
-    """Return what to write so that the group is as ``desired``, as far as it is the pod grouper's to say.
+    """Return the write that makes the group ``desired``, in the fields that the pod grouper owns.
 
     Source: the peer's pod group handler.
     """
@@ -91,7 +90,7 @@ def reconcile(existing: Manifest | None, desired: Manifest, settings: Settings) 
 
 
 def comparable(spec: Mapping[str, object]) -> object:
-    """Return a value that is equal for two specs that mean the same: unset is unset however it is written."""
+    """Return a value that is equal for two equivalent specs: the ways to leave a field unset are all equal."""
     texts = tuple(spec.get(name) or "" for name in _TEXTS)
     numbers = tuple(spec.get(name) for name in _NUMBERS)
     durations = tuple(_duration(spec.get(name)) for name in _DURATIONS)
@@ -118,7 +117,7 @@ def _kept_spec(old: Mapping[str, object], new: Mapping[str, object]) -> dict[str
 
 
 def _own_labels(old: Mapping[str, object], new: Mapping[str, object], settings: Settings) -> dict[str, object]:
-    """Return the labels of ``new`` that are ours to write: neither node pool nor an existing queue label."""
+    """Return the labels of ``new`` that we own: neither node pool nor an existing queue label."""
     foreign = {settings.node_pool_label}
     if settings.queue_label in old:
         foreign.add(settings.queue_label)

@@ -1,5 +1,5 @@
 """Text to JSON, JSON to objects, and back.
 
-Text of files is read by `manifest_text`, bytes of an API server by `json_decoding`; `pruning` leaves out what is beyond
-a cap, and `structuring` makes the object, with the readers that `converter` puts together.
+`manifest_text` parses the text of files, `json_decoding` the bytes of an API server and drops the data beyond a cap.
+`structuring` makes the objects, with the readers that `converter` assembles.
 """

@@ -1,8 +1,8 @@
 """The one cattrs converter: how each type of an api class is read from JSON and written to it.
 
-Null is the same as absent, unknown keys are passed over. A reader that fails raises BadValue, and each reader around
-it adds its key or index while the exception passes; without a failure this costs nothing, so no second, slower
-converter is needed to find out where a value stands.
+Null is the same as absent; unknown keys are ignored. A reader that fails raises BadValue, and each enclosing reader
+adds its key or index as the exception propagates. Without a failure this costs nothing, so no second, slower converter
+is needed to locate a bad value.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _FORMATS: Final[dict[str, Reader]] = {
 }
 
 _WORTH_A_DRAFT: Final = 500
-"""Objects after which making a class of drafts has cost less than it saves."""
+"""The number of objects from which compiling a draft class costs less than it saves."""
 
 
 def make_converter() -> cattrs.Converter:
@@ -76,10 +76,10 @@ def _comes_from(origin: object) -> Callable[[Hint], bool]:
 
 
 def _class_reader(cls: Hint, converter: cattrs.Converter) -> Reader:
-    """Make the reader of an api class: it looks at the keys that are there and ignores those that no class declares.
+    """Make the reader of an api class; it visits the keys present and ignores those that the class does not declare.
 
-    Cost: nothing until the first object is read. Most clusters have no object for most classes, and what a draft needs
-    to be made pays from `_WORTH_A_DRAFT` objects on.
+    Cost: nothing until the first object is read. Most clusters have no objects of most classes, and making a draft
+    class pays off from `_WORTH_A_DRAFT` objects on.
     """
     find: Callable[[object], tuple[str, type | None, Reader] | None] | None = None
     required: list[tuple[str, str]] = []
@@ -88,7 +88,7 @@ def _class_reader(cls: Hint, converter: cattrs.Converter) -> Reader:
 
     def read(value: object, _: object = None) -> object:
         nonlocal find, required, draft, until_draft
-        # Asking for the exact type first is twenty times as quick, and what JSON gives is always a dict.
+        # Testing for the exact type first is twenty times as fast, and decoded JSON is always a dict.
         if type(value) is not dict and not isinstance(value, Mapping):
             raise BadValue(value, "an object")
         if find is None:
@@ -122,14 +122,14 @@ def _class_reader(cls: Hint, converter: cattrs.Converter) -> Reader:
 def _slots(
     cls: Hint, converter: cattrs.Converter
 ) -> tuple[Callable[[object], tuple[str, type | None, Reader] | None], list[tuple[str, str]]]:
-    """Return the look-up of a class' fields by their keys, and what must be there, by its name here and on the wire."""
+    """Return a look-up of a class' fields by JSON key, and its required fields by Python and JSON name."""
     hints = typing.get_type_hints(cls, include_extras=True)
     table: dict[object, tuple[str, type | None, Reader]] = {}
     required: list[tuple[str, str]] = []
     for field in attrs.fields(cls):
         hint, wire = without_none(hints[field.name]), name_on_the_wire(field)
         reader = converter.get_structure_hook(hint)
-        # A value of exactly this type is fine as it is; that saves a call for half of all fields.
+        # A value of exactly this type needs no conversion; that saves a call for half of all fields.
         as_it_is = hint if hint in {str, bool} else None
         if is_shared(field):
             reader = shared(reader)
@@ -140,7 +140,7 @@ def _slots(
 
 
 def _tuple_reader(hint: Hint, converter: cattrs.Converter) -> Reader:
-    """Make the reader of a list; its elements may not be null."""
+    """Make the reader of a list; its elements must not be null."""
     reader = converter.get_structure_hook(get_args(hint)[0])
 
     def read(value: object, _: object = None) -> tuple[object, ...]:
@@ -159,7 +159,7 @@ def _tuple_reader(hint: Hint, converter: cattrs.Converter) -> Reader:
 
 
 def _mapping_reader(hint: Hint, converter: cattrs.Converter) -> Reader:
-    """Make the reader of an object whose keys are free."""
+    """Make the reader of an object with arbitrary keys."""
     element = get_args(hint)[1]
     if element is str:
         return json_values.labels
@@ -202,7 +202,7 @@ def _format_reader(name: str, hint: Hint, converter: cattrs.Converter) -> Reader
 
 
 def _referring_reader(hint: Hint, converter: cattrs.Converter) -> Reader:
-    """Make the reader of a list of environment variables that keeps those with a value from a config map."""
+    """Make the reader of a list of environment variables; it keeps those with a value from a config map."""
     everything = _tuple_reader(hint, converter)
 
     def read(value: object, _: object = None) -> tuple[object, ...]:
@@ -222,7 +222,7 @@ def _literal_reader(hint: Hint, _: cattrs.Converter) -> Reader:
 
 
 def _union_reader(hint: Hint, converter: cattrs.Converter) -> Reader:
-    """Make the reader of an optional type, or of several sets of literals together."""
+    """Make the reader of an optional type, or of a union of literal types."""
     present = without_none(hint)
     if present is not hint:
         reader: Reader = converter.get_structure_hook(present)
@@ -236,7 +236,7 @@ def _union_reader(hint: Hint, converter: cattrs.Converter) -> Reader:
 def _class_writer(cls: Hint, converter: cattrs.Converter) -> Writer:
     """Make the writer of an api class: every field that differs from its default, by its JSON name.
 
-    Holds: no field without a value is written, since the default of whatever may be None is None.
+    Holds: no null is written, since the default of every optional field is None.
     """
     hints = typing.get_type_hints(cls, include_extras=True)
     options: dict[str, Any] = {
@@ -245,7 +245,7 @@ def _class_writer(cls: Hint, converter: cattrs.Converter) -> Writer:
         )
         for field in attrs.fields(cls)
     }
-    # cattrs compiles one straight line of code for the class: half the time of a loop over its fields.
+    # cattrs compiles straight-line code for the class, which takes half the time of a loop over its fields.
     write: Writer = make_dict_unstructure_fn(cls, converter, **options, _cattrs_omit_if_default=True)
     return write
 
@@ -263,7 +263,7 @@ def _writer(hint: Hint, converter: cattrs.Converter) -> Writer:
     if origin is Mapping:
         member = _writer(get_args(hint)[1], converter)
         return lambda items: {key: member(item) for key, item in items.items()}
-    # The generated code knows `identity` and leaves it out.
+    # cattrs' generated code recognises `identity` and omits the call.
     return converter.get_unstructure_hook(hint) if attrs.has(hint) else identity
 
 

@@ -1,18 +1,16 @@
-"""Decoders that make Python values of those keys only that some class of kai.api declares.
+"""Decoding of JSON from an API server: declared keys only, older versions upgraded, within the caps.
 
-Half of what an API server says about a pod is not read here: who set which field, what containers report, mounts.
-A key that an outline does not have is skipped byte by byte, which costs a fifth of making its value. An outline is
-about keys, not about values: whether a value is right is for the codec to say, and JSON that has an array where an
-object should be is decoded whole, so that it can.
+Half of an object from an API server is not read here: managed fields, container states, mounts. A decoder has the
+outline of a class, that is its declared keys, and skips any other key byte by byte, which costs a fifth of making its
+value. An outline restricts keys, not values: the codec validates values, so JSON with an array in place of an object
+is decoded whole and passed on.
 
-Older shapes of resource.k8s.io brought into that of v1, on the JSON, before it is read.
+Older versions of resource.k8s.io are converted to the shape of v1, as JSON, before they are read. v1beta2 has the
+shape of v1. v1beta1 wrote an exact request without the key ``exactly``, and a device's properties under ``basic``.
+v1alpha3 once let rules select devices by their class and by expressions.
 
-v1beta2 has the shape of v1. v1beta1 wrote an exact request without the word ``exactly``, and a device's properties
-under ``basic``. v1alpha3 once let rules select devices by their class and by expressions.
-
-What is kept of an object as it comes from an API server, kind by kind.
-
-Nodes, slices of devices and what else only administrators and drivers write is kept whole.
+Caps are applied by kind. Nodes, slices of devices and other kinds that only administrators and drivers write are kept
+whole.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ def current_slice(manifest: object) -> object:
 
 
 def current_rule(manifest: object) -> object:
-    """Return a rule that selects by nothing that v1 lacks: one that did selects no device, rather than too many."""
+    """Return a rule without selectors that v1 lacks; a rule that had one selects no device, rather than too many."""
     return _changed(manifest, ("spec", "deviceSelector"), _current_selector)
 
 
@@ -87,7 +85,7 @@ def _each(change: Callable[[Manifest], Manifest]) -> Callable[[object], object]:
 
 
 def _changed(manifest: object, path: tuple[str, ...], change: Callable[[object], object]) -> object:
-    """Return a copy with the value at a path changed; what has an unexpected type is left for the reader to refuse."""
+    """Return a copy with the value at a path changed; a value of another type stays, and the reader rejects it."""
     if not path:
         return change(manifest)
     if not isinstance(manifest, Mapping) or path[0] not in manifest:
@@ -103,7 +101,7 @@ UPGRADES: Final[dict[type[Any], Callable[[object], object]]] = {
 }
 
 
-# The outline of a class is only known when the class is, which no type checker can follow.
+# The fields of an outline are known only at run time, so type checkers cannot follow.
 _make_outline: Final[Any] = typing.TypedDict
 _list_of: Final[Any] = list
 _OUTLINES: Final[dict[type[Any], Any]] = {}
@@ -111,9 +109,9 @@ _DECODERS: Final[dict[type[Any], Callable[[Any], Any]]] = {}
 
 
 def decode_as(cls: type[Any], raw: Any) -> Any:  # noqa: ANN401 - JSON from outside; the codec says what it is
-    """Return JSON of an object of `cls` as Python values, with what the class reads of it at least.
+    """Decode JSON of an object of `cls` into Python values; keys that the class does not read may be missing.
 
-    Raises: msgspec.DecodeError for what is no JSON.
+    Raises: msgspec.DecodeError for invalid JSON.
     """
     decode = _DECODERS.get(cls)
     if decode is None:
@@ -137,7 +135,7 @@ def _decoder(cls: type[Any]) -> Callable[[Any], Any]:
 
 
 def outline_of(cls: type[Any]) -> Any:  # noqa: ANN401 - a type that is made here
-    """Return the keys of a class, and of the classes beneath it, as a type."""
+    """Return the keys of a class, and of the classes of its fields, as a TypedDict."""
     if cls in _OUTLINES:
         return _OUTLINES[cls]
     hints = typing.get_type_hints(cls, include_extras=True)
@@ -170,9 +168,9 @@ _SELECTING: Final[frozenset[type[Any]]] = frozenset((PersistentVolumeClaim, PodD
 
 
 def keep(cls: type[Any], manifest: Any) -> Any:  # noqa: ANN401 - JSON from outside; the codec says what it is
-    """Return what is kept of the manifest of an object of a class: the same one if no cap is exceeded.
+    """Return the manifest of an object of a class within the caps: the same object if it exceeds none.
 
-    Raises: InputError for a claim or a budget whose selector cannot be one; it is kept out.
+    Raises: InputError for a claim or a budget whose selector exceeds a cap; the object is rejected.
     """
     if cls is Pod:
         return caps.kept(manifest)

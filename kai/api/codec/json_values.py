@@ -1,11 +1,12 @@
-"""Readers of single JSON values: each returns the Python value or raises BadValue with what would be right.
+"""Readers of single JSON values, and interned strings.
 
-They are strict where Kubernetes is (a string is no number), and forgiving where YAML is (a bare number as a quantity,
-a recognised date as a time). `kai.api.codec.converter` puts them together for classes.
+Each reader returns the Python value or raises BadValue with the form that it expects. Readers are strict where
+Kubernetes is (a string is no number), and lenient where YAML is (a bare number as a quantity, a recognised date as a
+time). `kai.api.codec.converter` combines them for classes.
 
-One string for all equal ones that come with many objects: names of queues, kinds of owners, values of labels.
+Equal strings that come with many objects are interned: queue names, owner kinds, label values.
 
-Holds: what is remembered for this has bounds, whatever comes: the older half goes whenever the younger one is full.
+Holds: the intern cache is bounded whatever the input: when the younger half is full, the older half is dropped.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ if TYPE_CHECKING:
 
 _MOST: Final = 1 << 10
 _LONGEST: Final = 32
-"""What is longer, a UID for instance, hardly comes twice."""
+"""Longer strings, a UID for instance, hardly repeat."""
 _young: Final[dict[str, str]] = {}
 _old: Final[dict[str, str]] = {}
 
 recent: Final = _young.get
-"""Return the string that was given for an equal one lately, None if there is none; `same` for readers in a hurry."""
+"""Return the interned string from the younger half, None if it has none; a faster `same` for hot loops."""
 
 
 def same(word: str) -> str:
-    """Return the string that was given for an equal one lately, else this one.
+    """Return the interned string equal to ``word``, else intern ``word``.
 
-    Cost: 0.1 us. 2,048 strings of 32 characters are remembered at most.
+    Cost: 0.1 us. At most 2,048 strings of at most 32 characters are kept.
     """
     found = _young.get(word)
     if found is None:
@@ -52,7 +53,7 @@ def same(word: str) -> str:
 
 
 Reader: TypeAlias = Callable[[Any, Any], Any]
-"""What the converter calls: the value found, and the type wanted, which most readers know already."""
+"""The converter's signature of a reader: the value found, and the target type, which most readers know already."""
 
 _DEEPEST: Final = 64
 _LARGEST: Final = 1e300
@@ -70,7 +71,7 @@ def text(value: object, _: object = None) -> str:
 
 
 def word(value: object, _: object = None) -> str:
-    """Return a string of which there is one for many objects."""
+    """Return an interned string."""
     return same(text(value))
 
 
@@ -139,7 +140,7 @@ def _as_quantity(value: object) -> str:
 
 
 def parts_of(resource: str) -> int:
-    """Return in how many parts of a unit an amount of a resource must fit into 64 bits."""
+    """Return how many parts to a unit an amount of a resource must have within 64 bits."""
     if resource.endswith("gpu"):
         return _GPU_PARTS
     if resource in _WHOLE or resource.startswith("hugepages-"):
@@ -244,7 +245,7 @@ def integers(bounds: Bounds) -> Reader:
 
 
 def patterned(pattern: Pattern) -> Reader:
-    """Return a reader of strings of a certain form."""
+    """Return a reader of strings that satisfy a pattern."""
     expression = re.compile(pattern.expression)
 
     def read(value: object, _: object = None) -> str:
@@ -259,8 +260,8 @@ def patterned(pattern: Pattern) -> Reader:
 
 
 def one_of(choices: tuple[str, ...]) -> Reader:
-    """Return a reader of strings out of a few."""
-    # The reader hands out the choice, not what it was given: a million objects then share one string.
+    """Return a reader of strings out of ``choices``."""
+    # The reader returns the choice, not its input: a million objects then share one string.
     allowed = {choice: choice for choice in choices}
     wanted = "one of " + ", ".join(f'"{choice}"' for choice in choices if choice)
 

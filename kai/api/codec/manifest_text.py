@@ -1,7 +1,7 @@
 """Text to manifests: JSON, or YAML of any number of documents, with `kind: List` taken apart.
 
-YAML is read as Kubernetes reads it: a time without quotes stays text, a number may have an exponent without a dot, and
-y and n without quotes are true and false, as yes and no are.
+YAML is read as Kubernetes reads it: an unquoted time stays text, a number may have an exponent without a dot, and
+unquoted y and n are booleans, as yes and no are.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from kai.errors import InputError
 
 _DEEPEST: Final = 100
 _LARGEST: Final = 10_000_000
-# A value at some depth of block style stands behind at least so many spaces and dashes.
+# A value nested this deeply in block style has at least this many characters of indentation and dashes before it.
 _DEEP_BLOCK: Final = re.compile(rf"[ \t?:-]{{{_DEEPEST},}}")
 _ALIAS: Final = re.compile(r"[\s\[{,]\*[^\s*]")
 BOOLEAN: Final = "tag:yaml.org,2002:bool"
 LETTER: Final = re.compile(r"^[yYnN]$")
-"""What is a truth without quotes, as kubectl reads it, and no text."""
+"""Unquoted text that kubectl reads as a boolean."""
 _EXPONENT: Final = re.compile(r"^[-+]?[0-9]+[eE][-+]?[0-9]+$")
 
 
 class TextError(InputError):
-    """A text is neither JSON nor YAML, or says one thing twice; ``line`` and ``column`` are 0 where nothing says."""
+    """A text is neither JSON nor YAML, or repeats a key; ``line`` and ``column`` are 0 where they are not known."""
 
     def __init__(self, message: str, *, problem: str = "", line: int = 0, column: int = 0) -> None:
         super().__init__(message)
@@ -42,7 +42,7 @@ class TextError(InputError):
 
 @attrs.frozen
 class Placed:
-    """A manifest and where it stands: in which document of its text, and under which keys."""
+    """A manifest and its place: the index of the document in its text, and the keys that lead to it."""
 
     manifest: Mapping[str, Any]
     document: int
@@ -50,22 +50,22 @@ class Placed:
 
 
 class _RepeatedKeyError(yaml.constructor.ConstructorError):
-    """A key stands twice in one object: YAML as a grammar allows it, YAML as a format does not."""
+    """A key is repeated in one mapping: the YAML grammar allows it, the YAML specification does not."""
 
 
 class _Loader(yaml.CSafeLoader):
-    """The safe loader of libyaml with the scalars that Kubernetes knows; a key that stands twice is refused."""
+    """The safe loader of libyaml with the scalars of Kubernetes; a repeated key is refused."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - as in the base class
         """Return a mapping.
 
-        Raises: _RepeatedKeyError for a key that is written twice; one that is merged in may be overridden.
+        Raises: _RepeatedKeyError for a key that is written twice; a merged key may be overridden.
         """
-        written = node.value  # merging replaces the list, and takes the merge keys out of this one
+        written = node.value  # merging replaces the list, and removes the merge keys from this one
         for key, _ in written:
             if (
                 key.tag == BOOLEAN and len(key.value) == 1
-            ):  # a key is text whatever YAML makes of it, as on a chart's y axis
+            ):  # a key stays text whatever YAML makes of it, such as y of a chart's y axis
                 key.tag = "tag:yaml.org,2002:str"
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
         if len(mapping) != len(node.value):
@@ -100,15 +100,15 @@ _STARTS: Final = {
     b"\xff\xd8\xff": "a JPEG image",
     b"\x7fELF": "a program",
 }
-"""What files that people give by mistake begin with."""
+"""First bytes of files that users pass by mistake."""
 _TAR: Final = (257, b"ustar")
-"""A tar archive begins with the name of its first file; this is where it says what it is."""
+"""A tar archive begins with the name of its first file; its signature is at this offset."""
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
-"""Bytes that are in no text, in no encoding but those of UTF-16 and UTF-32."""
+"""Bytes that occur in no text, except in UTF-16 and UTF-32."""
 WANTED: Final = "YAML or JSON text"
 _UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _BAD_CHARACTER: Final = re.compile("[^\\t\\n\\r\\x20-\\x7e\\x85\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
-"""What YAML does not allow."""
+"""Characters that YAML does not allow."""
 
 
 def load_values(text: str | bytes, source: str) -> tuple[Any, ...]:
@@ -130,7 +130,7 @@ def load_values(text: str | bytes, source: str) -> tuple[Any, ...]:
 
 
 def other_than_text(text: bytes) -> str:
-    """Return what a file seems to be by its first bytes, where that is no text; "" where it may be one."""
+    """Return the type of a file that is not text, by its first bytes; "" for a file that may be text."""
     for start, what in _STARTS.items():
         if text.startswith(start):
             return what
@@ -139,7 +139,7 @@ def other_than_text(text: bytes) -> str:
 
 
 def _encoded(error: UnicodeDecodeError) -> str:
-    """Return what a text is that is no UTF-8, as far as its first bytes tell, else where it ceases to be."""
+    """Return what a text is that is not UTF-8, by its bytes, else where the first invalid byte is."""
     text = error.object
     if text.startswith(_UTF_16):
         return "UTF-16 text, as PowerShell writes it"
@@ -165,9 +165,9 @@ def _values(text: str, source: str) -> tuple[Any, ...]:
 
 
 def _refuse_traps(text: str, source: str) -> None:
-    """Refuse YAML that nests so deeply that libyaml would overflow the stack, or multiplies itself by aliases.
+    """Refuse YAML that nests so deeply that libyaml would overflow the stack, or grows exponentially by aliases.
 
-    Cost: a few scans of the text for what could do either; only then a pass over its events.
+    Cost: a few scans of the text for signs of either; only if there are any, a pass over its events.
     """
     flow = text.count("[") + text.count("{") - text.count("[]") - text.count("{}")
     if flow < _DEEPEST and not _DEEP_BLOCK.search(text) and not _ALIAS.search(text):
@@ -209,7 +209,7 @@ def _refusal(source: str, event: yaml.Event, problem: str) -> TextError:
 
 
 def load_documents(text: str | bytes, source: str) -> tuple[Mapping[str, Any], ...]:
-    """Return the manifests of a text, the items of lists in their place.
+    """Return the manifests of a text, with the items of a list in its place.
 
     Raises: InputError if the text is neither JSON nor YAML, or a document is not an object.
     """
@@ -217,7 +217,7 @@ def load_documents(text: str | bytes, source: str) -> tuple[Mapping[str, Any], .
 
 
 def place_documents(values: Iterable[object], source: str) -> tuple[Placed, ...]:
-    """Return the manifests of the values of a text with their places, the items of lists each for itself.
+    """Return the manifests in the values of a text with their places, each item of a list separately.
 
     Raises: BadValue if a document is not an object; its path leads there, its subject is the source.
     """
@@ -237,7 +237,7 @@ def _manifests(value: object, document: int, path: tuple[str | int, ...], source
         kind, version = str(value["kind"]).removesuffix("List"), value.get("apiVersion")
         for index, item in enumerate(value.get("items") or ()):
             if isinstance(item, Mapping) and kind and "kind" not in item:
-                # The API server leaves these out of the items of a typed list.
+                # The API server omits these from the items of a typed list.
                 item = {"apiVersion": version, "kind": kind, **item}  # noqa: PLW2901 - the item, completed
             yield from _manifests(item, document, (*path, "items", index), source)
     else:
@@ -245,7 +245,7 @@ def _manifests(value: object, document: int, path: tuple[str | int, ...], source
 
 
 class MisplacedError(BadValue):
-    """Something stands where an object should be."""
+    """A document or list item is not an object."""
 
     def __init__(self, found: object, document: int, path: tuple[str | int, ...], source: str) -> None:
         super().__init__(found, "an object with apiVersion and kind", subject=source)
@@ -260,7 +260,7 @@ def _is_list(value: Mapping[str, Any]) -> bool:
 
 def _text_error(error: yaml.YAMLError, source: str, text: str) -> TextError:
     problem = str(getattr(error, "problem", None) or "")
-    mark = getattr(error, "problem_mark", None)  # libyaml has a class of its own for it
+    mark = getattr(error, "problem_mark", None)  # libyaml has its own mark class
     line, column = getattr(mark, "line", -1) + 1, getattr(mark, "column", -1) + 1
     bad = None if line else _BAD_CHARACTER.search(text)
     if bad is not None:
@@ -273,12 +273,12 @@ def _text_error(error: yaml.YAMLError, source: str, text: str) -> TextError:
 
 
 def _place(line: int, column: int) -> str:
-    """Return the beginning of a message about a place in the text; "" where it is not known."""
+    """Return the message prefix for a place in the text; "" where it is not known."""
     return f"line {line}, column {column}: " if line else ""
 
 
 def _is_tab(text: str, line: int, column: int) -> bool:
-    """Return whether a tab stands at a place, in front of anything else on its line."""
+    """Return whether a tab precedes a place in its line's indentation."""
     lines = text.split("\n", line)
     before = lines[line - 1][:column] if 0 < line <= len(lines) else ""
     return before.endswith("\t") and not before.strip()

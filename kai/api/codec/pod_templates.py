@@ -1,21 +1,17 @@
-"""Specs of pods: what comes from one template is read once.
+"""Sharing equal parts of pods: specs from one template, drafts of frozen classes, and caches of equal JSON.
 
-Pods of a template differ in nothing but the node that they stand on and the name of a volume: the API server puts one
-into each pod, called ``kube-api-access-`` and five random characters, from which containers take the token of their
-account. These characters do not matter, only which containers mount the volume; so all such volumes have one
-name here, and specs that differ in them alone are equal.
+Pods of a template differ only in their node and in the name of a volume. The API server adds that volume to each pod,
+named ``kube-api-access-`` and five random characters; from it containers take the token of their service account. Only
+which containers mount it matters. All such volumes therefore have one name here, and specs that differ only in it are
+equal.
 
-Frozen objects at the price of ordinary ones.
+The constructor of a frozen class cannot store fields the plain way, which makes it three times as slow as that of a
+mutable class. Where hundreds of thousands of objects are read from JSON, that is a good part of all the time. So
+objects are made as drafts, of a mutable class with the same fields, and get their frozen class once they are complete,
+before other code sees them.
 
-A frozen class keeps its own constructor from storing a field the plain way, which makes it three times as slow as that
-of a class that is not frozen. Where hundreds of thousands of objects are read from JSON, that is a good part of all the
-time. So they are made as drafts, of a class that has the same fields and is not frozen, and become what they are when
-they are complete, before other code sees them.
-
-One object for all equal pieces of JSON, as long as they keep coming.
-
-Pods of a workload agree in nearly all they ask for. Reading that once is quicker, holding it once is smaller, and
-code that compares shapes finds them identical.
+Equal pieces of JSON become one object, while they are in the cache. Pods of a workload agree in nearly all requests.
+Reading them once is faster, holding them once is smaller, and code that compares shapes finds them identical.
 """
 
 from __future__ import annotations
@@ -35,10 +31,10 @@ if TYPE_CHECKING:
 
 
 def draft_of(cls: type[Any], *, complete: bool = False) -> type[Any] | None:
-    """Return a class with the fields of `cls`, whose objects may be given the class `cls`; None if there is none.
+    """Return a mutable class with the fields of `cls`, whose objects can be assigned the class `cls`; None for none.
 
-    The constructor of the returned class is that of `cls`, or, where `complete`, one that takes all fields in their
-    order. A class has no draft if it can be referred to weakly, inherits fields, or does more than to store them.
+    The constructor of the draft class is that of `cls`, or, with `complete`, one that takes all fields in order. A
+    class has no draft if it supports weak references, inherits fields, or its constructor does more than store them.
     """
     fields = attrs.fields(cls)
     if hasattr(cls, "__attrs_post_init__") or any(field.converter or field.validator for field in fields):
@@ -65,10 +61,10 @@ _FORMAT: Final = 2
 
 
 def shared(read: Reader) -> Reader:
-    """Make a reader return one object for all equal values, those that came lately at least.
+    """Wrap a reader so that equal values become one object, while they are in the cache.
 
-    Values of different type are different, and so are objects whose keys come in another order. What contains something
-    other than JSON is read afresh.
+    Values of different types are different, and so are objects whose keys come in another order. A value that contains
+    anything but JSON is read anew.
     """
     recent = Recent(_MOST)
     get, put = recent.get, recent.put
@@ -89,10 +85,10 @@ def shared(read: Reader) -> Reader:
 
 
 class Recent:
-    """Values by key, those that were used lately.
+    """A bounded cache of recently used values.
 
-    Holds: it has bounds, in number and in the length of keys, whatever comes: the older half is forgotten whenever the
-    younger one is full. What has too long a key is not kept at all.
+    Holds: it is bounded in number and in the length of keys, whatever the input: when the younger half is full, the
+    older half is dropped. A value whose key is too long is not kept at all.
     """
 
     __slots__ = ("_most", "_old", "_size", "_young")
@@ -113,7 +109,7 @@ class Recent:
         return result
 
     def put(self, key: Any, value: object) -> None:  # noqa: ANN401 - as above
-        """Keep a value, which is not None, for a key."""
+        """Cache a value, which must not be None, under a key."""
         length = len(key)
         if length > _LONGEST:
             return
@@ -125,7 +121,7 @@ class Recent:
 
 _NODE: Final = "nodeName"
 _TOKEN: Final = "kube-api-access-"  # noqa: S105 - a volume's name, no secret
-# The characters that Kubernetes makes random names of, which has no vowels and nothing that looks like one.
+# The alphabet of Kubernetes' generated names: no vowels, and no characters that resemble them.
 _GENERATED: Final = re.compile(_TOKEN + "[bcdfghjklmnpqrstvwxz2456789]{5}")
 _ANY: Final = _TOKEN + "00000"
 _MOST_PLACED: Final = 1 << 12
@@ -133,7 +129,7 @@ _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 
 
 def templated(cls: type[Any], read: Reader) -> Reader:
-    """Make the reader of `cls`, the spec of a pod, return specs that share all but the name of their node."""
+    """Wrap the reader of `cls`, the pod spec, so that specs of one template share everything but the node name."""
     read_template = shared(read)
     at_node = _at_node(cls)
     placed = _Placed()
@@ -158,9 +154,9 @@ def templated(cls: type[Any], read: Reader) -> Reader:
 
 
 class _Placed:
-    """Specs of the template that came last, by their nodes: pods that one node has of it are listed close together.
+    """Specs of the last template by node: a list has pods of one template on one node close together.
 
-    Holds: there are as many as `_MOST_PLACED`, and of one template, whatever comes.
+    Holds: at most `_MOST_PLACED` specs, all of one template, whatever the input.
     """
 
     __slots__ = ("_specs", "_template")
@@ -170,13 +166,13 @@ class _Placed:
         self._specs: dict[str, object] = {}
 
     def get(self, template: object, node: str) -> object | None:
-        """Return the spec of a template for a node, if it is known."""
+        """Return the spec of a template for a node, None if it is not cached."""
         if template is not self._template:
             self._template, self._specs = template, {}
         return self._specs.get(node)
 
     def put(self, spec: Any) -> object:  # noqa: ANN401 - a class that only the caller knows
-        """Keep the spec of the template that was asked for last, and return it."""
+        """Cache a spec of the template of the last `get`, and return it."""
         if len(self._specs) >= _MOST_PLACED:
             self._specs = {}
         self._specs[spec.node_name] = spec
@@ -184,7 +180,7 @@ class _Placed:
 
 
 def _at_node(cls: type[Any]) -> Callable[[Any, str], Any]:
-    """Return a function that copies a spec for a node."""
+    """Return a function that copies a spec with another node name."""
     draft: Any = draft_of(cls, complete=True)
     parts = operator.attrgetter(*(field.name for field in attrs.fields(cls)))
 
@@ -198,7 +194,7 @@ def _at_node(cls: type[Any]) -> Callable[[Any, str], Any]:
 
 
 def _token_volume(volumes: object) -> str | None:
-    """Return the name of the one volume that the API server named; None if there is none, or anything unusual."""
+    """Return the name of the volume that the API server added; None if there is none, or several candidates."""
     if type(volumes) is not list:
         return None
     found: str | None = None
@@ -212,7 +208,7 @@ def _token_volume(volumes: object) -> str | None:
 
 
 def _renamed(spec: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return a spec in which a volume, and its mounts, have the name that they have in all pods."""
+    """Return a spec in which a volume, and its mounts, have the common name."""
     changed = {**spec, "volumes": _items_renamed(spec["volumes"], name)}
     for key in _CONTAINERS:
         containers = spec.get(key)

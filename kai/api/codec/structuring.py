@@ -1,11 +1,11 @@
 """Manifests to api objects and back.
 
-`structure` reads a manifest into the class of its kind; unknown fields are passed over, null counts as absent, and
-every bad value ends in an InputError that names the object, the path, what was found and what would be right.
-`unstructure` writes an object back, without what has its default value. The rules per type are in
+`structure` reads a manifest into the class of its kind. Unknown fields are ignored, null counts as absent, and every
+bad value ends in an InputError that names the object, the path, the value found and the form expected.
+`unstructure` writes an object back, without fields that have their default value. The rules per type are in
 `kai.api.codec.converter`, the table of kinds in `kai.api.kinds`.
 
-Manifests that are JSON already: written as they are, and read as a mapping only when a caller looks into them.
+`Printed` is a manifest that is JSON already: it is written as it is, and decoded only when it is read as a mapping.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from kai.errors import InputError
 
 
 class Printed(Mapping[str, Any]):
-    """A whole manifest in JSON, with version, kind, name and namespace."""
+    """A whole manifest as JSON text, with version, kind, name and namespace."""
 
     __slots__ = ("_read", "api_version", "text")
 
     def __init__(self, text: bytes, api_version: str) -> None:
-        """Take the text as it is; ``api_version`` is the one that it names."""
+        """Take the text unparsed; ``api_version`` is the apiVersion in it."""
         self.text = text
         self.api_version = api_version
         self._read: dict[str, Any] | None = None
@@ -46,15 +46,15 @@ class Printed(Mapping[str, Any]):
         return self._manifest()[key]
 
     def __iter__(self) -> Iterator[str]:
-        """Return the names of the parts."""
+        """Return the top-level keys."""
         return iter(self._manifest())
 
     def __len__(self) -> int:
-        """Return how many parts there are."""
+        """Return the number of top-level keys."""
         return len(self._manifest())
 
     def __repr__(self) -> str:
-        """Return the manifest as Python shows one."""
+        """Return the decoded manifest in Python syntax."""
         return f"Printed({self._manifest()!r})"
 
 
@@ -75,7 +75,7 @@ class Skipped:
 
 @attrs.frozen(kw_only=True)
 class Structured:
-    """The objects that were read, in their order, and those that were passed over."""
+    """The objects that were read, in their order, and those of unknown kinds that were skipped."""
 
     objects: tuple[ApiObject, ...]
     skipped: tuple[Skipped, ...]
@@ -95,9 +95,9 @@ def structure(manifest: Mapping[str, Any]) -> ApiObject:
 
 
 def structure_as(cls: type[T], manifest: Mapping[str, Any]) -> T:
-    """Return the api object of a manifest of a known kind, which need not name its kind itself.
+    """Return the api object of a manifest of the class `cls`; the manifest need not name its kind.
 
-    Works for parts of objects too: `cls` may be any class of `kai.api`.
+    Parts of objects can be read too: `cls` may be any class of `kai.api`.
 
     Raises: InputError for a bad value.
     """
@@ -112,7 +112,7 @@ def structure_as(cls: type[T], manifest: Mapping[str, Any]) -> T:
 
 
 def structure_all(manifests: Iterable[Mapping[str, Any]], *, namespace: str = "default") -> Structured:
-    """Return the api objects of many manifests, and which were passed over because their kind is unknown.
+    """Return the api objects of many manifests, and the manifests skipped because their kind is unknown.
 
     Objects of a namespaced kind that name no namespace are put into `namespace`, as kubectl does.
 
@@ -155,7 +155,7 @@ def kind_of(manifest: object) -> Kind | None:
 
 
 def subject_of(manifest: object, kind: str | None = None) -> str:
-    """Return how messages call a manifest, which may be wrong in any way."""
+    """Return the title in messages of a manifest, which may be invalid in any way."""
     namespace, name = (text_of(manifest, "metadata", key) for key in ("namespace", "name"))
     return title_of(kind or text_of(manifest, "kind") or "object", namespace, name)
 
@@ -178,7 +178,7 @@ def _in_namespace(obj: ApiObject, kind: Kind, namespace: str) -> ApiObject:
 
 
 def _reader_of(cls: type[Any]) -> Callable[[object], Any]:
-    """Make the reader of a class; older shapes of its JSON are brought into the present one first."""
+    """Make the reader of a class; it converts JSON of older versions first."""
     read = _CONVERTER.get_structure_hook(cls)
     upgrade = UPGRADES.get(cls)
     if upgrade is None:

@@ -1,1 +1,1 @@
-"""What objects say in annotations and in the text of a status, and rules that two services must read alike."""
+"""Conventions in annotations, labels and status texts, and the rules that two services must apply alike."""

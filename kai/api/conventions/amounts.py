@@ -1,21 +1,20 @@
-"""Sums of quantities, exact and without bound, for services that add up what many objects say.
+"""Resource amounts of containers and pods: exact sums, in-place resizes, and effective requests.
 
 `kai.api.values` reads one amount into 64 bits of a declared unit, which is what columns need. The memory of a
-whole cluster in bytes beside a thousandth of a GPU fits no single unit, so here amounts are Python integers in
-billionths, the finest that the Kubernetes API knows.
+whole cluster in bytes beside a thousandth of a GPU fits no single unit. Services that add up the amounts of many
+objects therefore use Python integers here, unbounded and in billionths, the finest fraction in the Kubernetes API.
 
-What containers, and a pod as a whole, are counted with: what they ask for, or what their node gave them before.
+CPU and memory of a container can be resized while it runs. Until the kubelet has applied a resize, the node holds the
+amount that it allocated before, so the larger of the allocated and the requested amount counts. A resize that the
+kubelet reports as infeasible counts for nothing: otherwise an owner could request more than any node has, and no other
+pod would fit on that node.
 
-CPU and memory of a container can be changed while it runs. Until its kubelet has followed, the node has what it gave
-set aside, beside what is asked for now; the larger of the two counts. A change that the kubelet calls infeasible for
-its node counts for nothing: an owner could ask for more than any node has, and all else would keep off that node.
-
-Before Kubernetes 1.37 the larger amount counts of each container, since then of the sums of the pod: what one container
-gives up and another gets counts once.
+Before Kubernetes 1.37 the larger amount counts for each container. Since then it counts for the sums of the pod: an
+amount that moves from one container to another counts once.
 
 Source: PodRequests of Kubernetes' scheduler (KEP-1287, in-place update of pod resources; KEP-2837, pod-level
-resources). KAI-Scheduler counts what containers ask for, whatever their node gave, and knows no resources of a whole
-pod.
+resources). KAI-Scheduler counts the requests of containers, whatever their node allocated, and ignores pod-level
+resources.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from kai.basics.kubernetes_version import NEWEST, V1_37, KubernetesVersion
 from kai.basics.parsing import canonical
 
 _RESIZABLE: Final = {names.CPU: 1000, names.MEMORY: 1}
-"""What can be changed, and in how many parts of its unit it is counted: bytes of the largest amounts have no parts."""
+"""Resizable resources, and into how many parts of its unit each is counted; bytes are counted whole."""
 _STYLE: Final[Mapping[str, Literal["decimal", "binary"]]] = {names.CPU: "decimal", names.MEMORY: "binary"}
 _HUGE: Final = "hugepages-"
 _PENDING: Final = "PodResizePending"
@@ -45,15 +44,15 @@ Amounts: TypeAlias = dict[str, int]
 
 
 def is_sidecar(container: Container) -> bool:
-    """Return whether an init container keeps running beside the others."""
+    """Return whether an init container is a sidecar, which runs beside the containers."""
     return container.restart_policy == "Always"
 
 
 def at_once(containers: Iterable[Mapping[str, int]], initial: Iterable[tuple[bool, Mapping[str, int]]]) -> Amounts:
-    """Return the most that a pod needs at any time, of each resource.
+    """Return the peak need of a pod for each resource.
 
-    ``initial`` are init containers in their order, each with whether it is a sidecar. Others run one after the other
-    before the containers, beside the sidecars that precede them.
+    ``initial`` lists the init containers in order, each with whether it is a sidecar. The others run one after the
+    other before the containers, each beside the sidecars that precede it.
     """
     total: Amounts = {}
     for each in containers:
@@ -83,9 +82,10 @@ Texts: TypeAlias = list[Mapping[str, str]]
 
 
 def requests_of(pod: Pod) -> tuple[Texts, Texts]:
-    """Return what each container of a pod is counted with by itself, and each init container.
+    """Return the counted requests of each container of a pod, and those of each init container.
 
-    What a limit stands for is not in it. Of init containers only sidecars count with what their node gave.
+    Limits do not stand in for missing requests here. Among init containers only sidecars count what their node
+    allocated.
     """
     known = _told(pod)
 
@@ -106,9 +106,9 @@ def _told(pod: Pod) -> Mapping[str, ContainerStatus]:
 
 
 def sums_of(pod: Pod) -> Mapping[str, str]:
-    """Return the CPU and memory that all containers count for together, as Kubernetes has it since 1.37.
+    """Return the CPU and memory that all containers count for together, by the rule of Kubernetes 1.37.
 
-    Empty if that is what they ask for.
+    Empty unless a kubelet reports other amounts than the pod requests.
     """
     if not _is_resized(pod):
         return EMPTY
@@ -142,7 +142,7 @@ def sums_of(pod: Pod) -> Mapping[str, str]:
 
 
 def _is_resized(pod: Pod) -> bool:
-    """Return whether a kubelet tells of other amounts than the pod asks for; cheap, as it is asked of each pod."""
+    """Return whether a kubelet reports other amounts than the pod requests; cheap, since it is called for each pod."""
     status = pod.status
     if status.resources is not None and status.allocated_resources:
         return True
@@ -159,7 +159,7 @@ def _is_resized(pod: Pod) -> bool:
 
 
 def _asked(container: Container) -> Mapping[str, str]:
-    """Return what a container asks for; a limit stands for a request that is missing, as the API server has it."""
+    """Return the requests of a container; like the API server, take the limit where a request is missing."""
     return {**container.resources.limits, **container.resources.requests}
 
 
@@ -173,12 +173,12 @@ def _sum(pod: Pod, of: Callable[[Container], Mapping[str, str]]) -> Amounts:
 
 
 def requests_of_whole(pod: Pod, kubernetes: KubernetesVersion = NEWEST) -> Mapping[str, str]:
-    """Return what a pod asks for as a whole; it stands in place of what its containers ask for together.
+    """Return the pod-level requests; they replace the sum over the containers.
 
-    A limit stands for a request of which no container asks for any, as the API server has it. The overhead of its
-    runtime class is no part of it. What a kubelet tells of a whole pod has it in, so it comes off.
+    Like the API server, take the pod-level limit for a resource that no container requests. The overhead of the runtime
+    class is not included. A kubelet includes it in the amounts that it reports for a whole pod, so it is subtracted.
 
-    Source: Kubernetes' issue 139627: its scheduler adds the overhead once more where it goes by what the kubelet tells.
+    Source: Kubernetes' issue 139627: its scheduler adds the overhead twice where it uses the kubelet's amounts.
     """
     own, status = pod.spec.resources, pod.status
     if own is None:
@@ -200,7 +200,7 @@ def _is_of_whole(name: str) -> bool:
 
 
 def _of_whole(pod: Pod) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Return what the kubelet has set aside for a pod as a whole, and what is in use of it."""
+    """Return the amounts that the kubelet has allocated to a pod as a whole, and the amounts that it has applied."""
     return pod.status.allocated_resources, _used(pod.status.resources)
 
 
@@ -209,7 +209,7 @@ def _used(told: ResourceRequirements | None) -> Mapping[str, str]:
 
 
 def _less(told: Mapping[str, str], overhead: Mapping[str, str]) -> Mapping[str, str]:
-    """Return what of the amounts that were ``told`` can be changed, without the ``overhead``; none below zero."""
+    """Return the resizable part of the reported amounts, less ``overhead``, at least 0."""
     if not overhead:
         return told
     return {
@@ -222,7 +222,7 @@ def _less(told: Mapping[str, str], overhead: Mapping[str, str]) -> Mapping[str, 
 def _largest_of_each(
     pod: Pod, asked: Mapping[str, str], given: Mapping[str, str], used: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Return the larger amounts of what is asked for, what the kubelet has set aside, and what is in use yet."""
+    """Return, for each resource, the largest of the requested, the allocated and the applied amount."""
     told = (given, used)
     is_infeasible = bool(pod.status.conditions) and _is_infeasible(pod)
     if not is_infeasible and all(not amounts or amounts == asked for amounts in told):
@@ -238,7 +238,7 @@ def _largest_of_each(
 
 
 def _is_infeasible(pod: Pod) -> bool:
-    """Return whether the kubelet says so in the condition, of which Kubernetes looks at the first."""
+    """Return whether the kubelet reports the resize as infeasible; like Kubernetes, read the first such condition."""
     found = condition_of(pod, _PENDING)
     return found is not None and found.reason == _INFEASIBLE
 
@@ -250,19 +250,19 @@ BILLION: Final = 10**9
 class Amount:
     """An amount of a resource.
 
-    Units: `billionths` of the resource's own unit. `binary` says that its text is written with Ki, Mi, Gi.
+    Units: `billionths` of the resource's own unit. With `binary` the text uses Ki, Mi, Gi.
     """
 
     billionths: int = 0
     binary: bool = False
 
     def __add__(self, other: Amount) -> Amount:
-        """Return the sum, written as the first of the two that is not zero."""
+        """Return the sum, in the notation of the first operand that is not zero."""
         binary = self.binary if self.billionths else other.binary
         return Amount(self.billionths + other.billionths, binary)
 
     def times(self, count: int) -> Amount:
-        """Return the amount, so many times."""
+        """Return the amount, ``count`` times."""
         return Amount(self.billionths * count, self.binary)
 
     @property
@@ -273,7 +273,7 @@ class Amount:
 
 @functools.lru_cache(maxsize=1 << 14)
 def exact(text: str) -> Amount:
-    """Return the amount of a quantity, exactly as long as it fits into 64 bits at that precision.
+    """Return the amount of a quantity; exact as long as it fits into 64 bits at that precision.
 
     Raises: BadValue if the text is not a quantity or its whole units do not fit into 64 bits.
     """
@@ -315,7 +315,7 @@ def texts(amounts: Mapping[str, Amount]) -> dict[str, str]:
 
 
 def same(left: Mapping[str, str], right: Mapping[str, str]) -> bool:
-    """Return whether two lists say the same amounts, however they are written.
+    """Return whether two lists hold equal amounts, however they are written.
 
     Raises: BadValue if an amount is not a quantity.
     """
@@ -325,10 +325,10 @@ def same(left: Mapping[str, str], right: Mapping[str, str]) -> bool:
 
 
 def effective_requests(pod: Pod, kubernetes: KubernetesVersion = NEWEST) -> dict[str, Amount]:
-    """Return what a node must have for a pod: the most that it needs at any time, and its overhead.
+    """Return the requests that a node must satisfy for a pod: its peak need plus its overhead.
 
-    Init containers run one after the other before the containers; an init container that restarts always is a sidecar
-    and runs beside all that follow it. What the pod asks for as a whole stands in place of that.
+    Init containers run one after the other before the containers. An init container with restart policy ``Always`` is a
+    sidecar and runs beside all that follow it. Pod-level requests replace the sum over the containers.
 
     Source: the effective requests of the Kubernetes scheduler.
     """

@@ -1,24 +1,22 @@
-"""Pods whose bind was refused and that rest until the next try: how conditions say so, and how cycles are shown them.
+"""Conventions of binding: what must precede a bind, what it grants to a pod, and how a refused bind is recorded.
 
-The scheduler that backs off writes the condition; commands and pages that decide anew read it, so that they do not say
-of such a pod that it starts now. Both show it to a cycle with a gate that exists in memory only, as those are shown
-that ask for too much (`kai.api.conventions.caps`): the pod waits, and its gate says why.
+Preparation. Some pods need more than the one write that binds them to a node. Two parties must agree on which: the
+scheduler hands a bind over without a bind request only where a crash leaves nothing half done, and the pod grouper then
+lets the link of a pod to its group travel with that write.
 
-Whether binding a pod takes more than the one write that puts it on its node.
+Grants. The resources that a pod got when it was bound are written once, with the binding, as one annotation of compact
+JSON. Labels and annotations of a pod may be edited while it runs, and so may its pod group; the grant is the record of
+what the pod holds and on which account. It travels with the binding, so it exists exactly if the pod has its node. A
+pod that another scheduler bound, or that was bound before grants were written, has none; then its labels and
+annotations are the only record.
 
-Two parties must agree on this: the scheduler, which may hand a bind over without writing it down only where a crash
-leaves nothing half done, and the pod grouper, which lets the link of a pod to its group travel with that write.
+Lack of room. A bind request records a failure in one line of text and has no other field for it. The texts that the
+binder writes and the pattern that the scheduler matches stand here side by side.
 
-Grants: what a pod was given when it was bound, written once with its binding as one annotation of compact JSON.
-
-Labels and annotations of a pod may be edited while it runs, and so may its pod group. What the pod holds, and on whose
-account, is what the grant says: it travels with the binding, so it is there exactly if the pod has its node. A pod that
-was bound by others, or before grants were written, has none; then its labels and annotations are all there is.
-
-Why a bind found no room, in words that a scheduler recognises when it reads them in a bind request.
-
-A bind request says why it failed in one line of text and has no other field for it. What is written and what is looked
-for stand here side by side.
+Back-off. The scheduler that backs off from a refused bind writes a condition. Commands and pages that simulate a cycle
+read it, so that they do not report such a pod as about to start. Both show the pod to a cycle with a scheduling gate
+that exists in memory only, like pods that exceed a cap (`kai.api.conventions.caps`): the pod waits, and its gate says
+why.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def needs_preparation(pod: Pod) -> bool:
-    """Return whether something has to be reserved, claimed or made before the pod can be bound."""
+    """Return whether binding a pod first needs a GPU reservation, a resource claim or a volume."""
     return bool(
         requests_fraction(pod.metadata.annotations)
         or pod.spec.resource_claims
@@ -53,35 +51,35 @@ def needs_preparation(pod: Pod) -> bool:
 
 
 _LONGEST: Final = 512
-"""Texts up to this length are remembered; any user can write a longer one."""
+"""Texts up to this length are memoized; any user can write a longer one."""
 _SHARE: Final = frozenset(
     {names.GPU_FRACTION, names.GPU_MEMORY, names.GPU_FRACTION_DEVICES, names.RECEIVED_RESOURCE_TYPE}
 )
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a pod was given. What is empty was not given, or is not told."""
+    """The resources that a pod was bound with. An empty field was not granted, or not recorded."""
 
     queue: str = ""
     pool: str = ""
-    """The node pool in which it was given."""
+    """The node pool of the account."""
     group: str = ""
     """The pod group, in the namespace of the pod."""
     gpus: tuple[Annotated[str, msgspec.Meta(min_length=1)], ...] = ()
-    """The GPU groups that it shares, one for each device."""
+    """The GPU groups that the pod shares, one for each device."""
     portion: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
-    """How much it has of each of them,"""
+    """The portion of each of these GPUs that the pod holds; None if `memory` gives the amount."""
     memory: Annotated[int, msgspec.Meta(gt=0, le=2**40)] | None = None
-    """or how many MiB of each."""
+    """The MiB of each of these GPUs that the pod holds; None if `portion` gives the amount."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether the grant tells how much of each shared GPU was given; without shared GPUs nothing is missing."""
+        """Whether the grant records the amount on each shared GPU; a grant without shared GPUs is complete."""
         return not self.gpus or self.portion is not None or self.memory is not None
 
     @property
     def text(self) -> str:
-        """The grant as it is written."""
+        """The grant as annotation text."""
         return _ENCODER.encode(self).decode()
 
 
@@ -90,36 +88,36 @@ _DECODER: Final = msgspec.json.Decoder(Grant)
 
 
 def read_grant(text: str) -> Grant | None:
-    """Return the grant in a text; None for a text that holds none."""
+    """Return the grant that a text encodes; None if it encodes none."""
     return _remembered(text) if len(text) <= _LONGEST else _read(text)
 
 
 def ordered_grant(request: BindRequest) -> Grant | None:
-    """Return what a bind request tells of what its pod is given; None for one that tells nothing readable."""
+    """Return the grant that a bind request orders for its pod; None if it orders none, or none that can be read."""
     return read_grant(request.metadata.annotations.get(names.GRANTED, ""))
 
 
 def grant_of(pod: Pod) -> Grant | None:
-    """Return what a pod was given; None for one that has no node, or of which that was not written, or not readably."""
+    """Return the grant of a bound pod; None for a pod without a node, without a grant or with an unreadable one."""
     text = pod.metadata.annotations.get(names.GRANTED)
     return read_grant(text) if text is not None and pod.spec.node_name else None
 
 
 def held_under(pod: Pod) -> Grant | None:
-    """Return the grant under which a pod holds something; None for one that has ended, or was granted on no account."""
+    """Return the grant whose account a pod is charged to; None if the pod has ended or its grant names no account."""
     grant = grant_of(pod)
     return grant if is_held(grant, pod.status.phase) else None
 
 
 def is_held(grant: Grant | None, phase: str) -> TypeGuard[Grant]:
-    """Return whether a pod in a phase holds something on the account that its grant names."""
+    """Return whether a pod in ``phase`` is charged to the account that its grant names."""
     return grant is not None and bool(grant.queue) and phase not in UNCOUNTED
 
 
 def account_of(pods: Iterable[Pod]) -> Grant | None:
-    """Return the grant on whose account the pods of a group are held; None if they hold nothing that was granted.
+    """Return the grant whose account the pods of a group are charged to; None if none of them holds a grant.
 
-    The pod that was bound first decides, of several the first by name.
+    The pod that was bound first decides; among several, the first by name.
     """
     first: tuple[float, str] | None = None
     found: Grant | None = None
@@ -133,7 +131,7 @@ def account_of(pods: Iterable[Pod]) -> Grant | None:
 
 
 def bound_at(pod: Pod) -> float:
-    """Return when a pod got its node; infinity if that is not known."""
+    """Return the instant at which a pod was bound; infinity if it is not known."""
     for condition in pod.status.conditions:
         if condition.type == names.POD_SCHEDULED_CONDITION and condition.status == "True":
             return inf if condition.last_transition_time is None else condition.last_transition_time
@@ -141,16 +139,16 @@ def bound_at(pod: Pod) -> float:
 
 
 def is_foreign(pod: Pod, grant: Grant | None, scheduler_name: str) -> bool:
-    """Return whether a pod was bound by others than the scheduler of that name, so that it shares no GPU.
+    """Return whether a pod was bound by another scheduler than ``scheduler_name``, so that it shares no GPU.
 
-    One without a grant is told by the scheduler that it names, which cannot be edited; the API server lets none be
-    without, so that only a manifest that never was there names none.
+    For a pod without a grant its scheduler name decides: it is immutable, and the API server fills it in. Only a
+    manifest that never reached an API server has none.
     """
     return grant is None and bool(pod.spec.node_name) and pod.spec.scheduler_name not in {"", scheduler_name}
 
 
 def shared_gpus(pod: Pod, scheduler_name: str) -> tuple[str, ...]:
-    """Return the GPU groups that a pod was bound to, sorted, whether or not it runs still."""
+    """Return the GPU groups that a pod was bound to, sorted, whether or not it still runs."""
     grant = grant_of(pod)
     if grant is not None:
         return tuple(sorted(set(grant.gpus)))
@@ -158,19 +156,19 @@ def shared_gpus(pod: Pod, scheduler_name: str) -> tuple[str, ...]:
 
 
 def group_of(pod: Pod) -> str:
-    """Return the name of the group for which a pod was bound, else of the one that it names; empty for none."""
+    """Return the name of the group for which a pod was bound, else of the group that it names; empty for none."""
     return group_under(grant_of(pod), pod)
 
 
 def group_under(grant: Grant | None, pod: Pod) -> str:
-    """Return the same of a pod whose grant is known."""
+    """Like `group_of`, for a pod whose grant is known."""
     return (grant.group if grant is not None else "") or pod.metadata.annotations.get(names.POD_GROUP, "")
 
 
 def told_share(pod: Pod, scheduler_name: str) -> Mapping[str, str]:
-    """Return the annotations of a pod, with those about its share of GPUs as it was granted.
+    """Return the annotations of a pod, with its GPU share as it was granted.
 
-    For a pod that another scheduler than ``scheduler_name`` bound, return its annotations without those.
+    Return them without a GPU share for a pod that another scheduler than ``scheduler_name`` bound.
     """
     annotations, grant = pod.metadata.annotations, grant_of(pod)
     is_told = grant is not None and grant.is_whole
@@ -204,47 +202,47 @@ _NO_ROOM: Final = re.compile(
 
 
 def short_of(place: str, resource: str, *, free: str, wanted: str) -> str:
-    """Return that ``place`` has less of a resource than a pod asks for."""
+    """Return the message that ``place`` has less of a resource than a pod asks for."""
     return f"{place} has {free} of {resource} left, the pod needs {wanted}"
 
 
 def no_gpu_to_share(place: str) -> str:
-    """Return that ``place`` has no GPU that could be reserved for sharing."""
+    """Return the message that ``place`` has no GPU that could be reserved for sharing."""
     return f"{place} has no GPU left to be shared"
 
 
 def device_overfull(group: str, place: str, total: float) -> str:
-    """Return that the GPU of a group has no room for another portion."""
+    """Return the message that the GPU of a group has no room for another portion."""
     return f"GPU group {group} on {place} would hold {total:.2f} of a GPU"
 
 
 def is_lack_of_room(reason: str) -> bool:
-    """Return whether a bind failed because its node, or a GPU there, is too full, rather than for the pod itself."""
+    """Return whether a bind failed for lack of room on its node or GPU, rather than for a fault of the pod."""
     return _NO_ROOM.search(reason) is not None
 
 
 REASON: Final = "BindRefused"
 GATE: Final = "kai.scheduler/bind-refused "
-"""How the gate begins; the rest says by what, how often, and when it is tried again. No gate of a user has a space."""
+"""Prefix of the gate; who refused, how often and the next try follow. Gates of users never contain a space."""
 
 
 def refusal_text(why: str, times: int, again: str) -> str:
-    """Return what a pod waits for whose bind was refused; ``again`` is when it is tried again."""
+    """Return the reason why a pod waits whose bind was refused; ``again`` is the time of the next try."""
     often = "once" if times == 1 else f"{times} times"
     return f"the bind was refused {often}: {' '.join(why.split()).rstrip('.')}; the next try is at {again}"
 
 
 def at_rest(pod: Pod, text: str) -> Pod:
-    """Return a pod as cycles are shown it while it rests."""
+    """Return a resting pod as cycles see it: with a gate that holds ``text``."""
     gates = (*pod.spec.scheduling_gates, PodSchedulingGate(name=f"{GATE}{text}"))
     return attrs.evolve(pod, spec=attrs.evolve(pod.spec, scheduling_gates=gates))
 
 
 def refusal_told(pod: Pod) -> str:
-    """Return what conditions say about a refused bind for which a pod rests; "" if they say nothing, or nothing now.
+    """Return the condition text about a refused bind for which a pod rests; "" if there is none, or none any more.
 
-    The scheduler's own word is the last one. Until it has spoken the binder's counts, unless the scheduler said
-    something else since.
+    The scheduler's own condition wins. Before the scheduler has written one, the binder's counts, unless the scheduler
+    wrote something else since.
     """
     scheduled, bound = (condition_of(pod, kind) for kind in (names.POD_SCHEDULED_CONDITION, names.POD_BOUND_CONDITION))
     if pod.spec.node_name:

@@ -1,14 +1,16 @@
-"""How much a tenant's object may say about itself, and a pod about where it wants to be; what is beyond is not kept.
+"""Caps on the size of pod specs and object metadata; the excess is dropped on arrival.
 
-A pod may hold more than a megabyte of affinity, or ask for tens of thousands of resources. As objects that is ten times
-as much for as long as the pod exists, and each cycle compares it with all nodes. No workload needs that many terms; an
-attack does. A pod beyond a cap is not scheduled, which the webhook says when it is created and a condition says where
-there is no webhook. One that has a node already is counted there, with its containers and without its terms.
+A pod may hold more than a megabyte of affinity, or request tens of thousands of resources. Decoded into objects that
+takes ten times the memory for as long as the pod exists, and each cycle compares it with all nodes. No real workload
+needs that many terms; an attack does. A pod beyond a cap is not scheduled: the webhook rejects it, and where there is
+no webhook a condition says why. A pod that has a node already is counted there, with its containers and without its
+affinity.
 
-Labels, annotations, owners and finalizers are kept with every object as well. What `kubectl apply` notes among them
-repeats the manifest with its environment: it decides nothing, takes memory and may be secret, so it is not kept. Of an
-object beyond a cap those are kept that kai reads. A pod group is then held, and its condition says why; anything else
-goes on with what is left, since a claim that holds devices holds them whatever its annotations say.
+Labels, annotations, owners and finalizers are kept with every object as well. The `kubectl apply` annotation among them
+repeats the manifest with its environment: no decision needs it, it takes memory and may hold secrets, so it is dropped.
+For an object beyond a cap only the metadata that kai reads are kept. A pod group is then held, and its condition says
+why. Any other object is used without the dropped metadata, since a claim that holds devices holds them whatever its
+annotations are.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +25,7 @@ MOST_VALUES: Final = 16_384
 MOST_TEXT: Final = 262_144
 """Characters in affinity and spread constraints: values may be long."""
 MOST_PARTS: Final = 1024
-"""Containers; resources, ports, mounts and config maps of all of them; volumes, their sources, and claims of a pod."""
+"""Containers; resources, ports, mounts and config maps over all containers; volumes, their sources, and pod claims."""
 MOST_LABELS: Final = 1024
 """Labels of an object."""
 MOST_ANNOTATIONS: Final = 65_536
@@ -31,17 +33,17 @@ MOST_ANNOTATIONS: Final = 65_536
 MOST_OWNERS: Final = 1024
 """Owners of an object, and finalizers."""
 LONGEST_KEPT: Final = 4096
-"""Characters in an annotation that is kept of an object beyond that."""
+"""Characters in an annotation that is kept although its object exceeds `MOST_ANNOTATIONS`."""
 APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 NAMESPACE_SHAPES: Final = 12
-"""Shapes of pending pods of one namespace that a cycle considers, unless a flag says otherwise."""
+"""Default bound on the shapes of pending pods that a cycle considers in one namespace."""
 NAMESPACE_PODS: Final = 4096
-"""Pending pods of one namespace that a cycle considers, unless a flag says otherwise: few enough that a cycle ends in
-time, and more than the array of jobs of an honest user brings."""
+"""Default bound on the pending pods that a cycle considers in one namespace: few enough that a cycle ends in time, and
+more than an array job of an honest user has."""
 GATE: Final = "kai.scheduler/refused "
-"""How the gate begins that a pod beyond a cap is shown with; the rest says what is too much."""
+"""Prefix of the gate with which cycles see a pod beyond a cap; the exceeded cap follows."""
 REFUSED: Final = "kai.scheduler/refused"
-"""The annotation that says of another object which cap it is beyond. What a user writes there is left out."""
+"""The annotation that names the cap which an object other than a pod exceeds. A value by a user is dropped."""
 
 _NOT_KEPT: Final = frozenset((APPLIED, REFUSED))
 _READ: Final = frozenset(value for value in vars(names).values() if isinstance(value, str) and value)
@@ -58,17 +60,17 @@ _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def excess(spec: object) -> str:
-    """Return which cap the spec of a pod exceeds, in words; "" if none. What is no spec exceeds none."""
+    """Return the cap that a pod spec exceeds, in words; "" for none, or if ``spec`` is not a mapping."""
     if not isinstance(spec, Mapping):
         return ""
     return _excess_of_terms(spec) or _excess_of_contents(spec)
 
 
 def _excess_of_terms(spec: Mapping[str, object]) -> str:
-    """Return which cap is exceeded by what a pod says about where it wants to be."""
+    """Return the cap that a pod's selectors, affinity, tolerations and spread constraints exceed, in words."""
     affinity, spread = spec.get("affinity"), spec.get("topologySpreadConstraints")
     if affinity is None and spread is None and all(_count(spec.get(name)) <= MOST_TERMS for name in _LISTS):
-        return ""  # as nearly all pods are, and each is asked about
+        return ""  # a fast path, since each pod is checked and nearly all end here
     terms = list(_terms(affinity))
     expressions = [each for term in terms for each in _expressions(term)]
     values = sum(_count(each.get("values")) for each in expressions if isinstance(each, Mapping))
@@ -86,12 +88,12 @@ def _excess_of_terms(spec: Mapping[str, object]) -> str:
 
 
 def _excess_of_contents(spec: Mapping[str, object]) -> str:
-    """Return which cap is exceeded by the containers and volumes of a pod."""
+    """Return the cap that the containers and volumes of a pod exceed, in words."""
     containers = [each for name in _CONTAINERS for each in _list(spec.get(name))]
     volumes, claims = _list(spec.get("volumes")), _count(spec.get("resourceClaims"))
     parts = [*map(_contents, containers), *map(_sources, volumes)]
     if len(containers) + len(volumes) + claims + sum(parts) <= MOST_PARTS:
-        return ""  # as nearly all pods are, and each is asked about
+        return ""  # a fast path, since each pod is checked and nearly all end here
     of = {name: sum(_count(_field(each, name)) for each in containers) for name in ("ports", "volumeMounts", "envFrom")}
     variables = [each for container in containers for each in _list(_field(container, "env"))]
     keys = sum(_field(_field(each, "valueFrom"), "configMapKeyRef") is not None for each in variables)
@@ -108,7 +110,7 @@ def _excess_of_contents(spec: Mapping[str, object]) -> str:
 
 
 def _first(*counts: tuple[str, str, int, int]) -> str:
-    """Return the first of some fields, what they have, and how much at most, that has too much; "" if none has."""
+    """Return a message for the first field whose count exceeds its cap; "" for none."""
     for field, what, found, most in counts:
         if found > most:
             return f"spec.{field}: found {found:,} {what}, expected at most {most:,}"
@@ -116,14 +118,14 @@ def _first(*counts: tuple[str, str, int, int]) -> str:
 
 
 def _contents(container: object) -> int:
-    """Return at least how much of everything that is bounded a container has."""
+    """Return a lower bound on the number of capped items in a container."""
     if not isinstance(container, dict):
         return 0
     return _resources(container) + sum([_count(container[name]) for name in _OF_CONTAINERS if name in container])
 
 
 def _resources(container: object) -> int:
-    """Return how many resources a container asks for, or may use at most."""
+    """Return how many resources a container names in its requests or limits, whichever are more."""
     resources = _field(container, "resources")
     return max(_count(_field(resources, "requests")), _count(_field(resources, "limits")))
 
@@ -140,7 +142,7 @@ def _named(term: object) -> int:
 
 
 def _letters(value: object) -> int:
-    """Return how many characters there are in a value, in its keys as well. It may be nested to any depth."""
+    """Return the number of characters in a value, keys included. It may be nested to any depth."""
     found, pending = 0, [value]
     while pending:
         match pending.pop():
@@ -154,7 +156,7 @@ def _letters(value: object) -> int:
 
 
 def excess_of(metadata: object) -> str:
-    """Return which cap the metadata of an object exceed, in words; "" if none. What are no metadata exceed none."""
+    """Return the cap that object metadata exceed, in words; "" for none, or if they are not a mapping."""
     labels, annotations = _count(_field(metadata, "labels")), _field(metadata, "annotations")
     if labels > MOST_LABELS:
         return f"metadata.labels: found {labels:,} labels, expected at most {MOST_LABELS:,}"
@@ -169,9 +171,10 @@ def excess_of(metadata: object) -> str:
 
 
 def kept(manifest: Any) -> Any:  # noqa: ANN401 - JSON from outside
-    """Return the manifest of a pod as it is kept: the same one if no cap is exceeded, else without what exceeds it.
+    """Return the manifest of a pod within the caps: the same object if it exceeds none, else without the excess.
 
-    One without a node gets a gate that says why: it is not scheduled. One with a node keeps its containers: they count.
+    A pod without a node gets a gate that says why it is not scheduled. A pod with a node keeps its containers, since
+    their requests count there.
     """
     if not isinstance(manifest, Mapping):
         return manifest
@@ -188,9 +191,9 @@ def kept(manifest: Any) -> Any:  # noqa: ANN401 - JSON from outside
 
 
 def bounded(manifest: Any) -> Any:  # noqa: ANN401 - JSON from outside
-    """Return the manifest of an object that is no pod as it is kept: the same one if no cap is exceeded.
+    """Return the manifest of any object but a pod within the caps: the same object if it exceeds none.
 
-    Else its metadata are those that kai reads, with an annotation that says what is too much.
+    Else only the metadata that kai reads are kept, with an annotation that names the exceeded cap.
     """
     if not isinstance(manifest, Mapping):
         return manifest
@@ -202,7 +205,7 @@ def bounded(manifest: Any) -> Any:  # noqa: ANN401 - JSON from outside
 
 
 def excess_of_selector(spec: object) -> str:
-    """Return which cap the label selector of a spec exceeds, or what it asks for, in words; "" if none."""
+    """Return the cap that the selector of a spec, or its requests, exceed, in words; "" for none."""
     selector, wanted = _field(spec, "selector"), _count(_field(_field(spec, "resources"), "requests"))
     expressions = _list(_field(selector, "matchExpressions"))
     return _first(
@@ -214,14 +217,14 @@ def excess_of_selector(spec: object) -> str:
 
 
 def few(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Return labels and annotations if an object may have so many, else those of them that kai reads."""
+    """Return labels and annotations as they are if they are within the caps, else only those that kai reads."""
     if not excess_of({"labels": labels, "annotations": annotations}):
         return labels, annotations
     return _trimmed(labels), _trimmed(annotations)
 
 
 def _described(manifest: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
-    """Return a manifest with metadata within the caps, and which cap they exceeded; "" if none."""
+    """Return a manifest with its metadata within the caps, and the cap that they exceeded; "" for none."""
     metadata = manifest.get("metadata")
     annotations = _field(metadata, "annotations")
     if isinstance(annotations, dict) and isinstance(metadata, dict) and not annotations.keys().isdisjoint(_NOT_KEPT):
@@ -237,13 +240,13 @@ def _described(manifest: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
 
 
 def _size(annotations: Mapping[object, object]) -> int:
-    """Return how many characters there are in annotations, less what `kubectl apply` notes."""
+    """Return the number of characters in annotations, without those of `kubectl apply`."""
     texts = ((key, value) for key, value in annotations.items() if isinstance(key, str) and isinstance(value, str))
     return sum(len(key) + len(value) for key, value in texts if key != APPLIED)
 
 
 def _trimmed(pairs: object) -> dict[str, str]:
-    """Return those labels or annotations that kai reads, if they are of a usual length."""
+    """Return the labels or annotations that kai reads, if they have a usual length."""
     found = pairs if isinstance(pairs, Mapping) else {}
     return {
         key: text for key, text in found.items() if key in _READ and isinstance(text, str) and len(text) <= LONGEST_KEPT

@@ -1,4 +1,4 @@
-"""Resource claims that are made for one pod: from a template as it comes, or as it is bound for its extended resources.
+"""Resource claims that are made for one pod: from a template when it is created, or for extended resources at its bind.
 
 Source: the controller of resource claims in kube-controller-manager, and Kubernetes' scheduler.
 """
@@ -30,12 +30,12 @@ _NAME_ROOM: Final = 253 - len("-extended-resources-") - 10
 
 
 def consumer_of(pod: Pod) -> ResourceClaimConsumer:
-    """Return what a claim says of a pod that it is reserved for."""
+    """Return the consumer entry with which a claim is reserved for a pod."""
     return ResourceClaimConsumer(resource="pods", name=pod.metadata.name, uid=_uid(pod))
 
 
 def is_made_for(claim: ResourceClaim, pod: Pod) -> bool:
-    """Return whether a claim was made for this pod; then it ends with the pod."""
+    """Return whether a claim was made for this pod and is owned by it; then it is deleted with the pod."""
     return any(each.kind == "Pod" and each.uid == _uid(pod) for each in claim.metadata.owner_references)
 
 
@@ -46,7 +46,7 @@ def extended_claim_name(pod: Pod) -> str:
 
 
 def extended_claim(pod: Pod, requests: Sequence[DeviceRequest]) -> ResourceClaim:
-    """Return the claim for the extended resources of a pod, as it is before it has devices."""
+    """Return the claim for the extended resources of a pod, not yet allocated."""
     metadata = _metadata(pod, extended_claim_name(pod), EMPTY, {names.EXTENDED_RESOURCE_CLAIM: "true"})
     return ResourceClaim(metadata=metadata, spec=ResourceClaimSpec(devices=DeviceClaim(requests=tuple(requests))))
 
@@ -56,9 +56,10 @@ def with_claims(
     template_of: Callable[[ClaimKey], ResourceClaimTemplate | None],
     claim_of: Callable[[ClaimKey], ResourceClaim | None],
 ) -> tuple[Pod, Sequence[ResourceClaim]]:
-    """Return a pod that names the claims made of its templates, and those claims of them that are not there yet.
+    """Return a pod that names the claims made from its templates, and those of the claims that do not exist yet.
 
-    A pod that is bound, is leaving or has ended gets none. What the API server draws of a name is a number here.
+    A pod that is bound, terminating or ended gets none. Where the API server appends random letters to a generated
+    name, a number is appended here.
     """
     is_waiting = not pod.spec.node_name and pod.status.phase not in ENDED and pod.metadata.deletion_timestamp is None
     if not is_waiting or not any(each.resource_claim_template_name for each in pod.spec.resource_claims):
@@ -83,7 +84,7 @@ def with_claims(
 def _is_served(
     pod: Pod, told: PodResourceClaimStatus | None, claim_of: Callable[[ClaimKey], ResourceClaim | None]
 ) -> bool:
-    """Return whether a pod has the claim that it was told of, or was told that it needs none."""
+    """Return whether the claim in a pod's status exists, or the status says that the pod needs none."""
     if told is None or not told.resource_claim_name:
         return told is not None
     claim = claim_of((pod.metadata.namespace, told.resource_claim_name))
@@ -115,5 +116,5 @@ def _metadata(pod: Pod, name: str, labels: Mapping[str, str], annotations: Mappi
 
 
 def _uid(pod: Pod) -> str:
-    """Return the UID of a pod; of one that no API server has seen its name, as intake takes it."""
+    """Return the UID of a pod; for a pod that no API server has seen, its name, as intake does."""
     return pod.metadata.uid or pod.metadata.name

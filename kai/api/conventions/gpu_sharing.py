@@ -1,8 +1,8 @@
-"""How a pod that shares GPUs says so, and where its container is told which GPUs it got.
+"""How a pod asks for shared GPUs, and the config maps through which its container learns which GPUs it got.
 
-Three parties must agree on this without meeting: admission injects references to config maps that do not exist yet, the
-binder makes them when the GPUs are known, and the controllers count what was asked for. What they agree on is here; it
-reads annotations, labels and container names only, so it serves raw manifests and api objects alike.
+Three parties must agree on this without a shared object: admission injects references to config maps that do not exist
+yet, the binder makes the config maps once the GPUs are known, and the controllers count the request. The module reads
+annotations, labels and container names only, so it serves raw manifests and api objects alike.
 
 Source: the peer's `binder/common` and `common/resources`.
 """
@@ -28,17 +28,17 @@ CUDA_MEMORY_LIMIT: Final = "CUDA_DEVICE_MEMORY_LIMIT"
 LEGACY_VISIBLE_DEVICES: Final = "RUNAI-VISIBLE-DEVICES"
 
 MAP_SUFFIX: Final = "shared-gpu"
-"""What the names that admission draws for config maps end in, before the place of the container."""
+"""Suffix of the names that admission generates for config maps; the container's place follows it."""
 MAP_DRAWN: Final = 7
-"""How many characters of such a name are drawn."""
+"""How many random characters such a name has."""
 _PLACE: Final = r"i?\d+"
 _DRAWN_NAME: Final = re.compile(rf"-[a-z0-9]{{{MAP_DRAWN}}}-{MAP_SUFFIX}-{_PLACE}(-evar)?$")
 
 Readers: TypeAlias = Sequence[tuple[str, Iterable[str]]]
-"""Containers in their order: the name of each, and the config maps of which its variables read a key."""
+"""Containers in order: the name of each, and the config maps whose keys its variables read."""
 
 LEAST_SHARE: Final = 0.01
-"""Queues count GPUs in hundredths."""
+"""The smallest portion of a GPU: queues count GPUs in hundredths."""
 
 WANTED_CONTAINER: Final = "the name of a container or init container of the pod"
 WANTED_DEVICES: Final = "a whole number of devices"
@@ -46,13 +46,13 @@ WANTED_DEVICES: Final = "a whole number of devices"
 
 @attrs.frozen
 class ContainerPlace:
-    """Where a container stands in its pod."""
+    """The position of a container in its pod."""
 
     index: int
     initial: bool = False
 
     def __str__(self) -> str:
-        """Return the place as names of config maps end in it: ``0``, or ``i0`` for an init container."""
+        """Return the place as the suffix of config map names: ``0``, or ``i0`` for an init container."""
         return f"i{self.index}" if self.initial else str(self.index)
 
 
@@ -60,7 +60,7 @@ class ContainerPlace:
 class SharedMaps:
     """The names of the two config maps of a container that shares GPUs.
 
-    `capabilities` is read key by key and shown as a volume; every key of `environment` becomes a variable.
+    `capabilities` is read key by key and mounted as a volume; every key of `environment` becomes a variable.
     """
 
     capabilities: str
@@ -68,7 +68,7 @@ class SharedMaps:
 
 
 def requests_fraction(annotations: Mapping[str, str]) -> bool:
-    """Return whether the pod asks for a part of a GPU, whatever it writes as the amount."""
+    """Return whether the pod asks for a part of a GPU, whether or not its amount is valid."""
     return names.GPU_FRACTION in annotations or names.GPU_MEMORY in annotations
 
 
@@ -79,7 +79,7 @@ def is_share(text: str) -> bool:
 
 
 def sharing_container(annotations: Mapping[str, str], init_containers: Readers, containers: Readers) -> ContainerPlace:
-    """Return the place of the container that gets the shared GPUs: the one named, else the one told so, else the first.
+    """Return the place of the container that gets the shared GPUs: the named one, else the first that reads the maps.
 
     Raises: BadValue if there is no such container.
     """
@@ -97,9 +97,9 @@ def sharing_container(annotations: Mapping[str, str], init_containers: Readers, 
 
 
 def maps_read(annotations: Mapping[str, str], read: Iterable[str]) -> SharedMaps | None:
-    """Return the pod's maps that a container reads, by the names of all that it reads; None if it reads none of them.
+    """Return the pod's maps that a container reads, by the names of all maps that it reads; None if it reads none.
 
-    Their names say where it stood when it was told so. It keeps them: another webhook may put a container before it.
+    Map names keep the place that the container had at admission: another webhook may insert a container before it.
     """
     prefix = annotations.get(names.SHARED_GPU_CONFIG_MAP)
     if prefix is None:
@@ -120,12 +120,12 @@ def _maps(capabilities: str) -> SharedMaps:
 
 
 def is_drawn(name: str) -> bool:
-    """Return whether the name of a config map is one that admission draws, so that nothing else is called so."""
+    """Return whether admission generated this config map name; no other config map has a name of that form."""
     return _DRAWN_NAME.search(name) is not None
 
 
 def device_count(annotations: Mapping[str, str]) -> int:
-    """Return on how many devices the pod wants its share; 0 for a pod that shares none.
+    """Return on how many devices the pod wants its share; 0 for a pod that shares no GPU.
 
     Raises: BadValue if the annotation holds no integer.
     """
@@ -141,8 +141,8 @@ def device_count(annotations: Mapping[str, str]) -> int:
 def gpu_groups(labels: Mapping[str, str]) -> tuple[str, ...]:
     """Return the GPU groups that a pod belongs to, sorted, from both forms of the label.
 
-    Source: the peer looks for the plain label first, and so sees no group of a pod on several devices, which never
-    carries that one.
+    Source: the peer looks for the plain label first, and so finds no group of a pod on several devices, which never
+    has that label.
     """
     return tuple(sorted({labels[key] for key in group_labels(labels)}))
 
@@ -153,5 +153,5 @@ def group_labels(labels: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def group_label(group: str, *, devices: int) -> tuple[str, str]:
-    """Return the label, key and value, that ties a pod with so many devices to a GPU group."""
+    """Return the label, key and value, that ties a pod on ``devices`` GPUs to a GPU group."""
     return (f"{names.GPU_GROUP_PREFIX}{group}" if devices > 1 else names.GPU_GROUP), group

@@ -1,7 +1,8 @@
-"""Which namespaces a queue allows, as annotations of the queue say it.
+"""Which namespaces a queue admits, by annotations of the queue.
 
-They are annotations and no fields, so that the custom resource of KAI-Scheduler holds them as well, and plain lists of
-terms, so that a policy of the API server can read them (``deploy/components/queue-access``): both doors judge alike.
+They are annotations rather than fields, so that the custom resource of KAI-Scheduler can hold them, and plain lists of
+terms, so that an admission policy of the API server can read them (``deploy/components/queue-access``): the policy and
+kai decide alike.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ EVERY: Final = "*"
 
 @attrs.frozen
 class Admits:
-    """Which namespaces a queue admits: those of a name, and those with all of some labels."""
+    """The namespaces that a queue admits: by name, or by having all of some labels."""
 
     spaces: frozenset[str] = frozenset()
     terms: tuple[tuple[str, str | None], ...] = ()
-    """Keys with the value that a label must have; None: any. Without terms, labels admit no namespace."""
+    """Required label keys, each with its value; None: any value. Without terms, labels admit no namespace."""
 
     @classmethod
     def of(cls, annotations: Mapping[str, str]) -> Admits:
-        """Return what the annotations of a queue say. A selector with a term that is none admits no namespace."""
+        """Return the admission rules in a queue's annotations. A selector with an invalid term admits no namespace."""
         spaces = listed(annotations.get(names.ALLOWED_NAMESPACES, ""))
         terms = tuple(_term(each) for each in listed(annotations.get(names.ALLOWED_NAMESPACE_LABELS, "")))
         return cls(frozenset(spaces), terms if all(key for key, _ in terms) else ())
@@ -43,7 +44,7 @@ class Admits:
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """Return the parts of a list that commas divide."""
+    """Return the items of a comma-separated list."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 

@@ -1,8 +1,8 @@
-"""What is wrong with queues, judged once: `kai lint`, `kai doctor`, the queue controller and the webhook word it.
+"""Faults of queues, checked in one place for `kai lint`, `kai doctor`, the queue controller and the webhook.
 
 The API server accepts a parent that does not exist, a circle of parents, a limit below the quota, quotas of children
-beyond that of their parent, and a queue that may use no CPU. Each is a value here, without words and without a place in
-a file; all faults of a queue come together.
+beyond that of their parent, and a queue that may use no CPU. Each fault is a value here, without a message text and
+without a place in a file. All faults of a queue are returned together.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kai.basics.parsing import is_number, part_of
 
 RESOURCES: Final = ("gpu", "cpu", "memory")
 UNITS: Final[Mapping[str, str]] = {"gpu": "GPUs", "cpu": "millicores", "memory": "MB"}
-"""Of the amounts of each resource in a queue."""
+"""The unit of each resource in the Queue API."""
 
 
 class Rule(StrEnum):
@@ -47,7 +47,7 @@ class Bounds:
 
 @attrs.frozen(kw_only=True)
 class QueueShape:
-    """What the rules read of a queue; ``bounds`` are None without resources."""
+    """The fields of a queue that the rules read; ``bounds`` are None without resources."""
 
     name: str
     parent: str = ""
@@ -64,7 +64,7 @@ class QueueFault:
     found: float = 0.0
     """The limit, the sum of the quotas, or how many queues there are from the top down to this one."""
     bound: float = 0.0
-    """What ``found`` should be at least (a limit) or at most (a sum, a depth)."""
+    """The least that ``found`` should be (a limit), or the most (a sum, a depth)."""
     circle: tuple[str, ...] = ()
     """The circle that the parents lead into, from its alphabetically first queue on."""
 
@@ -75,12 +75,12 @@ def amount(value: float) -> float:
 
 
 def shape_of(queue: Queue) -> QueueShape:
-    """Return what the rules read of a queue."""
+    """Return the fields of a queue that the rules read."""
     return QueueShape(name=queue.metadata.name, parent=queue.spec.parent_queue, bounds=_bounds_of(queue.spec.resources))
 
 
 def shape_in(manifest: Mapping[str, Any]) -> QueueShape:
-    """Return the same of a manifest that may be wrong: what is missing or no number counts as 0."""
+    """Return the shape of a manifest that may be invalid: a missing or non-numeric amount counts as 0."""
     resources = part_of(manifest, "spec", "resources")
     bounds = None
     if isinstance(resources, Mapping):
@@ -120,7 +120,7 @@ def queue_faults(queues: Iterable[QueueShape]) -> dict[str, tuple[QueueFault, ..
 
 
 def excess(quotas: Iterable[float], bound: float) -> float | None:
-    """Return what quotas add up to where that is more than ``bound``; else None. Units: any, infinite is unlimited."""
+    """Return the sum of quotas if it exceeds ``bound``, else None. Units: any; infinite is unlimited."""
     total = math.fsum(quotas)
     return total if total > bound else None
 
@@ -128,7 +128,7 @@ def excess(quotas: Iterable[float], bound: float) -> float | None:
 def _of_place(
     queue: QueueShape, known: Mapping[str, QueueShape], circle: tuple[str, ...], depth: int
 ) -> Iterator[QueueFault]:
-    """Yield what is wrong with the place of a queue in the tree."""
+    """Yield the faults in the position of a queue in the tree."""
     if queue.parent and queue.parent not in known:
         yield QueueFault(rule=Rule.ORPHAN, queue=queue.name)
     if circle:
@@ -151,9 +151,9 @@ def _overcommitted(queue: QueueShape, children: Sequence[QueueShape]) -> Iterato
 
 
 def _without_compute(queue: QueueShape) -> Iterator[QueueFault]:
-    """Yield CPU and memory of which a queue may use nothing, where it may use GPUs.
+    """Yield a fault for CPU or memory if a queue may use GPUs and none of that resource.
 
-    A quota above such a limit is told already. Pods that ask for no CPU and no memory run all the same.
+    A quota above such a limit is reported already as `LOW_LIMIT`. Pods that request no CPU and no memory still run.
     """
     bounds = queue.bounds or {}
     for resource in ("cpu", "memory"):
@@ -177,9 +177,9 @@ def _bounds_of(resources: QueueResources | None) -> dict[str, Bounds] | None:
 
 
 def _circles(known: Mapping[str, QueueShape]) -> dict[str, tuple[str, ...]]:
-    """Return for each queue whose parents lead in a circle that circle.
+    """Return, for each queue whose parents form or lead into a circle, that circle.
 
-    Cost: every queue is walked over once.
+    Cost: every queue is visited once.
     """
     circles: dict[str, tuple[str, ...]] = {}
     finished: set[str] = set()
@@ -201,7 +201,7 @@ def _circles(known: Mapping[str, QueueShape]) -> dict[str, tuple[str, ...]]:
 
 
 def _depths(children: Mapping[str, Sequence[QueueShape]], tops: Iterable[str]) -> dict[str, int]:
-    """Return how many queues there are from the top down to each; those that lead to no top are left out."""
+    """Return the depth of each queue, 1 at the top; queues that no top leads to are left out."""
     depths: dict[str, int] = {}
     level, depth = list(tops), 0
     while level:

@@ -1,6 +1,6 @@
 """Dynamic resource allocation (resource.k8s.io/v1): claims, slices of devices, device classes.
 
-Older served versions are brought into this shape when they are read (`kai.api.codec.structuring`).
+Older served versions are converted to this shape on reading (`kai.api.codec.structuring`).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class DeviceRequest:
 
 @attrs.frozen(kw_only=True)
 class DeviceConstraint:
-    """An attribute in which all devices of some requests must agree, or all differ; without requests, of all."""
+    """An attribute that must be equal on all devices of some requests, or distinct; without requests, of all."""
 
     requests: tuple[str, ...] = ()
     match_attribute: str | None = None
@@ -84,7 +84,7 @@ class DeviceConstraint:
 
 @attrs.frozen(kw_only=True)
 class DeviceClaim:
-    """The devices that a claim asks for; driver configuration is carried, not read."""
+    """The devices that a claim requests; driver configuration is passed through unread."""
 
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
@@ -93,7 +93,7 @@ class DeviceClaim:
 
 @attrs.frozen(kw_only=True)
 class ResourceClaimSpec:
-    """What a claim wants."""
+    """The spec of a claim."""
 
     devices: DeviceClaim = DeviceClaim()
 
@@ -133,7 +133,7 @@ class AllocationResult:
 
 @attrs.frozen(kw_only=True)
 class ResourceClaimConsumer:
-    """A user of a claim, in practice a pod."""
+    """A user of a claim, in practice always a pod."""
 
     api_group: str = ""
     resource: str = ""
@@ -143,7 +143,7 @@ class ResourceClaimConsumer:
 
 @attrs.frozen(kw_only=True)
 class AllocatedDeviceStatus:
-    """What a driver says of one device of an allocation."""
+    """A driver's report on one device of an allocation."""
 
     driver: str = ""
     pool: str = ""
@@ -154,7 +154,7 @@ class AllocatedDeviceStatus:
 
 @attrs.frozen(kw_only=True)
 class ResourceClaimStatus:
-    """What a claim got, and who uses it."""
+    """The allocation of a claim, and its users."""
 
     allocation: AllocationResult | None = None
     reserved_for: tuple[ResourceClaimConsumer, ...] = ()
@@ -198,7 +198,7 @@ class DeviceAttribute:
 
 @attrs.frozen(kw_only=True)
 class CapacityRequestPolicyRange:
-    """Amounts from ``min`` on, in steps, up to ``max``."""
+    """Amounts from ``min`` to ``max``, in steps."""
 
     min: Quantity | None = None
     max: Quantity | None = None
@@ -207,7 +207,7 @@ class CapacityRequestPolicyRange:
 
 @attrs.frozen(kw_only=True)
 class CapacityRequestPolicy:
-    """How much of a capacity one share of a device may have: of a list or of a range, and how much unless it says."""
+    """The amounts of a capacity that one share of a device may take, from a list or a range, and the default."""
 
     default: Quantity | None = None
     valid_values: tuple[Quantity, ...] = ()
@@ -216,7 +216,7 @@ class CapacityRequestPolicy:
 
 @attrs.frozen(kw_only=True)
 class DeviceCapacity:
-    """An amount that a device has, and how it is shared."""
+    """The amount of a capacity on a device, and how it is shared."""
 
     value: Quantity = "0"
     request_policy: CapacityRequestPolicy | None = None
@@ -239,7 +239,7 @@ class CounterSet:
 
 @attrs.frozen(kw_only=True)
 class DeviceCounterConsumption:
-    """What a device draws from a set of counters when it is allocated."""
+    """The amounts that a device takes from a set of counters when it is allocated."""
 
     counter_set: str
     counters: Mapping[str, Counter] = attrs.field(default=EMPTY, eq=by_content)
@@ -323,7 +323,7 @@ class DeviceClass:
 
 @attrs.frozen(kw_only=True)
 class DeviceTaintSelector:
-    """Which devices a rule taints: those that agree in all that is set, so an empty one selects every device."""
+    """The devices that a rule taints: those that match every set field, so an empty selector selects every device."""
 
     driver: str | None = None
     pool: str | None = None
@@ -332,7 +332,7 @@ class DeviceTaintSelector:
 
 @attrs.frozen(kw_only=True)
 class DeviceTaintRuleSpec:
-    """A taint, and the devices that it is put on; without a selector these are none."""
+    """A taint, and the devices to put it on; without a selector, none."""
 
     device_selector: DeviceTaintSelector | None = None
     taint: DeviceTaint

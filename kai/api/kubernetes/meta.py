@@ -1,10 +1,11 @@
-"""What many kinds share: object metadata, owner references, label selectors, conditions.
+"""Metadata, label selectors and conditions, small core kinds, and kinds that only plugins read.
 
-The small kinds of the Kubernetes core: priority classes, config maps, namespaces, disruption budgets.
+All kinds share object metadata, owner references, label selectors and conditions.
 
-Objects of kinds that only plugins read: their metadata are kai's business, the rest is the plugin's.
+The small kinds of the Kubernetes core are priority classes, config maps, namespaces and disruption budgets.
 
-``kai.api.kinds`` makes such a kind known.
+Of objects that only plugins read, kai reads the metadata and the plugin reads the rest. ``kai.api.kinds`` declares
+their kinds.
 """
 
 from __future__ import annotations
@@ -99,14 +100,14 @@ class ConfigMap:
 
 @attrs.frozen(kw_only=True)
 class Namespace:
-    """A namespace; its labels are what namespace selectors select on."""
+    """A namespace; namespace selectors match its labels."""
 
     metadata: ObjectMeta = ObjectMeta()
 
 
 @attrs.frozen(kw_only=True)
 class PodDisruptionBudgetSpec:
-    """Which pods, and how many of them may be missing; amounts are numbers or percentages."""
+    """The pods of a budget, and how many may be missing; amounts are numbers or percentages."""
 
     selector: LabelSelector | None = None
     min_available: NumberOrText | None = None
@@ -117,7 +118,7 @@ class PodDisruptionBudgetSpec:
 
 @attrs.frozen(kw_only=True)
 class PodDisruptionBudgetStatus:
-    """How many pods may go now. None: the disruption controller has not said it."""
+    """How many pods may be evicted now. None: the disruption controller has not computed it."""
 
     disruptions_allowed: Int32 | None = None
     current_healthy: Int32 = 0
@@ -135,7 +136,7 @@ class PodDisruptionBudget:
 
 @attrs.frozen(kw_only=True)
 class Foreign:
-    """An object that a plugin reads; each of their kinds is a class of its own beneath this one."""
+    """An object that a plugin reads; each such kind is a subclass."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: Mapping[str, Any] = EMPTY

@@ -1,8 +1,10 @@
-"""Node: what it offers, and what keeps pods away from it.
+"""Node and its NUMA topology, and the constraints that pods put on nodes.
 
-How a pod says where it wants to be: node selectors, affinity, tolerations, spread constraints.
+A node has allocatable resources, and taints and conditions that keep pods away.
 
-NodeResourceTopology (topology.node.k8s.io/v1alpha2): the NUMA zones of the node of the same name.
+A pod constrains its node by node selectors, affinity, tolerations and spread constraints.
+
+NodeResourceTopology (topology.node.k8s.io/v1alpha2) lists the NUMA zones of the node of the same name.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ class NodeSelector:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class PreferredSchedulingTerm:
-    """A wish about the node, with its weight."""
+    """A node preference, with its weight."""
 
     weight: Int32
     preference: NodeSelectorTerm = NodeSelectorTerm()
@@ -56,7 +58,7 @@ class PreferredSchedulingTerm:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class NodeAffinity:
-    """Demands and wishes about the node."""
+    """Required and preferred terms about the node."""
 
     required: NodeSelector | None = attrs.field(default=None, metadata=_REQUIRED)
     preferred: tuple[PreferredSchedulingTerm, ...] = attrs.field(default=(), metadata=_PREFERRED)
@@ -64,7 +66,7 @@ class NodeAffinity:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class PodAffinityTerm:
-    """Pods to be near to (or away from), and what near means."""
+    """The pods to be near to (or away from), and the topology that defines near."""
 
     topology_key: str
     label_selector: LabelSelector | None = None
@@ -76,7 +78,7 @@ class PodAffinityTerm:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class WeightedPodAffinityTerm:
-    """A wish about other pods, with its weight."""
+    """A preference about other pods, with its weight."""
 
     weight: Int32
     pod_affinity_term: PodAffinityTerm
@@ -84,7 +86,7 @@ class WeightedPodAffinityTerm:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class PodAffinity:
-    """Demands and wishes about other pods; serves affinity and anti-affinity alike."""
+    """Required and preferred terms about other pods, for affinity and anti-affinity alike."""
 
     required: tuple[PodAffinityTerm, ...] = attrs.field(default=(), metadata=_REQUIRED)
     preferred: tuple[WeightedPodAffinityTerm, ...] = attrs.field(default=(), metadata=_PREFERRED)
@@ -112,7 +114,7 @@ class Toleration:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class TopologySpreadConstraint:
-    """How evenly pods are to be spread over the values of a node label: a demand (``DoNotSchedule``) or a wish."""
+    """How evenly to spread pods over the values of a node label: required (``DoNotSchedule``) or preferred."""
 
     topology_key: str = ""
     max_skew: Int32 = 0
@@ -126,18 +128,18 @@ class TopologySpreadConstraint:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class Taint:
-    """A mark on a node that keeps away pods which do not tolerate it."""
+    """A mark on a node that repels pods without a matching toleration."""
 
     key: str
     value: str = ""
     effect: TaintEffect = ""
     time_added: Time | None = attrs.field(default=None, eq=False)
-    """When it was set: pods tolerate a taint or do not, however old it is."""
+    """When it was set; not compared, since tolerations do not depend on it."""
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class NodeSpec:
-    """What an administrator says about a node."""
+    """The part of a node that administrators set."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
@@ -145,13 +147,13 @@ class NodeSpec:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class NodeStatus:
-    """What a node's kubelet says about it."""
+    """The part of a node that its kubelet reports."""
 
     allocatable: Requests = attrs.field(default=EMPTY, eq=by_content, metadata=shared())
     capacity: Requests = attrs.field(default=EMPTY, eq=by_content, metadata=shared())
     conditions: tuple[Condition, ...] = ()
     declared_features: tuple[str, ...] = ()
-    """What the kubelet can do that pods may need, since Kubernetes 1.36."""
+    """Features of the kubelet that pods may require, since Kubernetes 1.36."""
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
@@ -173,7 +175,7 @@ class Attribute:
 
 @attrs.frozen(kw_only=True)
 class ZoneResource:
-    """What a zone has of one resource."""
+    """The amounts of one resource in a zone."""
 
     name: str
     capacity: Quantity = "0"

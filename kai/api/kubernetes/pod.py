@@ -1,4 +1,4 @@
-"""Pod: the fields that decide where it may run, and those that say where it stands."""
+"""Pod: the fields that decide where it may run, and its state."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ PodPhase: TypeAlias = Literal["", "Pending", "Running", "Succeeded", "Failed", "
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 """Phases in which no container of a pod runs any more, nor will."""
 GRACE_SECONDS: Final = 30.0
-"""How long a pod that is told to go takes at most, unless it says otherwise: the default of Kubernetes."""
+"""Kubernetes' default grace period: the most that a deleted pod takes to stop, unless its spec says otherwise."""
 UNCOUNTED: Final = ENDED | {"Unknown"}
-"""Phases in which a pod counts for nothing on its account: those, and that of a pod whose node does not answer.
+"""Phases in which a pod is charged to no account: the ended ones, and Unknown, when its node does not answer.
 
-Source: the peer's pod status. What writes to nodes goes by ``ENDED``, as containers of an unknown pod may run.
+Source: the peer's pod status. Writes to nodes test ``ENDED`` instead, as containers of an unknown pod may still run.
 """
 
 
@@ -33,7 +33,7 @@ class ContainerClaim:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class ResourceRequirements:
-    """What a container asks for and may use at most."""
+    """The requests and limits of a container or pod."""
 
     requests: Requests = attrs.field(default=EMPTY, eq=by_content)
     limits: Requests = attrs.field(default=EMPTY, eq=by_content)
@@ -61,7 +61,7 @@ class ConfigMapRef:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class EnvVarSource:
-    """Where the value of an environment variable comes from; sources other than config maps are not kept."""
+    """The source of an environment variable's value; sources other than config maps are dropped."""
 
     config_map_key_ref: ConfigMapRef | None = None
 
@@ -75,7 +75,7 @@ class EnvVar:
 
 
 ReferringEnv: TypeAlias = Annotated[tuple[EnvVar, ...], Format("referring")]
-"""Only the variables that need a config map: nothing decides by other values, and they may be secrets."""
+"""Only the variables that need a config map: no decision depends on other values, and they may be secrets."""
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
@@ -88,7 +88,7 @@ class EnvFromSource:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class VolumeMount:
-    """The volume of the pod that a container mounts; where decides nothing."""
+    """The pod volume that a container mounts; no decision depends on the mount path."""
 
     name: str = ""
     bind_mount_options: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class VolumeMount:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class ContainerRestartRule:
-    """What happens when a container exits in some way."""
+    """The action to take when a container exits in some way."""
 
     action: str = ""
 
@@ -120,7 +120,7 @@ class Container:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class PodSchedulingGate:
-    """A reason why a pod may not be looked at yet."""
+    """A reason to keep a pod out of scheduling for now."""
 
     name: str = ""
 
@@ -144,7 +144,7 @@ class PersistentVolumeClaimSource:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class ConfigMapVolume:
-    """The config map that a volume shows."""
+    """The config map that a volume mounts."""
 
     name: str = ""
     optional: bool | None = None
@@ -152,7 +152,7 @@ class ConfigMapVolume:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class SecretVolume:
-    """The secret that a volume shows."""
+    """The secret that a volume mounts."""
 
     secret_name: str = ""
     optional: bool | None = None
@@ -160,7 +160,7 @@ class SecretVolume:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class SecretProjection:
-    """The secret that one part of a projected volume shows."""
+    """The secret that one source of a projected volume mounts."""
 
     name: str = ""
     optional: bool | None = None
@@ -168,7 +168,7 @@ class SecretProjection:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class EphemeralVolume:
-    """A claim that is made for the pod and goes with it."""
+    """A claim that is created for the pod and deleted with it."""
 
     volume_claim_template: PersistentVolumeClaimTemplate | None = None
 
@@ -197,7 +197,7 @@ class CsiVolume:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class Volume:
-    """A volume of a pod; kinds of volume that need nothing from a node keep only their name."""
+    """A volume of a pod; of volume types that need nothing from a node only the name is kept."""
 
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimSource | None = None
@@ -210,7 +210,7 @@ class Volume:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class PodSpec:
-    """What a pod wants."""
+    """The spec of a pod."""
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -228,7 +228,7 @@ class PodSpec:
     volumes: tuple[Volume, ...] = ()
     overhead: Requests = attrs.field(default=EMPTY, eq=by_content, metadata=shared())
     resources: ResourceRequirements | None = attrs.field(default=None, metadata=shared())
-    """What the pod asks for as a whole."""
+    """Pod-level requests and limits."""
     host_network: bool = False
     host_users: bool | None = None
     restart_policy: str = ""
@@ -241,7 +241,7 @@ TemplatedSpec: TypeAlias = Annotated[PodSpec, Format("templated")]
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class PodResourceClaimStatus:
-    """The object that a claim of a pod stands for; without a name, none is needed."""
+    """The object behind a claim of a pod; without a name the pod needs none."""
 
     name: str
     resource_claim_name: str | None = None
@@ -266,7 +266,7 @@ class ExtendedResourceClaimStatus:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class ContainerStatus:
-    """What a kubelet tells of a container: what its node has set aside for it, and what it may use."""
+    """The resources of a container by its kubelet: those allocated on the node, and those applied."""
 
     name: str = ""
     allocated_resources: Requests = attrs.field(default=EMPTY, eq=by_content, metadata=shared())
@@ -275,7 +275,7 @@ class ContainerStatus:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class PodStatus:
-    """Where a pod stands."""
+    """The status of a pod."""
 
     phase: PodPhase = ""
     conditions: tuple[Condition, ...] = attrs.field(default=())
@@ -296,7 +296,7 @@ class Pod:
 
     metadata: ObjectMeta = ObjectMeta()
     spec: TemplatedSpec = PodSpec()
-    # What containers report is different in each pod that runs.
+    # Statuses of containers differ between running pods.
     status: PodStatus = attrs.field(default=PodStatus(), metadata=shared())
 
 

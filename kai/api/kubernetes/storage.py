@@ -1,4 +1,4 @@
-"""Storage: claims, volumes, classes, drivers, the capacities that drivers report, and how many volumes nodes hold."""
+"""Storage: claims, volumes, classes, drivers, the capacities that drivers report, and volume limits of nodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class VolumeResources:
 
 @attrs.frozen(kw_only=True)
 class PersistentVolumeClaimSpec:
-    """What a claim wants. An absent class means the cluster's default, an empty one means none."""
+    """The spec of a claim. An absent class means the cluster's default, an empty one means none."""
 
     storage_class_name: str | None = None
     volume_name: str = ""
@@ -35,7 +35,7 @@ class PersistentVolumeClaimSpec:
 
 @attrs.frozen(kw_only=True)
 class PersistentVolumeClaimStatus:
-    """What a claim got."""
+    """The status of a claim."""
 
     phase: ClaimPhase = ""
     capacity: Requests = attrs.field(default=EMPTY, eq=by_content)
@@ -52,7 +52,7 @@ class PersistentVolumeClaim:
 
 @attrs.frozen(kw_only=True)
 class PersistentVolumeClaimTemplate:
-    """The claim that an ephemeral volume makes."""
+    """The claim that is created for an ephemeral volume."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
@@ -78,7 +78,7 @@ class ObjectReference:
 
 @attrs.frozen(kw_only=True)
 class PersistentVolumeCsi:
-    """The driver behind a volume, and what it calls the volume."""
+    """The driver of a volume, and its handle for the volume."""
 
     driver: str = ""
     volume_handle: str = ""
@@ -86,7 +86,7 @@ class PersistentVolumeCsi:
 
 @attrs.frozen(kw_only=True)
 class PersistentVolumeSpec:
-    """What a volume is."""
+    """The spec of a volume."""
 
     capacity: Requests = attrs.field(default=EMPTY, eq=by_content)
     storage_class_name: str = ""
@@ -99,7 +99,7 @@ class PersistentVolumeSpec:
 
 @attrs.frozen(kw_only=True)
 class PersistentVolumeStatus:
-    """Where a volume stands."""
+    """The status of a volume."""
 
     phase: str = ""
 
@@ -140,7 +140,7 @@ class StorageClass:
 
 @attrs.frozen(kw_only=True)
 class CsiDriverSpec:
-    """What a driver can do."""
+    """The capabilities of a driver."""
 
     storage_capacity: bool | None = None
 
@@ -166,7 +166,7 @@ class CsiStorageCapacity:
 
 @attrs.frozen(kw_only=True)
 class CsiNodeResources:
-    """How many volumes of a driver a node can hold; no count means any number."""
+    """The most volumes of a driver that a node can hold; without a count there is no limit."""
 
     count: int | None = None
 
@@ -181,14 +181,14 @@ class CsiNodeDriver:
 
 @attrs.frozen(kw_only=True)
 class CsiNodeSpec:
-    """What storage drivers run on a node."""
+    """The storage drivers that run on a node."""
 
     drivers: tuple[CsiNodeDriver, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
 class CsiNode:
-    """What storage drivers say of the node of the same name."""
+    """The drivers' reports on the node of the same name."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CsiNodeSpec = CsiNodeSpec()

@@ -1,1 +1,1 @@
-"""Classes of the six kinds that kai defines: queues, groups of pods, orders to bind, topologies, configuration."""
+"""Classes of the six kinds that kai defines: queues, pod groups, bind requests, topologies, shards and Config."""

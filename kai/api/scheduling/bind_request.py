@@ -13,7 +13,7 @@ from kai.api.kubernetes.pod import ExtendedResourceMapping
 
 BindPhase: TypeAlias = Literal["", "Pending", "Succeeded", "Failed"]
 CLOSED: Final = frozenset({"Succeeded", "Failed"})
-"""Phases in which a request asks for nothing."""
+"""Phases of a request that is complete: the binder no longer acts on it."""
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
@@ -84,9 +84,9 @@ class BindRequest:
 
 
 def is_for(request: BindRequest, uid: str) -> bool:
-    """Return whether a request is for the pod with a UID: the owner says so, since the specification has a name only.
+    """Return whether a request is for the pod with a UID: its owner reference decides, as its spec has only a name.
 
-    A request that no pod owns is for whichever pod has the name.
+    A request without an owning pod is for any pod of that name.
     """
     meant = [owner.uid for owner in request.metadata.owner_references if owner.kind == "Pod" and owner.uid]
     return not meant or uid in meant

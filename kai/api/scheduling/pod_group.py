@@ -1,4 +1,4 @@
-"""PodGroup (scheduling.run.ai/v2alpha2): pods that are scheduled together, and why they are not."""
+"""PodGroup (scheduling.run.ai/v2alpha2): pods that are scheduled together, and why they are not scheduled."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from kai.api.kubernetes.meta import Condition, ObjectMeta
 Preemptibility: TypeAlias = Literal["", "preemptible", "non-preemptible"]
 _LONGEST_NAME: Final = 253
 MOST_SUB_GROUPS: Final = 4096
-"""Enough for sixteen thousand pods in segments of four. Every part is looked at whenever the group is."""
+"""Enough for sixteen thousand pods in segments of four. Every sub-group is visited whenever the group is."""
 DEEPEST_SUB_GROUP: Final = 16
-"""Sub-groups above each other: as many as the levels that a topology may have."""
+"""The most levels of sub-groups: as many as the levels that a topology may have."""
 
 SubGroupName: TypeAlias = Annotated[str, Pattern("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", shortest=1, longest=253)]
 
@@ -152,18 +152,18 @@ class PodGroup:
 
 
 def name_after(owner: str, uid: str) -> str:
-    """Return the name of the group of an owner; the UID keeps it apart from an earlier owner of the same name.
+    """Return the name of the group of an owner; the UID distinguishes it from an earlier owner of the same name.
 
-    Source: the peer's names. One that would be longer than a name may be is cut, where the peer's group is refused.
+    Source: the peer's names. A name beyond the limit is shortened; the peer's group is rejected.
     """
     room = _LONGEST_NAME - len(f"pg--{uid}")
     return f"pg-{owner if len(owner) <= room else owner[:room].rstrip('-.')}-{uid}"
 
 
 def least_members(spec: PodGroupSpec) -> int:
-    """Return how many pods of a group must be there for it to start: the fewest that its tree of sub-groups needs.
+    """Return the fewest pods with which a group can start, by its tree of sub-groups.
 
-    Sub-groups that hang on no top one count for nothing.
+    Sub-groups that no top sub-group leads to count for nothing.
     """
     below: dict[str, list[SubGroup]] = {}
     for each in spec.sub_groups:
@@ -172,7 +172,7 @@ def least_members(spec: PodGroupSpec) -> int:
         return max(1, spec.minimum)
     parents = set(below)
     tree = below.pop("", [])
-    for each in tree:  # grows while it is walked: parents before children
+    for each in tree:  # the list grows during the walk: parents before children
         tree += below.pop(each.name, [])
     found: dict[str, list[int]] = {}
     for each in reversed(tree):
@@ -184,5 +184,5 @@ def least_members(spec: PodGroupSpec) -> int:
 
 
 def _fewest(counts: list[int], needed: int | None) -> int:
-    """Return the sum of the ``needed`` least of some counts, of all if that is not said."""
+    """Return the sum of the ``needed`` smallest counts; of all if None."""
     return sum(sorted(counts)[:needed])

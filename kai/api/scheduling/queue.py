@@ -1,6 +1,8 @@
-"""Queue (scheduling.run.ai/v2): a node of the tree of quotas.
+"""Queue and Topology: the trees of quotas and of node domains.
 
-Topology (kai.scheduler/v1alpha1): the levels of a data centre, as node labels from the widest to the narrowest.
+A Queue (scheduling.run.ai/v2) is a node of the tree of quotas.
+
+A Topology (kai.scheduler/v1alpha1) has the levels of a data centre, as node labels from the widest to the narrowest.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from kai.api.fields import EMPTY, Amounts, Int32, ObjectName, Pattern, Seconds, 
 from kai.api.kubernetes.meta import Condition, ObjectMeta
 
 DEEPEST_QUEUE: Final = 32
-"""Queues above each other that are scheduled. Every cycle walks from queues to their tops, for each group that it looks
-at: a chain of 600 queues makes a cycle of an otherwise empty cluster take seconds."""
+"""The most levels of queues that are scheduled. Every cycle walks from queues to their tops, for each group that it
+looks at: a chain of 600 queues makes a cycle of an otherwise empty cluster take seconds."""
 
 DisplayName: TypeAlias = Annotated[str, Pattern(longest=1024)]
 

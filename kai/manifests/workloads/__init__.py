@@ -1,1 +1,1 @@
-"""Small models of controllers: what each would make of its workload at this moment. Start reading at ``table``."""
+"""Small models of controllers: the objects that each would create for its workload now. Start reading at ``table``."""

@@ -1,22 +1,18 @@
 """Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs and Knative Services.
 
-Deployments, ReplicaSets and StatefulSets: as many pods as replicas.
+Deployments, ReplicaSets and StatefulSets have a pod for each replica.
+Source: the controllers of Kubernetes. Pods of a ReplicaSet are numbered here, where Kubernetes generates random names.
 
-Source: the controllers of Kubernetes. Pods of a ReplicaSet are numbered here, where Kubernetes draws their names.
+Jobs run at most ``parallelism`` pods at a time, never more than are still to complete.
+Source: the Job controller.
 
-Jobs and CronJobs.
+DaemonSets have a pod for each node that the pod may run on.
+Source: the DaemonSet controller: each pod is bound to its node by an affinity to the node's name, and tolerates
+the taints that follow from the state of a node.
 
-Source: the Job controller: at most ``parallelism`` pods at a time, never more than are still to complete.
-
-DaemonSets: a pod for each node that the pod may run on.
-
-Source: the DaemonSet controller: each pod is bound to its node by an affinity to the name of the node, and tolerates
-what comes and goes with the state of a node.
-
-Knative Services: a revision of the template, and below it a Deployment of its first scale.
-
-Source: Knative Serving: names, labels, and the scale before there are requests: 1, the initial scale that is annotated,
-or the least one, whichever is more.
+Knative Services have a revision of the template, and below it a Deployment at its initial scale.
+Source: Knative Serving: names, labels, and the scale before there are requests: the larger of the initial scale (by
+annotation, else 1) and the minimum.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -48,7 +44,7 @@ def replica_set(workload: Resource) -> Iterator[Made]:
 def stateful_set(workload: Resource) -> Iterator[Made]:
     """Yield a pod for each replica, with its index.
 
-    All of them are there at once: a controller that waits for each to be ready needs only longer.
+    All of them exist at once: a controller that waits for each to be ready only takes longer.
     """
     replicas = count(workload.fields, "spec", "replicas", default=1)
     start = count(workload.fields, "spec", "ordinals", "start", default=0)
@@ -84,7 +80,7 @@ _INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 def job(workload: Resource) -> Iterator[Made]:
-    """Yield the pods that a Job runs now, and later the rest: none for one that is suspended or over."""
+    """Yield the pods that a Job runs now, and later the rest; none if it is suspended or finished."""
     fields = workload.fields
     if is_set(fields, "spec", "suspend") or has_condition(
         workload.manifest, "Complete", "Failed", "SuccessCriteriaMet"
@@ -119,7 +115,7 @@ def job(workload: Resource) -> Iterator[Made]:
 
 
 def follow_first(template: Fields | None, labels: Mapping[str, str]) -> tuple[Condition, ...]:
-    """Return what pods of a Job but the first wait for, where a JobSet has a zone for itself.
+    """Return the conditions of a Job's pods other than the first, where a JobSet has an exclusive zone.
 
     Source: a webhook of JobSet refuses these pods until the first has a node.
     """
@@ -132,7 +128,7 @@ def follow_first(template: Fields | None, labels: Mapping[str, str]) -> tuple[Co
 
 
 def cron_job(workload: Resource) -> Iterator[Made]:
-    """Yield the Job of one run, as if its time had come now; a suspended CronJob starts none."""
+    """Yield the Job of one run, as if it were due now; none if the CronJob is suspended."""
     fields = workload.fields
     if is_set(fields, "spec", "suspend"):
         return
@@ -206,7 +202,7 @@ def _holds(requirement: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
             return has
         case "DoesNotExist":
             return not has
-        case _:  # Gt and Lt: whether the node is large enough is for the scheduler to say
+        case _:  # Gt and Lt: the scheduler checks the value of the label
             return has
 
 
@@ -223,7 +219,7 @@ _SERVING = "serving.knative.dev/"
 
 
 def service(workload: Resource) -> Iterator[Made]:
-    """Yield the first revision of a Service, with what stands between it and its pods."""
+    """Yield the first revision of a Service, and the objects between it and its pods."""
     template = workload.fields.child("spec", "template")
     if template is None:
         raise workload.error("spec.template", None, "the template of a revision")
@@ -257,6 +253,6 @@ def _scale(annotations: Any) -> int:  # noqa: ANN401 - a part of a manifest
 
 
 def _pod_spec(spec: Fields) -> dict[str, Any]:
-    """Return the spec of the pods: a revision has fields of its own beside theirs."""
+    """Return the pod spec without the fields that a revision has besides."""
     own = {"containerConcurrency", "timeoutSeconds", "responseStartTimeoutSeconds", "idleTimeoutSeconds"}
     return {key: value for key, value in spec.value.items() if key not in own}

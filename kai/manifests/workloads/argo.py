@@ -1,9 +1,9 @@
-"""Argo Workflows: the pods of the steps that come first.
+"""Argo Workflows: the pods of the first steps.
 
-Source: the workflow controller, Argo Workflows 3.7: pods belong to the Workflow itself, each runs the containers of one
-template; a template of the kinds resource and data has a pod of Argo's own executor. A Workflow may take its spec, and
-a step its template, from a WorkflowTemplate. Which steps follow depends on how the first ones end, so they are not
-there yet.
+Source: the workflow controller, Argo Workflows 3.7. Pods belong to the Workflow itself, and each runs the containers of
+one template; a template of the types resource and data has a pod of Argo's own executor. A Workflow may take its spec,
+and a step its template, from a WorkflowTemplate. Which steps follow depends on the results of the first ones, so they
+are not created yet.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,17 +23,17 @@ LISTED: Final = (
     (f"{GROUP}/v1alpha1", TEMPLATES[1], "clusterworkflowtemplates"),
 )
 _DEEPEST: Final = 10
-"""Templates that call one another deeper than this call themselves."""
+"""Templates that call one another deeper than this are taken to be recursive."""
 _LABEL: Final = "workflows.argoproj.io/workflow"
 _OF_POD: Final = ("nodeSelector", "tolerations", "affinity", "schedulerName", "priorityClassName")
 _OWN_CONTAINER: Final = ("container", "script")
 _EXECUTED: Final = ("resource", "data")
-"""Templates whose pod has a container of Argo alone."""
+"""Types of templates whose pod has only Argo's own container."""
 _MERGED: Final = ("nodeSelector", "podMetadata")
 
 
 def cron_workflow(workload: Resource, _: Index) -> Iterator[Made]:
-    """Yield the Workflow of one run, as if its time had come now; a suspended CronWorkflow starts none."""
+    """Yield the Workflow of one run, as if it were due now; none if the CronWorkflow is suspended."""
     fields = workload.fields
     if is_set(fields, "spec", "suspend"):
         return
@@ -46,9 +46,9 @@ def cron_workflow(workload: Resource, _: Index) -> Iterator[Made]:
 
 
 def workflow(workload: Resource, index: Index) -> Iterator[Made]:
-    """Yield the pods with which a workflow begins; none for one that is suspended or over.
+    """Yield the first pods of a workflow; none if it is suspended or finished.
 
-    Raises: InputError for an entrypoint that is no template, AbsentError for a WorkflowTemplate that is not there.
+    Raises: InputError if the entrypoint is not a template, AbsentError for a WorkflowTemplate that is not in the input.
     """
     fields = workload.fields
     phase = part_of(workload.manifest, "status", "phase")
@@ -72,7 +72,7 @@ def workflow(workload: Resource, index: Index) -> Iterator[Made]:
 def _elsewhere(workload: Resource, reference: Fields, index: Index) -> Fields:
     """Return the spec of the WorkflowTemplate that a reference names.
 
-    Raises: AbsentError where it is not in the input.
+    Raises: AbsentError if it is not in the input.
     """
     kind = TEMPLATES[is_set(reference, "clusterScope")]
     place = "" if kind == TEMPLATES[1] else workload.namespace
@@ -81,23 +81,23 @@ def _elsewhere(workload: Resource, reference: Fields, index: Index) -> Fields:
 
 
 def _joined(held: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the spec of a template with what the Workflow says itself over it."""
+    """Return the spec of a WorkflowTemplate, overridden by the Workflow's own fields."""
     merged = {key: {**mapping_of(held, key), **mapping_of(own, key)} for key in _MERGED if key in held or key in own}
     return {**held, **{key: value for key, value in own.items() if value is not None}, **merged}
 
 
 @attrs.frozen
 class _Templates:
-    """The templates that steps call, of one spec."""
+    """The templates of one spec, which steps call."""
 
     workload: Resource
     index: Index
     spec: Fields
 
     def first(self, name: str, holder: Fields, depth: int) -> Iterator[Fields]:
-        """Yield, once for each pod, the templates with which the template of this name begins.
+        """Yield, once for each pod, the first templates to run for the template of this name.
 
-        Raises: InputError for a name that no template has.
+        Raises: InputError for the name of no template.
         """
         templates = {each.text("name") or "": each for each in self.spec.children("templates") or ()}
         template = templates.get(name)
@@ -128,7 +128,7 @@ class _Templates:
 
 
 def _begun(template: Fields) -> Iterator[Fields]:
-    """Yield the first steps of a template: those of its first row, or the tasks that depend on no other."""
+    """Yield the first steps of a template: those of its first row, or the tasks without dependencies."""
     steps = template.value.get("steps")
     if isinstance(steps, list) and steps:
         first = steps[0] if isinstance(steps[0], list) else part_of(steps[0], "parallel") or [steps[0]]
@@ -141,7 +141,7 @@ def _begun(template: Fields) -> Iterator[Fields]:
 
 
 def _times(step: Fields) -> int:
-    """Return how often a step runs at once: a list that comes of another step counts as 1."""
+    """Return how many instances of a step run at once: a list from the result of another step counts as 1."""
     items = step.value.get("withItems")
     if isinstance(items, list):
         return len(items)
@@ -150,7 +150,7 @@ def _times(step: Fields) -> int:
 
 
 def _containers(template: Fields) -> list[object]:
-    """Return the containers of a template's pod; what Argo adds beside them asks for no GPU."""
+    """Return the containers of a template's pod; containers that Argo adds request no GPU."""
     several = list_of(template.value, "containerSet", "containers")
     own = next((template.value[key] for key in _OWN_CONTAINER if template.value.get(key) is not None), None)
     return [*several] if several else [{"name": "main", **mapping_of(own)}]

@@ -1,7 +1,7 @@
-"""Kinds that a Karta in the input describes: as many pods of each component as its queries say.
+"""Kinds that a Karta in the input describes: the number of pods of each component comes from its queries.
 
-Source: Karta (``run.ai/v1alpha1``). A pod gets the label by which the Karta tells its component, as its controller
-would give it. Pods that stand in fragments (``fragmentedPodSpecDefinition``) are not made.
+Source: Karta (``run.ai/v1alpha1``). A pod gets the label by which the Karta recognises its component, as its controller
+would set it. Pods that are described in fragments (``fragmentedPodSpecDefinition``) are not made.
 """
 
 import re
@@ -22,7 +22,7 @@ _LABEL: Final = re.compile(r"\.metadata\.labels(?:\.([\w-]+)|\[\"([^\"]+)\"\])")
 
 
 def described_kinds(manifests: Iterable[Mapping[str, Any]]) -> frozenset[tuple[str, str]]:
-    """Return group and kind of what the Kartas among manifests describe."""
+    """Return group and kind of the kinds that the Kartas among manifests describe."""
     found = set()
     for manifest in manifests:
         if (manifest.get("kind"), str(manifest.get("apiVersion")).rpartition("/")[0]) == (KARTA.kind, KARTA.group):
@@ -33,9 +33,9 @@ def described_kinds(manifests: Iterable[Mapping[str, Any]]) -> frozenset[tuple[s
 
 
 def described(workload: Resource, index: Index) -> Iterator[Made]:
-    """Yield the pods of a workload whose kind a Karta in the index describes; nothing where none does.
+    """Yield the pods of a workload whose kind a Karta in the index describes; nothing without a Karta.
 
-    Raises: InputError where a query of the Karta, or what it finds, is not what it must be.
+    Raises: InputError if a query of the Karta, or its result, is invalid.
     """
     karta = karta_of(workload.kind, index)
     if karta is None:
@@ -46,7 +46,7 @@ def described(workload: Resource, index: Index) -> Iterator[Made]:
 
 
 def karta_of(kind: Kind, index: Index) -> Resource | None:
-    """Return the one Karta in the index that describes a kind and holds together."""
+    """Return the only valid Karta in the index that describes a kind."""
     listed = index.many(Many(KARTA, ""))
     found = [] if isinstance(listed, Absent) else [each for each in listed if _kind_of(each) == kind]
     valid = [Resource.of(each) for each in found if _holds(each)]
@@ -57,7 +57,7 @@ def _kind_of(manifest: Mapping[str, Any]) -> Kind | None:
     try:
         return described_kind(Resource.of(manifest))
     except InputError:
-        return None  # of one that cannot be read, pod grouping says the same
+        return None  # pod grouping treats an invalid Karta the same way
 
 
 def _holds(manifest: Mapping[str, Any]) -> bool:
@@ -96,7 +96,7 @@ def _pods_of(workload: Resource, karta: Resource, component: Mapping[str, Any]) 
 
 
 def _labelled(selector: Mapping[str, Any], part: str, key: str, instance: str) -> dict[str, str]:
-    """Return the label that a selector asks a pod for: of a type with its value, of an instance with its name."""
+    """Return the label that a selector matches on: for a type with its value, for an instance with its name."""
     path = text_of(selector, part, "keyPath" if key == "value" else key)
     value = text_of(selector, part, "value") if key == "value" else instance
     match = _LABEL.fullmatch(path.strip())

@@ -1,8 +1,8 @@
-"""Grove: PodCliqueSets, with the PodGangs that say what starts together.
+"""Grove: PodCliqueSets, with the PodGangs that define which pods start together.
 
-Source: Grove's operator 0.1.0-alpha.12: for each replica a PodGang of all cliques, of a scaling group as many replicas
-as it needs at least; each further replica of a scaling group is a PodGang of its own. A topology constraint names a
-domain, and a ClusterTopologyBinding says which label of nodes that is; of such a binding the operator makes a topology
+Source: Grove's operator 0.1.0-alpha.12. For each replica there is a PodGang of all cliques, with the minimum of
+replicas of each scaling group; each further replica of a scaling group is a PodGang of its own. A topology constraint
+names a domain, and a ClusterTopologyBinding maps it to a node label; from such a binding the operator makes a topology
 of kai.
 """
 
@@ -23,13 +23,13 @@ _KAI: Final = "kai.scheduler/v1alpha1"
 BINDING: Final = Kind("grove.io", "v1alpha1", "ClusterTopologyBinding")
 LISTED: Final = ((_GROVE, BINDING.kind, "clustertopologybindings"),)
 _EARLIER: Final = "ClusterTopology"
-"""What the kind was called in earlier releases, which had one object of it."""
+"""The name of the kind in earlier releases, which had one object of it."""
 _USUAL: Final = "grove-topology"
 
 
 @attrs.frozen(kw_only=True)
 class _Clique:
-    """One PodClique of a gang: its name there, and what its pods are made of."""
+    """One PodClique of a gang: its name there, and the fields of its pods."""
 
     name: str
     fields: Fields
@@ -51,10 +51,10 @@ class _Topology:
 
     name: str
     keys: Mapping[str, str]
-    """Of each domain its label of nodes."""
+    """The node label of each domain."""
 
     def packed(self, holder: Fields | None) -> dict[str, Any] | None:
-        """Return the constraint that something states, in labels of nodes; None for none that is known here."""
+        """Return the topology constraint in a field as node labels; None if none of its domains is known."""
         stated = mapping_of(holder.value if holder is not None else None, "topologyConstraint")
         pack = mapping_of(stated, "pack")
         domains = {"required": pack.get("required") or stated.get("packDomain"), "preferred": pack.get("preferred")}
@@ -63,20 +63,20 @@ class _Topology:
 
 
 def is_binding(manifest: Mapping[str, Any]) -> bool:
-    """Return whether an object says which labels of nodes the domains of a topology are."""
+    """Return whether an object maps the domains of a topology to node labels."""
     group = str(manifest.get("apiVersion")).rpartition("/")[0]
     return group == BINDING.group and manifest.get("kind") in {BINDING.kind, _EARLIER}
 
 
 def topology_of(binding: Mapping[str, Any]) -> Made:
-    """Return the topology of kai that the operator makes of a binding."""
+    """Return the topology of kai that the operator makes from a binding."""
     levels = [{"nodeLabel": each.get("key")} for each in mappings_of(binding, "spec", "levels")]
     name = part_of(binding, "metadata", "name")
     return {"apiVersion": _KAI, "kind": "Topology", "metadata": {"name": name}, "spec": {"levels": levels}}
 
 
 def _topology(workload: Resource, template: Fields, index: Index) -> _Topology:
-    """Return the topology that a set names, without levels where its binding is not in the input."""
+    """Return the topology that a set names; it has no levels if its binding is not in the input."""
     holders = [template, *(template.children("cliques") or ()), *(template.children("podCliqueScalingGroups") or ())]
     stated = [mapping_of(each.value, "topologyConstraint") for each in holders]
     name = next((str(each["topologyName"]) for each in stated if each.get("topologyName")), "")
@@ -97,7 +97,7 @@ def _topology(workload: Resource, template: Fields, index: Index) -> _Topology:
 def clique_set(workload: Resource, index: Index) -> Iterator[Made]:
     """Yield the gangs of all replicas, their cliques and pods.
 
-    Raises: InputError for a set without cliques, and for a scaling group that names one that is not there.
+    Raises: InputError for a set without cliques, and for a scaling group that names an unknown clique.
     """
     fields = workload.fields
     template = fields.child("spec", "template")
@@ -113,7 +113,7 @@ def clique_set(workload: Resource, index: Index) -> Iterator[Made]:
 def _gangs(
     workload: Resource, template: Fields, cliques: tuple[Fields, ...], replica: int, topology: _Topology
 ) -> Iterator[_Gang]:
-    """Yield the gangs: first that which the set needs at least."""
+    """Yield the gangs, first the one with the set's minimum."""
     base = f"{workload.name}-{replica}"
     known = {_name(each): each for each in cliques}
     scaled = template.children("podCliqueScalingGroups") or ()
@@ -165,16 +165,16 @@ def _gang(workload: Resource, template: Fields, gang: _Gang, topology: _Topology
         **({"topologyConstraintGroupConfigs": gang.groups} if gang.groups else {}),
     }
     more = {"annotations": {TOPOLOGY_NAMES[0]: topology.name}} if topology.name else {}
-    # The gang belongs to the set and to no pod, so that no pod is looked for below it.
+    # The gang has the set as owner and owns no pod, so the expansion searches no pods below it.
     version = f"{POD_GANG.group}/{POD_GANG.version}"
     yield child(workload, version, POD_GANG.kind, gang.name, spec_of_gang, **more)
     yield from made
 
 
 def _pod_template(clique: Fields, spec: Fields) -> Fields:
-    """Return the template of a clique's pods in the form that other workloads have.
+    """Return the template of a clique's pods in the form of other workloads.
 
-    Raises: InputError for a clique without the spec of its pods.
+    Raises: InputError for a clique without a pod spec.
     """
     inner = spec.child("podSpec")
     if inner is None:

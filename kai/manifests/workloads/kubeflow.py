@@ -17,7 +17,7 @@ REPLICA_SPECS = {
     "TFJob": "tfReplicaSpecs",
     "XGBoostJob": "xgbReplicaSpecs",
 }
-"""Kind → the field with its replica specs."""
+"""The field with the replica specs, by kind."""
 
 _PREFIX = "training.kubeflow.org/"
 
@@ -55,7 +55,7 @@ def _role(workload: Resource, roles: Fields, role: str) -> Iterator[Made]:
     if role in {"Master", "Launcher"}:
         labels[f"{_PREFIX}job-role"] = role.lower()
     if role == "Launcher" and workload.kind.version == "v2beta1":
-        # The newer operator leaves the launcher to a Job.
+        # The newer operator creates the launcher by a Job.
         template = holder.child("template")
         inner = {"parallelism": replicas, "completions": replicas, "template": _labelled(template, labels)}
         yield child(workload, "batch/v1", "Job", f"{workload.name}-launcher", inner, labels=labels)
@@ -70,7 +70,7 @@ def _role(workload: Resource, roles: Fields, role: str) -> Iterator[Made]:
 
 
 def _labelled(template: Fields | None, labels: dict[str, str]) -> Made | None:
-    """Return a template with more labels."""
+    """Return a template with additional labels."""
     if template is None:
         return None
     metadata = part(template, "metadata")

@@ -1,4 +1,4 @@
-"""What every model makes: pods of a template, and objects that stand between a workload and its pods."""
+"""Building blocks of models: pods from a template, intermediate objects, and conditions for later objects."""
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,14 +14,14 @@ from kai.podgrouper.lookup import Absent, Get
 from kai.podgrouper.resource import Fields, Kind, Resource
 
 Made = dict[str, Any]
-"""An object that a controller would write, as a manifest."""
+"""An object that a controller would create, as a manifest."""
 
 _LATER: Final = "later"
-"""The key at which an object that comes later has what it waits for, until the expansion takes it off."""
+"""The key under which a later object has its conditions, until the expansion removes it."""
 
 
 class Stage(Enum):
-    """How far pods are for which a controller waits."""
+    """The state of pods that a controller waits for."""
 
     PLACED = "has a node"
     READY = "is ready"
@@ -30,14 +30,14 @@ class Stage(Enum):
 
 @attrs.frozen(kw_only=True)
 class Condition:
-    """What a controller waits for before it makes more: that all pods of a workload with these labels are so far."""
+    """A controller's condition to create more: that all pods of a workload with these labels have reached a stage."""
 
     stage: Stage
     labels: Mapping[str, str] = attrs.field(hash=False)
     subject: str
-    """What these pods are called."""
+    """The name of these pods in messages."""
     turn: int = 0
-    """Where pods of one template come in turns, those of the turn before are meant; 0 where there is one."""
+    """If pods of one template come in turns, the pods of the previous turn are meant; 0 if there is one turn."""
 
     def __str__(self) -> str:
         """Return the condition in words."""
@@ -45,22 +45,22 @@ class Condition:
 
 
 def later(made: Made, *conditions: Condition) -> Made:
-    """Return an object that its controller makes once conditions hold."""
+    """Return an object that its controller creates once conditions hold."""
     return {**made, _LATER: conditions} if conditions else made
 
 
 def taken_apart(made: Made) -> tuple[Made, tuple[Condition, ...]]:
-    """Return an object as it is, and what it waits for."""
+    """Return an object without its conditions, and the conditions."""
     conditions: tuple[Condition, ...] = made.pop(_LATER, ())
     return made, conditions
 
 
 MOST_PODS: Final = 100_000
-"""A workload that asks for more pods than this is a slip of the keyboard."""
+"""A workload that asks for more pods than this is a typing error."""
 
 
 class AbsentError(InputError):
-    """A workload names an object, in which its pods are described, that is not in the input."""
+    """A workload names an object that describes its pods and is not in the input."""
 
 
 _NAMES: Final = uuid.UUID("6f0f3f5e-6c1b-4b0e-9a53-0d5f7a1f2c11")
@@ -68,7 +68,7 @@ _NAMES: Final = uuid.UUID("6f0f3f5e-6c1b-4b0e-9a53-0d5f7a1f2c11")
 
 @attrs.frozen(kw_only=True)
 class Identity:
-    """What tells one pod of a template from the others."""
+    """The data that distinguishes one pod of a template from the others."""
 
     name: str
     labels: Mapping[str, str] = attrs.field(factory=dict)
@@ -81,14 +81,14 @@ def uid_of(kind: str, namespace: str, name: str) -> str:
 
 
 def child(owner: Resource, api_version: str, kind: str, name: str, spec: object, **metadata: object) -> Made:
-    """Return an object that ``owner`` makes."""
+    """Return an object that ``owner`` creates."""
     return {"apiVersion": api_version, "kind": kind, "metadata": _metadata(owner, kind, name, metadata), "spec": spec}
 
 
 def pods(owner: Resource, template: Fields | None, identities: Iterable[Identity]) -> Iterator[Made]:
     """Yield one pending pod of ``template`` for each identity.
 
-    Raises: InputError when the template is not there, or its metadata is not what it must be.
+    Raises: InputError when the template is missing, or its metadata are invalid.
     """
     if template is None:
         raise owner.error("spec.template", None, "a pod template")
@@ -111,9 +111,9 @@ def pods(owner: Resource, template: Fields | None, identities: Iterable[Identity
 
 
 def named_elsewhere(fields: Fields, key: str, kind: Kind, namespace: str, index: Index) -> Resource:
-    """Return the object that a field names, by which the pods of a workload are described.
+    """Return the object that a field names and that describes the pods of a workload.
 
-    Raises: InputError where no name is given, AbsentError where the object is not in the input.
+    Raises: InputError if no name is given, AbsentError if the object is not in the input.
     """
     name = fields.text(key)
     if not name:
@@ -128,7 +128,7 @@ def named_elsewhere(fields: Fields, key: str, kind: Kind, namespace: str, index:
 def count(fields: Fields, *path: str, default: int) -> int:
     """Return a number of pods or replicas; null counts as absent, as it does for the API server.
 
-    Raises: InputError when it is no number, negative, or more than any workload has.
+    Raises: InputError when it is not a number, is negative, or is more than any workload has.
     """
     *above, last = path
     holder = fields.child(*above) if above else fields
@@ -141,15 +141,15 @@ def count(fields: Fields, *path: str, default: int) -> int:
 
 
 def part(holder: Fields | None, key: str) -> Fields | None:
-    """Return the map at a key; None where there is none, or null, which counts as absent.
+    """Return the map at a key; None if it is absent or null.
 
-    Raises: InputError where something else stands there.
+    Raises: InputError for a value of another type.
     """
     return holder.child(key) if holder is not None and holder.value.get(key) is not None else None
 
 
 def is_set(fields: Fields, *path: str) -> bool:
-    """Return whether a flag is true; null and nothing are false."""
+    """Return whether a flag is true; null and absent are false."""
     *above, last = path
     holder = fields.child(*above) if above else fields
     return holder is not None and holder.value.get(last) is not None and holder.flag(last) is True
@@ -162,13 +162,13 @@ _CONTROLLERS: Final = frozenset(
         *("ray.io/kuberay-operator", "workload.codeflare.dev/appwrapper-controller"),
     )
 )
-"""What workloads say that the controller of their kind manages."""
+"""Values of ``managedBy`` that mean the controller of the kind itself."""
 
 
 def other_manager(workload: Resource) -> str:
-    """Return who manages a workload in place of the controller of its kind, by ``managedBy``; "" if that one does.
+    """Return the ``managedBy`` of a workload if it names another manager than the controller of its kind; else "".
 
-    That controller then makes no pods, as where Kueue sends the workload to another cluster.
+    That controller then creates no pods, for instance where Kueue sends the workload to another cluster.
     """
     places = (part_of(workload.manifest, "spec"), part_of(workload.manifest, "spec", "runPolicy"))
     said = (str(place.get("managedBy") or "") for place in places if isinstance(place, Mapping))

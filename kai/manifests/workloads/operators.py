@@ -1,7 +1,7 @@
-"""Kinds of operators whose workloads come to pods of Kubernetes in a plain way: one template for each role.
+"""Kinds of operators whose workloads become Kubernetes pods in a simple way: one template for each role.
 
-Source: the operators at the versions that ``docs/workloads/index.md`` names. What they add to pods and no scheduler
-looks at (variables, probes, volumes of their own) is left out.
+Source: the operators at the versions that ``docs/workloads/index.md`` names. Additions to pods that schedulers
+ignore (variables, probes, volumes of their own) are left out.
 """
 
 from collections.abc import Iterator, Mapping
@@ -42,7 +42,7 @@ def app_wrapper(workload: Resource) -> Iterator[Made]:
 
 
 def _embedded(workload: Resource, held: Fields, name: str) -> Made:
-    """Return an object that stands whole in its owner, under a name."""
+    """Return an object that is embedded whole in its owner, under a name."""
     version, kind = held.text("apiVersion"), held.text("kind")
     if not version or not kind:
         raise held.error(("kind",), kind, "an object with apiVersion and kind")
@@ -52,7 +52,7 @@ def _embedded(workload: Resource, held: Fields, name: str) -> Made:
 
 
 def experiment(workload: Resource) -> Iterator[Made]:
-    """Yield the trials with which an Experiment of Katib begins; parameters stay as they are written."""
+    """Yield the first trials of a Katib Experiment; parameters stay unresolved."""
     fields = workload.fields
     template = part(fields.child("spec"), "trialTemplate")
     if template is None:
@@ -70,7 +70,7 @@ def experiment(workload: Resource) -> Iterator[Made]:
 
 
 def volcano_job(workload: Resource) -> Iterator[Made]:
-    """Yield the pods of all tasks; those that depend on others come when these are ready."""
+    """Yield the pods of all tasks; tasks that depend on others come when those are ready."""
     fields = workload.fields
     for number, task in enumerate(fields.children("spec", "tasks") or ()):
         name = task.text("name") or f"default{number}"
@@ -115,7 +115,7 @@ def dask_cluster(workload: Resource) -> Iterator[Made]:
 
 
 def nim_service(workload: Resource) -> Iterator[Made]:
-    """Yield the Deployment of a NIMService, or the LeaderWorkerSet where a replica takes several nodes."""
+    """Yield the Deployment of a NIMService, or the LeaderWorkerSet if a replica takes several nodes."""
     fields = workload.fields
     spec = mapping_of(workload.manifest, "spec")
     replicas = count(fields, "spec", "replicas", default=1)
@@ -145,9 +145,9 @@ def nim_service(workload: Resource) -> Iterator[Made]:
 
 
 def inference_service(workload: Resource) -> Iterator[Made]:
-    """Yield the Deployment of each component; what a serving runtime adds to the predictor is not known.
+    """Yield the Deployment of each component; a serving runtime's additions to the predictor are not known.
 
-    Knative in place of Deployments, the other mode of KServe, makes the same pods.
+    Knative in place of Deployments, the other mode of KServe, creates the same pods.
     """
     spec = mapping_of(workload.manifest, "spec")
     metadata = {"labels": dict(workload.labels), "annotations": dict(workload.annotations)}
@@ -183,9 +183,9 @@ def _is_model(value: object) -> bool:
 
 
 def llm_inference_service(workload: Resource) -> Iterator[Made]:
-    """Yield a Deployment for the model, or a LeaderWorkerSet where it has workers, and the same for its prefill.
+    """Yield a Deployment for the model, or a LeaderWorkerSet if it has workers, and the same for its prefill.
 
-    Raises: AbsentError where the pods are described by configurations that the service is based on.
+    Raises: AbsentError if the pods are described by configurations that the service is based on.
     """
     for role in ("", "prefill"):
         held = workload.fields.child("spec") if not role else part(workload.fields.child("spec"), role)
@@ -212,7 +212,7 @@ def llm_inference_service(workload: Resource) -> Iterator[Made]:
 
 
 def _size(held: Fields) -> int:
-    """Return on how many pods one replica of a model is spread."""
+    """Return the number of pods over which one replica of a model is spread."""
     data = count(held, "parallelism", "data", default=0)
     if data:
         return max(1, data // max(1, count(held, "parallelism", "dataLocal", default=1)))

@@ -29,28 +29,28 @@ _SELECTOR: Final = "ray.io/cluster"
 _BY_JOB: Final = "K8sJobMode"
 _OF_SUBMITTER: Final = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "200Mi"}}
 CLUSTER_SPECS: Final = {"RayJob": "rayClusterSpec", "RayService": "rayClusterConfig"}
-"""Kind → the field with the spec of its cluster."""
+"""The field with the spec of the cluster, by kind."""
 
 
 def cluster_name(workload: Resource) -> str:
-    """Return what the cluster of a RayJob or RayService is called here; the operator draws the name."""
+    """Return the name that the cluster of a RayJob or RayService gets here; the operator's name has a random part."""
     return f"{workload.name}-cluster"
 
 
 def with_status(workload: Resource) -> Made:
-    """Return a RayJob or RayService as the operator keeps it: its status names the cluster."""
+    """Return a RayJob or RayService with the status that the operator writes, which names the cluster."""
     name = {"rayClusterName": _selected(workload) or cluster_name(workload)}
     status = name if workload.kind.kind == "RayJob" else {"activeServiceStatus": name}
     return {**workload.manifest, "status": status}
 
 
 def _selected(workload: Resource) -> str:
-    """Return the name of the cluster that is there already and that a RayJob runs on; "" for one of its own."""
+    """Return the name of the existing cluster that a RayJob runs on; "" if it has a cluster of its own."""
     return str(mapping_of(workload.manifest, "spec", "clusterSelector").get(_SELECTOR) or "")
 
 
 def cron_job(workload: Resource, _: Index) -> Iterator[Made]:
-    """Yield the RayJob of one run, as if its time had come now; a suspended RayCronJob starts none."""
+    """Yield the RayJob of one run, as if it were due now; none if the RayCronJob is suspended."""
     fields = workload.fields
     if is_set(fields, "spec", "suspend"):
         return
@@ -64,9 +64,9 @@ def cron_job(workload: Resource, _: Index) -> Iterator[Made]:
 def wrapper(workload: Resource, index: Index) -> Iterator[Made]:
     """Yield the cluster that a RayJob or RayService runs on, unless the job is suspended.
 
-    A RayJob that selects a cluster makes none: of that one only the pod is its own that submits the job.
+    A RayJob that selects an existing cluster creates none: its only pod is the one that submits the job.
 
-    Raises: AbsentError where the cluster that it selects is not in the input.
+    Raises: AbsentError if the cluster that it selects is not in the input.
     """
     fields = workload.fields
     if is_set(fields, "spec", "suspend"):
@@ -93,7 +93,7 @@ def wrapper(workload: Resource, index: Index) -> Iterator[Made]:
 def check_submission(workload: Resource) -> None:
     """Refuse a RayJob that KubeRay does not start while kai is its batch scheduler.
 
-    Raises: InputError for one that a Job submits, which is the default.
+    Raises: InputError for a RayJob that a Job submits, which is the default.
     """
     mode = text_of(workload.manifest, "spec", "submissionMode") or _BY_JOB
     if workload.kind.kind == "RayJob" and mode == _BY_JOB:
@@ -104,7 +104,7 @@ def check_submission(workload: Resource) -> None:
 
 
 def _submitter(workload: Resource) -> Iterator[Made]:
-    """Yield the Job whose pod submits a RayJob; in the other modes KubeRay submits by itself, or in the head."""
+    """Yield the Job whose pod submits a RayJob; in other modes KubeRay submits it itself, or the head does."""
     if (workload.fields.text("spec", "submissionMode") or _BY_JOB) != _BY_JOB:
         return
     own = part(workload.fields.child("spec"), "submitterPodTemplate")
@@ -118,7 +118,7 @@ def _submitter(workload: Resource) -> Iterator[Made]:
 
 
 def ray_cluster(workload: Resource) -> Iterator[Made]:
-    """Yield the head and the workers that every group wants."""
+    """Yield the head and the wanted workers of every group."""
     fields = workload.fields
     if is_set(fields, "spec", "suspend"):
         return

@@ -1,7 +1,7 @@
 """JobSets and LeaderWorkerSets.
 
 Source: the controllers and webhooks of JobSet 0.13.0-devel and LeaderWorkerSet 0.10.0: names, labels, owners,
-affinities, and what waits for something else to be ready.
+affinities, and the order of start.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,9 +36,9 @@ _TEMPLATE = ("spec", "leaderWorkerTemplate")
 
 
 def job_set(workload: Resource) -> Iterator[Made]:
-    """Yield the Jobs of a set, with what those wait for that do not start at once.
+    """Yield the Jobs of a set, with the conditions of those that do not start at once.
 
-    Replicated jobs that start in order wait for the one before to be ready, others for what they depend on.
+    Replicated jobs that start in order wait until the previous one is ready, others for the jobs that they depend on.
     """
     fields = workload.fields
     jobs = fields.children("spec", "replicatedJobs")
@@ -115,10 +115,11 @@ def _job(workload: Resource, job: Fields, index: int, total: int) -> Made:
 def _in_own_zone(
     spec: Mapping[str, Any], zone: str, key: Mapping[str, str], workload: Resource, job: str, chosen: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return the spec of pods of a Job that has a zone for itself, if it wants one.
+    """Return the spec of the pods of a Job, with an exclusive zone if the Job wants one.
 
-    Source: JobSet 0.13.0-devel. With labels of nodes its controller adds a node selector and a toleration. Else a
-    webhook gives the first pod affinities, and the others the zone that it got: to all of them affinities say the same.
+    Source: JobSet 0.13.0-devel. With node labels its controller adds a node selector and a toleration. Else a
+    webhook gives the first pod affinities, and the others the first pod's zone; affinities on all of them are
+    equivalent.
     """
     if EXCLUSIVE not in chosen:
         return spec
@@ -130,9 +131,9 @@ def _in_own_zone(
 
 
 def with_own_zone(spec: Mapping[str, Any], zone: str, label: str, value: str) -> dict[str, Any]:
-    """Return the spec of pods that share a zone, a label of nodes, among themselves and with no other pods so labelled.
+    """Return the spec of pods that share a zone (a node label) among themselves, with no other pods of that label.
 
-    ``label`` and ``value`` are what these pods have in common. Source: the webhooks of JobSet and LeaderWorkerSet.
+    These pods have ``label`` with ``value`` in common. Source: the webhooks of JobSet and LeaderWorkerSet.
     """
     mine = {"key": label, "operator": "In", "values": [value]}
     others = [{"key": label, "operator": "Exists"}, {"key": label, "operator": "NotIn", "values": [value]}]
@@ -155,7 +156,7 @@ def with_own_zone(spec: Mapping[str, Any], zone: str, label: str, value: str) ->
 def leader_worker_set(workload: Resource) -> Iterator[Made]:
     """Yield leaders below a StatefulSet, and below each leader the StatefulSet of its workers.
 
-    Workers may wait for their leader to be ready or, where a replica has a zone for itself, to have a node.
+    Workers may wait for their leader to be ready or, where a replica has an exclusive zone, to have a node.
     """
     fields = workload.fields
     replicas = count(fields, "spec", "replicas", default=1)
@@ -183,7 +184,7 @@ def _leads(leader: Made, stage: Stage) -> Condition:
 
 
 def _with_zone(made: Made, zone: str) -> Made:
-    """Return a pod of a replica that has a zone for itself; anything else as it is."""
+    """Return a pod of a replica with an exclusive zone; any other object unchanged."""
     if not zone or made["kind"] != "Pod":
         return made
     key = f"{_LWS}group-key"
@@ -208,7 +209,7 @@ def _identity(workload: Resource, name: str, group: int, worker: int, size: int)
 
 
 def leader_template(workload: Resource) -> Fields:
-    """Return the template of leaders, which is that of workers unless there is one.
+    """Return the template of leaders, which by default is that of workers.
 
     Raises: InputError when there is neither.
     """

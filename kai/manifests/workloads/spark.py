@@ -1,6 +1,6 @@
-"""SparkApplications: a driver, and the executors that it makes once it runs.
+"""SparkApplications: a driver, and the executors that it creates once it runs.
 
-Source: Kubeflow's Spark operator 2.5.0-rc.0, and Spark 3.5 for the amounts that its pods ask for.
+Source: Kubeflow's Spark operator 2.5.0-rc.0, and Spark 3.5 for the amounts that its pods request.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ _UNITS: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 
 
 
 def spark_application(workload: Resource) -> Iterator[Made]:
-    """Yield the driver, and later the executors; none for one that is suspended."""
+    """Yield the driver, and later the executors; none if the application is suspended."""
     fields = workload.fields
     if is_set(fields, "spec", "suspend"):
         return
@@ -41,7 +41,7 @@ def spark_application(workload: Resource) -> Iterator[Made]:
 
 
 def _executors(workload: Resource) -> int:
-    """Return how many executors there are at first."""
+    """Return the initial number of executors."""
     fields = workload.fields
     least = count(fields, "spec", "executor", "instances", default=1)
     if not is_set(fields, "spec", "dynamicAllocation", "enabled"):
@@ -52,7 +52,7 @@ def _executors(workload: Resource) -> int:
 
 
 def _template(workload: Resource, role: str) -> Fields:
-    """Return the template of the pods of a role: the fields of the role over a template that may be there."""
+    """Return the pod template of a role: an optional template, overridden by the role's fields."""
     spec = mapping_of(workload.manifest, "spec")
     own, held = mapping_of(spec, role), mapping_of(spec, role, "template")
     pod: dict[str, Any] = {**mapping_of(held, "spec")}
@@ -81,7 +81,7 @@ def _resources(workload: Resource, own: Mapping[str, Any], held: Mapping[str, An
 
 
 def _memory(workload: Resource, own: Mapping[str, Any]) -> str:
-    """Return the memory of a pod in MiB: that of the process, and what is beside its heap."""
+    """Return the memory of a pod in MiB: that of the process, plus the overhead outside its heap."""
     base = _mebibytes(str(own.get("memory") or "1g"))
     stated = own.get("memoryOverhead")
     if stated:
@@ -92,7 +92,7 @@ def _memory(workload: Resource, own: Mapping[str, Any]) -> str:
 
 
 def _mebibytes(text: str) -> int:
-    """Return an amount as Java writes it, ``2g`` or ``512m``, in MiB; a bare number is in MiB."""
+    """Return an amount in Java's notation, ``2g`` or ``512m``, in MiB; a bare number is in MiB."""
     plain = text.strip().lower().removesuffix("b").removesuffix("i")
     number = exact_amount(plain.rstrip("".join(_UNITS)))
     return int((number or 0) * _UNITS.get(plain[-1:], _MEBIBYTE) / _MEBIBYTE)

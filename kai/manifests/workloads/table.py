@@ -1,4 +1,4 @@
-"""Which model makes the pods of which kind. A new kind is a line here and a function beside the others."""
+"""The table of models: which function makes the pods of which kind. A new kind is a line here and a function."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -14,13 +14,13 @@ from kai.podgrouper.draft import KARTA
 from kai.podgrouper.resource import Kind, Resource
 
 Model = Callable[[Resource], Iterator[Made]]
-"""Return what a controller would make of its workload: pods, or objects that make pods themselves.
+"""Yield the objects that a controller would create for its workload: pods, or objects that create pods themselves.
 
-Raises: InputError for a workload that does not say what it must.
+Raises: InputError for a workload that lacks a required value.
 """
 
 LookingModel = Callable[[Resource, Index], Iterator[Made]]
-"""The same for a controller that looks at other objects: nodes, or a template that stands elsewhere."""
+"""The same for a controller that reads other objects: nodes, or a template in another object."""
 
 MODELS: Final[dict[tuple[str, str], Model]] = {
     ("apps", "Deployment"): apps.deployment,
@@ -45,7 +45,7 @@ MODELS: Final[dict[tuple[str, str], Model]] = {
     ("workload.codeflare.dev", "AppWrapper"): operators.app_wrapper,
     **{("kubeflow.org", kind): kubeflow.training_job for kind in kubeflow.REPLICA_SPECS},
 }
-"""The models by API group and kind, whatever the version."""
+"""The models by API group and kind, for all versions."""
 
 
 LOOKING: Final[dict[tuple[str, str], LookingModel]] = {
@@ -59,7 +59,7 @@ LOOKING: Final[dict[tuple[str, str], LookingModel]] = {
     ("ray.io", "RayService"): ray.wrapper,
     (trainer.GROUP, "TrainJob"): trainer.train_job,
 }
-"""The models that look at other objects, or whose children do."""
+"""The models that read other objects, or whose children do."""
 TEMPLATES: Final = frozenset(
     (
         *((argo.GROUP, kind) for kind in argo.TEMPLATES),
@@ -76,21 +76,21 @@ CLUSTER_WIDE: Final = frozenset(
         (KARTA.group, KARTA.kind),
     }
 )
-"""Those of them that are in no namespace."""
+"""The cluster-scoped kinds among them."""
 
 
 _OWN_GROUPS: Final = frozenset({"", "apps", "batch"})
 _OWN_FORMS: Final = frozenset({("kubernetes.dask.org", "DaskCluster")})
-"""Kinds that have fields of their own beside the spec of their pods."""
+"""Kinds with their own fields beside the spec of their pods."""
 PATCHES: Final = frozenset({"runtimePatches", "podTemplateOverrides", "podSpecPatch"})
-"""Fields whose value changes a template that stands elsewhere: what is missing in it comes from there."""
+"""Fields whose value patches a template in another object: fields that it lacks come from there."""
 
 
 def pod_templates(manifest: Mapping[str, Any]) -> list[tuple[Path, Mapping[str, Any]]]:
-    """Return the templates of an object with their paths, as far as its pods are made of them as they are written.
+    """Return the templates of an object with their paths, if its pods are made from them as they are.
 
-    A field ``containers`` below a ``spec`` does not tell alone: kinds that kai does not know have fields of their own
-    there. Of these only what stands at a key that says that it is a template counts.
+    A field ``containers`` below a ``spec`` is not proof enough: unknown kinds have fields of their own there. For these
+    only a value under a key that is known for templates counts.
     """
     group, kind = str(manifest.get("apiVersion")).rpartition("/")[0], str(manifest.get("kind"))
     known = {*MODELS, *LOOKING, *TEMPLATES} - _OWN_FORMS
@@ -99,14 +99,14 @@ def pod_templates(manifest: Mapping[str, Any]) -> list[tuple[Path, Mapping[str, 
         (path, template)
         for path, template in templates(manifest)
         if path
-        and "kind" not in template  # an object that stands whole in another
+        and "kind" not in template  # a whole object embedded in another
         and not PATCHES.intersection(map(str, path))
         and (is_known or str(path[-1]).lower().endswith("template"))
     ]
 
 
 def has_model(kind: Kind) -> bool:
-    """Return whether a model knows the controller of a kind."""
+    """Return whether there is a model of the controller of a kind."""
     return (kind.group, kind.kind) in MODELS or looks_around(kind)
 
 
@@ -117,7 +117,7 @@ NEEDED: Final[Mapping[tuple[str, str], tuple[tuple[str, str, str], ...]]] = {
     ("ray.io", "RayJob"): ray.LISTED,
     (trainer.GROUP, "TrainJob"): trainer.LISTED,
 }
-"""What in a cluster may describe the pods of a kind: API version, kind, and what the API calls many of them."""
+"""Kinds in a cluster that may describe the pods of a kind: API version, kind, and plural."""
 
 
 SOURCES: Final[Mapping[str, str]] = {
@@ -142,7 +142,7 @@ SOURCES: Final[Mapping[str, str]] = {
     "trainer.kubeflow.org": "Kubeflow Trainer 2.3.0",
     "workload.codeflare.dev": "AppWrapper 1.2.1",
 }
-"""Of which program, in which version, the models of an API group, or of a kind in it, do what it does."""
+"""The program and version that the models of an API group, or of a kind in it, follow."""
 VERSIONS: Final[Mapping[tuple[str, str], str]] = {
     ("apps.nvidia.com", "NIMService"): "v1alpha1",
     (argo.GROUP, "CronWorkflow"): "v1alpha1",
@@ -157,18 +157,18 @@ VERSIONS: Final[Mapping[tuple[str, str], str]] = {
     ("sparkoperator.k8s.io", "SparkApplication"): "v1beta2",
     ("workload.codeflare.dev", "AppWrapper"): "v1beta2",
 }
-"""The version of kinds that no grouper knows; models do not look at it."""
+"""The version of kinds without a grouper; models ignore it."""
 
 
 def source_of(group: str, kind: str) -> str:
-    """Return of which program, in which version, the model of a kind does what it does; "" for no model."""
+    """Return the program and version that the model of a kind follows; "" without a model."""
     if (group, kind) not in {*MODELS, *LOOKING}:
         return ""
     return SOURCES.get(f"{group}/{kind}") or SOURCES[group]
 
 
 def needed_by(manifests: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, str, str], ...]:
-    """Return API version, kind and plural of what describes the pods of workloads and may be in the cluster alone."""
+    """Return API version, kind and plural of objects that may exist only in the cluster and describe these pods."""
     keys = {(str(each.get("apiVersion")).rpartition("/")[0], str(each.get("kind"))) for each in manifests}
     return tuple(sorted({each for key in keys for each in NEEDED.get(key, ())}))
 
@@ -182,7 +182,7 @@ def describes_pods(manifest: Mapping[str, Any]) -> bool:
 
 
 def is_ambiguous(group: str, kind: str) -> bool:
-    """Return whether kai reads, or has a model of, a kind that is called so in another API group than this."""
+    """Return whether kai reads, or has a model of, a kind of the same name in another API group."""
     read = {(version.rpartition("/")[0], known.kind) for known in KINDS for version in known.api_versions}
     others = {*read, *MODELS, *LOOKING, *TEMPLATES} - {(group, kind)}
     is_plain = group in _OWN_GROUPS or (group, kind) in read
@@ -190,14 +190,14 @@ def is_ambiguous(group: str, kind: str) -> bool:
 
 
 def looks_around(kind: Kind) -> bool:
-    """Return whether the controller of a kind looks at other objects."""
+    """Return whether the controller of a kind reads other objects."""
     return (kind.group, kind.kind) in LOOKING
 
 
 def made_of(workload: Resource, index: Index) -> Iterator[Made]:
-    """Yield what the controller of a workload makes; nothing for a kind that neither a model nor a Karta knows.
+    """Yield the objects that the controller of a workload creates; nothing for a kind without model and Karta.
 
-    Raises: InputError for a workload that does not say what it must.
+    Raises: InputError for a workload that lacks a required value.
     """
     key = (workload.kind.group, workload.kind.kind)
     if key in LOOKING:
@@ -209,7 +209,7 @@ def made_of(workload: Resource, index: Index) -> Iterator[Made]:
 
 
 def as_kept(workload: Resource) -> Resource:
-    """Return a workload as its operator keeps it, where pod grouping reads what the operator writes."""
+    """Return a workload with the status that its operator would write, if pod grouping reads it."""
     if (workload.kind.group, workload.kind.kind) in {("ray.io", "RayJob"), ("ray.io", "RayService")}:
         status = workload.manifest.get("status")
         return workload if status else Resource.of(ray.with_status(workload))

@@ -1,8 +1,8 @@
-"""TrainJobs of Kubeflow Trainer: the JobSet that their runtime describes, as large as the TrainJob wants it.
+"""TrainJobs of Kubeflow Trainer: the JobSet that their runtime describes, in the size that the TrainJob sets.
 
-Source: Kubeflow Trainer 2.3.0: the runtime's template becomes a JobSet of the TrainJob's name, with the patches of the
-TrainJob over it; number of nodes, image and resources of the TrainJob replace those of the job that is marked as the
-trainer. The policy MPI counts nodes otherwise.
+Source: Kubeflow Trainer 2.3.0. The runtime's template, patched by the TrainJob, becomes a JobSet of the TrainJob's
+name. Number of nodes, image and resources of the TrainJob replace those of the job that is marked as the
+trainer. With the MPI policy, nodes are counted differently.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ _NODE: Final = "node"
 def train_job(workload: Resource, index: Index) -> Iterator[Made]:
     """Yield the JobSet of a TrainJob, unless it is suspended.
 
-    Raises: InputError where its runtime has no jobs, AbsentError where it is not in the input.
+    Raises: InputError if its runtime has no jobs, AbsentError if the runtime is not in the input.
     """
     fields = workload.fields
     if is_set(fields, "spec", "suspend"):
@@ -57,7 +57,7 @@ def train_job(workload: Resource, index: Index) -> Iterator[Made]:
 
 
 def _patches(workload: Resource) -> list[Mapping[str, Any]]:
-    """Return the patches of a TrainJob; the field before them names the jobs that each of it is for."""
+    """Return the patches of a TrainJob; the enclosing field names the jobs of each."""
     found = mappings_of(workload.manifest, "spec", "runtimePatches")
     for each in mappings_of(workload.manifest, "spec", "podTemplateOverrides"):
         pod = {"metadata": mapping_of(each, "metadata"), "spec": mapping_of(each, "spec")}
@@ -70,14 +70,14 @@ def _patches(workload: Resource) -> list[Mapping[str, Any]]:
 
 
 def merged(held: object, patch: object) -> Any:  # noqa: ANN401 - JSON from outside
-    """Return a value with a patch over it: maps key by key, lists of what has names entry by entry; null removes."""
+    """Return a value merged with a patch: maps key by key, lists of named entries entry by entry; null removes."""
     if isinstance(held, Mapping) and isinstance(patch, Mapping):
         kept = {key: value for key, value in held.items() if key not in patch or patch[key] is not None}
         return {
             **kept,
             **{key: merged(held.get(key), value) for key, value in patch.items() if value is not None},
         }
-    # A list whose entries have no names, as tolerations, is replaced as a whole.
+    # A list whose entries have no names, such as tolerations, is replaced as a whole.
     if not (isinstance(held, list) and isinstance(patch, list) and _are_named([*held, *patch])):
         return patch
     own, known = {each["name"]: each for each in patch}, {each["name"] for each in held}
@@ -101,10 +101,10 @@ def _runtime(workload: Resource, index: Index) -> Mapping[str, Any]:
 def _sized(
     job: Mapping[str, Any], trainer: Mapping[str, Any], policy: Mapping[str, Any], default: int, asked: int | None
 ) -> Mapping[str, Any]:
-    """Return a job with as many pods as the policy gives it, and what the TrainJob says about their container.
+    """Return a job with the number of pods by its policy, and the TrainJob's settings for their container.
 
-    With MPI the job *node* has the nodes, and a launcher that runs as one of them counts among these. ``default`` is
-    the number of nodes of the runtime, ``asked`` that of the TrainJob.
+    With MPI the job *node* has the nodes, and a launcher that runs as a node counts among them. ``default`` is
+    the runtime's number of nodes, ``asked`` the TrainJob's.
     """
     labels = mapping_of(job, "template", "metadata", "labels")
     is_trainer, is_node = labels.get(_STEP) == "trainer", job.get("name") == _NODE
@@ -133,7 +133,7 @@ def _sized(
 
 
 def _replaced(container: Mapping[str, Any], trainer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the container of a node with the image of the TrainJob, and its amounts over those of the runtime."""
+    """Return the container of a node with the TrainJob's image, and its amounts over those of the runtime."""
     own = {**container, **({"image": trainer["image"]} if trainer.get("image") else {})}
     asked, held = mapping_of(trainer, "resourcesPerNode"), mapping_of(container, "resources")
     if asked:

@@ -1,6 +1,6 @@
-"""Grove: its PodGang says what the group must be, its top owner adds what the PodGang leaves open.
+"""Grove: the PodGang determines the group, and its top owner adds the fields that the PodGang leaves open.
 
-A DynamoGraphDeployment goes the same way: it is looked through to the PodCliqueSet that it owns.
+A DynamoGraphDeployment is handled alike: the PodCliqueSet that it owns counts as the workload.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class Grove:
     def draft(self, request: Request, /) -> GroupDraft:
         """Return the group of the PodGang that the pod names.
 
-        Raises: InputError when there is no such PodGang, or it does not say what it must.
+        Raises: InputError when there is no such PodGang, or it lacks a required value.
         Source: the peer's Grove grouper.
         """
         pod = request.pod
@@ -53,7 +53,7 @@ class Grove:
 
 
 def _with_spec(draft: GroupDraft, fields: Fields, topology: str) -> GroupDraft:
-    """Return the draft under the PodGang's own constraint and priority class."""
+    """Return the draft with the PodGang's own constraint and priority class."""
     constraint = _pack_constraint(fields.child("spec") or Fields({}, fields.subject, "spec"), topology)
     priority = fields.text("spec", "priorityClassName")
     return attrs.evolve(
@@ -64,9 +64,9 @@ def _with_spec(draft: GroupDraft, fields: Fields, topology: str) -> GroupDraft:
 
 
 def _with_top_owner(draft: GroupDraft, owner: Resource) -> GroupDraft:
-    """Return the draft with the top owner's labels and annotations where it has none, and with what they then say.
+    """Return the draft with defaults from the top owner's labels and annotations, and the settings that they imply.
 
-    As with any owner, what `kubectl apply` noted about it is left out, and of too many those are left that kai reads.
+    As with any owner, the annotation of `kubectl apply` is left out, and too many are reduced to those that kai reads.
     """
     own = {key: text for key, text in owner.annotations.items() if key != APPLIED}
     labels = few({**owner.labels, **draft.labels}, {})[0]
@@ -94,7 +94,7 @@ def _with_top_owner(draft: GroupDraft, owner: Resource) -> GroupDraft:
 
 
 def _pack_constraint(holder: Fields, topology: str) -> Topology | None:
-    """Return the constraint of a PodGang or a part of it, or nothing when it states no level."""
+    """Return the constraint of a PodGang or a part of it, None if it has no level."""
     preferred = holder.text("topologyConstraint", "packConstraint", "preferred")
     required = holder.text("topologyConstraint", "packConstraint", "required")
     if preferred is None and required is None:
@@ -106,7 +106,7 @@ def _pack_constraint(holder: Fields, topology: str) -> Topology | None:
 
 
 def _parents(fields: Fields, topology: str) -> tuple[tuple[SubGroup, ...], Mapping[str, str]]:
-    """Return the parents, and under which of them each leaf is; the last one that names a leaf has it."""
+    """Return the parents, and the parent of each leaf; the last parent that names a leaf has it."""
     parents = []
     parent_of: dict[str, str] = {}
     for config in fields.children("spec", "topologyConstraintGroupConfigs") or ():
@@ -138,7 +138,7 @@ def _leaves(
 
 
 def _listed_pods(part: Fields, namespace: str) -> frozenset[str]:
-    """Return the names of the pods that a part lists; a pod of another namespace would reach across the border."""
+    """Return the names of the pods that a part lists; pods of other namespaces are refused."""
     references = part.children("podReferences")
     if references is None:
         raise part.error(("podReferences",), None, "the pods of this part")

@@ -1,8 +1,8 @@
 """Jobs and CronJobs of ``batch/v1``.
 
-Jobs of ``batch/v1``: all pods of a Job in one group, which starts with the first of them unless told otherwise.
+All pods of a Job are in one group, which starts with the first of them unless an annotation sets a minimum.
 
-CronJobs: each run is a workload of its own.
+Each run of a CronJob is a workload of its own.
 """
 
 from typing import ClassVar
@@ -26,16 +26,16 @@ class Job:
     kinds: ClassVar[tuple[KindPattern, ...]] = (KindPattern("batch", "v1", "Job"),)
 
     def draft(self, request: Request, /) -> GroupDraft:
-        """Return the standard group with the annotated minimum, or as many pods as are still to complete.
+        """Return the standard group with the annotated minimum, at most the number of pods that are still to complete.
 
-        Raises: InputError when the annotation is no number of pods.
-        Source: the peer's Job grouper, which waits for the whole minimum also when some pods have completed: one that
-            is lost then is made again and never starts.
+        Raises: InputError when the annotation is not a valid number of pods.
+        Source: the peer's Job grouper. It waits for the whole minimum even when some pods have completed: a pod
+            that is lost then is recreated and never starts.
         """
         pod, job = request.pod, request.owner
         draft = standard_draft(request, job)
-        # Earlier releases gave every pod of a Job a group of its own. One that exists keeps its pod: a running pod is
-        # not moved to another group by an upgrade.
+        # Earlier releases gave every pod of a Job a group of its own. An existing one keeps its pod: an upgrade must
+        # not move a running pod to another group.
         legacy_name = f"pg-{pod.name}-{job.uid}"
         if legacy_name != draft.name and group_exists(request, legacy_name):
             return attrs.evolve(draft, name=legacy_name)
@@ -47,7 +47,7 @@ class Job:
 
 
 def _left(job: Resource) -> int | None:
-    """Return how many pods of a Job are still to complete; None where it does not say how many are to."""
+    """Return how many pods of a Job are still to complete; None if it has no number of completions."""
     completions, succeeded = part_of(job.manifest, "spec", "completions"), part_of(job.manifest, "status", "succeeded")
     if not is_whole(completions) or not is_whole(succeeded or 0):
         return None
@@ -55,7 +55,7 @@ def _left(job: Resource) -> int | None:
 
 
 def _count(indexes: object) -> int:
-    """Return how many indexes are in a text such as ``1,3-5``, in which Jobs list those that failed for good."""
+    """Return the number of indexes in a text such as ``1,3-5``, the form in which Jobs list failed indexes."""
     total = 0
     for part in indexes.split(",") if isinstance(indexes, str) else ():
         first, _, last = part.partition("-")
@@ -71,7 +71,7 @@ class CronJob:
     kinds: ClassVar[tuple[KindPattern, ...]] = (KindPattern("batch", "v1", "CronJob"),)
 
     def draft(self, request: Request, /) -> GroupDraft:
-        """Return the standard group of the pod's Job; the Job's minimum is not looked at.
+        """Return the standard group of the pod's Job; the Job's minimum annotation is ignored.
 
         Raises: InputError when the pod has no Job among its owners, or the Job does not exist.
         """

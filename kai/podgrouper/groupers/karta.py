@@ -44,7 +44,7 @@ class Karta:
     def draft(self, request: Request, /) -> GroupDraft:
         """Return the group that the Karta describes.
 
-        Raises: InputError when the Karta does not fit the workload or the pod.
+        Raises: InputError when the Karta does not match the workload or the pod.
         Source: the peer's Karta fallback.
         """
         definition = _find(request.owner.kind, request.reader, request.settings)
@@ -71,7 +71,7 @@ def _valid(kartas: Iterable[Resource], kind: Kind) -> Iterator[Definition]:
             if described_kind(karta) == kind:
                 yield read_definition(karta)
         except InputError:
-            continue  # one that does not hold together is no description; another of the same kind may be
+            continue  # an inconsistent Karta does not count; another of the same kind may
 
 
 def _draft_of_one(request: Request, draft: GroupDraft, definition: Definition, group: OneGroup) -> GroupDraft:
@@ -101,7 +101,7 @@ def _draft_of_one(request: Request, draft: GroupDraft, definition: Definition, g
 
 
 def _draft_by_keys(request: Request, draft: GroupDraft, definition: Definition) -> GroupDraft:
-    """Return the group that the pod's keys name, of the scale of the component that is grouped."""
+    """Return the group that the pod's keys name, with the scale of the grouped component."""
     pod, workload = request.pod, request.owner.manifest
     component = component_of_pod(definition, pod)
     member = member_of_pod(definition, pod, component)
@@ -117,7 +117,7 @@ def _draft_by_keys(request: Request, draft: GroupDraft, definition: Definition) 
 
 
 def _instance(definition: Definition, name: str, request: Request) -> str | None:
-    """Return which instance of its component the pod is of, or nothing where there are no instances."""
+    """Return the instance of its component that the pod belongs to, None if there are no instances."""
     component = definition.components[name]
     ids = instance_ids(component, request.owner.manifest)
     if not ids or not ids[0] or not component.has_selector:

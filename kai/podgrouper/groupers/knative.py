@@ -1,4 +1,4 @@
-"""Knative services: a gang for each revision, or, where that is switched off or came too late, a group for each pod."""
+"""Knative services: a gang for each revision, or a group for each pod if gangs are off or pods have groups already."""
 
 from typing import ClassVar
 
@@ -24,9 +24,9 @@ class Knative:
     kinds: ClassVar[tuple[KindPattern, ...]] = (KindPattern("serving.knative.dev", "v1", "Service"),)
 
     def draft(self, request: Request, /) -> GroupDraft:
-        """Return the group of the revision, or of the pod where pods of the revision have groups of their own already.
+        """Return the group of the revision, or of the pod if pods of the revision already have groups of their own.
 
-        Raises: InputError when the pod names no revision that exists, or it cannot be told which way its pods go.
+        Raises: InputError when the pod names no existing revision, or the kind of its groups cannot be determined.
         Source: the peer's Knative grouper.
         """
         pod = request.pod
@@ -68,7 +68,7 @@ def _revision_draft(request: Request, revision: Resource) -> GroupDraft:
 
 
 def _has_group_per_pod(request: Request, revision: Resource) -> bool:
-    """Return whether pods of the revision sit in groups of their own; then the others follow, so that all are alike."""
+    """Return whether pods of the revision have groups of their own; then the others get them too, to be alike."""
     read = Many(kinds.POD, revision.namespace, ((REVISION_LABEL, revision.name),))
     pods = request.reader.many(read)
     if isinstance(pods, Absent):
@@ -82,7 +82,7 @@ def _has_group_per_pod(request: Request, revision: Resource) -> bool:
 
 
 def _belongs_to_pod(request: Request, revision: Resource, name: str) -> bool:
-    """Return whether the only group is a pod's, and not the revision's or one that is yet to be made."""
+    """Return whether the only group belongs to a pod, and not to the revision, and exists."""
     group = find_group(request.reader, revision.namespace, name)
     if group is None:
         return False

@@ -1,12 +1,12 @@
 """Jobs of the Kubeflow training operator: plain gangs, PyTorchJobs with master and workers, MPIJobs with a launcher.
 
-How many pods a job of the Kubeflow training operator needs, from its map of replica specs.
+The number of pods of a job comes from its map of replica specs.
 
-Jobs of the Kubeflow training operator that are plain gangs: TFJob, XGBoostJob, JAXJob.
+TFJob, XGBoostJob and JAXJob are plain gangs.
 
-MPIJobs, whose launcher may be created only when the workers are ready.
+The launcher of an MPIJob may be created only when the workers are ready.
 
-PyTorchJobs: a gang of master and workers, each in a sub-group, workers possibly in segments.
+A PyTorchJob is a gang of master and workers, each in a sub-group; workers may form segments.
 """
 
 from collections.abc import Iterable
@@ -27,12 +27,12 @@ MIN_AVAILABLE = ("spec", "runPolicy", "schedulingPolicy", "minAvailable")
 
 
 def distributed_draft(request: Request, replica_specs: str, mandatory: Iterable[str] = ()) -> GroupDraft:
-    """Return the standard group as a gang of all replicas, or of as many as the run policy says.
+    """Return the standard group as a gang of all replicas, or of the run policy's minimum.
 
     ``replica_specs`` is the field of ``spec`` that maps roles to replica specs, ``mandatory`` the roles it must have.
-    Raises: InputError when the run policy says nothing and a role is missing, or no role has replicas.
-    Source: the peer's Kubeflow groupers, which refuse roles without ``replicas``, or with 0 of them, and want workers
-        in each XGBoostJob and MPIJob; the operators make the pods of such jobs.
+    Raises: InputError when the run policy has no minimum and a role is missing, or no role has replicas.
+    Source: the peer's Kubeflow groupers, which refuse roles without ``replicas``, or with 0 of them, and require
+        workers in each XGBoostJob and MPIJob; the operators create the pods of such jobs.
     """
     draft = standard_draft(request, request.owner)
     fields = request.owner.fields
@@ -56,9 +56,9 @@ def _count_replicas(fields: Fields, replica_specs: str, mandatory: Iterable[str]
 
 
 def replicas_of(roles: Fields, role: str) -> int:
-    """Return how many replicas a role has, whether or not it is there: 1 where that is not said.
+    """Return the number of replicas of a role, even if the role is absent: 1 by default.
 
-    Raises: InputError when it is said and no number of pods.
+    Raises: InputError when the number is invalid.
     """
     if role not in roles.value:
         return 0
@@ -73,7 +73,7 @@ ROLES = {
     "TFJob": ("tfReplicaSpecs", ()),
     "XGBoostJob": ("xgbReplicaSpecs", ("Master",)),
 }
-"""Kind → the field with its replica specs, and the roles that must be there."""
+"""The field with the replica specs, and the mandatory roles, by kind."""
 
 
 class Kubeflow:
@@ -109,7 +109,7 @@ class MpiJob:
     )
 
     def draft(self, request: Request, /) -> GroupDraft:
-        """Return the standard group with all replicas that can exist now as its minimum.
+        """Return the standard group with the number of replicas that can exist now as its minimum.
 
         Raises: InputError when replicas are missing.
         """
@@ -140,7 +140,7 @@ REPLICA_INDEX = "training.kubeflow.org/replica-index"
 
 @attrs.frozen
 class _Part:
-    """Sub-groups, and the one of them that the pod belongs to."""
+    """Sub-groups, and the sub-group of the pod."""
 
     subgroups: tuple[SubGroup, ...] = ()
     of_pod: str | None = None
@@ -154,7 +154,7 @@ class PyTorchJob:
     def draft(self, request: Request, /) -> GroupDraft:
         """Return the standard group with sub-groups ``master`` and ``worker``.
 
-        Raises: InputError when replicas, a segment size or the pod's index are not what they must be.
+        Raises: InputError when replicas, a segment size or the pod's index are missing or invalid.
         Source: the peer's PyTorchJob grouper.
         """
         job, pod = request.owner, request.pod
@@ -198,7 +198,7 @@ def _segmented(
 ) -> _Part:
     """Return ``worker`` as the parent of one leaf for each run of ``size`` workers.
 
-    Runs that lie wholly beyond ``min_workers`` need no pod: they are elastic.
+    Runs entirely beyond ``min_workers`` need no pod: they are elastic.
     """
     count = -(-workers // size)
     check_segment_count(count, job)

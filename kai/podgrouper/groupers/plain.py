@@ -1,23 +1,18 @@
 """Kinds whose groups need few rules: one group for the workload, for each pod, or for the workload inside.
 
-Kinds without rules of their own: one group for the workload, started by any one pod of it.
+Kinds without a grouper of their own get one group for the workload, which starts with any one pod.
 
-Deployments and DaemonSets: kinds whose pods come one by one, and do not wait for one another.
+Deployments, DaemonSets: a group for each pod, as their pods do not wait for one another.
 
-Kubeflow notebooks.
+Notebooks of Kubeflow, SPOTRequests and Azure ML jobs: one group for the workload, with a default priority or minimum.
 
-SPOTRequests.
+Pods without an owner: a group for each; for Spark one for the application, as its executors belong to the driver pod.
 
-Azure ML jobs.
+RunaiJobs: one group for each common name stem of pods.
 
-Pods without an owner, and Spark's, whose executors belong to the driver pod.
-
-RunaiJobs: one group for each of the pods' common name stems.
-
-Owners that are looked through: they only wrap the workload that is to be grouped.
-
-What the wrapper says by labels and annotations, and by the defaults of its kind, counts for the workload inside unless
-that says it itself. An Argo Workflow owns its pods directly, so they are grouped one by one.
+Wrappers: owners that only wrap the workload that is to be grouped. A wrapper's labels, annotations and defaults by kind
+count for the workload inside unless it has its own. An Argo Workflow owns its pods directly, so they are grouped one by
+one.
 """
 
 from collections.abc import Mapping
@@ -55,7 +50,7 @@ class Default:
 
 
 FALLBACKS = {"Deployment": INFERENCE, "DaemonSet": TRAIN}
-"""Kind → its default priority class. Pods of a DaemonSet have that of pods without an owner."""
+"""The default priority class by kind. Pods of a DaemonSet have the same one as pods without an owner."""
 
 
 class Deployment:
@@ -64,10 +59,10 @@ class Deployment:
     kinds: ClassVar[tuple[KindPattern, ...]] = tuple(KindPattern("apps", "v1", kind) for kind in FALLBACKS)
 
     def draft(self, request: Request, /) -> GroupDraft:
-        """Return a group that belongs to the pod and is labelled as its owner is.
+        """Return a group that belongs to the pod, with the labels of its owner.
 
         Source: the peer's Deployment grouper. It has no right to read DaemonSets, so that their pods are grouped one by
-            one there as well, and labels of the DaemonSet count for nothing.
+            one there as well, and labels of the DaemonSet do not count.
         """
         draft = standard_draft(request, request.owner, fallback=FALLBACKS.get(request.owner.kind.kind, TRAIN))
         return attrs.evolve(draft, owner=request.pod.reference, name=group_name(request.pod))
@@ -104,7 +99,7 @@ class AmlJob:
     def draft(self, request: Request, /) -> GroupDraft:
         """Return the standard group with the node count as its minimum.
 
-        Raises: InputError when the job does not state it.
+        Raises: InputError when the job has no node count.
         """
         fields = request.owner.fields
         count = fields.integer(*NODE_COUNT)
@@ -123,7 +118,7 @@ class Pod:
     kinds: ClassVar[tuple[KindPattern, ...]] = (KindPattern("", "v1", "Pod"),)
 
     def draft(self, request: Request, /) -> GroupDraft:
-        """Return the standard group, named after the application where Spark labels say which.
+        """Return the standard group, named after the application if Spark labels name one.
 
         Raises: InputError when the application has an empty name.
         """
@@ -143,7 +138,7 @@ class RunaiJob:
     kinds: ClassVar[tuple[KindPattern, ...]] = (KindPattern("run.ai", "v1", "RunaiJob"),)
 
     def draft(self, request: Request, /) -> GroupDraft:
-        """Return the standard group; one that exists under the name of an earlier release keeps its pods."""
+        """Return the standard group; an existing group with the name of an earlier release keeps its pods."""
         draft = standard_draft(request, request.owner)
         legacy_name = _legacy_name(request)
         if group_exists(request, legacy_name):
@@ -157,7 +152,7 @@ def _legacy_name(request: Request) -> str:
     try:
         is_parallel = (job.fields.integer("spec", "parallelism") or 0) > 1
     except InputError:
-        is_parallel = False  # an unusable figure says no more than none, and only an old name hangs on it
+        is_parallel = False  # an invalid number counts as absent; only the name of an old group depends on it
     return f"pg-{request.pod.name if is_parallel else job.name}-{job.uid}"
 
 
@@ -187,14 +182,14 @@ class SkipTopOwner:
         annotations = {**wrapper.annotations, **inner.annotations}
         workload = attrs.evolve(inner, labels=labels, annotations=annotations)
         if owners:
-            # The chain learns the defaults only: a wrapper's own labels reach those groupers that look at the workload.
+            # Owners above get the defaults only: a wrapper's own labels count only for groupers that read the workload.
             owners = (*owners[:-1], attrs.evolve(inner, labels={**defaults, **inner.labels}))
         grouper = request.groupers.of_kind(workload.kind) or request.groupers.default
         return grouper.draft(attrs.evolve(request, owner=workload, owners=owners))
 
 
 def _default_labels(request: Request, wrapper: Resource) -> Mapping[str, str]:
-    """Return the defaults of the wrapper's kind as the labels that would say the same."""
+    """Return the defaults of the wrapper's kind as equivalent labels."""
     entry = read_defaults(request.reader, request.settings).of(wrapper.kind)
     if entry is None:
         return {}

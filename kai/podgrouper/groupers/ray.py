@@ -16,7 +16,7 @@ from kai.podgrouper.rules import standard_draft
 
 CLUSTER = "RayCluster"
 SUSPENDED = ("suspend", "suspended")
-"""Where a worker group says that it is suspended: in KubeRay's field, or where the peer looks."""
+"""The field by which a worker group is suspended: KubeRay's, or the one that the peer reads."""
 HEAD_GROUP = "headgroup"
 GROUP_LABEL = "ray.io/group"
 CLUSTER_LABEL = "ray.io/cluster"
@@ -31,7 +31,7 @@ CLUSTER_NAMES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("status", "pendingServiceStatus", "rayClusterName"),
     ),
 }
-"""Kind → where it names its cluster; the first place that exists counts."""
+"""Paths to the name of the cluster, by kind; the first that exists counts."""
 
 
 class Ray:
@@ -44,10 +44,10 @@ class Ray:
     def draft(self, request: Request, /) -> GroupDraft:
         """Return the group of the top owner with the pods of its cluster.
 
-        Raises: InputError when the cluster is not known yet, or its worker groups are not what they must be.
-        Source: the peer's Ray groupers, and KubeRay for how many workers there are. A group that exists without
-            sub-groups gets none. The pod that submits a job is none of the cluster: in the peer it names no sub-group
-            of the gang and waits for ever; here it has a group of its own.
+        Raises: InputError when the cluster is not known yet, or its worker groups are invalid.
+        Source: the peer's Ray groupers, and KubeRay for the number of workers. An existing group without sub-groups
+            gets none. The pod that submits a job is not part of the cluster: in the peer it names no sub-group of the
+            gang and waits for ever; here it has a group of its own.
         """
         owner = request.owner
         if _submits(request.pod):
@@ -70,7 +70,7 @@ class Ray:
 
 
 def _submits(pod: Resource) -> bool:
-    """Return whether KubeRay made a pod to submit a RayJob, in whatever cluster that runs."""
+    """Return whether KubeRay made a pod to submit a RayJob, in any cluster."""
     return pod.labels.get(ORIGIN_LABEL) == "RayJob" and CLUSTER_LABEL not in pod.labels
 
 
@@ -89,7 +89,7 @@ def _cluster(request: Request) -> Resource:
 
 
 def _subgroups(cluster: Resource) -> Iterator[SubGroup]:
-    """Yield the head and every worker group that wants workers."""
+    """Yield the head and every worker group with workers."""
     fields = cluster.fields
     is_scaled = bool(fields.flag("spec", "enableInTreeAutoscaling"))
     head = fields.child("spec", "headGroupSpec")
@@ -102,9 +102,9 @@ def _subgroups(cluster: Resource) -> Iterator[SubGroup]:
 
 
 def _workers(group: Fields, *, is_scaled: bool) -> int | None:
-    """Return how many pods the group needs at least, or nothing when it is suspended or wants none.
+    """Return the fewest pods that the group needs, None if it is suspended or needs none.
 
-    Where an autoscaler writes ``replicas``, that is what it would like to have and not what the cluster needs.
+    An autoscaler writes ``replicas`` as the number that it would like, which is not the number that the cluster needs.
     """
     if any(group.flag(key) for key in SUSPENDED):
         return None
@@ -116,20 +116,20 @@ def _workers(group: Fields, *, is_scaled: bool) -> int | None:
 
 
 def wanted_replicas(group: Fields) -> int:
-    """Return how many replicas KubeRay makes of a worker group: as many as it asks for, within its bounds."""
+    """Return how many replicas KubeRay makes of a worker group: the requested number, within its bounds."""
     replicas, least = (group.integer(key) or 0 for key in ("replicas", "minReplicas"))
     return within_bounds(replicas, least, group.integer("maxReplicas"))
 
 
 def within_bounds(replicas: int, least: int, most: int | None) -> int:
-    """Return how many replicas KubeRay makes of so many, which have bounds; the lower one counts before the upper."""
+    """Return ``replicas`` within its bounds as KubeRay does; the lower bound wins over the upper."""
     if replicas <= least:
         return least
     return replicas if most is None else min(replicas, max(most, 0))
 
 
 def _topology(group: Fields) -> Topology | None:
-    """Return the constraint that the group's pod template states, or nothing when it names no level."""
+    """Return the constraint in the group's pod template, None if it names no level."""
     template = group.child("template")
     name, required, preferred = (
         template_annotation(template, key) or ""

@@ -1,8 +1,8 @@
 """JobSets and LeaderWorkerSets: trees of sub-groups, one part for each replica.
 
-JobSets: a tree with a parent for every replicated job and a leaf for every replica of it.
+A JobSet is a tree with a parent for every replicated job and a leaf for every replica of it.
 
-LeaderWorkerSets: every replica is a gang of one leader and its workers, possibly in segments.
+Every replica of a LeaderWorkerSet is a gang of one leader and its workers, possibly in segments.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,9 +34,9 @@ IN_ORDER = "InOrder"
 DEPENDS_ON = "dependsOn"
 COMPLETIONS = "completions"
 EXCLUSIVE = ("alpha.jobset.sigs.k8s.io/exclusive-topology", "alpha.jobset.sigs.k8s.io/node-selector")
-"""Gives a Job a zone for itself, and by labels of nodes, which need no webhook."""
+"""Annotations that give a Job a zone for itself; with the second, by labels of nodes, no webhook is needed."""
 MOST_LEAVES = 10_000
-"""More replicas than this in one set are refused: the group would not fit into one API object."""
+"""The most replicas in one set: with more, the group would not fit into one API object."""
 
 
 class JobSet:
@@ -47,10 +47,10 @@ class JobSet:
     def draft(self, request: Request, /) -> GroupDraft:
         """Return the standard group with the tree of replicated jobs.
 
-        Raises: InputError when the set has no jobs, or one of them, an annotation or a label is not what it must be.
-        Source: the peer's JobSet grouper, which does not look at ``dependsOn`` and ``completions``, nor at zones that a
-            Job has for itself, and so waits for pods that do not come. A set that has a group without sub-groups, as
-            earlier releases made them, keeps that shape.
+        Raises: InputError when the set has no jobs, or a job, annotation or label is invalid.
+        Source: the peer's JobSet grouper. It ignores ``dependsOn`` and ``completions``, and exclusive zones of Jobs,
+            and so waits for pods that do not come. A set that has a group without sub-groups, as earlier releases made
+            them, keeps that shape.
         """
         job_set, pod = request.owner, request.pod
         if not job_set.name or not job_set.uid:
@@ -82,9 +82,9 @@ def _is_in_order(job_set: Resource) -> bool:
 
 
 def depends(job: Fields) -> bool:
-    """Return whether a replicated job is made only when others are ready or complete.
+    """Return whether a replicated job is created only when others are ready or complete.
 
-    Raises: InputError when it says so in another form than a list.
+    Raises: InputError when ``dependsOn`` is not a list.
     """
     return job.value.get(DEPENDS_ON) is not None and bool(job.children(DEPENDS_ON))
 
@@ -106,7 +106,7 @@ def _job_set_subgroups(job: Fields, job_set: Resource) -> Iterator[SubGroup]:
 
 
 def _leaf_minimum(job: Fields, job_set: Resource) -> int:
-    """Return how many pods of one replica must be able to start together: all that its Job makes unless annotated."""
+    """Return how many pods of one replica must be able to start together: all pods of its Job unless annotated."""
     parallelism = job.integer("template", "spec", "parallelism")
     text = template_annotation(job.child("template"), names.MIN_MEMBER)
     if text:
@@ -121,13 +121,13 @@ def _leaf_minimum(job: Fields, job_set: Resource) -> int:
 
 
 def _follow_the_first(job: Fields, job_set: Resource) -> bool:
-    """Return whether a webhook of JobSet makes the pods of a Job but the first wait until that has a node."""
+    """Return whether JobSet's webhook holds back the pods of a Job until the first pod has a node."""
     said = [template_annotation(job.child("template"), key) or job_set.annotations.get(key) for key in EXCLUSIVE]
     return said[0] is not None and said[1] is None
 
 
 def _leaf_topology(job: Fields) -> Topology | None:
-    """Return the constraint of each replica, or nothing unless a topology and a level of it are named."""
+    """Return the constraint of each replica, None unless a topology and a level of it are named."""
     template = job.child("template")
     name, required, preferred = (
         template_annotation(template, key) or ""
@@ -156,7 +156,7 @@ def _has_flat_group(request: Request) -> bool:
 
 
 def _flat_draft(draft: GroupDraft, job_set: Resource, pod: Resource) -> GroupDraft:
-    """Return the group that earlier releases made: one for each job that starts in order, else one for the set."""
+    """Return the group of earlier releases: one for each job that starts in order, else one for the set."""
     job = _label(pod, REPLICATED_JOB)
     annotated = annotated_integer(job_set, names.MIN_MEMBER, at_least=0)
     return attrs.evolve(
@@ -170,7 +170,7 @@ SIZE_ANNOTATION = "leaderworkerset.sigs.k8s.io/size"
 GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
 WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
 LEADER_WORKER_SET_EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
-"""With it, workers come when their leader has a node."""
+"""With this annotation, workers are created when their leader has a node."""
 TEMPLATE = ("spec", "leaderWorkerTemplate")
 LEADER, WORKERS = "leader", "workers"
 LEADER_CREATED, LEADER_READY = "LeaderCreated", "LeaderReady"
@@ -179,9 +179,9 @@ LEADER_WORKER, LEADER_EXCLUDED = "LeaderWorker", "LeaderExcluded"
 
 @attrs.frozen
 class _Replica:
-    """One replica as its group sees it: ``size`` pods are counted, this pod is the one of ``index`` (if it has one).
+    """One replica as its group counts it: ``size`` pods; the given pod has ``index`` (if it has one).
 
-    ``is_starting`` while only the leader counts, because the workers come when it is ready.
+    ``is_starting`` while only the leader counts, because the workers are created when it is ready.
     """
 
     size: int
@@ -195,7 +195,7 @@ class _Replica:
 
 @attrs.frozen
 class _Segmentation:
-    """How workers are cut into segments of ``size``; where that is even, the leader is one pod more in the first."""
+    """Segments of ``size`` workers; if the workers divide evenly, the first segment has the leader as an extra pod."""
 
     size: int
     policy: str
@@ -214,7 +214,7 @@ class _Segmentation:
         return 0 if index == 0 else (index - 1 if self.is_even else index) // self.size
 
     def workers_of(self, segment: int) -> int:
-        """Return how many workers the segment holds."""
+        """Return the number of workers in the segment."""
         first = segment * self.size
         if self.is_even:
             return self.size
@@ -229,11 +229,11 @@ class LeaderWorkerSet:
     def draft(self, request: Request, /) -> GroupDraft:
         """Return the standard group for the replica that the pod belongs to.
 
-        Raises: InputError when sizes, the start-up policy or the pod's index are not what they must be.
-        Source: the peer's LeaderWorkerSet grouper. Where all workers are one segment, the peer counts one worker that
-        does not exist; a leader that must start alone cannot when there are segments; workers that wait for their
-        leader count once it has a node, so that it is evicted as stale while it gets ready; and where a replica has a
-        zone for itself, the leader waits for workers that come when it has a node. None is repeated here.
+        Raises: InputError when sizes, the start-up policy or the pod's index are missing or invalid.
+        Source: the peer's LeaderWorkerSet grouper, without four of its faults. Where all workers are one segment, the
+        peer counts one worker that does not exist. A leader that must start alone cannot when there are segments.
+        Workers that wait for their leader count once it has a node, so that it is evicted as stale while it gets ready.
+        Where a replica has a zone for itself, the leader waits for workers that are created when it has a node.
         """
         lws, pod = request.owner, request.pod
         draft = standard_draft(request, lws)
@@ -251,7 +251,7 @@ class LeaderWorkerSet:
 
 
 def _replica(lws: Resource, pod: Resource, has_workers: Callable[[], bool]) -> _Replica:
-    """Return the replica of a pod; ``has_workers`` says whether its group counts workers already."""
+    """Return the replica of a pod; ``has_workers`` returns whether its group already counts workers."""
     fields = lws.fields
     size = fields.integer(*TEMPLATE, "size")
     if size is None or size <= 0:
@@ -272,13 +272,13 @@ def _replica(lws: Resource, pod: Resource, has_workers: Callable[[], bool]) -> _
 
 
 def _has_workers(group: Resource | None) -> bool:
-    """Return whether a group was made to count workers: one of them was there, since it is made last."""
+    """Return whether a group was written to count workers: as its last pods, they exist by then."""
     minimum = part_of(group.manifest, "spec", "minMember") if group is not None else None
     return isinstance(minimum, int) and minimum > 1
 
 
 def _subgroups(lws: Resource, pod: Resource, replica: _Replica) -> tuple[tuple[SubGroup, ...], str | None]:
-    """Return the sub-groups of the replica, and which of them is the pod's."""
+    """Return the sub-groups of the replica, and the sub-group of the pod."""
     segmentation = _segmentation(lws, replica)
     if segmentation is None:
         return _unsegmented(replica)
@@ -305,7 +305,7 @@ def _unsegmented(replica: _Replica) -> tuple[tuple[SubGroup, ...], str | None]:
 def _with_leader_outside(
     lws: Resource, index: int, segmentation: _Segmentation, topology: Topology | None
 ) -> tuple[tuple[SubGroup, ...], str]:
-    """Return the leader alone and segments of workers only, which must come out even."""
+    """Return the leader alone and segments of workers only, which must divide evenly."""
     if not segmentation.is_even:
         found = f"{segmentation.replica_size - 1} workers in segments of {segmentation.size}"
         raise InputError.about(
@@ -322,7 +322,7 @@ def _with_leader_outside(
 def _with_leader_inside(
     index: int, segmentation: _Segmentation, topology: Topology | None
 ) -> tuple[tuple[SubGroup, ...], str]:
-    """Return segments of which the first is parent of the leader and of the workers beside it."""
+    """Return segments, the first of which is parent of the leader and of the workers beside it."""
     first = _segment_name(0)
     rest = tuple(
         SubGroup(name=_segment_name(each), min_member=segmentation.workers_of(each), topology=topology)
@@ -343,7 +343,7 @@ def _segment_name(segment: int) -> str:
 
 
 def _segmentation(lws: Resource, replica: _Replica) -> _Segmentation | None:
-    """Return the segmentation that the set asks for; nothing where none is asked for, or only the leader counts.
+    """Return the segmentation of the set; None if it has none, or only the leader counts.
 
     Raises: InputError when the segment size is not in 2...size of the replica, or the policy is unknown.
     """

@@ -1,1 +1,1 @@
-"""Kinds described by a Karta object instead of code: its components, their scale, and what makes a gang of them."""
+"""Kinds described by a Karta object instead of code: their components, the scale of each, and the gang of them."""

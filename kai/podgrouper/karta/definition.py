@@ -1,4 +1,4 @@
-"""What a Karta says about one kind: its components and their scale, and which of them make a gang.
+"""A Karta's description of one kind: its components and their scale, and which of them make a gang.
 
 Facts of the format: ``run.ai/v1alpha1`` Karta. ``spec.structureDefinition`` has a root component, of the described
 kind, and children that name their owner; ``spec.optimizationInstructions.gangScheduling`` has either
@@ -33,7 +33,7 @@ class Scale:
 
 @attrs.frozen
 class TypeSelector:
-    """A query on a pod that says whether it is of a component: by its value, or by being there at all."""
+    """A query that recognises the pods of a component: by its result, or by having one."""
 
     key: str
     value: str | None
@@ -41,7 +41,7 @@ class TypeSelector:
 
 @attrs.frozen(kw_only=True)
 class Component:
-    """A part of the workload. A leaf has pods; ``instances`` is a query for the names of several of its kind."""
+    """A part of the workload. A leaf has pods; ``instances`` is a query for the names of its instances."""
 
     name: str
     owner: str | None
@@ -55,7 +55,7 @@ class Component:
 
 @attrs.frozen
 class Constraint:
-    """A topology constraint as a Karta states it."""
+    """A topology constraint in a Karta's form."""
 
     name: str
     required: str
@@ -102,7 +102,7 @@ class Definition:
         return tuple(each.name for each in self.components.values() if each.owner == name)
 
     def line_of(self, name: str) -> Iterator[str]:
-        """Yield the component and everything above it, up to the root."""
+        """Yield the component and its ancestors, up to the root."""
         current: str | None = name
         while current is not None:
             yield current
@@ -115,12 +115,12 @@ class Definition:
 
     @property
     def states_scale(self) -> bool:
-        """Return whether any component states a number of replicas."""
+        """Return whether any component has a number of replicas."""
         return any(each.scale is not None for each in self.components.values())
 
 
 def described_kind(karta: Resource) -> Kind | None:
-    """Return the kind that a Karta describes, if it makes gangs of it and is not being deleted.
+    """Return the kind that a Karta describes; None if it defines no gangs for it, or is being deleted.
 
     Raises: InputError when the Karta is malformed.
     """
@@ -138,9 +138,9 @@ def described_kind(karta: Resource) -> Kind | None:
 
 
 def read_definition(karta: Resource) -> Definition:
-    """Return what a Karta says.
+    """Return the definition in a Karta.
 
-    Raises: InputError when it does not hold together: names twice, owners missing or in a circle, queries that are no
+    Raises: InputError when it is inconsistent: repeated names, missing or circular owners, queries that are not
         jq or that write.
     """
     structure = _structure(karta.fields)
@@ -192,7 +192,7 @@ def _text(fields: Fields, *path: str) -> str:
 
 
 def _child(fields: Fields, key: str) -> Fields | None:
-    """Return an optional part; null is none, as in typed objects."""
+    """Return an optional part; null means absent, as in typed objects."""
     return None if fields.value.get(key) is None else fields.child(key)
 
 
@@ -278,7 +278,7 @@ def _members(gangs: Fields, components: Mapping[str, Component]) -> Iterator[Mem
 
 
 def _check_queries(fields: Fields) -> None:
-    """Refuse a component with a query that is no jq or writes; of those not run here, only what is certainly wrong."""
+    """Refuse a component with a query that is not jq or writes; queries not run here only if surely wrong."""
     selector = _child(fields, "podSelector")
     run = [_optional(fields, "instanceIdPath")]
     scale = _child(fields, "scaleDefinition")

@@ -1,7 +1,7 @@
-"""Running the trees of ``kai.podgrouper.karta.syntax`` on a value.
+"""Evaluation of the trees of ``kai.podgrouper.karta.syntax`` on a value.
 
-A query turns one value into any number of them. Values are what JSON has; maps are gone through in the order of their
-keys, so that no result hangs on the order in which an object was written.
+A query turns one value into any number of results. Values are those of JSON; maps are iterated in the order of their
+keys, so that no result depends on the order in which an object was written.
 """
 
 import functools
@@ -50,13 +50,13 @@ MOST_RESULTS = 1000
 
 _Variables: TypeAlias = Mapping[str, object]
 _MAKERS = (Array, Binary, Call, Slice, Table)
-"""Nodes whose results may be new values; those of the others are parts of what is there."""
+"""Nodes whose results may be new values; the results of others are parts of existing values."""
 
 
 def evaluate(expression: str, value: object) -> tuple[object, ...]:
     """Return every result of ``expression`` on ``value``.
 
-    Raises: QuerySyntaxError when it is no query; QueryError when it cannot be answered, or by too many results.
+    Raises: QuerySyntaxError for an invalid query; QueryError when it fails, or has too many results.
     """
     try:
         with limited(MOST_WORK):
@@ -88,7 +88,7 @@ def _run(tree: Query, value: object, variables: _Variables) -> Iterator[object]:
 
 @functools.singledispatch
 def _node(tree: object, _value: object, _variables: _Variables) -> Iterator[object]:
-    """Yield the results of a node that has parts; one function for each kind follows."""
+    """Yield the results of a node with parts; a function for each kind of node is registered below."""
     raise QueryError(f"{type(tree).__name__} has no bound and is not allowed")
 
 
@@ -194,7 +194,7 @@ def _comma(tree: Binary, value: object, variables: _Variables) -> Iterator[objec
 
 
 def _alternative(tree: Binary, value: object, variables: _Variables) -> Iterator[object]:
-    """Yield what the left side has besides null, false and mistakes; the right side where that is nothing."""
+    """Yield the left side's results except null, false and errors; the right side's if none are left."""
     found = False
     try:
         for result in _run(tree.left, value, variables):
@@ -217,7 +217,7 @@ def _logic(tree: Binary, value: object, variables: _Variables) -> Iterator[objec
 
 
 _STREAMS = {"|": _pipe, ",": _comma, "//": _alternative, "and": _logic, "or": _logic}
-"""Operators that are not simply a function of every pair of a left and a right result."""
+"""Operators that are not a function of every pair of a left and a right result."""
 
 
 @_node.register

@@ -1,4 +1,4 @@
-"""The functions of jq that read a value. An unknown one is a problem of the query, as one that writes would be."""
+"""The functions of jq that only read. An unknown function is an error of the query, and so is one that writes."""
 
 import functools
 import json
@@ -28,13 +28,13 @@ _MOST_TRIES = 20_000_000
 _LONGEST = 1000
 
 Filter: TypeAlias = Callable[[object], Iterator[object]]
-"""An argument: a query that waits for its value."""
+"""An argument of a function: a query to run on a value."""
 
 
 def call(name: str, value: object, arguments: tuple[Filter, ...]) -> Iterator[object]:
     """Yield the results of function ``name`` on ``value``.
 
-    Raises: QueryError when there is no function of that name and number of arguments, or it does not fit the value.
+    Raises: QueryError when no function has that name and number of arguments, or it cannot take the value.
     """
     plain = _PLAIN.get(name)
     if plain is not None and not arguments:
@@ -250,7 +250,7 @@ def _with_text(name: str, run: Callable[[str, str], object]) -> Callable[[object
 
 
 def _matches(value: str, pattern: str) -> bool:
-    # A search takes one more power of the length for each repetition; a repeated group repeats its own repetitions.
+    # Each repetition adds a power of the length to the time of a search; nested repetitions multiply.
     repetitions = sum(map(pattern.count, "*+{"))
     if _REPEATED_GROUP.search(pattern) or len(value) ** (repetitions + 1) > _MOST_TRIES or len(pattern) > _LONGEST:
         raise QueryError(f"the regular expression could take too long: {pattern[:100]}")
@@ -262,7 +262,7 @@ def _matches(value: str, pattern: str) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Return a pattern of a Karta; what another version of Python may read otherwise is no matter for our log."""
+    """Return the compiled pattern of a Karta, without warnings that other Python versions may read it differently."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         return re.compile(pattern)
@@ -276,7 +276,7 @@ def _join(value: object, separators: Filter) -> Iterator[object]:
 
 
 def _runs(items: list[object], key: Callable[[object], object]) -> list[list[object]]:
-    """Return ``items`` sorted by ``key``, those with equal keys together."""
+    """Return ``items`` sorted by ``key``, grouped by equal keys."""
     runs: list[list[object]] = []
     for item in sorted(items, key=lambda item: sort_key(key(item))):
         if runs and order(key(runs[-1][0]), key(item)) == 0:

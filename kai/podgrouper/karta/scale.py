@@ -1,4 +1,4 @@
-"""How many pods a component and everything under it need, and which component a pod is of."""
+"""The number of pods that a component and its descendants need, and the component that a pod belongs to."""
 
 from kai.errors import InputError
 from kai.podgrouper.karta.definition import Component, Definition, Member, TypeSelector
@@ -8,10 +8,10 @@ from kai.podgrouper.resource import INT32_MAX, Manifest, Resource
 
 
 def subtree_scale(definition: Definition, workload: Manifest, name: str, instance: str | None = None) -> int:
-    """Return how many pods the component ``name``, or one instance of it, needs with all below it.
+    """Return how many pods the component ``name``, or one instance of it, needs with all its descendants.
 
-    Where the Karta states no scale at all, every kind of pod counts once.
-    Raises: InputError when a query, or what it finds, is not what it must be.
+    If the Karta has no scale at all, every kind of pod counts once.
+    Raises: InputError when a query, or its result, is invalid.
     """
     if definition.states_scale:
         return _stated_scale(definition, workload, name, instance)
@@ -19,7 +19,7 @@ def subtree_scale(definition: Definition, workload: Manifest, name: str, instanc
 
 
 def instance_ids(component: Component, workload: Manifest) -> tuple[str, ...]:
-    """Return the names of the component's instances; one without a name where it has no instances."""
+    """Return the names of the component's instances; one empty name if it has no instances."""
     if component.instances is None:
         return ("",)
     found = evaluate(component.instances, workload)
@@ -30,9 +30,9 @@ def instance_ids(component: Component, workload: Manifest) -> tuple[str, ...]:
 
 
 def component_of_pod(definition: Definition, pod: Resource) -> str:
-    """Return the leaf that the pod is of; the only one there is, or the first whose selector fits.
+    """Return the leaf that the pod belongs to: the only leaf, or the first whose selector matches.
 
-    Raises: InputError when none fits.
+    Raises: InputError when none matches.
     """
     leaves = definition.leaves
     if len(leaves) == 1:
@@ -44,24 +44,24 @@ def component_of_pod(definition: Definition, pod: Resource) -> str:
 
 
 def is_of_type(selector: TypeSelector | None, pod: Resource) -> bool:
-    """Return whether ``selector`` fits the pod; no selector fits none."""
+    """Return whether ``selector`` matches the pod; a missing selector matches none."""
     if selector is None:
         return False
     if selector.value is None:
         return any(found is not None for found in evaluate(selector.key, pod.manifest))
-    # The comparison is part of the query's text, so that it binds as tightly as the peer's does.
+    # The comparison is part of the query's text, so that its precedence is the same as in the peer.
     return any(found is True for found in evaluate(f"{selector.key} == {json_of_text(selector.value)}", pod.manifest))
 
 
 def is_in_subtree(definition: Definition, name: str, pod: Resource) -> bool:
-    """Return whether the pod is of the component ``name`` or of one below it."""
+    """Return whether the pod belongs to the component ``name`` or to a descendant."""
     if is_of_type(definition.components[name].type_selector, pod):
         return True
     return any(is_in_subtree(definition, child, pod) for child in definition.children_of(name))
 
 
 def member_of_pod(definition: Definition, pod: Resource, component: str) -> Member | None:
-    """Return the first instruction whose filters the pod passes: of its own component, else of one above it."""
+    """Return the first instruction whose filters the pod passes: of its own component, else of an ancestor."""
     for level in definition.line_of(component):
         for member in definition.members:
             if member.component == level and all(single(query, pod) is True for query in member.filters):
@@ -72,7 +72,7 @@ def member_of_pod(definition: Definition, pod: Resource, component: str) -> Memb
 def single(query: str, pod: Resource) -> object:
     """Return the one result of ``query`` on the pod.
 
-    Raises: InputError when it is not exactly one, or empty.
+    Raises: InputError when there is not exactly one, or it is empty.
     """
     found = evaluate(query, pod.manifest)
     if len(found) != 1 or found[0] is None or found[0] == "":
@@ -81,7 +81,7 @@ def single(query: str, pod: Resource) -> object:
 
 
 def json_of_text(text: str) -> str:
-    """Return ``text`` as a string of a query."""
+    """Return ``text`` as a string literal of a query."""
     return json_of([text])[1:-1]
 
 
@@ -97,7 +97,7 @@ def _stated_scale(definition: Definition, workload: Manifest, name: str, instanc
             f'component "{name}"', "instanceIdPath", found=[*scales], wanted=f'"{instance}" among them'
         )
     below = sum(_stated_scale(definition, workload, child, None) for child in definition.children_of(name))
-    # Who states nothing leaves it to the level above or below.
+    # A component without a scale leaves it to the level above or below.
     return own * below if own and below else own or below
 
 
@@ -118,7 +118,7 @@ def _counted_leaves(definition: Definition, workload: Manifest, name: str, insta
 
 
 def _scales(component: Component, workload: Manifest) -> dict[str, int]:
-    """Return the replicas that each instance needs: its minimum if it states one, else all of them."""
+    """Return the replicas that each instance needs: its minimum if it has one, else all of them."""
     if component.scale is None:
         return {}
     replicas, minimums, maximums = (

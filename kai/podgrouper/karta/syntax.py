@@ -1,8 +1,8 @@
-"""The query language of Karta: jq, as far as it reads a value and never writes or recurses.
+"""The query language of Karta: the part of jq that reads a value and neither writes nor recurses.
 
-What enters is an expression; what leaves is its tree. ``kai.podgrouper.karta.evaluate`` runs trees. Forms of jq that
-are not here (``def``, ``foreach``, ``label``, destructuring) are told apart from mistakes, so that an expression that
-is never evaluated is not held against its Karta.
+``parse`` turns an expression into a tree, which ``kai.podgrouper.karta.evaluate`` runs. Unsupported forms of jq
+(``def``, ``foreach``, ``label``, destructuring) are distinguished from errors, so that an expression that is never
+evaluated does not invalidate its Karta.
 """
 
 import re
@@ -33,21 +33,21 @@ from kai.podgrouper.karta.tree import (
 
 
 class QuerySyntaxError(InputError):
-    """An expression is no jq."""
+    """An expression is not valid jq."""
 
 
 class UnsupportedSyntaxError(QuerySyntaxError):
-    """An expression is jq of a form that is not evaluated here."""
+    """An expression is valid jq in a form that is not evaluated here."""
 
 
 LONGEST = 2000
 MOST_NODES = 200
 DEEPEST = 60
-"""More than any expression that is run for a pod has; they bound the stack that parsing and running need."""
+"""More than in any expression that is run for a pod; these bound the stack depth of parsing and evaluation."""
 
 WRITING = frozenset({"=", "|=", "+=", "-=", "*=", "/=", "%=", "//="})
 FORBIDDEN = frozenset({"del", "range", "paths", "recurse", "walk", "repeat"})
-"""Functions that write, or whose output has no bound."""
+"""Functions that write, or whose output is unbounded."""
 
 _RIGHT, _LEFT, _NONE = "right", "left", "none"
 _STRENGTH: Mapping[str, tuple[int, str]] = {
@@ -104,7 +104,7 @@ def parse(expression: str) -> Query:
 
 
 def check_reads_only(tree: Query) -> None:
-    """Refuse a tree that writes or has no bound.
+    """Refuse a tree that writes or has unbounded output.
 
     Raises: QuerySyntaxError.
     """
@@ -118,7 +118,7 @@ def check_reads_only(tree: Query) -> None:
 
 
 class _Parser:
-    """Precedence climbing over tokens that are cut off the text as they are needed."""
+    """Precedence climbing over tokens that are read from the text as needed."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -170,7 +170,7 @@ class _Parser:
         return node
 
     def query(self, weakest: int = 1) -> Query:
-        """Return what operators at least as strong as ``weakest`` hold together, one level deeper."""
+        """Return the query joined by operators at least as strong as ``weakest``, one level deeper."""
         self.depth += 1
         if self.depth > DEEPEST:
             raise UnsupportedSyntaxError.about(

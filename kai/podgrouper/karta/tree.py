@@ -1,4 +1,4 @@
-"""The nodes of a query. ``syntax`` makes trees of them, ``evaluate`` runs these."""
+"""The nodes of a query's tree. ``syntax`` builds trees, ``evaluate`` runs them."""
 
 from collections.abc import Iterator
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""What jq does with values: compare, calculate, write out. Each step is paid for, so that no query runs for ever."""
+"""jq's operations on values: comparison, arithmetic, output. Each step has a cost, so that no query runs for ever."""
 
 import json
 import math
@@ -12,25 +12,25 @@ from kai.errors import InputError
 
 
 class QueryError(InputError):
-    """A query cannot be answered on the value it was given."""
+    """A query fails on its value."""
 
 
 class ExhaustedError(Exception):
-    """A query did as much as a query may do. No `try` of the query's own catches this."""
+    """A query exceeded its budget. No `try` of the query's own catches this."""
 
 
 MOST_WORK = 200_000
-"""Steps, items and quarters of characters that one query may make or walk through; a comparison is a few steps."""
+"""The budget of one query: steps, items and quarters of characters; a comparison is a few steps."""
 _COMPARISON = 4
 MOST_BITS = 1024
-"""The size of the largest whole number that a query may calculate."""
+"""The size of the largest integer that a query may compute."""
 
 _WORK: ContextVar[list[int] | None] = ContextVar("work", default=None)
 
 
 @contextmanager
 def limited(work: int) -> Iterator[None]:
-    """Let what is done inside spend so much in all."""
+    """Give the body a budget of ``work``."""
     token = _WORK.set([work])
     try:
         yield
@@ -39,9 +39,9 @@ def limited(work: int) -> Iterator[None]:
 
 
 def spend(work: int = 1) -> None:
-    """Pay for work.
+    """Charge the budget.
 
-    Raises: ExhaustedError when nothing is left.
+    Raises: ExhaustedError when it is used up.
     """
     left = _WORK.get()
     if left is not None:
@@ -51,7 +51,7 @@ def spend(work: int = 1) -> None:
 
 
 def spend_on(value: object) -> None:
-    """Pay for a value that was made: for its items, not for what is in them."""
+    """Charge the budget for a new value: for its items, not for their contents."""
     if isinstance(value, str):
         spend(1 + len(value) // 4)
     else:
@@ -59,7 +59,7 @@ def spend_on(value: object) -> None:
 
 
 def type_name(value: object) -> str:
-    """Return the type of ``value`` in jq's words."""
+    """Return the name of the type of ``value`` in jq."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -72,12 +72,12 @@ def type_name(value: object) -> str:
 
 
 def is_truth(value: object) -> bool:
-    """Return whether a condition holds: anything but null and false does."""
+    """Return whether a condition is true: all values except null and false are."""
     return value is not None and value is not False
 
 
 def number(value: object) -> int | float | None:
-    """Return ``value`` if it is a number, which true and false are not."""
+    """Return ``value`` if it is a number; booleans are not numbers."""
     return value if is_number(value) else None
 
 
@@ -131,7 +131,7 @@ def compare(operator: str, left: object, right: object) -> bool:
 def arithmetic(operator: str, left: object, right: object) -> object:
     """Return the result of ``+ - * / %``.
 
-    Raises: QueryError for types that the operator does not join, and for a division by zero.
+    Raises: QueryError for types that the operator does not support, and for a division by zero.
     """
     numbers = number(left), number(right)
     if numbers[0] is not None and numbers[1] is not None:
@@ -153,7 +153,7 @@ def arithmetic(operator: str, left: object, right: object) -> object:
 
 
 def text_of(value: object) -> str:
-    """Return a string as it is and anything else as JSON."""
+    """Return a string unchanged and any other value as JSON."""
     return value if isinstance(value, str) else json_of(value)
 
 
@@ -196,7 +196,7 @@ def _calculated(operator: str, left: float, right: float) -> float:
             return left * right
         if operator == "/":
             return left / right
-        dividend, divisor = int(left), abs(int(right))  # jq leaves the sign of the dividend
+        dividend, divisor = int(left), abs(int(right))  # in jq the result has the sign of the dividend
         return dividend % divisor if dividend >= 0 else -(-dividend % divisor)
     except (ZeroDivisionError, OverflowError, ValueError) as error:
         raise QueryError(f"cannot calculate {left} {operator} {right}: {error}") from error
