@@ -1,12 +1,12 @@
-"""The errors a caller of kai can meet.
+"""The errors that a caller of kai can meet, and imports of optional libraries.
 
-A pod that cannot be placed is not among them: that is a verdict, an ordinary value. What is here ends something: the
-start (``ConfigError``), the reading of an input (``InputError``) or of a command line (``CommandLineError``), a call
+A pod that cannot be placed is no error: that is a verdict, an ordinary value. An error ends something: the start
+(``ConfigError``), the reading of an input (``InputError``) or of a command line (``CommandLineError``), a call
 to the API server (``ApiError``), the use of a plugin (``PluginError``) or a cycle (``InvariantError``). A message names
 the object, the field, what was found and what would be right, and fits on one line; the command line prints it as it
 is.
 
-Libraries that come with an extra of kai: loaded where they are used, and named with what installs them.
+``load_extra`` imports a library of an extra of kai where it is used; its error names the command to install it.
 """
 
 import importlib
@@ -20,14 +20,14 @@ _DEEPEST: Final = 8
 
 
 def on_one_line(message: str) -> str:
-    """Return a message on one line, whatever it quotes; what a terminal would act on is escaped."""
+    """Return a message on one line, whatever it quotes; control characters for terminals are escaped."""
     if message.isprintable():
         return message
     return "".join(" " if each.isspace() else each if each.isprintable() else repr(each)[1:-1] for each in message)
 
 
 def told(error: BaseException) -> str:
-    """Return what ``error`` is and says, on one line, as a message quotes what foreign code raised."""
+    """Return the type and text of ``error`` on one line, for messages about errors of foreign code."""
     try:
         text = on_one_line(str(error))
     except Exception:  # noqa: BLE001 - foreign code makes the words as well
@@ -36,22 +36,22 @@ def told(error: BaseException) -> str:
 
 
 def places(frames: Iterable[tuple[FrameType, int]]) -> list[str]:
-    """Return the innermost of these frames and lines, which come last, as the log names them.
+    """Return the innermost of these frames and lines, which come last, in the format of the log.
 
-    Nothing is read from files for it, as a traceback would.
+    Unlike a traceback, this reads no source files.
     """
     innermost = list(frames)[-_DEEPEST:]
     return [f"{frame.f_globals.get('__name__')}.{frame.f_code.co_name}:{line}" for frame, line in innermost]
 
 
 class KaiError(Exception):
-    """Anything kai raises on purpose. Catching it catches the whole family and no bug of another library."""
+    """Any error that kai raises on purpose. Catching it catches all of these and no bug of another library."""
 
 
 class _RejectedError(KaiError):
-    """Something a person wrote cannot be used.
+    """A value that a user wrote cannot be used.
 
-    Carries one message, or several when the whole text was read before giving up.
+    Carries one message, or several if the whole text was read before giving up.
     """
 
     def __init__(self, message: str, *more: str, help: str = "", helps: Iterable[str] = ()) -> None:  # noqa: A002 - the word that the command prints
@@ -99,7 +99,7 @@ class InputError(_RejectedError):
 
 
 class CommandLineError(ConfigError, InputError):
-    """What was typed makes no sense, whatever files, plugins and clusters there are. It is caught as either of both."""
+    """The arguments make no sense, whatever files, plugins and clusters exist. Caught as either base class."""
 
 
 class ApiError(KaiError):
@@ -111,9 +111,9 @@ class ApiError(KaiError):
 
 
 class UnreachableError(ApiError):
-    """A cluster that a person asked about cannot be reached, or does not show what was asked for.
+    """A cluster named by a user cannot be reached, or does not show the requested objects.
 
-    ``detail`` says what was tried, ``help`` what can be typed instead, ``missing`` which right is not there.
+    ``detail`` is what was tried, ``help`` what to type instead, ``missing`` the missing right.
     """
 
     def __init__(
@@ -142,13 +142,13 @@ class PluginError(KaiError):
         self.origin = origin
 
     def __str__(self) -> str:
-        """Return the message behind the plugin, where it comes from, and what it was asked."""
+        """Return the message after the plugin, its origin, and the hook."""
         origin = f" ({self.origin})" if self.origin else ""
         return f'plugin "{self.plugin}"{origin}, {self.hook}: {self.args[0]}'
 
 
 class ActionError(PluginError):
-    """An action that is not kai's own raised.
+    """An action of another package raised.
 
     ``plugin`` is empty, since no plugin is at fault.
     """
@@ -158,7 +158,7 @@ class ActionError(PluginError):
         self.action = action
 
     def __str__(self) -> str:
-        """Return the message behind the action and where it comes from."""
+        """Return the message after the action and its origin."""
         return f'action "{self.action}" ({self.origin}), {self.hook}: {self.args[0]}'
 
 

@@ -1,12 +1,12 @@
-"""Allocate: give pending groups what is idle, in the order of fairness; let them wait for what is being released.
+"""Allocate: place pending groups on idle resources in fair order, or on resources that are being released.
 
-    groups for which others were evicted in the cycle before, each once
-    heap of groups that have pending pods and enough of them
+    first the groups for which others were evicted in the cycle before, each once
+    heap of groups that have enough pending pods
     pop the next one -> place its chunk -> commit, or undo
     a group with more pending pods goes back into the heap
 
-Groups that no plugin must be asked about take the fast path (``kai.engine.fast_path``); this is the long way, which
-decides the same.
+Groups for which no plugin must be asked take the fast path (``kai.engine.fast_path``). This module is the plain path
+and makes the same decisions.
 
 Source: the peer's actions/allocate.
 """
@@ -35,7 +35,7 @@ class Allocate:
     priority: int = 500
 
     def run(self, session: Session) -> None:
-        """Try every group that waits, best first, until none is left or the budget says to stop."""
+        """Try every waiting group, best first, until none is left or the budget stops it."""
         waiting = session.waiting_groups()
         if not len(waiting):
             return
@@ -44,17 +44,19 @@ class Allocate:
         heap.fill(waiting, again=True)
         turns = FastPath(session, heap, waiting).others() if session.takes(ALLOCATE) else _one_by_one(session, heap)
         for portion in turns:
+            # Reports of errors name the group that the cycle worked on.
             session.attend(portion.group)
+            # One chunk at a time: the fair order of groups may change after each.
             if self._try(session, portion) and portion.has_pending():
                 heap.push(portion)
             session.attend(-1)
         session.leave(heap.remaining(), served=len(waiting))
 
     def _serve_awaited(self, session: Session, waiting: GroupRows) -> None:
-        """Try the groups for which others were evicted, each once: what was taken for them is theirs.
+        """Try the groups for which others were evicted, each once: the freed places are meant for them.
 
-        The order of queues asks which group deserves the next pod most, and may answer with the group that was evicted:
-        that group would be bound and evicted again in every cycle.
+        The fair order of queues may put the evicted group first instead. It would then be bound and evicted again in
+        every cycle.
         """
         if not session.snapshot.past.awaited:
             return
@@ -66,13 +68,14 @@ class Allocate:
                 session.attend(-1)
 
     def _try(self, session: Session, portion: Portion) -> bool:
-        """Place the next chunk of one group; say whether it was placed."""
+        """Place the next chunk of one group, and return whether that succeeded."""
         group = portion.group
         started = bool(session.columns.counted[group])
         with session.statement(self.name) as statement:
             if not place_waiting_group(session, statement, portion, session.all_nodes):
                 return False
             waits = must_wait(portion, session)
+            # The pods that fit now would hold their places idle until the rest of the gang arrives.
             if waits:
                 statement.promise_all(group)
             statement.commit()
@@ -82,7 +85,7 @@ class Allocate:
 
 
 def _one_by_one(session: Session, heap: GroupHeap) -> Iterator[Portion]:
-    """Yield every group in its turn, while the budget grants it."""
+    """Yield every group in its turn while the budget allows."""
     while (portion := heap.pop()) is not None:
         yield portion
         if session.budget.go_on() is not BudgetAnswer.GO:

@@ -1,4 +1,4 @@
-"""Consolidate: move running pods together so that a large one fits. Every pod that is moved gets another place.
+"""Consolidate: move running pods closer together so that a large group fits; every moved pod gets another place.
 
 Source: the peer's actions/consolidation, and docs/differences.md for gangs that could not start again.
 """
@@ -23,9 +23,9 @@ def _preemptible(session: Session, groups: GroupRows) -> GroupRows:
 def _movable(session: Session, portion: Portion, placed: Bools) -> Bools:
     """Return the first groups, by name, that may be moved: those that can start again with the pods they have.
 
-    A gang of which a pod has ended lacks that pod for a new start: its other pods would be moved away for ever.
-    A pod that is being deleted is no such loss: its owner makes another.
-    The bound counts groups and, as the peer's does, admits one more than it says.
+    A gang with a pod that has ended lacks that pod at a new start: its other pods would be moved away and never run.
+    A pod that is being deleted is no such loss, because its owner creates another.
+    The bound counts groups and, like the peer's, admits one more than it says.
     """
     del portion
     rows = np.flatnonzero(placed)
@@ -45,7 +45,7 @@ class Consolidate:
     priority: int = 400
 
     def run(self, session: Session) -> None:
-        """Search for every preemptible group that waits."""
+        """Search victims to move for every preemptible group that waits."""
         if session.parameters.max_consolidation_preemptees == 0:
             return
         EvictionPass(

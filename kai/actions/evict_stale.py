@@ -1,10 +1,9 @@
 """Evict stale gangs: a gang that fell below its minimum and stayed there loses its other pods.
 
-So does a sub-group that the group can do without (``minSubGroup``): once it lacks pods, the others in it do no work.
-The group keeps what it needs.
+An optional sub-group (``minSubGroup``) that lacks pods loses its other pods too, because they do no work. The group
+keeps what it needs.
 
-Source: the peer's actions/stalegangeviction, where a group is stale as a whole if a sub-group lacks pods that it can do
-without.
+Source: the peer's actions/stalegangeviction. There a group is stale as a whole if an optional sub-group lacks pods.
 """
 
 from typing import Literal
@@ -31,7 +30,7 @@ class EvictStale:
     priority: int = 100
 
     def run(self, session: Session) -> None:
-        """Look at every group with pods on nodes."""
+        """Check every group with pods on nodes."""
         stale, partial = self._below_minimum(session)
         known: tuple[tuple[Times, GroupRows, list[int]], ...] = (
             ("stale_since", session.base.stale, stale),
@@ -40,6 +39,7 @@ class EvictStale:
         for times, before, now in known:
             healthy = np.setdiff1d(before, now)
             if len(healthy):
+                # A group that recovered starts a full grace period when it falls below its minimum again.
                 session.note_time(times, healthy, np.nan)
         for group in stale:
             session.attend(group)
@@ -50,17 +50,19 @@ class EvictStale:
         session.attend(-1)
 
     def _below_minimum(self, session: Session) -> tuple[list[int], list[int]]:
-        """Return the groups with a pod on a node that have fewer there than they need, none of whose pods succeeded.
+        """Return the groups with too few pods on nodes, and the groups with too few in an optional sub-group only.
 
-        And those that have what they need, and pods in sub-groups beyond that which lack pods.
+        The former have at least one pod on a node and none that succeeded. The latter have all that the group needs.
         """
         facts, columns = session.facts.groups, session.columns
         at_first = facts.first_subgroup.searchsorted(session.lacking, side="right") - 1
+        # Only groups that lacked pods at the start or changed since can be below their minimum.
         groups = session.changed_groups(at_first)
         groups = groups[lack_some(facts, columns, groups)]
         groups = groups[have_some(facts, columns.occupying, groups)]
         enough = hold_enough(facts, columns, groups)
         stale = [
+            # A gang in which a pod succeeded is finishing: its pods end one by one.
             group
             for group in groups[~enough].tolist()
             if not len(session.portion(group).holding(1 << Status.SUCCEEDED))
@@ -81,16 +83,16 @@ class EvictStale:
             self._evict(session, portion, lacking, pods, "sub-group below its minimum")
 
     def _is_due(self, session: Session, group: int, times: Times) -> bool:
-        """Return whether the grace of ``group`` is over; note when it began."""
+        """Return whether the grace period of ``group`` is over; record its begin."""
         since = getattr(session, times)
-        # A time that is still to come was written by a clock that went ahead, and would keep the gang for as long.
+        # A time in the future was written by a clock that was ahead; it would extend the grace by that much.
         if not session.clock.is_past(float(since[group])):
             session.note_time(times, group, session.clock.read())
             since = getattr(session, times)
         grace = session.snapshot.groups[group].staleness_grace
         if grace is None:
             grace = session.parameters.default_staleness_grace_seconds
-        # Pods that would make a gang whole may be among those that there was no time for.
+        # Pods that would complete the gang may be among the groups that the budget left for a later cycle.
         if grace < 0 or len(session.left) or session.protected[group]:
             return False
         return session.clock.has_lasted(float(since[group]), grace)

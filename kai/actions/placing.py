@@ -1,11 +1,11 @@
-"""Place one group: check its capacity, then walk the tree of sub-groups top down, then place pods.
+"""Place one group: check its capacity, walk its tree of sub-groups top down, and place the pods of each leaf.
 
-A sub-group may have several node sets to try (domains). The first set in which all its pods fit wins; tries in the sets
-before it are rolled back. The same code places for real and, with ``promise``, inside searches for victims.
+A sub-group may have several node sets (domains) to try. The first set in which all its pods fit wins; tries in the sets
+before it are rolled back. The same code places for real and, with ``promise``, in simulations of a victim search.
 
-Where sub-groups lie within each other, the sets of one are looked for in each set of the one above, so that their
-number multiplies from level to level. A try that failed is not made again while nothing differs, and their number is
-bounded: a user writes the tree.
+With nested sub-groups, each set of the parent is split into sets for the child, so their number multiplies from level
+to level. A failed try is not repeated while nothing has changed, and the number of tries is bounded, because the tree
+is user input.
 
 Source: the peer's actions/common (AllocateJob, allocateSubGroupSet, allocatePodSet).
 """
@@ -25,7 +25,7 @@ from kai.framework.verdict import Code, Reason, Verdict
 from kai.model.axis import GroupRow, NodeRows, PodRows, SubGroupRow
 
 MOST_TRIES = 16_384
-"""Node sets in which the sub-groups of one group are tried, all together; it waits where that is not enough."""
+"""The most node sets to try for all sub-groups of one group; a group that needs more waits."""
 
 
 def place_group(
@@ -37,10 +37,10 @@ def place_group(
     promise: bool,
     tells: bool | None = None,
 ) -> bool:
-    """Place the next chunk of ``portion`` on ``nodes`` (ascending), all of it or nothing that stays.
+    """Place the next chunk of ``portion`` on ``nodes`` (ascending): all of it, or return False.
 
-    With ``promise`` it only promises places, because this is a simulation. ``tells``: whether it records refusals;
-    None: unless this is a simulation. The caller undoes what a failure left behind.
+    ``promise`` marks a simulation, which only promises places. ``tells``: whether to record refusals; None: record them
+    unless this is a simulation. The caller undoes the changes of a failed attempt.
     """
     before = session.attend(portion.group)
     placed = _place_group(
@@ -51,12 +51,13 @@ def place_group(
 
 
 def place_waiting_group(session: Session, statement: Statement, portion: Portion, nodes: NodeRows) -> bool:
-    """Place the next chunk of ``portion`` on ``nodes``: where it starts now, and else where it waits for what leaves.
+    """Place the next chunk of ``portion`` on ``nodes``, preferably where it can start now.
 
-    A node or domain is not better because it is to be waited for. So nodes where a plugin lets pods wait (`NodeWait`)
-    are taken only where the group finds no place without them.
+    A node on which a plugin makes pods wait (`NodeWait`) may have the best score, but a wait is a disadvantage. So such
+    nodes are used only if the group finds no place without them.
     """
     mark = statement.mark()
+    # The first try allows all nodes, because usually no plugin makes pods wait and one try is enough.
     if not place_group(session, statement, portion, nodes, promise=False):
         return False
     if statement.has_waited:
@@ -86,7 +87,7 @@ def _place_group(
 
 
 class _Placer:
-    """One attempt on one portion."""
+    """One attempt to place a portion."""
 
     def __init__(self, session: Session, statement: Statement, portion: Portion, *, promise: bool, tells: bool) -> None:
         self._session = session
@@ -98,14 +99,14 @@ class _Placer:
         self._tries = 0
         self._states = count()
         self._state = next(self._states)
-        """A number that no two states of the ledger share."""
+        """A number for the present state of the ledger, unique among all states of this attempt."""
         self._told: dict[int, Reason] = {}
-        """What the try at hand said last of each pod."""
+        """The refusals of the current try, the last one for each pod."""
         self._failed: dict[bytes, dict[int, Reason]] = {}
-        """What tries that failed said, by a digest of all that they depend on."""
+        """The refusals of failed tries, by a digest of everything that the try depends on."""
 
     def place(self, subgroup: int, pods: PodRows, nodes: NodeRows) -> Descent[bool]:
-        """Place ``pods``, all of them below ``subgroup``, in the first part of ``nodes`` where they fit."""
+        """Place ``pods``, all below ``subgroup``, in the first part of ``nodes`` in which they fit."""
         for part in self._parts(subgroup, pods, nodes):
             failed = self._failed.get(self._key(subgroup, part)) if self._failed else None
             if failed is not None:
@@ -119,14 +120,14 @@ class _Placer:
         return False
 
     def _key(self, subgroup: int, part: NodeRows) -> bytes:
-        """Return a digest of what a try depends on: no two tries that may differ have one."""
+        """Return a digest of all that a try depends on, so that tries with the same digest have the same outcome."""
         digest = blake2b(b"%d %d %d " % (subgroup, self._state, len(part)), digest_size=16)
         digest.update(part.tobytes())
         digest.update(self._session.scores_below(subgroup)[part].tobytes())
         return digest.digest()
 
     def _try(self, subgroup: int, pods: PodRows, part: NodeRows) -> Descent[bool]:
-        """Place ``pods`` in ``part``, or undo that and remember that it failed."""
+        """Place ``pods`` in ``part``, or undo that and remember the failure."""
         self._tries += 1
         mark, state, before, self._told = self._statement.mark(), self._state, self._told, {}
         placed: bool = yield self._place_in(subgroup, pods, part)
@@ -134,13 +135,14 @@ class _Placer:
         self._told |= told
         if not placed:
             self._statement.roll_back(mark)
+            # A rollback restores the ledger, so failures that were recorded in this state count again.
             self._state = state
             if self._is_split and self._session.takes(SAME_TRY):
                 self._failed[self._key(subgroup, part)] = told
         return placed
 
     def _tell(self, told: dict[int, Reason]) -> None:
-        """Say again of pods what was said when the try was made."""
+        """Record the refusals of a memoized failed try again."""
         self._told |= told
         if self._tells:
             self._session.record(self._portion.group).pods.update(told)
@@ -159,7 +161,7 @@ class _Placer:
         return True
 
     def _by_child(self, subgroup: int, pods: PodRows) -> dict[int, PodRows]:
-        """Return ``pods``, all of them below ``subgroup``, by the child that they are below."""
+        """Return ``pods``, all below ``subgroup``, by the child that they are below."""
         groups = self._session.facts.groups
         leaves, which = np.unique(self._session.facts.pods.leaf[pods], return_inverse=True)
         children = leaves.copy()
@@ -201,7 +203,7 @@ class _Placer:
 
 
 def must_wait(portion: Portion, session: Session) -> bool:
-    """Return whether the gang of some leaf would start with pods that are only promised a place.
+    """Return whether some leaf can reach its minimum only with pods that are promised a place.
 
     If so, the whole group waits.
     """

@@ -1,4 +1,4 @@
-"""Preempt: within a queue, a group takes from preemptible groups of strictly lower priority.
+"""Preempt: within a queue, a group takes the places of preemptible groups of strictly lower priority.
 
 Source: the peer's actions/preempt.
 """
@@ -14,9 +14,9 @@ from kai.model.axis import Bools
 
 
 def _within_quota(session: Session, portion: Portion) -> bool:
-    """Return whether the group, if it cannot be taken back, stays within quota.
+    """Return whether the group stays within the quota of its queues, if it is not preemptible.
 
-    No eviction of preemptible pods changes that.
+    Evictions of preemptible pods cannot change that, because only non-preemptible pods count for quota.
     """
     return bool(capacity_verdict(session, portion, portion.chunk(), fixed_only=True))
 
@@ -36,7 +36,7 @@ class Preempt:
     priority: int = 200
 
     def run(self, session: Session) -> None:
-        """Search for every group that waits."""
+        """Search victims for every group that waits."""
         EvictionPass(
             name=self.name,
             cause=self.cause,

@@ -1,4 +1,4 @@
-"""Reclaim: a group whose queue is below its fair share takes from queues that are above theirs.
+"""Reclaim: a group whose queue is below its fair share takes places from queues above theirs.
 
 Source: the peer's actions/reclaim.
 """
@@ -21,7 +21,7 @@ def _may_reclaim(session: Session, portion: Portion) -> Verdict:
     """Ask the first plugin that has an opinion; without such a plugin no group may reclaim."""
     group, amounts = portion.group, portion.amounts()
     facts = session.facts.groups
-    # The answer is one for all groups of a queue that want the same, until something is committed.
+    # One answer holds for all groups of a queue that want the same amounts, until a statement is committed.
     alike = (int(facts.queue[group]), bool(facts.preemptible[group]), amounts.tobytes(), session.stamp)
     verdict = session.reclaim_verdicts.get(alike)
     if verdict is None:
@@ -39,7 +39,7 @@ def _others(session: Session, portion: Portion, placed: Bools) -> Bools:
 
 
 def explain(session: Session, queue: int, used: Float64s | Int64s) -> Mapping[str, Fact]:
-    """Return the numbers of a queue that held ``used`` [3] before the search."""
+    """Return the facts about a queue that held ``used`` [3] before the search."""
     facts, named = session.facts.queues, session.snapshot.queues[queue]
     return {
         "name": named.name,
@@ -60,7 +60,7 @@ class Reclaim:
     priority: int = 300
 
     def run(self, session: Session) -> None:
-        """Search for every group that waits and whose queue may hold more."""
+        """Search victims for every waiting group whose queue may hold more."""
         EvictionPass(
             name=self.name,
             cause=self.cause,

@@ -1,1 +1,1 @@
-"""What all of kai uses and what uses nothing of kai: words of messages, values out of text, trees, deadlines."""
+"""Helpers for all of kai that use nothing of kai: wording of messages, parsing, trees, deadlines."""

@@ -1,6 +1,6 @@
-"""Deadlines by key: what is due when, or is remembered until when.
+"""Deadlines by key, and exponential back-off.
 
-Pauses that double: what failed is tried again, each time a little later.
+``Deadlines`` knows which key is due or expires first. ``doubling_pause`` is the pause before the next retry.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Final, TypeVar
 import attrs
 
 _DOUBLINGS: Final = 40
-"""A larger power of two says nothing, and at last fits into no number."""
+"""Pauses stop doubling here, far beyond any bound, so that the power of two does not overflow a float."""
 
 
 def doubling_pause(failures: int, first: float, longest: float) -> float:
-    """Return the pause after so many failures: ``first`` after one, doubled with each further one up to ``longest``."""
+    """Return the pause after ``failures`` failures: ``first`` after one, then doubled with each, up to ``longest``."""
     return min(longest, first * 2.0 ** min(max(failures, 1) - 1, _DOUBLINGS))
 
 
@@ -27,25 +27,25 @@ _FEW: Final = 64
 
 @attrs.define(eq=False)
 class Deadlines(MutableMapping[K, float]):
-    """A mapping of keys to times that knows which key comes first; of keys with one time, the one that was set first.
+    """A mapping of keys to times that finds the earliest key; among equal times, the one set first.
 
-    Units: times on a clock that does not go back.
-    Holds: memory for so many entries as there are keys, however often a key is set.
-    Cost: O(log n) for a key that is set or taken.
+    Units: times on a monotonic clock.
+    Holds: memory for one entry per key, however often a key is set.
+    Cost: O(log n) to set or take a key.
     """
 
     _entries: dict[K, tuple[float, int, K]] = attrs.field(factory=dict)
     _heap: list[tuple[float, int, K]] = attrs.field(factory=list)
-    """All of the entries, and some that mean nothing any more: these are passed over."""
+    """All entries, and stale ones, which are skipped."""
     _number: int = 0
-    """Of the last entry: it keeps the order, and keys from being compared."""
+    """The number of the last entry: it breaks ties by age, so that keys are never compared."""
 
     def __getitem__(self, key: K) -> float:
         """Return the time of a key."""
         return self._entries[key][0]
 
     def __setitem__(self, key: K, time: float) -> None:
-        """Give a key a time, whatever it had before."""
+        """Set the time of a key."""
         self._number += 1
         entry = self._entries[key] = (time, self._number, key)
         heapq.heappush(self._heap, entry)
@@ -57,11 +57,11 @@ class Deadlines(MutableMapping[K, float]):
         del self._entries[key]
 
     def __iter__(self) -> Iterator[K]:
-        """Yield the keys, in no order of time."""
+        """Yield the keys in arbitrary order."""
         return iter(self._entries)
 
     def __len__(self) -> int:
-        """Return how many keys there are."""
+        """Return the number of keys."""
         return len(self._entries)
 
     def clear(self) -> None:
@@ -70,20 +70,20 @@ class Deadlines(MutableMapping[K, float]):
         self._heap.clear()
 
     def hasten(self, key: K, time: float) -> None:
-        """Give a key a time unless it has an earlier one."""
+        """Set the time of a key unless it has an earlier one."""
         entry = self._entries.get(key)
         if entry is None or time < entry[0]:
             self[key] = time
 
     def first(self) -> float | None:
-        """Return the time that comes first; None if there is none."""
+        """Return the earliest time; None if there is no key."""
         heap, entries = self._heap, self._entries
         while heap and entries.get(heap[0][2]) is not heap[0]:
             heapq.heappop(heap)
         return heap[0][0] if heap else None
 
     def take(self, now: float) -> Iterator[K]:
-        """Remove the keys whose time has come, first things first, and yield each as it is removed."""
+        """Remove the keys whose time has come, earliest first, and yield each as it is removed."""
         while (time := self.first()) is not None and time <= now:
             key = heapq.heappop(self._heap)[2]
             del self._entries[key]

@@ -1,4 +1,4 @@
-"""Which version of Kubernetes an API server has, where its schedulers count otherwise than those before."""
+"""The version of a Kubernetes API server, for behaviour of the scheduler that differs between versions."""
 
 import re
 from typing import Final
@@ -10,7 +10,7 @@ _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
 
 @attrs.frozen(order=True)
 class KubernetesVersion:
-    """Major and minor number; patches of one minor version decide alike."""
+    """Major and minor number; all patches of a minor version behave alike."""
 
     major: int
     minor: int
@@ -22,16 +22,16 @@ class KubernetesVersion:
         return None if found is None else cls(int(found[1]), int(found[2]))
 
     def __str__(self) -> str:
-        """Return it as people write it."""
+        """Return the version as users write it."""
         return f"{self.major}.{self.minor}"
 
 
 V1_36: Final = KubernetesVersion(1, 36)
 V1_37: Final = KubernetesVersion(1, 37)
 NEWEST: Final = V1_37
-"""What kai goes by where no API server says its version: the newest one that kai was compared with."""
+"""The version that kai assumes if the API server reports none: the newest that kai was compared with."""
 
 
 def newest() -> KubernetesVersion:
-    """Return the version of an API server that has not said it."""
+    """Return the version to assume for an API server that has not reported one."""
     return NEWEST

@@ -1,19 +1,18 @@
-"""Values out of text and JSON: numbers, quantities, durations, and parts of JSON that may be missing.
+"""Parsers of text and JSON: numbers, quantities, durations, and parts of JSON that may be missing.
 
-Parts of JSON and YAML that others wrote: what is missing, or has another shape than expected, counts as absent.
+Parts of JSON and YAML written by users: a part that is missing or has another shape than expected counts as absent.
 
-Numbers and truth values: what is a number, and those in text, read as the peer's programs read them.
+Numbers and booleans in text are read as the peer's programs read them. Python's ``int`` and ``float`` accept more than
+Go's ``strconv`` (blanks, digits of other scripts, ``1_0`` as an integer) and less (hexadecimal floats). A reader that
+differs would admit pods that the peer refuses.
 
-Python's ``int`` and ``float`` accept more than Go's ``strconv`` (blanks, digits of other scripts, ``1_0`` as an
-integer) and less (hexadecimal floats). A reader with a different idea admits pods that the peer refuses.
+Kubernetes quantities are converted exactly to and from integers in a declared unit. A quantity is a decimal number with
+an SI suffix (``500m``, ``2Gi``), an exponent (``1e3``) or nothing. Callers choose the unit: `parts` is 1000 for
+millicores, 1 for bytes. No float is involved. Manifests and plugins share this code; ``kai.api.values`` adds the
+messages about manifests.
 
-Kubernetes quantity text to and from integers in a declared unit, exactly.
-
-A quantity is a decimal number with an SI suffix (``500m``, ``2Gi``), an exponent (``1e3``) or nothing. Readers say how
-many parts of one unit they count in: `parts` is 1000 for millicores, 1 for bytes. No float is involved anywhere.
-Manifests and plugins share it; ``kai.api.values`` says of a manifest's value what was found.
-
-Durations as Go and the peer write them: ``90s``, ``1h30m``, ``2d``. Manifests and configuration files share them.
+Durations are written as Go and the peer write them: ``90s``, ``1h30m``, ``2d``. Manifests and configuration files share
+this code.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ from kai.basics.wording import shown
 
 
 def part_of(value: object, *path: str) -> Any:  # noqa: ANN401 - JSON from outside
-    """Return what is at a path of keys inside of a value; None where the path leads nowhere."""
+    """Return the part of ``value`` at a path of keys; None if the path does not exist."""
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
 
 
 def mapping_of(value: object, *path: str) -> Mapping[str, Any]:
-    """Return the mapping at a path; an empty one where there is none."""
+    """Return the mapping at a path; an empty one if there is none."""
     found = part_of(value, *path)
     return found if isinstance(found, Mapping) else {}
 
 
 def list_of(value: object, *path: str) -> Sequence[Any]:
-    """Return the list at a path; an empty one where there is none."""
+    """Return the list at a path; an empty one if there is none."""
     found = part_of(value, *path)
     return found if isinstance(found, list | tuple) else ()
 
@@ -52,7 +51,7 @@ def mappings_of(value: object, *path: str) -> list[Mapping[str, Any]]:
 
 
 def text_of(value: object, *path: str) -> str:
-    """Return the text at a path; an empty one where there is none."""
+    """Return the text at a path; an empty one if there is none."""
     found = part_of(value, *path)
     return found if isinstance(found, str) else ""
 
@@ -76,17 +75,17 @@ _HEXADECIMAL: Final = re.compile(
     rf"[+-]?0[xX]_?(?:{_HEX_DIGITS}(?:\.(?:{_HEX_DIGITS})?)?|\.{_HEX_DIGITS})[pP][+-]?{_DIGITS}",
 )
 _NAMED: Final = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
-# No number of 64 bits takes more; Python would work for seconds on the texts that are refused here.
+# No 64-bit number is longer; Python would take seconds to convert the texts that are refused here.
 _LONGEST_NUMBER: Final = 200
 
 
 def is_whole(value: object) -> TypeGuard[int]:
-    """Return whether a value is a whole number, which true and false are not here."""
+    """Return whether a value is an integer; booleans are not."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Return whether a value is a number, which true and false are not here."""
+    """Return whether a value is a number; booleans are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -152,14 +151,14 @@ _DECIMAL_AMOUNT: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T"
 _BINARY: Final = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _KIBI: Final = 1024
 _KILO: Final = 1000
-# Ten to any power beyond this is no 64-bit amount in any unit, whatever digits are in front of it.
+# Ten to a power beyond this is no 64-bit amount in any unit, whatever digits precede it.
 _MOST_DIGITS: Final = 200
 
 Style = Literal["decimal", "binary"]
 
 
 class QuantityError(ValueError):
-    """A text is no quantity, or one that is too large."""
+    """A text is no quantity, or the quantity is too large."""
 
     def __init__(self, found: str, wanted: str) -> None:
         super().__init__(f"found {shown(found[:_LONGEST])}, expected {wanted}")
@@ -252,7 +251,7 @@ LONGEST: Final = _LONGEST_DURATION / SECOND
 
 
 class DurationError(ValueError):
-    """A text is no duration, or one that is too long."""
+    """A text is no duration, or the duration is too long."""
 
     def __init__(self, found: object, wanted: str) -> None:
         super().__init__(f"found {shown(found)}, expected {wanted}")

@@ -1,6 +1,6 @@
-"""How far long work has come: said where the work is done, heard where it is shown.
+"""Progress of long work: the work reports it, and a listener shows it.
 
-A command listens while it runs. Without a listener nothing is shown, and the work goes on all the same.
+A command listens while it runs. Without a listener nothing is shown, and the work is the same.
 """
 
 from collections.abc import Callable, Iterator
@@ -8,23 +8,23 @@ from contextlib import contextmanager
 from typing import Final
 
 Listener = Callable[[str, int, int, str | None], None]
-"""Takes what is being done, how much of it is done, how much there is, and what else is to be said of it.
+"""Receives the name of the work, how much is done, how much there is in all, and a detail.
 
-None instead of a text: the work is told by its count alone, and worth a line where output is kept.
+None as the detail: the count says enough, and is worth a line where output is kept.
 """
 
 _LISTENERS: Final[list[Listener]] = []
 
 
 def report(what: str, done: int, total: int, detail: str | None = None) -> None:
-    """Tell listeners how far the work is."""
+    """Report the progress to all listeners."""
     for each in _LISTENERS:
         each(what, done, total, detail)
 
 
 @contextmanager
 def heard_by(listener: Listener) -> Iterator[None]:
-    """Have ``listener`` hear of work that is done inside."""
+    """Have ``listener`` receive the progress of work in the context."""
     _LISTENERS.append(listener)
     try:
         yield

@@ -1,18 +1,16 @@
-"""Trees: which nodes are above one and below it, walks without recursion, and the colours of queues in a tree.
+"""Trees: ancestors and descendants, walks without recursion, and the colours of queues.
 
-Trees of which each node names its parent, as queues do: which nodes are above one, and which are below it.
+In the trees here each node names its parent, as queues do. User input need not be a tree: a parent may be missing, and
+parents may form a cycle. All walks end nevertheless.
 
-What users write need not be a tree: a parent may be missing, and parents may lead in a circle. Walks end all the same.
+``descend`` walks trees that may be deeper than Python's recursion limit. A step of a walk is a generator: instead of
+calling itself, it yields the step for the child and receives the result of that step. The open steps are in a list, so
+depth costs only memory.
 
-Walks down trees that may be deeper than Python's recursion allows.
-
-A step of such a walk is a generator: where a function would call itself, it yields the step for the child, and receives
-what that step returns. The open steps lie in a list, so that the depth of a tree costs memory and nothing else.
-
-The colour of a queue: the hue of its branch, the pattern of its place in it. A queue keeps it in every picture.
-
-Hues differ by 3:1 from white and from the dark ground, and from each other under the three kinds of colour blindness.
-Beyond twenty queues all others are grey; a name stands beside each colour, so none carries a meaning alone.
+``colors_of`` gives each queue a colour: the hue of its branch, and a pattern by its place in the branch. A queue has
+the same one in every picture. Hues differ by 3:1 from white and from the dark background, and from each other under the
+three kinds of colour blindness. Beyond twenty queues all others are grey; a name stands beside each colour, so none
+carries a meaning alone.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def ancestry(node: K, parents: Mapping[K, K | None]) -> list[K]:
-    """Return a node and all above it that are known, upwards; where they lead in a circle, the last was there before.
+    """Return a node and its known ancestors, upwards. If they form a cycle, the walk ends where it closes.
 
     Cost: linear in the nodes that are returned.
     """
@@ -43,7 +41,7 @@ def is_below_itself(node: K, parents: Mapping[K, K | None]) -> bool:
 
 
 def descendants(node: K, children: Callable[[K], Iterable[K]]) -> list[K]:
-    """Return a node and all below it, each once, parents before their children.
+    """Return a node and all its descendants, each once, parents before their children.
 
     Cost: linear in the nodes that are returned.
     """
@@ -58,13 +56,13 @@ def descendants(node: K, children: Callable[[K], Iterable[K]]) -> list[K]:
 T = TypeVar("T")
 
 Descent: TypeAlias = Generator[Any, Any, T]
-"""A step that returns a T. It yields other steps of its kind, and is sent what they return."""
+"""A step that returns a T. It yields other steps of its kind, and is sent their results."""
 
 
 def descend(first: Descent[T]) -> T:
-    """Return what the step ``first`` returns.
+    """Run the step ``first`` and return its result.
 
-    Holds: what a step raises, this function raises; the steps above it do not see it.
+    Holds: this function raises whatever a step raises; the steps above do not see it.
     """
     steps = [first]
     found: Any = None
@@ -88,11 +86,11 @@ OTHERS: Final = "x"
 
 
 class Branching(Protocol):
-    """A queue as a place in the tree."""
+    """A queue with its place in the tree."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the queue."""
         ...
 
     @property
@@ -128,7 +126,7 @@ def colors_of(queues: Sequence[Branching]) -> Mapping[str, str]:
 
 
 def branches(queues: Sequence[Branching]) -> list[str]:
-    """Return the queues that the tree branches into, by name: the topmost of which there are several."""
+    """Return the queues at the first level with several queues, by name: these are the branches of the tree."""
     names = {line.name for line in queues}
     level = [line for line in queues if line.parent not in names]
     while len(level) == 1 and not level[0].leaf:

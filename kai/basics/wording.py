@@ -1,8 +1,6 @@
-"""How a message quotes what it found, counts things with their nouns, and cuts long lists short.
+"""The form of messages: how they quote values, count things with their nouns, and truncate lists.
 
-How a message quotes what it found: in the notation of the file that a person wrote.
-
-Numbers with their nouns, lists that are cut short, and what a file turned out to be, as every message says them.
+A value is quoted in the notation of the file that the user wrote.
 """
 
 import errno
@@ -28,18 +26,18 @@ _SHORTENER.maxother = _SHORTENER.maxlong = _LONGEST_TEXT
 def shown(found: object) -> str:
     """Return ``found`` on one line of bounded length, whatever it is, and ``nothing`` for an absent value.
 
-    It is written as YAML has it in its flow style, since a person who wrote it wrote YAML or JSON. What these have no
-    word for, an object of a plugin for instance, is written as Python has it. A key without a value is read as None as
-    an absent one is, so None is called nothing; only inside a list or a mapping it is ``null``.
+    It is written in YAML flow style, because users write YAML or JSON. A value that these cannot express, such as an
+    object of a plugin, is written as in Python. A key without a value is read as None, like an absent key, so None is
+    called nothing; only inside a list or a mapping it is ``null``.
     """
     text = "nothing" if found is None else _written(found, _DEEPEST)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 def as_text(found: object) -> str:
-    """Return the text that a person meant by a value which YAML does not read as one: ``true`` of a label is a word.
+    """Return the text that a user meant by a value that YAML does not read as text, such as the label ``true``.
 
-    A key without a value has the empty text, as with Kubernetes.
+    A key without a value has the empty text, as in Kubernetes.
     """
     if isinstance(found, bool) or found is None:
         return "" if found is None else _scalar(found)
@@ -111,7 +109,7 @@ _NOT_WANTED: Final = {
     errno.ENOTDIR: "a file where a folder belongs",
     errno.EEXIST: "a file of that name",
 }
-"""What was found, of the errors whose own text is a sentence: "found Is a directory" would be read twice."""
+"""What was found, for errors whose own text is a sentence: "found Is a directory" would be no English."""
 
 
 def number_text(number: float, digits: int = 6) -> str:
@@ -129,7 +127,7 @@ def counted(number: float, noun: str, plural: str = "") -> str:
 
 
 def first_of(names: Sequence[str], most: int = 3, between: str = ", ") -> str:
-    """Return the first ``most`` of some names, and how many more there are."""
+    """Return the first ``most`` of ``names``, and how many more there are."""
     rest = len(names) - most
     return between.join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
@@ -147,5 +145,5 @@ def span_text(seconds: float) -> str:
 
 
 def found_by(error: OSError) -> str:
-    """Return what a system call found in place of what was wanted: ``a folder``, ``Permission denied``."""
+    """Return what a system call found instead of what it needed: ``a folder``, ``Permission denied``."""
     return _NOT_WANTED.get(error.errno or 0) or error.strerror or str(error)

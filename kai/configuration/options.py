@@ -1,7 +1,7 @@
-"""Options of plugins: from values of a configuration to a frozen attrs object, or to errors that say what is right.
+"""Options of plugins: from configuration values to a frozen attrs object, or to errors that say what is allowed.
 
-A plugin's fields are its options: their names, types, defaults and validators are all there is to know, so that the
-messages here, the output of ``kai plugins`` and the check are made of one source.
+A plugin's fields are its options. Their names, types, defaults and validators are the only source for the messages
+here, the output of ``kai plugins`` and the check.
 """
 
 import types
@@ -31,10 +31,10 @@ _BOUNDS = {">=": "{} or more", ">": "more than {}", "<=": "at most {}", "<": "le
 def build(
     cls: type[T], options: Options, place: str, owner: str, elsewhere: Mapping[str, str] = MappingProxyType({})
 ) -> T:
-    """Return ``cls`` with these options.
+    """Return an instance of ``cls`` with these options.
 
-    ``place`` is where they stand (``policy.yaml: plugins.same-rack``), ``owner`` the distribution whose they are.
-    ``elsewhere`` are the places of single options that stand in another one.
+    ``place`` is their place in the configuration (``policy.yaml: plugins.same-rack``), ``owner`` the distribution that
+    defines them. ``elsewhere`` gives the places of single options that are written elsewhere.
 
     Raises: ConfigError with one message for each option that is unknown, missing or wrong.
     """
@@ -65,7 +65,7 @@ def build(
     try:
         return cls(**values)
     except (TypeError, ValueError) as error:
-        # Validators of one field were tried above: this one looks at several together.
+        # Validators of single fields have passed, so this one checks several fields together.
         raise UnknownNameError(f"{place}: {error}") from error
     except KeyboardInterrupt:
         raise
@@ -74,7 +74,7 @@ def build(
 
 
 def described(cls: type[object]) -> tuple["Attribute[Any]", ...]:
-    """Return the fields of a plugin that are options, with their types; none for a class that is no attrs class."""
+    """Return the fields of a plugin that are options, with their types; none for a class that is not an attrs class."""
     if not attrs.has(cls):
         return ()
     resolved = attrs.resolve_types(cls)
@@ -82,7 +82,7 @@ def described(cls: type[object]) -> tuple["Attribute[Any]", ...]:
 
 
 def wanted(field: "Attribute[Any]") -> str:
-    """Return in words what an option may be: ``number, 0 or more, default 1``."""
+    """Return in words which values an option allows: ``number, 0 or more, default 1``."""
     parts = list(dict.fromkeys([_type_words(field.type), *_validator_words(field.validator)]))
     is_plain = not isinstance(field.default, attrs.Factory) and not attrs.has(type(field.default))  # type: ignore[arg-type]  # Factory is a class; the stub calls it a function
     if field.default is not NOTHING and is_plain:
@@ -105,7 +105,7 @@ def _argument(field: "Attribute[Any]") -> str:
 
 
 def _nested_or_checked(field: "Attribute[Any]", value: object, place: str, owner: str) -> object:
-    """Return ``value`` in the type of the field; options of options are read like options.
+    """Return ``value`` in the type of the field; a nested options class is built like the outer one.
 
     Raises: ValueError for a wrong value, ConfigError for wrong ones inside.
     """
@@ -116,13 +116,13 @@ def _nested_or_checked(field: "Attribute[Any]", value: object, place: str, owner
 
 
 def _checked(field: "Attribute[Any]", value: object) -> object:
-    """Return ``value`` in the type of the field, past its validators.
+    """Return ``value`` in the type of the field, after its validators.
 
     Raises: ValueError.
     """
     origin = typing.get_origin(field.type)
     if isinstance(origin, type) and isinstance(value, str) and issubclass(origin, Collection):
-        # A text is a collection of letters to Python, and never to the person who wrote it.
+        # Python iterates a text letter by letter, which no user means.
         raise ValueError  # noqa: TRY004 - whatever is wrong with a value is told in one way
     try:
         read = _CONVERTER.structure(value, field.type) if field.type is not None else value
@@ -160,20 +160,20 @@ def _type_words(kind: object) -> str:
 
 
 def _list_words(parts: tuple[object, ...]) -> str:
-    """Return what a list holds, where all its items are of one kind."""
+    """Return the name of a list's item type, if all its items have one type."""
     items = {part for part in parts if part is not Ellipsis}
     several = _SEVERAL.get(next(iter(items))) if len(items) == 1 else None
     return "list" if several is None else f"list of {several}"
 
 
 def _mapping_words(parts: tuple[object, ...]) -> str:
-    """Return what a mapping leads to, where that is one kind; its keys are names."""
+    """Return the name of a mapping's value type, if it has one; its keys are names."""
     several = _SEVERAL.get(parts[1]) if len(parts) == 2 else None
     return "mapping" if several is None else f"mapping from names to {several}"
 
 
 def _validator_words(validator: object) -> Iterator[str]:
-    """Yield what attrs' own validators ask for. They carry it in attributes; a validator without them stays silent."""
+    """Yield the conditions of attrs' own validators, read from their attributes; other validators yield nothing."""
     for part in getattr(validator, "_validators", (validator,)):
         bound, operator = getattr(part, "bound", None), getattr(part, "compare_op", None)
         if operator in _BOUNDS:
@@ -229,7 +229,7 @@ def _chosen(value: object, kind: object) -> object:
 
 
 def _make_converter() -> cattrs.Converter:
-    """Make the converter of options: strict, because a word that is silently taken for a number would decide."""
+    """Make the converter of options: strict, because a text silently converted to a number would change decisions."""
     converter = cattrs.Converter(forbid_extra_keys=True)
     converter.register_structure_hook(bool, _boolean)
     converter.register_structure_hook(int, _whole)
@@ -247,9 +247,9 @@ _CONVERTER = _make_converter()
 
 
 def from_text(field: "Attribute[Any]", text: str) -> object:
-    """Return the value that ``text`` stands for in a field: the peer's plugin arguments are all strings.
+    """Return the value of a field for ``text``, because the peer's plugin arguments are all strings.
 
-    Raises: ValueError when it stands for none.
+    Raises: ValueError if the text is no such value.
     """
     kind: object = field.type
     is_union = typing.get_origin(kind) in (types.UnionType, typing.Union)

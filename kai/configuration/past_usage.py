@@ -1,15 +1,14 @@
-"""Past usage of queues: where it is read from, over which window, and how fast it fades.
+"""Settings of past usage: its source, its window, and how fast it decays; and the times of cron windows.
 
-The keys are the peer's, in its configuration file (``usageDBConfig``) as in a SchedulingShard. What is left out has the
-peer's defaults. The reading itself is the service's: see ``kai.scheduler.cycle.past_usage``.
+The keys are the peer's, in its configuration file (``usageDBConfig``) as in a SchedulingShard. Missing keys have the
+peer's defaults. The service reads the usage itself: see ``kai.scheduler.cycle.past_usage``.
 
 Source: the peer's pkg/scheduler/cache/usagedb.
 
-Times that come again, as cron writes them: ``0 0 * * 1`` is every Monday at midnight, in UTC.
-
-Five fields: minute, hour, day of the month, month, day of the week; ``@hourly``, ``@daily``, ``@weekly``, ``@monthly``
-and ``@yearly`` are the usual. cronsim reads the fields and walks back through the calendar. Kubernetes reads schedules
-of CronJobs in another way (`kai.manifests.schedules`).
+Cron expressions have five fields: minute, hour, day of the month, month, day of the week. ``0 0 * * 1`` is every Monday
+at midnight, in UTC. ``@hourly``, ``@daily``, ``@weekly``, ``@monthly`` and ``@yearly`` have their usual meanings.
+cronsim parses the fields and walks back through the calendar. Kubernetes reads schedules of CronJobs in another way
+(`kai.manifests.schedules`).
 """
 
 import datetime as dt
@@ -43,7 +42,7 @@ _SOME_DAY: Final = dt.datetime(2024, 3, 1, tzinfo=dt.UTC)
 
 @attrs.frozen(kw_only=True)
 class Cron:
-    """Minutes of the calendar: all those that every field allows."""
+    """The calendar minutes that match all fields of a cron expression."""
 
     text: str
     fields: str
@@ -67,7 +66,7 @@ class Cron:
         return made
 
     def before(self, moment: dt.datetime) -> dt.datetime | None:
-        """Return the last of these times before ``moment``, that one left out; None if there is none for years."""
+        """Return the last matching time before ``moment``, exclusive; None if there is none for years."""
         return next(CronSim(self.fields, moment, reverse=True), None)
 
 
@@ -84,27 +83,27 @@ _WANTED_WINDOW: Final = 'a duration as Prometheus writes it, such as "1w", "36h"
 _WANTED_TIME: Final = 'a time such as "2026-01-31T12:00:00Z"'
 _LONGEST: Final = 100 * 365 * 86_400.0
 _NODES: Final = 'sum(max by (node) (kube_node_status_capacity{resource="%s"}))'
-"""By node, since two instances of kube-state-metrics, or one that moves, would count each node twice."""
+"""Grouped by node, because two instances of kube-state-metrics, or one that moves, would count each node twice."""
 _SHORTEST: Final = 0.001
 """Seconds; Prometheus reads no shorter duration."""
 RESOURCES: Final = ("gpu", "cpu", "memory")
-"""What usage is asked for, in the order of the questions."""
+"""The resources to query, in the order of the queries."""
 
 
 class WindowType(StrEnum):
-    """Since when usage counts."""
+    """The kind of window in which usage counts."""
 
     SLIDING = "sliding"
-    """For as long as the window is, up to now."""
+    """The last ``window`` seconds up to now."""
     TUMBLING = "tumbling"
-    """Since the window began: one follows the other from a start on."""
+    """Since the current window began; windows follow each other from a start time."""
     CRON = "cron"
-    """Since the last of certain times."""
+    """Since the last time of a cron expression."""
 
 
 @attrs.frozen(kw_only=True)
 class UsageSettings:
-    """How past usage is asked for."""
+    """How past usage is queried."""
 
     address: str = ""
     address_variable: str = ""
@@ -116,13 +115,13 @@ class UsageSettings:
     """When the first of tumbling windows began, in seconds since the epoch."""
     cron: Cron | None = None
     half_life_seconds: float = 0.0
-    """After how long usage counts half; 0: it does not fade."""
+    """The half-life of usage; 0: it does not decay."""
     fetch_seconds: float = 60.0
     staleness_seconds: float = 300.0
     wait_seconds: float = 60.0
-    """For how long the first cycle waits for the first answer."""
+    """How long the first cycle waits for the first result."""
     timeout_seconds: float = 10.0
-    """How long all questions of one reading may take together."""
+    """The timeout for all queries of one reading together."""
     resolution_seconds: float = 60.0
     allocation: Mapping[str, str] = attrs.field(
         factory=lambda: {
@@ -131,15 +130,15 @@ class UsageSettings:
             "memory": "kai_queue_allocated_memory_bytes",
         }
     )
-    """By resource: the metric of what queues hold."""
+    """By resource: the metric of the amounts that queues hold."""
     capacity: Mapping[str, str] = attrs.field(
         factory=lambda: {"gpu": _NODES % "nvidia_com_gpu", "cpu": _NODES % "cpu", "memory": _NODES % "memory"}
     )
-    """By resource: the metric of what there is."""
+    """By resource: the metric of the capacity of the cluster."""
 
 
 def read_usage(value: object, place: str, notes: list[str]) -> UsageSettings | None:
-    """Return how past usage is asked for; None when the configuration does not ask for it.
+    """Return how to query past usage; None if the configuration does not enable it.
 
     Raises: ConfigError naming the path of the key that cannot be used.
     """
@@ -166,7 +165,7 @@ def read_usage(value: object, place: str, notes: list[str]) -> UsageSettings | N
 
 
 def check_address(address: str, place: str) -> None:
-    """Raise ConfigError for what is no address of a database."""
+    """Raise ConfigError if ``address`` is no address of a database."""
     if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", address):
         raise ConfigError(f'{place}: found {shown(address)}, expected an address such as "http://prometheus:9090"')
 
@@ -276,7 +275,7 @@ def _extra(value: object, place: str) -> Mapping[str, str]:
 
 
 def _extra_duration(extra: Mapping[str, str], key: str, default: float, place: str, notes: list[str]) -> float:
-    """Return a duration among the extra parameters; like the peer, the default for one that cannot be read."""
+    """Return a duration among the extra parameters; like the peer, use the default for one that cannot be parsed."""
     text = extra.get(key)
     if text is None:
         return default

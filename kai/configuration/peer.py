@@ -1,12 +1,10 @@
-"""The peer's settings that are no plugin's: search budgets, queue depths, parameters of its snapshots and flags.
+"""Translation of the peer's configuration: settings outside of plugins, and its plugins by our names.
 
-Source: the peer's cmd/scheduler/app/options and pkg/scheduler/conf.
+Search budgets, queue depths, parameters of snapshots and flags belong to no plugin. Each plugin entry of the peer's
+file becomes some of our plugins. Its string arguments become typed options. A bad value is treated as the peer does: a
+warning, and the default.
 
-The peer's plugins by our names: what each entry of its configuration file stands for here.
-
-The peer's strings become typed options. A bad value is treated as the peer treats it: a warning, and the default.
-
-Source: the peer's pkg/scheduler/plugins and their arguments.
+Source: the peer's cmd/scheduler/app/options, pkg/scheduler/conf, pkg/scheduler/plugins and their arguments.
 """
 
 import math
@@ -28,9 +26,9 @@ Options = Mapping[str, object]
 
 @attrs.frozen
 class PluginEntry:
-    """A plugin that the configuration asks for, by our name, with its options.
+    """A plugin that the configuration names, by our name, with its options.
 
-    ``key`` is where messages say that it stands. ``elsewhere`` are keys of single options that stand in another place.
+    ``key`` is its place in messages. ``elsewhere`` gives the keys of single options that are written elsewhere.
     """
 
     name: str
@@ -41,7 +39,7 @@ class PluginEntry:
 
 @attrs.define
 class Arguments:
-    """The arguments of one plugin of the peer's file. Remembers which were asked for, and what was wrong with them."""
+    """The arguments of one plugin in the peer's file. Records which were read, and what was wrong with them."""
 
     plugin: str
     values: Mapping[str, str]
@@ -49,7 +47,7 @@ class Arguments:
     known: set[str] = attrs.field(factory=set)
 
     def number(self, key: str, lowest: float = 0.0) -> float:
-        """Return a number, 1 if there is none; one below ``lowest`` counts as it."""
+        """Return a number, by default 1; a number below ``lowest`` becomes that."""
         text = self._text(key)
         if text is None:
             return 1.0
@@ -59,7 +57,7 @@ class Arguments:
         return max(lowest, value)
 
     def duration(self, key: str) -> float:
-        """Return a duration in seconds; 0 if there is none or it is negative."""
+        """Return a duration in seconds; 0 if it is missing or negative."""
         text = self._text(key)
         if not text:
             return 0.0
@@ -88,7 +86,7 @@ class Arguments:
         return tuple(name.strip() for name in (self._text(key) or "").split(",") if name.strip())
 
     def passed_over(self, key: str, why: str) -> None:
-        """Know an argument that changes nothing here, and note it where it is given."""
+        """Mark an argument that has no effect here as known, and note it if it is given."""
         if self._text(key) is not None:
             self.notes.append(f"{self.plugin}.{key}: {why}; passed over")
 
@@ -109,7 +107,7 @@ def _plainly(*names: str) -> Translation:
 
 
 def _proportion(arguments: Arguments) -> tuple[PluginEntry, ...]:
-    # The peer spells the second one exactly so, and passes over the correct spelling.
+    # The peer spells the key exactly so, and ignores the correct spelling.
     k = arguments.number("kValue")
     multiplier = arguments.number("relcaimerSaturationMultiplier", lowest=1.0)
     options: dict[str, object] = {"k": k, "saturation_multiplier": multiplier}
@@ -162,7 +160,7 @@ PREDICATES = (
     "pool_maximum",
     "worker_nodes",
 )
-"""What the peer keeps in one plugin, and what it leaves to no plugin though pods demand it: how they are spread."""
+"""Checks that the peer has in one plugin, plus topology spread, which it has in none although pods may require it."""
 
 PLUGINS: Mapping[str, Translation] = {
     "predicates": _plainly(*PREDICATES),
@@ -187,11 +185,11 @@ PLUGINS: Mapping[str, Translation] = {
     "numa": _numa,
     "sg-nodelocalgreedy": _plainly("node_local_victims"),
     "sg-multinodegang": _plainly("gang"),
-    # They serve what a cycle saw over HTTP: the service's business, not the cycle's.
+    # These serve the data of a cycle over HTTP, which is the service's task.
     "snapshot": _plainly(),
     "reflectjoborder": _plainly(),
 }
-"""The peer's plugins. One of them may be several of ours, or none."""
+"""The peer's plugins. One of them may correspond to several of ours, or to none."""
 
 DEFAULT_ACTIONS = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
 
@@ -224,7 +222,7 @@ Source: the peer's pkg/scheduler/conf_util, default configuration.
 
 
 def ours(name: str) -> str:
-    """Return the first of our plugins that a plugin of the peer stands for, "" for a name it does not have."""
+    """Return the first of our plugins for a plugin of the peer; "" for a name that the peer does not have."""
     translation = PLUGINS.get(name)
     entries = translation(Arguments(name, {})) if translation else ()
     return entries[0].name if entries else ""
@@ -232,12 +230,12 @@ def ours(name: str) -> str:
 
 _NANOSECONDS = 10**9
 BUDGETED = ("default", "reclaim", "preempt", "consolidation")
-"""The actions that search, and the name for all others."""
+"""The actions that search, and the key for all other actions."""
 _BUDGET_KEYS = ("maxActionSearchDuration", "maxJobSearchDuration", "minJobSearchDuration", "maxGeneratorSearchDuration")
 
 
 def read_depths(value: object, place: str) -> Mapping[str, int]:
-    """Return how many groups of a queue each action looks at.
+    """Return the most groups of a queue that each action considers.
 
     Raises: ConfigError.
     """
@@ -252,7 +250,7 @@ def read_depths(value: object, place: str) -> Mapping[str, int]:
 
 
 def read_budgets(value: object, place: str) -> SearchBudgets | None:
-    """Return the search budgets; None when the file does not speak of them.
+    """Return the search budgets; None if the file has none.
 
     Raises: ConfigError.
     """
@@ -283,7 +281,7 @@ def _durations(value: object, place: str) -> Mapping[str, float]:
 
 
 def _limit(value: object, place: str) -> float:
-    """Return how long something may take, 0 for as long as it likes."""
+    """Return a time limit; 0 means no limit."""
     found = duration(value, place)
     if found < 0:
         raise ConfigError(f"{place}: found {shown(value)}, expected 0s or more")
@@ -319,9 +317,9 @@ def read_victims(value: object, place: str) -> Literal["least-harm", "as-peer"]:
 
 @attrs.frozen
 class Settings:
-    """What the peer calls scheduler parameters, by its names; only those that change decisions are known here.
+    """The peer's scheduler parameters, by its names; only those that affect decisions are known here.
 
-    A snapshot leaves out what is zero, so absent means zero there (``zeroed``); in a scenario absent means the default.
+    A snapshot omits zero values, so a missing key means zero there (``zeroed``); in a scenario it means the default.
     """
 
     values: Mapping[str, object]

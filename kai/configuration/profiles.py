@@ -1,4 +1,4 @@
-"""Profiles: the actions and plugins that a configuration names, made with their options."""
+"""Makes profiles: loads the actions and plugins that a configuration names, with their options."""
 
 from typing import cast
 
@@ -14,7 +14,7 @@ from kai.framework.hooks import OnFailure, Plugin, PluginUse
 
 
 def make_profile(configuration: Configuration, registry: Registry | None = None) -> Profile:
-    """Return the profile of a configuration: its actions and plugins loaded, options checked.
+    """Return the profile of a configuration, with actions and plugins loaded and options checked.
 
     Raises: ConfigError with every name and option that cannot be used.
     """
@@ -43,7 +43,7 @@ def make_profile(configuration: Configuration, registry: Registry | None = None)
 def _action(name: str, place: str, registry: Registry) -> Action:
     """Return the action that is installed as ``name``.
 
-    Bounds of the configuration, reports and times go by the name that it has itself, so the two must agree.
+    Bounds in the configuration, reports and metrics use the action's own name, so the two must be equal.
 
     Raises: ConfigError.
     """

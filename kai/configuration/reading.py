@@ -1,6 +1,6 @@
 """Configuration: from the values of a file to a profile.
 
-Two forms are read. Our own:
+There are two formats. Our own:
 
     with:
       same-rack: {weight: 3}
@@ -10,12 +10,12 @@ Two forms are read. Our own:
     parameters: {max_consolidation_preemptees: 16}
     usageDBConfig: {clientType: prometheus, connectionString: "http://prometheus:9090"}
 
-``with`` adds plugins to the default ones, sets options of those, or switches one off. ``plugins`` in its place is the
-whole list: what it does not name is off. A note says what is lost by what is off.
+``with`` adds plugins to the default ones, sets their options, or switches them off. ``plugins`` in its place is the
+whole list: other plugins are off. A note tells what is lost with each default plugin that is off.
 
-The peer's (``tiers``, ``actions`` as one string, arguments as strings) loads unchanged. What is left out of either is
-the peer's default. A name or an option that is unknown stops the start: a policy that silently does not apply is worse
-than none.
+The peer's format (``tiers``, ``actions`` as one string, arguments as strings) loads unchanged. Missing keys of either
+have the peer's defaults. An unknown name or option is an error at the start: a policy that silently does not apply is
+worse than none.
 
 Source: the peer's pkg/scheduler/conf and conf_util.
 """
@@ -36,14 +36,14 @@ from kai.errors import ConfigError
 from kai.framework.parameters import Parameters, SearchBudgets
 
 ON_FAILURE = "on_failure"
-"""The option of every plugin that says how cycles go on when it fails."""
+"""The option of every plugin that sets the reaction to its failures."""
 OUR_KEYS = ("with", "plugins", "actions", "parameters", "usageDBConfig", "victims")
 PEER_KEYS = ("actions", "tiers", "queueDepthPerAction", "usageDBConfig", "scenarioSearchBudgets", "victims")
 SWITCHES = (
     *("disableJobOrder", "disableTaskOrder", "disablePreemptable", "disableReclaimable", "disableQueueOrder"),
     *("disablePredicate", "disableNodeOrder"),
 )
-"""The peer's switches for single callbacks of a plugin: part of its form, and never asked, by the peer neither."""
+"""The peer's switches for single callbacks of a plugin: they are part of its format, but the peer ignores them too."""
 _ALLOCATE = "allocate"
 _SPREADING = frozenset({"pod_topology_spread"})
 _MISSED = {
@@ -52,15 +52,15 @@ _MISSED = {
     "queues have no fair share, quotas or limits": frozenset({"proportion"}),
     "gangs that need several nodes take nothing back from others": frozenset({"gang"}),
 }
-"""What is lost with which of the default plugins."""
+"""The effect of switching off each of these default plugins."""
 _PEER_ONLY = frozenset(PEER_KEYS) - frozenset(OUR_KEYS)
 
 
 @attrs.frozen(kw_only=True)
 class Configuration:
-    """A configuration that was read: names and options, nothing loaded yet.
+    """A parsed configuration: names and options, nothing loaded yet.
 
-    ``notes`` says which values of the peer's form were not usable and what stands in their place; ``place`` names the
+    ``notes`` list values in the peer's format that were unusable, and their replacements; ``place`` names the
     file in messages.
     """
 
@@ -68,7 +68,7 @@ class Configuration:
     plugins: tuple[PluginEntry, ...]
     parameters: Parameters = attrs.field(factory=Parameters)
     usage: UsageSettings | None = None
-    """How past usage is asked for; None: it counts for nothing."""
+    """How to query past usage; None: it is ignored."""
     notes: tuple[str, ...] = ()
     place: str = "configuration"
 
@@ -79,7 +79,7 @@ def default_configuration() -> Configuration:
 
 
 def read_configuration(document: object, place: str, registry: Registry | None = None) -> Configuration:
-    """Return the configuration in ``document``, in either form; where it names no plugins, the default ones are on.
+    """Return the configuration in ``document``, in either format; if it names no plugins, the default ones are on.
 
     ``place`` names the file in messages.
 
@@ -101,7 +101,7 @@ def read_configuration(document: object, place: str, registry: Registry | None =
 
 
 def _what_else(document: Mapping[str, object]) -> str:
-    """Return what a document is that is meant for another place; "" for what may be a configuration."""
+    """Return the kind of document if it belongs elsewhere; "" if it may be a configuration."""
     if "kind" in document and "apiVersion" in document:
         return f"a Kubernetes object of kind {document['kind']}"
     return "a scenario" if len({"cluster", "queues", "groups"} & set(document)) > 1 else ""
@@ -112,7 +112,7 @@ def refuse_unknown(found: Mapping[str, object], known: Sequence[str], place: str
     strangers = [key for key in found if key not in known]
     if strangers:
         messages = [f"{place}: found key {shown(key)}, expected one of {', '.join(known)}" for key in strangers]
-        # The message has all that there are.
+        # Without a close match there is no hint, since the message lists all known keys.
         hints = [suggestion(key, known) if get_close_matches(key, known) else "" for key in map(str, strangers)]
         raise UnknownNameError(*messages, helps=hints)
 
@@ -142,9 +142,9 @@ def _read_ours(document: Mapping[str, object], place: str) -> Configuration:
 
 
 def _switched_off(value: object, place: str, on: Sequence[str]) -> tuple[tuple[PluginEntry, ...], frozenset[str]]:
-    """Return what ``with`` adds or changes, and the names of those plugins that it switches off with false.
+    """Return the plugins that ``with`` adds or changes, and the names of those that it switches off with false.
 
-    Raises: ConfigError, also for a name that is switched off and was not on.
+    Raises: ConfigError, also for a name that is switched off but was not on.
     """
     if not isinstance(value, Mapping):
         return _entries(value, place), frozenset()
@@ -156,7 +156,7 @@ def _switched_off(value: object, place: str, on: Sequence[str]) -> tuple[tuple[P
 
 
 def _opposed(on: frozenset[str], place: str) -> list[str]:
-    """Return a note where two plugins are on that say the opposite of each other: then neither has an effect."""
+    """Return a note if two plugins with opposite preferences are on, which cancel each other."""
     if not {"gpu_pack", "gpu_spread"} <= on:
         return []
     told = "gpu_pack and gpu_spread are both on and cancel each other out"
@@ -164,7 +164,7 @@ def _opposed(on: frozenset[str], place: str) -> list[str]:
 
 
 def _idle(actions: Collection[str], place: str) -> list[str]:
-    """Return a note where no job would start on what is idle."""
+    """Return a note if no action would start jobs on idle resources."""
     return [] if _ALLOCATE in actions else [f"{place}: actions: {_ALLOCATE} off: no job starts on what is idle"]
 
 
@@ -173,8 +173,8 @@ def _changed(
 ) -> tuple[PluginEntry, ...]:
     """Return plugins with options set, and with those that are new after them.
 
-    ``named`` are those that the document has under ``plugins``. Messages tell of all others where the document has
-    them, under ``with``: a person who looks for ``plugins`` in the file would find nothing.
+    ``named`` are the plugins that the document lists under ``plugins``. Messages place the others where the document
+    has them, under ``with``: a user who looks for ``plugins`` in the file would find nothing.
     """
     out = {entry.name: entry for entry in plugins}
     for entry in more:
@@ -189,9 +189,9 @@ def _changed(
 
 
 def _missed(plugins: Iterable[PluginEntry], default: Iterable[str], place: str, *, is_whole: bool) -> list[str]:
-    """Return a note for each thing that is lost with default plugins that are off, and that should not go unsaid.
+    """Return a note for each important effect that is lost because a default plugin is off.
 
-    ``is_whole``: they are off because a whole list leaves them out, and not because they were switched off.
+    ``is_whole``: the plugins are missing from a whole list, rather than switched off one by one.
     """
     key, way = ("plugins", "; with: adds to the default plugins") if is_whole else ("with", "")
     named = {entry.name for entry in plugins}
@@ -234,7 +234,7 @@ def _parameters(value: object, place: str) -> Parameters:
 
 
 def _with_victims(parameters: Parameters, document: Mapping[str, object], place: str) -> Parameters:
-    """Return ``parameters`` with what a document says of victims outside of them, in either form."""
+    """Return ``parameters`` with the victim settings that a document has outside of them, in either format."""
     said = document.get("victims")
     return parameters if said is None else attrs.evolve(parameters, victims=read_victims(said, f"{place}: victims"))
 
@@ -243,9 +243,9 @@ def _with_victims(parameters: Parameters, document: Mapping[str, object], place:
 
 
 def read_peer(document: Mapping[str, object], place: str, registry: Registry | None) -> Configuration:
-    """Return the configuration in the peer's form.
+    """Return the configuration in the peer's format.
 
-    ``registry`` is asked for plugins that the peer does not know: a third party's.
+    ``registry`` is used for plugins that the peer does not know: those of third parties.
 
     Raises: ConfigError naming the path of every key that cannot be used.
     """
@@ -278,7 +278,7 @@ def read_peer(document: Mapping[str, object], place: str, registry: Registry | N
 
 
 def _refuse_strangers(found: Iterable[str], known: Iterable[str], place: str) -> None:
-    """Raise ConfigError for a name that nothing has, where the peer would decide nothing any more."""
+    """Raise ConfigError for an unknown name with which the peer would make no more decisions."""
     names = sorted(known)
     for name in found:
         if name not in names:
@@ -287,7 +287,7 @@ def _refuse_strangers(found: Iterable[str], known: Iterable[str], place: str) ->
 
 
 def _note_strangers(found: Iterable[str], known: Iterable[str], place: str, notes: list[str]) -> None:
-    """Note a name that nothing has, where the peer passes over it."""
+    """Note an unknown name that the peer ignores."""
     names = tuple(known)
     notes += [
         f"{place}: found {shown(name)}, expected one of {', '.join(names)}; passed over"
@@ -358,7 +358,7 @@ def _peer_plugin(plugin: object, place: str, registry: Registry | None, notes: l
 
 
 def _third_party(name: str, values: Mapping[str, str], place: str, registry: Registry | None) -> PluginEntry:
-    """Return a plugin that is not the peer's, its arguments read by the types of its fields."""
+    """Return a plugin of a third party, with its arguments parsed by the types of its fields."""
     known = registry or Registry.installed()
     if name not in known.plugins:
         names = sorted({*peer.PLUGINS, *known.plugins})
@@ -376,7 +376,7 @@ def _third_party(name: str, values: Mapping[str, str], place: str, registry: Reg
 
 
 def merged(entries: Iterable[PluginEntry]) -> tuple[PluginEntry, ...]:
-    """Return each plugin once, where it was named first; options of later mentions win, and truths add up.
+    """Return each plugin once, at its first mention; later options override earlier ones, and booleans are or-ed.
 
     ``gpupack`` beside ``gpuspread`` is two plugins, ``nodeplacement`` named twice is one.
     """

@@ -1,7 +1,7 @@
-"""Which plugins and actions are installed: entry points by name, none imported before it is asked for.
+"""The installed plugins and actions: entry points by name, imported on first use.
 
-Built-ins come by the same door as a third party's: ``[project.entry-points."kai.plugins"]`` and ``"kai.actions"`` of an
-installed distribution.
+Built-ins are registered like those of a third party: as ``[project.entry-points."kai.plugins"]`` and ``"kai.actions"``
+of an installed distribution.
 """
 
 import contextlib
@@ -26,12 +26,12 @@ _METHODS = {PLUGINS: "open", ACTIONS: "run"}
 
 
 class UnknownNameError(ConfigError):
-    """Names in the configuration that stand for nothing; ``helps`` says of each message what may have been meant."""
+    """Unknown names in the configuration; ``helps`` has a suggestion for each message."""
 
 
 @attrs.frozen
 class Origin:
-    """Where an entry point comes from: its distribution with version, and the object that it names."""
+    """The origin of an entry point: its distribution with version, and the object that it names."""
 
     distribution: str
     version: str
@@ -43,16 +43,17 @@ class Origin:
 
 @attrs.frozen(slots=False)
 class Registry:
-    """The entry points of plugins and actions by name; two for one name are refused only when the name is used."""
+    """The entry points of plugins and actions by name. Two of one name are an error only when the name is used."""
 
     plugins: Mapping[str, tuple[EntryPoint, ...]]
     actions: Mapping[str, tuple[EntryPoint, ...]]
 
     @classmethod
     def installed(cls) -> "Registry":
-        """Return what the environment offers.
+        """Return the entry points of the environment.
 
-        Cost: reads the metadata of every distribution on the path, some milliseconds; once, while the path stays.
+        Cost: reads the metadata of every distribution on the path, some milliseconds; memoized while the path is the
+        same.
         """
         return _found(tuple(sys.path))
 
@@ -62,7 +63,7 @@ class Registry:
         return cls(_by_name(plugins), _by_name(actions))
 
     def plugin(self, name: str, place: str) -> type[object]:
-        """Return the class of the plugin called ``name``; ``place`` says where the configuration names it.
+        """Return the class of the plugin called ``name``; ``place`` is where the configuration names it.
 
         Raises: ConfigError for a name that is unknown, ambiguous, or whose entry point cannot be loaded.
         """
@@ -76,9 +77,9 @@ class Registry:
         return self._load(ACTIONS, self.actions, name, place)
 
     def objects(self, names: Iterable[str] | None = None) -> Mapping[Objects, str]:
-        """Return the kinds that plugins read besides those of kai: of ``names``, or of all that can be loaded.
+        """Return the kinds that plugins read besides kai's: of the plugins ``names``, or of all that can be loaded.
 
-        With each stands the name of a plugin that reads it.
+        Each kind maps to the name of a plugin that reads it.
         """
         found: dict[Objects, str] = {}
         for name in self.plugins if names is None else names:
@@ -87,12 +88,12 @@ class Registry:
         return found
 
     def priority_of(self, name: str) -> int:
-        """Return the priority of the action called ``name``; 0 for one that is not there."""
+        """Return the priority of the action called ``name``; 0 if it is not installed."""
         action = self._made(name)
         return 0 if action is None else priority_of(action)
 
     def cause_of(self, name: str) -> Cause:
-        """Return the cause of the action called ``name``; its name alone if it is not there any more."""
+        """Return the cause of the action called ``name``; just its name if it is no longer installed."""
         if name in BUILT_IN:
             return BUILT_IN[name]
         action = self._made(name)
@@ -122,7 +123,7 @@ class Registry:
 
 @cache
 def _found(_: tuple[str, ...]) -> Registry:
-    """Return what is found on the path; who decides one case after the other asks for it each time."""
+    """Find the entry points on the path; memoized, because deciding case after case asks for them each time."""
     found = entry_points()
     return Registry.of(found.select(group=PLUGINS), found.select(group=ACTIONS))
 
@@ -132,7 +133,7 @@ def _by_name(points: Iterable[EntryPoint]) -> Mapping[str, tuple[EntryPoint, ...
     for point in points:
         known = out.setdefault(point.name, [])
         if all(point.value != other.value for other in known):
-            # The same target twice is one distribution that is found in two ways: installed, and on the path.
+            # Equal targets mean that one distribution was found twice: installed, and on the path.
             known.append(point)
     return {name: tuple(out[name]) for name in sorted(out)}
 
@@ -193,23 +194,23 @@ def load_class(point: EntryPoint) -> type[object]:
 
 
 def origin_of(point: EntryPoint) -> Origin:
-    """Return where an entry point comes from."""
+    """Return the origin of an entry point."""
     name, version = ("", "") if point.dist is None else _name_and_version(point.dist)
     return Origin(distribution=name, version=version, target=point.value)
 
 
 @cache
 def _name_and_version(distribution: Distribution) -> tuple[str, str]:
-    """Return what a distribution is called.
+    """Return name and version of a distribution.
 
-    Cost: its metadata is read as a mail is, a tenth of the start of a command if each plugin's were read by itself.
+    Cost: its metadata is parsed as a mail; doing so for each plugin would be a tenth of the start time of a command.
     """
     metadata = distribution.metadata
     return metadata["Name"], metadata["Version"]
 
 
 def suggestion(name: str, known: Sequence[str]) -> str:
-    """Return one line that names what may have been meant, or everything there is."""
+    """Return one line with the names that may have been meant, or all known names."""
     near = difflib.get_close_matches(name, known, n=2, cutoff=0.6)
     if near:
         return f"did you mean {' or '.join(near)}?"

@@ -1,8 +1,8 @@
-"""Checks of what plugins answer: each says what is wrong with an answer that the contract does not allow.
+"""Checks of the answers of plugins against the contract of each hook.
 
 A plugin's function may return anything. A wrong answer would fail later, where the engine no longer knows the plugin,
 or a kernel would read memory outside of an array. So the engine checks kind, shape and length of each answer at once.
-Numbers are the plugin's own business.
+It does not judge the numbers themselves.
 
 Holds: an answer that passes is used as it is.
 """
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
     from kai.model.axis import Int64s, Scores
 
 Check = Callable[[object, tuple[Any, ...], SessionView], str]
-"""Takes an answer, what the hook was asked, and the session; returns what is wrong with it, "" for a good answer."""
+"""Takes an answer, the arguments of the hook, and the session; returns the objection to it, "" for a good answer."""
 
 
 def check_of(hook: str) -> Check | None:
-    """Return the check of answers of ``hook``; None: the engine takes whatever it answers."""
+    """Return the check of answers of ``hook``; None if the engine accepts any answer."""
     return _CHECKS.get(hook)
 
 
 def objection_to_proposals(answer: object) -> str:
-    """Say what is wrong with ``answer`` as the whole of what is proposed; "" for scenarios that come one by one."""
+    """Return the objection to ``answer`` as a collection of proposals; "" for an iterable of scenarios."""
     return "" if isinstance(answer, Iterable) else _instead(answer, "an iterator of Scenarios")
 
 
 def objection_to_proposal(answer: object, outer: Outer | None) -> str:
-    """Say what is wrong with ``answer`` as one of the scenarios that are proposed; "" for a Scenario.
+    """Return the objection to ``answer`` as one proposed scenario; "" for a sound Scenario.
 
-    Its victims must be in ``outer``: pods beyond those nothing may take. None: what is proposed is trusted.
+    Its victims must be in ``outer``, since no other pods may be taken. With None, proposals are trusted.
     """
     if not isinstance(answer, Scenario):
         return _instead(answer, "Scenarios")
@@ -61,7 +61,7 @@ def objection_to_proposal(answer: object, outer: Outer | None) -> str:
 
 
 def _is_sound(batches: Batches) -> bool:
-    """Say whether batches are arrays of rows that begin where the ones before them end."""
+    """Return whether the batches are arrays of rows, each beginning where the one before it ends."""
     arrays = cast("tuple[object, object]", (batches.pods, batches.start))
     if not all(isinstance(each, np.ndarray) and each.dtype == np.int64 and each.ndim == 1 for each in arrays):
         return False
@@ -70,9 +70,9 @@ def _is_sound(batches: Batches) -> bool:
 
 
 def objection_to_term(term: Term, view: SessionView) -> tuple[str, str]:
-    """Return which field of ``term`` is wrong, and what is wrong with it; two empty texts for a sound one.
+    """Return the name of a wrong field of ``term`` and the objection to it; two empty texts for a sound term.
 
-    Kernels evaluate terms: they read arrays without looking at their length, and a sum with NaN rates no node.
+    Kernels evaluate terms: they read arrays without a look at the length, and a sum with NaN rates no node.
     """
     shapes = _shapes_of(term, view)
     for field in attrs.fields(type(term)):
@@ -95,11 +95,11 @@ def _are_rows(rows: Int64s, count: int) -> bool:
 
 
 _Form = tuple[type[np.generic], tuple[int, ...]]
-"""Type and shape of an array."""
+"""The type and shape of an array."""
 
 
 def _shapes_of(term: Term, view: SessionView) -> Mapping[str, _Form]:
-    """Return of what type and shape the arrays of a term are, by field."""
+    """Return the expected type and shape of the arrays of a term, by field."""
     if isinstance(term, FairShares):
         of_queues: _Form = (np.float64, (len(view.snapshot.queues), 3))
         total: _Form = (np.float64, (3,))
@@ -126,9 +126,9 @@ def _table(value: object, dtype: type[np.generic], shape: tuple[int, ...]) -> st
 
 
 def objection_to_effects(answer: object, _: object, view: SessionView) -> str:
-    """Say what is wrong with ``answer`` as effects; "" if each adds whole numbers to a cell of its column.
+    """Return the objection to ``answer`` as effects; "" if each adds whole numbers to a cell of its column.
 
-    What is added beyond a column, or to one of an earlier session, would be another plugin's number or the engine's.
+    A write beyond a column, or to a column of an earlier session, would change another plugin's or the engine's number.
     """
     if not isinstance(answer, Sequence) or isinstance(answer, str):
         return _instead(answer, "a sequence of Effects")
@@ -148,9 +148,9 @@ def objection_to_effects(answer: object, _: object, view: SessionView) -> str:
 
 
 def objection_to_extension(extension: object, view: SessionView) -> tuple[str, str]:
-    """Return which field of ``extension`` is wrong, and what is wrong with it; two empty texts for a sound one.
+    """Return the name of a wrong field of ``extension`` and the objection to it; two empty texts for a sound one.
 
-    A plugin may put anything into a field. The engine would fail at it in the middle of a cycle, at some group.
+    A plugin may put anything into a field. Unchecked, the engine would fail at it in the middle of a cycle.
     """
     for name, is_function in _LOOKED_AT[type(extension)]:
         value = getattr(extension, name)
@@ -166,7 +166,7 @@ def objection_to_extension(extension: object, view: SessionView) -> tuple[str, s
 
 
 def _looked_at(kind: type[object]) -> tuple[tuple[str, bool], ...]:
-    """Return the fields of a class of extensions that are looked at, and which of them hold functions."""
+    """Return the fields of an extension class to check, and whether each holds a function."""
     names = [field.name for field in attrs.fields(cast("type[attrs.AttrsInstance]", kind))]
     found = [(name, name in _FUNCTIONS and (kind, name) != (Domains, "groups")) for name in names]
     return tuple((name, is_function) for name, is_function in found if is_function or name in _VALUES)
@@ -189,7 +189,7 @@ def _field(name: str, value: object, view: SessionView) -> str:
 
 _VALUES: Final = frozenset({"concerns", "groups", "depends", "signatures", "single"})
 _NEEDED: Final = frozenset({"filter", "score", "must_wait", "admit", "keys", "partition", "propose", "depends"})
-"""Fields of extensions without which there is nothing to ask."""
+"""Fields without which an extension has no function to call."""
 _FUNCTIONS: Final = frozenset(
     {
         *("filter", "explain", "score", "must_wait", "admit", "keys", "partition", "tree", "together"),
@@ -204,7 +204,7 @@ _LOOKED_AT: Final[Mapping[type[object], tuple[tuple[str, bool], ...]]] = {
 
 
 def objection_to_verdict(answer: object, *_: object) -> str:
-    """Say what is wrong with ``answer`` as a verdict; "" for one whose reasons have codes that texts can be made of."""
+    """Return the objection to ``answer`` as a verdict; "" if its reasons have codes that have texts."""
     if not isinstance(answer, Verdict):
         return _instead(answer, "a Verdict")
     for reason in cast("tuple[object, ...]", answer.reasons):
@@ -217,7 +217,7 @@ def objection_to_verdict(answer: object, *_: object) -> str:
 
 
 def _texts(answer: object, asked: tuple[Any, ...], _: SessionView) -> str:
-    """Check what a filter says of the nodes that it refused: one text for each."""
+    """Check a filter's explanations of refused nodes: one text for each."""
     count = len(asked[1])
     wanted = f"a text for each of {count} nodes"
     if not isinstance(answer, Sequence | np.ndarray) or isinstance(answer, str):
@@ -240,12 +240,12 @@ def _array(dtype: type[np.generic], answer: object, count: int) -> str:
 
 
 def _by_row(answer: object, asked: tuple[Any, ...], _: SessionView) -> str:
-    """Check a mask of the rows that the hook was asked about besides a pod or a group."""
+    """Check a mask over the rows that were the hook's argument besides a pod or a group."""
     return _array(np.bool_, answer, len(asked[1]))
 
 
 def _scores(answer: object, asked: tuple[Any, ...], _: SessionView) -> str:
-    """Check scores; with an infinite one, what other plugins say of a node would count for nothing."""
+    """Check scores: they are finite, because an infinite score would cancel those of all other plugins."""
     count = len(asked[1])
     if objection := _array(np.float64, answer, count):
         return objection
@@ -258,10 +258,10 @@ def _scores(answer: object, asked: tuple[Any, ...], _: SessionView) -> str:
 
 
 def _keys(answer: object, asked: tuple[Any, ...], _: SessionView) -> str:
-    """Check keys: numbers in one or two dimensions, with a row for each thing that is ordered.
+    """Check keys: numbers in one or two dimensions, with a row for each item to order.
 
-    NaN is neither less nor more than any other number: with one key of it, the order of all would depend on how they
-    are compared.
+    NaN is neither less nor more than another number, so one NaN would make the order of all items depend on the
+    algorithm.
     """
     count = len(asked[0])
     try:
@@ -299,7 +299,7 @@ def _partition(answer: object, _: tuple[Any, ...], view: SessionView) -> str:
 
 
 def _tree(answer: object, _: tuple[Any, ...], view: SessionView) -> str:
-    """Check a tree of domains: a kernel goes up from domain to domain, and reads arrays at their numbers."""
+    """Check a tree of domains, because a kernel walks up its parents and indexes arrays with its numbers."""
     if answer is None:
         return ""
     if not isinstance(answer, DomainTree):
@@ -311,7 +311,7 @@ def _tree(answer: object, _: tuple[Any, ...], view: SessionView) -> str:
 
 
 def _objections_to_tree(tree: DomainTree, nodes: int) -> Iterator[tuple[str, str]]:
-    """Yield fields of ``tree`` with what is wrong with each, "" for nothing; a field may rely on those before it."""
+    """Yield fields of ``tree``, each with the objection to it, "" for none; a field may rely on those before it."""
     starts = _ascending(tree.start)
     yield "start", "" if starts[:2] == [0, 1] else _found(tree.start, "rows that ascend from 0, 1")
     domains, finest = starts[-1], len(starts) - 2
@@ -366,7 +366,7 @@ def _queues(answer: object, _: tuple[Any, ...], view: SessionView) -> str:
 
 
 def _detail(answer: object, *_: object) -> str:
-    """Check a detail: kept, and compared as a whole with what a victim had, so it must be equal to its like."""
+    """Check a detail: it is stored and compared with a victim's as a whole, so equal details must compare equal."""
     if isinstance(answer, bool | np.bool_ | np.ndarray):
         return _instead(answer, "a detail, or None to refuse the node")
     if isinstance(answer, float) and not np.isfinite(answer):
@@ -381,12 +381,12 @@ def _credit(answer: object, asked: tuple[Any, ...], _: SessionView) -> str:
 
 
 def _fields(answer: object, *_: object) -> str:
-    """Check what a bind request is told: fields as JSON has them, or records that have a form on the wire."""
+    """Check the fields of a bind request: values that JSON has, or records that have a wire format."""
     return _instead(answer, "a mapping of fields") if not isinstance(answer, Mapping) else _unwritable(answer, "")
 
 
 def _unwritable(value: object, path: str) -> str:
-    """Say which value within ``value`` JSON cannot hold; "" for none."""
+    """Return the objection to a value within ``value`` that JSON cannot hold; "" for none."""
     if value is None or isinstance(value, _ON_THE_WIRE):
         return ""
     if isinstance(value, float):

@@ -1,8 +1,9 @@
-"""What pods receive where they are bound: devices by name, portions, what plugins add. Made for many pods at a time.
+"""Bind decisions, made for many pods at a time, and the details that plugins attach to placements.
 
-What plugins chose for the placements of one world, beyond a node.
+A bind names the devices and portions that a pod receives, and the fields that plugins add to its request.
 
-Details belong to a placement, not to a pod: undoing a statement takes the placement back, and its details with it.
+``Details`` keeps what plugins chose for placements besides the node. A detail belongs to a placement, not to a pod:
+when a statement is undone, its placements and their details go together.
 """
 
 from collections.abc import Mapping
@@ -19,15 +20,15 @@ from kai.state.facts import named_slots
 
 
 class Details:
-    """The details of placements, by kind: the name of the plugin, or another that it gives."""
+    """The plugins' details of placements, by kind: the plugin's name, or another name that it gives."""
 
     def __init__(self, world: World) -> None:
-        """Begin with none but those on record."""
+        """Begin without details; details on record are read from plugins on demand."""
         self._world = world
         self._chosen: dict[int, dict[str, object]] = {}
 
     def attach(self, pod: int, details: dict[str, object]) -> None:
-        """Keep ``details`` with the placement that ``pod`` was just given."""
+        """Store ``details`` with the placement that ``pod`` just got."""
         world = self._world
         placement = int(world.columns.placement[pod])
         if placement == 0:
@@ -36,21 +37,21 @@ class Details:
         self._chosen[placement] = details
 
     def forget_undone(self) -> None:
-        """Forget the details of placements that were taken back: the next placements get their numbers."""
+        """Drop the details of placements that were undone, because later placements reuse their numbers."""
         chosen = self._chosen
         if not chosen:
             return
         made = int(self._world.columns.counters[1])
-        # Placements are numbered as they are made, so those that were taken back are the last.
+        # Placements are numbered in order of creation, so the undone ones are the last.
         while chosen and next(reversed(chosen)) > made:
             chosen.popitem()
 
     def of(self, pod: int) -> Mapping[str, object]:
-        """Return what plugins chose for the placement of ``pod``, by kind; nothing if it stood there before."""
+        """Return the details of the placement of ``pod`` by kind; empty if the placement is older than this cycle."""
         return self._chosen.get(int(self._world.columns.placement[pod]), {})
 
     def any_of(self, placements: Int64s) -> Bools:
-        """Return bool[n]: for which ``placements`` plugins chose anything."""
+        """Return bool[n]: which of ``placements`` have details."""
         if not self._chosen:
             return np.zeros(len(placements), np.bool_)
         return np.array([placement in self._chosen for placement in placements.tolist()], np.bool_)
@@ -68,16 +69,16 @@ class Details:
         return recorded
 
     def of_pods(self) -> dict[int, dict[str, object]]:
-        """Return the details of all pods that have any, chosen in this cycle or on record, by pod."""
+        """Return the details of all pods that have any, by pod, chosen in this cycle or on record."""
         world = self._world
-        # Of a shape for which nodes are only filtered and rated nothing is on record, and nothing was chosen.
+        # A shape whose nodes plugins only filter and rate has no details, neither on record nor chosen.
         asked = world.policy.dynamic & ~world.policy.scored
         pods = np.flatnonzero(asked[world.facts.pods.shape]) if asked.any() else ()
         found = {int(pod): {**self._recorded(int(pod)), **self.of(int(pod))} for pod in pods}
         return {pod: details for pod, details in found.items() if details}
 
     def of_nodes(self) -> dict[int, dict[str, object]]:
-        """Return what plugins report about nodes, by node and plugin."""
+        """Return the plugins' reports about nodes, by node and plugin."""
         out: dict[int, dict[str, object]] = {}
         for plugin in self._world.policy.plugins:
             if plugin.placement is not None and plugin.placement.report is not None:
@@ -86,7 +87,7 @@ class Details:
         return out
 
     def _recorded(self, pod: int) -> dict[str, object]:
-        """Return what is on record for a pod that stood somewhere when the session opened and is still there."""
+        """Return the details on record for a pod that is still on the node where it was when the session opened."""
         world = self._world
         if world.snapshot.pod_node[pod] < 0 or world.columns.node[pod] != world.snapshot.pod_node[pod]:
             return {}
@@ -103,17 +104,17 @@ FRACTION = "Fraction"
 
 
 class Bindings:
-    """The decisions to bind of one world. What is the same for all pods of a shape is worked out once."""
+    """Makes the bind decisions of one world. What is the same for all pods of a shape is computed once."""
 
     def __init__(self, world: World, details: Details, slot_names: tuple[str, ...]) -> None:
-        """Begin with nothing worked out; ``slot_names`` [S] is empty for devices that no pod shares yet."""
+        """Begin with an empty cache; ``slot_names`` [S] is empty for devices that no pod shares yet."""
         self._world = world
         self._details = details
         self._opening_names = slot_names
         self._of_shape: dict[int, tuple[str, int, float | None]] = {}
 
     def of(self, pods: Int64s) -> list[Bind]:
-        """Return the decisions to bind ``pods`` where they are. Cost: a tenth of a microsecond for each."""
+        """Return decisions to bind ``pods`` where the ledger has them. Cost: a tenth of a microsecond for each."""
         world = self._world
         columns, shapes = world.columns, world.facts.pods.shape[pods]
         rows, nodes = pods.tolist(), columns.node[pods].tolist()
@@ -148,13 +149,13 @@ class Bindings:
         return out
 
     def names_of(self, pod: int) -> tuple[str, ...]:
-        """Return the names of the shared devices of a pod; ``+node/n`` stands for one that is opened in this cycle."""
+        """Return the names of the shared devices of ``pod``; ``+node/n``: one that this cycle opens for sharing."""
         if not self._world.columns.placement[pod]:
             return ()
         return self.devices_of(np.array([pod], np.int64))[0]
 
     def devices_of(self, pods: Int64s) -> list[tuple[str, ...]]:
-        """Return the names of the shared devices of each pod; ``+node/n`` is one that is opened in this cycle."""
+        """Return the names of the shared devices of each pod; ``+node/n``: one that this cycle opens for sharing."""
         return self.names_at(self._world.columns.placement[pods])
 
     def names_at(self, placements: Int64s) -> list[tuple[str, ...]]:
@@ -166,13 +167,13 @@ class Bindings:
         self._name(slots[slots >= 0])
         if width == 1:
             return [*map(self._one_name.__getitem__, slots[:, 0].tolist())]
-        # Slots of a placement come first in its row.
+        # The slots of a placement come first in its row; the rest of the row is -1.
         names = self._one_name
         return [tuple([name for slot in row for name in names[slot]]) for row in slots[:, :width].tolist()]
 
     @cached_property
     def _one_name(self) -> list[tuple[str, ...]]:
-        """The name of each slot [S], as a tuple of one; at the end that of no slot, which is row -1."""
+        """The name of each slot [S] in a tuple; the last entry, at row -1, is an empty tuple for "no slot"."""
         names = self._opening_names
 
         def ones() -> tuple[tuple[str, ...], ...]:
@@ -186,7 +187,7 @@ class Bindings:
         return named_slots(self._world.snapshot.memory, self._opening_names).copy()
 
     def _name(self, slots: Int64s) -> None:
-        """Give names to those of ``slots`` that have none yet."""
+        """Name the slots among ``slots`` that have no name yet."""
         fresh = np.unique(slots[~self._named[slots]])
         if not len(fresh):
             return
@@ -201,7 +202,7 @@ class Bindings:
         return booking.portion_on_node(self._world.facts, shape, node) / 100
 
     def _in_full(self, pod: int, node: int, shape: int, devices: tuple[str, ...]) -> Bind:
-        """Return the decision with what plugins chose."""
+        """Return the bind decision with the request fields of all plugins that chose a detail."""
         received, count, portion = self._grant(shape)
         details = self._details.of(pod)
         request: dict[str, object] = {}
@@ -219,7 +220,7 @@ class Bindings:
         )
 
     def _grant(self, shape: int) -> tuple[str, int, float | None]:
-        """Return what pods of ``shape`` receive: kind, devices, part of each (None: it depends on the node)."""
+        """Return what pods of ``shape`` receive: kind, device count, portion of each (None: depends on the node)."""
         known = self._of_shape.get(shape)
         if known is None:
             gpu = self._world.snapshot.shapes[shape].gpu

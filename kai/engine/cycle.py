@@ -1,16 +1,14 @@
 """One cycle: a pure function from a snapshot to decisions. Start reading here.
 
-A profile: which actions run in which order, which plugins answer with which options, and parameters.
+A profile is the configuration of a cycle: its actions in order, its plugins with their options, and parameters. A
+report is the outcome of a cycle besides its decisions.
 
-Reports: what a cycle leaves behind besides its decisions.
+A cycle that could only repeat an earlier cycle without decisions is skipped. A cycle is a function of its facts, its
+profile, its instant and the answers of its budget. So it repeats the earlier report if facts and profile are the same
+objects, the same groups have their turn, that cycle decided nothing, its budget refused nothing, and no deadline that
+it asked about has passed since.
 
-Rest: a cycle that could only repeat an earlier cycle without decisions is not run.
-
-A cycle is a function of its facts, its profile, its instant and what its budget grants. If the facts and the profile
-are the very same objects, a cycle with the same groups in turn decided nothing, the budget never said no, and no
-deadline that was asked about has come since, then this cycle would leave the same report.
-
-The order in which actions would try groups now: a look at the queues that changes nothing.
+``waiting_order`` returns the order in which allocate would try the waiting groups, without deciding anything.
 """
 
 from collections.abc import Mapping
@@ -36,12 +34,12 @@ from kai.model.pod import Status
 from kai.state.snapshot import Snapshot
 
 Action = decisions.Action[Session]
-"""What an entry point of ``kai.actions`` must be."""
+"""The interface of actions in ``kai.actions``."""
 
 
 @attrs.frozen(kw_only=True)
 class Profile:
-    """Everything about a cycle that is configuration."""
+    """The configuration of a cycle."""
 
     actions: tuple[Action, ...]
     plugins: tuple[PluginUse, ...]
@@ -50,9 +48,9 @@ class Profile:
 
 @attrs.frozen(kw_only=True)
 class CycleReport:
-    """What a cycle leaves behind besides its decisions.
+    """The outcome of a cycle besides its decisions.
 
-    Columns are as the last action left them; ``records`` say why groups wait. Shapes: P pods, N nodes, Q queues, G
+    Columns are copied after the last action; ``records`` say why groups wait. Shapes: P pods, N nodes, Q queues, G
     groups.
     """
 
@@ -60,10 +58,13 @@ class CycleReport:
     status: Int64s
     node: Int64s
     lapsed: Mapping[int, int]
-    """The nodes of promises that another group took, by pod: the ledger has these pods as leaving there; they wait."""
+    """By pod, the node of each nomination that another group took.
+
+    The ledger has these pods as leaving that node; they wait.
+    """
     devices: dict[int, tuple[str, ...]]
     details: dict[int, dict[str, object]]
-    """What plugins chose for placements, or what is on record for pods that stood there, by pod and kind."""
+    """The plugins' details of placements, chosen in this cycle or on record, by pod and kind."""
     node_details: dict[int, dict[str, object]]
     """What plugins report about nodes, by node and plugin."""
     idle: Int64s
@@ -73,29 +74,30 @@ class CycleReport:
     queue_requested: Float64s
     fair_share: Float64s
     total: Float64s
-    """float64[3]: what fair shares were divided from."""
+    """float64[3]: the amounts that fair shares divide."""
     records: Mapping[int, GroupRecord]
     last_start: Float64s
     last_eviction: Float64s
     stale_since: Float64s
     partial_since: Float64s
     awaited: tuple[str, ...]
-    """Keys of groups for which pods were evicted and which wait for their places: the next snapshot is to know them."""
+    """Keys of groups that wait for the places of evicted pods; the next snapshot must list them."""
     left: GroupRows = attrs.field(factory=lambda: np.zeros(0, np.int64))
-    """Groups that were left to a later cycle, ascending, because there was no time for them."""
+    """Groups that were left to a later cycle for lack of time, ascending."""
     takes_by_priority: bool = False
-    """Whether queues within their quota take from those of lower priority what these have within theirs."""
+    """Whether a queue within its quota may take from a queue of lower priority what that one holds within its quota."""
     failures: tuple[PluginFailure, ...] = ()
-    """Hooks that are known to fail and did."""
+    """Failures of hooks that the caller has listed as failing."""
 
 
 def report(session: Session) -> CycleReport:
     """Return the state of ``session`` as plain values."""
     columns = session.columns
+    # A plugin failed on these groups. The reason is added last, and only if pods still wait.
     for group, text in session.failures.refused.items():
         if session.portion(group).has_pending():
             session.refuse(group, Verdict.refused(Code.PLUGIN, text=text))
-    # Without placements there is no pod to look for.
+    # Devices are shared only through placements: without any placement, skip the scan over all pods.
     sharing = (columns.placement > 0).nonzero()[0] if columns.counters[1] else np.zeros(0, np.int64)
     status, node = columns.status.copy(), columns.node.copy()
     lapsed = _lapsed(session)
@@ -128,14 +130,16 @@ def report(session: Session) -> CycleReport:
 
 
 def _lapsed(session: Session) -> PodRows:
-    """Return the pods that were promised a place which another group took: they leave no node, and wait on."""
+    """Return the pods whose nomination another group took: they are on no node, and wait on."""
+    # Taking back a promise marks a pod as releasing, like an eviction. What tells it apart is that the pod had no node
+    # in the snapshot and no decision evicts it.
     leaving = np.flatnonzero(session.columns.status == Status.RELEASING)
     nowhere = leaving[session.snapshot.pod_node[leaving] < 0]
     return np.array([pod for pod in nowhere.tolist() if pod not in session.evicted], np.int64)
 
 
 def requested(session: Session) -> Float64s:
-    """Return float64[Q, 3]: what each queue wanted when the session opened."""
+    """Return float64[Q, 3]: the amounts that each queue requested when the session opened."""
     shares = session.policy.fair_shares
     return session.facts.queues.fair_share * 0.0 if shares is None else shares.requested
 
@@ -153,7 +157,8 @@ class _AtRest:
 
 
 def report_at_rest(snapshot: Snapshot, profile: Profile) -> CycleReport | None:
-    """Return the report of an earlier cycle if this one would only repeat it, else None. Cost: a few comparisons."""
+    """Return the report of an earlier cycle if this cycle would only repeat it, else None. Cost: a few comparisons."""
+    # Awaited groups are served first, and snapshots with the same content may differ in them.
     if snapshot.past.awaited or not takes(profile.parameters, UNCHANGED):
         return None
     known = _known(snapshot).get(_turn_of(snapshot))
@@ -164,33 +169,33 @@ def report_at_rest(snapshot: Snapshot, profile: Profile) -> CycleReport | None:
 
 @attrs.define
 class WatchedBudget:
-    """A budget, and whether it ever refused a grant."""
+    """A budget, and whether it has refused anything. A refusal depends on time, so the cycle may not be repeated."""
 
     budget: Budget
     has_refused: bool = False
 
     def begin_action(self, action: str, /) -> None:
-        """Pass it on."""
+        """Forward to the budget."""
         self.budget.begin_action(action)
 
     def go_on(self) -> BudgetAnswer:
-        """Pass it on."""
+        """Forward to the budget."""
         return self._seen(self.budget.go_on())
 
     def begin_group(self) -> BudgetAnswer:
-        """Pass it on."""
+        """Forward to the budget."""
         return self._seen(self.budget.begin_group())
 
     def begin_generator(self, generator: str, /) -> None:
-        """Pass it on."""
+        """Forward to the budget."""
         self.budget.begin_generator(generator)
 
     def grant(self) -> BudgetAnswer:
-        """Pass it on."""
+        """Forward to the budget."""
         return self._seen(self.budget.grant())
 
     def pass_over(self) -> BudgetAnswer:
-        """Pass it on."""
+        """Forward to the budget."""
         return self._seen(self.budget.pass_over())
 
     def _seen(self, grant: BudgetAnswer) -> BudgetAnswer:
@@ -200,12 +205,12 @@ class WatchedBudget:
 
 
 def remember(session: Session, profile: Profile, report: CycleReport, budget: WatchedBudget) -> None:
-    """Keep ``report`` for as long as it stays true, if the cycle decided nothing."""
+    """Keep ``report`` for reuse until its first deadline, if the cycle decided nothing."""
     snapshot, until = session.snapshot, session.clock.holds_until
     if any(report.counts.values()) or snapshot.past.awaited or budget.has_refused or until <= snapshot.now:
         return
     if report.failures:
-        return  # a plugin that fails may work the next time, on the same facts
+        return  # a failing plugin may succeed next time on the same facts, so a repeated report could be wrong
     content = snapshot.versions.content
     known = {turn: each for turn, each in _known(snapshot).items() if each.content is content}
     known[_turn_of(snapshot)] = _AtRest(content, profile, snapshot.now, until, report)
@@ -213,7 +218,7 @@ def remember(session: Session, profile: Profile, report: CycleReport, budget: Wa
 
 
 def holds_until(snapshot: Snapshot) -> float:
-    """Return until when a cycle on ``snapshot`` that decided nothing would be repeated; past if that is not known.
+    """Return until when the cycle on ``snapshot``, which decided nothing, holds; the snapshot's own time if unknown.
 
     Units: seconds since the epoch.
     """
@@ -226,7 +231,7 @@ def _known(snapshot: Snapshot) -> dict[bytes, _AtRest]:
 
 
 def _turn_of(snapshot: Snapshot) -> bytes:
-    """Return what tells cycles on the same facts apart: which groups wait for a turn."""
+    """Return what distinguishes cycles on the same facts: the groups that wait for a turn."""
     return snapshot.crowds.waiting.tobytes()
 
 
@@ -235,18 +240,18 @@ _ALLOCATE = "allocate"
 
 @attrs.frozen(kw_only=True)
 class WaitingOrder:
-    """The groups that wait, and what orders them within their queues."""
+    """The waiting groups in order, and the keys that order them within their queues."""
 
     groups: tuple[int, ...] = ()
-    """Rows, the first to be asked first."""
+    """Rows of groups; the first is tried first."""
     names: tuple[str, ...] = ()
-    """What keys are called: plugins in their order."""
+    """Names of the keys: plugins in their order."""
     keys: Float64s = attrs.field(factory=lambda: np.zeros((0, 0)))
-    """float64[G, k]: the keys of all groups, smaller first."""
+    """float64[G, k]: the keys of all groups; smaller keys first."""
 
 
 def waiting_order(snapshot: Snapshot, profile: Profile) -> tuple[int, ...]:
-    """Return the rows of the groups that wait, as allocation would first ask them if none of them got a place.
+    """Return the rows of the waiting groups in the order in which allocate would try them if it could place none.
 
     Source: the peer's plugin reflectjoborder.
     Cost: that of opening a session, and a pop for each group.
@@ -255,7 +260,7 @@ def waiting_order(snapshot: Snapshot, profile: Profile) -> tuple[int, ...]:
 
 
 def explained_order(snapshot: Snapshot, profile: Profile) -> WaitingOrder:
-    """Return the order of the groups that wait, with the keys that make it.
+    """Return the order of the waiting groups, with the keys that determine it.
 
     Cost: as ``waiting_order``.
     """
@@ -275,10 +280,10 @@ SILENT = Silent()
 def run_cycle(
     snapshot: Snapshot, profile: Profile, sink: DecisionSink, observer: Observer = SILENT, budget: Budget = UNLIMITED
 ) -> CycleReport:
-    """Decide once which pods to bind, which to evict and which to promise a place.
+    """Decide which pods to bind, which to evict and which to nominate to a node.
 
     Holds: the same snapshot and profile give the same decisions in the same order; all decisions of one statement
-        reach the sink together. A cycle that could only repeat one without decisions returns that one's report.
+        reach the sink together. A cycle that could only repeat an earlier one without decisions returns its report.
     """
     rested = report_at_rest(snapshot, profile)
     if rested is not None:
@@ -293,12 +298,13 @@ def run_cycle(
     with observer.phase(Phase.CLOSE):
         made = report(session)
     remember(session, profile, made, watched)
+    # Session and plugins refer to each other: free them now, rather than at the next garbage collection.
     session.release()
     return made
 
 
 def _run(action: Action, session: Session) -> None:
-    """Let ``action`` decide; what one of another package raises is told to be its own.
+    """Run ``action``. Errors that an action of another package raises are reported as that action's own.
 
     Raises: ActionError.
     """

@@ -1,10 +1,11 @@
-"""Caps on evictions: how many GPUs one cycle, one hour and one gained GPU may cost, in all and of each queue.
+"""Caps on evictions: how many GPUs one cycle, one hour and one gained GPU may cost, in total and per queue.
 
-Without a cap nothing is counted. With one, a search for victims goes on until it finds victims within all caps; if it
-finds none, the group waits and is told which cap held it back. A pod that is moved starts again elsewhere, so it counts
-like one that is evicted. What is left of a gang below its minimum is not held back, but counts: it serves no group.
+Without a cap nothing is counted. With caps, a search for victims goes on until it finds victims within all of them. If
+it finds none, the group waits, with the cap as the reason. A moved pod counts like an evicted one, because it has to
+start again elsewhere. The rest of a gang that fell below its minimum is evicted in any case, since it does no work, but
+it counts.
 
-The hour is none of the core's business: what was evicted in it comes with the snapshot.
+The core has no memory of the last hour: the evictions in it come with the snapshot.
 
 Source: none; the peer evicts as many as it takes.
 """
@@ -29,25 +30,25 @@ if TYPE_CHECKING:
     from kai.framework.parameters import Parameters
 
 _PROMISED: Final = 1 + Status.PIPELINED
-"""What the column of evicted statuses says of a pod that lost no place, but the promise of one."""
+"""The evicted status of a pod that had no place, but a nomination."""
 
 
 @attrs.frozen
 class Cap:
-    """One cap that a set of victims passes."""
+    """One cap that a set of victims exceeds."""
 
     name: str
     most: float
     would_be: float
     before: float = 0.0
-    """GPUs of ``would_be`` that were evicted before these victims, and not for them."""
+    """The part of ``would_be`` that was evicted before and not for these victims, in GPUs."""
     queue: str = ""
     is_for_part: bool = False
-    """Whether the victims make room for a part of the group, so that the whole of it takes at least as many."""
+    """Whether the victims make room for only a part of the group; the whole of it takes at least as many."""
 
     @property
     def reason(self) -> Reason:
-        """The reason for which the group waits. A queue is named as a fact, and not in texts that tenants read."""
+        """The reason why the group waits. The queue is a fact of it, but not part of texts that tenants read."""
         facts = {
             "cap": self.name,
             "most": self.most,
@@ -60,13 +61,13 @@ class Cap:
 
 
 class EvictionCaps:
-    """The caps of one session, and what its cycle evicted so far. Shapes: Q queues.
+    """The caps of one session, and the evictions of its cycle so far. Shapes: Q queues.
 
     Units: thousandths of GPUs.
     """
 
     def __init__(self, world: World, parameters: Parameters) -> None:
-        """Begin with nothing evicted."""
+        """Begin with no eviction in this cycle."""
         self._world = world
         self._parameters = parameters
         self.are_set = parameters.caps_evictions
@@ -74,20 +75,21 @@ class EvictionCaps:
         lately = dict(world.snapshot.past.evicted) if self.are_set else {}
         self._hour = np.array([lately.pop(queue.name, 0) for queue in world.snapshot.queues], np.int64)
         self._elsewhere = sum(lately.values())
-        """Of queues that are gone."""
+        """GPUs that queues lost which no longer exist; they count for the hour's total."""
 
     def note(self, decisions: Sequence[Decision]) -> None:
-        """Count what was decided."""
+        """Count the evictions among ``decisions``."""
         if self.are_set:
             pods = [each.pod for each in decisions if isinstance(each, Evict)]
             self._cycle += self._by_queue(np.array(pods, np.int64))
 
     def passed_by(self, victims: PodRows, gained: float | None) -> Cap | None:
-        """Return the first cap that losing ``victims`` in the open statement passes; None if none is.
+        """Return the first cap that the loss of ``victims`` in the open statement exceeds; None if none is.
 
         ``gained`` is what the aggressor gets for it; None while only a part of it is tried.
         """
         evicted = self._world.columns.evicted_status[victims]
+        # A pod that was only nominated ran nowhere, so taking its nomination back costs no work.
         lost = self._by_queue(victims[(evicted != 0) & (evicted != _PROMISED)])
         total = int(lost.sum())
         if not total:
@@ -115,7 +117,7 @@ class EvictionCaps:
         return None
 
     def _by_queue(self, pods: PodRows) -> Int64s:
-        """Return int64[Q]: what ``pods`` held where they stood when the cycle began."""
+        """Return int64[Q]: the GPUs that ``pods`` held on their nodes when the cycle began, by queue."""
         out = np.zeros(len(self._world.snapshot.queues), np.int64)
         for pod in pods.tolist():
             queue = int(self._world.facts.groups.queue[self._world.facts.pods.group[pod]])
@@ -125,14 +127,14 @@ class EvictionCaps:
 
 
 def held_gpus(world: World, pod: int) -> int:
-    """Return the thousandths of GPUs that ``pod`` holds where it stood when the cycle began, claimed ones included."""
+    """Return the thousandths of GPUs that ``pod`` held on its node when the cycle began, claimed ones included."""
     shape = int(world.facts.pods.shape[pod])
     node = int(world.snapshot.pod_node[pod])
     return int(accepted_gpu(world.facts, shape, node))
 
 
 def _beyond(name: str, most: float, amount: int, lost: int, queue: str = "") -> Cap | None:
-    """Return the cap if ``amount``, ``lost`` included, is more than it allows."""
+    """Return the cap if it is less than ``amount``, which includes ``lost``."""
     if most > 0 and amount > most * GPU_UNIT:
         return Cap(name, most, amount / GPU_UNIT, (amount - lost) / GPU_UNIT, queue)
     return None

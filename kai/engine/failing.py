@@ -1,11 +1,11 @@
-"""Hooks that are known to fail: the engine still asks them, and a failure costs only what the hook was asked about.
+"""Stand-ins for hooks that are known to fail, so that a failure costs only what the hook was asked about.
 
-A hook that fails ends its cycle, and the error names the plugin. The caller of cycles may then say how to go on
-(``PluginUse.failing``). The engine *refuses* what the hook fails at: no node, no place, no victims, so it does not make
-the decision. Or it *leaves out* the answer of the hook, as if the plugin had no opinion.
+A hook that fails ends its cycle with an error that names the plugin. The caller of cycles may then list the hook as
+failing (``PluginUse.failing``) and choose how to go on. *Refuse*: the engine treats the question as refused: no node,
+no place, no victims. *Leave out*: the engine ignores the hook, as if the plugin had no opinion.
 
-Holds: an answer that the hook gives counts. A group that a failing hook refuses is not tried again in this cycle, so
-that a plugin that fails everywhere costs no searches. A hook whose answer cannot be left out stops the cycle.
+Holds: an answer of the hook counts if it gives one. A group that a failing hook refuses is not tried again in this
+cycle, so that a plugin that fails everywhere costs no searches. A hook without a safe stand-in stops the cycle.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -25,12 +25,12 @@ R = TypeVar("R")
 
 OPEN: Final = "open"
 Answer = Callable[[str, SessionView, tuple[Any, ...]], object]
-"""Makes an answer of why the hook failed, the session, and what the hook was asked."""
+"""Makes a stand-in answer from the failure's text, the session, and the hook's arguments."""
 
 
 @attrs.frozen
 class _Instead:
-    """What may stand for the answer of a hook; None: nothing may."""
+    """The possible stand-ins for a hook's answer; None: there is none."""
 
     refuse: Answer | None = None
     leave_out: Answer | None = None
@@ -92,7 +92,7 @@ _INSTEAD: Final[Mapping[str, _Instead]] = {
     "PodOrder.keys": _Instead(None, _same_keys, OnFailure.LEAVE_OUT),
     "GroupOrder.keys": _Instead(None, _same_keys, OnFailure.LEAVE_OUT),
     "Domains.partition": _Instead(_no_part, _NOTHING),
-    "Domains.tree": _Instead(_NOTHING, _NOTHING),  # then the partition is asked for
+    "Domains.tree": _Instead(_NOTHING, _NOTHING),  # the engine falls back to the partition
     "Domains.together": _Instead(_NOTHING, _NOTHING, OnFailure.LEAVE_OUT),
     "Placement.choose": _Instead(_NOTHING),
     "Placement.credit": _Instead(_no_credit, _no_credit),
@@ -110,7 +110,7 @@ _ABOUT_GROUPS: Final = ("Domains.", "Victims.queues", "Victims.groups", "Victims
 
 
 def reaction_to(wanted: OnFailure | None, hook: str) -> OnFailure:
-    """Return what becomes of what ``hook`` fails at: what is wanted, or else what is possible and safe."""
+    """Return the reaction to a failure of ``hook``: the wanted one, or else one that is possible and safe."""
     instead = _INSTEAD.get(hook, _Instead())
     chosen = instead.default if wanted is None else wanted
     possible = {OnFailure.STOP: True, OnFailure.REFUSE: instead.refuse, OnFailure.LEAVE_OUT: instead.leave_out}
@@ -121,7 +121,7 @@ def reaction_to(wanted: OnFailure | None, hook: str) -> OnFailure:
 
 @attrs.frozen(kw_only=True)
 class PluginFailure:
-    """A hook that failed in a cycle, which went on."""
+    """A failure of a hook that did not end its cycle."""
 
     plugin: str
     hook: str
@@ -130,14 +130,14 @@ class PluginFailure:
 
 @attrs.define
 class Failures:
-    """What hooks failed at in one cycle that are known to fail."""
+    """The failures of one cycle in hooks that are listed as failing."""
 
     found: dict[tuple[str, str], PluginFailure] = attrs.field(factory=dict)
     refused: dict[int, str] = attrs.field(factory=dict)
-    """Groups that are left alone for the rest of the cycle, and why."""
+    """Groups that are not tried again in this cycle, and why."""
 
     def note(self, error: PluginError, group: int = -1) -> None:
-        """Note a failure; a ``group`` that is given is left alone from now on."""
+        """Record a failure; ``group``, if given, is not tried again in this cycle."""
         key = (error.plugin, error.hook)
         known = self.found.get(key)
         self.found[key] = (
@@ -150,7 +150,9 @@ class Failures:
 
 
 def with_stand_ins(use: PluginUse, extension: Extension, view: SessionView, failures: Failures) -> Extension:
-    """Return ``extension``, whose functions blame their plugin when they fail, with what stands for their answers then.
+    """Return ``extension`` with stand-ins for the answers of failing hooks.
+
+    Its functions raise errors that name their plugin when they fail.
 
     Holds: only what ``use.failing`` names changes.
     """
@@ -162,7 +164,7 @@ def with_stand_ins(use: PluginUse, extension: Extension, view: SessionView, fail
             wrap = _ending if cls is VictimProposals else _reacting
             changes[field.name] = wrap(use, hook, value, view, failures)
     if use.failing.get("NodeFilter.filter") is OnFailure.REFUSE and cls is NodeFilter:
-        # Which nodes were refused and at which the plugin failed is not told apart: the group's own reason says it.
+        # The mask does not tell nodes that were refused from those at which the plugin failed, so all get one text.
         changes["explain"] = lambda _, nodes: [f"node(s) were refused: plugin {use.name} fails"] * len(nodes)
     return attrs.evolve(extension, **changes) if changes else extension
 
@@ -192,7 +194,7 @@ def _reacting(
 def _ending(
     use: PluginUse, hook: str, function: Callable[P, Iterator[R]], _: SessionView, failures: Failures
 ) -> Callable[P, Iterator[R]]:
-    """Do the same for a function whose results are made one by one: there are no more of them."""
+    """Like `_reacting`, for a function that yields its results one by one: a failure ends them."""
     if use.failing[hook] is OnFailure.STOP:
         return function
 
@@ -209,7 +211,7 @@ def _ending(
 
 
 def _is_mine(error: PluginError, use: PluginUse, hook: str) -> bool:
-    """Return whether the hook failed itself, not another that it led to."""
+    """Return whether ``hook`` itself failed, rather than another hook that it called."""
     return (error.plugin, error.hook) == (use.name, hook)
 
 

@@ -1,9 +1,10 @@
-"""The fast path of allocate: groups that need no Python are served by one kernel, as many as come in a row.
+"""The fast path of allocate: a kernel serves groups in a row for which no Python is needed.
 
-Decisions come out in bulk. What the kernel cannot do itself, it hands back: groups that plugins must be asked about,
-and refusals that are not in words yet.
+The decisions come out in bulk. The kernel hands back what it cannot do: groups that plugins must be asked about, and
+refusals that have no message yet.
 
-Trees of domains as kernels take them; the pods of a group go together into one domain of its tree.
+``make_trees`` prepares the trees of topology domains for the kernel, which places the pods of such a group together in
+one domain of its tree.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,11 +35,11 @@ if TYPE_CHECKING:
     from kai.framework.verdict import Reason
 
 MOST_CELLS = 8_000_000
-"""Cells (kinds and shapes x nodes) that tables may take: groups beyond it are asked about."""
+"""The most cells (kinds and shapes x nodes) in tables; groups beyond that take the plain path."""
 
 
 def make_trees(world: World, waiting: GroupRows) -> tuple[DomainTrees, Int64s]:
-    """Return the kinds of those groups of ``waiting`` that a kernel can serve, and the shapes of their pods.
+    """Return the trees of domains for the groups in ``waiting`` that a kernel can serve, and the shapes of their pods.
 
     The shapes are prepared.
     """
@@ -85,7 +86,7 @@ def _starts(parts: Sequence[Int64s]) -> Int64s:
 
 
 def _kinds(world: World, waiting: GroupRows) -> tuple[list[DomainTree], Int64s]:
-    """Return the kinds, and int64[G]: which one each group is of, -1 for none."""
+    """Return the kinds of trees, and int64[G]: the kind of each group, -1 for none."""
     none, kinds = _none(world), list[DomainTree]()
     if not world.takes(DOMAINS):
         return kinds, none
@@ -110,13 +111,13 @@ def _kinds(world: World, waiting: GroupRows) -> tuple[list[DomainTree], Int64s]:
 
 
 def _none(world: World) -> Int64s:
-    """Return int64[G]: no kind for any group; sessions share it while groups have the queues that they had."""
+    """Return int64[G] of -1: no kind for any group. Sessions share the array while groups keep their queues."""
     queues = world.base.groups.queue
     return world.snapshot.memory.once("no kinds of domains", (queues,), lambda: locked(np.full(len(queues), -1)))
 
 
 def _counted_shapes(world: World, kind: Int64s, most: int) -> Int64s:
-    """Return the shapes of pods that wait in groups of some kind: those that no plugin is asked about, at ``most``."""
+    """Return up to ``most`` shapes of pending pods in groups of some kind, of shapes that need no plugin."""
     facts = world.facts
     pods = np.flatnonzero((world.columns.status == PENDING) & (facts.pods.group >= 0))
     pods = pods[kind[facts.pods.group[pods]] >= 0]
@@ -129,33 +130,33 @@ def _counted_shapes(world: World, kind: Int64s, most: int) -> Int64s:
 
 
 def _asks(requests: Int64s) -> Bools:
-    """Return bool[n]: which of ``requests`` [n, R] are for more than a pod's place. Others fit anywhere, uncounted."""
+    """Return bool[n]: which of ``requests`` [n, R] ask for more than a pod's place. Others fit anywhere, uncounted."""
     asked = requests > 0
     asked[:, PODS] = requests[:, PODS] > 1
     some: Bools = np.logical_or.reduce(asked, axis=1)
     return some
 
 
-"""Cells (shapes x nodes) that tournaments may take: beyond it, further shapes are placed the plain way."""
+"""Cells (shapes x nodes) that tournaments may take; further shapes are placed the plain way."""
 BATCH = 4096
-"""Decisions that are collected before they are handed out."""
+"""The number of decisions that are collected before they are handed out."""
 
 
 class FastPath:
-    """The kernel loop over one heap."""
+    """The kernel loop over one heap of groups."""
 
     def __init__(self, session: Session, heap: GroupHeap, waiting: Int64s) -> None:
-        """Prepare for the groups that wait."""
+        """Prepare for the groups in ``waiting``."""
         self._session = session
         self._heap = heap
         self._longest = self._longest_chunk(waiting)
         shapes = session.facts.shapes
         self._facts = session.facts.replace(shapes=shapes.replace(mask=shapes.mask.copy(), score=shapes.score.copy()))
-        """The facts with what plugins answer for the only pods of groups."""
+        """The session's facts, with masks and scores that also hold for pods that are alone in their groups."""
         self._pods = self._pods_of(waiting)
-        """The pods of leaves of the groups that wait, by row."""
+        """The pods in leaves of the waiting groups, by row."""
         self._servable = self._servable_pods()
-        """[n] The pods for which plugins have one answer for the shape, or one for the only pod of a group."""
+        """[n] Pods for which the plugins' answer is one for the shape, or one for a pod that is alone in its group."""
         self._index = self._make_index()
         self._trees, counted = make_trees(session, waiting)
         self._facts.shapes.mask[counted] = session.facts.shapes.mask[counted]
@@ -173,11 +174,11 @@ class FastPath:
         )
         self._full = FullQueues(session, heap, waiting[self._work.plain[waiting]])
         self._told: dict[int, Reason] = {}
-        """The refusals that were put into words, by group."""
+        """The reasons that refused groups got, by group."""
         self._free_rules = session.policy.rules.replace(limits=False)
 
     def others(self) -> Iterator[Portion]:
-        """Serve groups while the budget grants it; yield, in their turn, those that Python must serve."""
+        """Serve groups while the budget allows; yield, in their turn, the groups that Python must serve."""
         session, work = self._session, self._work
         while True:
             session.ledger.forget()
@@ -203,6 +204,7 @@ class FastPath:
             if outcome == allocating.FINISHED:
                 return
             if outcome == allocating.NOT_PLAIN:
+                # The kernel popped the group from the heap already; the heap gives its portion.
                 yield self._heap.taken(group)
             elif outcome == allocating.REFUSED and work.state[allocating.CODE] and self._full.is_worth_passing():
                 open_one = self._full.pass_over()
@@ -220,9 +222,9 @@ class FastPath:
         return int(sizes.max(initial=1))
 
     def _waiting_shapes(self) -> tuple[Int64s, Int64s]:
-        """Return the shapes of pods of plain trees that wait, most frequent first, with one pod of each.
+        """Return the shapes of pending pods in plain groups, most frequent first, with one pod of each.
 
-        Where plugins look at the group for a shape, only pods that are alone in their groups count.
+        For a shape whose answers depend on the group, only pods that are alone in their groups count.
         """
         session, facts = self._session, self._session.facts
         chosen = (session.columns.status[self._pods] == PENDING) & facts.groups.simple[facts.pods.group[self._pods]]
@@ -252,7 +254,7 @@ class FastPath:
         leaves = 1 << max(1, (nodes - 1).bit_length())
         row = np.full(len(session.snapshot.shapes), -1, np.int64)
         rules = session.policy.rules
-        # Heavier density outweighs tiers that are ten points apart, so the order of scores is not that of tiers.
+        # A density weight above 1 outweighs the ten points between tiers, so score order would no longer be tier order.
         is_light = max(rules.binpack_cpu, rules.binpack_gpu) <= 1.0
         count = 0
         for shape, pod in zip(map(int, shapes), map(int, pods), strict=True):
@@ -282,7 +284,7 @@ class FastPath:
         )
 
     def _plain(self, waiting: Int64s) -> Bools:
-        """Return bool[G]: one leaf, all pods of indexed shapes, and no plugin that judges or splits the group."""
+        """Return bool[G]: groups with one leaf and only indexed shapes that no plugin judges or splits nodes for."""
         session, pods = self._session, self._session.facts.pods
         plain = np.zeros(len(session.snapshot.groups), np.bool_)
         plain[waiting] = session.facts.groups.simple[waiting] & session.policy.leaves_alone(waiting)
@@ -293,7 +295,7 @@ class FastPath:
     # ------------------------------------------------------------------ handing out
 
     def _explain(self, group: int) -> None:
-        """Put the refusal at hand into words while the group's pods stand where they were tried, then undo them."""
+        """Word the current refusal while the group's pods are still where they were tried, then undo them."""
         session, state = self._session, self._work.state
         portion = session.portion(group)
         if state[allocating.CODE]:
@@ -306,7 +308,7 @@ class FastPath:
         session.ledger.undo_to(0)
 
     def _hand_out(self) -> None:
-        """Emit what was decided, in order, one statement at a time; settle starts and refusals."""
+        """Emit the collected decisions in order, one statement at a time; record starts and refusals."""
         session, work, state = self._session, self._work, self._work.state
         session.stamp = int(state[allocating.STAMP])
         if not state[allocating.STATEMENTS] and not state[allocating.REFUSALS]:
@@ -314,7 +316,7 @@ class FastPath:
         count = int(state[allocating.DECISIONS])
         statements = work.statements[: int(state[allocating.STATEMENTS])]
         decisions = self._decisions(work.decided[:count, 0], work.decided[:count, 1])
-        if count == len(statements):  # none without a decision: one each
+        if count == len(statements):  # every statement has at least one decision, so each has exactly one
             session.emit("allocate", *zip(decisions))
         else:
             begins = np.searchsorted(work.decided[:count, 2], np.arange(len(statements) + 1))
@@ -326,7 +328,7 @@ class FastPath:
         state[allocating.DECISIONS] = state[allocating.STATEMENTS] = state[allocating.REFUSALS] = 0
 
     def _note_refused(self, refused: Int64s) -> None:
-        """Note the groups that were refused for what another was told, nothing having changed in between."""
+        """Record the groups that were refused for the reason of another group, nothing having changed in between."""
         if not len(refused):
             return
         session = self._session

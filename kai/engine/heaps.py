@@ -1,7 +1,7 @@
-"""The heaps that actions pop groups from: a thin layer of Python over ``kai.kernels.order``.
+"""The heaps from which actions pop groups: a thin layer of Python over ``kai.kernels.order``.
 
-A heap keeps one entry for each group, which is the whole group or a part of it. Keys and amounts of entries are
-brought up to date before every operation for those groups whose pods changed status since.
+A heap has one entry for each group: the whole group or a part of it. Before every operation, keys and amounts are
+updated for groups whose pods changed status since.
 """
 
 from typing import NamedTuple, Self
@@ -17,7 +17,7 @@ from kai.model.axis import Bools, GroupRows, Int64s
 
 
 class Order(NamedTuple):
-    """What of a heap changes when groups are popped that want something."""
+    """The state of a heap that changes when pending groups are popped."""
 
     items: Int64s
     length: Int64s
@@ -25,15 +25,15 @@ class Order(NamedTuple):
 
 
 class GroupHeap:
-    """Groups by queue order, best first.
+    """Groups in queue order, best first.
 
     With ``victims`` the order is reversed: the group that deserves its place least comes first.
     """
 
     def __init__(self, session: Session, *, victims: bool = False, depth: int = -1, every_key: bool = False) -> None:
-        """Make an empty heap; ``depth`` bounds how many groups of one queue it keeps.
+        """Make an empty heap that keeps at most ``depth`` groups of a queue.
 
-        ``every_key``: its records have the keys of all groups, and not only of those that were ever in it.
+        ``every_key``: the records hold the keys of all groups, not only of those that were ever in the heap.
         """
         self._session = session
         self._victims = victims
@@ -41,9 +41,9 @@ class GroupHeap:
         self._parts: dict[int, Portion] = {}
         self._member = np.zeros(len(session.snapshot.groups), np.bool_)
         self._seen = session.changes()
-        """How many changes of status there had been when its entries were brought up to date."""
+        """The number of status changes when the entries were last updated."""
         self._states = np.empty(len(self._member), np.float64)
-        """[G] Elastic states of the groups that were described last."""
+        """[G] Elastic states, for the groups that were described last."""
         self._dropped: Int64s | None = None
 
     @property
@@ -52,28 +52,28 @@ class GroupHeap:
         return self._heap
 
     def taken(self, group: int) -> Portion:
-        """Return what the entry of ``group``, which a kernel popped, stood for."""
+        """Return the portion behind the entry of ``group``, which a kernel popped."""
         self._member[group] = False
         return self._parts.pop(group, None) or self._session.portion(group)
 
     def drop(self, groups: GroupRows) -> None:
-        """Let go of ``groups``, which a kernel popped."""
+        """Forget ``groups``, which a kernel popped."""
         self._member[groups] = False
 
     def order(self) -> Order:
-        """Return in which order groups come, to be restored after a kernel popped some."""
+        """Return the order of groups, to be restored after a kernel has popped some."""
         heap = self._heap
         return Order(heap.items.copy(), heap.length.copy(), heap.dirty.copy())
 
     def restore(self, order: Order) -> None:
-        """Have groups come in ``order``, those included that a kernel popped and that were not dropped."""
+        """Restore ``order``, with the groups that a kernel popped, except dropped ones."""
         heap = self._heap
         heap.items[:] = order.items
         heap.length[:] = order.length
         heap.dirty[:] = order.dirty
 
     def copy(self) -> Self:
-        """Return an equal heap that can be emptied without touching this one."""
+        """Return an equal heap that can be emptied independently."""
         twin = object.__new__(type(self))
         twin._session = self._session
         twin._victims = self._victims
@@ -94,10 +94,10 @@ class GroupHeap:
         return twin
 
     def fill(self, groups: GroupRows, *, again: bool = False) -> None:
-        """Push whole ``groups`` in their order; those of unknown queues, or of queues that are no leaves, stay out.
+        """Push whole ``groups`` in their order, except groups of unknown queues and of queues that are no leaves.
 
-        ``again``: another empty heap may be filled with the same groups later, by the same rules. Where nothing has
-        changed by then, it begins with what this one was.
+        ``again``: other empty heaps may be filled with the same groups later, by the same rules. If nothing has changed
+        by then, they start from a copy of this one.
         """
         session = self._session
         queues = session.facts.groups.queue[groups]
@@ -115,7 +115,7 @@ class GroupHeap:
             session.filled = Filled.of(self._heap, usable, session.changes())
 
     def remaining(self) -> GroupRows:
-        """Return the groups that were not popped yet, in no order that matters."""
+        """Return the groups that were not popped yet, in arbitrary order."""
         heap, queues = self._heap, self._session.facts.queues
         begins, ends = heap.start[:-1], heap.start[:-1] + heap.length
         leaves = np.flatnonzero(queues.leaf & (heap.length[:-1] > 0)).tolist()
@@ -123,7 +123,7 @@ class GroupHeap:
         return np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
 
     def push(self, portion: Portion) -> None:
-        """Add a group, or the part that is left of it."""
+        """Add a group, or the rest of one."""
         session = self._session
         group = portion.group
         queue = int(session.facts.groups.queue[group])
@@ -147,12 +147,12 @@ class GroupHeap:
         return self._parts.pop(group, None) or self._session.portion(group)
 
     def pop_open(self, closed: Bools) -> tuple[Portion | None, GroupRows]:
-        """Take the next one that is not ``closed`` [G]; return it (None: there is none) and the groups before it.
+        """Pop the first group that is not ``closed`` [G]; return it (None: there is none) and those before it.
 
-        The latter are dropped.
+        The groups before it are dropped.
         """
-        unbounded = self._heap.depth[0] < 0  # so that all members are in the heap
-        if unbounded and not (self._member & ~closed).any():  # in which order they would come is of no interest
+        unbounded = self._heap.depth[0] < 0  # all members are in the heap, not only the first of each queue
+        if unbounded and not (self._member & ~closed).any():  # all are closed, so their order does not matter
             dropped = np.flatnonzero(self._member).astype(np.int64)
             self._member[:] = False
             self._heap.length[:] = 0
@@ -167,7 +167,7 @@ class GroupHeap:
         return (self.taken(group) if group >= 0 else None), passed
 
     def pop_among(self, wanted: Bools) -> Portion | None:
-        """Take the next group that is ``wanted`` [G] and drop the groups before it; None when there is none."""
+        """Pop up to the first group that is ``wanted`` [G], and drop those before it; None if there is none."""
         self.refresh()
         group = pop_among(self._session.facts, self._session.columns, self._session.policy.rules, self._heap, wanted)
         if group < 0:
@@ -176,7 +176,7 @@ class GroupHeap:
         return self._parts.pop(group, None) or self._session.portion(group)
 
     def refresh(self) -> None:
-        """Describe the groups that changed, as every operation does, and as is due before a kernel pops."""
+        """Update the entries of changed groups. Every operation does it; callers do it before a kernel pops."""
         since, self._seen = self._seen, self._session.changes()
         if since == self._seen:
             return
@@ -209,7 +209,7 @@ class GroupHeap:
 
 
 def _empty(session: Session, *, victims: bool, depth: int, every_key: bool) -> Heap:
-    """Return a heap without entries. Memory for all groups is taken and not touched, unless they want ``every_key``."""
+    """Return a heap without entries. Arrays over all groups stay untouched, unless they hold ``every_key``."""
     facts = session.facts
     queues, groups = len(session.snapshot.queues), len(session.snapshot.groups)
     keys = session.group_keys.copy() if every_key else np.empty((groups, session.key_count), np.float64)

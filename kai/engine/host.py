@@ -1,16 +1,15 @@
-"""What its host gives a cycle: a clock that stands still, budgets that bound searches, and observers.
+"""The host interface of a cycle: its clock, its search budget and its observer.
 
-The clock of a cycle: one instant, and until which later instant its answers stay the same.
+The clock shows one instant for the whole cycle and records until when its answers stay the same. A cycle is a function
+of facts and of that instant, and a plugin that only asks whether a deadline has passed gets the same answer until the
+next deadline. So the service skips cycles that decided nothing until then, unless facts change.
 
-A cycle is a function of facts and of one instant. A plugin that only asks whether a deadline has come gets the same
-answer until the next deadline. So the service need not repeat a cycle that decided nothing before then, unless facts
-change.
+A budget bounds the searches for victims. The core reads no clock: it asks the budget, so that a replay can repeat the
+recorded answers.
 
-Budgets bound searches. The core has no clock: it asks a budget, and a replay can repeat the answers.
+An observer is notified of the phases, plugins, groups and commits of a cycle while it runs.
 
-Observers: the core tells them what a cycle does while it runs.
-
-Clocks and spans live in the implementations at the edge.
+Implementations that read real clocks or write trace spans live at the edge, outside the core.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,34 +24,34 @@ import numpy as np
 from kai.model.axis import Bools, Float64s
 
 _MARGIN: Final = 1e-3
-"""Seconds. Deadlines are looked at that much early again, so that no rounding of a sum can hide one."""
+"""Seconds. Each deadline expires this much early, so that a rounded sum cannot hide it."""
 
 
 @attrs.define
 class Clock:
-    """One instant; remembers which later ones were asked about.
+    """The instant of a cycle, and until when answers that depend on it hold.
 
     Units: seconds since the epoch.
     """
 
     _now: float
     holds_until: float = attrs.field(default=inf, init=False)
-    """Every answer so far is the same at any instant from now to this one."""
+    """Every answer given so far is the same at any instant from now until this one."""
 
     def read(self) -> float:
-        """Return the instant itself: what is made of it holds for this instant only."""
+        """Return the instant. Whatever is derived from it holds for this instant only, so ``holds_until`` ends."""
         self.holds_until = -inf
         return self._now
 
     def is_past(self, deadline: float) -> bool:
-        """Return whether ``deadline`` has come; NaN never comes."""
+        """Return whether ``deadline`` has passed; NaN never passes."""
         if self._now >= deadline:
             return True
         self._expect(deadline)
         return False
 
     def are_past(self, deadlines: Float64s) -> Bools:
-        """Return bool[n]: which of ``deadlines`` have come; NaN never comes."""
+        """Return bool[n]: which of ``deadlines`` have passed; NaN never passes."""
         past: Bools = self._now >= deadlines
         if past.all():
             return past
@@ -62,7 +61,7 @@ class Clock:
         return past
 
     def has_lasted(self, since: float, seconds: float) -> bool:
-        """Return whether what began at ``since`` has lasted for ``seconds``."""
+        """Return whether at least ``seconds`` have passed since ``since``."""
         if self._now - since >= seconds:
             return True
         self._expect(since + seconds)
@@ -74,7 +73,7 @@ class Clock:
 
 
 class BudgetAnswer(Enum):
-    """The answer to "may I try one more scenario?"."""
+    """The answer to the question whether the search may try one more scenario."""
 
     GO = "go"
     NEXT_GENERATOR = "next generator"
@@ -82,42 +81,42 @@ class BudgetAnswer(Enum):
 
 
 class Budget(Protocol):
-    """Asked while groups are served and before every scenario.
+    """Limits the work of actions: asked while allocate serves groups, and before each scenario of a search.
 
-    Implementations with a clock live at the edge and record what they answered.
+    Implementations with a clock live at the edge and record their answers.
     """
 
     def begin_action(self, action: str, /) -> None:
-        """An action begins."""
+        """Note that ``action`` begins."""
 
     def go_on(self) -> BudgetAnswer:
-        """Allocate has served some groups: GO for more, STOP to leave all others to a later cycle."""
+        """Return whether allocate may serve more groups: GO, or STOP to leave the rest to a later cycle."""
 
     def begin_group(self) -> BudgetAnswer:
-        """A search for one group begins: GO, or STOP when the action has no time left."""
+        """Return whether the search for one more group may begin: GO, or STOP when the action has no time left."""
 
     def begin_generator(self, generator: str, /) -> None:
-        """A generator begins on the group."""
+        """Note that ``generator`` begins on the group."""
 
     def grant(self) -> BudgetAnswer:
-        """Another scenario is about to be tried."""
+        """Return whether one more scenario may be tried."""
 
     def pass_over(self) -> BudgetAnswer:
-        """No scenario is tried for a while: those proposed failed before or take no pod, or no victims suffice yet.
+        """Return whether the search may go on although it has tried no scenario for a while.
 
-        Answers are as above.
+        The proposed scenarios failed before or place no pod, or no set of victims suffices yet. Answers like ``grant``.
         """
 
 
 @attrs.define
 class Repeating:
-    """A budget that gives the ``answers`` that a search had before it is made again, then those of ``budget``."""
+    """Replays the ``answers`` that a search got the first time, then asks ``budget``."""
 
     budget: Budget
     answers: list[BudgetAnswer]
 
     def begin_action(self, action: str, /) -> None:
-        """Tell the budget."""
+        """Forward to the budget."""
         self.budget.begin_action(action)
 
     def go_on(self) -> BudgetAnswer:
@@ -125,16 +124,16 @@ class Repeating:
         return self.budget.go_on()
 
     def begin_group(self) -> BudgetAnswer:
-        """Return GO if the search had begun, else ask the budget."""
+        """Return GO while recorded answers remain, else ask the budget."""
         return BudgetAnswer.GO if self.answers else self.budget.begin_group()
 
     def begin_generator(self, generator: str, /) -> None:
-        """Tell the budget, unless the search was with this generator."""
+        """Forward to the budget, unless the repeated search has begun this generator already."""
         if not self.answers:
             self.budget.begin_generator(generator)
 
     def grant(self) -> BudgetAnswer:
-        """Return the next answer."""
+        """Return the next recorded answer; without one, ask the budget."""
         return self.answers.pop(0) if self.answers else self.budget.grant()
 
     def pass_over(self) -> BudgetAnswer:
@@ -144,10 +143,10 @@ class Repeating:
 
 @attrs.define
 class Unlimited:
-    """A budget that always grants."""
+    """A budget that grants everything."""
 
     def begin_action(self, action: str, /) -> None:
-        """Nothing to start."""
+        """Do nothing."""
 
     def go_on(self) -> BudgetAnswer:
         """Return GO."""
@@ -158,7 +157,7 @@ class Unlimited:
         return BudgetAnswer.GO
 
     def begin_generator(self, generator: str, /) -> None:
-        """Nothing to start."""
+        """Do nothing."""
 
     def grant(self) -> BudgetAnswer:
         """Return GO."""
@@ -174,17 +173,17 @@ R = TypeVar("R")
 
 
 class Stopwatch(Protocol):
-    """Times what plugins do."""
+    """Measures the time that plugins take."""
 
     def timed(self, plugin: str, hook: str, function: Callable[P, R], /) -> Callable[P, R]:
-        """Return ``function`` with its time counted for ``plugin``, which is asked ``hook``."""
+        """Return ``function`` with its time charged to ``plugin`` and its ``hook``."""
 
     def paused(self, function: Callable[P, R], /) -> Callable[P, R]:
-        """Return ``function``, whose time counts for no plugin, whichever calls it."""
+        """Return ``function`` with its time charged to no plugin, whichever calls it."""
 
 
 class Phase(StrEnum):
-    """A part of a cycle besides the actions, which have names of their own."""
+    """A part of a cycle that is not an action; actions have names of their own."""
 
     SNAPSHOT = "snapshot"
     OPEN = "open"
@@ -193,27 +192,27 @@ class Phase(StrEnum):
 
 
 class Observer(Protocol):
-    """Told when phases begin and end."""
+    """Receives notice of phases, plugins, groups and commits while a cycle runs."""
 
     @property
     def stopwatch(self) -> Stopwatch | None:
-        """What times the functions of plugins; None leaves them as they are, at no cost."""
+        """The stopwatch for plugin functions; None leaves the functions unwrapped, at no cost."""
 
     def phase(self, name: str, /) -> AbstractContextManager[None]:
         """Return a context that lasts as long as the phase: a `Phase`, or the name of an action."""
 
     def plugin(self, name: str, /) -> None:
-        """Learn that from now on this plugin opens or closes, as the phase says; "" when the last one is done."""
+        """Note that plugin ``name`` now opens or closes, as the phase says; "" after the last plugin."""
 
     def group(self, row: int, /) -> None:
-        """Learn that from now on this group is looked at; -1 for none in particular."""
+        """Note that the cycle now works on the group in ``row``; -1 for no group in particular."""
 
     def committed(self, action: str, decisions: int, /) -> None:
-        """Learn that a statement of ``action`` with so many decisions became final."""
+        """Note that a statement of ``action`` with ``decisions`` decisions is final."""
 
 
 class Silent:
-    """An observer that looks away."""
+    """An observer that ignores everything."""
 
     stopwatch: Stopwatch | None = None
 

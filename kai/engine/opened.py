@@ -1,13 +1,12 @@
-"""Opened plugins: what each of them answers in one session, and which plugin to blame when an answer fails.
+"""Opened plugins: the extensions of each plugin in one session, wrapped so that failures name the plugin.
 
-A plugin returns small extensions. ``open_plugins`` is the one place where they become what the engine asks. It wraps
-each function of a plugin, so that an exception names the plugin, its package, and what the function was asked. It
-refuses two plugins that want the same exclusive thing.
+``open_plugins`` is the one place where the extensions that a plugin returns become what the engine asks. It wraps each
+function of a plugin, so that an exception names the plugin, its package and the arguments of the call. It rejects two
+plugins that want the same exclusive role.
 
-Rows that a plugin is asked about stay as they are, whatever the plugin does to them.
-
-Rows are arrays of the engine. Plugins hand them to kernels of their own, whose types are those of arrays that can be
-written; so rows cannot be locked as what a session shows is. They are compared after each call instead.
+A plugin's writes to its row arguments are undone. These are arrays of the engine. Plugins pass them to kernels of their
+own, which are compiled for writable arrays, so rows cannot be locked like the session's view; they are compared after
+each call instead.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ R = TypeVar("R")
 
 
 def undisturbed(function: Callable[P, R], blame: Callable[[str], Exception]) -> Callable[P, R]:
-    """Return ``function``, which puts back what it wrote to the arrays that it was given, and then raises ``blame``.
+    """Wrap ``function``: if a call writes to its array arguments, restore them and raise ``blame``.
 
     Cost: a copy and a comparison of each array.
     """
@@ -77,7 +76,7 @@ def undisturbed(function: Callable[P, R], blame: Callable[[str], Exception]) -> 
 
 
 def _put_back(rows: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]) -> bool:
-    """Return whether an array differs from what it was; it is then as it was."""
+    """Restore the arrays in ``rows``, and return whether one of them had changed."""
     written = False
     for rows_now, before in rows:
         if not np.array_equal(rows_now, before):
@@ -88,11 +87,11 @@ def _put_back(rows: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]) -> 
 
 @attrs.frozen(kw_only=True, eq=False)
 class OpenedPlugin:
-    """Those extensions of one plugin that concern the same shapes; a plugin may have several of these."""
+    """The extensions of one plugin for one set of shapes; a plugin may have several of these."""
 
     name: str
     concerns: Bools | None = None
-    """bool[K]: for which shapes the plugin is asked; None: for all."""
+    """bool[K]: the shapes for which the plugin is asked; None: all."""
     terms: tuple[Term, ...] = ()
     node_filter: NodeFilter | None = None
     node_score: NodeScore | None = None
@@ -136,12 +135,13 @@ _TERMS: Final = get_args(Term)
 def open_plugins(
     uses: Sequence[PluginUse], view: SessionView, observer: Observer, failures: Failures | None = None
 ) -> list[OpenedPlugin]:
-    """Return what the plugins answer to what ``view`` shows, in their order; at least one entry for each plugin.
+    """Open the plugins in their order, and return their extensions; at least one entry for each plugin.
 
-    ``failures`` takes what goes wrong in hooks that are known to fail.
+    ``failures`` collects the errors of hooks that the caller has listed as failing.
 
-    Raises: PluginError for a plugin that cannot be opened, or that returns what is no extension; ConfigError for two
-        plugins that want the same.
+    Raises: PluginError for a plugin that cannot be opened or returns something that is no extension; ConfigError for
+    two
+        plugins that want the same exclusive role.
     """
     found: list[OpenedPlugin] = []
     for use in uses:
@@ -155,9 +155,10 @@ def open_plugins(
 
 @attrs.frozen
 class Asking:
-    """How one plugin is asked.
+    """Wraps the functions of one plugin.
 
-    What it raises, and what it answers against the contract, names the plugin. A stopwatch, if given, takes its time.
+    An exception or an answer against the contract is reported as this plugin's error. A stopwatch, if given, measures
+    it.
     """
 
     use: PluginUse
@@ -165,16 +166,16 @@ class Asking:
     stopwatch: Stopwatch | None = None
 
     def opened(self) -> list[OpenedPlugin]:
-        """Return the extensions that the plugin has in a session.
+        """Open the plugin, and return its extensions.
 
         Raises: PluginError.
         """
         return self.grouped(self.guarded(OPEN, self.use.plugin.open)(self.view))
 
     def grouped(self, extensions: object) -> list[OpenedPlugin]:
-        """Return the extensions of the plugin by the shapes that they concern.
+        """Group the extensions of the plugin by the shapes that they concern.
 
-        Raises: PluginError for what is no extension, and for two of one class that concern the same shapes.
+        Raises: PluginError for something that is no extension, and for two of one class that concern the same shapes.
         """
         if not isinstance(extensions, Sequence) or isinstance(extensions, str):
             raise self._blamed(OPEN, f"returned {type(extensions).__name__}, expected a sequence of extensions")
@@ -222,10 +223,10 @@ class Asking:
         return cls(**values)
 
     def guarded(self, hook: str, function: Callable[P, R]) -> Callable[P, R]:
-        """Return ``function``, which blames the plugin for whatever it raises and for answers that are none.
+        """Wrap ``function``: exceptions and answers against the contract are reported as the plugin's error.
 
-        Cost: a tenth of a microsecond a call, and that of the check; for plugins that are not kai's also a copy of the
-        rows.
+        Cost: a tenth of a microsecond a call, plus the check of the answer; for plugins of other packages also a copy
+        of the rows.
         """
         check = check_of(hook)
         asked = undisturbed(function, partial(self._blamed, hook)) if self._is_foreign else function
@@ -240,12 +241,12 @@ class Asking:
                 raise self._blamed(hook, f"raised {told(error)}") from error
 
         answering = ask if check is None else self._checked(hook, ask, check)
-        # All of ``functools.wraps`` that is looked at, at a fifth of its cost.
+        # The one attribute of ``functools.wraps`` that is read, at a fifth of its cost.
         answering.__dict__["__wrapped__"] = function
         return answering
 
     def _checked(self, hook: str, function: Callable[P, R], check: Check) -> Callable[P, R]:
-        """Return ``function``, which blames the plugin for what ``check`` objects to."""
+        """Wrap ``function``: the plugin gets the blame for an answer that ``check`` rejects."""
 
         def ask(*args: P.args, **kwargs: P.kwargs) -> R:
             answer = function(*args, **kwargs)
@@ -259,7 +260,7 @@ class Asking:
     def _guarded_generator(
         self, hook: str, function: Callable[[Iterator[Outer]], Iterator[Scenario]]
     ) -> Callable[[Iterator[Outer]], Iterator[Scenario]]:
-        """Wrap a function whose results are made one by one, as ``guarded`` does."""
+        """Wrap a function that yields its results one by one, as ``guarded`` does."""
 
         def answers(outers: Iterator[Outer]) -> Iterator[Scenario]:
             answer = function(outers)
@@ -302,7 +303,7 @@ class Asking:
 
 
 def _failing(asking: Asking, failures: Failures) -> list[OpenedPlugin]:
-    """Return the extensions of a plugin that is known to fail, with what stands for the answers that fail.
+    """Open a plugin that has hooks listed as failing, with stand-ins for the answers of those hooks.
 
     Raises: PluginError.
     """
@@ -319,7 +320,7 @@ def _failing(asking: Asking, failures: Failures) -> list[OpenedPlugin]:
         extensions = {place: getattr(each, place) for place in _PLACES.values()}
         present = {place: extension for place, extension in extensions.items() if extension is not None}
         changes: dict[str, Any] = {at: with_stand_ins(use, known, view, failures) for at, known in present.items()}
-        if each.victims is not None:  # so that it is asked, and fails
+        if each.victims is not None:  # a compiled form would bypass the failing hooks
             changes["victims"] = attrs.evolve(changes["victims"], fairness=None)
         return attrs.evolve(each, **changes)
 
@@ -329,7 +330,7 @@ def _failing(asking: Asking, failures: Failures) -> list[OpenedPlugin]:
 def _timed_generator(
     stopwatch: Stopwatch, plugin: str, hook: str, function: Callable[[Iterator[Outer]], Iterator[Scenario]]
 ) -> Callable[[Iterator[Outer]], Iterator[Scenario]]:
-    """Return ``function`` with the time of each result counted, less what the engine needs for each outer scenario."""
+    """Wrap ``function`` to time each result, less the time in which the engine makes each outer scenario."""
 
     def ask(outers: Iterator[Outer]) -> Iterator[Scenario]:
         grow = stopwatch.paused(partial(next, outers, None))
@@ -340,7 +341,7 @@ def _timed_generator(
 
 
 def _refuse_clashes(plugins: Sequence[OpenedPlugin]) -> None:
-    """Refuse two plugins that want what only one can have.
+    """Reject two plugins that claim the same exclusive role.
 
     Raises: ConfigError.
     """
@@ -353,7 +354,7 @@ def _refuse_clashes(plugins: Sequence[OpenedPlugin]) -> None:
 
 
 def exclusive_of(plugin: OpenedPlugin) -> Iterator[str]:
-    """Yield what ``plugin`` does that only one plugin can do, in words."""
+    """Yield, in words, the roles of ``plugin`` that only one plugin may have."""
     if any(isinstance(term, FairShares) for term in plugin.terms):
         yield "give the shares of queues"
     if any(isinstance(term, Fragmentation) for term in plugin.terms):

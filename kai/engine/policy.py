@@ -1,9 +1,9 @@
 """The policy: extensions and terms of all plugins, folded into what kernels evaluate and what Python must ask.
 
-The engine asks once for answers that depend on a shape alone, and keeps them as rows of ``Vectors``. Shapes that only
-such answers concern are *plain*: kernels place their pods without calling back.
+The engine asks once for answers that depend on a shape alone, and stores them as rows of ``Vectors``. A shape with only
+such answers is *plain*: kernels place its pods without calling back.
 
-A table of distinct rows that grows by doubling: many shapes share one mask, few masks are made.
+``DistinctRows`` stores those rows. It keeps each distinct row once, because many shapes share few masks.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,9 +38,10 @@ T = TypeVar("T", bound=np.generic)
 
 
 class DistinctRows(Generic[T]):
-    """Rows of one length, each kept once; row 0 is there from the beginning.
+    """Rows of one length, each stored once; row 0 exists from the beginning.
 
-    ``table`` may have more rows than are in use, and is another array after it grew. A row never moves or changes.
+    ``table`` doubles its capacity as it grows and is then another array. It may have unused rows at its end. A row
+    never moves or changes.
     """
 
     def __init__(self, first: NDArray[T]) -> None:
@@ -50,7 +51,7 @@ class DistinctRows(Generic[T]):
         self._rows: dict[int, list[int]] = {hash(first.tobytes()): [0]}
 
     def row_of(self, values: NDArray[T]) -> int:
-        """Return the row that holds ``values``, bit by bit; a new one if none does yet. Cost: O(length)."""
+        """Return the row that equals ``values`` bit by bit, a new one if none does. Cost: O(length)."""
         content = values.tobytes()
         same_hash = self._rows.setdefault(hash(content), [])
         for row in same_hash:
@@ -68,32 +69,32 @@ class DistinctRows(Generic[T]):
 
 
 class Policy:
-    """What all plugins of a session say together."""
+    """The folded extensions of all plugins of a session."""
 
     def __init__(self, plugins: Sequence[OpenedPlugin], facts: Facts) -> None:
-        """Fold the extensions; nothing is asked yet."""
+        """Fold the extensions; no plugin is asked yet."""
         self.plugins = tuple(plugins)
         self._facts = facts
         shapes = facts.shapes.kind.shape[0]
         nodes = facts.nodes.ready.shape[0]
         self.prepared = np.zeros(shapes, np.bool_)
-        """Bools [K]: shapes whose static answers are in ``vectors``."""
+        """bool[K]: shapes whose static answers are in ``vectors``."""
         self._static = [plugin for plugin in plugins if _is_static(plugin)]
         self._dynamic = [plugin for plugin in plugins if _is_dynamic(plugin)]
         self.dynamic = np.zeros(shapes, np.bool_)
-        """Bools [K]: shapes whose pods need Python for each placement."""
+        """bool[K]: shapes whose pods need Python for each placement."""
         for plugin in self._dynamic:
             self.dynamic |= np.ones(shapes, np.bool_) if plugin.concerns is None else plugin.concerns
         self._asking: dict[int, list[OpenedPlugin]] = {}
         self._first: dict[int, Float64s] = {}
         self.scored, self.single = self._by_answers(shapes)
-        """Bools [K]: shapes for which one plugin is asked, for a mask and scores and nothing else; those of them for
-        which its answers are the same for the only pod of any group."""
+        """bool[K] each: ``scored`` shapes need one plugin, and only for a mask and scores; for ``single`` shapes among
+        them, the answers are the same for any pod that is alone in its group."""
         self._masks = DistinctRows(np.ones(nodes, np.bool_))
         self._scores = DistinctRows(np.zeros(nodes, np.float64))
         self.vectors = Vectors(masks=self._masks.table, scores=self._scores.table)
         self.judges_pods = any(plugin.pod_filter is not None for plugin in plugins)
-        """Whether some plugin refuses pods whatever the node."""
+        """Whether a plugin refuses pods independent of the node."""
         terms = [term for plugin in plugins for term in plugin.terms]
         self.sub_group_fill = any(isinstance(term, SubGroupFill) for term in terms)
         self.fair_shares = next((term for term in terms if isinstance(term, FairShares)), None)
@@ -104,10 +105,10 @@ class Policy:
         elastic = [at for at, maker in enumerate(self._key_makers) if isinstance(maker, ElasticOrder)]
         self.rules = fold_rules(plugins, elastic[0] if elastic else -1)
         self.waiting_rules = self.rules.replace(availability=0.0)
-        """The rules for nodes on which a pod must wait."""
+        """The rules for nodes on which a pod has to wait."""
 
     def _by_answers(self, shapes: int) -> tuple[Bools, Bools]:
-        """Return bool[K] twice: which shapes one plugin only filters and rates nodes for; where it looks at groups."""
+        """Return bool[K] twice: shapes for which one plugin only filters and rates nodes; of them, by group."""
         askers = np.zeros(shapes, np.int64)
         others = np.zeros(shapes, np.bool_)
         wider = np.zeros(shapes, np.bool_)
@@ -133,16 +134,16 @@ class Policy:
 
     @cached_property
     def victims(self) -> tuple[Victims, ...]:
-        """What plugins say about victims, in their order."""
+        """The plugins' extensions about victims, in their order."""
         return tuple(plugin.victims for plugin in self.plugins if plugin.victims is not None)
 
     @property
     def splitting(self) -> Iterator[Domains]:
-        """Yield how plugins split nodes, in their order."""
+        """Yield the plugins' ways to split nodes, in their order."""
         return (plugin.domains for plugin in self.plugins if plugin.domains is not None)
 
     def together(self, group: GroupRow, subgroup: SubGroupRow) -> list[Together]:
-        """Return what plugins say that a sub-group asks of where its pods are, in their order."""
+        """Return the topology constraints of a sub-group from plugins, in their order."""
         asked = (
             each.together(group, subgroup)
             for each in self.splitting
@@ -151,22 +152,22 @@ class Policy:
         return [each for each in asked if each is not None]
 
     def signature(self, shape: int) -> str:
-        """Return what plugins add to the signatures of pods of ``shape``."""
+        """Return what plugins add to the constraint signatures of pods of ``shape``."""
         return "".join(texts[shape] for plugin, texts in self._signing if plugin.is_asked(shape))
 
     def is_single(self, shape: int) -> bool:
-        """Return whether some plugin lets no node take a second pod of ``shape``."""
+        """Return whether some plugin forbids two pods of ``shape`` on one node."""
         return any(mask[shape] for mask in self._single)
 
     def asking(self, shape: int) -> list[OpenedPlugin]:
-        """Return the plugins that must be asked for each placement of a pod of ``shape``."""
+        """Return the plugins to ask at each placement of a pod of ``shape``."""
         known = self._asking.get(shape)
         if known is None:
             known = self._asking[shape] = [plugin for plugin in self._dynamic if plugin.is_asked(shape)]
         return known
 
     def must_wait(self, pod: PodRow, nodes: NodeRows) -> Bools:
-        """Return bool[n]: on which of ``nodes`` some plugin lets ``pod`` wait for what it keeps books of."""
+        """Return bool[n]: on which of ``nodes`` a plugin makes ``pod`` wait for a resource that it tracks."""
         waits = np.zeros(len(nodes), np.bool_)
         for plugin in self.asking(int(self._facts.pods.shape[pod])):
             if plugin.node_wait is not None:
@@ -174,7 +175,7 @@ class Policy:
         return waits
 
     def prepare(self, shape: int, pod: PodRow, nodes: NodeRows) -> None:
-        """Make sure the static answers for ``shape`` are in ``vectors``; ``pod`` is any pod of it, ``nodes`` all nodes.
+        """Put the static answers for ``shape`` into ``vectors``; ``pod`` is any pod of it, ``nodes`` are all nodes.
 
         Cost: one call per plugin and shape in a session, and O(N).
         """
@@ -195,9 +196,9 @@ class Policy:
         self._adopt_rows()
 
     def answers(self, pod: PodRow, shape: int, nodes: NodeRows) -> Float64s:
-        """Return float64[n]: what the plugin of a ``scored`` shape adds to scores of ``nodes``, NaN where it refuses.
+        """Return float64[n]: the scores of ``nodes`` from the plugin of a ``scored`` shape, NaN where it refuses.
 
-        What it answers for the shape alone is in the vectors. The answer may be the plugin's own array.
+        Its answers for the shape alone are in the vectors. The result may be the plugin's own array.
         """
         (plugin,) = self.asking(shape)
         if by_placement(plugin.node_score):
@@ -212,17 +213,17 @@ class Policy:
         return out
 
     def first_answers(self, pod: PodRow, shape: int, nodes: NodeRows) -> Float64s:
-        """Return ``answers`` for ``pod``, whose group has no pod placed yet; made once for a ``single`` shape."""
+        """Return ``answers`` for ``pod``, whose group has no pod placed yet; memoized for a ``single`` shape."""
         known = self._first.get(shape)
         if known is None:
             known = self._first[shape] = self.answers(pod, shape, nodes).copy()
         return known
 
     def prepare_single(self, shape: int, pod: PodRow, nodes: NodeRows) -> tuple[int, int]:
-        """Return the rows of ``vectors`` for pods of a ``single`` shape that are the only ones of their groups.
+        """Return the rows of ``vectors`` for pods of a ``single`` shape that are alone in their groups.
 
-        ``pod`` is one of them, ``nodes`` are all nodes. (-1, -1): the sum of static scores and of these answers is not
-        exact, so that it must be made where the others are added.
+        ``pod`` is one of them, ``nodes`` are all nodes. (-1, -1): the sum of static scores and these answers would be
+        rounded, so it must be computed in the same order as elsewhere, where the other scores are added.
         """
         self.prepare(shape, pod, nodes)
         answers = self.answers(pod, shape, nodes).copy()
@@ -248,13 +249,13 @@ class Policy:
 
     @property
     def orders_groups(self) -> bool:
-        """Whether a plugin is asked about the order of groups."""
+        """Whether a plugin determines the order of groups."""
         return any(isinstance(maker, GroupOrder) for maker in self._key_makers)
 
     def group_keys(self, groups: GroupRows, priority: Int64s) -> Float64s:
         """Return float64[n, k]: the keys that order ``groups``, smaller first; the caller fills the unique last one.
 
-        What orders elastic groups is 0: it changes as pods are placed.
+        The column of elastic groups stays 0, because it changes as pods are placed.
         """
         columns: list[Float64s | float] = []
         for maker in self._key_makers:
@@ -272,7 +273,7 @@ class Policy:
         return out
 
     def key_names(self, groups: GroupRows) -> tuple[str, ...]:
-        """Return what the columns of ``group_keys`` are called: by their plugins, numbered where one has several."""
+        """Return the names of the columns of ``group_keys``: their plugins, numbered where one has several."""
         names: list[str] = []
         for plugin in self.plugins:
             names += [plugin.name for term in plugin.terms if isinstance(term, PriorityOrder | ElasticOrder)]
@@ -283,23 +284,23 @@ class Policy:
 
     @property
     def orders_pods(self) -> bool:
-        """Whether a plugin is asked about the order of pods."""
+        """Whether a plugin determines the order of pods."""
         return any(plugin.pod_order is not None for plugin in self.plugins)
 
     def pod_keys(self, pods: PodRows) -> Float64s | None:
-        """Return float64[n, k] that order pods, smaller first, or None when no plugin has an opinion."""
+        """Return float64[n, k]: keys that order pods, smaller first; None if no plugin orders pods."""
         columns = [_table(plugin.pod_order.keys(pods)) for plugin in self.plugins if plugin.pod_order is not None]
         return np.hstack(columns) if columns else None
 
     def leaves_alone(self, groups: GroupRows) -> Bools:
-        """Return bool[n]: which of ``groups`` no plugin splits nodes for."""
+        """Return bool[n]: which of ``groups`` have no plugin that splits nodes for them."""
         alone = np.ones(len(groups), np.bool_)
         for domains in self.splitting:
             alone &= np.zeros(len(groups), np.bool_) if domains.groups is None else ~domains.groups[groups]
         return alone
 
     def tree_of_domains(self, groups: GroupRows) -> tuple[Callable[[GroupRow], DomainTree | None] | None, GroupRows]:
-        """Return those of ``groups`` that one plugin alone splits nodes for, and its tree of domains, or None."""
+        """Return the groups for which only one plugin splits nodes, and that plugin's tree function or None."""
         splitting = list(self.splitting)
         trees = [each for each in splitting if each.tree is not None]
         if len(trees) != 1:
@@ -311,7 +312,7 @@ class Policy:
         return trees[0].tree, groups[alone]
 
     def admit_pod(self, pod: PodRow, shape: int) -> Verdict:
-        """Return all refusals of placing ``pod`` anywhere, joined.
+        """Return the joined refusals of all plugins to place ``pod`` anywhere.
 
         Raises: PluginError when a plugin raised or returned something that is no verdict.
         """
@@ -323,7 +324,7 @@ class Policy:
 
 
 def by_shape(extension: NodeFilter | NodeScore | None) -> bool:
-    """Return whether a plugin filters or rates nodes by the shape alone: its answer is in the policy's vectors."""
+    """Return whether a plugin's answer depends on the shape alone, so that the policy's vectors hold it."""
     return extension is not None and extension.depends is Dependence.SHAPE
 
 
@@ -347,19 +348,19 @@ def _is_dynamic(plugin: OpenedPlugin) -> bool:
 
 
 def _changes_placements(plugin: OpenedPlugin) -> bool:
-    """Return whether more than the engine's own books follows from a placement."""
+    """Return whether a placement changes more than the engine's own books."""
     each = plugin.placement
     return each is not None and any((each.choose, each.recorded, each.effects, each.lasting_effects, each.credit))
 
 
 def _table(keys: Float64s) -> Float64s:
-    """Return a plugin's keys as a table with a row for each thing that is ordered."""
+    """Return a plugin's keys as a table with a row for each item."""
     table = np.asarray(keys, np.float64)
     return table[:, None] if table.ndim == 1 else table
 
 
 def mask_of(plugin: OpenedPlugin, pod: PodRow, nodes: NodeRows) -> Bools:
-    """Return the plugin's mask for ``nodes``; everything, if it has no filter.
+    """Return the plugin's mask for ``nodes``; all True if it has no filter.
 
     Raises: PluginError when it raised or returned something that is not bool[n].
     """
@@ -367,7 +368,7 @@ def mask_of(plugin: OpenedPlugin, pod: PodRow, nodes: NodeRows) -> Bools:
 
 
 def texts_of(plugin: OpenedPlugin, pod: PodRow, refused: NodeRows) -> Sequence[str]:
-    """Return what the plugin says of each of the nodes that its filter refused.
+    """Return the plugin's text for each of the ``refused`` nodes.
 
     Raises: PluginError when it raised or returned something that is no text for each.
     """
@@ -376,12 +377,12 @@ def texts_of(plugin: OpenedPlugin, pod: PodRow, refused: NodeRows) -> Sequence[s
 
 
 def refusal_of(plugin: OpenedPlugin) -> str:
-    """Return what is said of a node that a plugin refuses without a text of its own."""
+    """Return the text for a node that a plugin refuses without a text of its own."""
     return f"node(s) were refused by plugin {plugin.name}"
 
 
 def scores_of(plugin: OpenedPlugin, pod: PodRow, nodes: NodeRows) -> Scores:
-    """Return the plugin's scores for ``nodes``; zeros, if it has no opinion.
+    """Return the plugin's scores for ``nodes``; zeros if it rates none.
 
     Raises: PluginError when it raised or returned something that is not float64[n], or an infinite score.
     """

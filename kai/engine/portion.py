@@ -1,8 +1,8 @@
-"""A pod group, or a part of one, as the actions see it: what to place next, what to give up first.
+"""A portion: a pod group or a part of one. It knows what to place next and what to give up first.
 
-A whole group is a portion; so is "these running pods and the first k that wait" while a search probes how much of a
-gang can be helped, and so is what is left of a victim after some of its pods were taken. Parts may ask for less than
-the group does (``minimum``) and keep answers of their own.
+Actions work on portions. A whole group is a portion. So are the running pods and the first k waiting ones, while a
+search probes how much of a gang it can serve, and so is the rest of a victim after it has lost some pods. A part may
+need less than the group (``minimum``) and memoizes answers of its own.
 
 Source: the peer's podgroup_info (tasks to allocate, tasks to evict), subgroup_info and its sub-group order plugin.
 """
@@ -23,7 +23,7 @@ NOTHING: PodRows = np.zeros(0, np.int64)
 
 
 class Portion:
-    """Some pods of one group. Sub-groups are named by their rows in the sub-group table."""
+    """Some pods of one group, or all. Sub-groups are identified by their rows in the sub-group table."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Portion:
         pods: dict[int, PodRows] | None = None,
         minimum: dict[int, int] | None = None,
     ) -> None:
-        """Take all pods of ``group``, or those given by leaf; ``minimum`` overrides what sub-groups need."""
+        """Take all pods of ``group``, or ``pods`` by leaf; ``minimum`` overrides what sub-groups need."""
         self.group = int(group)
         self.root = int(world.facts.groups.first_subgroup[group])
         """The row of the group's root sub-group."""
@@ -42,13 +42,13 @@ class Portion:
         self._epoch = -1
         self._chunk = NOTHING
         self._reached: list[int] = []
-        """What `reached` answers about each sub-group, in one epoch."""
+        """Memoized values of `reached`, by sub-group; valid for one epoch of the group."""
         self._reached_epoch = -1
         self._amounts: Float64s | None = None
         self._waiting_below: list[int] = []
-        """How many pods wait below each sub-group, for the answer that is worked out."""
+        """The number of waiting pods below each sub-group; set while a chunk is computed."""
         self._in_reach: list[int] | None = None
-        """What `reached` would answer if all had a place that wait, likewise."""
+        """The values of `reached` if all waiting pods had a place; set on demand while a chunk is computed."""
 
     @cached_property
     def leaves(self) -> list[int]:
@@ -58,17 +58,17 @@ class Portion:
 
     @property
     def _rows(self) -> range:
-        """The rows of all sub-groups: parents before children."""
+        """The rows of all sub-groups; parents come before children."""
         return range(self.root, int(self._world.facts.groups.first_subgroup[self.group + 1]))
 
     @property
     def _slice(self) -> slice:
-        """Where they are in columns of sub-groups."""
+        """The slice of the group's rows in columns of sub-groups."""
         return slice(self._rows.start, self._rows.stop)
 
     @cached_property
     def _minimums(self) -> Int64s:
-        """[n] What `minimum` says of each sub-group."""
+        """[n] The values of `minimum`, by sub-group."""
         minimums = self._world.facts.groups.minimum[self._slice].copy()
         for row, minimum in self._minimum.items():
             minimums[row - self.root] = minimum
@@ -76,7 +76,7 @@ class Portion:
 
     @cached_property
     def _parents(self) -> list[int]:
-        """By sub-group, counted from the root: the one above it."""
+        """The parent of each sub-group; both count from the root."""
         return [parent - self.root for parent in self._world.facts.groups.parent[self._slice].tolist()]
 
     @cached_property
@@ -91,14 +91,14 @@ class Portion:
         return groups.pods[groups.pod_start[leaf] : groups.pod_start[leaf + 1]]
 
     def pods(self, subgroup: int | None = None) -> PodRows:
-        """Return all pods below ``subgroup`` (of the portion, if it is left out)."""
+        """Return all pods below ``subgroup``; of the whole portion if it is None."""
         if subgroup is None:
             return self._world.pods_of(self.group) if self._pods is None else self._pods_of_part
         below = self.leaves_below(subgroup)
         return np.concatenate([self.pods_of(leaf) for leaf in below]) if below else NOTHING
 
     def leaves_below(self, subgroup: int) -> list[int]:
-        """Return the leaves of the tree under ``subgroup``, itself if it is one."""
+        """Return the leaves of the tree under ``subgroup``; a leaf itself if it is one."""
         leaf = self._world.facts.groups.leaf
         found: list[int] = []
         open_rows = [subgroup]
@@ -111,28 +111,28 @@ class Portion:
         return found
 
     def holding(self, statuses: int, pods: PodRows | None = None) -> PodRows:
-        """Return those pods whose status is in the mask ``statuses``."""
+        """Return the pods, of ``pods`` or of the portion, whose status is in the mask ``statuses``."""
         mine = self.pods() if pods is None else pods
         return mine[((statuses >> self._world.columns.status[mine]) & 1).astype(np.bool_)]
 
     def active(self, leaf: int) -> int:
-        """Return how many pods of a leaf have a place."""
+        """Return the number of pods of a leaf that have a place."""
         if self._pods is None:
             return int(self._world.columns.active[leaf])
         return len(self.holding(ACTIVE_ALLOCATED, self.pods_of(leaf)))
 
     def occupying(self, leaf: int) -> int:
-        """Return how many pods of a leaf occupy a node, terminating ones included."""
+        """Return the number of pods of a leaf that occupy a node, terminating ones included."""
         if self._pods is None:
             return int(self._world.columns.occupying[leaf])
         return len(self.holding(ACTIVE_USED, self.pods_of(leaf)))
 
     def minimum(self, subgroup: int) -> int:
-        """Return how many pods a leaf needs, or how many satisfied children an inner sub-group needs."""
+        """Return the number of pods that a leaf needs, or of satisfied children that an inner sub-group needs."""
         return self._minimum.get(subgroup, int(self._world.facts.groups.minimum[subgroup]))
 
     def reached(self, subgroup: int) -> int:
-        """Return how many of what ``minimum`` counts there are."""
+        """Return the number of pods of a leaf, or of satisfied children of an inner sub-group."""
         return self._reached_now()[subgroup - self.root]
 
     def _reached_now(self) -> list[int]:
@@ -142,15 +142,15 @@ class Portion:
         return self._reached
 
     def _per_leaf(self, pods: PodRows) -> list[int]:
-        """Return, by sub-group, how many of ``pods`` a leaf has; 0 for an inner one."""
+        """Return, by sub-group, the number of ``pods`` in a leaf; 0 for an inner one."""
         leaves = self._world.facts.pods.leaf[pods] - self.root
         counts: list[int] = np.bincount(leaves, minlength=len(self._rows)).tolist()
         return counts
 
     def _counted(self, counts: list[int]) -> list[int]:
-        """Return, by sub-group, the ``counts`` of leaves, and how many satisfied children an inner one has.
+        """Return, by sub-group, the ``counts`` of a leaf, or the number of satisfied children of an inner one.
 
-        Cost: a look at each sub-group, however deep the tree is.
+        Cost: one look at each sub-group, however deep the tree.
         """
         minimums, parents = self._minimums.tolist(), self._parents
         for at in range(len(counts) - 1, 0, -1):
@@ -159,33 +159,33 @@ class Portion:
         return counts
 
     def is_satisfied(self, subgroup: int) -> bool:
-        """Return whether a sub-group has what it needs."""
+        """Return whether a sub-group has at least its minimum."""
         return self.reached(subgroup) >= self.minimum(subgroup)
 
     def suffice(self, pods: PodRows) -> bool:
-        """Return whether ``pods`` are as many as the group needs, tree included."""
+        """Return whether ``pods`` alone meet the minimums of the group's whole tree."""
         return self._counted(self._per_leaf(pods))[0] >= self.minimum(self.root)
 
     def is_gang_satisfied(self) -> bool:
         """Return whether every leaf that must be filled has enough pods on nodes.
 
-        The group's tree decides which leaves must.
+        The group's tree determines which leaves must be filled.
         """
         if self._world.facts.groups.simple[self.group]:
             return self.occupying(self.root + 1) >= self.minimum(self.root + 1)
         return self._counted(self._per_leaf(self.holding(ACTIVE_USED)))[0] >= self.minimum(self.root)
 
     def has_pending(self) -> bool:
-        """Return whether some pod of the portion waits for a place."""
+        """Return whether a pod of the portion waits for a place."""
         if self._pods is None:
             return bool(self._world.columns.pending[self._slice].any())
         return bool(len(self.holding(1 << Status.PENDING)))
 
     def in_order(self, subgroups: Sequence[int]) -> list[int]:
-        """Return sub-groups, which come by name, in the order in which they are served.
+        """Return ``subgroups``, which come sorted by name, in the order in which they are served.
 
-        Unsatisfied ones come first, then the emptiest of those that need something, then those that need nothing and
-        have the least; at last the name decides.
+        Unsatisfied ones come first. Then come those with a minimum, the emptiest first, and then those without one, the
+        smallest first. Ties go by name.
         """
         if not self._world.policy.sub_group_fill or len(subgroups) <= 1:
             return list(subgroups)
@@ -201,20 +201,20 @@ class Portion:
     def chunk(self) -> PodRows:
         """Return the pods that one attempt places.
 
-        These are all pods that are missing to the minimum, else one more pod, or one more sub-group.
+        These are all pods that the group lacks to its minimum, or else one more pod or one more sub-group.
 
-        The answer is kept until a pod of the group changes its status. Pods that the open statement evicted count as
-        waiting; that they stop counting once the statement is committed does not change an answer that was given
-        before. The peer's decisions depend on that.
+        The chunk is memoized until a pod of the group changes its status. Pods that the open statement evicted count as
+        waiting. They stop counting at the commit, but a chunk computed before keeps them: decisions of the peer depend
+        on that.
         """
         self._answer()
         return self._chunk
 
     def amounts(self) -> Float64s:
-        """Return float64[3]: CPU, memory and GPU that the chunk is taken to want, in axis units.
+        """Return float64[3]: the CPU, memory and GPU that the chunk is assumed to request, in axis units.
 
-        The answer is kept as the chunk is, but from the moment at which it is first asked for: pods of the chunk that
-        no longer wait by then count nothing. The order of queues depends on that.
+        The amounts are memoized like the chunk, but from the first call on: pods of the chunk that no longer wait at
+        that moment count nothing. The order of queues depends on that.
         """
         self._answer()
         if self._amounts is None:
@@ -224,6 +224,7 @@ class Portion:
 
     def _answer(self) -> None:
         epoch = int(self._world.columns.epoch[self.group])
+        # The epoch of a group counts its pods' status changes, so it is the key of everything memoized here.
         if epoch == self._epoch:
             return
         self._epoch = epoch
@@ -240,7 +241,7 @@ class Portion:
         self._amounts = None
 
     def _waiting(self, pods: PodRows) -> PodRows:
-        """Return those of ``pods`` that are pending, or that the open statement evicted."""
+        """Return the pods among ``pods`` that are pending or that the open statement evicted."""
         columns = self._world.columns
         status = columns.status[pods]
         waiting: PodRows = pods[(status == PENDING) | ((status == RELEASING) & (columns.virtual[pods] > 0))]
@@ -273,27 +274,27 @@ class Portion:
         return chunk
 
     def _first(self, children: list[int], count: int) -> list[int]:
-        """Return the first ``count`` of some sub-groups, those that have too few pods last.
+        """Return the first ``count`` of ``children``, taking those with too few pods last.
 
-        The peer takes the first by name. A group whose other sub-groups could start then waits for good for one that
-        has no pods yet, or none any more.
+        The peer takes the first by name. A group whose other sub-groups could start then waits forever for one that has
+        no pods yet, or none any more.
         """
         if count >= len(children):
             return children
         return sorted(children, key=self._has_too_few)[:count]
 
     def _has_too_few(self, subgroup: int) -> bool:
-        """Return whether a sub-group lacks pods that exist, with a place or without."""
+        """Return whether a sub-group lacks pods even if all its waiting pods got a place."""
         if self._in_reach is None:
             placed = self.holding(ACTIVE_ALLOCATED)
             self._in_reach = self._counted(self._per_leaf(np.concatenate([placed, self._waiting(self.pods())])))
         return self._in_reach[subgroup - self.root] < self.minimum(subgroup)
 
     def _is_to_come(self, subgroup: int) -> bool:
-        """Return whether a sub-group that the group can do without has nothing yet, and could not start as a whole.
+        """Return whether a sub-group beyond the group's minimum has no pod yet and could not start as a whole.
 
-        Of a part of the group it is not asked, since a part is made to lack pods. The peer starts with the pods that
-        there are, and they hold their places while the others find none.
+        It is not asked of a part of the group, because parts lack pods on purpose. The peer starts the pods that exist;
+        they hold their places while the others find none.
         """
         if self._pods is not None or any(map(self.occupying, self.leaves_below(subgroup))):
             return False
@@ -302,11 +303,11 @@ class Portion:
     # ------------------------------------------------------------------ what to give up first
 
     def next_victims(self) -> tuple[PodRows, bool]:
-        """Return the pods to give up first, and whether others with a place remain.
+        """Return the pods to give up first, and whether other pods with a place remain.
 
-        Pods of sub-groups that lack pods, and that the group can do without, go one by one, for they do no work alone.
-        Then surplus pods go one by one, then surplus sub-groups as a whole, then everything. Where victims are chosen
-        as by the peer, such sub-groups are not looked for.
+        First go, one by one, pods of optional sub-groups that lack pods, since they do no work alone. Then surplus pods
+        go one by one, then surplus sub-groups as a whole, then everything. The first step is left out where victims are
+        chosen as by the peer.
         """
         everything = self.holding(ACTIVE_ALLOCATED)
         partial = self.partial() if self._world.ranks_victims else []
@@ -318,10 +319,10 @@ class Portion:
         return victims, len(everything) > len(victims)
 
     def partial(self) -> list[int]:
-        """Return the sub-groups that have pods with a place, but too few, while the group has all that it needs.
+        """Return the sub-groups that have too few pods with a place while the group has all that it needs.
 
-        They come in the order in which sub-groups are served. One of which a pod succeeded is about to end, and is none
-        of them.
+        They come in the order in which sub-groups are served. A sub-group with a succeeded pod is about to end and is
+        left out.
         """
         if self._world.facts.groups.simple[self.group] or not self.is_satisfied(self.root):
             return []
@@ -361,7 +362,7 @@ class Portion:
     def part(self, pods: PodRows, *, shrink: bool = False) -> "Portion":
         """Return the part with only ``pods``; ``shrink`` lowers every minimum to what the part can have.
 
-        Leaves that are empty in the part keep theirs, as the peer's do: the part then counts as below its minimum.
+        Leaves that are empty in the part keep their minimum, as in the peer: the part then counts as below its minimum.
         """
         keep = np.zeros(len(self._world.columns.status), np.bool_)
         keep[pods] = True
@@ -378,7 +379,7 @@ class Portion:
         return Portion(self._world, self.group, kept, minimum)
 
     def _filled(self, kept: dict[int, PodRows]) -> set[int]:
-        """Return the sub-groups with pods of ``kept``, their own or below them."""
+        """Return the sub-groups that have pods of ``kept`` in them or below them."""
         parent = self._world.facts.groups.parent
         filled = {leaf for leaf, pods in kept.items() if len(pods)}
         for row in reversed(self._rows):
@@ -387,7 +388,7 @@ class Portion:
         return filled
 
     def counted_amounts(self) -> Float64s:
-        """Return float64[3]: what the pods of the portion that count as used by their queue hold, in axis units."""
+        """Return float64[3]: what the portion's pods hold that count as used by their queue, in axis units."""
         columns = self._world.columns
         total = np.zeros(3, np.float64)
         for pod in self.pods():
@@ -396,7 +397,7 @@ class Portion:
         return total
 
     def elastic_state(self) -> float:
-        """Return 0 for what lacks pods that the group needs, 1 for just what it needs, 2 where pods can be given up."""
+        """Return 0 for a portion below its minimum, 1 for exactly the minimum, 2 if it can give up pods."""
         reached = np.array(self._reached_now(), np.int64)
         spare = reached - self._minimums
         leaf = self._world.facts.groups.leaf[self._slice]
@@ -414,10 +415,10 @@ class Portion:
 
 
 class Portions:
-    """The whole groups of a world, as portions."""
+    """The whole groups of a world, as memoized portions."""
 
     def __init__(self, world: World) -> None:
-        """Begin with no portion made."""
+        """Begin with an empty cache."""
         self._world = world
         self._known: dict[int, Portion] = {}
 
@@ -429,7 +430,7 @@ class Portions:
         return known
 
     def gang_size(self, group: int) -> int:
-        """Return how many pods ``group`` needs at least, over all its leaves; 0 for no group."""
+        """Return the number of pods that ``group`` needs at least, over all its leaves; 0 for no group."""
         if group < 0:
             return 0
         groups = self._world.facts.groups

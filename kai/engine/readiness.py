@@ -1,16 +1,14 @@
-"""Which groups have pods that wait, and enough of them to be worth trying.
+"""Which groups are worth trying: readiness, groups to serve first, equivalence classes, and refilled heaps.
 
-All groups are looked at together, sub-group by sub-group as columns: a group may have thousands of sub-groups, and a
-user thousands of such groups.
+``are_ready`` and its relatives check all groups together, with one column entry for each sub-group, because a group
+may have thousands of sub-groups, and a user thousands of such groups.
 
-For which groups pods were evicted, so that the next cycle serves those groups first.
+``Awaited`` lists the groups for which pods were evicted, so that the next cycle serves them first.
 
-Groups that only names tell apart: what is decided about one of them holds for all of them.
+``EquivalenceClasses`` numbers groups that differ only in names: a decision about one holds for all of its class.
 
-A heap of groups as it was once it was full: what later actions begin with as long as nothing has changed.
-
-Where nothing can be placed, allocate, consolidation, reclaim and preempt fill a heap with the same groups, one after
-the other.
+``Filled`` is a copy of a full heap from which later actions start as long as nothing has changed. If nothing can be
+placed, allocate, consolidation, reclaim and preempt fill a heap with the same groups one after the other.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,9 +28,9 @@ from kai.model.pod import Status
 
 
 def are_ready(facts: GroupFacts, columns: Columns, rows: GroupRows) -> Bools:
-    """Return bool[n]: which of the groups ``rows`` [n] have enough pods, placed or pending; gated ones do not count.
+    """Return bool[n]: which of the groups ``rows`` [n] have enough pods, placed or pending; gated pods do not count.
 
-    Cost: as many passes over the sub-groups of those with trees as the deepest is deep.
+    Cost: one pass over the sub-groups of groups with trees for each level of the deepest tree.
     Source: the peer's IsReadyForScheduling.
     """
     return _have_enough(facts, (columns.active, columns.pending), rows)
@@ -41,14 +39,14 @@ def are_ready(facts: GroupFacts, columns: Columns, rows: GroupRows) -> Bools:
 def could_start_again(facts: GroupFacts, columns: Columns, rows: GroupRows) -> Bools:
     """Return bool[n]: which of the groups ``rows`` [n] have enough pods that wait, run or are being deleted.
 
-    A pod that is being deleted counts, for its owner makes another; one that has ended does not.
+    A pod that is being deleted counts, because its owner creates another; a pod that has ended does not.
     Cost: as ``are_ready``.
     """
     return _have_enough(facts, (columns.occupying, columns.pending), rows)
 
 
 def hold_enough(facts: GroupFacts, columns: Columns, rows: GroupRows) -> Bools:
-    """Return bool[n]: which of the groups ``rows`` [n] have enough pods on nodes, those that are leaving included.
+    """Return bool[n]: which of the groups ``rows`` [n] have enough pods on nodes, terminating ones included.
 
     Cost: as ``are_ready``.
     """
@@ -56,10 +54,10 @@ def hold_enough(facts: GroupFacts, columns: Columns, rows: GroupRows) -> Bools:
 
 
 def _have_enough(facts: GroupFacts, counts: Sequence[Int64s], rows: GroupRows) -> Bools:
-    """Return bool[n]: which of the groups ``rows`` [n] have enough pods, counted in all of ``counts`` [B]."""
+    """Return bool[n]: which of the groups ``rows`` [n] have enough pods by the sum of ``counts`` [B]."""
     roots = facts.first_subgroup[rows]
     sizes = facts.first_subgroup[rows + 1] - roots
-    # Of a root that needs its only child just that child's pods matter.
+    # If a root needs its only child, that child's pods decide alone.
     flat = (sizes == ROOT_AND_LEAF) & (facts.minimum[roots] == 1)
     ready: Bools = np.zeros(len(rows), np.bool_)
     mine = roots[flat] + 1
@@ -75,9 +73,9 @@ def _sum(counts: Sequence[Int64s], rows: Int64s) -> Int64s:
 
 
 def have_some(facts: GroupFacts, column: Int64s, rows: GroupRows) -> Bools:
-    """Return bool[n]: for which of the groups ``rows`` [n] a ``column`` [B] counts some pod in some sub-group.
+    """Return bool[n]: which of the groups ``rows`` [n] have a sub-group with a positive count in ``column`` [B].
 
-    Cost: a look at each of their sub-groups.
+    Cost: one look at each of their sub-groups.
     """
     return _in_some(facts, rows, lambda subgroups: column[subgroups] > 0)
 
@@ -93,7 +91,7 @@ def lack_some(facts: GroupFacts, columns: Columns, rows: GroupRows) -> Bools:
 
 
 def _in_some(facts: GroupFacts, rows: GroupRows, is_so: Callable[[Int64s], Bools]) -> Bools:
-    """Return bool[n]: for which of the groups ``rows`` [n] something is so in some sub-group."""
+    """Return bool[n]: which of the groups ``rows`` [n] have a sub-group for which ``is_so``."""
     if not len(rows):
         return np.zeros(0, np.bool_)
     begins = facts.first_subgroup[rows]
@@ -104,7 +102,7 @@ def _in_some(facts: GroupFacts, rows: GroupRows, is_so: Callable[[Int64s], Bools
 
 
 def _have_trees_enough(facts: GroupFacts, counts: Sequence[Int64s], roots: Int64s, sizes: Int64s) -> Bools:
-    """Return bool[n]: which trees of ``sizes`` [n] sub-groups have what their ``roots`` [n] need."""
+    """Return bool[n]: which trees, of ``sizes`` [n] sub-groups, meet the minimums of their ``roots`` [n]."""
     begins = np.cumsum(sizes) - sizes
     shift = np.repeat(roots - begins, sizes)
     rows = np.arange(len(shift)) + shift
@@ -113,7 +111,7 @@ def _have_trees_enough(facts: GroupFacts, counts: Sequence[Int64s], roots: Int64
     below[begins] = False
     parent = np.where(below, facts.parent[rows] - shift, 0)
     full: Bools = np.where(leaf, _sum(counts, rows), 0) >= minimum
-    while True:  # what is full stays full, and each pass tells the sub-groups above
+    while True:  # a full sub-group stays full; each pass carries that one level up
         children = np.bincount(parent[full & below], minlength=len(rows))
         now = np.where(leaf, full, children >= minimum)
         if np.array_equal(now, full):
@@ -123,15 +121,15 @@ def _have_trees_enough(facts: GroupFacts, counts: Sequence[Int64s], roots: Int64
 
 
 class Awaited:
-    """The groups that gained by searches, in the order of the searches: each search assumes what earlier ones did."""
+    """The groups that gained by searches, in the order of the searches: each search builds on the earlier ones."""
 
     def __init__(self, world: World) -> None:
-        """Begin with the groups that earlier cycles left."""
+        """Begin with the groups from earlier cycles."""
         self._world = world
         self._keys: dict[str, None] = dict.fromkeys(world.snapshot.past.awaited)
 
     def note(self, decisions: Sequence[Decision]) -> None:
-        """Note the groups that gain by a search; groups that lose or move pods have their turn like all others."""
+        """Add the groups that gain by a search; groups that lose or move pods wait for their turn like all others."""
         snapshot = self._world.snapshot
         of_pod = snapshot.pod_group
         losing = {int(of_pod[each.pod]) for each in decisions if isinstance(each, Evict)}
@@ -142,7 +140,7 @@ class Awaited:
             self._keys.setdefault(snapshot.groups[group].key)
 
     def keys(self) -> tuple[str, ...]:
-        """Return the keys of groups for which pods were evicted, now or before, and which wait for their places."""
+        """Return the keys of groups that wait for the places of evicted pods, from this cycle or earlier ones."""
         if not self._keys:
             return ()
         snapshot = self._world.snapshot
@@ -152,16 +150,16 @@ class Awaited:
 
 
 class EquivalenceClasses:
-    """Classes of groups of one world, by number."""
+    """Equivalence classes of the groups of one world, as numbers."""
 
     def __init__(self, world: World) -> None:
-        """Begin with no class known."""
+        """Begin without classes."""
         self._world = world
         self._signatures: dict[str, int] = {}
         self._added: dict[str, int] = {}
         self._numbers: dict[tuple[int, ...], int] = {}
 
-    # Most cycles compare no groups, so that memory for all of them is only taken by those that do.
+    # Most cycles compare no groups, so the arrays over all groups are allocated on demand.
 
     @cached_property
     def _signature(self) -> Int64s:
@@ -180,12 +178,12 @@ class EquivalenceClasses:
         return np.full(len(self._world.snapshot.groups), -1, np.int64)
 
     def classes(self, groups: GroupRows) -> Int64s:
-        """Return int64[n]: equal numbers for groups that only names tell apart; -1 for those that are not compared.
+        """Return int64[n]: equal numbers for groups that differ only in names; -1 for groups that are not compared.
 
-        Compared are groups of one leaf all of whose pods are pending and alike. Those of a class are in one queue,
-        equally preemptible, of one size, and ask for the same under the same constraints.
+        Only groups with one leaf whose pods are all pending and alike are compared. The groups of a class share their
+        queue, preemptibility and size, and request the same under the same constraints.
 
-        Cost: O(pods of groups that changed since they were last asked about), as a few passes over arrays.
+        Cost: O(pods of groups that changed since they were last compared), in a few passes over arrays.
         """
         epoch = self._world.columns.epoch
         changed = groups[self._seen[groups] != epoch[groups]]
@@ -195,9 +193,9 @@ class EquivalenceClasses:
         return self._class[groups]
 
     def constraints_of(self, pods: PodRows) -> Int64s:
-        """Return int64[n]: equal numbers for pods whose constraints have the same signature, by plugins too.
+        """Return int64[n]: equal numbers for pods whose constraints have the same signature, those of plugins included.
 
-        Numbers of two calls are not to be compared. Cost: a look at each pod and each shape, once in a session.
+        Numbers of different calls are not comparable. Cost: one look at each pod and each shape, once in a session.
         """
         shapes = self._world.facts.pods.shape[pods]
         for shape in np.unique(shapes[self._added_to[shapes] < 0]).tolist():
@@ -234,10 +232,10 @@ class EquivalenceClasses:
         return out
 
     def _number(self, columns: Sequence[Int64s]) -> Int64s:
-        """Return one number for each combination of values, the same ones every time."""
+        """Return one number for each combination of values, the same in every call."""
         which = np.zeros(len(columns[0]), np.int64)
         for column in columns:
-            # Numbers below n for what was combined so far, and for the column: their product cannot overflow.
+            # Both the numbers so far and those of the column are below n, so their product cannot overflow.
             values, position = np.unique(column, return_inverse=True)
             _, which = np.unique(which * len(values) + position, return_inverse=True)
         _, first = np.unique(which, return_index=True)
@@ -254,22 +252,22 @@ class EquivalenceClasses:
 
 
 def _only(values: Int64s, starts: Int64s) -> tuple[Int64s, Bools]:
-    """Return the least value of each segment, and whether it is the only one."""
+    """Return the least value of each segment, and whether the segment has no other value."""
     least = np.minimum.reduceat(values, starts)
     return least, least == np.maximum.reduceat(values, starts)
 
 
 @attrs.frozen(eq=False, kw_only=True)
 class Filled:
-    """What filling wrote, of the entries alone. Shapes: W entries, k keys."""
+    """The state that filling leaves in a heap, of its entries only. Shapes: W entries, k keys."""
 
     changes: int
-    """How often pods had changed their status by then."""
+    """The number of status changes when the heap was filled."""
     groups: GroupRows
-    """[W] In the order in which they were pushed."""
+    """[W] In the order of pushing."""
     depth: int
     places: Int64s
-    """Where the heaps of queues hold an item."""
+    """The positions at which the heaps of queues hold an item."""
     items: Int64s
     length: Int64s
     dirty: Int64s
@@ -280,7 +278,7 @@ class Filled:
 
     @classmethod
     def of(cls, heap: Heap, groups: GroupRows, changes: int) -> Self:
-        """Keep what ``heap``, which held nothing before, is after ``groups`` were pushed. Cost: O(W k)."""
+        """Copy ``heap``, which was empty before ``groups`` were pushed. Cost: O(W k)."""
         return cls(
             changes=changes,
             groups=groups,
@@ -298,7 +296,7 @@ class Filled:
         return self.changes == changes and self.depth == int(heap.depth[0]) and np.array_equal(self.groups, groups)
 
     def write(self, heap: Heap) -> None:
-        """Write it to an empty heap."""
+        """Write this state to an empty heap."""
         heap.items[self.places] = self.items
         heap.length[:] = self.length
         heap.dirty[:] = self.dirty

@@ -1,9 +1,10 @@
-"""Records say why groups wait. Groups that wait for one reason share one note, which is written out when read.
+"""Records of why groups wait, and the objections of all nodes to a pod.
 
-All objections of nodes to a pod: each resource that is short, and each queue whose quota or limit forbids the pod.
+Groups that wait for the same reason share one note, which becomes a record of each when it is read.
 
 A kernel stops at the first objection of a node. A user who reads why a job waits wants all of them, as the peer's
-conditions say them.
+conditions list them. ``Objections`` therefore counts each scarce resource, and each queue whose quota or limit forbids
+the pod.
 
 Source: the peer's FittingError of nodes and NewFitErrorInsufficientResource; its capacity policy for single nodes.
 """
@@ -28,11 +29,11 @@ from kai.state.snapshot import Snapshot
 
 @attrs.define
 class GroupRecord:
-    """What became of a group in this cycle besides decisions: why it waits."""
+    """Why a group waits after this cycle."""
 
     reasons: list[Reason] = attrs.field(factory=list)
     notes: list[Reason] = attrs.field(factory=list)
-    """What the peer does not report but explains more, e.g. why a group may not reclaim."""
+    """Explanations that the peer does not report, for example why a group may not reclaim."""
     pods: dict[int, Reason] = attrs.field(factory=dict)
 
 
@@ -40,15 +41,15 @@ class Records(Mapping[int, GroupRecord]):
     """The records of a cycle, by group row, ascending."""
 
     def __init__(self, snapshot: Snapshot, groups: GroupFacts) -> None:
-        """Begin with no record."""
+        """Begin without records."""
         self._snapshot = snapshot
         self._groups = groups
         self._written: dict[int, GroupRecord] = {}
         self._known: Bools = np.zeros(len(snapshot.groups), np.bool_)
         self._shared: list[tuple[Reason, ...]] = [()]
-        """Reasons that several groups have in common; the columns below hold positions in this list."""
+        """Reasons that several groups share; the columns below hold positions in this list."""
 
-    # Most cycles refuse no groups together, so that memory for all groups is only taken by those that do.
+    # Most cycles refuse no groups together, so the arrays over all groups are allocated on demand.
 
     @cached_property
     def _refusal(self) -> Int64s:
@@ -85,20 +86,20 @@ class Records(Mapping[int, GroupRecord]):
         yield from np.flatnonzero(self._known).tolist()
 
     def of(self, group: int) -> GroupRecord:
-        """Return the record of ``group`` to be added to; an empty one if nothing is known about it yet."""
+        """Return the record of ``group`` for changes; a new, empty one if there is none."""
         self._known[group] = True
         return self._written.get(group) or self._write(group)
 
     def refuse(self, group: int, reasons: Sequence[Reason]) -> None:
-        """Add ``reasons`` to those for which ``group`` waits; one that is known already is not repeated."""
+        """Add ``reasons`` to those for which ``group`` waits, each once."""
         known = self.of(group).reasons
         known.extend(reason for reason in reasons if reason not in known)
 
     def refuse_alike(self, groups: GroupRows, pods: PodRows, satisfied: Bools, reason: Reason) -> None:
-        """Note that each of ``groups`` [n] is refused for what the ``reason`` given to another says.
+        """Record the ``reason`` given to another group as the reason of each of ``groups`` [n].
 
-        ``pods`` [n] are the pods that no node takes (-1: the reason is about no pod), ``satisfied`` [n] says whether
-        the groups have what they need without them.
+        ``pods`` [n] are the pods that no node takes (-1: the reason is about no pod). ``satisfied`` [n] says whether
+        the groups meet their minimum without them.
         """
         fresh = ~self._known[groups]
         mine = groups[fresh]
@@ -135,7 +136,7 @@ class Records(Mapping[int, GroupRecord]):
             self._written[group].pods[pod] = reason
 
     def _own(self, group: int, pod: int, reason: Reason, *, satisfied: bool) -> Reason:
-        """Return ``reason`` with the names and numbers of ``group``, which is one leaf, and of its ``pod``."""
+        """Return ``reason`` with the names and numbers of ``group``, which has one leaf, and of its ``pod``."""
         if pod < 0:
             return reason
         leaf = self._snapshot.groups[group].subgroups[1].name
@@ -157,22 +158,22 @@ class Records(Mapping[int, GroupRecord]):
 RESOURCES = ("cpu", "memory", "gpu")
 GPU_MEMORY = "gpu-memory"
 OVER: Final = (fit.REFUSED_OVER_LIMIT, fit.REFUSED_OVER_QUOTA)
-"""Codes by which queues forbid a node."""
+"""Codes with which queues forbid a node."""
 
 
 @attrs.frozen(eq=False)
 class Objections:
-    """What nodes object to, and what that was counted from: another pod of the shape is told the same."""
+    """The counted objections of nodes, and the inputs of the count: valid for other pods of the shape."""
 
     shape: int
     touches: int
-    """How often the numbers of nodes had changed by then."""
+    """The number of changes to the nodes' numbers when the objections were counted."""
     codes: bytes
     counts: Mapping[NodeReason, int]
 
 
 def shortages(world: World, counts: Sequence[int]) -> Mapping[NodeReason, int]:
-    """Return how many nodes are short of what, by ``counts`` [R + 1]: of each resource, of memory of a device."""
+    """Return how many nodes lack which resource, from ``counts`` [R + 1]: each resource, then memory of a device."""
     names = (*world.snapshot.axis.names, GPU_MEMORY)
     codes = (*range(len(names) - 1), GPU)
     return {
@@ -181,7 +182,7 @@ def shortages(world: World, counts: Sequence[int]) -> Mapping[NodeReason, int]:
 
 
 def shortage(world: World, shape: int, node: int, reason: NodeReason) -> Shortage | None:
-    """Return the numbers behind a reason of `shortages`, in units of the axis; None for a reason of another kind."""
+    """Return the numbers behind a reason of `shortages`, in axis units; None for a reason of another kind."""
     if reason.code < fit.SHORT_OF:
         return None
     facts, rows = world.facts, np.array([node], np.int64)
@@ -197,7 +198,7 @@ def shortage(world: World, shape: int, node: int, reason: NodeReason) -> Shortag
 
 
 def _wanted_gpus(world: World, shape: int, nodes: NodeRows) -> Int64s:
-    """Return the thousandths of GPUs that a pod asks of each node itself; plugins count what they allocate."""
+    """Return the thousandths of GPUs that a pod requests from each node; GPUs of claims are counted by plugins."""
     if world.snapshot.shapes[shape].gpu.kind is GpuKind.MEMORY:
         return _counted_gpus(world, shape, nodes)
     amount = int(world.facts.shapes.request[shape, GPU] - world.facts.shapes.claimed[shape] * GPU_UNIT)
@@ -219,7 +220,7 @@ def _counted_gpus(world: World, shape: int, nodes: NodeRows) -> Int64s:
 
 
 def _shared_gpus(world: World, nodes: NodeRows) -> Int64s:
-    """Return the thousandths of GPUs on each of ``nodes`` that pods share."""
+    """Return the thousandths of GPUs on each of ``nodes`` that are shared by pods."""
     start = world.facts.nodes.slot_start
     used = np.concatenate([np.zeros(1, np.int64), np.cumsum(world.columns.slot_used > 0)])
     shared: Int64s = used[start[nodes + 1]] - used[start[nodes]]
@@ -227,7 +228,7 @@ def _shared_gpus(world: World, nodes: NodeRows) -> Int64s:
 
 
 def excesses(world: World, shape: int, group: int, nodes: NodeRows, codes: Int64s) -> Counter[NodeReason]:
-    """Return how many of ``nodes``, which queues forbid by ``codes``, are forbidden by which bound."""
+    """Return which bounds of queues forbid ``nodes``, by the refusals in ``codes``, and how many nodes each forbids."""
     counts: Counter[NodeReason] = Counter()
     request = world.facts.shapes.request[shape]
     for code in OVER:
@@ -242,7 +243,7 @@ def excesses(world: World, shape: int, group: int, nodes: NodeRows, codes: Int64
 
 
 def excess(world: World, group: int, wanted: Float64s, code: int) -> Verdict:
-    """Return the refusal ``code`` with the queue, the resource and the numbers that prove it."""
+    """Return the refusal ``code`` with the queue, resource and numbers that prove it."""
     facts, columns = world.facts, world.columns
     over_limit = code == fit.REFUSED_OVER_LIMIT
     bounds = facts.queues.limit if over_limit else facts.queues.quota

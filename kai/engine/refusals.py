@@ -1,13 +1,11 @@
-"""Putting refusals into verdicts: which queue is full, and why no node takes a pod.
+"""Verdicts for refusals: which queue is full, and why no node takes a pod.
 
-How many nodes refuse a pod, and for what: what a kernel counts, with the words of plugins.
+``histogram`` counts how many nodes refuse a pod and for what. A kernel counts; plugins give the words.
 
-Groups whose queues are full, refused many at a time.
-
-The kernel of the fast path keeps one refusal for each class of groups, so gangs of two sizes that take turns make it
-come back to Python for each of them. After a few of those, the groups are compared with the bounds of their queues as
-columns, and those that come next are taken off the heap together. Nothing is placed between them, so each is told what
-it would have been told alone.
+``FullQueues`` refuses many groups at a time whose queues are full. The kernel of the fast path keeps one refusal for
+each class of groups, so gangs of two sizes that alternate make it return to Python for each group. After a few such
+returns, all groups are compared with the bounds of their queues as columns, and those next in order are taken off the
+heap together. Nothing is placed between them, so each gets the reason that it would have got alone.
 """
 
 from collections import Counter
@@ -37,7 +35,7 @@ _IN_OTHER_WORDS: Final = frozenset({fit.ACCEPTED, fit.REFUSED_NOT_READY, *OVER})
 
 
 def histogram(session: "Session", pod: int, nodes: NodeRows) -> Histogram:
-    """Return how many of ``nodes`` refuse ``pod`` for what, as things stand; each on its own too, if that is asked for.
+    """Return how many of ``nodes`` refuse ``pod`` and for what, in the present state, with details if requested.
 
     Cost: a pass over ``nodes``; one for each of them where the parameters ask for details.
     """
@@ -73,7 +71,7 @@ def _objections(session: "Session", pod: int, nodes: NodeRows) -> Mapping[NodeRe
     over = any(by_code[code] for code in OVER)
     if over or nodes is not session.all_nodes or policy.dynamic[shape] or facts.shapes.credit[shape]:
         return _counted(session, pod, nodes, codes, by_code)
-    # Groups of many queues wait for the same: nodes that refuse for the same reasons say it in the same words.
+    # Groups of many queues wait for the same resources: the same refusal codes give the same texts, so reuse them.
     known, touches, found = session.objections, int(session.columns.touches[0]), codes.tobytes()
     if known is None or (known.shape, known.touches, known.codes) != (shape, touches, found):
         counted = _counted(session, pod, nodes, codes, by_code)
@@ -84,9 +82,9 @@ def _objections(session: "Session", pod: int, nodes: NodeRows) -> Mapping[NodeRe
 def _counted(
     session: "Session", pod: int, nodes: NodeRows, codes: Int64s, by_code: Sequence[int]
 ) -> Counter[NodeReason]:
-    """Return how many of ``nodes`` object to what.
+    """Count the objections of ``nodes``.
 
-    ``codes`` [n] are the first objections of kernels, ``by_code`` how many there are of each, and of shortages.
+    ``codes`` [n] are the first objections of kernels; ``by_code`` counts them by code, and counts the shortages.
     """
     facts = session.facts
     shape, group = int(facts.pods.shape[pod]), int(facts.pods.group[pod])
@@ -117,7 +115,7 @@ def _unready(session: "Session", node: int) -> NodeReason:
 
 
 def _words(session: "Session", pod: int, nodes: NodeRows, codes: Int64s) -> dict[int, NodeReason]:
-    """Return, by position, the words of plugins for nodes that only a plugin refused; marks those in ``codes``."""
+    """Return, by position, the plugins' texts for nodes that only a plugin refused; mark those nodes in ``codes``."""
     shape = int(session.facts.pods.shape[pod])
     out: dict[int, NodeReason] = {}
     for plugin in session.policy.plugins:
@@ -139,9 +137,9 @@ def _words(session: "Session", pod: int, nodes: NodeRows, codes: Int64s) -> dict
 
 
 def _taken_out(session: "Session", pod: int, nodes: NodeRows, codes: Int64s) -> Counter[NodeReason]:
-    """Return how many nodes with room plugins take out that no filter refuses: scored with NaN, or without a detail.
+    """Count the nodes with room that plugins exclude without a filter: scored NaN, or without a detail.
 
-    Cost: what the try that failed took to ask the same.
+    Cost: that of the failed try, which asked the same.
     """
     counts, left = Counter[NodeReason](), nodes[codes == fit.ACCEPTED]
     shape = int(session.facts.pods.shape[pod])
@@ -174,7 +172,7 @@ def _without_detail(plugin: OpenedPlugin, pod: PodRow, nodes: NodeRows) -> Bools
 def capacity_verdict(session: Session, portion: Portion, pods: PodRows, *, fixed_only: bool = False) -> Verdict:
     """Return whether the queues above ``portion`` may take ``pods``.
 
-    ``fixed_only`` checks what cannot be taken back alone.
+    ``fixed_only`` checks only quota, which non-preemptible pods may not exceed.
     """
     group = portion.group
     if not session.policy.rules.limits or session.facts.groups.queue[group] < 0:
@@ -185,7 +183,7 @@ def capacity_verdict(session: Session, portion: Portion, pods: PodRows, *, fixed
 
 
 def record_no_node(session: Session, portion: Portion, leaf: int, pod: int, placed: int, nodes: NodeRows) -> Reason:
-    """Remember why ``pod``, the first of ``leaf`` that found no node after ``placed`` others did, found none."""
+    """Record why ``pod`` found no node: it is the first such pod of ``leaf``, after ``placed`` others found one."""
     facts = _pod_facts(session, portion, leaf, pod, placed)
     admitted = session.policy.admit_pod(PodRow(pod), int(session.facts.pods.shape[pod]))
     if admitted:
@@ -220,16 +218,16 @@ def _record(session: Session, group: int, pod: int, facts: dict[str, Fact]) -> R
 
 
 PATIENCE: Final = 4
-"""Refusals in words before groups are compared with bounds."""
+"""The number of worded refusals before groups are compared with the bounds of their queues."""
 GROUPS_PER_REFUSAL: Final = 256
-"""How many groups may be compared for one refusal that was put into words, so that comparing stays the lesser work."""
+"""The most groups to compare per worded refusal, so that comparing stays the lesser work."""
 
 
 class FullQueues:
     """The groups of one heap that their queues may not take. Shapes: G groups."""
 
     def __init__(self, session: Session, heap: GroupHeap, groups: GroupRows) -> None:
-        """Watch ``groups``, all of one leaf."""
+        """Watch ``groups``, which all have one leaf."""
         self._session = session
         self._heap = heap
         self._groups = groups
@@ -237,12 +235,12 @@ class FullQueues:
         self._refusals = 0
 
     def is_worth_passing(self) -> bool:
-        """Count a refusal that was put into words, and say whether there were so many that ``pass_over`` pays."""
+        """Count a worded refusal, and return whether there were enough of them for ``pass_over`` to pay."""
         self._refusals += 1
         return 0 <= self._patience < self._refusals
 
     def pass_over(self) -> Portion | None:
-        """Refuse the groups that come next and cannot be taken; return the first one that may be, off the heap."""
+        """Pop and refuse the next groups as long as their queues are full; return the first that may be placed."""
         self._refusals = 0
         session = self._session
         count = len(session.snapshot.groups)
@@ -259,7 +257,7 @@ class FullQueues:
         return self._heap.taken(group) if group >= 0 else None
 
     def _exceed(self, amounts: Float64s) -> Bools:
-        """Return bool[n]: the groups watched [n] whose ``amounts`` [n, 3] some queue above them may not take."""
+        """Return bool[n]: which watched groups [n] with ``amounts`` [n, 3] exceed a bound of a queue above them."""
         facts, columns = self._session.facts, self._session.columns
         fixed = ~facts.groups.preemptible[self._groups]
         queues = facts.groups.queue[self._groups]
@@ -273,7 +271,7 @@ class FullQueues:
         return out
 
     def _refuse(self, groups: GroupRows, amounts: Float64s) -> None:
-        """Refuse ``groups``: all of one queue that want the same are told the same."""
+        """Refuse ``groups``; all of one queue that want the same get the same reason."""
         if not len(groups):
             return
         session, facts = self._session, self._session.facts.groups

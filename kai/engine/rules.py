@@ -1,10 +1,9 @@
-"""The terms of all plugins, folded into the one value that kernels evaluate.
+"""The score terms and checks of all plugins as one value for kernels, and two checks that are always on.
 
-Nodes that refused a pod at its bind are not tried again, whatever plugins are on.
+Nodes that refused a pod at its bind are not tried again for it.
 
-Refuse pods that ask for GPUs in a way that makes no sense, whichever plugins are enabled.
-
-Without this such a pod would be placed as if it had not asked for a GPU: it would run, and find none.
+Pods whose GPU request makes no sense are refused. Otherwise such a pod would be placed as if it had requested no GPU:
+it would run, and find none.
 """
 
 from collections.abc import Sequence
@@ -33,7 +32,7 @@ from kai.model.axis import Bools, NodeRows, PodRow
 def fold_rules(plugins: Sequence[OpenedPlugin], elastic_key: int) -> Rules:
     """Return the sum of all score terms, and which checks are on.
 
-    Where one plugin says what stays usable of a node, terms that only guess at it say nothing.
+    If a plugin computes what stays usable of a node, terms that only estimate it are ignored.
     """
     terms = [term for plugin in plugins for term in plugin.terms]
     fair = any(isinstance(term, FairShares) for term in terms)
@@ -96,7 +95,7 @@ NAME = "refusals"
 
 
 def refusing_nodes(session: SessionView) -> list[OpenedPlugin]:
-    """Return the filter as that of one more plugin, for the shapes of pods that some node refused; none without."""
+    """Return a filter, in the form of one more plugin, for shapes of pods that a node refused, if any."""
     if not session.snapshot.past.refused:
         return []
     shapes = session.snapshot.shapes
@@ -126,9 +125,9 @@ RULE = "GpuRequest"
 
 
 def unusable_requests(session: SessionView) -> list[OpenedPlugin]:
-    """Return the refusal as that of one more plugin; none where every request makes sense.
+    """Return the check of GPU requests in the form of one more plugin; empty if every request makes sense.
 
-    Cost: of one look at each shape that is new.
+    Cost: one look at each new shape.
     """
     refusals = session.snapshot.by_shape("refusals of shapes", lambda shape: shape.gpu.refusal)
     if not any(refusals):

@@ -1,11 +1,9 @@
-"""The session: the world of one cycle, opened for the actions, and the way out for what they decide.
+"""The session: the world of one cycle, opened for the actions, and the sink of their decisions.
 
-Opening goes in this order: facts, then what plugins answer to them, then the ledger, then what actions share.
+A session opens in this order: facts, then the extensions of plugins, then the ledger, then what actions share.
 
-The window that plugins look through at the world of a cycle.
-
-What it shows cannot be written. Structs are locked anew when the world has others: facts when shares are known, columns
-when logs grow.
+``WorldView`` is the read-only view of the world that plugins get. It locks its arrays against writes, and locks them
+again whenever the world replaces them: facts once fair shares are known, columns when the operation log grows.
 """
 
 from collections import Counter
@@ -41,10 +39,10 @@ from kai.state.snapshot import Snapshot
 
 
 class WorldView(SessionView):
-    """What a world shows to plugins."""
+    """The view of a world that plugins get."""
 
     def __init__(self, world: World, details: Details, portions: Portions) -> None:
-        """Look at ``world``."""
+        """Show ``world``."""
         self._world = world
         self._details = details
         self._portions = portions
@@ -68,15 +66,15 @@ class WorldView(SessionView):
 
     @property
     def now(self) -> float:
-        """The instant of the cycle; reading it is noted."""
+        """The instant of the cycle. Reading it ends the validity of the cycle's result, see ``Clock.read``."""
         return self._world.clock.read()
 
     def is_past(self, deadline: float) -> bool:
-        """Return whether ``deadline`` has come, and note that it was asked about."""
+        """Return whether ``deadline`` has passed, and record that the result depends on it."""
         return self._world.clock.is_past(deadline)
 
     def are_past(self, deadlines: Float64s) -> Bools:
-        """Say which of ``deadlines`` have come, and note that they were asked about."""
+        """Return which of ``deadlines`` have passed, and record that the result depends on them."""
         return self._world.clock.are_past(deadlines)
 
     @property
@@ -102,7 +100,7 @@ class WorldView(SessionView):
 
     @property
     def vectors(self) -> Vectors:
-        """The static masks and scores."""
+        """The static masks and scores of nodes."""
         vectors = self._world.policy.vectors
         if self._vectors is None or self._vectors[0] is not vectors:
             self._vectors = (vectors, vectors.locked())
@@ -115,7 +113,7 @@ class WorldView(SessionView):
 
     @property
     def requested(self) -> Float64s:
-        """What one pod of each shape is taken to want."""
+        """The amounts that one pod of each shape is assumed to request."""
         return self._requested
 
     @property
@@ -131,7 +129,7 @@ class WorldView(SessionView):
 
     @property
     def constrained_groups(self) -> Bools:
-        """Groups of which some sub-group says where its pods are together."""
+        """Groups with a topology constraint on some sub-group."""
         return self._constrained
 
     def track(self, initial: Int64s) -> Tracked:
@@ -143,29 +141,29 @@ class WorldView(SessionView):
         return self._world.engine_column(name)
 
     def has_column(self, column: Tracked) -> bool:
-        """Say whether a column is of this session."""
+        """Return whether a column belongs to this session."""
         return self._world.has_column(column)
 
     def evicted_detail(self, pod: PodRow, node: NodeRow, kind: str) -> object | None:
-        """Return the detail of the place that the open statement took."""
+        """Return the detail of the placement that the open statement took from ``pod``."""
         columns = self._world.columns
         if not columns.evicted_status[pod] or columns.evicted_node[pod] != node:
             return None
         return self._details.of_eviction(int(pod)).get(kind)
 
     def chunk_amounts(self, group: GroupRow) -> Float64s:
-        """Return what the next attempt on ``group`` would place."""
+        """Return the amounts that the next attempt on ``group`` would place."""
         return self._portions.of(int(group)).amounts()
 
 
 UNLIMITED = Unlimited()
 FEW = 8
-"""Decisions that are counted one by one."""
+"""The most decisions of a statement that are counted one by one."""
 _COUNTED_AS = {Bind: "binds", Evict: "evictions", Nominate: "pipelines"}
 
 
 class Policies(Protocol):
-    """What a session needs of a profile."""
+    """The part of a profile that a session reads."""
 
     @property
     def plugins(self) -> tuple[PluginUse, ...]:
@@ -173,27 +171,27 @@ class Policies(Protocol):
 
     @property
     def parameters(self) -> Parameters:
-        """Settings of the scheduler that are no plugin's own."""
+        """Settings of the scheduler that belong to no plugin."""
 
 
 class Session(World):
-    """All that one cycle works on. Actions use it directly; plugins see its world through a ``SessionView``."""
+    """The state that one cycle works on. Actions use it directly; plugins see its world through a ``SessionView``."""
 
     def __init__(
         self, snapshot: Snapshot, profile: Policies, sink: DecisionSink, observer: Observer, budget: Budget = UNLIMITED
     ) -> None:
-        """Book pods, let every plugin look, fold their answers. Cost: O(arena + plugins)."""
+        """Open all plugins and fold their extensions into one policy. Cost: O(arena + plugins)."""
         super().__init__(snapshot, base_of(snapshot), profile.parameters)
         self.observer = observer
         self.budget = budget
         self._sink = sink
         self.caps = EvictionCaps(self, profile.parameters)
         self.stamp = 0
-        """Grows with every committed statement: what was refused at this stamp is still refused."""
+        """Counts committed statements. While it is the same, nothing was committed, and a refusal still holds."""
         self.counts = {"binds": 0, "evictions": 0, "pipelines": 0}
         self.awaited = Awaited(self)
         self.evicted: set[int] = set()
-        """Pods that are told to leave the nodes that they are on."""
+        """Pods that this cycle evicts from their nodes."""
         self.details = Details(self)
         self.portions = Portions(self)
         self.records = Records(snapshot, self.facts.groups)
@@ -201,24 +199,24 @@ class Session(World):
         self.equivalence = EquivalenceClasses(self)
         self.view = WorldView(self, self.details, self.portions)
         self.failures = Failures()
-        """What plugins that are known to fail failed at."""
+        """Failures of hooks that the caller has listed as failing."""
         opened = open_plugins(profile.plugins, self.view, observer, self.failures)
         self.adopt([*opened, *refusing_nodes(self.view), *unusable_requests(self.view)])
         self.reclaim_verdicts: dict[tuple[int, bool, bytes, int], Verdict] = {}
-        """Whether groups of a queue may reclaim: queue, preemptible, amounts, stamp."""
+        """Memoized verdicts on whether a queue may reclaim, by queue, preemptible, amounts and stamp."""
         self.objections: Objections | None = None
-        """Why no node took the pod that was explained last."""
+        """The objections of nodes to the pod that was explained last; reused for the next pod of the same shape."""
         self._at_group = -1
         self.left: GroupRows = np.zeros(0, np.int64)
-        """Groups that were left to a later cycle, because this one had no time for them."""
+        """Groups that were left to a later cycle because the budget ran out."""
         self.filled: Filled | None = None
-        """The heap that was filled last, as it was then."""
+        """A copy of the heap that was filled last, as it was right after filling."""
         self._waiting: tuple[int, GroupRows] | None = None
-        """The groups that wait, and how many changes of status there had been by then."""
+        """The groups that wait, with the number of status changes at which they were determined."""
         self.bindings = Bindings(self, self.details, self.base.slot_names)
 
     def _refuse_crowds(self) -> None:
-        """Note why groups are not considered in this cycle that wait for their turn."""
+        """Refuse the groups that must wait for their turn in a later cycle."""
         for crowd in self.snapshot.crowds.by_namespace.values():
             if 0 < crowd.at_a_time < crowd.pods:
                 facts = {"pods": crowd.pods, "considered": crowd.at_a_time}
@@ -228,28 +226,29 @@ class Session(World):
             self.refuse_together(crowd.groups, reason)
 
     def leave(self, groups: GroupRows, served: int) -> None:
-        """Leave ``groups`` to a later cycle; ``served`` is how many there were with them."""
+        """Leave ``groups`` to a later cycle; ``served`` counts them and the groups before them."""
         self.left = groups
         if len(groups):
             reason = Reason(code=Code.WAITS_FOR_TURN, facts={"considered": served - len(groups)})
             self.refuse_together(groups, reason)
 
     def refuse_together(self, groups: GroupRows, reason: Reason) -> None:
-        """Refuse groups for a reason that concerns none of their pods in particular."""
+        """Refuse groups for a reason that concerns no single pod."""
         no_pod = np.full(len(groups), -1, np.int64)
         self.records.refuse_alike(groups, no_pod, np.zeros(len(groups), np.bool_), reason)
 
     # ------------------------------------------------------------------ groups
 
     def portion(self, group: int) -> Portion:
-        """Return the whole of ``group``; the same object all through the session."""
+        """Return the whole ``group`` as a portion; the same object throughout the session."""
         return self.portions.of(group)
 
     def waiting_groups(self) -> GroupRows:
-        """Return the groups that have pending pods and enough of them, and whose turn it is, oldest first.
+        """Return the groups with enough pending pods that have their turn, oldest first.
 
-        The order in which heaps are filled.
+        Heaps are filled in this order.
         """
+        # A failing hook takes a group out of the waiting ones without a change of status, so failures count too.
         changes = self.changes() + len(self.failures.refused)
         if self._waiting is None or self._waiting[0] != changes:
             rows = self._with_pending_pods()
@@ -260,14 +259,14 @@ class Session(World):
         return self._waiting[1]
 
     def _with_pending_pods(self) -> GroupRows:
-        """Return the groups that have pending pods: of those that had some at first, and of those that changed."""
+        """Return the groups that have pending pods: candidates had some at first, or changed status since."""
         groups = self.snapshot.pod_group[self.base.pending]
         rows = self.changed_groups(groups[groups >= 0])
         return rows[have_some(self.facts.groups, self.columns.pending, rows)]
 
     @cached_property
     def protected(self) -> Bools:
-        """Return bool[G]: the groups with pods that are spared for the moment."""
+        """Return bool[G]: the groups with pods that the snapshot protects from eviction for now."""
         out: Bools = np.zeros(len(self.snapshot.groups), np.bool_)
         if self.snapshot.past.protected:
             uids = set(self.snapshot.past.protected)
@@ -277,9 +276,9 @@ class Session(World):
         return out
 
     def attend(self, group: int) -> int:
-        """Let the observer know which group is looked at, and return which one was before; -1 for none.
+        """Notify the observer of the group that is worked on, and return the one before; -1 for none.
 
-        A caller that fails leaves it as it is: that is what the outside wants to know then.
+        A caller that fails does not restore the one before: error reports name the group at which it failed.
         """
         before, self._at_group = self._at_group, group
         self.observer.group(group)
@@ -290,25 +289,26 @@ class Session(World):
         return self.records.of(group)
 
     def refuse(self, group: int, verdict: Verdict) -> None:
-        """Remember why ``group`` waits; a reason that is known already is not repeated."""
+        """Add the reasons of ``verdict`` to those for which ``group`` waits, each once."""
         self.records.refuse(group, verdict.reasons)
 
     # ------------------------------------------------------------------ decisions
 
     def statement(self, action: str, cause: Cause | None = None, aggressor: int = -1, rule: str = "") -> Statement:
-        """Begin a statement."""
+        """Begin a statement for ``action``."""
         return Statement(self, self, action, cause, aggressor, rule)
 
     def committed(self, action: str, decisions: tuple[Decision, ...], /) -> None:
-        """Take the decisions of one statement."""
+        """Take the decisions of one committed statement."""
         self.stamp += 1
         self.caps.note(decisions)
         self.emit(action, decisions)
 
     def emit(self, action: str, *statements: tuple[Decision, ...]) -> None:
-        """Hand out the decisions of committed statements, one statement at a time."""
+        """Hand decisions to the sink, one committed statement at a time."""
         for kind, count in _kinds(statements):
             self.counts[_COUNTED_AS[kind]] += count
+        # Allocate evicts no pod, so no group waits for its evictions. It emits most decisions: spare them the scan.
         if action != "allocate":
             for decisions in statements:
                 self.awaited.note(decisions)
@@ -320,14 +320,14 @@ class Session(World):
 
 
 def _kinds(statements: Sequence[tuple[Decision, ...]]) -> Iterable[tuple[type[Decision], int]]:
-    """Return kinds of decisions and how many there are of each; a kind may come twice."""
+    """Return kinds of decisions and the number of each; a kind may come twice."""
     if len(statements) == 1 and len(statements[0]) <= FEW:
         return [(type(decision), 1) for decision in statements[0]]
     return Counter(map(type, chain.from_iterable(statements))).items()
 
 
 def base_of(snapshot: Snapshot) -> Base:
-    """Return the base of ``snapshot``, made once."""
+    """Return the base of ``snapshot``, made once per snapshot."""
     base = snapshot.__dict__.get("_base")
     if base is None:
         base = make_base(snapshot)

@@ -1,9 +1,9 @@
-"""Shortcuts: the faster forms of operations that have a plain form, in one table.
+"""Shortcuts: the fast forms of operations that also have a plain form, in one table.
 
-A shortcut decides what its plain form decides, statement for statement. ``takes`` is the one place that reads whether a
-shortcut is on; ``Parameters.shortcuts`` turns all of them off, ``Parameters.without`` some. Each row says what one
-gains alone, as processor time of a warm cycle without it and with it; a shortcut that gains less than 5 % on the
-workload that justifies it is deleted (``docs/design/0013-shortcuts.md``).
+A shortcut makes the same decisions as its plain form, statement for statement. ``takes`` is the one place that reads
+whether a shortcut is on; ``Parameters.shortcuts`` turns all of them off, ``Parameters.without`` some. Each row states
+what the shortcut gains alone, as processor time of a warm cycle without and with it. A shortcut that gains less than
+5 % on the workload that justifies it is deleted (``docs/design/0013-shortcuts.md``).
 """
 
 from typing import Final
@@ -15,17 +15,17 @@ from kai.framework.parameters import Parameters
 
 @attrs.frozen(kw_only=True)
 class Shortcut:
-    """One operation with two forms. Names of forms are modules, with a function or class of them."""
+    """One operation with two forms. The names of forms are modules with a function or class of theirs."""
 
     name: str
     plain: str
     fast: str
     applies: str
-    """When the fast form is taken, where it is on."""
+    """When the fast form is used, if it is on."""
     workload: str
-    """What justifies it: a workload of ``benchmarks``, or one made from it."""
+    """The workload that justifies it: one of ``benchmarks``, or derived from one."""
     gain: str
-    """Milliseconds of processor without it → with it, all others on."""
+    """Milliseconds of processor time without it → with it, all others on."""
 
 
 ALLOCATE: Final = Shortcut(

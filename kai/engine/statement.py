@@ -1,4 +1,4 @@
-"""A statement: changes that belong together. They are committed as one, or they never happened.
+"""A statement: changes that take effect together or not at all.
 
 The statement is the only writer of the ledger. Leaving the ``with`` block without a commit undoes all changes, by
 subtraction.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Outlet(Protocol):
-    """Where a committed statement hands its decisions out, and what puts them into words."""
+    """Where a committed statement hands its decisions out, and what turns them into binds and details."""
 
     details: Details
     bindings: Bindings
@@ -40,7 +40,7 @@ class Outlet(Protocol):
 
 
 class Statement:
-    """Allocations, promises and evictions that are final only together."""
+    """Allocations, nominations and evictions that become final together."""
 
     def __init__(
         self,
@@ -51,9 +51,9 @@ class Statement:
         aggressor: int = -1,
         rule: str = "",
     ) -> None:
-        """Begin with nothing done; ``cause``, ``aggressor`` and ``rule`` explain the evictions that may follow.
+        """Begin without changes; ``cause``, ``aggressor`` and ``rule`` explain the evictions that may follow.
 
-        Without a ``cause`` the ``action`` is one; without a ``rule`` that of the cause holds.
+        Without a ``cause`` the ``action`` is the cause; without a ``rule`` the rule of the cause applies.
         """
         self._world = world
         self._outlet = outlet
@@ -63,11 +63,11 @@ class Statement:
         self.aggressor = aggressor
         self.rule = rule or self.cause.rule
         self.facts: Mapping[int, Mapping[str, Fact]] = {}
-        """What the messages about evictions are made of, by pod."""
+        """The facts that messages about evictions are made from, by pod."""
         self.may_wait = True
-        """Whether pods may go where a plugin lets them wait."""
+        """Whether pods may go to nodes on which a plugin makes them wait (`NodeWait`)."""
         self.has_waited = False
-        """Whether a pod was put where a plugin lets it wait."""
+        """Whether a pod went to a node on which a plugin makes it wait."""
         self._begin = world.ledger.mark
 
     def __enter__(self) -> Self:
@@ -100,18 +100,19 @@ class Statement:
     def evict(self, pods: PodRows) -> None:
         """Release what ``pods`` hold."""
         world = self._world
+        # Take effects back first: they may depend on the status and place that the eviction changes.
         for pod in map(int, pods):
             if world.policy.dynamic[world.facts.pods.shape[pod]]:
                 self._apply(pod, -1, lasting=False)
             self._ledger.evict(pod)
 
     def place_pods(self, pods: PodRows, nodes: NodeRows, extra: Float64s, *, promise: bool) -> int:
-        """Place ``pods`` one after the other until one finds no node among ``nodes`` (ascending).
+        """Place ``pods`` one after the other on ``nodes`` (ascending) until one of them finds no node.
 
-        Return how many were placed.
+        Return the number of pods placed.
 
-        ``extra`` [N] is added to the nodes' scores. ``promise``: place on what is being released even where something
-        is idle.
+        ``extra`` [N] is added to the nodes' scores. With ``promise``, pods go on resources that are being released even
+        where idle ones exist.
         """
         world = self._world
         world.policy.prepare_all(pods, world.all_nodes)
@@ -131,9 +132,9 @@ class Statement:
         )
 
     def _place_asking(self, pods: PodRows, nodes: NodeRows, extra: Float64s, *, promise: bool) -> int:
-        """Place pods that plugins must be asked about: one by one."""
+        """Place pods one by one, because plugins must be asked about each."""
         world = self._world
-        # In parts of the cluster, and where domains rate nodes, the sums are made the long way.
+        # The compiled sums cover all nodes without extra scores; other cases are summed in Python.
         everywhere = nodes is world.all_nodes and extra is world.no_extra
         shapes = world.facts.pods.shape[pods].tolist()
         self._ledger.reserve(2 * len(shapes))
@@ -147,7 +148,7 @@ class Statement:
         return len(pods)
 
     def _place_scored(self, pod: int, shape: int, *, promise: bool) -> bool:
-        """Place a pod for which one plugin filters and rates nodes and no more is asked: in one call, on any node."""
+        """Place a pod on any node in one kernel call: one plugin filters and rates nodes, and no other is asked."""
         world = self._world
         answers = world.answers(pod, shape)
         if shape not in world.term_scores:
@@ -190,6 +191,7 @@ class Statement:
                 return False
             if self._put(pod, int(nodes[at]), promise=promise):
                 return True
+            # A plugin or the devices refused the best node: exclude it and take the next.
             scores[at] = np.nan
 
     def _put(self, pod: int, node: int, *, promise: bool) -> bool:
@@ -203,7 +205,7 @@ class Statement:
                     return False
                 details[plugin.kind] = detail
         was_evicted = bool(world.columns.evicted_status[pod])
-        # A victim keeps its place only if what plugins chose stays the same; else it is moved, be it on its own node.
+        # A victim keeps its place only if the plugins' details are the same; else it moves, even if to its own node.
         moved = was_evicted and details != self._outlet.details.of_eviction(pod)
         keep = promise and not moved
         if not promise and world.policy.must_wait(PodRow(pod), np.array([node], np.int64))[0]:
@@ -226,7 +228,7 @@ class Statement:
         return place.put(world.facts, world.columns, self._ledger.offsets, world.policy.rules, pod, node, promise)
 
     def _apply(self, pod: int, sign: int, *, lasting: bool) -> None:
-        """Add (or take away) what the placement of ``pod`` does to plugins' columns."""
+        """Add (``sign`` 1) or subtract (-1) the effects of the placement of ``pod`` on plugins' columns."""
         world = self._world
         node = int(world.columns.node[pod])
         if node < 0:
@@ -241,7 +243,7 @@ class Statement:
                 self._ledger.add(effect.column, effect.index, sign * effect.delta)
 
     def promise_all(self, group: int) -> None:
-        """Turn every allocation of ``group`` in this statement into a promise: a gang waits together."""
+        """Turn every allocation of ``group`` in this statement into a nomination: a gang starts or waits together."""
         world = self._world
         for kind, pod in self._ledger.operations():
             if (
@@ -253,7 +255,7 @@ class Statement:
             node, placement = int(world.columns.node[pod]), int(world.columns.placement[pod])
             asks = bool(world.policy.dynamic[world.facts.pods.shape[pod]])
             if asks:
-                # What a placement changes may depend on whether it is a promise.
+                # Effects may depend on whether a placement is a promise: subtract the old, add the new.
                 self._apply(int(pod), -1, lasting=False)
                 self._apply(int(pod), -1, lasting=True)
             self._ledger.unallocate(int(pod))
@@ -265,7 +267,7 @@ class Statement:
     # ------------------------------------------------------------------ the end
 
     def commit(self) -> tuple[Decision, ...]:
-        """Make everything final, hand the decisions out and return them."""
+        """Make the changes final, hand the decisions out and return them."""
         world = self._world
         decisions = tuple(self._decisions())
         for decision in decisions:
@@ -297,7 +299,7 @@ class Statement:
             if kind == OP_EVICT and columns.evicted_status[pod] and pod not in evicted:
                 evicted.add(pod)
                 if columns.evicted_status[pod] == 1 + Status.PIPELINED:
-                    continue  # it has no place but a promise: nothing is there to be deleted, or it is already
+                    continue  # the pod has no place, only a nomination: there is nothing to delete
                 out.append(self._eviction(pod, status))
             elif kind == OP_PIPELINE and status == Status.PIPELINED and columns.virtual[pod]:
                 out.append(

@@ -1,7 +1,7 @@
 """The world of one cycle: its snapshot, its ledger and its rules, and what follows from these three alone.
 
-Statements change a world, everything else reads it. Portions, heaps, details and statements take a world, so that none
-of them depends on the session, which is opened last and hands decisions out.
+Statements change a world; everything else only reads it. Portions, heaps, details and statements take a world rather
+than the session, which opens last and hands decisions out.
 """
 
 from collections.abc import Sequence
@@ -29,21 +29,21 @@ from kai.state.ledger import Ledger, Tracked
 from kai.state.snapshot import Snapshot
 
 FEW: Final = 64
-"""So many groups are looked up among all by age, and as many again for each so many that there are."""
+"""Up to this many groups, plus one per this many groups in all, are ranked by age one by one."""
 
 
 class World:
-    """The world that actions decide on, made in two steps: facts first, then ``adopt`` takes what plugins answer."""
+    """The world that actions decide on. The constructor sets the facts; ``adopt`` then adds the plugins' extensions."""
 
     policy: Policy
-    """What all plugins say together, once they have opened."""
+    """The folded extensions of all plugins; set once they have opened."""
     ledger: Ledger
-    """What pods hold where, once plugins have opened."""
+    """The ledger of which pods hold what, and where; set once plugins have opened."""
     key_count: int
-    """How many keys order groups, once plugins have opened; the last one is unique."""
+    """The number of keys that order groups; set once plugins have opened. The last key is unique."""
 
     def __init__(self, snapshot: Snapshot, base: Base, parameters: Parameters) -> None:
-        """Show the facts of ``snapshot`` and the columns as they were booked; nothing can be placed yet."""
+        """Set up the facts of ``snapshot`` and the columns as booked; nothing can be placed until ``adopt``."""
         self.snapshot = snapshot
         self.base = base
         self.parameters = parameters
@@ -60,22 +60,22 @@ class World:
         self._live: Ledger | Opening
         self._live = opening = base.open(snapshot)
         self.lacking = opening.lacking
-        """Leaves that had fewer pods on nodes than they need when the session opened."""
+        """Leaf sub-groups that had fewer pods on nodes than their minimum when the session opened."""
         self._tracked: list[Tracked] = []
         self._lent: list[Tracked] = []
-        """The engine's own columns that plugins add effects to."""
+        """Columns of the engine that were lent to plugins as targets of effects."""
         self._children: dict[int, tuple[int, ...]] = {}
         self._footprints: dict[int, tuple[int, ...]] = {}
         self.subgroup_scores: dict[int, Float64s] = {}
         self.term_scores: dict[int, tuple[Float64s, Int64s]] = {}
-        """Scores of terms on all nodes, by shape, and what they were made of: for pods that plugins rate nodes for."""
+        """Scores of terms on all nodes by shape, with their inputs, for shapes whose nodes plugins rate."""
 
     # ------------------------------------------------------------------ opening
 
     def track(self, initial: Int64s) -> Tracked:
         """Register a plugin's column; it lives at the end of the arena once plugins have opened.
 
-        Raises: TypeError for numbers that are not whole, or once plugins have opened: it would have no place.
+        Raises: TypeError for numbers that are not whole, and after plugins have opened, when the arena is fixed.
         """
         if initial.dtype.kind not in "iu":
             raise TypeError(f"track: found {initial.dtype}{list(initial.shape)}, expected int64")
@@ -95,11 +95,11 @@ class World:
         return column
 
     def has_column(self, column: Tracked) -> bool:
-        """Say whether a column is one that this world gave to a plugin."""
+        """Return whether this world gave ``column`` to a plugin."""
         return any(column is each for columns in (self._tracked, self._lent) for each in columns)
 
     def adopt(self, plugins: Sequence[OpenedPlugin]) -> None:
-        """Fold what ``plugins`` answered into one policy, and open the ledger. Cost: O(arena + plugins)."""
+        """Fold the extensions of ``plugins`` into one policy, and open the ledger. Cost: O(arena + plugins)."""
         policy = self.policy = Policy(plugins, self.facts)
         policy.single &= self.takes(ONE_ANSWER)
         policy.scored &= self.takes(RATED)
@@ -119,6 +119,7 @@ class World:
                 ledger.add(effect.column, effect.index, effect.delta)
             if plugin.placement.credit is not None:
                 self.facts.shapes.credit[slice(None) if plugin.concerns is None else plugin.concerns] = True
+        # The effects of plugins at opening are part of the facts: no statement may undo them.
         ledger.seal()
         self.key_count = (self.group_keys if policy.orders_groups else self.keys_of(np.zeros(0, np.int64))).shape[1]
 
@@ -146,7 +147,7 @@ class World:
 
     @cached_property
     def group_keys(self) -> Float64s:
-        """float64[G, k]: what orders groups, once plugins have opened; the last key is unique."""
+        """float64[G, k]: the keys that order groups, once plugins have opened; the last key is unique."""
         rows = np.arange(len(self.snapshot.groups), dtype=np.int64)
         keys = self.policy.group_keys(rows, self.base.groups.priority)
         keys[self.base.group_order, -1] = rows
@@ -154,9 +155,9 @@ class World:
 
     @cached_property
     def victim_ranks(self) -> Float64s:
-        """float64[G]: the place of each group among all, that which lost least if it went now last.
+        """float64[G]: the rank of each group as a victim; the group that would lose least work by going comes last.
 
-        By when groups started, as the session opened; a group that did not start yet goes by when it was created.
+        Ranks go by when groups started, as the session opened. A group that has not started goes by its creation time.
         """
         created, started = self.base.groups.created, self.base.groups.last_start
         since = np.where(np.isnan(started), created, started)
@@ -166,14 +167,13 @@ class World:
 
     @property
     def ranks_victims(self) -> bool:
-        """Whether victims are chosen by what they would lose, rather than as the peer chooses them."""
+        """Whether victims are chosen by what they would lose, rather than in the order of the peer."""
         return self.parameters.victims != AS_PEER
 
     def keys_of(self, groups: GroupRows) -> Float64s:
-        """Return float64[n, k]: those of ``group_keys`` that belong to ``groups``.
+        """Return float64[n, k]: the rows of ``group_keys`` for ``groups``.
 
-        Of a part of all groups they are worked out without those of the others, unless a plugin orders groups: it is
-        asked about all of them at once.
+        For few groups they are computed alone, unless a plugin orders groups: it is asked about all at once.
         """
         places = np.empty(len(groups), np.int64)
         if (
@@ -193,15 +193,15 @@ class World:
         groups: GroupRows | int,
         instant: float,
     ) -> None:
-        """Note the time of what happened to ``groups``. What the snapshot says is copied when it is first changed."""
+        """Record the time of an event of ``groups``. The array of the snapshot is copied before its first change."""
         if getattr(self, times) is getattr(self.base.groups, times):
             setattr(self, times, getattr(self, times).copy())
         getattr(self, times)[groups] = instant
 
     def changed_groups(self, *others: GroupRows, since: int = 0) -> GroupRows:
-        """Return the groups whose pods changed status since there had been so many ``changes``, and ``others``.
+        """Return the groups whose pods changed status after change number ``since``, and ``others``; ascending.
 
-        Ascending. They are all groups where too many changed to be told apart.
+        Returns all groups if more changes happened than the ring buffer holds.
         """
         ring, now, count = self.columns.changed, self.changes(), len(self.snapshot.groups)
         if now - since > len(ring):
@@ -209,16 +209,16 @@ class World:
         found = np.concatenate([ring[np.arange(since, now) % len(ring)], *others])
         if len(found) < count // FEW:
             return np.unique(found)
-        chosen = np.zeros(count, np.bool_)  # what a sort of many takes longer than
+        chosen = np.zeros(count, np.bool_)  # for many groups, marking them is faster than sorting
         chosen[found] = True
         return np.flatnonzero(chosen)
 
     def changes(self) -> int:
-        """Return a number that grows whenever a pod of a group changes its status."""
+        """Return the number of status changes of pods in groups so far."""
         return int(self.columns.changes[0])
 
     def release(self) -> None:
-        """Let go of everything: plugins and world hold each other, and megabytes need not wait for the collector."""
+        """Drop all references at once: plugins and world form cycles, whose megabytes would wait for the collector."""
         ledger, base, snapshot, lacking = self.ledger, self.base, self.snapshot, self.lacking
         self.__dict__.clear()
         base.leave(snapshot, ledger, lacking)
@@ -236,7 +236,7 @@ class World:
 
     @property
     def constrained(self) -> Bools:
-        """bool[G]: groups of which some sub-group says where its pods are together."""
+        """bool[G]: groups with a topology constraint on some sub-group."""
         return self.base.constrained
 
     @property
@@ -250,7 +250,7 @@ class World:
         return self.base.groups.tree
 
     def children(self, subgroup: int) -> tuple[int, ...]:
-        """Return the rows of the children of a sub-group, by name."""
+        """Return the rows of the children of a sub-group, sorted by name."""
         known = self._children.get(subgroup)
         if known is None:
             self._learn_children(self.group_of_subgroup(subgroup))
@@ -258,7 +258,7 @@ class World:
         return known
 
     def _learn_children(self, group: int) -> None:
-        """Remember the children of all sub-groups of ``group``. Cost: that of sorting them, once."""
+        """Memoize the children of all sub-groups of ``group``. Cost: sorting them, once."""
         groups = self.facts.groups
         first, last = groups.first_subgroup[group : group + 2].tolist()
         below: dict[int, list[int]] = {row: [] for row in range(first, last)}
@@ -277,7 +277,7 @@ class World:
         return self._subgroup(subgroup).name
 
     def has_own_minimum(self, subgroup: int) -> bool:
-        """Return whether an inner sub-group declares how many children it needs, rather than needing all of them."""
+        """Return whether an inner sub-group declares how many children it needs; without that it needs all of them."""
         return self._subgroup(subgroup).minimum is not None
 
     def _subgroup(self, row: int) -> SubGroup:
@@ -299,14 +299,14 @@ class World:
         return rows[np.argsort(self.keys_of(rows)[:, -1])]
 
     def accepted(self, pod: int) -> Float64s:
-        """Return float64[3]: what ``pod`` counts for in quota where it is, in axis units."""
+        """Return float64[3]: the amounts that quota counts for ``pod`` where it is, in axis units."""
         shape = int(self.facts.pods.shape[pod])
         out = self.facts.shapes.request[shape, :3].astype(np.float64)
         out[2] = booking.accepted_gpu(self.facts, shape, int(self.columns.node[pod]))
         return out
 
     def footprint(self, shape: int) -> tuple[int, ...]:
-        """Return what a pod of ``shape`` asks for, as a tuple that can be compared."""
+        """Return the request of a pod of ``shape`` as a tuple that can be compared."""
         known = self._footprints.get(shape)
         if known is None:
             known = self._footprints[shape] = tuple(self.facts.shapes.request[shape].tolist())
@@ -316,8 +316,8 @@ class World:
     def heap_start(self) -> Int64s:
         """int64[Q + 2]: where the storage of each queue's heap of groups begins (the root is queue Q).
 
-        Each has room for one more than can be in it: an entry beyond the depth is appended before the last one is
-        dropped.
+        Each heap has room for one entry more than it may keep: an entry beyond the depth is appended before the last
+        one is dropped.
         """
         queues = len(self.snapshot.queues)
         owners, parents = self.base.facts.groups.queue, self.base.facts.queues.parent
@@ -332,9 +332,9 @@ class World:
     # ------------------------------------------------------------------ nodes for a pod
 
     def node_scores(self, pod: int, nodes: NodeRows, extra: Float64s) -> tuple[Float64s, Bools]:
-        """Return float64[n]: scores of ``nodes`` for ``pod``, of terms and plugins, NaN where a plugin refused.
+        """Return float64[n]: the scores of ``nodes`` for ``pod`` by terms and plugins, NaN where a plugin refused.
 
-        And bool[n]: on which of them a plugin lets the pod wait.
+        Also return bool[n]: on which of them a plugin makes the pod wait.
         """
         policy, shape = self.policy, int(self.facts.pods.shape[pod])
         policy.prepare(shape, PodRow(pod), self.all_nodes)
@@ -344,7 +344,7 @@ class World:
         if waits.any():
             scores = np.where(waits, self._term_scores(shape, nodes, extra, policy.waiting_rules), scores)
         for plugin in policy.asking(shape):
-            # What depends on the shape alone is in the policy's vectors.
+            # Answers that depend on the shape alone are already in the policy's vectors.
             if by_placement(plugin.node_filter):
                 scores[~mask_of(plugin, PodRow(pod), nodes)] = np.nan
             if by_placement(plugin.node_score):
@@ -352,9 +352,9 @@ class World:
         return scores, waits
 
     def answers(self, pod: int, shape: int) -> Float64s:
-        """Return float64[N]: what ``Policy.answers`` says of all nodes; the caller does not change it.
+        """Return float64[N]: ``Policy.answers`` for all nodes; the caller must not change it.
 
-        Where the plugin looks at nothing but the group, it is asked once for all groups that have no pod placed yet.
+        A plugin that looks only at the group is asked once for all groups of one pod that have none placed yet.
         """
         leaf = int(self.facts.pods.leaf[pod])
         unplaced = bool(self.policy.single[shape] and self.facts.groups.simple[self.facts.pods.group[pod]])
@@ -368,7 +368,7 @@ class World:
         return scores
 
     def grant_credit(self, pod: int, nodes: NodeRows) -> None:
-        """Let ``nodes`` know how much less of a GPU ``pod`` needs there, because what it asks for is in use already."""
+        """Book for ``nodes`` how much less of a GPU ``pod`` needs there because what it requests is in use already."""
         shape = int(self.facts.pods.shape[pod])
         if not self.facts.shapes.credit[shape]:
             return
@@ -379,7 +379,7 @@ class World:
                 rows[:, nodes] += plugin.placement.credit(PodRow(pod), nodes)
 
     def scores_below(self, subgroup: int) -> Float64s:
-        """Return float64[N]: what partitions add to node scores for a leaf, of the nearest sub-group that has any."""
+        """Return float64[N]: the scores that partitions add for a leaf; the nearest sub-group with any decides."""
         row = subgroup
         while row >= 0:
             if row in self.subgroup_scores:
@@ -389,7 +389,7 @@ class World:
 
 
 def _own_facts(facts: Facts, *, each_leaf: bool) -> Facts:
-    """Return facts whose columns that plugins decide are the world's own."""
+    """Return ``facts`` with own arrays for the columns that plugins fill."""
     shapes = facts.shapes.replace(
         mask=np.zeros_like(facts.shapes.mask),
         score=np.zeros_like(facts.shapes.score),

@@ -1,8 +1,8 @@
-"""Every reason code, in the order of dominance: what it means, and what its reader can do about it.
+"""Every reason code, in order of dominance: its meaning, and what a user can do about it.
 
-A group often waits for several reasons. The stages below say which one is told first: a reason of a later stage does
-not matter as long as one of an earlier stage holds. The page of reason codes is made of this list, and sentences of
-``kai.explain.words`` bear these codes.
+A group often waits for several reasons. The stages below decide which one is shown first: a reason of a later stage
+does not matter as long as one of an earlier stage holds. The page of reason codes is generated from this list, and the
+sentences of ``kai.explain.words`` have these codes.
 """
 
 from enum import IntEnum
@@ -290,10 +290,10 @@ REASON_CODES: tuple[ReasonCode, ...] = (
 
 BY_CODE = {each.code: each for each in REASON_CODES}
 NEVER = frozenset(each.code for each in REASON_CODES if each.stage is Stage.IMPOSSIBLE) | {"PodGroupRefused"}
-"""Codes of jobs that stay impossible as long as nodes and job stay as they are."""
+"""Codes of jobs that stay impossible as long as nodes and job are unchanged."""
 
 
 def stage_of(code: str) -> Stage:
-    """Return where a reason stands in the order of dominance; codes of plugins are about room."""
+    """Return the stage of a code in the order of dominance; codes of plugins count as lack of room."""
     known = BY_CODE.get(code)
     return Stage.ROOM if known is None else known.stage

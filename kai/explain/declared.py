@@ -1,8 +1,9 @@
-"""What manifests say and a snapshot leaves out: queues that belong to no tree, and names of scheduling gates.
+"""Declared facts that a snapshot leaves out, and the groups that a waiting group could take from.
 
-A snapshot holds what a cycle decides on. A reader wants to know why a queue that stands in the file is not in it.
+A snapshot holds only what a cycle decides on. A user wants to know why a queue in the file is not in it: it may belong
+to no tree. The names of scheduling gates are left out too.
 
-Which groups a group that waits could take from, and which of those it may not, before any search.
+``takeable`` sorts the possible victims of a group before any search.
 """
 
 from collections.abc import Mapping
@@ -21,20 +22,20 @@ from kai.model.pod import ACTIVE_ALLOCATED, within
 
 @attrs.frozen(kw_only=True)
 class Declared:
-    """What is written down; nothing of it changes a decision."""
+    """Declared facts; none of them affects a decision."""
 
     parents: Mapping[str, str] = attrs.field(factory=dict)
     """The parent of each queue of this scheduler, by name; "" for top queues."""
     elsewhere: frozenset[str] = frozenset()
     """Queues of other schedulers."""
     default: str = "default-queue"
-    """The queue of workloads that name none."""
+    """The queue of workloads that name no queue."""
     gates: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
     """The names of scheduling gates, by ``namespace/name`` of the pod; pods without gates are left out."""
 
 
 def missing_queue(queue: str, declared: Declared) -> Words:
-    """Return why the snapshot does not have ``queue``."""
+    """Return why ``queue`` is not in the snapshot."""
     facts = {"queue": queue}
     if queue in declared.elsewhere:
         return Words("QueueOfAnotherPool", f"queue {queue} belongs to another node pool", facts)
@@ -56,7 +57,7 @@ def missing_queue(queue: str, declared: Declared) -> Words:
 
 
 def gate_text(gated: list[str], pods: int, declared: Declared) -> str:
-    """Return which gates hold ``gated`` (pods by key) of a group of ``pods``."""
+    """Return which scheduling gates hold the pods ``gated`` (keys) of a group of ``pods`` pods."""
     names = sorted({name for pod in gated for name in declared.gates.get(pod, ())})
     gates = "a scheduling gate" if not names else f"scheduling gate{'s' if len(names) > 1 else ''} {', '.join(names)}"
     if pods == 1:
@@ -71,20 +72,20 @@ ACTIONS: Mapping[Cause, str] = {Cause.RECLAIM: "reclaim", Cause.PREEMPT: "preemp
 
 @attrs.frozen(kw_only=True)
 class Takeable:
-    """The groups with a place that an action would look at, as rows."""
+    """The groups with a place that an action would consider, as rows."""
 
     free: tuple[int, ...]
-    """Those from which pods may be taken, as far as each is looked at by itself."""
+    """Groups whose pods may be taken, each considered on its own."""
     fixed: tuple[int, ...]
-    """Those whose pods may not be taken back."""
+    """Groups that are not preemptible."""
     protected: tuple[int, ...]
-    """Those that plugins protect, such as by a minimum runtime."""
+    """Groups that plugins protect, for example by a minimum runtime."""
     higher: tuple[int, ...] = ()
-    """Those of the same queue that have no lower priority."""
+    """Groups of the same queue with the same or a higher priority."""
 
 
 def takeable(session: Session, group: int, cause: Cause) -> Takeable:
-    """Return the groups that ``group`` could take from for ``cause``, as the cycle found them."""
+    """Return the groups that ``group`` could take from for ``cause``, in the state at the beginning of the cycle."""
     facts, snapshot = session.facts.groups, session.snapshot
     placed = sorted(
         {

@@ -1,6 +1,6 @@
-"""Which nodes could take the pods of a job if those were empty, and what keeps the pods from the others.
+"""Which nodes could take the pods of a job if they were empty, and what excludes the others.
 
-What the nodes could hold if they were empty: a job for which that is not enough waits in vain.
+A job that does not fit on empty nodes waits in vain.
 """
 
 from collections import Counter
@@ -22,24 +22,24 @@ from kai.state.snapshot import Snapshot
 
 MEMORY_LABEL = "nvidia.com/gpu.memory"
 _MEMORY_STEP = 100
-"""MiB of the memory of a GPU are counted down to a multiple of this."""
+"""The step in MiB to which the GPU memory of a node is rounded down."""
 
 
 class EmptyNodes:
-    """Counts room on empty nodes, once for each shape of pods."""
+    """Counts the room on empty nodes, once for each shape."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        """Look at the nodes of ``snapshot``."""
+        """Use the nodes of ``snapshot``."""
         self._snapshot = snapshot
         amounts = node_columns(snapshot).allocatable
-        # What claims serve where there is none is not missing.
+        # A resource that claims can provide is not missing on a node that lacks it.
         self._allocatable: Int64s = np.where((amounts == 0) & claimable(snapshot), UNBOUNDED, amounts)
         self._rooms: dict[int, Int64s] = {}
 
     def refusals(self, shapes: Sequence[int], needed: int, required: str) -> Iterator[Words]:
-        """Yield why pods of ``shapes`` could never run here.
+        """Yield the reasons why pods of ``shapes`` could never run here.
 
-        ``needed`` of them start at once, in one domain of the node label ``required`` ("": anywhere).
+        ``needed`` of them start together, in one domain of the node label ``required`` ("": anywhere).
         """
         if not self._snapshot.nodes:
             yield Words("NoNodes", "there are no nodes")
@@ -75,7 +75,7 @@ class EmptyNodes:
         else:
             per_device = np.full(len(counts), GPU_UNIT // _portion(request, gpu), np.int64)
         devices = self._allocatable[:, GPU] // GPU_UNIT
-        # The devices of one pod are different ones.
+        # Each device of a pod is a different one.
         room = np.where(devices < gpu.devices, 0, devices * per_device // gpu.devices)
         return np.minimum(counts, room)
 
@@ -103,9 +103,9 @@ class EmptyNodes:
         return Words("NoNodeLargeEnough", f"no node has everything that a pod asks for: {nodes}")
 
     def most(self, shape: int, nodes: Int64s) -> dict[str, object]:
-        """Return the first resource of which a pod of ``shape`` asks for more than any of ``nodes`` has, and the most.
+        """Return the first resource whose request by ``shape`` exceeds that of all ``nodes``, and the largest amount.
 
-        Nothing where no single resource is too little.
+        Return an empty mapping if no single resource is too scarce.
         """
         request, names = self._snapshot.requests[shape], self._snapshot.axis.names
         for resource in (GPU, CPU, MEMORY):
@@ -115,7 +115,7 @@ class EmptyNodes:
         return {}
 
     def too_small(self, shape: int, node: int) -> str:
-        """Return what a node has less of than a pod of ``shape`` asks for, even if it were empty."""
+        """Return the resource that an empty node has less of than a pod of ``shape`` requests."""
         request, axis, gpu = self._snapshot.requests[shape], self._snapshot.axis, self._snapshot.shapes[shape].gpu
         for resource in (GPU, CPU, MEMORY, *range(MEMORY + 1, len(axis))):
             if request[resource] > self._allocatable[node, resource]:
@@ -169,35 +169,35 @@ class EmptyNodes:
 
 
 def _portion(request: Int64s, gpu: GpuRequest) -> int:
-    """Return what a pod that asks for a fraction gets of each of its devices, in thousandths."""
+    """Return the portion of each device that a pod with a fractional request gets, in thousandths."""
     return int(request[GPU]) // gpu.devices
 
 
 Objections = Mapping[str, Sequence[int]]
-"""Nodes by what they have against a pod, whatever is on them."""
+"""Nodes by their objection to a pod, apart from pods that are on them."""
 
 
 class Matching:
-    """Asks once for each shape of pods."""
+    """Finds the matching nodes, once for each shape of pods."""
 
     def __init__(self, snapshot: Snapshot, session: Callable[[], Session], empty: EmptyNodes) -> None:
-        """Look at the nodes of ``snapshot``; ``session`` is made when plugins are asked."""
+        """Use the nodes of ``snapshot``; ``session`` is called when plugins must be asked."""
         self._snapshot = snapshot
         self._session = session
         self._empty = empty
         self._known: dict[int, tuple[Bools, Objections]] = {}
 
     def of(self, pod: int) -> tuple[Bools, Objections]:
-        """Return the nodes that only amounts keep ``pod`` from, and the others by objection."""
+        """Return the nodes that can exclude ``pod`` only by amounts, and the other nodes by objection."""
         shape = int(self._snapshot.pod_shape[pod])
         if shape not in self._known:
             self._known[shape] = self._ask(pod, shape)
         return self._known[shape]
 
     def refusals(self, pods: Sequence[int], needed: int, required: str) -> Iterator[Words]:
-        """Yield what keeps ``pods`` from every node, or from so many that too few of them could ever start.
+        """Yield what excludes every node for ``pods``, or so many nodes that too few pods could ever start.
 
-        ``needed`` of them start at once, in one domain of the node label ``required`` ("": anywhere); 0 where others
+        ``needed`` of them start together, in one domain of the node label ``required`` ("": anywhere); 0 if other pods
         of their group have nodes already.
         """
         if not self._snapshot.nodes:
@@ -213,7 +213,7 @@ class Matching:
                 yield self._words(text, shape, accepted, refused)
 
     def _too_few(self, room: Int64s, needed: int, required: str) -> str:
-        """Return that ``room`` is too little for pods that start at once; "" if it is not."""
+        """Return that ``room`` is too little for pods that start together; "" if it suffices."""
         total = int(room.sum())
         if total < needed:
             return f"its {needed} pods must start together, and only {total} would fit on empty nodes that match"
@@ -231,7 +231,7 @@ class Matching:
         return f"its {needed} pods must fit in one {level}, and nodes that match hold {best} of them in one at most"
 
     def _words(self, text: str, shape: int, accepted: Bools, refused: Objections) -> Words:
-        """Return ``text`` with what excludes nodes: what they object to, and which of the others are too small."""
+        """Return ``text`` with what excludes nodes: their objections, and which of the others are too small."""
         found = {objection: list(nodes) for objection, nodes in refused.items()}
         for node in np.flatnonzero(accepted & (self._empty.room(shape) == 0)).tolist():
             found.setdefault(f"too small ({self._empty.too_small(shape, node)})", []).append(node)
@@ -265,7 +265,7 @@ class Matching:
         return accepted, found
 
     def _gives(self, shape: int, node: int) -> str:
-        """Return how a node gives its GPUs if that is another way than pods of ``shape`` ask for them, else ""."""
+        """Return how a node provides its GPUs if pods of ``shape`` request them in another way, else ""."""
         gpu, nodes = self._snapshot.shapes[shape].gpu, self._nodes
         if gpu.legacy_mig:
             return "without MIG slices for annotations of pods"

@@ -1,8 +1,8 @@
-"""The peer's words for verdicts: the texts of its conditions and events, made once, at the edge.
+"""The peer's texts for verdicts in conditions and events, made once, at the edge.
 
-Tools and people read these texts, so they are kept to the character, plural and all. What kai itself says is in
-``kai.explain.words``, what it says of evictions in ``kai.explain.phrases``; texts that need nothing but the facts of
-one reason are in ``kai.explain.phrases``.
+Tools and users read these texts, so they equal the peer's to the character, plural and all. kai's own texts are in
+``kai.explain.words``. Texts about evictions, and texts that need only the facts of one reason, are in
+``kai.explain.phrases``.
 
 Source: the peer's pkg/scheduler/api (unschedule_info, pod_errors, job_errors), and its status updater.
 """
@@ -25,7 +25,7 @@ NO_PLACE = "node(s) pod number exceeded"
 UNABLE_GROUP = "Unable to schedule podgroup"
 UNABLE_POD = "Unable to schedule pod"
 _HELD_BACK = frozenset({Code.EVICTIONS_CAPPED, Code.VICTIMS_PROTECTED, Code.TRIES_SPENT})
-"""Refusals of a group whose pods might be placed but for them: what nodes object to is only half of why a pod waits."""
+"""Refusals of a group that might otherwise be placed; the objections of nodes are only half of the reason."""
 
 _SHORT = {"cpu": "CPU cores", "memory": "memory", "gpu": "GPUs", "gpu-memory": "GPU memory"}
 _REFUSALS = {
@@ -43,17 +43,17 @@ _REFUSALS = {
     fit.REFUSED_LEGACY_MIG_PRESENT: "MIG job cannot be scheduled on node with legacy MIG jobs",
 }
 ABOUT_DEVICES = frozenset(text for text in _REFUSALS.values() if not text.startswith("node"))
-"""What kernels say of GPUs; the rest of their texts, and those of plugins, say something of a node."""
+"""Texts of kernels about GPUs; their other texts, and those of plugins, are about nodes."""
 
 
 @attrs.frozen
 class Explanation:
-    """One reason as conditions on pod groups carry it."""
+    """One reason in a condition on a pod group."""
 
     reason: str
     message: str
     is_detail: bool = False
-    """A part of a refusal that is told on its own; the refusal follows."""
+    """Whether this is a part of a refusal with a message of its own; the refusal follows."""
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.message}"
@@ -68,7 +68,7 @@ def explanations(reasons: Iterable[Reason]) -> tuple[Explanation, ...]:
 
 
 def _explanations(reason: Reason) -> Iterator[Explanation]:
-    """Yield one reason as the peer does: a refusal after what is told on its own."""
+    """Yield one reason as the peer does: details with messages of their own come before the refusal."""
     for detail in _details_of(reason):
         yield Explanation(detail.reason, ", ".join(detail.lines), is_detail=True)
     yield Explanation(wire_reason(reason), reason_text(reason))
@@ -116,12 +116,12 @@ def pod_message(record: GroupRecord | None, pod: int, *, detailed: bool = False)
 
 
 def wire_reason(reason: Reason) -> str:
-    """Return the reason under which a condition carries it."""
+    """Return the reason name of a condition for ``reason``."""
     return reason.code.wire
 
 
 def own_words(reason: Reason) -> Words | None:
-    """Return the words that the plugin which refused has for it; None if the code is the engine's."""
+    """Return the ``Words`` of the plugin that refused; None if the code is the engine's."""
     return reason.code if isinstance(reason.code, Words) else None
 
 
@@ -136,13 +136,13 @@ def reason_text(reason: Reason) -> str:
 
 
 def plain_text(reason: Reason) -> str:
-    """Return the line for people that the plugin which refused has for ``reason``."""
+    """Return the plain line of the plugin that refused for ``reason``."""
     words = reason.code
     return _own_text(words.plain or words.text, reason) if isinstance(words, Words) else reason_text(reason)
 
 
 def _own_text(write: Callable[[Facts], object], reason: Reason) -> str:
-    """Return what a plugin's function writes of ``reason``, or that it writes nothing that can be used."""
+    """Return the text of a plugin's function for ``reason``, or a note that the text is unusable."""
     text = _made(write, reason)
     if isinstance(text, str):
         return text
@@ -151,9 +151,9 @@ def _own_text(write: Callable[[Facts], object], reason: Reason) -> str:
 
 
 def _made(write: Callable[[Facts], object], reason: Reason) -> object:
-    """Return what a plugin's function makes of the facts of ``reason``, or what it raises.
+    """Return the result of a plugin's function for the facts of ``reason``, or the exception that it raises.
 
-    Texts are written when all is decided: a mistake in one must not cost the cycle, nor the texts of other groups.
+    Texts are made after all decisions: an error in one must not cost the cycle or the texts of other groups.
     """
     try:
         return write(reason.facts)
@@ -205,7 +205,7 @@ def _details(refusal: NodeRefusal, *, together: bool) -> Iterator[str]:
 
 
 def _shortage(reason: NodeReason, numbers: Shortage, *, together: bool) -> str:
-    """Return what one node is short of. Of pods that start together none alone is what a node has no room for."""
+    """Return the shortage of one node. If pods start together, no single pod is the one that has no room."""
     name = _SHORT.get(reason.subject, reason.subject)
     if together:
         return f"Node didn't have enough resources: {name}, taking all considerations into account"
@@ -231,14 +231,14 @@ def _prefilter(pod: str, reasons: Sequence[Reason]) -> str:
 
 
 def pod_refusal(reason: Reason) -> tuple[str, str]:
-    """Return who refuses a pod wherever it would be put, and why: a rule of the engine's, or a plugin's own code."""
+    """Return who refuses a pod on every node, and why: a rule of the engine, or a plugin's own code."""
     if isinstance(reason.code, Words):
         return reason.code.value, plain_text(reason)
     return str(reason.facts.get("rule", reason.code)), str(reason.facts.get("text", ""))
 
 
 def histogram_text(histogram: Histogram) -> str:
-    """Return how many nodes objected to what. Lines are sorted as text, counts included."""
+    """Return how many nodes have which objection. Lines are sorted as text, counts included."""
     counts: Counter[str] = Counter()
     for count, reason in histogram.counts:
         counts[node_text(reason)] += count

@@ -1,10 +1,9 @@
-"""What people are told is made of: a reason in one line, amounts with their units, names in a row.
+"""Building blocks of messages: reasons in one line, amounts with units, lists of names, and texts of the peer.
 
-What the engine's codes say in the peer's words, each from the facts of its reason alone.
+The texts for the engine's codes are the peer's, each made from the facts of its reason alone. Why a pod fits no node is
+made from the objections of all nodes instead (``kai.explain.messages``).
 
-Why a pod fits no node is not among them: that is made of what single nodes say (``kai.explain.messages``).
-
-The peer's words for pods that are evicted or promised a node: the texts of its events, kept to the character.
+The texts for evicted and nominated pods equal the peer's events to the character.
 
 Source: the peer's pkg/scheduler/api and its status updater.
 """
@@ -30,12 +29,12 @@ from kai.state.snapshot import Snapshot
 
 @attrs.frozen
 class Words:
-    """A reason for people: a stable code, and one line without a full stop."""
+    """A reason for users: a stable code, and one line without a full stop."""
 
     code: str = attrs.field(converter=str)
     text: str
     facts: Mapping[str, object] = attrs.field(factory=dict, eq=False, repr=False)
-    """What the line is made of. Units: amounts in axis units."""
+    """The facts in the line. Units: amounts in axis units."""
 
     def __str__(self) -> str:
         return f"{self.code}: {self.text}"
@@ -73,30 +72,30 @@ def bare(amount: float, resource: str) -> str:
 
 
 def of_devices(count: int) -> str:
-    """Return of how many devices a pod gets a part."""
+    """Return the phrase for parts of ``count`` devices."""
     return "a GPU" if count == 1 else f"each of {count} GPUs"
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
-    """Return names in a row, shortened when they are many."""
+    """Return names as a list, truncated if there are many."""
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[: most - 1])} and {len(names) - most + 1} more"
 
 
 def alternatives(names: Sequence[str], most: int = 6) -> str:
-    """Return names of which one is to be chosen."""
+    """Return names as alternatives."""
     if len(names) > most:
         return f"{', '.join(names[: most - 1])} or one of {len(names) - most + 1} more"
     return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 _OF_MANY = {"is": "are", "has": "have", "does": "do"}
-"""Verbs of one node, and of many: the peer's texts are about one, or leave it open."""
+"""Verbs for one node and for several: the peer's texts are about one, or open."""
 
 
 def counted(count: int, text: str) -> str:
-    """Return how many nodes something is said of, and what."""
+    """Return ``text`` with the number of nodes to which it applies."""
     said = objection(text)
     if count == 1:
         return f"1 node {said}"
@@ -105,17 +104,17 @@ def counted(count: int, text: str) -> str:
 
 
 def objection(text: str) -> str:
-    """Return what is said of nodes without its subject: ``had untolerated taint`` of ``node(s) had ...``."""
+    """Return an objection without its subject: ``had untolerated taint`` of ``node(s) had ...``."""
     return text.removeprefix("node(s) ").removeprefix("node ")
 
 
 def number(value: object) -> float:
-    """Return a fact as a number; 0 for what is none."""
+    """Return a fact as a number; 0 if it is none."""
     return float(value) if isinstance(value, int | float) else 0.0
 
 
 DIVISORS: Final = {"cpu": 1000.0, "memory": 1e9, "gpu": 1000.0, PLUGGED_GPU: 1000.0}
-"""Axis units in what texts count."""
+"""Axis units per unit in texts."""
 _PLURALS: Final = {"cpu": "CPU cores", "memory": "memory", "gpu": "GPUs"}
 _UNITS: Final = {"cpu": "cores", "memory": "GB", "gpu": "GPUs"}
 _LEAVES_SHOWN: Final = 5
@@ -137,7 +136,7 @@ def _over_quota(facts: Facts) -> str:
     noun = "GB memory" if resource == "memory" else _PLURALS[resource]
     requested = amount(facts["requested"], resource)
     if resource == "gpu":
-        # The peer prints what was requested of GPUs, and of GPUs alone, with all its decimals.
+        # The peer prints all decimals for a requested amount of GPUs, and only for that.
         requested = _shortest(number(facts["requested"]) / DIVISORS[resource])
     return (
         f"Non-preemptible workload is over quota. Workload requested {requested} {noun}, but {facts['queue']} quota is "
@@ -169,7 +168,7 @@ _CAPS: Mapping[str, str] = {
 
 
 def _evictions_capped(facts: Facts) -> str:
-    """Return which cap holds evictions back; the peer has none."""
+    """Return which cap prevents evictions; the peer has no caps."""
     found, most, before = (number(facts.get(key)) for key in ("found", "most", "before"))
     cap, what = str(facts.get("cap")), "1 GPU" if facts.get("found") == 1 else f"{found:.12g} GPUs"
     setting = f"parameters.{cap} in the configuration of the scheduler"
@@ -184,7 +183,7 @@ def _evictions_capped(facts: Facts) -> str:
 
 
 def _victims_protected(facts: Facts) -> str:
-    """Return that groups were spared because of disruption budgets, or while they are moved; the peer spares none."""
+    """Return that groups were spared because of disruption budgets or moves; the peer spares none."""
     count = int(number(facts.get("groups")))
     spared = "1 job" if count == 1 else f"{count} jobs"
     why = "that disruption budgets protect, or that are being moved"
@@ -192,7 +191,7 @@ def _victims_protected(facts: Facts) -> str:
 
 
 def _tries_spent(facts: Facts) -> str:
-    """Return that sub-groups could be placed in more ways than are tried; the peer has no such bound."""
+    """Return that sub-groups have more possible placements than are tried; the peer has no such bound."""
     return (
         f"Sub-groups that lie within each other were tried in {facts.get('tries')} sets of nodes, and no more are tried"
         " in a cycle. Fewer levels of sub-groups, or fewer that ask for a topology level of their own, need fewer tries"
@@ -254,7 +253,7 @@ WRITERS: Final[Mapping[Code, Callable[[Facts], str]]] = {
 
 
 def delay_of(facts: Facts) -> tuple[str, str]:
-    """Return how long a group asked not to evict others, and until when that is."""
+    """Return how long a group asked not to evict others, and until when."""
     until = datetime.fromtimestamp(number(facts.get("until")), tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return parsing.text(number(facts.get("seconds"))), until
 
@@ -278,7 +277,7 @@ def _shortest(found: float) -> str:
 def eviction_message(evict: Evict, snapshot: Snapshot, *, is_hidden: bool = False) -> str:
     """Return the text of the event about an eviction.
 
-    ``is_hidden``: the aggressor is told by its UID alone, and of queues only the victim's.
+    ``is_hidden``: name the aggressor only by its UID, and of the queues only the victim's.
     """
     pod = snapshot.pods[evict.pod].key
     gainer = snapshot.groups[evict.aggressor] if evict.aggressor >= 0 else None
@@ -297,7 +296,7 @@ def eviction_message(evict: Evict, snapshot: Snapshot, *, is_hidden: bool = Fals
 
 
 def _filled(cause: Cause, facts: Facts) -> str:
-    """Return the text of the event of ``cause``; the plain one where it names what no eviction has."""
+    """Return the event text of ``cause``; the plain text if it has a placeholder that evictions do not know."""
     try:
         return cause.event.format_map(facts)
     except (LookupError, ValueError, AttributeError, TypeError):
@@ -319,5 +318,5 @@ def _amounts(values: object) -> str:
 
 
 def pipelined_message(pod: str, node: str) -> str:
-    """Return the text of the event about a pod that was promised a node."""
+    """Return the text of the event about a nominated pod."""
     return f"Pod {pod} was pipelined to node {node}"

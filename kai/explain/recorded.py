@@ -1,4 +1,4 @@
-"""What records of a cycle say in words: refusals, bounds, and what nodes lack."""
+"""The records of a cycle in words: refusals, bounds, and what nodes lack."""
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from kai.state.snapshot import Snapshot
 
 
 def missing_topology(reasons: Sequence[Reason]) -> Iterator[Words]:
-    """Yield the topology, or the level of one, that the group asks for and that does not exist."""
+    """Yield the topology, or the level of one, that the group requires and that does not exist."""
     for reason in reasons:
         missing = _missing(reason)
         if not missing:
@@ -32,7 +32,7 @@ def missing_topology(reasons: Sequence[Reason]) -> Iterator[Words]:
 
 
 def code_told(reason: Reason) -> str:
-    """Return the code of a reason, as far as it is known without questions to plugins: what metrics count by."""
+    """Return the code of a reason for metrics, as far as it is known without a call to plugins."""
     missing, words = _missing(reason), messages.own_words(reason)
     if missing:
         return "TopologyMissing" if missing == "topology" else "TopologyLevelMissing"
@@ -40,13 +40,13 @@ def code_told(reason: Reason) -> str:
 
 
 def _missing(reason: Reason) -> str:
-    """Return what of a topology a plugin says is missing, "" for any other reason."""
+    """Return the part of a topology that a plugin reports as missing, "" for any other reason."""
     missing = reason.facts.get("missing")
     return missing if messages.own_words(reason) is not None and missing in ("topology", "level") else ""
 
 
 def refusal_words(refusals: Sequence[Reason]) -> Words:
-    """Return what each plugin has against the pod, wherever it would be put."""
+    """Return the objection of each plugin that refuses the pod on every node."""
     told = [messages.pod_refusal(each) for each in refusals]
     texts = [f"{rule}: {text.rstrip('.')}" for rule, text in told]
     plugins = tuple(rule for rule, _ in told)
@@ -54,7 +54,7 @@ def refusal_words(refusals: Sequence[Reason]) -> Words:
 
 
 def refused_pods(refused: Sequence[Pod], pods: int) -> Words:
-    """Return why pods of a group of so many ``pods`` are not scheduled: one exceeds a cap, or its bind was refused."""
+    """Return why pods of a group of ``pods`` pods are not scheduled: one exceeds a cap, or its bind was refused."""
     first = next((pod for pod in refused if pod.refused_code == Code.BIND_REFUSED), refused[0])
     facts = {"pod": first.key, "pods": len(refused)}
     if first.refused_code != Code.BIND_REFUSED:
@@ -64,7 +64,7 @@ def refused_pods(refused: Sequence[Pod], pods: int) -> Words:
 
 
 def share_text(numbers: Mapping[str, Any]) -> str:
-    """Return why a queue may take nothing from others: what it would use, and what its share is."""
+    """Return why a queue may not reclaim: what it would use, and its share."""
     queue, resource = numbers["queue"], numbers["resource"]
     would, share = numbers["used"] + numbers["requested"], numbers["fair_share"]
     pods = numbers["pods"]
@@ -84,7 +84,7 @@ def share_text(numbers: Mapping[str, Any]) -> str:
 
 
 def bounds(reasons: Sequence[Reason]) -> Iterator[Words]:
-    """Yield limits and quotas."""
+    """Yield the limits and quotas among ``reasons``."""
     for code in (Code.OVER_LIMIT, Code.OVER_QUOTA):
         for reason in reasons:
             if reason.code is code:
@@ -92,12 +92,12 @@ def bounds(reasons: Sequence[Reason]) -> Iterator[Words]:
 
 
 def _queue_of(reason: Reason) -> object:
-    """Return the name of the queue that passes a bound; of the peer's conditions only what it calls the queue."""
+    """Return the name of the queue that would exceed a bound; the peer's conditions have only its title."""
     return reason.facts.get("queue_name", reason.facts["queue"])
 
 
 def bound_text(reason: Reason) -> str:
-    """Return which limit or quota a queue would pass."""
+    """Return which limit or quota a queue would exceed."""
     resource = str(reason.facts["resource"])
     bound, used, requested = (number(reason.facts[key]) for key in ("bound", "used", "requested"))
     queue, would = _queue_of(reason), quantity(round(used + requested), resource)
@@ -111,7 +111,7 @@ _LACKED = {"": "places for pods", "pods": "places for pods", "cpu": "CPU", "gpu"
 
 
 def lacking_of(record: GroupRecord) -> Mapping[str, int]:
-    """Return how many nodes lack what for the first pod that none takes, as far as amounts are concerned."""
+    """Return how many nodes lack which resource for the first pod that no node takes."""
     out: dict[str, int] = {}
     for count, reason in _counts(record):
         if reason.code >= fit.SHORT_OF or reason.code == fit.REFUSED_PODS:
@@ -121,7 +121,7 @@ def lacking_of(record: GroupRecord) -> Mapping[str, int]:
 
 
 def said_of_nodes(record: GroupRecord) -> Mapping[str, int]:
-    """Return how many nodes plugins or bounds of queues refuse in which words for the first pod that none takes."""
+    """Return how many nodes plugins or queue bounds refuse, by text, for the first pod that no node takes."""
     out: dict[str, int] = {}
     for count, reason in _counts(record):
         if reason.code == fit.REFUSED_HOOK:
@@ -142,26 +142,26 @@ def _most_told(reasons: Iterable[Reason]) -> Histogram | None:
 
 
 def whole_histogram(found: Iterable[object]) -> Histogram | None:
-    """Return the one of some histograms that is about most nodes: of a domain that was tried there may be one alone."""
+    """Return the histogram over most nodes; a histogram of a tried domain covers only that."""
     histograms = [each for each in found if isinstance(each, Histogram)]
     return max(histograms, key=lambda each: each.nodes, default=None)
 
 
 def spared(record: GroupRecord) -> Iterator[Words]:
-    """Yield why groups that could be evicted are not, although a search looked at them."""
+    """Yield why groups are not evicted although a search considered them."""
     for reason in record.reasons:
         if reason.code in {Code.EVICTIONS_CAPPED, Code.VICTIMS_PROTECTED}:
             yield _engine_words(reason)
 
 
 def _engine_words(reason: Reason) -> Words:
-    """Return what the engine's message says, as a part of a sentence."""
+    """Return the engine's message as a part of a sentence."""
     text = messages.reason_text(reason)
     return Words(str(reason.code), f"{text[:1].lower()}{text[1:]}", reason.facts)
 
 
 def no_room(record: GroupRecord, facts: PodGroup, running: int = 0) -> Iterator[Words]:
-    """Yield what plugins say, and what the whole gang does not find, of which ``running`` pods have a node."""
+    """Yield the messages of plugins, and what the gang lacks as a whole; ``running`` pods of it have a node."""
     for reason in record.reasons:
         if reason.code is Code.TRIES_SPENT:
             yield _engine_words(reason)
@@ -190,7 +190,7 @@ def no_room(record: GroupRecord, facts: PodGroup, running: int = 0) -> Iterator[
 
 
 def _said_by(histogram: Histogram) -> Mapping[str, int]:
-    """Return how many nodes object in which words, in the order of the histogram."""
+    """Return how many nodes have which objection, in the order of the histogram."""
     out: dict[str, int] = {}
     for count, reason in histogram.counts:
         bound = reason.detail is not None and reason.detail.code in (Code.OVER_LIMIT, Code.OVER_QUOTA)
@@ -200,12 +200,12 @@ def _said_by(histogram: Histogram) -> Mapping[str, int]:
 
 
 def in_the_way(said: Mapping[str, int]) -> str:
-    """Return what keeps the next pod of a gang from each node, by how many nodes say what of it; "" if none does."""
+    """Return what excludes nodes for the next pod of a gang, with the number of nodes for each; "" if nothing does."""
     return ", ".join(_said_of(count, text) for text, count in said.items())
 
 
 def _said_of(count: int, text: str) -> str:
-    """Return of how many nodes what is said: what a kernel says of amounts, or of devices, is no predicate."""
+    """Return a text with its number of nodes; kernels' texts on amounts or devices are no predicates of nodes."""
     lacked = "pods" if text == messages.NO_PLACE else text.removeprefix(messages.SHORT_OF)
     if lacked != text:
         return counted(count, f"{'lacks' if count == 1 else 'lack'} {_LACKED.get(lacked, lacked)}")
@@ -213,7 +213,7 @@ def _said_of(count: int, text: str) -> str:
 
 
 def least_pods(facts: PodGroup) -> int:
-    """Return how many pods must start together: over all leaves, or over the fewest that the tree asks for."""
+    """Return how many pods must start together: over all leaves, or over the fewest that the tree requires."""
     minimum = {at: subgroup.minimum or 0 for at, subgroup in enumerate(facts.subgroups) if subgroup.leaf}
     below: dict[int, list[int]] = {}
     for at in reversed(range(len(facts.subgroups))):  # children before their parents
@@ -226,7 +226,7 @@ def least_pods(facts: PodGroup) -> int:
 
 
 def short_leaves(facts: PodGroup, counts: Mapping[int, int]) -> list[tuple[str, int, int]]:
-    """Return the sub-groups that have too few pods: name, pods needed, pods there; none if enough others are ready.
+    """Return the sub-groups that lack pods: name, pods needed, existing pods; none if enough others are ready.
 
     ``counts``: pods by the row of their sub-group.
     """
@@ -244,14 +244,14 @@ def short_leaves(facts: PodGroup, counts: Mapping[int, int]) -> list[tuple[str, 
 
 
 def few_pods_text(least: int, there: int, ended: int = 0, *, name: str = "") -> str:
-    """Return that a group, or its sub-group of that name, has too few pods, of which those that ended do not count."""
+    """Return that a group, or its sub-group ``name``, has too few pods; ended pods do not count."""
     where = f" in its sub-group {name}" if name else ""
     others = {0: "", 1: "; 1 other has ended"}.get(ended, f"; {ended} others have ended")
     return f"only {there} of the {least} pods that must start together exist{where}{others}"
 
 
 def sub_groups_asked(facts: PodGroup) -> str:
-    """Return where more sub-groups must start together than there are, "" if nowhere."""
+    """Return where more sub-groups must start together than exist, "" if nowhere."""
     children = Counter(each.parent for each in facts.subgroups)
     for at, each in enumerate(facts.subgroups):
         if not each.leaf and each.minimum is not None and each.minimum > children[at]:
@@ -261,13 +261,13 @@ def sub_groups_asked(facts: PodGroup) -> str:
 
 
 def delay_text(facts: Mapping[str, object]) -> str:
-    """Return until when a group itself asked not to evict others."""
+    """Return until when the group itself asked not to evict others."""
     window, until = delay_of(facts)
     return f"no room; it asked for a preemption delay of {window}, and may evict no others before {until}"
 
 
 def vacated_nodes(snapshot: Snapshot, report: CycleReport) -> frozenset[str]:
-    """Return the nodes that pods leave: those that terminate, and those that move. Cost: columns."""
+    """Return the nodes of pods that terminate or move away. Cost: columns."""
     status, before = report.status, snapshot.pod_node
     terminating = (TERMINATING >> status & 1).astype(np.bool_)
     rows = {*report.node[terminating].tolist(), *before[status == Status.PIPELINED].tolist()}
@@ -275,7 +275,7 @@ def vacated_nodes(snapshot: Snapshot, report: CycleReport) -> frozenset[str]:
 
 
 def held_text(nodes: Sequence[str], vacated: Container[str]) -> str:
-    """Return where a group is going to start; of its ``nodes`` those that are ``vacated`` have pods that leave."""
+    """Return where a group will start; pods still have to leave those of its ``nodes`` that are ``vacated``."""
     still = [node for node in nodes if node in vacated]
     what, are = (f"its place on {nodes[0]}", "is") if len(nodes) == 1 else (f"its places on {listed(nodes)}", "are")
     if len(still) == len(nodes):

@@ -1,7 +1,7 @@
 """Why a group waits, in one line of plain words: the dominant reason, with its code.
 
-Several reasons can hold at once. The first in the order of ``kai.explain.codes`` is told, because without its
-removal the others do not matter.
+Several reasons can hold at once. The first in the order of ``kai.explain.codes`` is shown, because the others do not
+matter as long as it holds.
 """
 
 from collections import Counter
@@ -50,15 +50,15 @@ _NOTHING = GroupRecord()
 
 
 class Teller:
-    """Tells for the groups of one cycle why they wait.
+    """Explains why the groups of one cycle wait.
 
-    Cost: plugins are asked what they would refuse on an empty cluster, once per shape, and only when it matters.
+    Cost: plugins are asked what they would refuse on an empty cluster, once per shape, and only when needed.
     """
 
     def __init__(
         self, snapshot: Snapshot, profile: Profile, report: CycleReport, declared: Declared | None = None
     ) -> None:
-        """Look at a cycle that is over; ``declared`` says what the snapshot leaves out."""
+        """Use the report of a finished cycle; ``declared`` has facts that the snapshot leaves out."""
         self._snapshot = snapshot
         self._profile = profile
         self._report = report
@@ -76,16 +76,16 @@ class Teller:
         return tuple(found.values())
 
     def objections(self, pod: int) -> Mapping[str, Sequence[int]]:
-        """Return the nodes that would refuse ``pod`` even if they were empty, by what they object to."""
+        """Return the nodes that would refuse ``pod`` even if they were empty, by objection."""
         return self._matching.of(pod)[1]
 
     def takeable(self, group: int, cause: Cause) -> Takeable | None:
-        """Return which groups ``group`` could take from; None if it belongs to no queue, or no such action runs."""
+        """Return the groups that ``group`` could take from; None if it has no queue, or no such action runs."""
         runs = any(each.name == ACTIONS[cause] for each in self._profile.actions)
         return takeable(self._session, group, cause) if runs and self._snapshot.groups[group].queue_row >= 0 else None
 
     def _reasons(self, group: int) -> Iterator[Words]:
-        """Yield everything that keeps the group waiting, dominant first; never nothing."""
+        """Yield all reasons why the group waits, dominant first; at least one."""
         facts = self._snapshot.groups[group]
         record = self._report.records.get(group, _NOTHING)
         pods = self._pods(group)
@@ -109,7 +109,7 @@ class Teller:
             yield Words(Code.WAITS_FOR_TURN, messages.reason_text(later[0]), later[0].facts)
             return
         yield from bounds(record.reasons)
-        # Nodes that are too small have been told of already where no node is large enough.
+        # If no node is large enough, the reasons above have covered nodes that are too small.
         yield from (each for each in self._matches(waiting, record) if not (vain and each.facts.get("sized")))
         yield from self._unscored(waiting)
         yield from spared(record)
@@ -129,7 +129,7 @@ class Teller:
 
     @cached_property
     def _session(self) -> Session:
-        """The session in which plugins are asked, with nothing decided."""
+        """A session without decisions, in which plugins are asked."""
         return Session(self._snapshot, self._profile, Recorder(), Silent())
 
     @cached_property
@@ -160,7 +160,7 @@ class Teller:
 
     @cached_property
     def _vacated(self) -> frozenset[str]:
-        """The nodes that pods leave."""
+        """The nodes of pods that leave."""
         return vacated_nodes(self._snapshot, self._report)
 
     def _runs(self, pods: Sequence[int]) -> bool:
@@ -205,14 +205,14 @@ class Teller:
 
     def _gates(self, pods: Sequence[int]) -> Iterator[Words]:
         known, status = self._snapshot.pods, self._snapshot.pod_status
-        # The gates of a pod that is refused are shown to the scheduler alone.
+        # The scheduling gates of a refused pod are shown to this scheduler only.
         gated = [known[pod].key for pod in pods if status[pod] == Status.GATED and not known[pod].refused]
         if gated:
             names = {name for pod in gated for name in self._declared.gates.get(pod, ())}
             yield Words("Gated", gate_text(gated, len(pods), self._declared), {"gates": tuple(sorted(names))})
 
     def _kept(self, pods: Sequence[int]) -> Iterator[Words]:
-        """Yield where pods are to start again that were moved and have not come back."""
+        """Yield where moved pods that have not come back will start again."""
         kept = [pod for pod in pods if self._snapshot.pods[pod].is_stand_in]
         if kept:
             nodes = sorted({self._snapshot.nodes[int(self._report.node[pod])].name for pod in kept})
@@ -226,7 +226,7 @@ class Teller:
         yield from self._empty.refusals(shapes, needed, self._required_level(group))
 
     def _required_level(self, group: int) -> str:
-        """Return the node label of which all pods of ``group`` must share a value; "" for none."""
+        """Return the node label whose value all pods of ``group`` must share; "" for none."""
         if self._snapshot.groups[group].subgroups[0].constraint is None:
             return ""
         root = SubGroupRow(int(self._session.facts.groups.first_subgroup[group]))
@@ -250,7 +250,7 @@ class Teller:
         return self._runs(rows) or any(self._snapshot.pod_node[row] >= 0 for row in rows)
 
     def _unscored(self, waiting: Sequence[int]) -> Iterator[Words]:
-        """Yield the plugin that takes out every node which has room, by scoring it with NaN."""
+        """Yield the plugin that excludes every node with room by scoring it NaN."""
         pod = waiting[0]
         request = self._snapshot.requests[int(self._snapshot.pod_shape[pod])]
         accepted, _ = self._matching.of(pod)
@@ -273,7 +273,7 @@ class Teller:
             yield Words(Code.NOT_ELIGIBLE, f"no room; {share_text(numbers)}", numbers)
 
     def _share(self, facts: PodGroup, waiting: Sequence[int]) -> dict[str, Any]:
-        """Return what the queue has of the resource for which the next pods would make it pass its fair share."""
+        """Return the facts about the queue and the resource with which the next pods would exceed its fair share."""
         queue = facts.queue_row
         next_pods = self.next_pods(facts, waiting)
         asked = self._snapshot.requests[self._snapshot.pod_shape[next_pods]].sum(axis=0)
@@ -297,7 +297,7 @@ class Teller:
         }
 
     def next_pods(self, facts: PodGroup, waiting: Sequence[int]) -> list[int]:
-        """Return the pods of ``waiting`` that would be placed next: all that are missing to the minimum, else one."""
+        """Return the next pods of ``waiting`` to place: all that are missing to the minimum, else one."""
         missing = {at: part.minimum or 0 for at, part in enumerate(facts.subgroups) if part.leaf}
         for pod in self._members[self._snapshot.pod_group[waiting[0]]]:
             leaf = int(self._snapshot.pod_subgroup[pod])
@@ -312,7 +312,7 @@ class Teller:
         return found or list(waiting[:1])
 
     def _untried(self, waiting: Sequence[int]) -> Words:
-        """Return why nothing was tried: a sub-group that the group can do without lacks pods, if anything is known."""
+        """Return why nothing was tried: if known, that an optional sub-group lacks pods."""
         group = int(self._snapshot.pod_group[waiting[0]])
         counts = Counter(self._snapshot.pod_subgroup[self._pods(group)].tolist())
         for leaf in sorted({int(self._snapshot.pod_subgroup[pod]) for pod in waiting} - {-1}):
@@ -356,9 +356,9 @@ class Teller:
             yield Words("NoRoom", f"{text}; {nodes}" if nodes else text, {"refused": said})
 
     def _kept_from(self, pod: int, record: GroupRecord) -> Mapping[str, int]:
-        """Return what keeps ``pod`` from nodes that have room: how many of them refuse it in which words.
+        """Return what excludes nodes with room for ``pod``: the number of nodes for each text.
 
-        What plugins say because of other pods counts wherever it is said: it was said of nodes that had room then.
+        Objections of plugins because of other pods always count, because they were made about nodes that had room then.
         """
         request = self._snapshot.requests[int(self._snapshot.pod_shape[pod])]
         roomy = {int(node) for node in np.flatnonzero((self._report.idle >= request).all(axis=1))}

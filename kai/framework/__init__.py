@@ -1,4 +1,4 @@
-"""The contract: what plugins are asked, what they see, and what they answer with. Plugin authors import this.
+"""The contract for plugins: their hooks, their view of a session, and their answers. Plugin authors import this.
 
 A plugin imports this package and nothing else of kai. ``docs/plugins.md`` lists all names by purpose. Records that only
 one feature reads are in a module of their own: ``claims`` (devices).

@@ -1,4 +1,4 @@
-"""Resource claims and devices (dynamic resource allocation): what intake reads of them, and what a placement holds."""
+"""Resource claims and devices (dynamic resource allocation): facts from intake, and parts of placements."""
 
 from kai.basics.kubernetes_version import NEWEST, V1_37, KubernetesVersion
 from kai.model.claim import (

@@ -1,7 +1,7 @@
-"""What a cycle decides, as values: bind, evict, nominate. The shell carries them out; the core only says so.
+"""The decisions of a cycle as values: bind, evict, nominate. The shell carries them out; the core only returns them.
 
-A large cycle makes tens of thousands of the first two, which is why they are records of msgspec: those are made ten
-times faster than frozen classes that are written in Python.
+A large cycle makes tens of thousands of binds and nominations. So these are msgspec structs, which are created ten
+times faster than frozen attrs classes.
 """
 
 from collections.abc import Mapping
@@ -18,19 +18,19 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 @attrs.frozen
 class Cause:
-    """Why pods are evicted: the action that does it, with its words. An action that evicts gives its own.
+    """Why pods are evicted: the evicting action and its texts. An action that evicts defines its own.
 
-    Texts may name ``{pod}``, ``{group}`` (the aggressor) and ``{rule}``.
+    Texts may contain ``{pod}``, ``{group}`` (the aggressor) and ``{rule}``.
     """
 
     name: str
-    """The name of the action, as metrics, logs and annotations have it."""
+    """The name of the action in metrics, logs and annotations."""
     rule: str = ""
-    """What allows it, in a few words, such as "fair share". A statement may name another rule."""
+    """The rule that allows the eviction, in a few words, such as "fair share". A statement may name another rule."""
     event: str = "Pod {pod} was evicted by {action}: {rule}"
-    """The text of the event on the group. ``{action}`` is the name; ``{minimum}`` and ``{where}`` are the gang's."""
+    """The text of the event on the group. ``{action}`` is the name; ``{minimum}`` and ``{where}`` describe the gang."""
     leaves_because: str = "{rule}"
-    """Why a pod would leave, said of what may be taken; ``{queue}`` is its queue."""
+    """Why a pod might be evicted, as a text about possible victims; ``{queue}`` is the pod's queue."""
 
     CONSOLIDATE: ClassVar["Cause"]
     RECLAIM: ClassVar["Cause"]
@@ -69,42 +69,42 @@ Cause.STALE = Cause(
 BUILT_IN: Final[Mapping[str, Cause]] = MappingProxyType(
     {each.name: each for each in (Cause.CONSOLIDATE, Cause.RECLAIM, Cause.PREEMPT, Cause.STALE)}
 )
-"""The causes of the actions that kai brings, by name."""
+"""The causes of kai's own actions, by name."""
 
 
 SessionT_contra = TypeVar("SessionT_contra", contravariant=True)
 
 
 class Action(Protocol[SessionT_contra]):
-    """What an entry point of ``kai.actions`` must be: an object with a name that works on a session.
+    """The interface of an entry point of ``kai.actions``: an object with a name that works on a session.
 
-    It may have a ``cause`` besides, a `Cause` of its name with the words for its evictions, and a ``priority``, a
-    number: the higher, the earlier it runs where a SchedulingShard names it without one. See `cause_of` and
+    It may also have a ``cause``, a `Cause` of its name with the texts for its evictions, and a numeric ``priority``:
+    where a SchedulingShard names the action without one, higher priorities run earlier. See `cause_of` and
     `priority_of`.
     """
 
     name: str
 
     def run(self, session: SessionT_contra, /) -> None:
-        """Decide what this action decides."""
+        """Make the decisions of this action."""
 
 
 def cause_of(action: Action[Any]) -> Cause:
-    """Return why ``action`` evicts; one that says nothing of it has its name alone."""
+    """Return the cause of evictions by ``action``; without one of its own, a cause with just its name."""
     cause = getattr(action, "cause", None)
     return cause if isinstance(cause, Cause) else Cause(action.name)
 
 
 def priority_of(action: Action[Any]) -> int:
-    """Return the priority of ``action``: 0 for one that says nothing of it, which comes last."""
+    """Return the priority of ``action``; without one 0, which comes last."""
     priority = getattr(action, "priority", 0)
     return priority if isinstance(priority, int) else 0
 
 
 class Bind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Give a pod its node, now.
+    """Bind a pod to a node now.
 
-    ``devices`` names the shared devices; a name that starts with ``+`` is a device to be opened under any fresh name.
+    ``devices`` names the shared devices; a name that starts with ``+`` is a device to be opened under any new name.
     """
 
     pod: int
@@ -114,7 +114,7 @@ class Bind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     gpu_count: int = 0
     gpu_portion: float = 1.0
     request: Mapping[str, object] = NOTHING
-    """What the bind request says of the details of a placement: see ``Placement.encode``."""
+    """The plugins' fields of the bind request about the details of the placement: see ``Placement.encode``."""
 
 
 class Nominate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -128,12 +128,12 @@ class Nominate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 @attrs.frozen(kw_only=True)
 class Evict:
-    """Delete a pod.
+    """Evict a pod by deleting it.
 
-    ``aggressor`` is the group that gains (-1: none), ``rule`` what allowed it, ``moved_to`` the node it was
+    ``aggressor`` is the group that gains (-1: none), ``rule`` what allows it, ``moved_to`` the node that the pod was
     promised (-1: none).
 
-    ``facts`` are the numbers that the message about it is made of, as they were before anything was evicted.
+    ``facts`` are the numbers in the message, as they were before any eviction.
     """
 
     pod: int
@@ -151,7 +151,7 @@ Decision = Bind | Nominate | Evict
 
 
 class DecisionSink(Protocol):
-    """Where decisions go as soon as they are final.
+    """Receives decisions as soon as they are final.
 
     All decisions of one statement arrive in one call: all of them or none.
     """
@@ -162,12 +162,12 @@ class DecisionSink(Protocol):
 
 @attrs.define
 class Recorder:
-    """A sink that keeps what it is given."""
+    """A sink that stores all decisions."""
 
     statements: list[tuple[Decision, ...]] = attrs.field(factory=list)
 
     def take(self, decisions: tuple[Decision, ...], /) -> None:
-        """Keep the decisions of one statement."""
+        """Store the decisions of one statement."""
         self.statements.append(decisions)
 
     @property

@@ -1,6 +1,6 @@
-"""Divide an amount among siblings by quota, priority, weight and past usage: arithmetic for shares of queues.
+"""Division of an amount among siblings by quota, priority, weight and past usage: the arithmetic of fair shares.
 
-Built-in fair shares use it, and so do fair-share cases, which divide without a cluster and without a plugin.
+It serves the built-in fair shares, and fair-share cases, which divide without a cluster and without a plugin.
 """
 
 from kai.kernels.fairshare import divide, give_surplus

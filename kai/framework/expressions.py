@@ -1,4 +1,4 @@
-"""Expressions that select devices: apart from ``claims``, as the library that reads them takes long to import."""
+"""Expressions that select devices. Kept apart because the evaluating library is slow to import."""
 
 from kai.model.device_selectors import Fault, Selectors
 

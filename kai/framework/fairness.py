@@ -1,6 +1,6 @@
-"""The rules of reclaim, as kernels: who is greedy, and whether victims may be taken.
+"""The rules of reclaim as kernels: which queues are greedy, and whether victims may be taken.
 
-Built-in fair shares answer by them, and hand searches what they need to ask them by themselves (``Victims.fairness``).
+Built-in fair shares answer by them, and give searches the inputs to apply them directly (``Victims.fairness``).
 """
 
 from kai.kernels.fairness import (
@@ -19,7 +19,7 @@ from kai.kernels.struct import Float64s
 
 
 def used_before(fairness: Fairness) -> Float64s:
-    """Return float64[Q, 3]: what queues used when the last search by these rules began."""
+    """Return float64[Q, 3]: the usage of queues when the last search by these rules began."""
     return fairness.claim.used
 
 

@@ -1,6 +1,6 @@
-"""What a plugin reads of objects: its own custom resources, and labels and annotations of pods and groups.
+"""What plugins read of Kubernetes objects: custom resources, and labels and annotations of pods and groups.
 
-A plugin names kinds of objects in ``reads`` of its class, since the scheduler watches them before any session opens:
+A plugin lists kinds of objects in ``reads`` of its class, because the scheduler watches them before any session opens:
 
     CAPS = Objects(api_version="power.example.com/v1", kind="RackPowerCap", plural="rackpowercaps", read=watts_of)
 
@@ -9,22 +9,21 @@ A plugin names kinds of objects in ``reads`` of its class, since the scheduler w
         reads: ClassVar = (CAPS,)
 
         def open(self, session: SessionView) -> Sequence[Extension]:
-            caps = session.values(CAPS)  # by name: what watts_of made of each object
+            caps = session.values(CAPS)  # by name: the result of watts_of for each object
 
-``read`` is a pure function of one object, asked once for each version of it. The scheduler must be allowed to get, list
-and watch the kind; ``kai plugins`` says so. In simulations the objects stand among the others.
+``read`` is a pure function of one object, called once for each version of it. The scheduler needs the RBAC right to
+get, list and watch the kind; ``kai plugins`` lists it. In simulations the objects are part of the input.
 
-Of pods and groups a plugin reads numbers, which arrive as columns:
+Numbers of pods and groups arrive as columns:
 
     WATTS = Column(read=lambda labels, annotations: float(annotations["power.example.com/watts"]), otherwise=300)
     watts = session.pod_column(WATTS)  # float64[P]; for groups ``group_column``
 
-Selectors of labels and of nodes, as JSON has them.
+``selector_of`` and ``node_terms_of`` parse selectors of labels and of nodes from JSON.
 
-Labels as columns: which rows a selector picks, without looking at each row.
-
-A table answers for one kind of row (the nodes of a session, the shapes of its pods). Each key becomes a column of small
-integers the first time it is asked for; a requirement is then a comparison of integers.
+A ``LabelTable`` finds the rows that a selector picks without a look at each row. It serves one kind of row (the nodes
+of a session, the shapes of its pods). Each key becomes a column of small integers on first use; a requirement is then a
+comparison of integers.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -67,14 +66,14 @@ def _requirements(written: Any) -> tuple[Requirement, ...]:  # noqa: ANN401 - a 
 
 
 LabelColumn: TypeAlias = tuple[Int64s, Mapping[str, int]]
-"""Numbers of values by row, and the number of each value."""
+"""The number of each row's value, and the number of each distinct value."""
 
 
 class LabelTable:
     """The labels of some rows."""
 
     def __init__(self, rows: Sequence[Mapping[str, str]]) -> None:
-        """Keep ``rows``; nothing is read before it is asked for."""
+        """Keep ``rows``; columns are made on demand."""
         self._rows = rows
         self._columns: dict[str, LabelColumn] = {}
 
@@ -84,7 +83,7 @@ class LabelTable:
 
     @cached_property
     def _nowhere(self) -> LabelColumn:
-        """The column of all keys that no row has: users may name as many as they like."""
+        """The shared column of all keys that no row has: users may name any number of such keys."""
         return locked(np.zeros(len(self._rows), np.int64)), {}
 
     def codes(self, key: str) -> Int64s:
@@ -99,7 +98,7 @@ class LabelTable:
             values = [row.get(key) for row in self._rows]
             numbers = {value: code for code, value in enumerate(sorted({v for v in values if v is not None}), start=1)}
             codes = np.array([0 if value is None else numbers[value] for value in values], np.int64)
-            # It is kept for as long as the labels are the same, and shown to plugins.
+            # Memoized as long as the labels are the same, and visible to plugins, hence read-only.
             found = self._columns[key] = (locked(codes), numbers)
         return found
 
@@ -138,28 +137,28 @@ def _among(codes: Int64s, numbers: Mapping[str, int], values: Sequence[str]) -> 
     if len(wanted) == 1:
         mask: Bools = codes == wanted[0]
         return mask
-    chosen = np.zeros(len(numbers) + 1, np.bool_)  # a look-up: `isin` takes several times as long
+    chosen = np.zeros(len(numbers) + 1, np.bool_)  # a look-up table: `isin` takes several times as long
     chosen[wanted] = True
     return chosen[codes]
 
 
 @attrs.frozen(kw_only=True)
 class Objects:
-    """A kind of objects, and what a plugin makes of each."""
+    """A kind of objects, and the function that reads them."""
 
     api_version: str
     kind: str
     plural: str
     read: Callable[[RawObject], object]
-    """A value that is never changed. ValueError says what is wrong with the object; its value is ``Unreadable``.
+    """Returns a value that is never changed. On ValueError, whose text says what is wrong, the value is ``Unreadable``.
 
-    KeyError and TypeError, of a field that is missing or of another type, do the same: an object is not the plugin's.
+    KeyError and TypeError, from a missing field or a wrong type, have the same effect: users write the objects.
     """
     namespaced: bool = False
 
     @property
     def right(self) -> str:
-        """The resource that the scheduler must be allowed to get, list and watch: plural and group."""
+        """The resource that the scheduler needs the right to get, list and watch: plural and group."""
         group, slash, _ = self.api_version.partition("/")
         return f"{self.plural}.{group}" if slash else self.plural
 
@@ -175,12 +174,12 @@ class Objects:
 
 @attrs.frozen(kw_only=True)
 class Column:
-    """A number that a plugin reads of each pod, or of each group."""
+    """A number that a plugin reads from each pod, or from each group."""
 
     read: Callable[[Mapping[str, str], Mapping[str, str]], float]
-    """Makes the number of labels and annotations, once for each version of an object."""
+    """Computes the number from labels and annotations, once for each version of an object."""
     otherwise: float = nan
-    """Of objects for which ``read`` raises KeyError or ValueError: they have no such annotation, or no number in it."""
+    """The number of objects for which ``read`` raises KeyError or ValueError: no annotation, or no number."""
 
     def of(self, labels: Mapping[str, str], annotations: Mapping[str, str]) -> float:
         """Return the number of one object."""

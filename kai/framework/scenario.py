@@ -16,7 +16,7 @@ from kai.kernels.booking import accepted_gpu
 from kai.model.axis import GroupRow, Int64s, NodeRows, PodRows
 
 Batch = tuple[int, ...]
-"""Pods that were put into a scenario together: they are evicted together and remembered together."""
+"""Pods that were added to a scenario together; they are evicted together and recorded together."""
 
 
 @attrs.frozen(eq=False)
@@ -28,14 +28,14 @@ class Batches:
 
     @classmethod
     def of(cls, batches: Iterable[Batch]) -> "Batches":
-        """Return these batches, without the empty ones."""
+        """Return ``batches`` as arrays, without the empty ones."""
         known = [batch for batch in batches if len(batch)]
         start = np.zeros(len(known) + 1, np.int64)
         np.cumsum([len(batch) for batch in known], out=start[1:])
         return cls(np.array([pod for batch in known for pod in batch], np.int64), start)
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of batches."""
         return len(self.start) - 1
 
     def __getitem__(self, at: int) -> Batch:
@@ -69,12 +69,12 @@ NO_BATCHES = Batches.of(())
 class Scenario:
     """One set of victims to try.
 
-    ``recorded`` victims come from an easier problem that was solved before, ``potential`` ones are new.
+    ``recorded`` victims come from a smaller problem that was solved before, ``potential`` ones are new.
     """
 
     aggressor: GroupRow = attrs.field(eq=False)
     waiting: tuple[int, ...]
-    """Pods of the aggressor that are to be placed."""
+    """Pods of the aggressor to place."""
     recorded: Batches = NO_BATCHES
     potential: Batches = NO_BATCHES
 
@@ -85,7 +85,7 @@ class Scenario:
 
     def victims(self) -> PodRows:
         """Return each victim once, in the order of the batches."""
-        if len(self.potential.pods) == 1 and not len(self.recorded.pods):  # the commonest, and looked up quickest
+        if len(self.potential.pods) == 1 and not len(self.recorded.pods):  # a fast path for the most frequent case
             return self.potential.pods
         return self._victims
 
@@ -97,7 +97,7 @@ class Scenario:
         return victims.distinct(pods, int(pods.max(initial=-1)) + 1)
 
     def fingerprint(self) -> tuple[tuple[int, ...], bytes, bytes]:
-        """Return what makes two scenarios of one search the same."""
+        """Return the key that identifies equal scenarios of one search."""
         return (
             tuple(sorted(self.waiting)),
             np.sort(self.recorded.pods).tobytes(),
@@ -109,7 +109,7 @@ class Scenario:
 class Outer:
     """The outer scenario at one moment.
 
-    It holds everything that may be taken so far, with the numbers that generators choose by.
+    It holds all pods that may be taken so far, with the numbers by which generators choose.
 
     Amounts are thousandths of a GPU.
     """
@@ -118,13 +118,13 @@ class Outer:
     aggressor: GroupRow = attrs.field(eq=False)
     waiting: tuple[int, ...]
     wanted: tuple[int, ...]
-    """The amount that each waiting pod asks for."""
+    """The request of each waiting pod."""
     recorded: Batches
     batches: Batches
     free: Int64s = attrs.field(eq=False)
-    """[N] idle and being released, with the free parts of shared devices, before anything is taken."""
+    """[N] Idle and releasing amounts, with the free parts of shared devices, before any eviction."""
     feasible: NodeRows = attrs.field(eq=False)
-    """Nodes that may have room without taking anything."""
+    """Nodes that may have room without evictions."""
 
     def scenario(self, potential: Batches = NO_BATCHES) -> Scenario:
         """Return the scenario with these batches besides the recorded ones."""
@@ -139,11 +139,11 @@ class Outer:
         return int(self.view.columns.node[pod])
 
     def gpus_of(self, pod: int) -> int:
-        """Return what ``pod`` holds on its node."""
+        """Return the amount that ``pod`` holds on its node."""
         return int(accepted_gpu(self.view.facts, int(self.view.facts.pods.shape[pod]), self.node_of(pod)))
 
     def held(self, pods: PodRows) -> Int64s:
-        """Return int64[N]: what ``pods`` hold on each node. Cost: O(nodes + pods)."""
+        """Return int64[N]: the amounts that ``pods`` hold on each node. Cost: O(nodes + pods)."""
         out = np.zeros(len(self.free), np.int64)
         victims.add_held(self.view.facts, self.view.columns, pods, out)
         return out

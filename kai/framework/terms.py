@@ -1,7 +1,7 @@
-"""Terms: what a plugin can ask of the kernels by declaration.
+"""Terms: declarative requests of plugins to the kernels.
 
 A term is data. The engine folds the terms of all plugins into one ``Rules`` value that kernels evaluate, node by
-node, without calling Python. A plugin says what no term expresses by a hook: a Python function over arrays.
+node, without calling Python. What no term can express needs a hook: a Python function over arrays.
 """
 
 import attrs
@@ -81,10 +81,10 @@ class FairShares:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Fragmentation:
-    """Prefer nodes and devices where a placement leaves most of the GPUs usable for the pods that usually come.
+    """Prefer nodes and devices where a placement leaves most of the GPUs usable for typical pods.
 
-    It takes the place of ``Density``, ``SharedDevices`` and ``DeviceOrder``, whose plugins then say nothing. One plugin
-    gives it. ``kai.kernels.fragments`` says what is counted.
+    It replaces ``Density``, ``SharedDevices`` and ``DeviceOrder``, which are then ignored. Only one plugin may give it.
+    ``kai.kernels.fragments`` describes the computation.
 
     Shapes: T typical shapes, N nodes.
     """
@@ -92,15 +92,15 @@ class Fragmentation:
     shapes: Int64s
     """[T] The rows of the shapes: whole GPUs, or parts of GPUs."""
     shares: Float64s
-    """[T] How frequent each is; together 1."""
+    """[T] The frequency of each; the sum is 1."""
     allowed: Bools
-    """bool[T, N]: where they may run."""
+    """bool[T, N]: the nodes where they may run."""
     gpu_by_cpu: Float64s
-    """[N] The GPUs that pods that may run there want for each unit of CPU."""
+    """[N] The GPUs per unit of CPU in the requests of pods that may run there."""
     gpu_by_memory: Float64s
-    """[N] The same for each unit of memory."""
+    """[N] The same per unit of memory."""
     pressure: Float64s
-    """[N] How often each GPU is asked for of those that may run there; 1 on average."""
+    """[N] How often each GPU is requested by pods that may run there; 1 on average."""
     weight: float = 10.0
     """Points for each GPU that stays usable."""
 

@@ -1,8 +1,6 @@
 """Refusals as values: why something may not happen, with the numbers that prove it.
 
-Nothing here is text for people; ``kai.explain.messages`` renders a verdict once, at the edge.
-
-Refusal codes that plugins bring, with their texts.
+A verdict has no text; ``kai.explain.messages`` renders it once, at the edge.
 
 A plugin refuses with an instance of ``Words`` where the engine refuses with a ``Code``:
 
@@ -10,7 +8,7 @@ A plugin refuses with an instance of ``Words`` where the engine refuses with a `
 
     return Verdict.refused(RACK_IS_FULL, rack="a")
 
-The texts are made of the facts of the refusal, only when they are read.
+The texts are made from the facts of the refusal, only when they are read.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,12 +21,12 @@ Facts = Mapping[str, object]
 
 @attrs.frozen
 class Detail:
-    """One part of a refusal that is told on its own, before the refusal: what a single domain lacks."""
+    """One part of a refusal with a message of its own before the refusal, such as what a single domain lacks."""
 
     subject: str
     lines: tuple[str, ...]
     reason: str
-    """The reason under which conditions on pod groups carry it."""
+    """The reason in conditions on pod groups."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -36,21 +34,21 @@ class Words:
     """A refusal code with its texts; one instance for each code, in the plugin's folder."""
 
     code: str
-    """What metrics and documents call it."""
+    """The name of the code in metrics and documents."""
     text: Callable[[Facts], str]
     """The message of conditions and events on pod groups."""
     plain: Callable[[Facts], str] | None = None
     """One line for people, as ``kai simulate`` prints it; ``text`` if it is left out."""
     plain_code: str = ""
-    """The code of that line, where it differs: how a plugin tells what does not fit now from what never can."""
+    """The code of the plain line, if it differs: a plugin can distinguish "not now" from "never"."""
     details: Callable[[Facts], Sequence[Detail]] | None = None
-    """What is told on its own."""
+    """The parts of the refusal that have messages of their own."""
     wire: str = "PodSchedulingErrors"
-    """The reason under which conditions on pod groups carry it."""
+    """The reason in conditions on pod groups."""
 
     @property
     def value(self) -> str:
-        """The code as text, as codes of the engine have it."""
+        """The code as text, like codes of the engine."""
         return self.code
 
     def __str__(self) -> str:
@@ -63,7 +61,7 @@ Fact = object
 class Code(StrEnum):
     """Reason codes.
 
-    The values are the wire's where the wire has one; the finer ones are ours and map to it by ``wire``.
+    The values are the API's where the API has one; finer ones are our own and map to the API's by ``wire``.
     """
 
     OVER_LIMIT = "OverLimit"
@@ -95,7 +93,7 @@ class Code(StrEnum):
 
     @property
     def wire(self) -> str:
-        """The reason under which conditions on pod groups carry this code."""
+        """The reason of this code in conditions on pod groups."""
         if self in (Code.NO_NODE, Code.POD_REFUSED, Code.UNKNOWN_SUBGROUP, Code.PLUGIN):
             return Code.NO_NODE.value
         return self.value
@@ -103,7 +101,7 @@ class Code(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Reason:
-    """One reason: a code, the engine's or a plugin's, and the facts that its text is made of."""
+    """One reason: a code of the engine or a plugin, and the facts for its text."""
 
     code: Code | Words
     facts: Mapping[str, Fact] = attrs.field(factory=dict, hash=False)
@@ -133,9 +131,9 @@ ACCEPTED = Verdict()
 
 @attrs.frozen(kw_only=True, order=True)
 class NodeReason:
-    """Why one node was refused: a kernel's code, or a plugin's words.
+    """Why one node was refused: a kernel's code, or a plugin's text.
 
-    ``subject`` is the resource or the profile that is short, ``detail`` what a queue has to say about it.
+    ``subject`` is the resource or profile that is short, ``detail`` the refusal of a queue.
     """
 
     code: int
@@ -146,7 +144,7 @@ class NodeReason:
 
 @attrs.frozen(kw_only=True)
 class Shortage:
-    """How much a pod asks for of a resource that a node is short of, what is used there, and what there is at all."""
+    """The requested, used and total amount of a resource that a node is short of."""
 
     requested: float
     used: float
@@ -155,7 +153,7 @@ class Shortage:
 
 @attrs.frozen(kw_only=True)
 class NodeRefusal:
-    """Why one node was refused, with the numbers where it is short of something."""
+    """Why one node was refused, with the numbers of each shortage."""
 
     node: str
     reasons: tuple[tuple[NodeReason, Shortage | None], ...]
@@ -171,6 +169,6 @@ class Histogram:
     counts: tuple[tuple[int, NodeReason], ...] = ()
     nodes: int = 0
     by_node: tuple[NodeRefusal, ...] = ()
-    """Each node on its own, where the scheduler's parameters ask for it."""
+    """Each node on its own, if the scheduler's parameters request it."""
     together: bool = False
-    """Whether the pod is one of several, so that no amount of its own says what a node had no room for."""
+    """Whether the pod is one of several, so that its own request does not explain why a node had no room."""

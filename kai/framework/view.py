@@ -1,7 +1,7 @@
-"""What plugins see of a session: facts, live read-only columns, and the few questions that many plugins ask.
+"""The view of a session for plugins: facts, live read-only columns, and queries that many plugins share.
 
-``SessionView`` is the contract. Its first part is what an engine must give, its second what follows from the first and
-is the same for every engine.
+``SessionView`` is the contract. An engine must implement its first part; the second derives from the first and is the
+same for every engine.
 """
 
 from abc import abstractmethod
@@ -42,9 +42,9 @@ T = TypeVar("T")
 
 
 class SessionView(Protocol):
-    """A read-only window on a session. ``columns`` is live: what it holds follows every placement and every undo.
+    """A read-only view of a session. ``columns`` is live: it follows every placement and every undo.
 
-    Arrays that it shows cannot be written. A kernel takes them in a struct, such as ``columns`` itself, or as a copy.
+    Its arrays are read-only. A kernel takes them in a struct, such as ``columns`` itself, or as a copy.
     """
 
     # ------------------------------------------------------------------ what an engine gives
@@ -52,29 +52,29 @@ class SessionView(Protocol):
     @property
     @abstractmethod
     def snapshot(self) -> Snapshot:
-        """The facts of the cycle. Its instant is asked for with ``is_past``, ``are_past`` or ``now``."""
+        """The facts of the cycle. Use ``is_past``, ``are_past`` or ``now`` instead of its instant."""
 
     @property
     @abstractmethod
     def parameters(self) -> Parameters:
-        """Settings of the scheduler that are no plugin's own."""
+        """Settings of the scheduler that belong to no plugin."""
 
     @property
     @abstractmethod
     def now(self) -> float:
-        """The instant at which everything happens, in seconds since the epoch.
+        """The instant of the cycle, in seconds since the epoch.
 
-        A plugin that reads it makes every cycle a new one. A plugin that only wants to know whether a deadline has come
-        asks ``is_past``, and a cycle in which nothing could happen is left out until then.
+        The result of a cycle in which a plugin reads it cannot be reused. If a plugin only compares deadlines, use
+        ``is_past``: then cycles that would decide nothing are skipped until the next deadline.
         """
 
     @abstractmethod
     def is_past(self, deadline: float) -> bool:
-        """Return whether ``deadline`` (seconds since the epoch) has come; NaN never comes."""
+        """Return whether ``deadline`` (seconds since the epoch) has passed; NaN never passes."""
 
     @abstractmethod
     def are_past(self, deadlines: Float64s) -> Bools:
-        """Return bool[n]: which of ``deadlines`` have come; NaN never comes."""
+        """Return bool[n]: which of ``deadlines`` have passed; NaN never passes."""
 
     @property
     @abstractmethod
@@ -84,7 +84,7 @@ class SessionView(Protocol):
     @property
     @abstractmethod
     def columns(self) -> Columns:
-        """The columns that change, to be read only."""
+        """The mutable columns, read-only for plugins."""
 
     @property
     @abstractmethod
@@ -104,7 +104,7 @@ class SessionView(Protocol):
     @property
     @abstractmethod
     def requested(self) -> Float64s:
-        """float64[K, 3]: CPU, memory and GPU that one pod of each shape is taken to want before it has a node."""
+        """float64[K, 3]: CPU, memory and GPU that one pod of each shape is assumed to request before it has a node."""
 
     @property
     @abstractmethod
@@ -119,7 +119,7 @@ class SessionView(Protocol):
     @property
     @abstractmethod
     def constrained_groups(self) -> Bools:
-        """bool[G]: groups of which some sub-group says where its pods are together."""
+        """bool[G]: groups with a topology constraint on some sub-group."""
 
     @abstractmethod
     def track(self, initial: Int64s) -> Tracked:
@@ -127,37 +127,37 @@ class SessionView(Protocol):
 
     @abstractmethod
     def engine_column(self, name: str) -> Tracked:
-        """Return a column of the engine as effects need it.
+        """Return a column of the engine as a target of effects.
 
         ``idle``, ``releasing`` and ``used`` of nodes, flat [N, R]; ``queue_used`` and ``queue_fixed``, flat [Q, 3].
         """
 
     @abstractmethod
     def has_column(self, column: Tracked) -> bool:
-        """Say whether ``column`` is of this session: one of an earlier session has no place in this one."""
+        """Return whether ``column`` belongs to this session; a column of an earlier session has no place in it."""
 
     @abstractmethod
     def evicted_detail(self, pod: PodRow, node: NodeRow, kind: str) -> object | None:
-        """Return the detail of the place on ``node`` that the open statement took from ``pod``; None for none."""
+        """Return the detail of the placement on ``node`` that the open statement took from ``pod``; None: none."""
 
     @abstractmethod
     def chunk_amounts(self, group: GroupRow) -> Float64s:
-        """Return float64[3]: CPU, memory and GPU of what the next attempt on ``group`` would place, in axis units."""
+        """Return float64[3]: CPU, memory and GPU that the next attempt on ``group`` places, in axis units."""
 
     # ------------------------------------------------------------------ what follows from it
 
     def once(self, name: str, inputs: tuple[object, ...], make: Callable[[], T]) -> T:
-        """Return what ``make`` returned for the very same ``inputs``, in this session or an earlier one.
+        """Return the result of ``make``, memoized for the very same ``inputs`` across sessions.
 
-        Use it for what follows from facts (``snapshot.nodes`` and the like) and costs something to work out. ``make``
-        may depend on nothing but ``inputs``, and what it returned is not to be changed. ``name`` is the plugin's own.
+        Use it for values that derive from facts (``snapshot.nodes`` and the like) and are expensive. ``make`` must
+        depend only on ``inputs``, and its result must not be changed. ``name`` is the plugin's own.
         """
         return self.snapshot.memory.once(f"plugin: {name}", inputs, make)
 
     def values(self, objects: Objects) -> Mapping[str, object]:
-        """Return what ``objects.read`` made of each object of its kind, by name (``namespace/name``), in name order.
+        """Return the result of ``objects.read`` for each object of its kind, by ``namespace/name``, in name order.
 
-        The same mapping for as long as no object of the kind changed. Cost: a call for each object that did.
+        It is the same mapping as long as no object of the kind changes. Cost: a call for each changed object.
         """
         memory, name = self.snapshot.memory, f"objects of {objects.api_version} {objects.kind} for {id(objects)}"
         found = self.snapshot.foreign.get((objects.api_version, objects.kind), ())
@@ -169,11 +169,11 @@ class SessionView(Protocol):
         return memory.once(name, (found, objects), read)
 
     def pod_column(self, column: Column) -> Float64s:
-        """Return float64[P]: what ``column`` reads of each pod. Cost: a call for each pod that is new or changed."""
+        """Return float64[P]: the number of each pod in ``column``. Cost: a call for each new or changed pod."""
         return self._column("pods", column, self.snapshot.pods, self.snapshot.versions.pods)
 
     def group_column(self, column: Column) -> Float64s:
-        """Return float64[G]: what ``column`` reads of each group. Cost: a call for each that is new or changed."""
+        """Return float64[G]: the number of each group in ``column``. Cost: a call for each new or changed group."""
         return self._column("groups", column, self.snapshot.groups, self.snapshot.versions.groups)
 
     def _column(
@@ -197,7 +197,7 @@ class SessionView(Protocol):
         return self._pods_that(f"not of scheduler {ours}", lambda kind: kind[0] != ours)
 
     def _pods_that(self, name: str, holds: Callable[[PodKind], bool]) -> PodRows:
-        """Return the rows of pods for whose kind ``holds`` says yes. Cost: O(kinds), and O(P) in columns."""
+        """Return the rows of pods whose kind satisfies ``holds``. Cost: O(kinds), and O(P) in columns."""
         snapshot = self.snapshot
         found = snapshot.versions.kinds or snapshot.memory.once(
             "kinds", (snapshot.pods,), lambda: PodKinds.of(snapshot.pods)
@@ -263,7 +263,7 @@ class SessionView(Protocol):
         return groups.pods[groups.pod_start[first] : groups.pod_start[last]]
 
     def placed(self, pods: PodRows) -> PodRows:
-        """Return those of ``pods`` that have a place: running, being bound, allocated or promised."""
+        """Return the ``pods`` that have a place: running, being bound, allocated or promised."""
         return pods[((ACTIVE_ALLOCATED >> self.columns.status[pods]) & 1).astype(np.bool_)]
 
     @cached_property
@@ -291,9 +291,9 @@ class SessionView(Protocol):
         return (np.concatenate([found, left]), np.concatenate([where, places])) if len(left) else (found, where)
 
     def staying(self, pods: PodRows) -> tuple[PodRows, NodeRows]:
-        """Return which of ``pods`` are on which nodes and will be: those of ``assigned`` that are not ``leaving``.
+        """Return pairs of ``pods`` and nodes where they are and will stay: ``assigned`` without ``leaving``.
 
-        Promised pods stay. So do those that should have ended long ago: that they will is not to be counted on. Where
+        Promised pods stay. So do pods that should have ended long ago, since their end cannot be relied on. Where
         victims are chosen as by the peer, all stay.
 
         Cost: O(pods).
@@ -303,9 +303,9 @@ class SessionView(Protocol):
         return self._on_nodes(pods, ACTIVE_USED & ~(1 << Status.RELEASING))
 
     def leaving(self, pods: PodRows) -> tuple[PodRows, NodeRows]:
-        """Return which of ``pods`` are leaving which nodes: they are terminating, evicted, or moved elsewhere.
+        """Return pairs of ``pods`` and nodes that they are leaving: they are terminating, evicted, or moved elsewhere.
 
-        What they hold may be promised. A pod that needs it is told to wait, see ``NodeWait``.
+        Their resources may be promised. A pod that needs these has to wait, see ``NodeWait``.
 
         Cost: O(pods).
         """
@@ -321,7 +321,7 @@ class SessionView(Protocol):
         return pods[present], nodes[present]
 
     def _left(self, pods: PodRows) -> tuple[PodRows, NodeRows]:
-        """Return the nodes that ``pods`` are to leave for others that they were promised."""
+        """Return the nodes that ``pods`` will leave for others that they were promised."""
         left = self.columns.left[pods]
         row, copy = np.nonzero(left)
         return pods[row], left[row, copy] - 1

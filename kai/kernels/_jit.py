@@ -1,9 +1,9 @@
-"""Kernels: functions over columns that run compiled, or as the plain Python that they are written in.
+"""Kernels: functions over columns that run compiled or as plain Python.
 
-Compiled they are a hundred times quicker, but numba takes half a second to import, and compiling takes minutes. So a
-kernel is plain until the process says how its kernels run: `run_plainly`, or `run_compiled`. A process that says
-neither compiles with the first call of a kernel. Either may follow the other between two cycles: both forms read the
-same arrays and decide the same, bit for bit. With ``NUMBA_DISABLE_JIT=1`` kernels stay plain whatever is said.
+Compiled kernels are a hundred times faster, but the import of numba takes half a second, and compiling takes minutes.
+So a kernel stays plain until the process chooses: `run_plainly` or `run_compiled`. A process that does not choose
+compiles at the first call of a kernel. The choice may change between cycles: both forms read the same arrays and decide
+the same, bit for bit. With ``NUMBA_DISABLE_JIT=1`` kernels always stay plain.
 """
 
 from collections.abc import Callable
@@ -18,17 +18,17 @@ R = TypeVar("R")
 
 
 class Kernel(partial[Any]):
-    """A function that Python calls, in the form in which kernels run.
+    """A function that Python calls, and that runs as the process chose.
 
-    It is a partial without arguments, whose function is replaced: of all callables whose target can change, C passes
-    the arguments of this one on at once.
+    It is a partial without arguments whose target is replaced. Among callables with a changeable target it is the
+    fastest, because C passes its arguments on directly.
     """
 
     py_func: Callable[..., Any]
     dispatcher: Any = None
     """The compiled form, once kernels are compiled."""
     _numba_type_: Any = None
-    """What the compiler knows the compiled form by, where other kernels call this one."""
+    """The compiler's handle for the compiled form, for calls from other kernels."""
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> "Kernel":
@@ -39,11 +39,11 @@ class Kernel(partial[Any]):
         return made
 
     def aim_at(self, target: Callable[..., Any]) -> None:
-        """Have calls go to ``target`` from now on."""
+        """Redirect calls to ``target``."""
         cast("Any", self).__setstate__((target, (), {}, self.__dict__))
 
     def begin(self, *arguments: Any) -> Any:  # noqa: ANN401 - whatever the kernel takes and returns
-        """Have the compiler know the kernels, now that one is called, and call it."""
+        """Register all kernels with the compiler at the first call, then call this one."""
         if prepare():
             for each in KERNELS:
                 each.aim_at(each.dispatcher)
@@ -55,13 +55,13 @@ class Kernel(partial[Any]):
 KERNELS: list[Kernel] = []
 """Every kernel that Python can call, in the order in which they were defined."""
 FOR_EACH_NUMBER: set[Callable[..., Any]] = set()
-"""Functions that are compiled anew for each number that is written in a call."""
+"""Functions that are compiled anew for each literal number in a call."""
 _pending: list[Kernel | Callable[..., Any]] = []
-"""What was defined since kernels were compiled last; functions are for other kernels only."""
+"""Kernels and inner functions that the compiler does not know yet."""
 
 
 class _Running:
-    """How kernels run in this process."""
+    """The form in which kernels run in this process."""
 
     is_plain: bool | None = None
 
@@ -69,8 +69,7 @@ class _Running:
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Return ``function`` as a kernel that Python calls; its signature stays visible to type checkers.
 
-    Cost: compiled, one compilation for each signature of arguments, then about 0.2 microseconds plus 0.1 for each
-    argument of a call.
+    Cost: one compilation for each signature; then, compiled, about 0.2 microseconds a call plus 0.1 for each argument.
     """
     made = Kernel.of(function)
     made.aim_at(function if _Running.is_plain else made.begin)
@@ -80,44 +79,44 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def inner(function: Callable[P, R]) -> Callable[P, R]:
-    """Return ``function`` for kernels only: compiled, Python cannot call it, and what it calls is the plain form.
+    """Return ``function`` for kernels only: Python cannot call its compiled form, only the plain one.
 
-    Wrappers for Python are a good part of what a small kernel costs to compile, so those that only other kernels call
-    do without.
+    Wrappers for Python are a good part of the compile time of a small kernel, so functions that only kernels call have
+    none.
     """
     _pending.append(function)
     return function
 
 
 def for_each_number(function: Callable[P, R]) -> Callable[P, R]:
-    """Have ``function`` compiled anew for each number that a kernel writes in a call of it.
+    """Have ``function`` compiled anew for each literal number in a call from a kernel.
 
-    It pays where the number decides which part of a large function is run.
+    It pays if the number selects which part of a large function runs.
     """
     FOR_EACH_NUMBER.add(function)
     return function
 
 
 def is_plain() -> bool | None:
-    """Say whether kernels run as plain Python; None if nothing was said about it."""
+    """Return whether kernels run as plain Python; None if the process has not chosen."""
     return _Running.is_plain
 
 
 def run_plainly() -> None:
-    """Have kernels run as plain Python: nothing is compiled, loaded or imported for them."""
+    """Run kernels as plain Python: nothing is compiled, loaded or imported for them."""
     _Running.is_plain = True
     for each in KERNELS:
         each.aim_at(each.py_func)
 
 
 def begin_plainly() -> None:
-    """Have kernels run as plain Python in a process that has said nothing yet."""
+    """Run kernels as plain Python, unless the process has chosen already."""
     if _Running.is_plain is None:
         run_plainly()
 
 
 def run_compiled() -> None:
-    """Have kernels run compiled; each is compiled, or loaded from the cache, with its first call.
+    """Run kernels compiled; each is compiled, or loaded from the cache, at its first call.
 
     Cost: half a second with the first call of any, once in a process.
     """
@@ -127,11 +126,11 @@ def run_compiled() -> None:
 
 
 def prepare() -> bool:
-    """Make the compiler know all kernels that were defined so far; return whether there is a compiler at all.
+    """Register all kernels defined so far with the compiler; return whether there is a compiler.
 
-    Kernels that run plainly go on doing so. A process that said nothing runs them compiled from now on.
+    Kernels that run plainly go on doing so. If the process has not chosen, kernels run compiled from now on.
 
-    Holds: threads that call it at once all return when the compiler knows the kernels.
+    Holds: concurrent calls all return only when the compiler knows the kernels.
     """
     from kai.kernels import compiling
     from kai.kernels.cache import COMPILING

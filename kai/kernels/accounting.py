@@ -1,8 +1,7 @@
-"""The accounting that a session opens with: all pods that stand somewhere when the snapshot is made, in one go.
+"""The opening accounts of a session: all pods with a node in the snapshot are booked in one pass.
 
-What pods count for and what they take of nodes are sums, so their order makes no difference and loops run over plain
-columns, held in variables: a column that is reached through a struct is looked up again after every write. Only devices
-that are shared depend on which pod came first.
+The amounts are sums, so order makes no difference, and loops run over plain columns held in variables: compiled code
+would load a column of a struct again after every write. Only shared devices depend on which pod came first.
 """
 
 from kai.kernels._jit import inner, kernel
@@ -28,7 +27,7 @@ from kai.kernels.struct import Int64s
 
 @inner
 def _book_nodes(facts: Facts, columns: Columns, first: int, last: int, sign: int) -> None:
-    """Book what the pods of some rows take of their nodes (sign 1) or take it back (-1), but for shared devices."""
+    """Add (``sign`` 1) or subtract (-1) what pods of some rows take of nodes, except shared devices."""
     shapes, reservation = facts.pods.shape, facts.pods.reservation
     request, allocatable = facts.shapes.request, facts.nodes.allocatable
     statuses, nodes = columns.status, columns.node
@@ -70,7 +69,7 @@ def _share(facts: Facts, columns: Columns, offsets: Offsets, pod: int) -> None:
 
 @inner
 def _count_members(facts: Facts, columns: Columns, first: int, last: int, sign: int) -> None:
-    """Count the pods of some rows for their leaves and groups (sign 1), or no more (-1)."""
+    """Add (``sign`` 1) or subtract (-1) pods of rows ``first`` to ``last`` in the counts of their leaves and groups."""
     leaves, groups, statuses = facts.pods.leaf, facts.pods.group, columns.status
     active, occupying, pending, pipelined = columns.active, columns.occupying, columns.pending, columns.pipelined
     counted = columns.counted
@@ -82,7 +81,7 @@ def _count_members(facts: Facts, columns: Columns, first: int, last: int, sign: 
             counted[group] += sign
         if leaf < 0:
             continue
-        # Only what there is: most pods run, and each column is memory of its own.
+        # Skip the columns that do not change: most pods run, and each column is memory of its own.
         if (ACTIVE_ALLOCATED >> status) & 1:
             active[leaf] += sign
         if (ACTIVE_USED >> status) & 1:
@@ -95,7 +94,7 @@ def _count_members(facts: Facts, columns: Columns, first: int, last: int, sign: 
 
 @inner
 def _charge_owners(facts: Facts, columns: Columns, first: int, last: int, sign: int) -> None:
-    """Charge the pods of some rows to the queues of their groups (sign 1), or no more (-1); not yet to those above."""
+    """Charge (``sign`` 1) or credit (-1) pods of some rows to the queues of their groups, without the queues above."""
     shapes, groups, statuses, nodes = facts.pods.shape, facts.pods.group, columns.status, columns.node
     queues, preemptible = facts.groups.queue, facts.groups.preemptible
     request, total, fixed = facts.shapes.request, columns.queue_used, columns.queue_fixed
@@ -107,7 +106,7 @@ def _charge_owners(facts: Facts, columns: Columns, first: int, last: int, sign: 
         queue, shape = queues[group], shapes[pod]
         if shape != known:
             gpu = accepted_gpu(facts, shape, nodes[pod]) * sign
-            known = -1 if is_shared(facts, shape) else shape  # of those that share, the node decides
+            known = -1 if is_shared(facts, shape) else shape  # for pods that share, it depends on the node
         cpu, memory = request[shape, CPU] * sign, request[shape, MEMORY] * sign
         total[queue, CPU] += cpu
         total[queue, MEMORY] += memory
@@ -120,7 +119,7 @@ def _charge_owners(facts: Facts, columns: Columns, first: int, last: int, sign: 
 
 @inner
 def _charge_above(facts: Facts, columns: Columns) -> None:
-    """Charge to the queues above what was charged to each queue."""
+    """Add the charges of each queue to the queues above it."""
     own_used, own_fixed = columns.queue_used.copy(), columns.queue_fixed.copy()
     for queue in range(own_used.shape[0]):
         above = facts.queues.parent[queue]
@@ -133,10 +132,10 @@ def _charge_above(facts: Facts, columns: Columns) -> None:
 
 @kernel
 def open_accounts(facts: Facts, columns: Columns, offsets: Offsets) -> None:
-    """Book every pod that stands somewhere when the snapshot is made.
+    """Book every pod that has a node when the snapshot is made.
 
-    Where devices are shared that is in row order, reservation pods first, as they hold devices for others. Sums are
-    written directly, past the journal: facts are never undone.
+    Shared devices are booked in row order, reservation pods first, because they hold devices for others. Sums are
+    written directly without the journal, because facts are never undone.
 
     Cost: O(P R + Q).
     """
@@ -159,7 +158,7 @@ def open_accounts(facts: Facts, columns: Columns, offsets: Offsets) -> None:
 
 @inner
 def _account(facts: Facts, columns: Columns, pod: int, sign: int) -> None:
-    """Book and count a pod as it stands (sign 1), or no more (-1), but for the queues above and shared devices."""
+    """Add (``sign`` 1) or subtract (-1) a pod's booking and counts, except queues above and shared devices."""
     _book_nodes(facts, columns, pod, pod + 1, sign)
     _count_members(facts, columns, pod, pod + 1, sign)
     _charge_owners(facts, columns, pod, pod + 1, sign)
@@ -167,10 +166,11 @@ def _account(facts: Facts, columns: Columns, pod: int, sign: int) -> None:
 
 @kernel
 def reopen_accounts(before: Facts, facts: Facts, columns: Columns, pods: Int64s, status: Int64s, node: Int64s) -> None:
-    """Make of the accounts that ``before`` opened with those that ``facts`` open with.
+    """Turn the accounts of ``before`` into the opening accounts of ``facts``.
 
-    ``status`` [n] and ``node`` [n] are where ``pods`` [n] stand now. Holds: as if opened anew, where the two differ in
-        nothing but these pods, and no devices are shared.
+    ``status`` [n] and ``node`` [n] are the present state of ``pods`` [n]. Holds: the result equals new accounts if the
+    two
+        differ only in these pods and no devices are shared.
     Cost: O(n R + Q).
     """
     used, fixed = columns.queue_used.copy(), columns.queue_fixed.copy()
@@ -182,6 +182,6 @@ def reopen_accounts(before: Facts, facts: Facts, columns: Columns, pods: Int64s,
         columns.status[pod], columns.node[pod] = status[at], node[at]
         _account(facts, columns, pod, 1)
     _charge_above(facts, columns)
-    # What was charged is a sum, so that what changed of it is one as well.
+    # Charges are sums, so their difference can be summed up the tree alone.
     columns.queue_used[:] += used
     columns.queue_fixed[:] += fixed

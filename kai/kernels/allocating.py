@@ -1,9 +1,9 @@
-"""The allocate loop as one kernel: pop the next group, place its chunk, keep it or undo it, push it back.
+"""The allocate loop as one kernel: pop the next group, place its chunk, keep or undo it, push the group back.
 
-It serves *plain* groups, whose pods only static answers of plugins concern and whose tree is one leaf, and groups that
-are the same but for a tree of domains, in one of which their pods go together. It returns to Python for any other
-group, for one that does not fit into the domain that is tried first, and for a refusal that has to be put into words;
-then it is called again. ``kai.actions.allocate`` does the same the long way; the suite compares the two.
+It serves *plain* groups: those with one leaf whose pods need only static answers of plugins. It also serves groups that
+differ from these only in a tree of domains, one of which takes all their pods. It returns to Python for any other
+group, for a group that does not fit into the first domain, and for a refusal that needs a message; then it is called
+again. ``kai.actions.allocate`` is the plain form; the test suite compares the two.
 """
 
 from kai.kernels._jit import inner, kernel
@@ -37,11 +37,11 @@ SAME_REFUSALS = 4096
 
 
 class Work(Struct):
-    """What the loop works with besides the session's columns, and what it leaves behind."""
+    """The working memory and results of the loop, besides the session's columns."""
 
     plain: Bools  # [G] plain groups
-    amounts: Float64Table  # [K, 3] what a pod of each shape is taken to want when groups are ordered
-    limits: Float64Table  # [K, 3] what a pod of each shape is taken to want when limits are checked
+    amounts: Float64Table  # [K, 3] what a pod of each shape is assumed to request when groups are ordered
+    limits: Float64Table  # [K, 3] what a pod of each shape is assumed to request when limits are checked
     decided: Int64Table  # [D, 3] operation, pod, statement; in order
     statements: Int64Table  # [D, 3] group, whether it waits, whether it had started before
     refused: Int64Table  # [D, 3] group, pod (-1: the queues are full), group whose refusal was put into words
@@ -55,7 +55,7 @@ DECISIONS, STATEMENTS, REFUSALS, STAMP, GROUP, POD, PLACED, CODE = 0, 1, 2, 3, 4
 
 @inner
 def _class_of(facts: Facts, shape: int, group: int) -> int:
-    """Return a number for all groups whose first pod is refused alike: same shape, same queue, equally preemptible."""
+    """Return the class of groups whose first pods are refused alike: same shape, queue and preemptibility."""
     queues = facts.queues.parent.shape[0]
     return (shape * queues + facts.groups.queue[group]) * 2 + int(facts.groups.preemptible[group])
 
@@ -111,7 +111,7 @@ def _promise_all(facts: Facts, columns: Columns, offsets: Offsets) -> None:
 def _commit(
     facts: Facts, columns: Columns, offsets: Offsets, work: Work, group: int, waits: bool, started: bool
 ) -> None:
-    """Make the open statement final and write down what it decided."""
+    """Commit the open statement and append its decisions to ``work``."""
     statement = work.state[STATEMENTS]
     for at in range(columns.counters[0]):
         kind, pod = columns.operations[at, 0], columns.operations[at, 1]
@@ -157,9 +157,9 @@ def _refuse(work: Work, group: int, pod: int, placed: int, code: int) -> int:
 
 @inner
 def _is_known(work: Work, alike: int, count: int) -> bool:
-    """Say whether the refusal of a group of this class was put into words and still holds.
+    """Return whether a refusal of this class has a message already and still holds.
 
-    ``count``: how many pods the queues refused at once, 0 for a first pod that no node took.
+    ``count``: the number of pods that the queues refused at once, 0 for a first pod that no node took.
     """
     row = alike % SAME_REFUSALS
     return (
@@ -187,7 +187,7 @@ def _note_same(work: Work, alike: int, group: int, pod: int) -> None:
 
 @inner
 def _is_short(columns: Columns, work: Work, room: int) -> bool:
-    """Say whether some log might not hold what one more group needs."""
+    """Return whether some log might lack room for one more group."""
     return (
         columns.journal.shape[0] - columns.cursor[0] < room
         or work.decided.shape[0] - work.state[DECISIONS] < work.chunk.shape[0]
@@ -199,7 +199,7 @@ def _is_short(columns: Columns, work: Work, room: int) -> bool:
 
 @inner
 def _sum(facts: Facts, work: Work, first: int, count: int) -> tuple[bool, float, float, float]:
-    """Return whether the chunk's pods are all of shape ``first``, and what they want together by the limits."""
+    """Return whether the chunk's pods all have shape ``first``, and their total request for limits."""
     uniform = True
     cpu, memory, gpu = 0.0, 0.0, 0.0
     for at in range(count):
@@ -225,18 +225,18 @@ def allocate_groups(
     work: Work,
     room: int,
 ) -> int:
-    """Serve groups off ``heap`` until something needs Python; return what.
+    """Serve groups from ``heap`` until one needs Python; return the reason.
 
-    FINISHED: the heap is empty. NOT_PLAIN: ``work.state[GROUP]`` was popped and is not for this loop. NO_ROOM: the logs
-    hold fewer than ``room`` more changes, the least that any group needs. REFUSED: the group of ``work.state`` could
-    not be placed; its statement is still open, so that the refusal can be explained as things stand. Undo and go on.
+    FINISHED: the heap is empty. NOT_PLAIN: ``work.state[GROUP]`` was popped and needs Python. NO_ROOM: the logs
+    have room for fewer than ``room`` more changes, the least that any group needs. REFUSED: the group of ``work.state``
+    could not be placed; its statement is still open, so that the refusal can be explained. Undo it and go on.
     Holds: the same decisions in the same order as the Python path.
-    Cost:  for each group a few microseconds, and O(log N) for each pod.
+    Cost:  a few microseconds for each group, and O(log N) for each pod.
     """
     while True:
         if _is_short(columns, work, room):
             return NO_ROOM
-        # What is served here changes no key but its own.
+        # Serving a group changes only its own key, so the other entries stay valid in the heap.
         group = pop_steady(facts, columns, rules, heap)
         if group < 0:
             return FINISHED

@@ -1,7 +1,7 @@
 """Sort and copy arrays, in functions that all kernels call.
 
-Those of NumPy are compiled again for each type of numbers. A sort takes one to two seconds, and so does a copy into a
-slice, for the text of the error where shapes differ.
+NumPy's functions would be compiled again for each type of numbers. A sort takes one to two seconds to compile. So does
+a copy into a slice, because of the error text for differing shapes.
 """
 
 from typing import TypeVar
@@ -16,9 +16,9 @@ Numbers = TypeVar("Numbers", Float64s, Int64s)
 
 @inner
 def ascending(keys: Numbers) -> Int64s:
-    """Return the places of ``keys``, least key first; equal keys stay as they stand.
+    """Return the positions of ``keys`` in ascending order; equal keys keep their order.
 
-    Holds: no key is NaN. Cost: O(n log n), O(n) where they are in order.
+    Holds: no key is NaN. Cost: O(n log n), O(n) if they are in order already.
     """
     count = keys.shape[0]
     order, merged = np.arange(count), np.empty(count, np.int64)
@@ -41,7 +41,7 @@ def ascending(keys: Numbers) -> Int64s:
 
 @inner
 def falling(keys: Numbers) -> Numbers:
-    """Return the ``keys``, the greatest first. Holds and cost as ``ascending``."""
+    """Return the ``keys`` in descending order. Holds and cost as ``ascending``."""
     count = keys.shape[0]
     order, found = ascending(keys), np.empty_like(keys)
     for at in range(count):

@@ -41,7 +41,7 @@ from kai.kernels.slot_booking import book_slot, unbook_slot
 
 @kernel
 def is_shared(facts: Facts, shape: int) -> bool:
-    """Say whether pods of ``shape`` share devices."""
+    """Return whether pods of ``shape`` share devices."""
     kind = facts.shapes.kind[shape]
     return kind == KIND_FRACTION or kind == KIND_MEMORY
 
@@ -67,7 +67,7 @@ def portion_on_node(facts: Facts, shape: int, node: int) -> int:
 def requested_gpu(facts: Facts, shape: int) -> int:
     """Return the raw GPU request in thousandths, with MIG slices and claimed devices; a request by memory counts 0.
 
-    Of a device that a claim has in part, that part counts.
+    A device that a claim has in part counts in part.
     """
     total = -facts.shapes.not_had[shape]
     for resource in range(facts.shapes.request.shape[1]):
@@ -79,9 +79,9 @@ def requested_gpu(facts: Facts, shape: int) -> int:
 
 @kernel
 def accepted_gpu(facts: Facts, shape: int, node: int) -> int:
-    """Return the thousandths of GPUs that a pod of ``shape`` counts for in quota on ``node`` (-1: nowhere).
+    """Return the thousandths of GPUs that quota counts for a pod of ``shape`` on ``node`` (-1: no node).
 
-    Memory rounds down, so that what fits on a device fits in a limit of one GPU; but nothing is had for nothing.
+    Memory rounds down, so that pods that fit on a device fit in a limit of one GPU; but each counts at least something.
     """
     if node < 0 or not is_shared(facts, shape):
         return requested_gpu(facts, shape)
@@ -98,7 +98,7 @@ def book(
 ) -> None:
     """Put a pod with ``status`` on ``node`` (sign 1) or take that very booking away (sign -1).
 
-    Holds: idle + releasing + used move as the peer's node arithmetic says; dimensions the node does not have stay
+    Holds: idle + releasing + used move as the peer's node arithmetic says; dimensions that the node lacks stay
         untouched.
     """
     shape = facts.pods.shape[pod]
@@ -133,7 +133,7 @@ def book(
 @inner
 @for_each_number
 def charge(facts: Facts, columns: Columns, offsets: Offsets, pod: int, node: int, sign: int) -> None:
-    """Add (or subtract) what a pod on ``node`` counts for to its queue and every queue above it."""
+    """Add (or subtract) what a pod on ``node`` counts for in quota to its queue and every queue above it."""
     group = facts.pods.group[pod]
     if group < 0:
         return
@@ -156,7 +156,7 @@ def charge(facts: Facts, columns: Columns, offsets: Offsets, pod: int, node: int
 
 @kernel
 def set_status(facts: Facts, columns: Columns, offsets: Offsets, pod: int, status: int) -> None:
-    """Give a pod a status and keep the counts of its leaf and group in step."""
+    """Set the status of a pod, and update the counts of its leaf and group."""
     before = columns.status[pod]
     if before == status:
         return
@@ -192,7 +192,7 @@ def _log(columns: Columns, offsets: Offsets, kind: int, pod: int) -> None:
 
 @inner
 def has_copy(columns: Columns, pod: int, node: int) -> bool:
-    """Say whether ``pod`` is booked on ``node``, be it as a releasing copy that stayed behind."""
+    """Return whether ``pod`` is booked on ``node``, including as a releasing copy that stayed behind."""
     if columns.node[pod] == node and (ACTIVE_USED >> columns.status[pod]) & 1:
         return True
     for copy in range(columns.left.shape[1]):
@@ -213,7 +213,7 @@ def allocate(facts: Facts, columns: Columns, offsets: Offsets, pod: int, node: i
 
 @kernel
 def unallocate(facts: Facts, columns: Columns, offsets: Offsets, pod: int) -> None:
-    """Take an allocated pod off its node again; it is pending afterwards and keeps no trace of the place."""
+    """Take an allocated pod off its node; afterwards it is pending and has no trace of the place."""
     node = columns.node[pod]
     charge(facts, columns, offsets, pod, node, -1)
     book(facts, columns, offsets, pod, node, ALLOCATED, columns.placement[pod], -1)
@@ -223,7 +223,7 @@ def unallocate(facts: Facts, columns: Columns, offsets: Offsets, pod: int) -> No
 
 @inner
 def _forget(columns: Columns, offsets: Offsets, placement: int) -> None:
-    """Let what a pod was promised, and lost again, be no reason to take a device for one that pods share already."""
+    """Drop the slots of a lost nomination, so that they no longer count as devices that pods share."""
     for device in range(columns.placement_slots.shape[1]):
         slot = columns.placement_slots[placement, device]
         if slot >= 0:
@@ -301,7 +301,7 @@ def pipeline(facts: Facts, columns: Columns, offsets: Offsets, pod: int, node: i
 
 @kernel
 def settle(facts: Facts, columns: Columns, offsets: Offsets) -> None:
-    """Take what the open statement allocated as being bound from now on."""
+    """Treat the allocations of the open statement as binding from now on."""
     for at in range(columns.counters[0]):
         pod = columns.operations[at, 1]
         if columns.operations[at, 0] == OP_ALLOCATE and columns.status[pod] == ALLOCATED:
@@ -310,7 +310,7 @@ def settle(facts: Facts, columns: Columns, offsets: Offsets) -> None:
 
 @kernel
 def seal(columns: Columns, offsets: Offsets) -> None:
-    """Make everything so far final: what was evicted is no longer the open statement's."""
+    """Make all changes so far final; evictions no longer belong to the open statement."""
     for at in range(columns.counters[0]):
         pod = columns.operations[at, 1]
         add(columns, offsets.virtual + pod, -columns.virtual[pod])
@@ -322,7 +322,7 @@ def seal(columns: Columns, offsets: Offsets) -> None:
 
 @kernel
 def new_placement(columns: Columns, offsets: Offsets) -> int:
-    """Return a fresh row of the placement table, all slots empty."""
+    """Return a new row of the placement table with all slots empty."""
     row = columns.counters[1] + 1
     if row >= columns.placement_slots.shape[0]:
         raise OverflowError("placement table full")

@@ -1,13 +1,13 @@
-"""Where compiled kernels are kept, and when they are out of date.
+"""The disk cache of compiled kernels, and when its entries are stale.
 
-numba looks at the file of a function to see whether its compiled form is still good. Kernels are compiled into each
-other across files, so here one fingerprint of a whole package decides: change one kernel of it, and all kernels of it
-are compiled anew into a directory of their own. The package is this one, or the folder of a plugin. A plugin's kernels
-depend on its own sources, on those of the packages that it takes kernels and structs from, and on this package. This
+numba checks the file of a function to decide whether its compiled form is current. But kernels are compiled into each
+other across files. So here a fingerprint of the whole package decides: a change of one kernel makes all kernels of the
+package compile anew, into a directory of their own. The package is this one, or the folder of a plugin. A plugin's
+kernels depend on its own sources, on the packages from which it imports kernels and structs, and on this package. This
 package never depends on a plugin.
 
-The first of these places that is writable, or was filled before, is used: the directory in NUMBA_CACHE_DIR (an image
-bakes it in and need not be able to write to it), the package's own ``__pycache__``, the user's cache.
+The first writable or already filled directory is used: that in NUMBA_CACHE_DIR (a container image fills it and need not
+be able to write to it), the package's own ``__pycache__``, the user's cache.
 """
 
 import contextlib
@@ -28,18 +28,18 @@ from kai.kernels.linking import Library, MissingError, Need, executable
 NAME: Final = __name__.rpartition(".")[0]
 PACKAGE = Path(__file__).parent
 WITHOUT_KERNELS = frozenset({"__init__.py", "_jit.py", "cache.py", "pace.py", "warm.py"})
-"""Files of the package that decide nothing about what a kernel compiles to."""
+"""Files of the package that do not affect what a kernel compiles to."""
 _CONFIG: Any = config
 _RESULT: Any = compiler.CompileResult
 _RUNTIME: Any = nrt
 _LLVM: Any = codegen.ll  # type: ignore[attr-defined]  # numba's own door to llvmlite
 _BASE: Any = caching._CacheLocator
 COMPILING: Any = compiler_lock.global_compiler_lock
-"""The compiler's own lock: a thread that holds it may take it again, and no other thread compiles meanwhile."""
+"""The compiler's global lock. It is re-entrant, and no other thread compiles while it is held."""
 
 
 _kept: Final[dict[Callable[..., object], Any]] = {}
-"""Where the compiled form of each function is kept."""
+"""The cache of the compiled form of each function."""
 
 
 @cache
@@ -54,7 +54,7 @@ def fingerprint() -> str:
 
 @cache
 def fingerprint_of(package: str) -> str:
-    """Return a digest of the sources in the folder of ``package``; that of other packages holds ours as well."""
+    """Return a digest of the sources in the folder of ``package``; for other packages it includes ours."""
     if package == NAME:
         return fingerprint()
     digest = hashlib.sha256(fingerprint().encode())
@@ -64,7 +64,7 @@ def fingerprint_of(package: str) -> str:
 
 
 def package_of(module: str) -> str:
-    """Return the package whose sources decide about the kernels of ``module``; a module without one is its own."""
+    """Return the package whose sources determine the kernels of ``module``; a module outside any package is its own."""
     return module.rpartition(".")[0] or module
 
 
@@ -74,7 +74,7 @@ def _folder(package: str) -> Path:
 
 
 def _stamp(function: Callable[..., object]) -> str:
-    """Return what the compiled form of ``function`` follows from: sources of packages, and numbers that it may hold."""
+    """Return the inputs of the compiled form of ``function``: sources of packages, and numbers that it may capture."""
     module = function.__module__
     if package_of(module) == NAME:
         return fingerprint()
@@ -87,7 +87,7 @@ def _stamp(function: Callable[..., object]) -> str:
 
 
 def _modules_behind(module: str, seen: set[str]) -> Iterator[str]:
-    """Return ``module`` and those that it has kernels and structs of by name, and so on."""
+    """Return ``module`` and, transitively, the modules from which it imports kernels and structs by name."""
     seen.add(module)
     yield module
     for value in list(vars(sys.modules[module]).values()):
@@ -99,7 +99,7 @@ def _modules_behind(module: str, seen: set[str]) -> Iterator[str]:
 
 @cache
 def directory(package: str = NAME) -> Path | None:
-    """Return the directory that compiled kernels of ``package`` are loaded from; None if there is none to be had."""
+    """Return the directory of compiled kernels of ``package``; None if there is no usable one."""
     places = [Path(_CONFIG.CACHE_DIR)] if _CONFIG.CACHE_DIR else []
     places.append(_folder(package) / "__pycache__")
     with contextlib.suppress(RuntimeError):
@@ -112,7 +112,7 @@ def directory(package: str = NAME) -> Path | None:
 
 @cache
 def is_writable(path: Path) -> bool:
-    """Say whether files can be written to ``path``, making it if need be; asked once for each path."""
+    """Return whether ``path`` is writable, creating it if needed; memoized for each path."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / f".probe-{id(path)}"
@@ -124,10 +124,10 @@ def is_writable(path: Path) -> bool:
 
 
 class KernelCache(_BASE):  # type: ignore[misc]  # numba ships no types for it
-    """Tells numba where the compiled form of a kernel is and whether it is good."""
+    """Tells numba where the compiled form of a kernel is, and whether it is current."""
 
     def __init__(self, function: Callable[..., object]) -> None:
-        """Remember where the kernel is kept, what it follows from, and what tells it from others of its name."""
+        """Store the kernel's cache directory, its inputs, and a suffix that makes its name unique."""
         package, _, module = function.__module__.rpartition(".")
         line = function.__code__.co_firstlineno
         self.place = directory(package_of(function.__module__))
@@ -142,20 +142,20 @@ class KernelCache(_BASE):  # type: ignore[misc]  # numba ships no types for it
         return cls(py_func) if module is not None and getattr(module, "__file__", None) else None
 
     def get_cache_path(self) -> str:
-        """Return the directory."""
+        """Return the cache directory."""
         return str(self.place or PACKAGE / "nowhere")
 
     def get_source_stamp(self) -> str:
-        """Return what the sources were."""
+        """Return the digest of the sources."""
         return self._stamp
 
     def get_disambiguator(self) -> str:
-        """Return what tells functions of one name apart."""
+        """Return the suffix that distinguishes functions of one name."""
         return self._disambiguator
 
 
 def install() -> bool:
-    """Make numba ask here first; return whether compiled kernels can be kept at all."""
+    """Register this locator first with numba; return whether compiled kernels can be cached at all."""
     ours = f"{__name__}.{KernelCache.__name__}"
     theirs = "UserProvidedCacheLocator,InTreeCacheLocator,UserWideCacheLocator,IPythonCacheLocator,ZipCacheLocator"
     if not _CONFIG.CACHE_LOCATOR_CLASSES:
@@ -164,11 +164,11 @@ def install() -> bool:
 
 
 def spare(dispatcher: Any, *, called_by_python: bool) -> None:
-    """Keep numba from doing what serves no purpose: writing where it cannot, and parsing what is compiled already."""
+    """Save numba useless work: writes to read-only directories, and parsing of code that is compiled already."""
     if not hasattr(dispatcher, "_cache"):
         return
     kept = dispatcher._cache
-    if not hasattr(kept, "_impl"):  # numba found no place to keep anything
+    if not hasattr(kept, "_impl"):  # numba found no place for a cache
         return
     locator = kept._impl.locator
     if isinstance(locator, KernelCache):
@@ -178,7 +178,7 @@ def spare(dispatcher: Any, *, called_by_python: bool) -> None:
 
 
 def is_kept(dispatcher: Any, signature: tuple[Any, ...]) -> bool:
-    """Say whether a kernel is loaded, or can be loaded, for a signature on this processor."""
+    """Return whether a kernel is loaded, or cached, for a signature on this processor."""
     if signature in dispatcher.overloads:
         return True
     kept: Any = dispatcher._cache
@@ -190,10 +190,10 @@ def is_kept(dispatcher: Any, signature: tuple[Any, ...]) -> bool:
 
 
 def identity(function: Callable[..., object]) -> str | None:
-    """Return what a function has in all processes that compile it, and no other has; None if it is not kept.
+    """Return an identity of a function that is the same in all processes and unique; None if it is not cached.
 
-    Holds: what follows from it is the machine code of the function, but for its arguments and the processor: sources
-    (`_stamp`), where it is in them, and what it closes over.
+    Holds: together with the argument types and the processor it determines the machine code. It covers the sources
+    (`_stamp`), the position in them, and captured values.
     """
     kept = _kept.get(function)
     if kept is None:
@@ -204,7 +204,7 @@ def identity(function: Callable[..., object]) -> str | None:
 
 
 class _NoCodegen:
-    """Stands for a processor where none is asked for."""
+    """A placeholder where numba expects a processor description but none is needed."""
 
     @staticmethod
     def magic_tuple() -> None:
@@ -212,19 +212,18 @@ class _NoCodegen:
 
 
 def _save(save: Callable[[object, object], None], place: Path | None, signature: object, compiled: Any) -> None:
-    """Keep what was compiled, where it can be kept; without the text that says of which type each variable is."""
+    """Write compiled code to the cache if possible, without the text that lists the type of each variable."""
     if place is not None and is_writable(place):
         save(signature, compiled._replace(type_annotation=""))
 
 
 def _load(kept: Any, called_by_python: bool, signature: object, context: Any) -> Any:
-    """Load a kernel with those that it calls: None if it, or one of them, is not there.
+    """Load a kernel and the kernels it calls; return None if one of them is not cached.
 
-    Of a kernel that Python can call, the bitcode beside its machine code is not loaded. Bitcode is for compiling the
-    kernel into others, so a process that compiles nothing never needs it. Parsed, that of all kernels takes a second
-    and 80 MB, which stay. Nor does it need what numba makes ready before it loads anything: the implementations of
-    all that it can compile, and functions of its runtime, which LLVM compiles (41 MB). The compiler does the same as it
-    begins.
+    For a kernel that Python can call, the bitcode beside its machine code is not loaded. Bitcode serves to compile the
+    kernel into others, so a process that compiles nothing never needs it. Parsing that of all kernels would take a
+    second and 80 MB for good. Skipped too is numba's preparation before it loads anything: the implementations of all
+    that it can compile, and runtime functions that LLVM compiles (41 MB). The compiler does that itself when it starts.
     """
     _runtime_known()
     key = kept._index_key(signature, context.codegen())
@@ -269,13 +268,13 @@ def _load(kept: Any, called_by_python: bool, signature: object, context: Any) ->
 
 @cache
 def _runtime_known() -> None:
-    """Tell LLVM where the functions of numba's runtime are that kernels call."""
+    """Register with LLVM the addresses of numba's runtime functions that kernels call."""
     for name, address in _RUNTIME._nrt.c_helpers.items():
         _LLVM.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
 
 
 def _bitcode(files: Any, key: object, symbol: str) -> bytes | None:
-    """Return the form in which a kernel is compiled into others, None if it is not there any more."""
+    """Return the bitcode of a kernel, for compiling it into others; None if it is no longer cached."""
     data = files.load(key)
     if data is None or data[1].llvm_func_name != symbol:
         return None

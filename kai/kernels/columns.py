@@ -183,7 +183,7 @@ class Offsets(Struct):
 
 @kernel
 def add(columns: Columns, offset: int, delta: int) -> None:
-    """Add ``delta`` to one cell of the arena and remember it: the only write there is.
+    """Add ``delta`` to one cell of the arena and append it to the journal. All writes go through here.
 
     Raises: OverflowError when the journal is full; the ledger makes room before it calls a kernel, so this is a bug.
     """
@@ -200,7 +200,7 @@ def add(columns: Columns, offset: int, delta: int) -> None:
 
 @kernel
 def touch(columns: Columns, node: int) -> None:
-    """Note that the numbers of ``node`` changed: what was derived from them is to be derived again."""
+    """Record that the numbers of ``node`` changed, so that values derived from them are stale."""
     at = columns.touches[0]
     columns.touched[at % columns.touched.shape[0]] = node
     columns.touches[0] = at + 1
@@ -208,7 +208,7 @@ def touch(columns: Columns, node: int) -> None:
 
 @inner
 def note_change(columns: Columns, group: int) -> None:
-    """Note that a pod of ``group`` changed its status."""
+    """Record that a pod of ``group`` changed its status."""
     columns.epoch[group] += 1
     at = columns.changes[0]
     columns.changed[at % columns.changed.shape[0]] = group
@@ -228,10 +228,10 @@ def _node_of(facts: Facts, columns: Columns, offsets: Offsets, offset: int) -> i
 
 @kernel
 def undo_to(facts: Facts, columns: Columns, offsets: Offsets, mark: int) -> None:
-    """Take back every write after ``mark``, newest first.
+    """Undo every write after ``mark``, newest first.
 
     Holds: the arena is byte for byte what it was when the journal had ``mark`` entries. Groups whose pods changed
-        status get a new epoch, because what was remembered about them in between is no longer true.
+        status get a new epoch, because values memoized in between no longer hold.
     """
     last_status = offsets.status + facts.pods.group.shape[0]
     last = -1
@@ -251,13 +251,13 @@ def undo_to(facts: Facts, columns: Columns, offsets: Offsets, mark: int) -> None
 
 @kernel
 def make_final(columns: Columns) -> None:
-    """Make every write so far final: it is not undone while the session lasts."""
+    """Make all writes so far final: they are not undone while the session lasts."""
     columns.counters[0] = 0
     columns.cursor[1] = columns.cursor[0]
 
 
 @kernel
 def take_back(arena: Int64s, journal: Int64Table, entries: int) -> None:
-    """Take back the first ``entries`` of a journal, final or not, when the session is over."""
+    """Undo the first ``entries`` of a journal, final or not, after the session has ended."""
     for at in range(entries - 1, -1, -1):
         arena[journal[at, 0]] -= journal[at, 1]

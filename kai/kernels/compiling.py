@@ -26,10 +26,10 @@ _NJIT: Any = numba.njit
 
 IS_OFF: Final[bool] = bool(_CONFIG.DISABLE_JIT)
 _LEVEL: Final = 1
-"""LLVM's optimization level: two and three make compiling dearer by 8 and 17 %, and kernels no quicker."""
+"""LLVM's optimization level. Levels two and three make compiling 8 and 17 % slower, and kernels no faster."""
 _NUMBAS_LEVEL: Final = 3
 _CACHED: Final = install()
-if _CONFIG.OPT == _NUMBAS_LEVEL:  # not where NUMBA_OPT names another; and before anything is compiled
+if _CONFIG.OPT == _NUMBAS_LEVEL:  # unless NUMBA_OPT sets another level; done before anything is compiled
     _CONFIG.OPT = type(_CONFIG.OPT)(_LEVEL)
 _SCALARS = {int: types.int64, float: types.float64, bool: types.boolean}
 _ELEMENTS = {np.int64: types.int64, np.float64: types.float64, np.bool_: types.boolean}
@@ -37,9 +37,9 @@ KernelCompiler.identity = staticmethod(identity)
 
 
 def compiled(function: Callable[..., Any], *, called_by_python: bool, for_each_number: bool = False) -> Any:  # noqa: ANN401 - numba ships no types
-    """Return ``function`` as numba compiles it when it is called.
+    """Return ``function`` in a form that numba compiles when it is called.
 
-    numba takes a number that is written in a call for a type of its own. Here it is one only ``for_each_number``.
+    numba treats a literal number in a call as a type of its own. Here it does so only ``for_each_number``.
     """
     wrappers = {"no_cpython_wrapper": not called_by_python, "no_cfunc_wrapper": True}
     options = {"nogil": True, "cache": _CACHED, "error_model": "numpy", **wrappers}
@@ -51,13 +51,13 @@ def compiled(function: Callable[..., Any], *, called_by_python: bool, for_each_n
 
 
 def _of_any_number(fold: Callable[..., Any], arguments: Any, named: Any) -> tuple[Any, tuple[Any, ...]]:  # noqa: ANN401 - as above
-    """Return the types that a call is compiled for, none of which is a number."""
+    """Return the argument types to compile a call for, with literal numbers generalized."""
     parameters, folded = fold(arguments, named)
     return parameters, tuple(types.unliteral(kind) for kind in folded)  # type: ignore[no-untyped-call]  # numba ships no types
 
 
 def type_of(compiled_function: Any) -> Any:  # noqa: ANN401 - as above
-    """Return what the compiler knows a compiled function by."""
+    """Return the compiler's type of a compiled function."""
     return compiled_function._numba_type_
 
 
@@ -72,14 +72,14 @@ def compiled_type(hint: Any) -> Any:  # noqa: ANN401 - as above
 
 
 class _StructType(types.StructRef):
-    """The type that the compiler knows a struct by.
+    """The compiler's type of a struct.
 
-    Its name is in that of every function that takes one. numba would put all fields into it: names of fifteen thousand
-    letters, which are nine tenths of what is kept of compiled kernels, and have to be read at every start.
+    The type's name is part of the name of every function that takes one. numba would put all fields into it: names of
+    fifteen thousand letters, which would be nine tenths of the cache and have to be read at every start.
     """
 
     def __init__(self, fields: list[tuple[str, Any]]) -> None:
-        """Remember the fields; there is one list of them for each class, so the class is name enough."""
+        """Store the fields; each class has one list of fields, so the name of the class suffices."""
         super().__init__(fields)  # type: ignore[no-untyped-call]  # numba ships no types
         self.name = f"{type(self).__module__}.{type(self).__name__}"
 
@@ -89,9 +89,9 @@ class _StructType(types.StructRef):
 
 
 def make_known(cls: type[Struct]) -> Callable[..., Any]:
-    """Make the compiler's type of a struct, and return a function that fills one from its fields in order.
+    """Create the compiler's type of a struct, and return a function that fills one from its fields in order.
 
-    Structs in its fields are known before. The function is annotated like the fields.
+    Structs in its fields must be known before. The function is annotated like the fields.
     """
     name = f"{cls.__name__}Type"
     kind = type(name, (_StructType,), {"__module__": cls.__module__})
@@ -99,7 +99,7 @@ def make_known(cls: type[Struct]) -> Callable[..., Any]:
     setattr(sys.modules[cls.__module__], name, kind)
     _STRUCTREF.register(kind)
     _STRUCTREF.define_boxing(kind, cls)
-    # What calls of kernels read for each argument.
+    # Calls of kernels read this attribute for each argument.
     cls._numba_type_ = kind([(field, compiled_type(hint)) for field, hint in cls._fields.items()])
     return _constructor(cls)
 
@@ -107,7 +107,7 @@ def make_known(cls: type[Struct]) -> Callable[..., Any]:
 def _constructor(cls: type[Struct]) -> Callable[..., Any]:
     """Return the function that is compiled to fill a struct.
 
-    Its text is made here, but it is compiled under the name of the file of structs: a cache needs a file to watch.
+    Its source is generated, but compiled under the name of the file of structs, because a cache needs a file to watch.
     """
     names = list(cls._fields)
     lines = [f"def make_{cls.__name__}({', '.join(names)}):", "    _struct = _new(_kind)"]

@@ -1,13 +1,13 @@
-"""Keeping a group together: the domain of nodes that it goes to first, and placing it there.
+"""Topology domains in kernels: capacity of domains, the choice of one for a group, and placement in it.
 
-A plugin splits nodes into domains for any tree of sub-groups. Here it is done for the groups that most are: one leaf,
-alike pods, domains that are a tree. Only the first domain is tried. Where none has room, or the pods find no place in
-it, Python asks the plugin, and finds the words.
+Plugins split nodes into domains for any tree of sub-groups. This module covers the most frequent groups: one leaf,
+equal pods, and domains that form a tree. Only the first domain is tried. If no domain has room, or the pods do not fit
+into the first, Python asks the plugin, which also finds the message.
 
-Domains of a kind of constraint are a tree. They are numbered depth by depth, by name within a depth, from 0, the
-narrowest that holds all nodes; parents come before their children.
+The domains of one kind of constraint form a tree. They are numbered depth by depth, by name within a depth. Domain 0 is
+the narrowest that holds all nodes; parents come before their children.
 
-What nodes and domains of nodes can hold, counting what is being released.
+Capacity counts resources that are being released.
 """
 
 import math
@@ -22,16 +22,16 @@ from kai.kernels.place import place_pods
 from kai.kernels.struct import Bools, Float64s, Int64s, Int64Table, Struct
 
 NO_ROOM = 1000.0
-"""The ratio of something to nothing."""
+"""Stands for the ratio of a positive amount to zero."""
 
 
 @inner
 def pods_on_node(facts: Facts, columns: Columns, request: Int64s, most: int, node: int) -> int:
-    """Return how many pods of ``request`` [R] ``node`` could hold, ``most`` if they ask for nothing but a place.
+    """Return how many pods of ``request`` [R] fit on ``node``; ``most`` if they request nothing but a place.
 
-    A node on which more is held than there is of anything holds none, as in ``fit.shortage``.
+    An overcommitted node holds none, as in ``fit.shortage``.
 
-    For a request of less than one GPU the free parts of shared devices count as well.
+    For a request of less than one GPU, the free parts of shared devices count too.
     """
     count, overdrawn = -1, False
     for resource in range(request.shape[0]):
@@ -54,7 +54,7 @@ def pods_on_node(facts: Facts, columns: Columns, request: Int64s, most: int, nod
         return most
     if overdrawn:
         return 0
-    # Once anything is asked for, a pod's place counts like every other resource.
+    # Once anything is requested, the pod slot counts like every other resource.
     return max(0, min(count, columns.idle[node, PODS] + columns.releasing[node, PODS]))
 
 
@@ -69,12 +69,12 @@ def domain_room(
     tightness: Float64s,
     held: Int64s,
 ) -> None:
-    """Fill, for each domain, how much of what it has free the pods want together, and how many such pods it holds.
+    """Compute, for each domain, what fraction of its free resources the pods want, and how many such pods it holds.
 
-    The former is that of the resource that is shortest: 1 where it just suffices, ``NO_ROOM`` where nothing is free.
+    The fraction is that of the scarcest resource: 1 if it just suffices, ``NO_ROOM`` if nothing is free.
 
     Shapes: nodes [n]; domains [n] of the deepest level; parents [C], each less than its child, the first one -1; wanted
-        [R], 0 for what does not count; fitting [n] pods that fit on each node; tightness, held [C].
+        [R], 0 for resources that do not count; fitting [n] pods that fit on each node; tightness, held [C].
     """
     tightness[:] = 0.0
     held[:] = 0
@@ -135,7 +135,7 @@ def _ancestor(trees: DomainTrees, kind: int, domain: int, depth: int) -> int:
 
 @inner
 def count_fitting(facts: Facts, columns: Columns, trees: DomainTrees, shape: int) -> None:
-    """Bring the counts of ``shape`` up to date. Cost: O(N) the first time, then a count for each node that changed."""
+    """Update the counts of ``shape``. Cost: O(N) the first time, then one count for each changed node."""
     row = trees.counted[shape]
     request = facts.shapes.request[shape]
     nodes, ring = trees.fitting.shape[1], columns.touched.shape[0]
@@ -180,7 +180,7 @@ def _rank(trees: DomainTrees, kind: int, parents: Int64s, tightness: Float64s, r
 
 @inner
 def _mark_held(facts: Facts, columns: Columns, trees: DomainTrees, kind: int, leaf: int, held: Bools) -> bool:
-    """Mark the coarsest domains with pods of ``leaf``; say whether a pod of it has a place anywhere."""
+    """Mark the coarsest domains with pods of ``leaf``; return whether any pod of it has a place."""
     found = False
     for at in range(facts.groups.pod_start[leaf], facts.groups.pod_start[leaf + 1]):
         pod = facts.groups.pods[at]
@@ -196,7 +196,7 @@ def _mark_held(facts: Facts, columns: Columns, trees: DomainTrees, kind: int, le
 def choose_domain(
     facts: Facts, columns: Columns, trees: DomainTrees, kind: int, leaf: int, shape: int, count: int, ranks: Int64s
 ) -> int:
-    """Return the domain that ``count`` pods of ``shape`` go to first, NOWHERE if none holds that many; fills ``ranks``.
+    """Return the first domain for ``count`` pods of ``shape``, NOWHERE if none holds that many; fill ``ranks``.
 
     The finest depth goes first, and within it the order of the tree. Cost: O(nodes x resources + D log D).
     """
@@ -267,9 +267,9 @@ def place_in_domain(
     leaf: int,
     pods: Int64s,
 ) -> int:
-    """Place ``pods`` [n] of ``leaf``, all of one shape that is counted, in the first domain that holds them.
+    """Place ``pods`` [n] of ``leaf``, all of one counted shape, in the first domain that holds them.
 
-    Return how many were placed, NOWHERE if no domain holds them all.
+    Return the number placed, NOWHERE if no domain holds them all.
     """
     ranks = np.empty(trees.domain_start[kind + 1] - trees.domain_start[kind], np.int64)
     shape = facts.pods.shape[pods[0]]

@@ -1,6 +1,6 @@
-"""Is it fair that these pods go for that one? The rules of reclaim, in one pass over the victims.
+"""The rules of reclaim: is it fair that these victims go for the aggressor? Computed in one pass over the victims.
 
-The plugin that divides fair shares answers by them; where it says so, searches ask them without a call of Python.
+The plugin that divides fair shares answers by these rules. If it allows, searches apply them without a call of Python.
 
 Source: the peer's plugins/proportion/reclaimable.
 """
@@ -17,7 +17,7 @@ FAIR, NOT_JUSTIFIED, TOO_SATURATED, BEYOND_QUOTA = 0, 1, 2, 3
 
 
 class Claim(Struct):
-    """What queues used before a search, and what its aggressor wants: validation looks at that."""
+    """The inputs of validation: the usage of queues before a search, and the request of its aggressor."""
 
     used: Float64Table  # [Q, 3]
     fixed: Float64Table  # [Q, 3]
@@ -28,7 +28,7 @@ class Claim(Struct):
 
 
 class Loss(Struct):
-    """What is left to each queue once its losses are subtracted; room that is used again."""
+    """The remaining amounts of each queue after its losses; memory that is reused."""
 
     remaining: Float64Table  # [Q, 3]
     known: Bools  # [Q]
@@ -37,7 +37,7 @@ class Loss(Struct):
 
 
 class Fairness(Struct):
-    """What the rules of reclaim look at, and work with."""
+    """The inputs and working memory of the rules of reclaim."""
 
     claim: Claim
     loss: Loss
@@ -71,7 +71,7 @@ def ancestor(facts: Facts, queue: int, depth: int) -> int:
 
 @inner
 def parting(facts: Facts, left: int, right: int) -> int:
-    """Return the depth at which the paths to two queues differ first; the last one compared if one path ends before."""
+    """Return the first depth at which the paths to two queues differ; the last compared one if a path ends before."""
     last = min(depth_of(facts, left), depth_of(facts, right))
     for depth in range(last):
         if ancestor(facts, left, depth) != ancestor(facts, right, depth):
@@ -97,7 +97,7 @@ def find_level_pairs(facts: Facts, aggressor: int, takers: Int64s, givers: Int64
 
 @inner
 def _is_greedy(facts: Facts, columns: Columns, taker: int, giver: int, wanted: Float64s) -> bool:
-    """Say whether the queue ``giver`` holds more than it may while ``taker`` wants that much more."""
+    """Return whether the queue ``giver`` holds more than it may while ``taker`` wants that much more."""
     within, above, below, above_share = True, False, False, False
     for resource in range(SHARED_RESOURCES):
         quota, claimed = facts.queues.quota[taker, resource], columns.queue_used[taker, resource] + wanted[resource]
@@ -117,7 +117,7 @@ def _is_greedy(facts: Facts, columns: Columns, taker: int, giver: int, wanted: F
 def find_greedy(facts: Facts, columns: Columns, takers: Int64s, givers: Int64s, wanted: Float64s, owner: int) -> Bools:
     """Return bool[Q]: which queues besides ``owner`` are greedy.
 
-    Each queue is looked at with its pair of ``takers`` and ``givers`` [Q]. Cost: O(Q).
+    Each queue is checked with its pair of ``takers`` and ``givers`` [Q]. Cost: O(Q).
     """
     greedy = np.zeros(takers.shape[0], np.bool_)
     for queue in range(takers.shape[0]):
@@ -128,7 +128,7 @@ def find_greedy(facts: Facts, columns: Columns, takers: Int64s, givers: Int64s, 
 
 @inner
 def may_reclaim(facts: Facts, columns: Columns, group: int, wanted: Float64s) -> bool:
-    """Say whether the group's queue stays within its fair share with ``wanted`` [3] more, or quota if it is fixed."""
+    """Return whether the group's queue stays in its fair share with ``wanted`` [3] more, or in quota if it is fixed."""
     queue = facts.groups.queue[group]
     if queue < 0 or not _fits(columns.queue_used[queue] + wanted, facts.queues.fair_share[queue]):
         return False
@@ -139,7 +139,7 @@ def may_reclaim(facts: Facts, columns: Columns, group: int, wanted: Float64s) ->
 def mark_greedy(
     facts: Facts, columns: Columns, wanted: Float64s, owner: int, candidates: Int64s, greedy: Bools
 ) -> None:
-    """Fill ``greedy`` [Q] with what ``find_greedy`` says of queues with ``candidates`` [Q or more]; no other is."""
+    """Fill ``greedy`` [Q] like ``find_greedy``, for queues with ``candidates`` [Q or more]; others get False."""
     for queue in range(greedy.shape[0]):
         greedy[queue] = False
         if queue != owner and candidates[queue] > 0:
@@ -150,7 +150,7 @@ def mark_greedy(
 
 @inner
 def remember(columns: Columns, claim: Claim, group: int, wanted: Float64s) -> None:
-    """Note what queues use before a search, and what its aggressor wants."""
+    """Store the usage of queues before a search, and the request of its aggressor."""
     for queue in range(claim.used.shape[0]):
         for resource in range(SHARED_RESOURCES):
             claim.used[queue, resource] = columns.queue_used[queue, resource]
@@ -170,7 +170,7 @@ def _know(claim: Claim, loss: Loss, queue: int) -> None:
 def _justify(
     facts: Facts, claim: Claim, loss: Loss, leaf: int, pieces: Float64Table, owner: Int64s, count: int
 ) -> bool:
-    """Say whether each piece that ``leaf`` loses is justified by what it has before; subtract them one by one."""
+    """Return whether each piece that ``leaf`` loses is justified by what it has before; subtract one by one."""
     mine = facts.groups.queue[claim.group[0]]
     depth = parting(facts, mine, leaf)
     taker, giver = ancestor(facts, mine, depth), ancestor(facts, leaf, depth)
@@ -210,7 +210,7 @@ def _ratio(amount: float, share: float) -> float:
 
 @inner
 def _outdoes(facts: Facts, claim: Claim, loss: Loss, queue: int, sibling: int, amounts: Float64s) -> bool:
-    """Say whether ``queue`` with ``amounts`` would be more saturated than a sibling that lost something."""
+    """Return whether ``queue`` with ``amounts`` would be more saturated than a sibling that lost something."""
     for resource in range(SHARED_RESOURCES):
         if not (loss.involved[sibling, resource] or claim.wanted[resource] > 0):
             continue
@@ -264,7 +264,7 @@ def _add_held(facts: Facts, columns: Columns, claim: Claim, pod: int, pieces: Fl
 
 @inner
 def _cut(facts: Facts, columns: Columns, claim: Claim, pods: Int64s, pieces: Float64Table, count: int) -> int:
-    """Append what one group loses with ``pods``, in their order: surplus pods one by one, the core as one piece."""
+    """Append what one group loses with ``pods``, in order: surplus pods one by one, the core as one piece."""
     group = facts.pods.group[pods[0]]
     core = np.zeros(pods.shape[0], np.bool_)
     for leaf in range(facts.groups.first_subgroup[group], facts.groups.first_subgroup[group + 1]):
@@ -288,9 +288,9 @@ def _cut(facts: Facts, columns: Columns, claim: Claim, pods: Int64s, pieces: Flo
 def _lost(
     facts: Facts, columns: Columns, claim: Claim, victims: Int64s, pieces: Float64Table, owner: Int64s, leaves: Int64s
 ) -> tuple[int, int]:
-    """Fill ``pieces`` with what queues lose, ``owner`` with whose each is, ``leaves`` with the queues that lose.
+    """Fill ``pieces`` with the losses of queues, ``owner`` with the queue of each, ``leaves`` with the losing queues.
 
-    Groups in the order of their first victims. Return how many pieces and queues there are.
+    Groups come in the order of their first victims. Return the numbers of pieces and queues.
     """
     many = victims.shape[0]
     keys, sorted_victims = np.empty(many, np.float64), np.empty(many, np.int64)
@@ -324,9 +324,9 @@ def _lost(
 
 @kernel
 def judge(facts: Facts, columns: Columns, claim: Claim, loss: Loss, victims: Int64s) -> int:
-    """Return whether ``victims``, as they stand at the end of a simulation, may be taken: FAIR or why not.
+    """Return whether ``victims`` may be taken in the state at the end of a simulation: FAIR, or the reason why not.
 
-    ``loss.at_fault`` says which queues a refusal is about. Each piece is justified before it is subtracted, so the last
+    ``loss.at_fault`` identifies the queues of a refusal. Each piece is justified before it is subtracted, so the last
     one may take its queue below its share. Cost: O(Q + victims x depth).
     """
     most = 2 * victims.shape[0] + 1

@@ -1,6 +1,6 @@
 """Dividing a resource among sibling queues: quota first, then the surplus by priority and weight, then the remainders.
 
-Float64 throughout, in the unit in which a remainder is one unit: a device, a millicore, a byte.
+All numbers are float64, in the unit in which remainders are handed out: a device, a millicore, a byte.
 
 Source: the peer's plugins/proportion/resource_division; the idea is weighted water-filling (Bertsekas and Gallager,
     section 6.5).
@@ -15,9 +15,9 @@ from kai.kernels.struct import Float64s, Int64s
 
 @kernel
 def give_quota(total: float, quota: Float64s, requestable: Float64s, shares: Float64s) -> float:
-    """Add min(quota, requestable) to each of ``shares`` [Q]; return what is left of ``total``, possibly negative.
+    """Add min(quota, requestable) to each of ``shares`` [Q]; return the rest of ``total``, possibly negative.
 
-    An unlimited quota (-1) stands for ``total``. The sum may exceed ``total``: quotas can be oversubscribed.
+    An unlimited quota (-1) stands for ``total``. Quotas can be oversubscribed, so their sum may exceed ``total``.
     """
     remaining = total
     for queue in range(shares.shape[0]):
@@ -39,7 +39,7 @@ def _rates(
     shares: Float64s,
     rates: Float64s,
 ) -> float:
-    """Fill ``rates`` with the speed at which each hungry queue of the band drinks; return their sum."""
+    """Compute the ``rates`` at which the surplus flows to each hungry queue of the band; return their sum."""
     weights = 0.0
     for queue in band:
         if requestable[queue] > shares[queue]:
@@ -88,7 +88,7 @@ def _share_surplus(
                 given = wanted
                 leftovers[queue] = 0.0
             else:
-                given = max(0.0, np.floor(part))  # what is left is less than nothing where sums were rounded
+                given = max(0.0, np.floor(part))  # rounded sums can leave a negative surplus
                 if part - given > 0.0:
                     leftovers[queue] = part - given
             shares[queue] += given
@@ -100,7 +100,7 @@ def _share_surplus(
 
 @inner
 def _past_level(priority: Int64s, falling: Int64s, first: int) -> int:
-    """Return where in ``falling`` another priority begins than that at ``first``."""
+    """Return the position in ``falling`` after the last queue with the priority of that at ``first``."""
     past = first + 1
     while past < falling.shape[0] and priority[falling[past]] == priority[falling[first]]:
         past += 1
@@ -119,10 +119,10 @@ def give_surplus(
     k: float,
     shares: Float64s,
 ) -> float:
-    """Divide ``surplus`` among the queues and add it to ``shares``; return what no queue may have.
+    """Divide ``surplus`` among the queues and add it to ``shares``; return the rest that no queue may have.
 
-    Shapes: all arrays [Q]; ``order`` lists the queues oldest first, which settles equal remainders.
-    Holds:  higher priority drinks first; a share stays at or below what the queue can use, except for a remainder of
+    Shapes: all arrays [Q]; ``order`` lists the queues oldest first, which breaks ties of remainders.
+    Holds:  higher priority is served first; a share stays at or below what the queue can use, except for a remainder of
         less than one unit.
     Cost:   O(rounds x Q) for each priority.
     """
@@ -131,7 +131,7 @@ def give_surplus(
     for queue in range(count):
         requestable[queue] = request[queue] if limit[queue] == -1.0 else min(limit[queue], request[queue])
     leftovers = np.zeros(count, np.float64)
-    # As floats, which are sorted elsewhere too: a sort of integers would be compiled for this alone.
+    # As floats, because sorting floats is compiled elsewhere anyway; sorting integers would be compiled for this only.
     lowness = np.empty(count, np.float64)
     for queue in range(count):
         lowness[queue] = -priority[queue]

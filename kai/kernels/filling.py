@@ -1,9 +1,9 @@
-"""Filling a heap of heaps from groups whose order is known, as if they had been pushed one by one.
+"""Fills a heap of heaps from sorted groups, with the same result as pushing them one by one.
 
-Inside a leaf the order of groups is total, so any array in order is as good a heap as the one that pushing would have
-made; listings keep such arrays from search to search. Among queues it is not: which of two goes first depended on their
-best groups at the moment when the later one got its first. So groups are walked by age until every queue has one, and
-then the listings are copied.
+The order of groups within a leaf is total. So any sorted array is as good a heap as the one that pushes would make, and
+listings keep such arrays from search to search. The order of queues is not total: which of two went first depended on
+their best groups at the moment when the later queue got its first. So groups are walked by age until every queue has
+one; then the listings are copied.
 """
 
 from kai.kernels._jit import inner, kernel
@@ -15,14 +15,14 @@ from kai.kernels.struct import Bools, Float64Table, Int64s, Struct
 
 @inner
 def usable(facts: Facts, group: int) -> bool:
-    """Say whether the group's queue exists and is a leaf; others stay out of every heap."""
+    """Return whether the group's queue exists and is a leaf; other groups stay out of every heap."""
     queue = facts.groups.queue[group]
     return queue >= 0 and facts.queues.leaf[queue]
 
 
 @inner
 def empty(heap: Heap) -> None:
-    """Take everything out of ``heap``."""
+    """Remove everything from ``heap``."""
     heap.length[:] = 0
     heap.dirty[:] = 0
     heap.popped[:, :] = 0.0
@@ -30,7 +30,7 @@ def empty(heap: Heap) -> None:
 
 @inner
 def mark(facts: Facts, heap: Heap, group: int) -> int:
-    """Mark the queue of ``group`` as one that is to have entries; return 1 if it was not."""
+    """Mark the queue of ``group`` as one that will have entries; return 1 if it was not marked."""
     if not usable(facts, group):
         return 0
     fresh = 1 - heap.dirty[heap.queue[group]]
@@ -40,9 +40,9 @@ def mark(facts: Facts, heap: Heap, group: int) -> int:
 
 @inner
 def meet(facts: Facts, columns: Columns, rules: Rules, heap: Heap, group: int) -> int:
-    """Let ``group`` come at its age: its queue appears (return 1), or the best group of the queue may change.
+    """Push ``group`` at its age: its queue appears (return 1), or the best group of the queue may change.
 
-    Only the best one is kept; the others are copied later.
+    Only the best group is kept; the others are copied later.
     """
     if not usable(facts, group):
         return 0
@@ -75,10 +75,10 @@ def fill_victims(
     queues: Bools,
     member: Bools,
 ) -> None:
-    """Fill a heap of victims with the groups of ``listing`` that are ``member`` [G], of ``queues`` [Q].
+    """Fill a heap of victims with the groups of ``listing`` that are in ``member`` [G] and in ``queues`` [Q].
 
-    ``by_age`` is all groups, oldest first. Cost: a look at each group that is listed for one of ``queues``, at groups
-    by age until each of these has one, and what few comparisons queues need.
+    ``by_age`` is all groups, oldest first. Cost: one look at each group listed for one of ``queues``, at groups by age
+    until each of these queues has one, and the few comparisons of queues.
     """
     empty(heap)
     missing = 0
@@ -114,14 +114,14 @@ def _before(keys: Float64Table, left: int, right: int) -> bool:
 
 @inner
 def clear(listing: Listing) -> None:
-    """Take everything out of ``listing``."""
+    """Remove everything from ``listing``."""
     listing.length[:] = 0
     listing.member[:] = False
 
 
 @inner
 def list_last(facts: Facts, heap: Heap, listing: Listing, group: int) -> None:
-    """Write ``group`` down behind all that are listed for its queue; those of unusable queues stay out."""
+    """Append ``group`` to the list of its queue; groups of unusable queues stay out."""
     if usable(facts, group):
         queue = heap.queue[group]
         listing.items[heap.start[queue] + listing.length[queue]] = group
@@ -131,9 +131,9 @@ def list_last(facts: Facts, heap: Heap, listing: Listing, group: int) -> None:
 
 @inner
 def list_again(facts: Facts, heap: Heap, listing: Listing, group: int, belongs: bool, keys: Float64Table) -> None:
-    """Take ``group`` out of where it was listed, and list it where it belongs by its ``keys`` [G, X], if it does.
+    """Remove ``group`` from its list and, if it ``belongs``, insert it by its ``keys`` [G, X].
 
-    A listing of a heap of victims is in reverse order. Cost: O(groups of the queue), for moving numbers only.
+    A listing for a heap of victims is in reverse order. Cost: O(groups of the queue), only for moving numbers.
     """
     queue = heap.queue[group]
     if listing.member[group]:

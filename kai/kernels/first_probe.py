@@ -1,7 +1,7 @@
-"""The first probe of a search for one pod: the victims of one node. One call finds them, one judges them.
+"""The first probe of a search for one pod: a kernel finds the victims of one node, another judges them.
 
-Most searches are for one pod, and their first probe succeeds: extending the victims, choosing a node of theirs and
-looking at what came out need no Python then. Whatever is less simple is left to the plain form.
+Most searches are for one pod, and their first probe succeeds. Then extending the victims, choosing one of their nodes
+and checking the result need no Python. Less simple cases are left to the plain form.
 """
 
 from kai.kernels._jit import inner, kernel
@@ -19,15 +19,15 @@ VICTIMS, PARTS, CHANGES = 0, 1, 2
 
 
 class FirstProbe(Struct):
-    """What first scenarios are found with, and the one that was found."""
+    """The inputs for first scenarios, and the scenario that was found."""
 
     prefix: Prefix  # of one waiting pod and one mask
     aggressor: Aggressor  # of one pod
-    exact: Bools  # [G] groups of one leaf, of which all that they ask for is booked, by no plugin
+    exact: Bools  # [G] groups of one leaf whose whole request the engine books itself
     plain: Bools  # [G] groups of one leaf that no plugin is asked about
     prepared: Bools  # [K] shapes for which ``vectors`` hold the answers
     idle: Int64s  # [N] thousandths of GPUs that are free
-    releasing: Int64s  # [N] the same of those that are being released
+    releasing: Int64s  # [N] thousandths of GPUs that are being released
     seen: Int64s  # [1] the change of nodes up to which these are up to date, -1: never
     victims: Int64s  # [P] pods that would go
     start: Int64s  # [P + 1] where each batch of them begins
@@ -36,7 +36,7 @@ class FirstProbe(Struct):
 
 @inner
 def only_pod(facts: Facts, columns: Columns, group: int) -> int:
-    """Return the only pod of a group of one leaf that waits, all others having places; -1 if that is not so."""
+    """Return the only waiting pod of a group of one leaf whose other pods all have places; -1 otherwise."""
     leaf = facts.groups.first_subgroup[group] + 1
     first, last = facts.groups.pod_start[leaf], facts.groups.pod_start[leaf + 1]
     if columns.pending[leaf] != 1 or columns.active[leaf] + 1 != last - first:
@@ -49,7 +49,7 @@ def only_pod(facts: Facts, columns: Columns, group: int) -> int:
 
 @inner
 def _needs_no_gpu(facts: Facts, group: int) -> bool:
-    """Say whether some pod of a group of one leaf asks for no device."""
+    """Return whether some pod of a group of one leaf requests no device."""
     leaf = facts.groups.first_subgroup[group] + 1
     for at in range(facts.groups.pod_start[leaf], facts.groups.pod_start[leaf + 1]):
         shape = facts.pods.shape[facts.groups.pods[at]]
@@ -62,7 +62,7 @@ def _needs_no_gpu(facts: Facts, group: int) -> bool:
 def _describe(
     facts: Facts, columns: Columns, vectors: Vectors, groups: GroupState, probe: FirstProbe, group: int, pod: int
 ) -> None:
-    """Note what the aggressor is, what nodes have, and begin with no victim."""
+    """Store the aggressor and the capacity of nodes, and begin without victims."""
     aggressor, prefix = probe.aggressor, probe.prefix
     aggressor.group[0] = group
     aggressor.pods[0] = pod
@@ -99,7 +99,7 @@ def _next_node(facts: Facts, columns: Columns, group: int, after: int) -> int:
 
 @inner
 def _adopt(facts: Facts, probe: FirstProbe, pods: Int64s, start: Int64s) -> bool:
-    """Keep the victims that were found; say whether all are of plain groups."""
+    """Store the victims that were found; return whether all are of plain groups."""
     changes = 0
     for batch in range(start.shape[0] - 1):
         group = facts.pods.group[pods[start[batch]]]
@@ -119,10 +119,10 @@ def _adopt(facts: Facts, probe: FirstProbe, pods: Int64s, start: Int64s) -> bool
 def propose_first(
     facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, groups: GroupState, probe: FirstProbe, group: int
 ) -> int:
-    """Return what there is to try first for ``group``, whose victims wait in ``groups.victims``; changes nothing else.
+    """Return which first scenario there is for ``group``; victims come from ``groups.victims``, which alone changes.
 
     PROPOSED: ``probe`` has the victims: all batches of groups that would lose a pod on the first node of the group
-    that was added last. NONE_PASSES: no scenario passes the filters. UNSUITED: something in this is not for a kernel.
+    that was added last. NONE_PASSES: no scenario passes the filters. UNSUITED: the case is not for a kernel.
     """
     if not probe.plain[group]:
         return UNSUITED
@@ -133,7 +133,7 @@ def propose_first(
     prefix = probe.prefix
     while True:
         ended = extend(facts, columns, rules, vectors, prefix)
-        if ended == PAUSED:  # one pod more or less costs too little to be asked about
+        if ended == PAUSED:  # one pod costs too little to ask the budget
             continue
         if ended == EXHAUSTED:
             return NONE_PASSES
@@ -151,7 +151,7 @@ def propose_first(
 
 @inner
 def all_lose(columns: Columns, probe: FirstProbe) -> bool:
-    """Say whether every victim loses its place."""
+    """Return whether every victim loses its place."""
     for pod in probe.victims[: probe.state[VICTIMS]]:
         if columns.status[pod] != RELEASING:
             return False
@@ -160,9 +160,9 @@ def all_lose(columns: Columns, probe: FirstProbe) -> bool:
 
 @inner
 def is_kept(columns: Columns, probe: FirstProbe) -> bool:
-    """Say whether every victim has the place again that it had.
+    """Return whether every victim got back the place that it had.
 
-    Then none is known to the last probe, which tries the very same again.
+    Then the last probe knows no victims and tries the very same again.
     """
     for pod in probe.victims[: probe.state[VICTIMS]]:
         if columns.status[pod] == RELEASING or columns.status[pod] == PIPELINED:
@@ -172,13 +172,13 @@ def is_kept(columns: Columns, probe: FirstProbe) -> bool:
 
 @kernel
 def is_final(facts: Facts, columns: Columns, vectors: Vectors, probe: FirstProbe) -> bool:
-    """Say whether every victim goes, and the filters would let just these victims pass.
+    """Return whether every victim goes, and the filters would accept exactly these victims.
 
-    To be asked when the aggressor has been given its place. Then trying them again would lead to the same.
+    Call it once the aggressor has its place. Then trying them again would have the same result.
     """
     prefix = probe.prefix
     if probe.state[VICTIMS] == prefix.state[PODS]:
-        # They are all that was taken when the filters accepted.
+        # These are all victims that were taken when the filters accepted.
         return all_lose(columns, probe)
     reached = False
     mask = vectors.masks[prefix.masks[0]]

@@ -1,7 +1,7 @@
-"""Does a pod fit a node? Amounts first, then everything else a node may object to that follows from columns.
+"""Does a pod fit a node? First amounts are compared, then all other objections that follow from columns.
 
-A refusal is a small integer (``REFUSED_*``, or ``SHORT_OF + resource``), 0 means accepted; words are made of it at
-the edge.
+A refusal is a small integer (``REFUSED_*``, or ``SHORT_OF + resource``); 0 means accepted. Messages are made from it
+at the edge.
 
 Source: the peer's node_info fit tests, its predicates and nodes-with-enough-resources checks, in their order.
 """
@@ -40,14 +40,14 @@ REFUSED_OUTSIDE = 12
 REFUSED_HOOK = 13
 REFUSED_LEGACY_MIG_PRESENT = 14
 CODES = 15
-"""How many codes there are below SHORT_OF."""
+"""The number of codes below SHORT_OF."""
 SHORT_OF = 1000
 
 MIG_SINGLE, MIG_MIXED = 1, 2
 
 
 class Rules(Struct):
-    """What the profile's plugins ask of the kernels: weights of the score terms and switches of the checks.
+    """The plugins' settings for kernels: weights of the score terms and switches of the checks.
 
     0 switches a term off.
     """
@@ -79,9 +79,9 @@ class Vectors(Struct):
 
 @inner
 def slot_fits(facts: Facts, columns: Columns, shape: int, node: int, slot: int) -> bool:
-    """Say whether a pod of ``shape`` would fit on a shared device, counting what is being released there.
+    """Return whether a pod of ``shape`` would fit on a shared device, counting resources that are being released.
 
-    A pod that shares nothing needs a device per whole GPU it asks for, and nothing if it asks for none; the peer
+    A pod that shares nothing needs one device per requested whole GPU, and none if it requests none; the peer
     rates nodes by this test for such pods too.
     """
     if columns.slot_used[slot] == 0:
@@ -101,7 +101,7 @@ def slot_fits(facts: Facts, columns: Columns, shape: int, node: int, slot: int) 
 
 @inner
 def slot_has_idle(facts: Facts, columns: Columns, shape: int, node: int, slot: int) -> bool:
-    """Say whether a shared device has room for the pod now; a device that pods were only ever promised has none."""
+    """Return whether a shared device has room for the pod now; a device with nothing but promised pods has none."""
     free = facts.nodes.gpu_memory[node] - columns.slot_allocated[slot]
     return columns.slot_known[slot] > 0 and free - device_memory(facts, shape, node) >= 0
 
@@ -109,10 +109,10 @@ def slot_has_idle(facts: Facts, columns: Columns, shape: int, node: int, slot: i
 @kernel
 @for_each_number
 def shortage(facts: Facts, columns: Columns, shape: int, node: int, idle_only: bool) -> int:
-    """Return 0 if what a pod asks for is idle (or being released) on ``node``, else SHORT_OF + what is short.
+    """Return 0 if the pod's request is idle (or being released) on ``node``, else SHORT_OF + the short resource.
 
-    A node on which more is held than there is of anything takes no pod, whatever that asks for: as the peer compares
-    vectors, nothing is more than less than nothing.
+    An overcommitted node takes no pod, whatever it requests: the peer compares vectors, and a negative free amount
+    is less than a request of zero.
     """
     shared = is_shared(facts, shape)
     for resource in range(columns.idle.shape[1]):
@@ -136,7 +136,7 @@ def shortage(facts: Facts, columns: Columns, shape: int, node: int, idle_only: b
         free = columns.idle[node, GPU]
         if not idle_only:
             free += columns.releasing[node, GPU]
-        # Where more is promised than there is, shared devices do not make up for it, however many have room.
+        # Room on shared devices does not make up for more promised devices than the node has.
         missing = facts.shapes.devices[shape] - free // GPU_UNIT
         if missing > facts.shapes.devices[shape]:
             return SHORT_OF + GPU
@@ -152,7 +152,7 @@ def shortage(facts: Facts, columns: Columns, shape: int, node: int, idle_only: b
 
 @inner
 def gpu_on_node(facts: Facts, shape: int, node: int) -> int:
-    """Return the GPUs in thousandths that the capacity check of a node counts for a pod.
+    """Return the GPUs in thousandths that a node's capacity check counts for a pod.
 
     Claimed devices count nothing here.
     """
@@ -174,10 +174,10 @@ def gpu_on_node(facts: Facts, shape: int, node: int) -> int:
 def over_capacity(
     facts: Facts, columns: Columns, group: int, cpu: float, memory: float, gpu: float, fixed_only: bool
 ) -> int:
-    """Return 0 if the queue of ``group`` and all above it may take the amounts, else why not.
+    """Return 0 if the queue of ``group`` and all above it may take the amounts, else the refusal code.
 
-    Limits bind every pod, quota binds what cannot be taken back. ``fixed_only`` checks the latter alone. Resources
-    not asked for are skipped.
+    Limits apply to every pod, quota only to non-preemptible ones. ``fixed_only`` checks quota alone. Resources
+    that are not requested are skipped.
     """
     queue = facts.groups.queue[group]
     if not fixed_only:
@@ -213,7 +213,7 @@ def _mig_objection(facts: Facts, shape: int, node: int) -> int:
         return REFUSED_NOT_MIG if kind == KIND_MIG else ACCEPTED
     if kind == KIND_MIG and facts.nodes.legacy_mig[node]:
         return REFUSED_LEGACY_MIG_PRESENT
-    # A pod that only claims devices asks for whole ones, too.
+    # A pod with nothing but claimed devices counts as one that requests whole devices.
     if facts.nodes.mig_strategy[node] == MIG_SINGLE and kind != KIND_WHOLE and kind != KIND_NONE:
         return REFUSED_MIG_SINGLE
     if facts.nodes.mig_strategy[node] == MIG_MIXED and kind != KIND_MIG:
@@ -223,7 +223,7 @@ def _mig_objection(facts: Facts, shape: int, node: int) -> int:
 
 @inner
 def objection(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, shape: int, group: int, node: int) -> int:
-    """Return 0 if ``node`` takes a pod of ``shape`` whose amounts fit, else the first reason why not."""
+    """Return 0 if ``node`` takes a pod of ``shape`` whose amounts fit, else the first objection."""
     if rules.limits and group >= 0:
         refused = over_capacity(
             facts,
@@ -241,8 +241,8 @@ def objection(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, sh
         return refused
     if facts.shapes.kind[shape] == KIND_MEMORY and not facts.nodes.gpu_memory_known[node]:
         return REFUSED_MEMORY_UNKNOWN
-    # A sharing pod that opens a device brings a reservation pod with it. Which devices it will get is not known yet,
-    # so two places are asked for.
+    # A sharing pod that opens a device brings a reservation pod with it. Its devices are not chosen yet, so the
+    # check requires two pod slots.
     places = columns.idle[node, PODS] + columns.releasing[node, PODS]
     if places < (2 if is_shared(facts, shape) else 1):
         return REFUSED_PODS
@@ -255,7 +255,7 @@ def objection(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, sh
 
 @kernel
 def refusal(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, shape: int, group: int, node: int) -> int:
-    """Return 0 if a pod of ``shape`` may go to ``node``, now or once what is being released is gone, else why not."""
+    """Return 0 if a pod of ``shape`` may go to ``node``, now or after pending releases, else the refusal code."""
     short = shortage(facts, columns, shape, node, False)
     if short:
         return short

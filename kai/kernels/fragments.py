@@ -1,14 +1,15 @@
-"""How much of a node's GPUs the pods that usually come could not use, and by how much a placement changes that.
+"""GPU fragmentation: how much of a node's GPUs typical pods cannot use, and how a placement changes that.
 
-What is idle on a node is worth what can still be put there. A ``Mix`` says which shapes usually come and how often.
-For each of them it is known what it could not use of a node; so is what pods beyond the next one will be short of, if
-they want CPU and memory for each GPU as pods of the mix do. A placement is the better, the less it adds to the sum.
+Idle resources are worth what can still be placed on them. A ``Mix`` lists the shapes that usually come and how often.
+For each of them the module computes how much of a node it could not use. It also computes what pods beyond the next one
+will lack, if they want CPU and memory for each GPU as pods of the mix do. The less a placement adds to the sum, the
+better it is.
 
-It is a function of the node's own numbers, so what each shape finds on a node holds until these change: it is counted
-once (``_survey``), and a placement is rated by what it changes of that. ``Remains`` keeps it from pod to pod.
+The sum depends only on the node's own numbers, so it holds until these change: it is computed once (``_survey``), and a
+placement is rated by the difference. ``Remains`` caches it from pod to pod.
 
 Source: Weng et al., "Beware of Fragmentation", USENIX ATC 2023, for what the next pod cannot use. Memory, what later
-    pods are short of, and the pressure on nodes that few shapes may use are our own.
+    pods lack, and the pressure on nodes that few shapes may use are our own.
 """
 
 import math
@@ -22,20 +23,20 @@ from kai.kernels.slot_booking import whole
 from kai.kernels.struct import BoolTable, Float64s, Int64s, Int64Table, Struct
 
 STEPS = 1024.0
-"""Parts of a point that ratings are rounded to: sums with other scores are exact then, in whatever order."""
+"""Ratings are rounded to this fraction of a point, so that sums with other scores are exact in any order."""
 NONE, FRESH = -1, -2
 UNFIT = 1 << 40
 """More MiB than a device has, and more devices than a node has."""
 
 SPARE, USABLE, LEAST, ROOM, SLOT, SUMS, CHOSEN, ROWS = 0, 1, 2, 3, 4, 5, 6, 7
-"""Rows of what is left of a node. By typical shape: devices that suit it, beyond those that a pod needs; MiB on these;
-MiB that a device in sharing needs to suit it. By device in sharing: MiB left, slot. Sums. Devices that a pod takes."""
+"""Rows of the rest of a node. By typical shape: devices that suit it, beyond those that a pod needs; MiB on these; the
+MiB that a shared device needs to suit it. By shared device: MiB left, slot. Sums. Devices that a pod takes."""
 WHOLES, SHARING, TOTAL = 0, 1, 2
-"""Devices that are idle; devices in sharing; MiB left on both."""
+"""Idle devices; shared devices; MiB left on both."""
 
 
 class Mix(Struct):
-    """What usually comes. Shapes: T typical shapes, N nodes. A ``weight`` of 0 says that nothing is rated by it."""
+    """The typical shapes. Shapes: T typical shapes, N nodes. With a ``weight`` of 0 nothing is rated by it."""
 
     weight: float  # points for each GPU that stays usable
     shapes: Int64s  # [T] rows of shapes that ask for whole GPUs or share some
@@ -47,7 +48,7 @@ class Mix(Struct):
 
 
 def no_mix() -> Mix:
-    """Return the mix by which nothing is rated."""
+    """Return the mix with which nothing is rated."""
     nothing, none = np.zeros(0, np.float64), np.zeros(0, np.int64)
     return Mix(
         weight=0.0,
@@ -61,7 +62,7 @@ def no_mix() -> Mix:
 
 
 class Remains(Struct):
-    """What is left of each node, and what of it is lost, until the node changes. Shapes: N nodes, W columns."""
+    """A cache of the rest of each node and its loss, valid until the node changes. Shapes: N nodes, W columns."""
 
     left: Int64Table  # [ROWS * N, W] a typical shape, a device or a sum for each column
     lost: Float64s  # [N] in GPUs
@@ -69,7 +70,7 @@ class Remains(Struct):
 
 
 def make_remains(mix: Mix, slot_start: Int64s) -> Remains:
-    """Return memory for what is left of nodes, nothing of which is known; none where nothing is rated."""
+    """Return an empty cache; without rows if nothing is rated."""
     nodes = slot_start.shape[0] - 1 if mix.weight > 0.0 else 0
     width = max(int(np.diff(slot_start).max(initial=0)), mix.shapes.shape[0], TOTAL + 1)
     return Remains(
@@ -92,10 +93,10 @@ def _lost(
     before: int,
     after: int,
 ) -> float:
-    """Return what is lost of a node, in GPUs, once something of what is ``left`` is taken and ``total`` MiB remain.
+    """Return the loss of a node, in GPUs, after something of ``left`` is taken and ``total`` MiB remain.
 
-    Taken are ``wholes`` devices, and a device with ``before`` MiB has ``after`` (-1: there is none). What pressure says
-    is worth something is taken off, so the result can be negative; only differences mean anything.
+    ``wholes`` devices are taken, and a device with ``before`` MiB has ``after`` (-1: there is none). The value of free
+    GPUs by pressure is subtracted, so the result can be negative; only differences are meaningful.
     """
     device = facts.nodes.gpu_memory[node]
     if total <= 0 or device <= 0:
@@ -123,11 +124,11 @@ def _lost(
 
 @inner
 def _survey(facts: Facts, columns: Columns, mix: Mix, node: int, left: Int64Table) -> float:
-    """Fill what is ``left`` of a node, what is being released there included; return what of it is lost.
+    """Compute what is ``left`` of a node, counting resources that are being released; return its loss.
 
-    A device that all its pods are leaving is a whole one that is being released.
+    A device that all its pods are leaving counts as a whole device that is being released.
 
-    Cost: O(typical shapes x devices in sharing).
+    Cost: O(typical shapes x shared devices).
     """
     device = facts.nodes.gpu_memory[node]
     wholes = max(0, whole(columns.idle[node, GPU] + columns.releasing[node, GPU]))
@@ -143,7 +144,7 @@ def _survey(facts: Facts, columns: Columns, mix: Mix, node: int, left: Int64Tabl
     left[SUMS, SHARING] = sharing
     left[SUMS, TOTAL] = total
     if total <= 0:
-        return 0.0  # nothing is asked about what is not there
+        return 0.0  # a node without GPUs has nothing to lose
     for at in range(mix.shapes.shape[0]):
         shape = mix.shapes[at]
         if facts.shapes.kind[shape] == KIND_WHOLE:
@@ -171,7 +172,7 @@ def _survey(facts: Facts, columns: Columns, mix: Mix, node: int, left: Int64Tabl
 def _least(
     facts: Facts, mix: Mix, node: int, cpu: int, memory: int, left: Int64Table, wanted: int
 ) -> tuple[int, float]:
-    """Return the device that is taken with least loss, and what is lost: its place in ``left``, FRESH, or NONE.
+    """Return the device whose use loses least, as its place in ``left``, FRESH, or NONE; and the loss.
 
     Of those that lose the same, the one with least left is taken.
     """
@@ -198,7 +199,7 @@ def _least(
 
 @inner
 def _take(facts: Facts, mix: Mix, node: int, left: Int64Table, wanted: int, taken: int) -> None:
-    """Bring ``left`` up to date once ``wanted`` MiB of a device are ``taken``; no pod takes of a device twice."""
+    """Update ``left`` after ``wanted`` MiB of device ``taken`` are used; no pod takes a device twice."""
     device = facts.nodes.gpu_memory[node]
     wholes, before, after = 0, -1, device - wanted
     if taken == FRESH:
@@ -220,10 +221,10 @@ def _take(facts: Facts, mix: Mix, node: int, left: Int64Table, wanted: int, take
 
 @inner
 def _lost_beside(facts: Facts, columns: Columns, mix: Mix, shape: int, node: int, most: int, left: Int64Table) -> float:
-    """Return what is lost of a node beside a pod of ``shape``.
+    """Return the loss of a node beside a pod of ``shape``.
 
-    A pod that shares devices takes at most ``most`` of them: ``left`` says then which are CHOSEN, and what is left is
-    only right there if it takes one. A pod that shares none takes any whole ones.
+    A sharing pod takes at most ``most`` devices: afterwards ``left`` has its devices in CHOSEN, and its other rows are
+    only right if the pod takes one device. A pod that does not share takes any whole devices.
     """
     request = facts.shapes.request
     cpu = columns.idle[node, CPU] + columns.releasing[node, CPU] - request[shape, CPU]
@@ -254,9 +255,9 @@ def _slots(facts: Facts, node: int) -> int:
 
 @inner
 def choose_devices(facts: Facts, columns: Columns, mix: Mix, shape: int, node: int, chosen: Int64s) -> None:
-    """Fill ``chosen`` with the devices that a sharing pod of ``shape`` takes: a slot, or FRESH for a whole device.
+    """Fill ``chosen`` with the devices for a sharing pod of ``shape``: a slot, or FRESH for a whole device.
 
-    Where there is none for the pod, it keeps NONE. What a pod asks for beyond the size of ``chosen`` it does not get.
+    A place without a device keeps NONE. A pod gets at most as many devices as ``chosen`` has places.
     """
     width = max(mix.shapes.shape[0], _slots(facts, node), chosen.shape[0], TOTAL + 1)
     left = np.empty((ROWS, width), np.int64)
@@ -274,9 +275,9 @@ def _points(mix: Mix, before: float, after: float) -> float:
 
 @inner
 def saved(facts: Facts, columns: Columns, mix: Mix, shape: int, node: int) -> float:
-    """Return the points of ``node`` for a pod of ``shape``: the weight of what stays usable, less what is lost.
+    """Return the points of ``node`` for a pod of ``shape``: the weight of what stays usable, less the loss.
 
-    Cost: O(typical shapes) for each device that comes into question, and a survey.
+    Cost: O(typical shapes) for each candidate device, and a survey.
     """
     slots = _slots(facts, node)
     left = np.empty((ROWS, max(mix.shapes.shape[0], slots, TOTAL + 1)), np.int64)
@@ -288,9 +289,9 @@ def saved(facts: Facts, columns: Columns, mix: Mix, shape: int, node: int) -> fl
 def saved_again(
     facts: Facts, columns: Columns, mix: Mix, remains: Remains, shape: int, node: int, changed: int
 ) -> float:
-    """Return what ``saved`` does; the survey is made only if the last change of the node, ``changed``, is news.
+    """Return the result of ``saved``; repeat the survey only if the node changed since, by its last change ``changed``.
 
-    Cost: O(typical shapes) for each device that comes into question.
+    Cost: O(typical shapes) for each candidate device.
     """
     left = remains.left[node * ROWS : node * ROWS + ROWS]
     if remains.known[node] <= changed:

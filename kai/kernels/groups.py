@@ -1,4 +1,4 @@
-"""Questions about many groups at once: who waits and is complete, what each wants next, what each holds."""
+"""Questions about many groups at once: which wait and are complete, what each requests next, what each holds."""
 
 import numpy as np
 
@@ -8,15 +8,15 @@ from kai.kernels.columns import ACTIVE_ALLOCATED, COUNTED, CPU, GPU, MEMORY, PEN
 from kai.kernels.struct import Bools, Float64s, Float64Table, Int64s
 
 ROOT_AND_LEAF = 2
-"""Sub-groups of a group that declares none."""
+"""The number of sub-groups of a group that declares none: the root and one leaf."""
 
 
 @kernel
 def next_chunk(facts: Facts, columns: Columns, leaf: int, out: Int64s) -> int:
-    """Fill ``out`` with the pods of a group's only leaf that the next attempt places; return how many.
+    """Fill ``out`` with the pods of a group's only leaf that the next attempt places; return their number.
 
-    All that are missing to the minimum, or one more when it is reached: pods in order that are pending, or evicted by
-    the open statement.
+    These are all pods missing to the minimum, or one more if it is reached, in pod order. Candidates are pending, or
+    evicted by the open statement.
     """
     active = columns.active[leaf]
     missing = facts.groups.minimum[leaf] - active
@@ -35,7 +35,7 @@ def next_chunk(facts: Facts, columns: Columns, leaf: int, out: Int64s) -> int:
 
 @inner
 def has_pending(facts: Facts, columns: Columns, group: int) -> bool:
-    """Say whether some pod of the group is pending."""
+    """Return whether some pod of the group is pending."""
     for row in range(facts.groups.first_subgroup[group], facts.groups.first_subgroup[group + 1]):
         if columns.pending[row] > 0:
             return True
@@ -44,7 +44,7 @@ def has_pending(facts: Facts, columns: Columns, group: int) -> bool:
 
 @inner
 def has_place(facts: Facts, columns: Columns, group: int) -> bool:
-    """Say whether some pod of the group has a place."""
+    """Return whether some pod of the group has a place."""
     for row in range(facts.groups.first_subgroup[group], facts.groups.first_subgroup[group + 1]):
         if columns.active[row] > 0:
             return True
@@ -82,14 +82,14 @@ def nodes_of_group(facts: Facts, columns: Columns, group: int) -> Int64s:
 
 @inner
 def is_flat(facts: Facts, group: int) -> bool:
-    """Say whether the group is a root that needs its only leaf, constrained or not."""
+    """Return whether the group is a root that needs its only leaf, with or without topology constraints."""
     root = facts.groups.first_subgroup[group]
     return facts.groups.first_subgroup[group + 1] - root == ROOT_AND_LEAF and facts.groups.minimum[root] == 1
 
 
 @inner
 def is_plain(facts: Facts, columns: Columns, group: int) -> bool:
-    """Say whether the group is one leaf without terminating pods: then its next chunk follows from statuses alone."""
+    """Return whether the group has one leaf and no terminating pods: then statuses alone give its next chunk."""
     leaf = facts.groups.first_subgroup[group] + 1
     return is_flat(facts, group) and columns.occupying[leaf] == columns.active[leaf]
 
@@ -115,11 +115,10 @@ def _state_by_leaf(facts: Facts, columns: Columns, root: int, end: int) -> float
 
 @inner
 def elastic_state(facts: Facts, columns: Columns, group: int) -> float:
-    """Return 0 for a group that lacks what it needs, 1 for one that has just that, 2 for one that can give up pods.
+    """Return 0 for a group below its minimum, 1 for one at its minimum, 2 for one that can give up pods.
 
-    It can give up what no sub-group needs: pods above a minimum, sub-groups above the least number, and what there is
-    of a sub-group that lacks pods. With ``each_leaf`` the minimum of each leaf is what it needs. Cost: a look at each
-    sub-group.
+    It can give up pods above a minimum, sub-groups above the least number, and pods of optional sub-groups that lack
+    pods. With ``each_leaf`` the minimum of each leaf decides. Cost: one look at each sub-group.
     """
     root, end = facts.groups.first_subgroup[group], facts.groups.first_subgroup[group + 1]
     if end - root == ROOT_AND_LEAF:
@@ -149,7 +148,7 @@ def elastic_state(facts: Facts, columns: Columns, group: int) -> float:
 def want(
     facts: Facts, columns: Columns, requested: Float64Table, group: int, chunk: Int64s, amounts: Float64Table
 ) -> None:
-    """Fill the row of a plain ``group`` in ``amounts`` [G, 3] with what its next ``chunk`` [...] wants."""
+    """Fill the row of a plain ``group`` in ``amounts`` [G, 3] with the request of its next ``chunk`` [...]."""
     amounts[group, :] = 0.0
     for at in range(next_chunk(facts, columns, facts.groups.first_subgroup[group] + 1, chunk)):
         for resource in range(3):
@@ -160,7 +159,7 @@ def want(
 def hold(facts: Facts, columns: Columns, group: int, elastic: Float64s, amounts: Float64Table) -> None:
     """Fill the row of ``group`` in ``elastic`` [G] and ``amounts`` [G, 3].
 
-    The elastic state and what counts as used by its queue.
+    These get the elastic state, and the amounts that count as used by its queue.
     """
     elastic[group] = elastic_state(facts, columns, group)
     amounts[group, :] = 0.0
@@ -179,11 +178,11 @@ def hold(facts: Facts, columns: Columns, group: int, elastic: Float64s, amounts:
 def describe_waiting(
     facts: Facts, columns: Columns, requested: Float64Table, groups: Int64s, elastic: Float64s, amounts: Float64Table
 ) -> None:
-    """Fill the rows of plain ``groups`` [n] in ``elastic`` [G] and ``amounts`` [G, 3].
+    """Fill the rows of plain ``groups`` [n] in ``elastic`` [G] and ``amounts`` [G, 3]; skip other groups.
 
-    The elastic state and what the next chunk wants.
+    These get the elastic state, and the request of the next chunk.
 
-    ``requested`` [K, 3] is what one pod of each shape is taken to want. Groups that are not plain are left alone.
+    ``requested`` [K, 3] is the assumed request of one pod of each shape.
     Cost: O(pods looked at).
     """
     longest = 1
@@ -201,9 +200,9 @@ def describe_waiting(
 
 @kernel
 def sum_waiting(facts: Facts, columns: Columns, requested: Float64Table, pods: Int64s) -> Float64s:
-    """Return float64[3]: what those of ``pods`` want that are pending, or that the open statement evicted.
+    """Return float64[3]: the sum of the requests of ``pods`` that are pending or evicted by the open statement.
 
-    ``requested`` [K, 3] is what one pod of each shape is taken to want.
+    ``requested`` [K, 3] is the assumed request of one pod of each shape.
     """
     out = np.zeros(3, np.float64)
     for pod in pods:
@@ -217,7 +216,7 @@ def sum_waiting(facts: Facts, columns: Columns, requested: Float64Table, pods: I
 def describe_holding(facts: Facts, columns: Columns, groups: Int64s, elastic: Float64s, amounts: Float64Table) -> None:
     """Fill the rows of ``groups`` [n] in ``elastic`` [G] and ``amounts`` [G, 3].
 
-    The elastic state and what counts as used by their queues.
+    These get the elastic state, and the amounts that count as used by their queues.
     """
     for group in groups:
         hold(facts, columns, group, elastic, amounts)
@@ -225,9 +224,9 @@ def describe_holding(facts: Facts, columns: Columns, groups: Int64s, elastic: Fl
 
 @kernel
 def sort_by_leaf(leaf: Int64s, order: Int64s, start: Int64s, out: Int64s) -> None:
-    """Sort pods by leaf and, within a leaf, as they come in ``order`` [P]; fills the first start[B] of ``out`` [P].
+    """Sort pods by leaf and, within a leaf, as they come in ``order`` [P]; fill the first start[B] of ``out`` [P].
 
-    ``start`` [B + 1], all zeros, is where the pods of each sub-group begin. Cost: O(P + B).
+    ``start`` [B + 1], all zeros at first, gets the position of the first pod of each sub-group. Cost: O(P + B).
     """
     for pod in range(leaf.shape[0]):
         if leaf[pod] >= 0:
@@ -244,10 +243,10 @@ def sort_by_leaf(leaf: Int64s, order: Int64s, start: Int64s, out: Int64s) -> Non
 
 @kernel
 def find_places(created: Float64s, order: Int64s, rows: Int64s, places: Int64s) -> bool:
-    """Note where in ``order`` [n], which goes by ``created`` [n], each of ``rows`` is; say whether it was done.
+    """Find the position of each of ``rows`` in ``order`` [n], which is sorted by ``created`` [n]; return whether done.
 
-    It is not where so many rows are of one time that a pass over all of them would be quicker.
-    Cost: O(log n) for each row, and a look at those of its time.
+    It is not done if so many rows share a time that a pass over all of them would be faster.
+    Cost: O(log n) for each row, and one look at those of its time.
     """
     looks = 0
     for at in range(rows.shape[0]):

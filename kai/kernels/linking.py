@@ -1,11 +1,11 @@
-"""How numba compiles a kernel: each function once, without counting references that it only borrows.
+"""How numba compiles kernels here: each large function once, and without reference counting for borrowed arguments.
 
-numba links the code of all that a function calls into the function's own module, and optimizes all of it again. Here a
-large function is compiled once: what is compiled with it calls its machine code (`Library`). So a kernel that comes out
-of the cache needs others to be there: it names them (`Need`), and the cache loads them first.
+numba links the code of all callees into a function's own module and optimizes all of it again. Here a large function is
+compiled once, and functions compiled later call its machine code (`Library`). So a kernel from the cache needs others
+to be loaded: it names them (`Need`), and the cache loads them first.
 
-A symbol follows from sources (`kai.kernels.cache.identity`), where numba would number it in the process that compiles
-it. So two processes that compile a function give it one name, and each one's code can stand for the other's.
+Symbol names derive from sources (`kai.kernels.cache.identity`), where numba would use a counter of the process. So two
+processes give a function the same name, and the code of one can replace that of the other.
 """
 
 import copy
@@ -44,22 +44,22 @@ _IDENTITY: Any = bytecode.FunctionIdentity
 _EXTRACT: Any = untyped_passes.ExtractByteCode
 
 LARGE: Final = 150
-"""Instructions from which others call a function. LLVM puts none of half that size into the place of a call."""
+"""Instructions from which a function is called, not inlined; LLVM inlines none of half that size."""
 _BORROWING: Final = frozenset(
     {"getitem", "static_getitem", "cast", "phi", "build_tuple", "exhaust_iter", "getiter", "iternext"}
     | {"pair_first", "pair_second"}
 )
-"""Operations whose results are part of what they are given."""
+"""Operations whose results are part of their operands."""
 _defined: Final[set[str]] = set()
-"""Functions whose machine code this process has."""
+"""Functions whose machine code is loaded in this process."""
 
 
 class MissingError(LookupError):
-    """A function that a cached kernel calls cannot be had."""
+    """A function that a cached kernel calls is not available."""
 
 
 class Need(NamedTuple):
-    """A function whose machine code another calls; calling this loads or compiles it."""
+    """A function whose machine code another function calls; calling this object loads or compiles it."""
 
     module: str
     name: str
@@ -67,9 +67,9 @@ class Need(NamedTuple):
     symbol: str
 
     def __call__(self) -> None:
-        """Have the machine code in this process.
+        """Load or compile the function into this process.
 
-        Raises: MissingError if it cannot be had.
+        Raises: MissingError if it is not available.
         """
         if self.symbol in _defined:
             return
@@ -82,29 +82,29 @@ class Need(NamedTuple):
 
 @cache
 def _nothing() -> Any:
-    """Return the module that is linked for a function that is called."""
+    """Return an empty module, to be linked in place of a function that is called."""
     return _LLVM.parse_assembly("")
 
 
 class Library(_LIBRARY):  # type: ignore[misc]  # numba ships no types for it
     """The code of one function.
 
-    A large one, or one that Python calls, has machine code. One that is not large is compiled into others, which need
-    its bitcode.
+    A large function, or one that Python calls, has machine code. A small one is compiled into others, which need its
+    bitcode.
     """
 
     symbol = ""
     need: Need | None = None
-    """What stands for the function where it is called; None for one that cannot be found by name."""
+    """The reference by which other functions call this one; None if it cannot be found by name."""
     is_called = False
-    """Whether others call it."""
+    """Whether other functions call it."""
     has_wrapper = True
     _shared_module: Any
     read: Callable[[], bytes | None] | None = None
-    """Returns the bitcode of a function that was loaded; None where it is gone."""
+    """Returns the bitcode of a loaded function; None if it is gone."""
 
     def finalize(self) -> None:
-        """Link what is compiled with the function, optimize, and make machine code if it is to have any."""
+        """Link the small callees, optimize, and make machine code if this function has any."""
         for library in dict.fromkeys(self._linking_libraries):
             module = library._get_module_for_linking()
             self._reload_init.update(library._reload_init)
@@ -127,7 +127,7 @@ class Library(_LIBRARY):  # type: ignore[misc]  # numba ships no types for it
     def _get_module_for_linking(self) -> Any:
         if self.read is not None and not self.is_called and self._shared_module is None:
             code = self.read()
-            if code is None:  # its machine code is as good
+            if code is None:  # without bitcode, call the machine code
                 self.is_called = True
                 self._reload_init.add(self.need)
             else:
@@ -136,13 +136,13 @@ class Library(_LIBRARY):  # type: ignore[misc]  # numba ships no types for it
         return _nothing() if self.is_called else super()._get_module_for_linking()
 
     def serialize_using_object_code(self) -> Any:
-        """Return what is kept: machine code for a function that has it, bitcode for one that is not called."""
+        """Return the form to cache: machine code if the function has it, and bitcode if it is inlined."""
         machine = self._get_compiled_object() if self.has_code else b""
         return self.name, "object", (machine, b"" if self.is_called else self._get_module_for_linking().as_bitcode())
 
     @classmethod
     def load(cls, made_by: Any, name: str, need: Need, machine: bytes, read: Callable[[], bytes | None]) -> Any:
-        """Return a library of machine code that was kept, if any was, and of the bitcode that ``read`` returns."""
+        """Return a library of cached machine code, if any, and of the bitcode that ``read`` returns."""
         self = cls(made_by, name)
         self.symbol, self.need, self.read, self.has_wrapper = need.symbol, need, read, bool(machine)
         if machine:
@@ -164,25 +164,25 @@ def _is_large(function: Any) -> bool:
 
 
 class _Borrowing(_COUNTING):  # type: ignore[misc]  # numba ships no types for it
-    """The runtime of a function that borrows all it reads: nothing is counted."""
+    """A runtime for functions that borrow all they read: it counts no references."""
 
     def incref(self, builder: object, kind: object, value: object) -> None:
-        """Count nothing."""
+        """Do nothing."""
 
     def decref(self, builder: object, kind: object, value: object) -> None:
-        """Count nothing."""
+        """Do nothing."""
 
 
 class Context(_CONTEXT):  # type: ignore[misc]  # as above
-    """What a kernel is lowered with."""
+    """The context in which a kernel is lowered."""
 
     plain: Any
-    """The compiler's own: for wrappers, and for the functions of NumPy that a kernel calls."""
+    """The compiler's own context, for wrappers and for NumPy functions that a kernel calls."""
     borrows = False
 
     @classmethod
     def of(cls, plain: Any, *, borrows: bool) -> Any:
-        """Return the compiler's context as one of this kind."""
+        """Return the compiler's context converted to this kind."""
         made = copy.copy(plain)
         made.__class__ = cls
         made.plain, made.borrows = plain, borrows
@@ -190,19 +190,19 @@ class Context(_CONTEXT):  # type: ignore[misc]  # as above
 
     @property
     def nrt(self) -> Any:
-        """Return what writes the counting of references."""
+        """Return the writer of reference counting code."""
         return _Borrowing(self, True) if self.borrows else _COUNTING(self, True)
 
     def _compile_subroutine_no_cache(self, *arguments: Any, **options: Any) -> Any:
         return self.plain._compile_subroutine_no_cache(*arguments, **options)
 
     def get_executable(self, library: Any, described: Any, environment: Any) -> Any:
-        """Return what calls of the function are looked up by, and what Python calls."""
+        """Return the key for calls of the function, and its entry point for Python."""
         return executable(self.plain, library, described, environment)
 
 
 def executable(context: Any, library: Any, described: Any, environment: Any) -> Any:
-    """Return what calls of a function are looked up by, and what Python calls."""
+    """Return the key for calls of a function, and its entry point for Python."""
     library._ensure_finalized()
     if library.has_code:
         return context.get_executable(library, described, environment)
@@ -210,7 +210,7 @@ def executable(context: Any, library: Any, described: Any, environment: Any) -> 
 
 
 def _borrows(state: Any) -> bool:
-    """Say whether a function makes no reference of its own: all arrays and structs in it are part of its arguments."""
+    """Return whether a function creates no reference: all its arrays and structs are part of its arguments."""
     managed = cache(lambda kind: state.targetctx.data_model_manager[kind].contains_nrt_meminfo())
     if state.func_id.is_generator or managed(state.return_type):
         return False
@@ -223,7 +223,7 @@ def _statements(func_ir: Any) -> Iterator[Any]:
 
 
 def _makes(statement: Any, kinds: Any, managed: Callable[[Any], bool]) -> bool:
-    """Say whether a statement makes, or keeps, a reference."""
+    """Return whether a statement creates or keeps a reference."""
     if isinstance(statement, ir.SetAttr | ir.StoreMap):
         return True
     if not isinstance(statement, ir.Assign) or not isinstance(statement.value, ir.Expr):
@@ -231,14 +231,14 @@ def _makes(statement: Any, kinds: Any, managed: Callable[[Any], bool]) -> bool:
     value = statement.value
     if not managed(kinds[statement.target.name]):
         return False
-    if value.op == "getattr":  # of an array it may be another array
+    if value.op == "getattr":  # an attribute of an array may be a new array
         return not isinstance(kinds[value.value.name], types.StructRef)
     by_array = value.op == "getitem" and managed(kinds[value.index.name])
     return value.op not in _BORROWING or by_array
 
 
 class _Lower(_LOWER):  # type: ignore[misc]  # as above
-    """Lowering that tells the library its name, and gives the function the wrapper of any other."""
+    """Lowering that passes its name to the library, and gives the function a normal wrapper."""
 
     def __init__(self, context: Any, library: Any, described: Any, *arguments: Any, **options: Any) -> None:
         library.symbol = described.llvm_func_name
@@ -247,32 +247,32 @@ class _Lower(_LOWER):  # type: ignore[misc]  # as above
         super().__init__(context, library, described, *arguments, **options)
 
     def create_cpython_wrapper(self, release_gil: bool = False) -> None:
-        """Make what Python calls."""
+        """Create the wrapper that Python calls."""
         made = self.library, self.fndesc, self.env, self.call_helper
         self.context.plain.create_cpython_wrapper(*made, release_gil=release_gil)
 
 
 @_REGISTER(mutates_CFG=True, analysis_only=False)
 class _Lowering(_LOWERING):  # type: ignore[misc]  # as above
-    """The pass that writes LLVM's language."""
+    """The pass that generates LLVM code."""
 
     _name = "kernel_lowering"
 
     @property
     def lowering_class(self) -> type[_Lower]:
-        """Return the class that does it."""
+        """Return the lowering class."""
         return _Lower
 
     def run_pass(self, state: Any) -> bool:
-        """Lower the function, counting only what it makes."""
+        """Lower the function, counting only references that it creates."""
         state.targetctx = Context.of(state.targetctx, borrows=_borrows(state))
         return bool(super().run_pass(state))
 
 
 class _Flags(_FLAGS):  # type: ignore[misc]  # as above
-    """Options of the compiler that remember their values.
+    """Compiler options that memoize their values.
 
-    It compares them for each operator that it looks up, and numba would put all thirty together for each comparison.
+    numba compares options for each operator that it looks up, and would collect all thirty values for each comparison.
     """
 
     def values(self) -> dict[str, Any]:
@@ -284,18 +284,18 @@ class _Flags(_FLAGS):  # type: ignore[misc]  # as above
 
 
 class KernelCompiler(_COMPILER):  # type: ignore[misc]  # as above
-    """What compiles a kernel."""
+    """The compiler of kernels."""
 
     identity: Callable[[Any], str | None]
-    """Returns what is the same for one function in all processes, None for a function that is not kept."""
+    """Returns the process-independent identity of a function; None for a function that is not cached."""
 
     def __init__(self, *arguments: Any) -> None:
-        """Take what numba gives to a compiler."""
+        """Take numba's arguments for a compiler."""
         super().__init__(*arguments)
         self.state.flags = _Flags(self.state.flags)
 
     def compile_extra(self, function: Callable[..., Any]) -> Any:
-        """Compile ``function`` under a name that follows from its sources."""
+        """Compile ``function`` under a name that derives from its sources."""
         state: Any = self.state
         state.func_id = named = _IDENTITY.from_function(function)
         library: Any = Library(state.targetctx.codegen(), named.func_qualname)
@@ -311,12 +311,12 @@ class KernelCompiler(_COMPILER):  # type: ignore[misc]  # as above
         _EXTRACT().run_pass(state)
         state.lifted, state.lifted_from = (), None
         made = self._compile_bytecode()
-        if library.is_called:  # only now: what is kept of the function itself does not need it
+        if library.is_called:  # last, because the cached form does not need it
             library._reload_init.add(library.need)
         return made
 
     def define_pipelines(self) -> list[Any]:
-        """Return numba's passes, with one of ours in place of its lowering."""
+        """Return numba's passes, with our lowering in place of its own."""
         passes: Any = compiler_machinery.PassManager("kernel")  # type: ignore[no-untyped-call]  # numba ships no types
         for part in (_BUILDER.define_untyped_pipeline, _BUILDER.define_typed_pipeline):
             passes.passes.extend(part(self.state).passes)

@@ -1,10 +1,10 @@
-"""Who is next? The heap of heaps that the actions pop from.
+"""The heap of heaps from which actions pop the next group.
 
-The heap is a tree of binary heaps: one for each queue that has entries, the root above the top queues; leaves hold
-entries (a group, or a part of one), inner heaps hold queues. It is *lazy*: what is inside a heap may have become
-stale, only the top is sifted again when something below it changed. That laziness decides who is served first, so the
-array moves are part of the behaviour: push appends and sifts up, pop swaps first and last and sifts down (the smaller
-child, the left one on ties), swapping only on strictly less.
+It is a tree of binary heaps: one for each queue with entries, and the root above the top queues. Leaves hold entries (a
+group, or a part of one), inner heaps hold queues. It is *lazy*: entries inside a heap may be stale, and only the top is
+sifted again after a change below it. That laziness decides who is served first, so the array moves are part of the
+behaviour: push appends and sifts up; pop swaps first and last and sifts down (the smaller child, the left one on ties),
+swapping only on strictly less.
 
 Source: the peer's actions/utils (job order by queue), and its scheduler_util priority queue.
 """
@@ -37,7 +37,7 @@ class Heap(Struct):
 
 @inner
 def entry_before(heap: Heap, left: int, right: int) -> bool:
-    """Say whether entry ``left`` of a leaf goes before ``right``."""
+    """Return whether entry ``left`` of a leaf goes before ``right``."""
     for key in range(heap.keys.shape[1]):
         mine, theirs = heap.keys[left, key], heap.keys[right, key]
         if mine != theirs:
@@ -47,7 +47,7 @@ def entry_before(heap: Heap, left: int, right: int) -> bool:
 
 @inner
 def best_leaf(facts: Facts, heap: Heap, queue: int) -> int:
-    """Return the leaf queue that the path of tops below ``queue`` ends in."""
+    """Return the leaf queue at the end of the path of tops below ``queue``."""
     while not facts.queues.leaf[queue]:
         queue = heap.items[heap.start[queue]]
     return queue
@@ -94,7 +94,7 @@ def _sift_up(facts: Facts, columns: Columns, rules: Rules, heap: Heap, node: int
 
 @inner
 def _sift_down(facts: Facts, columns: Columns, rules: Rules, heap: Heap, node: int) -> bool:
-    """Let the top of ``node`` sink to its place; say whether it is there already."""
+    """Let the top of ``node`` sink to its place; return whether it stayed at the top."""
     base = heap.start[node]
     length = heap.length[node]
     at = 0
@@ -115,7 +115,7 @@ def _sift_down(facts: Facts, columns: Columns, rules: Rules, heap: Heap, node: i
 
 @inner
 def append(facts: Facts, columns: Columns, rules: Rules, heap: Heap, node: int, item: int) -> None:
-    """Put ``item`` into one binary heap."""
+    """Append ``item`` to one binary heap, and sift it up."""
     heap.items[heap.start[node] + heap.length[node]] = item
     heap.length[node] += 1
     _sift_up(facts, columns, rules, heap, node)
@@ -123,10 +123,10 @@ def append(facts: Facts, columns: Columns, rules: Rules, heap: Heap, node: int, 
 
 @inner
 def _sink(heap: Heap, node: int) -> None:
-    """Do what ``_sift_down`` does to a leaf in which no entry is stale, with half the comparisons.
+    """Do the same as ``_sift_down`` for a leaf without stale entries, with half the comparisons.
 
-    The better children move up all the way, and then the entry from the top finds its place from below: it was the last
-    one, so it is not far.
+    The better children move up all the way. Then the entry from the top finds its place from below, which is near,
+    because it was the last entry.
     """
     base, length = heap.start[node], heap.length[node]
     item = heap.items[base]
@@ -163,9 +163,9 @@ def _remove_top(facts: Facts, columns: Columns, rules: Rules, heap: Heap, node: 
 
 @kernel
 def push(facts: Facts, columns: Columns, rules: Rules, heap: Heap, entry: int) -> None:
-    """Put an entry into the heap of its leaf queue.
+    """Push an entry into the heap of its leaf queue.
 
-    Queues that were empty join their parents; everything above is to be sifted again.
+    Queues that were empty join their parents; all heaps above become dirty.
     """
     root = heap.length.shape[0] - 1
     node = heap.queue[entry]
@@ -196,16 +196,16 @@ def pop(facts: Facts, columns: Columns, rules: Rules, heap: Heap) -> int:
 
 @inner
 def pop_steady(facts: Facts, columns: Columns, rules: Rules, heap: Heap) -> int:
-    """Do what ``pop`` does where the keys of entries never change while these are in the heap."""
+    """Pop like ``pop``, provided that the keys of entries do not change while these are in the heap."""
     return _pop(facts, columns, rules, heap, True)
 
 
 @inner
 def _next_leaf(facts: Facts, columns: Columns, rules: Rules, heap: Heap) -> tuple[int, bool]:
-    """Return the leaf queue whose turn it is, and whether each queue on the way was looked at and stayed where it was.
+    """Return the leaf queue whose turn it is, and whether every queue on the way was compared and stayed in place.
 
-    If so it is that leaf's turn again after its top was popped, where the next one wants the same and no queue changed:
-    the comparisons would be these very ones.
+    If so, the same leaf has the next turn, provided that its next entry wants the same and no queue changes: the
+    comparisons would be the same.
     """
     root = heap.length.shape[0] - 1
     node, settled = root, True
@@ -230,7 +230,7 @@ def _pop(facts: Facts, columns: Columns, rules: Rules, heap: Heap, steady: bool)
 
 @inner
 def _take_top(facts: Facts, columns: Columns, rules: Rules, heap: Heap, leaf: int, steady: bool) -> int:
-    """Take the top of ``leaf``; what is above it is to be sifted again."""
+    """Pop the top of ``leaf``; the heaps above it become dirty."""
     root, node = heap.length.shape[0] - 1, leaf
     entry = _remove_top(facts, columns, rules, heap, node, steady)
     if heap.victims[0] != WAITING:
@@ -255,9 +255,9 @@ def fill(facts: Facts, columns: Columns, rules: Rules, heap: Heap, entries: Int6
 
 @kernel
 def pop_among(facts: Facts, columns: Columns, rules: Rules, heap: Heap, wanted: Bools) -> int:
-    """Pop until an entry with ``wanted`` [E] comes; -1 when none does.
+    """Pop up to an entry that is ``wanted`` [E]; return -1 if there is none.
 
-    The others are dropped: nothing happens between two pops.
+    The others are dropped, as nothing happens between two pops.
     """
     while True:
         entry = pop(facts, columns, rules, heap)
@@ -267,10 +267,10 @@ def pop_among(facts: Facts, columns: Columns, rules: Rules, heap: Heap, wanted: 
 
 @inner
 def _all_closed(heap: Heap, leaf: int, closed: Bools) -> bool:
-    """Say whether all entries of ``leaf`` are ``closed`` [E] and want the same."""
+    """Return whether all entries of ``leaf`` are ``closed`` [E] and want the same."""
     base = heap.start[leaf]
     top = heap.items[base]
-    # From the end: the first of what is open is where the next call of many stops anyway.
+    # From the end, because the first open entry is where later calls stop anyway.
     for at in range(heap.length[leaf] - 1, -1, -1):
         entry = heap.items[base + at]
         if not closed[entry]:
@@ -283,10 +283,10 @@ def _all_closed(heap: Heap, leaf: int, closed: Bools) -> bool:
 
 @kernel
 def pop_open(facts: Facts, columns: Columns, rules: Rules, heap: Heap, closed: Bools, dropped: Int64s) -> int:
-    """Pop until an entry comes that is not ``closed`` [E], and return it; -1 when none does.
+    """Pop up to the first entry that is not ``closed`` [E], and return it; -1 if there is none.
 
-    ``dropped`` [E + 1] receives the entries on the way, in no order that matters, and in its last cell how many they
-    are. A leaf whose turn would come again and again until all its entries are dropped is emptied at once.
+    ``dropped`` [E + 1] receives the entries before it in arbitrary order, and their number in its last cell. A leaf
+    that would get every turn until all its entries are dropped is emptied at once.
     """
     root, count = heap.length.shape[0] - 1, 0
     looked = np.zeros(root + 1, np.bool_)
@@ -295,7 +295,7 @@ def pop_open(facts: Facts, columns: Columns, rules: Rules, heap: Heap, closed: B
         if settled and heap.victims[0] == WAITING and not looked[leaf]:
             looked[leaf] = True
             if _all_closed(heap, leaf, closed):
-                # All but the top: the queues above lose it as they would lose the last one.
+                # All but the top: popping the top as the last one updates the queues above.
                 for at in range(1, heap.length[leaf]):
                     dropped[count] = heap.items[heap.start[leaf] + at]
                     count += 1

@@ -1,10 +1,10 @@
-"""Whether kernels are worth compiling: the work that was decided plainly so far, against what compiling costs.
+"""When to compile: plain work so far, compared with the cost of compiling kernels.
 
-Plain, a cycle takes at most 0.1 milliseconds for each pair of a pod that waits and a node or pod that is looked at for
-it (measured: 5 to 80 microseconds; groups that take from others cost most). Loading what is compiled takes a second and
-a half of processor, compiling everything 75 seconds. A process decides plainly until that has cost about as much as
-the kernels would, and has them compiled then. So it spends at most twice what it had to, whatever comes, and small
-clusters never pay for a compiler.
+A plain cycle takes at most 0.1 milliseconds for each pair of a waiting pod and a node or pod that is checked for it
+(measured: 5 to 80 microseconds; groups that take from others cost most). Loading cached kernels takes 1.5 seconds of
+processor time, compiling all of them 75 seconds. A process decides plainly until that has cost about as much as kernels
+would, and then has them compiled. So it spends at most twice the minimum, whatever work comes, and small clusters never
+pay for a compiler.
 """
 
 from collections.abc import Callable
@@ -13,9 +13,9 @@ from typing import Final
 from kai.kernels._jit import is_plain, run_compiled, run_plainly
 
 WORTH_LOADING: Final = 30_000
-"""Work after which compiled kernels are loaded, if they are there."""
+"""The work after which cached kernels are loaded."""
 WORTH_COMPILING: Final = 1_000_000
-"""Work after which kernels are compiled."""
+"""The work after which kernels are compiled."""
 
 
 def work_of(nodes: int, pods: int, waiting: int) -> int:
@@ -24,18 +24,18 @@ def work_of(nodes: int, pods: int, waiting: int) -> int:
 
 
 class Pace:
-    """The work that a process has decided plainly."""
+    """The work that a process has decided plainly so far."""
 
     def __init__(self, worth_loading: int = WORTH_LOADING) -> None:
-        """Begin without any; compiled kernels are loaded after ``worth_loading``, if they are there."""
+        """Begin without any work; cached kernels are loaded after ``worth_loading``."""
         self.done = 0
         self._worth_loading = worth_loading
         self._is_cached: bool | None = None
 
     def settle(self, work: int, modules: tuple[str, ...], tell: Callable[[int, int], None]) -> None:
-        """Settle how kernels run while so much work is decided; ``modules`` are those of plugins with kernels.
+        """Choose how kernels run for a cycle of ``work``; ``modules`` are those of plugins with kernels.
 
-        ``tell`` hears how many of the kernels that have to be compiled are. What runs compiled goes on doing so.
+        ``tell`` receives the progress of compiling: kernels done, and kernels in all. Compiled kernels stay compiled.
         """
         if is_plain() is False:
             return
@@ -44,15 +44,15 @@ class Pace:
             return
         from kai.kernels.warm import missing, warm
 
-        # Where all are cached, each is loaded with its first call: most cycles call a part of them.
+        # If all are cached, each is loaded at its first call, because most cycles call only some of them.
         if missing(*modules):
             warm(*modules, tell=tell)
         run_compiled()
 
     def wants_compiled(self, work: int) -> bool:
-        """Say whether kernels should be compiled before so much work is decided.
+        """Return whether kernels should be compiled before a cycle of ``work``.
 
-        Cost: nothing while there is little work; then half a second, once, to see what is cached.
+        Cost: nothing while there is little work; then half a second, once, to look into the cache.
         """
         total = self.done + work
         if self._worth_loading < total <= WORTH_COMPILING and self._is_cached is None:

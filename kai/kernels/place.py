@@ -30,7 +30,7 @@ ABSENT = -(2**62)
 def put(facts: Facts, columns: Columns, offsets: Offsets, rules: Rules, pod: int, node: int, promise: bool) -> bool:
     """Place one pod on a node that accepted it.
 
-    On idle resources, or promised if ``promise`` or if something must be released first.
+    The pod gets idle resources, or a promise if ``promise`` or if something must be released first.
 
     A victim that is promised the place it was evicted from keeps it. Returns False, with nothing changed, when no
     devices can be found for a sharing pod.
@@ -40,7 +40,7 @@ def put(facts: Facts, columns: Columns, offsets: Offsets, rules: Rules, pod: int
 
 @kernel
 def put_anew(facts: Facts, columns: Columns, offsets: Offsets, rules: Rules, pod: int, node: int) -> bool:
-    """Promise ``node`` to a pod even if it was evicted from there: something about its place changed."""
+    """Promise ``node`` to a pod as a new place, even if it was evicted from there: a detail of its place changed."""
     return _put(facts, columns, offsets, rules, pod, node, True, False)
 
 
@@ -106,9 +106,9 @@ def _best_left(
     nodes: Int64s,
     scores: Float64s,
 ) -> int:
-    """Return what ``best_node`` does, and take the nodes that refused on the way out of ``scores``.
+    """Return the result of ``best_node``, and set the ``scores`` of nodes that refused on the way to NaN.
 
-    They go on refusing until their numbers change: what a queue uses only grows while pods are placed.
+    They will refuse until their numbers change, because the usage of a queue only grows while pods are placed.
     """
     best = -1
     best_score = 0.0
@@ -137,7 +137,7 @@ def _rescore(
     bounds: tuple[int, int],
     scores: Float64s,
 ) -> None:
-    """Bring ``scores`` up to date for the nodes that changed since change ``seen``."""
+    """Update ``scores`` for the nodes that changed since change ``seen``."""
     size = columns.touched.shape[0]
     for change in range(seen, columns.touches[0]):
         node = columns.touched[change % size]
@@ -148,7 +148,7 @@ def _rescore(
 
 @inner
 def _goes_by_bounds(facts: Facts, rules: Rules, shape: int) -> bool:
-    """Say whether the score of a node depends on the least and the most that is free on the others."""
+    """Return whether the score of a node depends on the minimum and maximum of free amounts on all nodes."""
     if is_cpu_only(facts, shape):
         return rules.spread_cpu <= 0.0 and rules.binpack_cpu != 0.0
     return rules.spread_gpu <= 0.0 and rules.binpack_gpu != 0.0
@@ -156,9 +156,9 @@ def _goes_by_bounds(facts: Facts, rules: Rules, shape: int) -> bool:
 
 @inner
 def _read_free(facts: Facts, columns: Columns, resource: int, nodes: Int64s, free: Int64s) -> None:
-    """Fill ``free`` [m] with what is idle or being released of ``resource`` on ``nodes`` [m]; ABSENT: a node has none.
+    """Fill ``free`` [m] with the idle and releasing amount of ``resource`` on ``nodes`` [m]; ABSENT: none.
 
-    ``free_bounds`` leaves such nodes out, too.
+    ``free_bounds`` excludes such nodes too.
     """
     for at in range(nodes.shape[0]):
         node = nodes[at]
@@ -169,7 +169,7 @@ def _read_free(facts: Facts, columns: Columns, resource: int, nodes: Int64s, fre
 
 @inner
 def _ends_of(free: Int64s) -> tuple[int, int, int, int]:
-    """Return the least and the most of ``free``, and how many there are of each; zeros if there are none at all."""
+    """Return the minimum and maximum of ``free``, and how often each occurs; zeros if ``free`` has no values."""
     low, high, lows, highs = 0, 0, 0, 0
     for amount in free:
         if amount == ABSENT:
@@ -187,9 +187,9 @@ def _ends_of(free: Int64s) -> tuple[int, int, int, int]:
 def _follow(
     columns: Columns, resource: int, nodes: Int64s, seen: int, ends: tuple[int, int, int, int], free: Int64s
 ) -> tuple[int, int, int, int]:
-    """Bring ``free`` and its ``ends`` up to date for the nodes that changed since change ``seen``.
+    """Update ``free`` and its ``ends`` for the nodes that changed since change ``seen``.
 
-    Cost: O(log m) for each change; O(m) where the last one at an end left it.
+    Cost: O(log m) for each change; O(m) if the last node at an end left it.
     """
     size = columns.touched.shape[0]
     low, high, lows, highs = ends
@@ -225,11 +225,11 @@ def place_pods(
     extra: Float64s,
     promise: bool,
 ) -> int:
-    """Place ``pods`` one after the other until one finds no node; return how many were placed.
+    """Place ``pods`` one after the other until one finds no node; return the number placed.
 
     Shapes: pods [n], nodes [m] ascending, extra [N].
-    Cost:   O(m) for each shape in a row, then a scan of m scores for each pod. What is changed stays changed, the
-        caller decides whether to undo.
+    Cost:   O(m) for each run of pods of one shape, plus a scan of m scores for each pod. Changes stay; the caller
+        decides whether to undo them.
     """
     scores, free = np.empty(nodes.shape[0], np.float64), np.empty(nodes.shape[0], np.int64)
     known, owner, seen, followed = -1, -1, 0, -1
@@ -258,7 +258,7 @@ def place_pods(
                 return at
             if put(facts, columns, offsets, rules, pods[at], nodes[best], promise):
                 break
-            # No device could be found; that may be different for the next pod.
+            # The node has no devices for this pod, but may have some for the next.
             scores[best] = np.nan
             known = -1
     return pods.shape[0]
@@ -279,12 +279,12 @@ def place_rated(
     terms: Float64s,
     known: Int64s,
 ) -> bool:
-    """Place one pod where the scores of terms and the ``answers`` [n] of a plugin are best together; NaN is out.
+    """Place one pod where scores of terms and the ``answers`` [n] of a plugin have the best sum; NaN excludes a node.
 
-    ``terms`` [n] and ``known`` [3] carry the scores of terms from pod to pod of one shape: the change that they were
-    made at (-1: never), and the bounds of what was free. ``nodes`` [n] ascending and ``extra`` [N] stay the same.
+    ``terms`` [n] and ``known`` [3] carry the scores of terms between pods of one shape: the change at which they were
+    computed (-1: never), and the bounds of free amounts. ``nodes`` [n] ascending and ``extra`` [N] must stay the same.
 
-    Cost: a few passes over n numbers, and a score for each node that changed.
+    Cost: a few passes over n numbers, and one score for each changed node.
     """
     shape, group = facts.pods.shape[pod], facts.pods.group[pod]
     bounds = (0, 0)
@@ -308,9 +308,9 @@ def place_rated(
 
 @inner
 def _count_shortages(facts: Facts, columns: Columns, shape: int, node: int, first: int, counts: Int64s) -> None:
-    """Add what ``node`` is short of to ``counts``, or what it is ``first`` short of where it is of nothing by itself.
+    """Add the shortages of ``node`` to ``counts``; if only the sum exceeds its capacity, count ``first``.
 
-    Short is what pods hold, those included that are leaving.
+    Pods that are leaving still hold their resources.
     """
     told, width = False, facts.shapes.request.shape[1]
     for resource in range(width):
@@ -351,10 +351,10 @@ def refusals(
     codes: Int64s,
     counts: Int64s,
 ) -> None:
-    """Fill ``codes`` [n] with the refusal of each of ``nodes`` [n] for a pod of ``shape``, and count what they say.
+    """Fill ``codes`` [n] with the refusal of each of ``nodes`` [n] for a pod of ``shape``, and count the reasons.
 
-    ``counts`` [CODES + R + 1]: nodes by code, nodes that are short of each resource, nodes whose devices have less
-    memory than the pod asks for. A node that is short of several things counts for each of them.
+    ``counts`` [CODES + R + 1]: nodes by code, nodes that lack each resource, nodes whose devices have less memory than
+    the pod requests. A node that lacks several resources counts for each of them.
     """
     counts[:] = 0
     for at in range(nodes.shape[0]):

@@ -1,7 +1,7 @@
-"""Extend the victims batch by batch, until the nodes that they free could hold the pods that wait.
+"""Extends a set of victims batch by batch, until the nodes that they free could hold the waiting pods.
 
-The loop pops groups off a heap of victims, takes from each what it gives up first, and asks the filters. Groups with a
-tree of their own are handed back to Python, which takes from them and has the loop go on.
+The loop pops groups off a heap of victims, takes from each the pods that it gives up first, and applies the filters.
+Groups with a tree of sub-groups are handed back to Python, which takes from them and resumes the loop.
 """
 
 import numpy as np
@@ -17,11 +17,11 @@ from kai.kernels.struct import Bools, Int64s, Struct
 EXHAUSTED, ACCEPTED, NOT_PLAIN, PAUSED = 0, 1, 2, 3
 BATCHES, PODS, GROUP, PLACES, LARGE_PLACES = 0, 1, 2, 3, 4
 AT_A_TIME = 512
-"""Batches that are taken before a caller may end it."""
+"""The number of batches after which a caller may end the loop."""
 
 
 class Prefix(Struct):
-    """The victims taken so far, and what they free."""
+    """The victims taken so far, and the capacity that they free."""
 
     heap: Heap
     removed: Bools  # [P] pods that are no longer what their entry in the heap stands for
@@ -38,7 +38,7 @@ class Prefix(Struct):
 
 @inner
 def _count_places(prefix: Prefix, node: int, sign: int) -> None:
-    """Count the pods of the least and of the largest size that a node could hold (sign 1), or no more (-1)."""
+    """Add (``sign`` 1) or subtract (-1) the places on ``node`` for pods of the least and of the largest size."""
     wanted, capacity = prefix.wanted, prefix.capacity[node]
     least, largest = wanted[wanted.shape[0] - 1], wanted[0]
     if 0 < least <= capacity:
@@ -49,7 +49,7 @@ def _count_places(prefix: Prefix, node: int, sign: int) -> None:
 
 @inner
 def _free(facts: Facts, columns: Columns, vectors: Vectors, prefix: Prefix, pod: int) -> None:
-    """Count what ``pod`` holds as free."""
+    """Count the resources of ``pod`` as free."""
     node = columns.node[pod]
     if node < 0:
         return
@@ -62,7 +62,7 @@ def _free(facts: Facts, columns: Columns, vectors: Vectors, prefix: Prefix, pod:
 
 @kernel
 def begin(facts: Facts, columns: Columns, vectors: Vectors, prefix: Prefix, known: Int64s) -> None:
-    """Begin with no pod taken but the ``known``, on top of what ``prefix.capacity`` says is free."""
+    """Begin with only the ``known`` pods taken, in addition to the free ``prefix.capacity``."""
     prefix.removed[:] = False
     prefix.known[:] = False
     prefix.state[:] = 0
@@ -77,7 +77,7 @@ def begin(facts: Facts, columns: Columns, vectors: Vectors, prefix: Prefix, know
 
 @inner
 def _has_too_few_places(prefix: Prefix) -> bool:
-    """Say whether there are fewer places for pods of the largest size than such pods, or of the least than pods."""
+    """Return whether places are too few for the pods of the largest size, or for all pods of the least."""
     wanted, large = prefix.wanted, 0
     count = wanted.shape[0]
     while large < count and wanted[large] == wanted[0]:
@@ -87,9 +87,9 @@ def _has_too_few_places(prefix: Prefix) -> bool:
 
 @kernel
 def accepts(prefix: Prefix) -> bool:
-    """Say whether the waiting pods might fit: each finds a holder, largest first into the largest with enough left.
+    """Return whether the waiting pods might fit: largest pod first, each into the largest holder with enough left.
 
-    Cost: where pods differ in what they want, O(N log N); O(n) if there are too few places for the largest or for all.
+    Cost: O(N log N) if pods differ in their requests; O(n) if places are too few for the largest pods or for all.
     """
     for at in range(prefix.reached.shape[0]):
         if not prefix.reached[at]:
@@ -136,7 +136,7 @@ def take(facts: Facts, columns: Columns, vectors: Vectors, prefix: Prefix, pods:
 
 @inner
 def _push_rest(facts: Facts, columns: Columns, rules: Rules, prefix: Prefix, group: int) -> None:
-    """Put what is left of a group back into the heap, if anything is."""
+    """Push the rest of a group back into the heap, if there is any."""
     heap = prefix.heap
     leaf = facts.groups.first_subgroup[group] + 1
     active, left = 0, 0
@@ -163,9 +163,9 @@ def _push_rest(facts: Facts, columns: Columns, rules: Rules, prefix: Prefix, gro
 
 @inner
 def _give_up(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, prefix: Prefix, group: int) -> bool:
-    """Take from a group of one leaf one pod above its minimum, else all that have a place; say whether any was taken.
+    """Take a pod above the minimum of a group of one leaf, else all its placed pods; return whether any was.
 
-    From a group with victims that are known, the rest is taken later.
+    From a group with known victims, the rest is taken later.
     """
     leaf = facts.groups.first_subgroup[group] + 1
     first, last = facts.groups.pod_start[leaf], facts.groups.pod_start[leaf + 1]
@@ -194,11 +194,11 @@ def _give_up(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, pre
 
 @kernel
 def extend(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, prefix: Prefix) -> int:
-    """Take batches until the filters accept; return why it ended.
+    """Take batches until the filters accept; return why the loop ended.
 
-    EXHAUSTED: none is left. ACCEPTED: look at it. NOT_PLAIN: ``prefix.state[GROUP]`` was popped and is not for this
-    loop. PAUSED: so many were taken that a caller with a budget will ask it; call again.
-    Cost: for each batch two pops and little more, and what ``accepts`` costs.
+    EXHAUSTED: no victim is left. ACCEPTED: the caller may try the set. NOT_PLAIN: ``prefix.state[GROUP]`` was popped
+    and needs Python. PAUSED: time for a caller with a budget to ask it; call again.
+    Cost: two pops and little more for each batch, and the cost of ``accepts``.
     """
     for _ in range(AT_A_TIME):
         group = pop(facts, columns, rules, prefix.heap)
@@ -214,6 +214,6 @@ def extend(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, prefi
 
 @kernel
 def put_back(facts: Facts, columns: Columns, rules: Rules, prefix: Prefix) -> None:
-    """Push what is left of the group that the loop asked about; its keys and amounts in the heap say what that is."""
+    """Push the rest of the group that was handed back; the caller has set its keys and amounts in the heap."""
     prefix.changed[0] += 1
     push(facts, columns, rules, prefix.heap, prefix.state[GROUP])

@@ -1,7 +1,7 @@
-"""Which of two queues is served next.
+"""The order in which queues are served.
 
-Queues above their share go last, then queues that get what they deserve with the next batch, then priority, then the
-share of what each may hold; age decides between equals.
+Queues above their share go last. Before them, queues that stay within their entitlement with the next batch go first,
+then higher priority, then the lower share of the allocatable amount; age breaks ties.
 
 Source: the queue order of the peer's proportion plugin.
 """
@@ -17,7 +17,7 @@ OLDER, YOUNGER = -2, 2
 
 @inner
 def dominant_share(facts: Facts, queue: int, cpu: float, memory: float, gpu: float) -> float:
-    """Return the largest share of what ``queue`` may hold that the amounts are."""
+    """Return the largest ratio of the amounts to what ``queue`` may hold."""
     most = 0.0
     for resource in range(SHARED_RESOURCES):
         held = cpu if resource == 0 else (memory if resource == 1 else gpu)
@@ -65,7 +65,7 @@ def _uses_what_it_may_not(facts: Facts, columns: Columns, queue: int, wanted: Fl
 
 @inner
 def _weaker(facts: Facts, left: int, right: int) -> bool:
-    """Say whether ``left`` may hold no more of anything and less of something."""
+    """Return whether ``left`` may hold no more of any resource, and less of at least one."""
     less = False
     for resource in range(SHARED_RESOURCES):
         mine = facts.queues.allocatable[left, resource]
@@ -91,9 +91,9 @@ def compare_queues(
     given: Float64s,
     taken: Float64s,
 ) -> int:
-    """Return less than 0 if ``left`` goes before ``right``, else more.
+    """Return a negative number if ``left`` goes before ``right``, else a positive one.
 
-    OLDER or YOUNGER: only their age tells them apart. Of two queues made at the same instant the right goes first.
+    OLDER or YOUNGER: they differ only in age. Of two queues created at the same instant, the right one goes first.
 
     Shapes: wanted, rival [3] the next chunk of each side; given, taken [3] what the victims of each side hold.
     """

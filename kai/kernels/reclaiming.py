@@ -1,9 +1,9 @@
-"""Searches of reclaim, many in one call: for groups of one pod, by the rules of fair shares, by first scenarios.
+"""Searches of reclaim, many in one call: for groups of one pod, by fair-share rules, with first scenarios.
 
-Most searches of reclaim are that. Whether a group may take, from whom, whose turn it is to lose, what happens then
-and whether that is fair follows from columns, so the searches need no Python. One after the other is made final, and
-what it decided is written down. Any other search, and each that does not succeed at once, is left as if it had not been
-tried: the caller makes it, and calls again.
+Most searches of reclaim are of this kind. Whether a group may reclaim, from whom, which queue loses next, and whether
+the result is fair follows from columns, so these searches need no Python. Each success is made final and its decisions
+are recorded. Any other search, and each that does not succeed at once, is left as if it had not been tried: the caller
+makes it, and calls again.
 """
 
 from kai.kernels._jit import inner, kernel
@@ -47,7 +47,7 @@ COUNT, WIDTH = 3, 6
 
 
 class Reclaiming(Struct):
-    """What searches of reclaim work with, and what they leave behind."""
+    """The working memory and results of searches of reclaim."""
 
     groups: GroupState
     trial: Trial
@@ -60,7 +60,7 @@ class Reclaiming(Struct):
     few: int  # how many groups are listed again one by one
     per_change: int  # entries of the journal that one more placement or eviction may take
     served: Int64Table  # [S, 2] aggressor of each statement, its first decision
-    decided: Int64Table  # [D, 6] kind, pod, node (-1: none), placement; queues of victim and aggressor that are told of
+    decided: Int64Table  # [D, 6] kind, pod, node (-1: none), placement; queues of victim and aggressor in messages
     used: Float64Table  # [D, 6] what these two queues held before
     state: Int64s  # [3] group at hand, statements, decisions
     ranked: bool  # victims are chosen by what they lose, so some searches want a second look
@@ -69,7 +69,7 @@ class Reclaiming(Struct):
 
 @inner
 def _forget_rests(rules: Rules, groups: GroupState, probe: FirstProbe) -> None:
-    """Let entries of the heap of victims stand for whole groups again."""
+    """Let entries in the heap of victims stand for whole groups again."""
     if probe.prefix.changed[0] > 0:
         copy_table(groups.holding, groups.victims.amounts)
         if rules.elastic_key >= 0:
@@ -80,7 +80,7 @@ def _forget_rests(rules: Rules, groups: GroupState, probe: FirstProbe) -> None:
 
 @inner
 def _has_room(columns: Columns, reclaiming: Reclaiming) -> bool:
-    """Say whether the logs hold what trying the victims can make of changes."""
+    """Return whether the logs have room for all changes that trying the victims can make."""
     changes = reclaiming.probe.state[CHANGES]
     return (
         columns.journal.shape[0] - columns.cursor[0] >= (changes + 1) * reclaiming.per_change
@@ -91,7 +91,7 @@ def _has_room(columns: Columns, reclaiming: Reclaiming) -> bool:
 
 @inner
 def _is_simple(columns: Columns, probe: FirstProbe, first: int) -> bool:
-    """Say whether the statement evicted all victims and placed the aggressor, and did nothing else."""
+    """Return whether the statement did nothing but evict all victims and place the aggressor."""
     done = columns.counters[0] - first
     return done == probe.state[VICTIMS] + probe.aggressor.pods.shape[0] and all_lose(columns, probe)
 
@@ -108,12 +108,12 @@ def _fits_without_them(
     mark: int,
     first: int,
 ) -> bool:
-    """Say whether the aggressor finds a place with only those victims gone that lost theirs, then try them all again.
+    """Return whether the aggressor fits with only the losing victims gone; then try all victims again.
 
-    Asked where an aggressor asks for more than is booked for it, see ``kai.actions.search.replacing.Replacing.repeat``.
+    Used for an aggressor that requests more than is booked, see ``kai.actions.search.replacing.Replacing.holds``.
     """
     probe, aggressor = work.probe, work.probe.aggressor
-    if _is_simple(columns, probe, first):  # it found its place just so
+    if _is_simple(columns, probe, first):  # the trial itself has shown it
         return True
     victims = probe.victims[: probe.state[VICTIMS]]
     losing = victims.copy()
@@ -128,7 +128,7 @@ def _fits_without_them(
         evict(facts, columns, offsets, pod)
     fits = may_take(facts, columns, waiting_rules, work.trial, aggressor.group[0], aggressor.pods)
     if fits:
-        # Where it found its place it will find it again, most likely, and any node is as good.
+        # It most likely finds its place on the same node again, and any node proves the point: try that one first.
         fits = _places(facts, columns, offsets, waiting_rules, vectors, work, work.node) or _places(
             facts, columns, offsets, waiting_rules, vectors, work, work.nodes
         )
@@ -146,16 +146,16 @@ def _places(
     work: Reclaiming,
     nodes: Int64s,
 ) -> bool:
-    """Promise the aggressor, a group of one pod, a place on one of ``nodes``; say whether there is one."""
+    """Promise the aggressor, a group of one pod, a place on one of ``nodes``; return whether there is one."""
     pods, extra = work.probe.aggressor.pods, work.trial.extra
     return place_pods(facts, columns, offsets, rules, vectors, pods, nodes, extra, True) == pods.shape[0]
 
 
 @inner
 def _wants_a_look(facts: Facts, columns: Columns, work: Reclaiming) -> bool:
-    """Say whether a second look may find other victims than those of the open statement.
+    """Return whether a second look may find victims other than those of the open statement.
 
-    See ``kai.actions.search.second_look.is_enough``, which says no oftener.
+    See ``kai.actions.search.second_look.is_enough``, which rules a look out more often.
     """
     if not work.ranked:
         return False
@@ -187,7 +187,7 @@ def _search(
     work: Reclaiming,
     group: int,
 ) -> int:
-    """Search for ``group``, and leave open what is found; see ``reclaim_groups``. What is known of groups is new."""
+    """Search for ``group``, and leave the result open; see ``reclaim_groups``. Group states must be up to date."""
     groups, trial, probe = work.groups, work.trial, work.probe
     if not probe.plain[group] or only_pod(facts, columns, group) < 0:
         return LEFT
@@ -224,7 +224,7 @@ def _search(
 
 @inner
 def _is_plain(facts: Facts, columns: Columns, work: Reclaiming, first: int) -> bool:
-    """Say whether what was found can be made final here: no group that lost waits, and it can all be written down."""
+    """Return whether the result can be made final here: no losing group waits, and all decisions fit."""
     for code in work.trial.failed[: work.trial.state[FAILED]]:
         if columns.pending[facts.groups.first_subgroup[code // 2] + 1] > 0:
             return False
@@ -233,7 +233,7 @@ def _is_plain(facts: Facts, columns: Columns, work: Reclaiming, first: int) -> b
 
 @inner
 def _tell(facts: Facts, claim: Claim, work: Reclaiming, row: int, pod: int) -> None:
-    """Note which two queues a message about ``pod`` is of, where their paths part, and what they held before."""
+    """Record the two queues in the message about ``pod``, where their paths part, and their usage before."""
     parents = facts.queues.parent
     victim, mine = facts.groups.queue[facts.pods.group[pod]], facts.groups.queue[claim.group[0]]
     if parents[victim] != parents[mine]:
@@ -248,7 +248,7 @@ def _tell(facts: Facts, claim: Claim, work: Reclaiming, row: int, pod: int) -> N
 
 @inner
 def _write(columns: Columns, work: Reclaiming, kind: int, pod: int) -> int:
-    """Write a decision down; return its row."""
+    """Record a decision; return its row."""
     row = work.state[DECISIONS]
     work.state[DECISIONS] = row + 1
     work.decided[row, KIND] = kind
@@ -260,7 +260,7 @@ def _write(columns: Columns, work: Reclaiming, kind: int, pod: int) -> int:
 
 @inner
 def _make_final(facts: Facts, columns: Columns, offsets: Offsets, work: Reclaiming, group: int, first: int) -> None:
-    """Write down what the statement decided whose operations begin with ``first``, and let it be no open one.
+    """Record the decisions of the statement that begins at operation ``first``, and close the statement.
 
     All of it can still be undone.
     """
@@ -296,16 +296,16 @@ def reclaim_groups(
     group: int,
     most: int,
 ) -> int:
-    """Search for ``group`` (-1: the next one) and for those that come off ``heap`` then; return why that ended.
+    """Search for ``group`` (-1: the next one) and then for groups popped off ``heap``; return why that ended.
 
-    SERVED: there are ``most`` statements; FINISHED: the heap is empty. For any other end ``work.state[GROUP]`` was
-    popped and not served. LEFT: it is for the plain form. LOOK: groups changed that only the caller can describe or
-    list, then call again. NO_ROOM: the logs hold fewer than ``work.probe.state[CHANGES]`` changes. ALONE: it would be
-    served, but that cannot be made final here: call with ``most`` 0 for that group. Then it is SERVED with its
-    statement open: ``work.probe`` has the victims, ``work.trial`` the groups that found no other place.
-    Holds: the same evictions and promises as the searches the long way, which would succeed with their first scenarios.
-        Everything since the call can be undone.
-    Cost: for each search a look at the epoch of each group, at what is listed of greedy queues, and at each node.
+    SERVED: there are ``most`` statements. FINISHED: the heap is empty. For any other end, ``work.state[GROUP]`` was
+    popped and not served. LEFT: it needs the plain form. LOOK: groups changed that only the caller can describe or
+    list; do so and call again. NO_ROOM: the logs have room for fewer than ``work.probe.state[CHANGES]`` changes.
+    ALONE: the search succeeds, but cannot be made final here. Then call with ``most`` 0 for that group: the result is
+    SERVED with an open statement, ``work.probe`` has the victims, ``work.trial`` the groups that found no other place.
+    Holds: the same evictions and promises as plain searches that succeed with their first scenarios. All changes since
+        the call can be undone.
+    Cost: for each search a look at the epoch of each group, at the lists of greedy queues, and at each node.
     """
     groups, looked = work.groups, False
     while most == 0 or work.state[STATEMENTS] < most:
@@ -330,7 +330,7 @@ def reclaim_groups(
         _make_final(facts, columns, offsets, work, group, first)
         leaf = facts.groups.first_subgroup[group] + 1
         work.surplus[0] = work.surplus[0] or columns.active[leaf] > facts.groups.minimum[leaf]
-        # Whatever else changed in between was undone.
+        # All other changes in between were undone.
         operations = columns.operations[first : columns.counters[0]]
         look_again_at(facts, columns, rules, groups, work.few, operations)
         group, looked = -1, True

@@ -1,19 +1,17 @@
-"""How good is a node for a pod? The score terms that follow from columns; plugins' own vectors are added to them.
+"""How good is a node for a pod? Score terms that follow from columns, and tournaments of nodes by score.
 
-The terms keep the peer's magnitudes: density 0..9, CPU-only 10, availability 1000, sharing 10000, topology and pod
-affinity and nomination above. The expressions are the peer's float64 expressions, so that ties and near-ties fall the
-same way.
+Plugins' own vectors are added to the terms. The terms keep the peer's magnitudes: density 0..9, CPU-only 10,
+availability 1000, sharing 10000; topology, pod affinity and nomination are above. The expressions are the peer's
+float64 expressions, so that ties and near-ties fall the same way.
 
-Source: the peer's plugins nodeplacement, resourcetype, nodeavailability, gpusharingorder.
+A tournament keeps the best node of a shape up to date: after a change, only the changed nodes play again. Every node
+has a tier (the sum of all score terms except binpack density; minus infinity where the pod is refused) and a spare
+amount, by which binpack density decreases. The order by tier, spare and row equals the order of summed scores as long
+as tiers are equal or differ by more than the ten points of density. ``is_orderly`` checks that; other shapes are placed
+by the plain kernel, which adds the scores up.
 
-The best node for a shape, kept up to date: a tournament over all nodes in which only nodes that changed play again.
-
-Every node has a tier (the sum of all score terms but binpack density; minus infinity where the pod is refused) and a
-spare amount, by which binpack density decreases. The order tier, spare, row is the order of the summed scores as long
-as tiers differ by more than the ten points of density or not at all, which ``is_orderly`` checks; shapes for which it
-is not are placed by the plain kernel, which adds the scores up.
-
-Source: the order is the peer's (score, then name); the shortcut is the class-cached segment tree of our own.
+Source: the peer's plugins nodeplacement, resourcetype, nodeavailability, gpusharingorder. The order is the peer's
+(score, then name); the class-cached segment tree is our own.
 """
 
 import numpy as np
@@ -31,13 +29,13 @@ DENSEST = 9.0
 
 @inner
 def is_cpu_only(facts: Facts, shape: int) -> bool:
-    """Say whether pods of ``shape`` want no GPU in any form."""
+    """Return whether pods of ``shape`` want no GPU in any form."""
     return facts.shapes.kind[shape] == KIND_NONE and facts.shapes.claimed[shape] == 0
 
 
 @inner
 def free_bounds(facts: Facts, columns: Columns, resource: int, nodes: Int64s) -> tuple[int, int]:
-    """Return the least and the most that is idle or being released of ``resource`` on those ``nodes`` that have any.
+    """Return the minimum and maximum of the idle and releasing amount of ``resource`` on ``nodes`` that have any.
 
     (0, 0) if none has.
     """
@@ -59,7 +57,7 @@ def free_bounds(facts: Facts, columns: Columns, resource: int, nodes: Int64s) ->
 
 @inner
 def density(facts: Facts, columns: Columns, rules: Rules, shape: int, node: int, low: int, high: int) -> float:
-    """Return 0..9 under binpack (the less is free, the more), the free fraction under spread."""
+    """Return 0..9 under binpack (higher if less is free), the free fraction under spread."""
     resource = CPU if is_cpu_only(facts, shape) else GPU
     free = columns.idle[node, resource] + columns.releasing[node, resource]
     total = facts.nodes.allocatable[node, resource]
@@ -82,7 +80,7 @@ def node_score(
 ) -> float:
     """Return the score of ``node`` for ``shape``; higher is better.
 
-    ``low`` and ``high`` are the bounds of what is free.
+    ``low`` and ``high`` are the bounds of the free amounts.
     """
     score = density(facts, columns, rules, shape, node, low, high)
     if rules.cpu_only > 0.0 and facts.nodes.cpu_only[node] and is_cpu_only(facts, shape):
@@ -111,7 +109,7 @@ def score_within(
     bounds: tuple[int, int],
     scores: Float64s,
 ) -> None:
-    """Do what ``score_nodes`` does where the ``bounds`` of what is free are known."""
+    """Do the same as ``score_nodes`` with known ``bounds`` of the free amounts."""
     for at in range(nodes.shape[0]):
         node = nodes[at]
         scores[at] = node_score(facts, columns, rules, vectors, shape, node, bounds[0], bounds[1]) + extra[node]
@@ -130,7 +128,7 @@ def score_nodes(
 ) -> None:
     """Fill ``scores`` [n] for ``nodes`` [n].
 
-    ``extra`` [N] is added by node row, where it is NaN the score becomes NaN: the node is out.
+    ``extra`` [N] is added by node row; NaN in it excludes the node.
 
     Cost: O(n).
     """
@@ -179,7 +177,7 @@ def _play(index: ShapeIndex, row: int, at: int) -> None:
 def _rate(
     facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, index: ShapeIndex, shape: int, node: int
 ) -> None:
-    """Work out tier and spare amount of one node, without the queue's capacity, which is the same on all nodes."""
+    """Compute tier and spare amount of one node, without the capacity of the queue, which is the same on all nodes."""
     row = index.row[shape]
     resource = CPU if is_cpu_only(facts, shape) else GPU
     index.spare[row, node] = 0
@@ -218,7 +216,7 @@ def _replay(index: ShapeIndex, row: int, node: int) -> None:
 
 @inner
 def _notice(columns: Columns, index: ShapeIndex) -> None:
-    """Note which nodes changed last when; all of them did if the ring has not kept which."""
+    """Record the last change of each node; all nodes count as changed if the ring buffer lost some changes."""
     touches, size = columns.touches[0], columns.touched.shape[0]
     if touches - index.noticed[0] > size:
         index.changed[:] = touches - 1
@@ -230,9 +228,9 @@ def _notice(columns: Columns, index: ShapeIndex) -> None:
 
 @inner
 def refresh(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, index: ShapeIndex, shape: int) -> None:
-    """Bring the tournament of ``shape`` up to date: nodes that changed are rated and play again, once each.
+    """Update the tournament of ``shape``: changed nodes are rated and play again, once each.
 
-    Cost: O(log N) for each node that changed, O(N) the first time and if many changed.
+    Cost: O(log N) for each changed node, O(N) the first time and if many changed.
     """
     _notice(columns, index)
     row = index.row[shape]
@@ -253,7 +251,7 @@ def refresh(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, inde
             if index.changed[node] == change:
                 tier, spare = index.tier[row, node], index.spare[row, node]
                 _rate(facts, columns, rules, vectors, index, shape, node)
-                # The best node that got no worse has still won each match.
+                # A winner that got no worse still wins every match.
                 stays = index.tier[row, node] > tier or (
                     index.tier[row, node] == tier and index.spare[row, node] <= spare
                 )
@@ -274,7 +272,7 @@ def best(index: ShapeIndex, shape: int) -> int:
 
 @inner
 def drop(index: ShapeIndex, shape: int, node: int) -> None:
-    """Take ``node`` out of the tournament of ``shape`` until it is rated again."""
+    """Exclude ``node`` from the tournament of ``shape`` until it is rated again."""
     row = index.row[shape]
     index.tier[row, node] = OUT
     _replay(index, row, node)
@@ -282,10 +280,10 @@ def drop(index: ShapeIndex, shape: int, node: int) -> None:
 
 @kernel
 def is_orderly(facts: Facts, vectors: Vectors, shape: int) -> bool:
-    """Say whether the tournament orders nodes as the summed scores do for ``shape``.
+    """Return whether the tournament orders nodes for ``shape`` as summed scores do.
 
-    It does if static scores are equal or at least ten points apart, and if a node without any of the resource that
-    density goes by cannot take the pod.
+    It does if static scores are equal or at least ten points apart, and if no node without the resource of the density
+    term can take the pod.
     """
     resource = CPU if is_cpu_only(facts, shape) else GPU
     if facts.shapes.request[shape, resource] <= 0 and not is_shared(facts, shape):

@@ -1,4 +1,4 @@
-"""Booking parts of devices: what pods hold of a shared device, and what that means for whole ones.
+"""Booking of device parts: what pods hold of a shared device, and its effect on the count of whole devices.
 
 Source: the peer's gpu_sharing_node_info.
 """
@@ -15,7 +15,7 @@ def whole(amount: int) -> int:
 
 @inner
 def slots_in_use(facts: Facts, columns: Columns, node: int) -> int:
-    """Return how many shared devices of ``node`` hold at least one pod."""
+    """Return the number of shared devices of ``node`` that hold at least one pod."""
     count = 0
     for slot in range(facts.nodes.slot_start[node], facts.nodes.slot_start[node + 1]):
         if columns.slot_used[slot] > 0:
@@ -34,7 +34,7 @@ def _devices_spoken_for(facts: Facts, columns: Columns, node: int) -> int:
 
 @inner
 def book_slot(facts: Facts, columns: Columns, offsets: Offsets, node: int, slot: int, status: int, memory: int) -> None:
-    """Put so much memory of a pod with ``status`` on a shared device, and what that means for whole devices."""
+    """Book ``memory`` MiB of a pod with ``status`` on a shared device, and the effect on whole devices."""
     width = columns.idle.shape[1]
     idle = offsets.idle + node * width + GPU
     releasing = offsets.releasing + node * width + GPU
@@ -62,7 +62,8 @@ def book_slot(facts: Facts, columns: Columns, offsets: Offsets, node: int, slot:
         if columns.slot_allocated[slot] <= memory and count < _devices_spoken_for(facts, columns, node):
             add(columns, idle, -GPU_UNIT)
             if used > memory:
-                # Promises had counted the device as one to be released; now they share it with a pod that is there.
+                # The device counted as one to be released for the promised pods; now they share it with a pod that is
+                # there.
                 add(columns, releasing, GPU_UNIT)
         if columns.slot_marked[slot] > 0:
             add(columns, releasing, -GPU_UNIT)
@@ -73,7 +74,7 @@ def book_slot(facts: Facts, columns: Columns, offsets: Offsets, node: int, slot:
 def unbook_slot(
     facts: Facts, columns: Columns, offsets: Offsets, node: int, slot: int, status: int, memory: int
 ) -> None:
-    """Take what ``book_slot`` put there away again; whole devices follow from what is left, not from what was."""
+    """Undo ``book_slot``; the effect on whole devices follows from the remaining pods, not from the former state."""
     width = columns.idle.shape[1]
     idle = offsets.idle + node * width + GPU
     releasing = offsets.releasing + node * width + GPU

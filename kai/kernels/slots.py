@@ -57,7 +57,7 @@ def _best_shared_slot(facts: Facts, columns: Columns, rules: Rules, shape: int, 
 def _choose_by_mix(
     facts: Facts, columns: Columns, rules: Rules, shape: int, node: int, promise: bool, chosen: Int64s
 ) -> int:
-    """Do what ``choose_slots`` does, where devices are chosen by what stays usable."""
+    """Choose devices as ``choose_slots`` does, but by what stays usable."""
     waits = promise or shortage(facts, columns, shape, node, True) != 0
     picked = np.full(facts.shapes.devices[shape], NONE, np.int64)
     choose_devices(facts, columns, rules.mix, shape, node, picked)
@@ -79,13 +79,12 @@ def choose_slots(
 ) -> int:
     """Choose the devices of a sharing pod on ``node``.
 
-    ``chosen`` [D] receives the slots, -1 fills up. Shared devices and whole ones are taken by score, shared ones
-    first on a tie; every device is a different one. Returns NO_ROOM, IDLE, or RELEASING_TOO if any of them is still
-    being released (or ``promise`` says so). A pod that asks for more than D devices, which is more than any node has,
-    finds no room.
+    ``chosen`` [D] receives the slots, padded with -1. Devices are taken by score, shared ones before whole ones on a
+    tie, each at most once. Returns NO_ROOM, IDLE, or RELEASING_TOO if any of them is still being released (or
+    ``promise`` is set). A pod that requests more than D devices, which is more than any node has, finds no room.
     """
     chosen[:] = -1
-    # Compiled code does not check where it writes.
+    # Compiled code does not check array bounds.
     if facts.shapes.devices[shape] > chosen.shape[0]:
         return NO_ROOM
     if rules.mix.weight > 0.0:

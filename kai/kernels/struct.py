@@ -1,9 +1,9 @@
 """Structs: records of arrays that kernels take by reference.
 
-A named tuple of eighty arrays is passed by value, and every array in it is counted again at every call: microseconds
-for a function that does nanoseconds of work, and minutes to compile. A struct is one pointer. From Python it is an
-object with attributes, and where kernels run plainly it is nothing else. Compiled kernels read the same names from
-memory of their own, which a struct gets when the first of them takes it.
+numba passes a named tuple of eighty arrays by value and counts references to each array at every call: microseconds for
+a function that does nanoseconds of work, and minutes to compile. A struct is one pointer. In Python it is an object
+with attributes, and for plain kernels it is nothing else. Compiled kernels read the same fields from memory of their
+own, which a struct gets when the first of them takes it.
 """
 
 import inspect
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 
 class ArrayOf(NamedTuple):
-    """What an array of an annotation holds, said beside numpy's own name for it, whose parts numpy moves about."""
+    """Dimensions and element type of an array, beside the numpy annotation, whose internals change."""
 
     element: type[np.generic]
     dimensions: int
@@ -34,10 +34,10 @@ STRUCTS: Final[list[type["Struct"]]] = []
 
 
 class _Memory:
-    """The memory that compiled kernels read a struct from, made when the first of them asks for it."""
+    """A descriptor that creates the memory from which compiled kernels read a struct, on first access."""
 
     def __get__(self, instance: "Struct | None", owner: type["Struct"]) -> Any:
-        """Return the memory, and keep it where attributes are looked up before this."""
+        """Create the memory, and store it as an instance attribute, which takes precedence from then on."""
         if instance is None:
             return self
         values = instance.__dict__
@@ -61,9 +61,9 @@ class Struct:
     """
 
     _fields: Mapping[str, Any] = {}
-    """Annotations by name."""
+    """Annotations by field name."""
     _arrays: Mapping[str, tuple[int, np.dtype[Any]]] = {}
-    """Dimensions and elements of the fields that are arrays."""
+    """Dimensions and element types of the array fields."""
     constructor: Any = None
     """The kernel that fills the memory; None until the compiler knows the class."""
     _numba_type_: Any = None
@@ -97,7 +97,7 @@ class Struct:
 
     @classmethod
     def _numba_box_(cls, kind: Any, memory: Any) -> Self:
-        """Return the struct that compiled code has made; it has no attributes but its memory."""
+        """Wrap a struct that compiled code has made; it has no attributes but its memory."""
         del kind
         instance = object.__new__(cls)
         instance.__dict__["_meminfo"] = memory
@@ -116,7 +116,7 @@ class Struct:
         return self._like(changes)
 
     def locked(self) -> Self:
-        """Return a struct on the same memory whose arrays, and those of structs in it, Python cannot write.
+        """Return a struct on the same memory whose arrays, nested structs included, are read-only for Python.
 
         Cost: some 10 microseconds for 30 arrays.
         """
@@ -125,7 +125,7 @@ class Struct:
         return instance
 
     def _like(self, changes: Mapping[str, Any]) -> Self:
-        """Return a struct with ``changes``, which kernels can take, and with memory of its own."""
+        """Return a copy with ``changes``, which kernels can take, and with memory of its own."""
         instance = object.__new__(type(self))
         values = instance.__dict__
         values.update(self.__dict__)
@@ -136,7 +136,7 @@ class Struct:
 
 
 def array_of(hint: Any) -> ArrayOf | None:
-    """Return what the array of an annotation holds; None for a number or a struct."""
+    """Return the array type of an annotation; None for a number or a struct."""
     return next((note for note in getattr(hint, "__metadata__", ()) if isinstance(note, ArrayOf)), None)
 
 
@@ -148,7 +148,7 @@ def _check_simple(field: str, hint: Any) -> None:
 
 
 def _check(cls: type[Struct], values: Mapping[str, Any]) -> None:
-    """Look at those of ``values`` that are to be arrays.
+    """Check the array fields in ``values``.
 
     Raises: TypeError for one that kernels cannot take.
     """
@@ -165,7 +165,7 @@ def _check(cls: type[Struct], values: Mapping[str, Any]) -> None:
 
 
 def _is_usable(array: NDArray[Any]) -> bool:
-    """Say whether kernels can take ``array``: contiguous, and on memory that can be written."""
+    """Return whether kernels can take ``array``: contiguous, and on writable memory."""
     flags = array.flags
     if not (flags.c_contiguous and flags.aligned):
         return False
@@ -177,9 +177,9 @@ def _is_usable(array: NDArray[Any]) -> bool:
 
 
 def writable(value: Any) -> Any:
-    """Return a view of an array that cannot be written that can; anything else as it is.
+    """Return a writable view of a read-only array; any other value unchanged.
 
-    Raises: ValueError where the memory itself cannot be written.
+    Raises: ValueError if the memory itself is read-only.
     """
     if not isinstance(value, np.ndarray) or value.flags.writeable:
         return value

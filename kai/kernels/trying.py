@@ -1,7 +1,7 @@
-"""Simulate one set of victims: evict them, and promise places to the aggressor and to all affected groups.
+"""Simulates one set of victims: evicts them, and promises places to the aggressor and to all affected groups.
 
-All in one call, and without a Python object. It serves victims and aggressors whose tree is one leaf and whose pods
-only static answers of plugins concern; the Python path in ``kai.actions.search.solver`` does the same the long way.
+It is one call without Python objects. It serves victims and aggressors that have one leaf and whose pods need only
+static answers of plugins. The plain form is in ``kai.actions.search.solver``.
 """
 
 import numpy as np
@@ -22,15 +22,15 @@ FAILED, POD = 0, 1
 
 
 class Trial(Struct):
-    """What trials of one search work with. What describes groups is as of the beginning of the search."""
+    """The working memory of the trials of one search. Group states are those at the beginning of the search."""
 
     heap: Heap
-    queued: Listing  # the groups that wait, best first
+    queued: Listing  # waiting groups, best first
     age: Float64s  # [G] the older, the smaller
     states: Float64s  # [G] elastic state
     wanting: Float64Table  # [G, 3] what the next chunk of each waiting group wants
-    requested: Float64Table  # [K, 3] what a pod of each shape is taken to want when groups are ordered
-    limits: Float64Table  # [K, 3] what a pod of each shape is taken to want when limits are checked
+    requested: Float64Table  # [K, 3] what a pod of each shape is assumed to request when groups are ordered
+    limits: Float64Table  # [K, 3] what a pod of each shape is assumed to request when limits are checked
     prepared: Bools  # [K] shapes for which ``vectors`` hold the answers
     waiting: Int64s  # [G] the groups that wait, oldest first
     count: Int64s  # [1 or more] how many these are
@@ -43,7 +43,7 @@ class Trial(Struct):
 
 
 class Aggressor(Struct):
-    """The part of a group that is to be placed."""
+    """The part of a group to place."""
 
     group: Int64s  # [1]
     pods: Int64s
@@ -74,7 +74,7 @@ def _affect(facts: Facts, trial: Trial, victims: Int64s, mine: int) -> Int64s:
 
 @inner
 def _describe(facts: Facts, columns: Columns, rules: Rules, trial: Trial, group: int) -> None:
-    """Bring key and amounts of an affected group in the heap up to date, its victims being evicted."""
+    """Update key and amounts of an affected group in the heap, after its victims were evicted."""
     heap = trial.heap
     if rules.elastic_key >= 0:
         heap.keys[group, rules.elastic_key] = elastic_state(facts, columns, group)
@@ -87,7 +87,7 @@ def _describe(facts: Facts, columns: Columns, rules: Rules, trial: Trial, group:
 
 @inner
 def _fill(facts: Facts, columns: Columns, rules: Rules, trial: Trial, groups: Int64s, aggressor: Aggressor) -> None:
-    """Fill the heap with groups that wait and the affected ``groups`` [n], as if pushed by age; then the aggressor."""
+    """Fill the heap with waiting groups and the affected ``groups`` [n], as if pushed by age; then the aggressor."""
     heap, queued, waiting, mine = trial.heap, trial.queued, trial.waiting[: trial.count[0]], aggressor.group[0]
     empty(heap)
     missing = 0
@@ -146,7 +146,7 @@ def _reach(columns: Columns, trial: Trial, aggressor: Aggressor, victims: Int64s
 
 @inner
 def may_take(facts: Facts, columns: Columns, rules: Rules, trial: Trial, group: int, chunk: Int64s) -> bool:
-    """Say whether the queues above ``group`` may take ``chunk``."""
+    """Return whether the queues above ``group`` may take ``chunk``."""
     if not rules.limits or facts.groups.queue[group] < 0:
         return True
     cpu, memory, gpu = 0.0, 0.0, 0.0
@@ -160,7 +160,7 @@ def may_take(facts: Facts, columns: Columns, rules: Rules, trial: Trial, group: 
 
 @inner
 def _restore(rules: Rules, trial: Trial, groups: Int64s, mine: int) -> None:
-    """Let the heap describe ``groups`` and the aggressor as it did before the trial."""
+    """Restore in the heap the keys and amounts of ``groups`` and the aggressor from before the trial."""
     for at in range(groups.shape[0] + 1):
         group = groups[at] if at < groups.shape[0] else mine
         if rules.elastic_key >= 0:
@@ -170,7 +170,7 @@ def _restore(rules: Rules, trial: Trial, groups: Int64s, mine: int) -> None:
 
 @inner
 def _last(facts: Facts, trial: Trial, groups: Int64s, aggressor: Aggressor) -> int:
-    """Return the one of the affected ``groups`` and the aggressor's that is left: no other turn matters then."""
+    """Return the only group left of the affected ``groups`` and the aggressor; other turns no longer matter."""
     for group in groups:
         if trial.affected[group] and usable(facts, group):
             return group
@@ -237,12 +237,12 @@ def try_victims(
     aggressor: Aggressor,
     victims: Int64s,
 ) -> int:
-    """Evict ``victims`` and place all affected groups again, the aggressor too; return how it ended.
+    """Evict ``victims`` and place all affected groups again, the aggressor included; return the outcome.
 
-    PLACED: the aggressor has its places. REFUSED: it has not. UNPREPARED: plugins were never asked about the shape of
-    ``trial.state[POD]``. In each case the caller decides what to keep, nothing is undone here but attempts of others.
+    PLACED: the aggressor has its places. REFUSED: it does not. UNPREPARED: plugins have not answered yet for the shape
+    of ``trial.state[POD]``. The caller decides what to keep; only failed attempts of other groups are undone here.
     Holds: the same promises in the same order as the Python path.
-    Cost: O(groups that wait) for the heap; for each pod O(nodes in reach).
+    Cost: O(waiting groups) for the heap; O(nodes in reach) for each pod.
     """
     trial.state[:] = 0
     groups = _affect(facts, trial, victims, aggressor.group[0])

@@ -1,8 +1,7 @@
-"""Sums that searches for victims choose by; sets of victims as arrays: pods, and where each batch of them begins.
+"""Sums and group states for searches of victims, and sets of victims as arrays of pods and batch starts.
 
-The state of groups between searches: what each holds and wants, who waits, and where it ranks.
-
-Described again is only whose pods changed their status. The rest of thousands of groups is as it was.
+``GroupState`` holds for all groups, between searches, what each holds and wants, which wait, and their ranks. Only
+groups whose pods changed status are described again, a handful among thousands.
 """
 
 import numpy as np
@@ -22,7 +21,7 @@ HUNDREDTH = GPU_UNIT // 100
 
 @inner
 def free_gpus_of(facts: Facts, columns: Columns, node: int, idle: Int64s, releasing: Int64s) -> None:
-    """Fill the cells of one node, see ``free_gpus``."""
+    """Compute the free GPUs of one node; see ``free_gpus``."""
     idle[node] = 0
     releasing[node] = 0
     for resource in range(columns.idle.shape[1]):
@@ -44,8 +43,8 @@ def free_gpus_of(facts: Facts, columns: Columns, node: int, idle: Int64s, releas
 def free_gpus(facts: Facts, columns: Columns, idle: Int64s, releasing: Int64s) -> None:
     """Fill ``idle`` and ``releasing`` [N] with thousandths of GPUs; parts of shared devices are rounded to hundredths.
 
-    A shared device that is wholly being released already counts as a whole one. What was promised beyond what is
-    released counts negative.
+    A shared device that is wholly being released counts as a whole one. Promises beyond the released amount count
+    negative.
     """
     for node in range(idle.shape[0]):
         free_gpus_of(facts, columns, node, idle, releasing)
@@ -53,7 +52,7 @@ def free_gpus(facts: Facts, columns: Columns, idle: Int64s, releasing: Int64s) -
 
 @inner
 def refresh_free_gpus(facts: Facts, columns: Columns, seen: Int64s, idle: Int64s, releasing: Int64s) -> None:
-    """Do what ``free_gpus`` does, but for nodes without changes since change ``seen[0]`` (-1: it was never done)."""
+    """Update ``free_gpus`` for nodes that changed since change ``seen[0]`` (-1: compute all)."""
     size, last = columns.touched.shape[0], columns.touches[0]
     if seen[0] < 0 or last - seen[0] > size:
         free_gpus(facts, columns, idle, releasing)
@@ -74,7 +73,7 @@ def add_held(facts: Facts, columns: Columns, pods: Int64s, out: Int64s) -> None:
 
 @kernel
 def select(order: Int64s, member: Bools, out: Int64s) -> int:
-    """Fill ``out`` with those of ``order`` that are in ``member``; return how many."""
+    """Fill ``out`` with the entries of ``order`` that are in ``member``; return their number."""
     count = 0
     for row in order:
         if member[row]:
@@ -85,7 +84,7 @@ def select(order: Int64s, member: Bools, out: Int64s) -> int:
 
 @kernel
 def distinct(pods: Int64s, count: int) -> Int64s:
-    """Return each of ``pods``, rows below ``count``, once, where it comes first."""
+    """Return the distinct ``pods``, which are rows below ``count``, in order of first occurrence."""
     seen = np.zeros(count, np.bool_)
     out = np.empty(pods.shape[0], np.int64)
     found = 0
@@ -99,9 +98,9 @@ def distinct(pods: Int64s, count: int) -> Int64s:
 
 @kernel
 def losing(columns: Columns, pods: Int64s, start: Int64s, victims: Int64s) -> Int64s:
-    """Return which batches have an evicted or a moved pod, in the order of ``victims``, those with evicted ones first.
+    """Return the batches with an evicted or moved pod, in the order of ``victims``; those with evicted pods come first.
 
-    A pod of several batches counts for the first.
+    A pod in several batches counts for the first.
     """
     batches = start.shape[0] - 1
     batch_of = np.full(columns.status.shape[0], -1, np.int64)
@@ -141,9 +140,9 @@ def gather(pods: Int64s, start: Int64s, chosen: Int64s) -> tuple[Int64s, Int64s]
 
 @kernel
 def losing_on(facts: Facts, columns: Columns, recorded: Int64s, potential: Int64s, node: int) -> tuple[Int64s, Int64s]:
-    """Return, as one batch for each group, all ``recorded`` and ``potential`` pods of groups that would lose one there.
+    """Return all ``recorded`` and ``potential`` pods of groups that would lose one there, a batch for each group.
 
-    Groups in the order of their first pods.
+    Groups come in the order of their first pods.
     """
     groups = facts.pods.group
     size = np.full(facts.groups.queue.shape[0], -1, np.int64)
@@ -179,25 +178,25 @@ WAITING, UNKNOWN, CHANGED = 0, 1, 2
 
 
 class GroupState(Struct):
-    """All groups as they stood when they were last looked at, and the two heaps that know them."""
+    """The states of all groups when they were last described, and the two heaps of them."""
 
-    heap: Heap  # of those that wait
-    victims: Heap  # of those that may have to go
-    queued: Listing  # those that wait, best first
-    losing: Listing  # those that may have to go, best last
+    heap: Heap  # of waiting groups
+    victims: Heap  # of groups that may be victims
+    queued: Listing  # waiting groups, best first
+    losing: Listing  # possible victims, best last
     by_age: Int64s  # [G] all groups, oldest first
     states: Float64s  # [G] elastic state
     wanting: Float64Table  # [G, 3] what the next chunk of each waiting group wants
     holding: Float64Table  # [G, 3] what pods of the group that count as used hold
-    requested: Float64Table  # [K, 3] what a pod of each shape is taken to want when groups are ordered
+    requested: Float64Table  # [K, 3] what a pod of each shape is assumed to request when groups are ordered
     waits: Bools  # [G] has a pending pod
     placed: Bools  # [G] has a pod with a place
-    waiting: Int64s  # [G] those that wait, oldest first
-    unknown: Int64s  # [G] those that wait and of which only Python can say what they want
+    waiting: Int64s  # [G] waiting groups, oldest first
+    unknown: Int64s  # [G] waiting groups whose request only Python can compute
     seen: Int64s  # [G] the epoch in which each was described
-    changed: Int64s  # [G] those that were described by the last look
+    changed: Int64s  # [G] groups described by the last call
     chunk: Int64s  # [...]
-    state: Int64s  # [3] how many wait, how many of those are unknown, how many changed
+    state: Int64s  # [3] numbers of waiting, unknown and changed groups
 
 
 @inner
@@ -226,10 +225,10 @@ def _may_lose(facts: Facts, groups: GroupState, group: int) -> bool:
 
 @kernel
 def look_again(facts: Facts, columns: Columns, rules: Rules, groups: GroupState, few: int) -> None:
-    """Describe the groups that changed since the last look; up to ``few`` are listed again where they belong now.
+    """Describe the groups that changed since the last call; if at most ``few`` did, list each anew.
 
-    If more changed, listing all again is the caller's, and so is asking what those in ``groups.unknown`` want.
-    Cost: O(G) comparisons, and little more for each that changed.
+    If more changed, the caller must list all again, and compute the requests of those in ``groups.unknown``.
+    Cost: O(G) comparisons, and little more for each changed group.
     """
     groups.state[UNKNOWN] = 0
     groups.state[CHANGED] = 0
@@ -242,7 +241,7 @@ def look_again(facts: Facts, columns: Columns, rules: Rules, groups: GroupState,
 
 @inner
 def look_again_at(facts: Facts, columns: Columns, rules: Rules, groups: GroupState, few: int, pods: Int64Table) -> None:
-    """Do what ``look_again`` does where only groups of ``pods`` changed; each pod is the second of its row."""
+    """Do the same as ``look_again`` if only groups of ``pods`` changed; the pod is the second item of each row."""
     groups.state[UNKNOWN] = 0
     groups.state[CHANGED] = 0
     begun = False
@@ -255,7 +254,7 @@ def look_again_at(facts: Facts, columns: Columns, rules: Rules, groups: GroupSta
 
 @inner
 def _look_at(facts: Facts, columns: Columns, rules: Rules, groups: GroupState, group: int) -> bool:
-    """Describe a group that changed; say whether it began to wait."""
+    """Describe a changed group; return whether it began to wait."""
     groups.seen[group] = columns.epoch[group]
     groups.changed[groups.state[CHANGED]] = group
     groups.state[CHANGED] += 1
@@ -266,8 +265,8 @@ def _look_at(facts: Facts, columns: Columns, rules: Rules, groups: GroupState, g
 
 @inner
 def _list_changed(facts: Facts, groups: GroupState, begun: bool, few: int) -> None:
-    """List the groups that changed where they belong, unless they are more than ``few``; ``begun``: one waits now."""
-    # Those that stopped waiting are taken out; one that began is found at its age.
+    """Move changed groups to their places in the lists, unless they are more than ``few``; ``begun``: one waits now."""
+    # Groups that stopped waiting are removed; a group that began to wait is inserted by its age.
     if begun:
         groups.state[WAITING] = select(groups.by_age, groups.waits, groups.waiting)
     else:
@@ -282,7 +281,7 @@ def _list_changed(facts: Facts, groups: GroupState, begun: bool, few: int) -> No
 
 @kernel
 def list_all(facts: Facts, groups: GroupState, ranked: Int64s, victims: Int64s) -> None:
-    """List all groups anew; ``ranked`` and ``victims`` [G] are all of them by the keys of the two heaps. Cost: O(G)."""
+    """List all groups anew; ``ranked`` and ``victims`` [G] are all groups in the order of the two heaps. Cost: O(G)."""
     clear(groups.queued)
     clear(groups.losing)
     count = ranked.shape[0]
@@ -296,7 +295,7 @@ def list_all(facts: Facts, groups: GroupState, ranked: Int64s, victims: Int64s) 
 
 @kernel
 def keep_queues(facts: Facts, queues: Bools, member: Bools) -> None:
-    """Take groups out of ``member`` [G] unless their queue is known and one of ``queues`` [Q]."""
+    """Clear ``member`` [G] for groups whose queue is unknown or not in ``queues`` [Q]."""
     for group in range(member.shape[0]):
         queue = facts.groups.queue[group]
         member[group] = member[group] and queue >= 0 and queues[queue]

@@ -1,9 +1,9 @@
-"""Have every kernel ready before the first cycle needs it: loaded from the cache, or compiled and kept there.
+"""Prepares every kernel before the first cycle needs it: loads it from the cache, or compiles and caches it.
 
-Plugins bring kernels of their own. A caller of ``warm`` imports the plugins first and names their modules.
+Plugins may have kernels. A caller of ``warm`` imports the plugins first and names their modules.
 
-What a kernel is compiled for is what its parameters are annotated with. Who calls it with anything else has it compiled
-a second time in the middle of a cycle; the suite checks that no code does.
+A kernel is compiled for the annotations of its parameters. A call with other types would compile it a second time in
+the middle of a cycle; the test suite checks that no code does.
 """
 
 import importlib
@@ -18,11 +18,11 @@ from kai.kernels.cache import NAME, PACKAGE, directory, is_kept, package_of
 from kai.kernels.compiling import compiled_type
 
 Tell = Callable[[int, int], None]
-"""Takes how many kernels were compiled so far, and how many there are to compile."""
+"""Receives the number of kernels compiled so far, and of all kernels to compile."""
 
 
 class Warmth(NamedTuple):
-    """How many kernels are ready, how many of them were compiled for it, and where they are kept (None: nowhere)."""
+    """The number of ready kernels, the number compiled for it, and their cache directory (None: not cached)."""
 
     kernels: int
     compiled: int
@@ -30,13 +30,13 @@ class Warmth(NamedTuple):
 
 
 def warm(*modules: str, tell: Tell | None = None) -> Warmth:
-    """Load or compile every kernel that Python can call, of ours and of the folders that ``modules`` are in.
+    """Load or compile every kernel that Python can call, ours and those in the folders of ``modules``.
 
-    Doing it again changes nothing. Kernels of other packages count as far as their modules are imported. Kernels that
-    run plainly go on doing so until `run_compiled`.
+    Idempotent. Kernels of other packages are included if their modules are imported. Kernels that run plainly go on
+    doing so until `run_compiled`.
 
-    Cost: some 75 seconds of processor where nothing is cached yet, else a second or two, then nothing.
-    Raises: TypeError for a kernel that does not say what its parameters are.
+    Cost: some 75 seconds of processor time without a cache, else a second or two, then nothing.
+    Raises: TypeError for a kernel with a parameter that has no annotation.
     """
     wanted, done = missing(*modules), 0
     for kernel in kernels_of(*modules) if prepare() else ():
@@ -50,9 +50,9 @@ def warm(*modules: str, tell: Tell | None = None) -> Warmth:
 
 
 def missing(*modules: str) -> list[Kernel]:
-    """Return the kernels that `warm` would compile: those that are neither loaded nor cached for this processor.
+    """Return the kernels that `warm` would compile, because they are neither loaded nor cached for this processor.
 
-    Cost: a twentieth of a second, and importing numba.
+    Cost: a twentieth of a second, and the import of numba.
     """
     for module in sorted(each.name for each in pkgutil.iter_modules([str(PACKAGE)])):
         importlib.import_module(f"{NAME}.{module}")
@@ -62,13 +62,13 @@ def missing(*modules: str) -> list[Kernel]:
 
 
 def kernels_of(*modules: str) -> list[Kernel]:
-    """Return our kernels and those that were imported from the folders of ``modules`` and below."""
+    """Return our kernels and those imported from the folders of ``modules`` and below."""
     packages = tuple(f"{package_of(module)}." for module in (f"{NAME}.", *modules))
     return [kernel for kernel in KERNELS if f"{kernel.py_func.__module__}.".startswith(packages)]
 
 
 def signature(function: Any) -> tuple[Any, ...]:  # noqa: ANN401  a kernel has any parameters
-    """Return the types that a kernel is compiled for."""
+    """Return the types for which a kernel is compiled."""
     hints = get_type_hints(function, include_extras=True)
     return tuple(_compiled(function, name, hints.get(name)) for name in inspect.signature(function).parameters)
 

@@ -1,10 +1,10 @@
-"""The resource axis: which resources a cluster has, in which order and unit.
+"""The resource axis: the resources of a cluster with their order and units, and the types of table rows.
 
 Amounts are int64: exact, associative, invertible, so that undoing is subtraction. Units: CPU in millicores, memory in
-bytes (of storage and huge pages, too), GPU in thousandths of a device, ``pods`` and MIG profiles in whole ones, every
+bytes (storage and huge pages too), GPU in thousandths of a device, ``pods`` and MIG profiles in whole ones, every
 other resource in thousandths of its own unit.
 
-Row types: which table an integer indexes. A ``PodRow`` is not a ``NodeRow``; a bare ``int`` is neither.
+Row types name the table that an integer indexes. A ``PodRow`` is not a ``NodeRow``; a bare ``int`` is neither.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,11 +35,11 @@ GroupRows = NDArray[np.int64]
 A = TypeVar("A", bound=NDArray[Any])
 
 NONE = -1
-"""The row that says "nowhere": a pod without a node, a queue without a parent."""
+"""The row number for "none": a pod without a node, a queue without a parent."""
 
 
 def locked(array: A) -> A:
-    """Return a view of ``array`` that cannot be written; it shows what is written to ``array`` itself."""
+    """Return a read-only view of ``array``; it shows later writes to ``array`` itself."""
     view = array.view()
     view.flags.writeable = False
     return view
@@ -47,19 +47,19 @@ def locked(array: A) -> A:
 
 CPU, MEMORY, GPU, PODS = 0, 1, 2, 3
 SHARED_RESOURCES = 3
-"""How many leading resources queues share out: CPU, memory, GPU."""
+"""The number of leading resources that queues share: CPU, memory, GPU."""
 GPU_UNIT = units.GPU_UNIT
 PLUGGED_GPU = units.PLUGGED_GPU
 LEADING = ("cpu", "memory", "gpu", "pods")
 MOST_UNOFFERED = 64
-"""So many resources that no node offers have a place of their own on the axis.
+"""The most resources with a place of their own on the axis although no node offers them.
 
-Any user may ask for resources of any name, and tables of nodes and shapes are as wide as the axis is long.
+Users may request resources of any name, and tables of nodes and shapes are as wide as the axis.
 """
 UNOFFERED = "resources that no node offers"
-"""The others share one place, which is on the axis only where there are any. No resource can be called so."""
+"""All further ones share this place, which is on the axis only if needed. No resource can have this name."""
 UNBOUNDED = 1 << 40
-"""How much of `PLUGGED_GPU` a node has all of whose GPUs are a device plugin's: ``gpu`` says enough there."""
+"""The amount of `PLUGGED_GPU` on a node whose GPUs all belong to a device plugin: there ``gpu`` is the only bound."""
 
 
 @attrs.frozen
@@ -83,9 +83,9 @@ class ResourceAxis:
 
     @classmethod
     def around(cls, offered: Iterable[str], asked: Iterable[str]) -> "ResourceAxis":
-        """Return the axis of what a cluster offers and pods ask for; of what it does not offer, the first names.
+        """Return the axis of all offered resources, and of the first requested ones by name that no node offers.
 
-        A pod that asks for what no node offers fits nowhere, whatever the amount.
+        A pod that requests a resource that no node offers fits nowhere, whatever the amount.
         """
         there = {*LEADING, *offered}
         absent = sorted(set(asked) - there)
@@ -97,9 +97,9 @@ class ResourceAxis:
         return len(self.names)
 
     def vector(self, amounts: Mapping[str, int]) -> Int64s:
-        """Return ``amounts`` as int64[R] in axis units; one of any other resource is one of `UNOFFERED`.
+        """Return ``amounts`` as int64[R] in axis units; any other resource counts as one unit of `UNOFFERED`.
 
-        Raises: KeyError for an unknown resource where all have their place (a bug of the caller: the axis is grown
+        Raises: KeyError for an unknown resource if all have their places (a bug of the caller: the axis is built
             from the same objects).
         """
         out, rest = np.zeros(len(self.names), np.int64), self.index.get(UNOFFERED)

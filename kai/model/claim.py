@@ -1,7 +1,4 @@
-"""Resource claims and the devices that can satisfy them (dynamic resource allocation, structured parameters).
-
-Objects that plugins read, as they were written.
-"""
+"""Resource claims and devices (dynamic resource allocation, structured parameters), and raw objects."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -14,30 +11,30 @@ from kai.model.constraints import NodeTerm, Taint, Toleration
 from kai.model.units import IMPLICIT_RESOURCE
 
 CAPACITY_PARTS = 1000
-"""Capacities and counters are whole numbers of so many parts of their unit: drivers share half a core, too."""
+"""Capacities and counters are integers in this fraction of their unit, because drivers share half a core, too."""
 
 
 def qualified(name: str, driver: str) -> str:
-    """Return the name of an attribute or a capacity with its domain, which is the driver's unless it says otherwise."""
+    """Return the name of an attribute or capacity with its domain; without one, the driver is the domain."""
     return name if "/" in name else f"{driver}/{name}"
 
 
 class VersionText(str):
-    """A semantic version as an attribute of a device: devices with a plain text of the same letters do not agree."""
+    """A semantic version as an attribute of a device; it never equals a plain text with the same letters."""
 
     __slots__ = ()
 
 
 @attrs.frozen
 class DeviceToleration(Toleration):
-    """Which taints of its devices a request puts up with, those that evict for so many ``seconds`` (None: for good)."""
+    """The device taints that a request tolerates; evicting taints for ``seconds`` (None: forever)."""
 
     seconds: int | None = None
 
 
 @attrs.frozen(kw_only=True)
 class DeviceConfig:
-    """What a driver is told with the devices of ``requests`` (none: of all): ``body`` is JSON that only it can read."""
+    """Driver configuration for the devices of ``requests`` (none: all); ``body`` is JSON for the driver only."""
 
     body: str
     requests: tuple[str, ...] = ()
@@ -55,14 +52,14 @@ class DeviceRequest:
     alternatives: tuple["DeviceRequest", ...] = ()
     """First available: tried in order; the request itself then only carries the name."""
     capacity: tuple[tuple[str, int], ...] = ()
-    """What each device is to have, or a share of it, by the name of the capacity as slices write it."""
+    """The amount that each device, or a share of it, must have, by the capacity's name as slices write it."""
     admin_access: bool = False
     tolerations: tuple[DeviceToleration, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
 class DeviceConstraint:
-    """All devices of ``requests`` (none: of all) must agree in (``distinct``: differ in) the attribute ``match``."""
+    """All devices of ``requests`` (none: all) must agree in (``distinct``: differ in) the attribute ``match``."""
 
     match: str
     requests: tuple[str, ...] = ()
@@ -73,8 +70,8 @@ class DeviceConstraint:
 class AllocatedDevice:
     """A device that a claim holds, by the request it serves.
 
-    ``shared``: it is one of several shares of the device, ``share`` names it once it is written; of each capacity the
-    share has what ``consumed`` says, in thousandths. Names of capacities are as the slice writes them.
+    ``shared``: it is one of several shares of the device; ``share`` is its name once it is written. ``consumed`` is
+    what the share has of each capacity, in thousandths, by capacity names as the slice writes them.
     """
 
     request: str
@@ -94,14 +91,14 @@ class AllocatedDevice:
 
 
 Choice = tuple[tuple[str, int], ...]
-"""The alternatives of one request, as ``request/alternative``, and how many GPUs each comes to."""
+"""The alternatives of one request, as ``request/alternative``, and the number of GPUs of each."""
 
 
 @attrs.frozen(kw_only=True)
 class Claim:
     """A resource claim.
 
-    ``allocation`` is None while nothing is allocated; ``nodes`` says where an allocation can be used (None:
+    ``allocation`` is None while nothing is allocated. ``nodes`` are those where the allocation can be used (None:
     anywhere).
     """
 
@@ -112,15 +109,15 @@ class Claim:
     constraints: tuple[DeviceConstraint, ...] = ()
     config: tuple[DeviceConfig, ...] = ()
     queue: str | None = None
-    """The queue that the claim is labelled with, None without the label: a shared GPU claim belongs to one queue."""
+    """The value of the claim's queue label, None without it: a shared GPU claim belongs to one queue."""
     gpus: int = 0
-    """GPUs that the claim asks for, as far as quota counts them; of alternatives that are open, the most."""
+    """GPUs that quota counts for the claim; the most among open alternatives."""
     choices: tuple[Choice, ...] = ()
-    """Requests of which alternatives are open, as far as they are about GPUs."""
+    """Requests for GPUs with open alternatives."""
     all_gpus: tuple[str, ...] = ()
-    """Requests, or ``request/alternative``, for all GPUs of a node: each comes to one until it is allocated."""
+    """Requests, or ``request/alternative``, for all GPUs of a node: each counts as one until it is allocated."""
     not_had: tuple[int, int] = (0, 0)
-    """Thousandths of these GPUs that the claim does without where it gets parts of them: surely, and at most."""
+    """Thousandths of these GPUs that the claim does not get because it gets parts of GPUs: minimum and maximum."""
     owner_pod: str = ""
     """Uid of the owning pod: the claim was made from a template."""
     allocation: tuple[AllocatedDevice, ...] | None = None
@@ -128,19 +125,19 @@ class Claim:
     reserved_for: tuple[str, ...] = ()
     """Uids of the pods that use the claim."""
     deleting: bool = False
-    """Whether the claim is being deleted: it takes no further users."""
+    """Whether the claim is being deleted: it accepts no more users."""
     awaited: tuple[str, ...] = ()
-    """Devices of the allocation with conditions that their drivers have not met yet, or have failed to meet."""
+    """Devices of the allocation with conditions that their drivers have not met yet, or failed to meet."""
     has_other_users: bool = False
-    """Whether the status names users that are no pods."""
+    """Whether the status lists users that are not pods."""
 
     @property
     def most_spared(self) -> int:
-        """How many of its GPUs the claim does without where it gets the smallest alternatives."""
+        """The number of its GPUs that the claim does not use if it gets the smallest alternatives."""
         return sum(max(gpus) - min(gpus) for gpus in ([gpus for _, gpus in each] for each in self.choices))
 
     def spared(self, devices: Iterable[AllocatedDevice]) -> int:
-        """Return how many of its GPUs the claim does without, as it gets ``devices``."""
+        """Return the number of its GPUs that the claim does not use with ``devices``."""
         if not self.choices:
             return 0
         served = {device.request for device in devices}
@@ -148,7 +145,7 @@ class Claim:
         return sum(max(gpus for _, gpus in each) for each in self.choices) - sum(taken)
 
     def settled(self, devices: Iterable[AllocatedDevice]) -> "Claim":
-        """Return the claim with no alternative open, as it has ``devices``; what it looks on at is not counted."""
+        """Return the claim without open alternatives, given its ``devices``; admin access is not counted."""
         if not self.choices and not self.all_gpus:
             return self
         held = Counter(device.request for device in devices if not device.admin_access)
@@ -158,9 +155,9 @@ class Claim:
 
 @attrs.frozen(kw_only=True)
 class SharePolicy:
-    """How much of a capacity a share may have: one of ``values``, or from ``least`` in steps of ``step`` to ``most``.
+    """The allowed amounts of a capacity for a share: one of ``values``, or ``least`` to ``most`` in steps of ``step``.
 
-    ``default`` is what a share has that asks for nothing (None: all). A step of 0 is none. Units: thousandths.
+    ``default`` is for shares without a request (None: all). A step of 0 means no steps. Units: thousandths.
     """
 
     default: int | None = None
@@ -175,31 +172,31 @@ class SharePolicy:
 class Device:
     """One device of a slice.
 
-    Attributes are by qualified name (domain/name), capacities by the name that the slice writes, in thousandths of
-    their unit: a request finds a capacity by that name only, as in Kubernetes.
+    Attributes are by qualified name (domain/name). Capacities are by the name in the slice, in thousandths of their
+    unit: a request finds a capacity by that name only, as in Kubernetes.
     """
 
     name: str
     attributes: Mapping[str, str | int | bool] = attrs.field(factory=dict, eq=False)
     capacity: Mapping[str, int] = attrs.field(factory=dict, eq=False)
     policies: Mapping[str, SharePolicy] = attrs.field(factory=dict, eq=False)
-    """How capacities are shared, as far as the driver says so."""
+    """The driver's policies for sharing capacities, where it has any."""
     node: str = ""
     all_nodes: bool = False
     nodes: tuple[NodeTerm, ...] | None = None
     counters: tuple[tuple[str, str, int], ...] = ()
-    """Shared counters that the device takes from: (set, counter, amount in thousandths)."""
+    """Shared counters that the device consumes: (set, counter, amount in thousandths)."""
     multiple_allocations: bool = False
     taints: tuple[Taint, ...] = ()
     binds_to_node: bool = False
     """Whether a claim that holds the device can only be used from the node that it was allocated for."""
     attached_later: bool = False
-    """Whether the device is usable only once its driver has met conditions, after it was allocated."""
+    """Whether the device becomes usable only once its driver has met conditions after the allocation."""
 
 
 @attrs.frozen(kw_only=True)
 class DeviceSlice:
-    """Devices that one driver offers in one pool; ``unfinished``: of that pool slices are still to come."""
+    """Devices that one driver offers in one pool; ``unfinished``: more slices of that pool are expected."""
 
     name: str
     driver: str
@@ -215,7 +212,7 @@ class DeviceSlice:
 
 @attrs.frozen(kw_only=True)
 class DeviceClass:
-    """A device class: CEL selectors, what drivers are told, and the extended resource that it names ("" for none)."""
+    """A device class: CEL selectors, driver configuration, and the extended resource that it names ("" for none)."""
 
     name: str
     selectors: tuple[str, ...] = ()
@@ -225,15 +222,15 @@ class DeviceClass:
 
     @property
     def extended_resources(self) -> tuple[str, ...]:
-        """The extended resources that the class backs: the one it names, and one that has the name of the class."""
+        """The extended resources that the class backs: the named one, and the implicit one with the class's name."""
         return (*filter(None, (self.extended_resource,)), IMPLICIT_RESOURCE + self.name)
 
 
 @attrs.frozen(kw_only=True)
 class ClaimCatalog:
-    """Everything about claims in a snapshot; ``served`` says whether the cluster has that API at all.
+    """All claims and devices of a snapshot; ``served`` says whether the cluster has that API at all.
 
-    ``kubernetes`` is the version of its API server, as versions of Kubernetes allocate differently.
+    ``kubernetes`` is the version of its API server, because versions of Kubernetes allocate differently.
     """
 
     claims: Mapping[tuple[str, str], Claim] = attrs.field(factory=dict)
@@ -245,29 +242,29 @@ class ClaimCatalog:
 
 @attrs.frozen(kw_only=True, eq=False)
 class RawObject:
-    """An object of a kind that plugins read. It is itself only, so that plugins can keep what they read of it."""
+    """An object of a kind that plugins read. It compares by identity, so that readings can be memoized."""
 
     name: str
     namespace: str = ""
     uid: str = ""
-    """What tells it from earlier objects of its name."""
+    """Distinguishes it from earlier objects of its name."""
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     owners: tuple[tuple[str, str], ...] = ()
     """Kind and uid of each owner."""
     deleting: bool = False
-    """Whether it goes once its finalizers are done."""
+    """Whether it is being deleted and waits for its finalizers."""
     write: Callable[[], Mapping[str, Any]] = attrs.field(repr=False)
-    """Makes ``content``: of an object that no plugin looks into nothing is made."""
+    """Makes ``content``, lazily: nothing is made for an object that no plugin reads."""
 
     @property
     def key(self) -> str:
-        """The name, behind the namespace and a slash where there is one."""
+        """``namespace/name``, or the name of a cluster-scoped object."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     @property
     def content(self) -> Mapping[str, Any]:
-        """All fields but the metadata, as JSON has them; they are not to be changed. Made anew at each look."""
+        """All fields but the metadata, as JSON; they must not be changed. Made anew at each access."""
         return self.write()
 
     @property

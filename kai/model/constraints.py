@@ -1,11 +1,10 @@
-"""What a pod demands of its node, and what a node demands of its pods: frozen facts.
+"""What a pod requires of its node and a node of its pods, as frozen facts, and the rules that match them.
 
-The terms are hashable, so that equal demands become one pod shape. When they hold is said in ``matching``.
+The terms are hashable, so that equal constraints become one pod shape.
 
-Whether labels satisfy a requirement, and whether a toleration covers a taint: each rule once, for every side.
-
-The scheduler, the binder and the reader of disruption budgets must agree here. Where they did not, the scheduler would
-never place what the binder would admit, or send for ever what the binder refuses.
+Each rule for labels and tolerations is implemented once, because the scheduler, the binder and the reader of disruption
+budgets must agree. Otherwise the scheduler would never place pods that the binder would admit, or would forever send
+pods that the binder refuses.
 
 Source: Kubernetes' component-helpers (node affinity), core/v1's Toleration.ToleratesTaint, apimachinery's
 labels.Requirement.
@@ -24,7 +23,7 @@ class RequirementLike(Protocol):
 
     @property
     def key(self) -> str:
-        """The label, or the field."""
+        """The name of the label or field."""
 
     @property
     def operator(self) -> str:
@@ -32,11 +31,11 @@ class RequirementLike(Protocol):
 
     @property
     def values(self) -> tuple[str, ...]:
-        """What the label is compared with."""
+        """The values to compare the label with."""
 
 
 class TaintLike(Protocol):
-    """What a node or a device repels pods with."""
+    """A taint of a node or a device."""
 
     @property
     def key(self) -> str:
@@ -52,11 +51,11 @@ class TaintLike(Protocol):
 
 
 class TolerationLike(TaintLike, Protocol):
-    """What a pod puts up with. Empty ``key`` and ``effect`` stand for any."""
+    """A toleration. An empty ``key`` or ``effect`` stands for any."""
 
     @property
     def operator(self) -> str:
-        """Equal (or nothing), Exists, Gt or Lt."""
+        """Equal (also if empty), Exists, Gt or Lt."""
 
 
 def holds(requirement: RequirementLike, labels: Mapping[str, str]) -> bool:
@@ -76,7 +75,7 @@ def holds(requirement: RequirementLike, labels: Mapping[str, str]) -> bool:
 
 
 def compares(value: str | None, operator: str, values: Sequence[str]) -> bool:
-    """Return whether ``value`` is greater (Gt) or less (Lt) than the only one of ``values``, both being integers."""
+    """Return whether ``value`` is greater (Gt) or less (Lt) than the only item of ``values``, both integers."""
     if operator not in {"Gt", "Lt"} or value is None or len(values) != 1:
         return False
     have, bound = signed(value), signed(values[0])
@@ -86,7 +85,7 @@ def compares(value: str | None, operator: str, values: Sequence[str]) -> bool:
 
 
 def tolerates(toleration: TolerationLike, taint: TaintLike) -> bool:
-    """Return whether ``toleration`` covers ``taint``. An operator that is unknown covers nothing."""
+    """Return whether ``toleration`` covers ``taint``. An unknown operator covers nothing."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -152,7 +151,7 @@ class AffinityTerm:
     weight: int = 0
 
     def selects(self, namespace: str, labels: Mapping[str, str], namespaces: Mapping[str, Mapping[str, str]]) -> bool:
-        """Return whether a pod with ``labels`` in ``namespace`` is meant.
+        """Return whether the term applies to a pod with ``labels`` in ``namespace``.
 
         ``namespaces`` holds the labels of each namespace.
         """
@@ -165,28 +164,28 @@ class AffinityTerm:
 
 @attrs.frozen
 class SpreadConstraint:
-    """How evenly pods are to be spread: in no domain ``max_skew`` more of them than in the domain with the fewest.
+    """A topology spread constraint: no domain may have ``max_skew`` more pods than the domain with the fewest.
 
-    It is a demand on the pod that has it; constraints that are wishes are none of these. Pods of other namespaces are
-    not meant.
+    Only required constraints (DoNotSchedule) are represented, not preferred ones. Pods of other namespaces do not
+    count.
     """
 
     topology_key: str
     selector: Selector | None
     max_skew: int
     min_domains: int = 1
-    """Of fewer domains than these, the fewest pods in one are taken to be none."""
+    """With fewer domains than this, the fewest pods in a domain count as 0."""
     match_label_keys: tuple[str, ...] = ()
-    """Labels of which pods that are meant have the pod's own values; one that the pod lacks is not looked at."""
+    """Labels in which counted pods must equal the pod itself; labels that the pod lacks are ignored."""
     honors_affinity: bool = True
-    """Whether nodes that the pod does not select, by node selector or required affinity, are left out of domains."""
+    """Whether nodes excluded by the pod's node selector or required affinity are left out of domains."""
     honors_taints: bool = False
     """Whether nodes with a repelling taint that the pod does not tolerate are left out."""
 
 
 @attrs.frozen
 class Toleration:
-    """What a pod puts up with. Empty ``key`` and ``effect`` stand for any."""
+    """A toleration of a pod. An empty ``key`` or ``effect`` stands for any."""
 
     key: str = ""
     operator: str = "Equal"
@@ -196,7 +195,7 @@ class Toleration:
 
 @attrs.frozen
 class Taint:
-    """What a node repels pods with."""
+    """A taint of a node."""
 
     key: str
     value: str = ""
@@ -214,9 +213,9 @@ class HostPort:
 
 @attrs.frozen
 class TopologyConstraint:
-    """Where the pods of a sub-group may spread.
+    """Where the pods of a sub-group may be spread.
 
-    A topology and levels of it as they are written, each a node label or its alias ("" when not asked for).
+    ``topology`` and levels are as written; a level is a node label or its alias ("" if not requested).
     """
 
     topology: str

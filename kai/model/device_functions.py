@@ -1,13 +1,11 @@
-"""The functions that expressions about devices may call beyond CEL's own.
+"""The functions that expressions about devices may call beyond CEL's own, and semantic versions for them.
 
 Quantities are integers in base units here. Versions, IP addresses and CIDRs are texts, addresses in the canonical form,
-so that equal ones are equal. Not offered: ``find`` and ``findAll``, which need the regular expressions of RE2, for
-those of Python can take for ever; sums of durations, URLs, formats, ``sortBy`` and macros with two variables.
+so that equal ones are equal. Not offered: ``find`` and ``findAll``, which need RE2, because Python's regular
+expressions can take forever; sums of durations, URLs, formats, ``sortBy`` and macros with two variables.
 
 Source: the CEL environment that Kubernetes gives to DRA: its libraries for quantities, versions, lists, IP addresses
 and CIDRs, and those of CEL for strings, sets, lists, bindings and optional values.
-
-Semantic versions, as expressions about devices use them.
 """
 
 import re
@@ -25,16 +23,16 @@ _VERSION = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+[0-9A-Za-z.-]+)?"
 )
 _NUMBERS = 3
-"""So many has a version before its pre-release."""
+"""The number of numbers in a version before its pre-release."""
 
 Version = tuple[int, int, int, tuple[tuple[int, int, str], ...]]
-"""Major, minor, patch, and what orders pre-releases; tuples compare as versions do."""
+"""Major, minor, patch, and the sort key of pre-releases; tuples compare as versions do."""
 
 _RELEASE: tuple[tuple[int, int, str], ...] = ((2, 0, ""),)
 
 
 def version(text: str) -> Version:
-    """Return what orders semantic versions; build metadata does not count.
+    """Return the sort key of a semantic version; build metadata does not count.
 
     Raises: ValueError for a text that is no semantic version.
     """
@@ -47,7 +45,7 @@ def version(text: str) -> Version:
 
 
 def normalized(text: str) -> str:
-    """Return a semantic version for a text that is nearly one: with a ``v``, zeros in front, less than three numbers.
+    """Return a semantic version for a similar text: with a ``v``, leading zeros, or less than three numbers.
 
     Raises: ValueError for a text that does not become one.
     Source: the Kubernetes CEL library for versions, since Kubernetes 1.33.
@@ -74,10 +72,10 @@ LACKING: Final = frozenset(
         *("transformList", "transformMap", "transformMapEntry"),
     }
 )
-"""What Kubernetes offers beyond that: expressions that call one of these are told so."""
+"""Functions that Kubernetes offers beyond these; the error of an expression that calls one says so."""
 
 Row = tuple[Any, list[Any], Callable[..., Any]]
-"""Result type, parameter types, and what computes it."""
+"""Result type, parameter types, and the implementation."""
 
 _NUMBER, _TEXT, _TRUTH, _ANY = cel.Type.INT, cel.Type.STRING, cel.Type.BOOL, cel.Type.DYN
 _LIST: Final = cel.Type.List(_ANY)
@@ -107,7 +105,7 @@ def _of(name: str, *rows: Row) -> Any:  # noqa: ANN401 - as above
 
 
 def _takes(parse: Callable[..., Any]) -> Callable[..., bool]:
-    """Return whether a parser takes a text."""
+    """Return a predicate: whether the parser accepts a text."""
 
     def takes(*arguments: Any) -> bool:  # noqa: ANN401 - as the parser takes them
         try:
@@ -134,7 +132,7 @@ def _checked_version(text: str, normalize: bool = False) -> str:  # noqa: FBT001
 
 
 def _key(value: Any) -> Any:  # noqa: ANN401 - any value of CEL
-    """Return what is equal for equal values, and hashable: for Python, true is equal to 1."""
+    """Return a hashable key that is equal for equal values; in Python True == 1, in CEL it is not."""
     return tuple(map(_key, value)) if isinstance(value, list) else (isinstance(value, bool), value)
 
 

@@ -1,7 +1,7 @@
-"""Which devices an expression selects: compiled once, asked once for each device, remembered while devices stay.
+"""Which devices an expression selects: compiled once, evaluated once per device, memoized while devices stay.
 
 Expressions see one variable, ``device``, with ``driver``, ``attributes`` and ``capacity`` by domain, and
-``allowMultipleAllocations``. What they may call: `kai.model.device_functions`.
+``allowMultipleAllocations``. The functions that they may call are in `kai.model.device_functions`.
 
 Source: resource.k8s.io/v1, CELDeviceSelector.
 """
@@ -22,14 +22,14 @@ _UNKNOWN = re.compile(r"undeclared reference to '(\w+)'")
 _PLACE = re.compile(r"^(?:ERROR: <input>:-?\d+:-?\d+: )?")
 _CODE = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$| \(in container ''\)")
 _SHOWN = 100
-"""So many characters of an expression are shown."""
+"""The number of characters of an expression that error messages show."""
 _MANY = 1 << 18
 _MOST_COMPILED = 1 << 12
 
 
 @attrs.frozen
 class Fault:
-    """An expression that does not compile, or that fails on a device: then nothing may be allocated by it."""
+    """An expression that does not compile or fails on a device; nothing may be allocated by it."""
 
     text: str
 
@@ -38,13 +38,13 @@ class Fault:
 class _Compiled:
     program: Any
     domains: tuple[str, ...]
-    """Texts in the expression: a domain among them that a device does not have is an empty one, not an error."""
+    """Texts in the expression. A look-up of one as a missing domain yields an empty map, no error."""
 
 
 def rewritten(expression: str) -> str:
-    """Return ``expression`` with tests for a domain (``"x" in device.attributes``) made against the domains there are.
+    """Return ``expression`` with tests for a domain (``"x" in device.attributes``) redirected to the real domains.
 
-    A lookup of a domain that a device lacks yields no attributes rather than an error, so lookups get a map with empty
+    A look-up of a missing domain yields no attributes rather than an error, so look-ups use a map with added empty
     domains; a test for a domain must not see those.
     """
     parts: list[str] = []
@@ -65,7 +65,7 @@ def _by_domain(values: Mapping[str, str | int | bool] | Mapping[str, int]) -> di
 
 
 def variable(driver: str, device: Device, domains: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return what an expression sees of ``device``; ``domains`` that it does not have are empty."""
+    """Return the variable ``device`` of an expression; missing ``domains`` are added as empty maps."""
     attributes = _by_domain(device.attributes)
     amounts = {qualified(name, driver): -(-amount // CAPACITY_PARTS) for name, amount in device.capacity.items()}
     capacity = _by_domain(amounts)
@@ -81,10 +81,10 @@ def variable(driver: str, device: Device, domains: tuple[str, ...] = ()) -> dict
 
 
 class Selectors:
-    """Compiled expressions and what they said about devices. Answers depend on the arguments only."""
+    """Compiled expressions with memoized results per device. Results depend on the arguments only."""
 
     def __init__(self) -> None:
-        """Know nothing yet; the environment is made for the first expression."""
+        """Begin with an empty cache; the environment is made for the first expression."""
         self._environment: Any = None
         self._compiled: dict[str, _Compiled | Fault] = {}
         self._known: dict[str, dict[int, tuple[Device, bool | Fault]]] = {}
@@ -98,7 +98,7 @@ class Selectors:
             if self._count >= _MANY:
                 self._known, self._count = {}, 0
                 known = self._known.setdefault(expression, {})
-            # The device is kept beside its answer, so that its identity stays its own.
+            # The cache keeps the device alive, so that its id is not reused.
             found = known[id(device)] = (device, self._ask(expression, driver, device))
             self._count += 1
         return found[1]
@@ -118,7 +118,7 @@ class Selectors:
     def _compile(self, expression: str) -> _Compiled | Fault:
         found = self._compiled.get(expression)
         if found is None:
-            if len(self._compiled) >= _MOST_COMPILED:  # users write expressions, and a claim may be gone by now
+            if len(self._compiled) >= _MOST_COMPILED:  # bound the cache: users write the expressions
                 self._compiled = {}
             found = self._compiled[expression] = self._compile_anew(expression)
         return found
@@ -134,7 +134,7 @@ class Selectors:
 
 
 def _fault(expression: str, error: str, device: str = "") -> Fault:
-    """Return a fault in one line: the first thing that the library has to say, and what kai lacks of Kubernetes."""
+    """Return a fault in one line: the first message of the library, and the functions that kai lacks."""
     lacking = sorted(LACKING.intersection(_UNKNOWN.findall(error)))
     said = f"{lacking[0]} is not offered by kai" if lacking else _PLACE.sub("", _CODE.sub("", error)).partition("\n")[0]
     short = expression if len(expression) <= _SHOWN else f"{expression[:_SHOWN]}..."
@@ -142,7 +142,7 @@ def _fault(expression: str, error: str, device: str = "") -> Fault:
 
 
 def _shown(value: Any) -> object:  # noqa: ANN401 - of a library without types
-    """Return what an expression yielded, in words where Python has no such value."""
+    """Return a printable form of an expression's result, in words if Python has no such value."""
     try:
         found: object = value.value()
     except TypeError:  # an optional value, for one

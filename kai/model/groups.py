@@ -1,10 +1,7 @@
-"""Queues, pod groups with the trees of their sub-groups, and crowds of groups.
+"""Queues, pod groups with the trees of their sub-groups, and crowds.
 
-Queues: the tree of quotas.
-
-Pod groups and the trees of their sub-groups.
-
-Crowds: namespaces with so many waiting groups, or kinds of them, that a cycle considers only some of them.
+Queues form a tree of quotas. A crowd is a namespace with too many waiting groups, or shapes of them, for one cycle: the
+cycle considers only some of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +17,7 @@ UNLIMITED = -1.0
 
 @attrs.frozen(kw_only=True)
 class Shares:
-    """One number of a queue for each shared resource, in axis units (millicores, bytes, thousandths of a GPU).
+    """One number of a queue per shared resource, in axis units (millicores, bytes, thousandths of a GPU).
 
     -1 is unlimited.
     """
@@ -58,7 +55,7 @@ class Queue:
 
 
 def path_to(queues: Sequence[Queue], row: int) -> list[int]:
-    """Return the rows of the queues from the top one down to ``row``; none for -1. Intake lets no circle in."""
+    """Return the rows of queues from the top one down to ``row``; none for -1. Intake rejects cycles."""
     path = []
     while row >= 0:
         path.append(row)
@@ -110,12 +107,12 @@ class PodGroup:
     labels: Mapping[str, str] = attrs.field(factory=dict, eq=False)
     annotations: Mapping[str, str] = attrs.field(factory=dict, eq=False)
     tree_error: str = ""
-    """Why the declared sub-groups were not usable (the group then counts as one flat gang of minimum 1)."""
+    """Why the declared sub-groups were unusable (the group then counts as one flat gang of minimum 1)."""
 
     held: str = ""
-    """Why none of its pods that wait may be tried; "" if they may. Pods that have a place keep it and count."""
+    """Why its waiting pods may not be scheduled; "" if they may. Pods that have a place keep it and count."""
     held_code: str = "PodGroupRefused"
-    """The reason code of that."""
+    """The reason code of ``held``."""
 
     @property
     def key(self) -> str:
@@ -125,26 +122,26 @@ class PodGroup:
 
 @attrs.frozen(kw_only=True)
 class Crowd:
-    """One such namespace."""
+    """A namespace with too many waiting groups or shapes for one cycle."""
 
     namespace: str
     shapes: int
-    """How many shapes its pending pods have."""
+    """The number of shapes of its pending pods."""
     considered: int
-    """How many of them a cycle considers at most; 0 is all."""
+    """The most shapes that a cycle considers; 0 is all."""
     pods: int
-    """How many of its pods wait."""
+    """The number of its waiting pods."""
     at_a_time: int
-    """How many of them a cycle considers at most; 0 is all."""
+    """The most of these pods that a cycle considers; 0 is all."""
     turns: int
-    """After how many cycles each was considered once."""
+    """The number of cycles until each was considered once."""
     groups: GroupRows = attrs.field(eq=False)
-    """Those that wait for their turn."""
+    """The groups that wait for their turn."""
 
 
 @attrs.frozen(kw_only=True)
 class Crowds:
-    """All of them."""
+    """All crowds of a snapshot."""
 
     by_namespace: Mapping[str, Crowd] = attrs.field(factory=dict)
     waiting: GroupRows = attrs.field(factory=lambda: np.zeros(0, np.int64), eq=False)
@@ -152,5 +149,5 @@ class Crowds:
 
     @property
     def turns(self) -> int:
-        """After how many cycles every group was considered once; 1 without a crowd."""
+        """The number of cycles until every group was considered once; 1 without a crowd."""
         return max((each.turns for each in self.by_namespace.values()), default=1)

@@ -1,19 +1,18 @@
-"""Which devices are one GPU: a driver lists a GPU beside the partitions that it may be cut into (dynamic MIG).
+"""Which devices are one GPU, and the catalog of objects around pods and nodes.
 
-Such devices draw from the same counters. So a GPU with all its partitions is one GPU, and a partition is the part of it
-that it draws.
+With dynamic MIG, a driver lists a GPU beside the partitions that it can be cut into. Such devices consume the same
+counters. So a GPU with all its partitions is one GPU, and a partition is the part of it that it consumes.
 
-- A counter set is a GPU, unless all devices that draw from it draw from a set with fewer devices as well: then it is
-  more of that GPU, or something that several GPUs share, which measures none of them.
-- What is taken of a GPU is the largest share of a counter. Counters whose names differ by a number only are places of a
-  GPU, such as its slices of memory: they count together. A counter that each device draws whole or not at all is a
-  feature, such as an engine, and no measure. Where a GPU has nothing but features, their number is the measure.
+- A counter set is a GPU, unless all devices that consume from it also consume from a set with fewer devices: then it
+  belongs to that GPU, or is shared by several GPUs and measures none of them.
+- The used part of a GPU is the largest used share of a counter. Counters whose names differ only by a number are places
+  of a GPU, such as its memory slices: they count together. A counter that each device consumes whole or not at all is a
+  feature, such as an engine, and no measure. If a GPU has nothing but features, their number is the measure.
 
-Source: partitionable devices of resource.k8s.io/v1. How much of a GPU a partition is, it leaves open.
+Source: partitionable devices of resource.k8s.io/v1, which leaves open how much of a GPU a partition is.
 
-Objects around pods and nodes that filters look up: config maps, namespaces, resource claims.
-
-Frozen facts, keyed by (namespace, name) where the object is namespaced.
+``Catalog`` holds what filters look up: config maps, namespaces, resource claims. These are frozen facts, keyed by
+(namespace, name) where the object is namespaced.
 """
 
 import re
@@ -32,13 +31,13 @@ _NUMBER = re.compile("[0-9]+")
 DeviceKey = tuple[str, str, str]
 """Driver, pool, device."""
 Measure = tuple[Mapping[DeviceKey, int], int]
-"""What each device draws, and how much there is."""
+"""The amount that each device consumes, and the total amount."""
 _Counter = tuple[str, str]
 """Counter set, counter."""
 
 
 def is_gpu(name: str) -> bool:
-    """Return whether a driver or a device class of this name is about GPUs.
+    """Return whether a driver or device class of this name is for GPUs.
 
     Source: the peer's common/resources, which looks for the letters anywhere in the name.
     """
@@ -47,15 +46,15 @@ def is_gpu(name: str) -> bool:
 
 @attrs.frozen(kw_only=True)
 class Gpu:
-    """One GPU of a driver; ``node`` is the only node that can use it, "" for others."""
+    """One GPU of a driver; ``node`` is the only node that can use it, "" if there are others."""
 
     node: str
     devices: tuple[DeviceKey, ...]
     measures: tuple[Measure, ...] = ()
-    """None for a GPU that has no partitions."""
+    """Empty for a GPU that has no partitions."""
 
     def taken(self, devices: Iterable[DeviceKey]) -> int:
-        """Return how many thousandths of the GPU ``devices`` take together, 1000 at most."""
+        """Return the thousandths of the GPU that ``devices`` take together, at most 1000."""
         return min(GPU_UNIT, self._sum(devices))
 
     def fits(self, devices: Iterable[DeviceKey]) -> bool:
@@ -75,47 +74,47 @@ class Gpus:
 
     all: tuple[Gpu, ...] = ()
     of_device: Mapping[DeviceKey, tuple[Gpu, ...]] = attrs.field(factory=dict)
-    """The GPUs that a device takes something of: one, or those that it spans."""
+    """The GPUs of which a device takes a part: one, or those that it spans."""
     devices: Mapping[DeviceKey, Device] = attrs.field(factory=dict)
 
     @property
     def are_divided(self) -> bool:
-        """Whether a device may be less than a GPU: a partition, or one that several claims may have."""
+        """Whether a device may be less than a GPU: a partition, or a device that several claims may share."""
         return any(gpu.measures for gpu in self.all) or any(each.multiple_allocations for each in self.devices.values())
 
     def part(self, device: DeviceKey) -> int:
-        """Return which part of a GPU a device is, in thousandths: more than 1000 for one that spans several."""
+        """Return the part of a GPU that a device is, in thousandths; more than 1000 if it spans several."""
         return sum(gpu.taken((device,)) for gpu in self.of_device[device])
 
     def part_had(self, held: AllocatedDevice) -> int:
-        """Return which part of a GPU a claim has that holds a device or a share of it; 0 if it is no GPU."""
+        """Return the part of a GPU that a claim has with a device or a share of it; 0 if it is no GPU."""
         if held.key not in self.devices or held.admin_access:
             return 0
         whole, shares = self.part(held.key), _shares(self.devices[held.key], held.consumed) if held.shared else ()
         return max(1, whole * max(shares) // GPU_UNIT) if shares else whole
 
     def not_had(self, held: Iterable[AllocatedDevice]) -> int:
-        """Return how many thousandths a claim has less than a GPU for each device; less than 0 if they span several."""
+        """Return the thousandths missing to one GPU per device of a claim; negative if devices span several GPUs."""
         counted = (each for each in held if each.key in self.devices and not each.admin_access)
         return sum(GPU_UNIT - self.part_had(each) for each in counted)
 
     def known_not_had(self, claim: Claim) -> int:
-        """Return how many thousandths of its GPUs a claim surely does without."""
+        """Return the thousandths of its GPUs that a claim certainly does not get."""
         if claim.allocation is None:
             return claim.not_had[0]
         return min(claim.gpus * GPU_UNIT, self.not_had(claim.allocation))
 
 
 def _shares(device: Device, amounts: Iterable[tuple[str, int]]) -> Sequence[int]:
-    """Return which share of each capacity of ``device`` the ``amounts`` are, in thousandths."""
+    """Return the share of each capacity of ``device`` that the ``amounts`` are, in thousandths."""
     found = ((amount, device.capacity.get(name, 0)) for name, amount in amounts)
     return [amount * GPU_UNIT // whole for amount, whole in found if whole > 0]
 
 
 def gpus_of(slices: Iterable[DeviceSlice]) -> Gpus:
-    """Return the GPUs of drivers for GPUs.
+    """Return the GPUs that GPU drivers offer.
 
-    A device that is offered twice counts once, where it comes first.
+    A device that is offered twice counts once, at its first occurrence.
     """
     pools: dict[tuple[str, str], list[DeviceSlice]] = {}
     for source in slices:
@@ -181,7 +180,7 @@ def _sets_of_gpus(draws: Mapping[DeviceKey, Mapping[_Counter, int]]) -> Iterable
 
 
 def _measures(draws: Mapping[DeviceKey, Mapping[_Counter, int]], whole: Mapping[_Counter, int]) -> Iterable[Measure]:
-    """Yield what tells parts of a GPU: how much devices draw of counters of one name, and how much of them there is."""
+    """Yield the measures of parts of a GPU: the consumption of counters of one name by devices, and their total."""
     alike: dict[_Counter, list[_Counter]] = {}
     for counter in whole:
         if any(counter in drawn for drawn in draws.values()):
@@ -198,7 +197,7 @@ def _measures(draws: Mapping[DeviceKey, Mapping[_Counter, int]], whole: Mapping[
 def _is_feature(
     counter: _Counter, draws: Mapping[DeviceKey, Mapping[_Counter, int]], whole: Mapping[_Counter, int]
 ) -> bool:
-    """Return whether each device draws all of a counter or nothing."""
+    """Return whether each device consumes all of a counter or nothing."""
     return all(drawn.get(counter, 0) in (0, whole[counter]) for drawn in draws.values())
 
 
@@ -208,13 +207,13 @@ def _empty() -> Mapping[Any, Any]:
 
 @attrs.frozen(kw_only=True)
 class Catalog:
-    """What a snapshot knows besides pods, nodes, groups and queues."""
+    """The other facts of a snapshot, besides pods, nodes, groups and queues."""
 
     namespaces: Mapping[str, Mapping[str, str]] = attrs.field(factory=_empty)
     """Labels of each namespace."""
     config_maps: frozenset[tuple[str, str]] = frozenset()
     config_maps_known: bool = False
-    """Whether config maps were listed at all; if not, no pod is refused for a missing one."""
+    """Whether config maps were listed at all; if not, no pod is refused because one is missing."""
     claims: ClaimCatalog = ClaimCatalog()
     gpus: Gpus = Gpus()
     """The GPUs among the devices of drivers."""

@@ -1,11 +1,9 @@
-"""What a placement says besides the node: which devices of which claims, and what a bind request tells of it.
+"""The details of a placement besides the node, and the past that a cycle has to know.
 
-Plugins choose these details once, when a pod is placed; they travel with the decision to the service that carries it
-out, and into the report of a cycle.
+Plugins choose the devices of claims once, when a pod is placed. These details travel with the decision to the service
+that carries it out, and into the report of a cycle.
 
-A bind that was refused, as far as the next decisions have to know of it.
-
-What a cycle is told of the time before it: no object says it, and decisions follow from it as from objects.
+``Past`` is what no object records although decisions depend on it: refused binds, awaited groups, past usage.
 """
 
 from collections.abc import Mapping
@@ -21,42 +19,42 @@ from kai.model.units import Amounts
 
 @attrs.frozen(kw_only=True)
 class NoRoom:
-    """A node that refused a pod for lack of room: the pod is not sent there while this is remembered."""
+    """A node that refused a pod for lack of room: the pod is not sent there as long as this is remembered."""
 
     namespace: str
     pod: str
     uid: str
     node: str
     reason: str
-    """What the binder said, on one line."""
+    """The binder's message, on one line."""
 
 
 @attrs.frozen(kw_only=True)
 class Past:
-    """What became of decisions before, and what queues used."""
+    """The outcome of earlier decisions, and the past usage of queues."""
 
     usage: Mapping[str, Shares] = attrs.field(factory=dict)
     """The past usage of queues, by name."""
     awaited: tuple[str, ...] = ()
-    """Keys of groups for which pods were evicted in cycles before, and that wait for their places since."""
+    """Keys of groups that wait for places of pods that earlier cycles evicted for them."""
     refused: tuple[NoRoom, ...] = ()
-    """Binds that found no room; shapes say the same."""
+    """Binds that found no room; shapes list the same."""
     evicted: tuple[tuple[str, int], ...] = ()
-    """Thousandths of GPUs that pods of each queue lost in the hour before, by the name of the queue."""
+    """Thousandths of GPUs that pods of each queue lost in the last hour, by the name of the queue."""
     protected: tuple[str, ...] = ()
     """UIDs of pods that budgets protect, or that are being moved; their groups lose no pods."""
 
 
 @attrs.frozen
 class Quantities:
-    """Amounts that a bind request tells as quantities, by resource."""
+    """Amounts that a bind request writes as quantities, by resource."""
 
     amounts: Amounts
 
 
 @attrs.frozen(kw_only=True)
 class AllocatedConfig:
-    """What a driver is told with devices, as the class says it (``of_class``) or the claim."""
+    """The configuration for a driver with its devices, from the class (``of_class``) or the claim."""
 
     config: DeviceConfig
     of_class: bool
@@ -64,7 +62,7 @@ class AllocatedConfig:
 
 @attrs.frozen(kw_only=True)
 class DeviceAllocation:
-    """Devices that a bind request gives to ``claim``, whose name makes the names of shares of devices unique."""
+    """Devices that a bind request gives to ``claim``; its name makes the names of device shares unique."""
 
     claim: str
     devices: tuple[AllocatedDevice, ...]
@@ -80,15 +78,15 @@ class ContainerMappings:
 
 
 WIRE_RECORDS: Final = (Quantities, DeviceAllocation, ContainerMappings, DeviceRequest)
-"""What a bind request may be told besides what JSON has: intake knows their forms on the wire."""
+"""Types that a bind request may contain besides JSON values: intake knows their wire formats."""
 
 
 @attrs.frozen(kw_only=True)
 class ClaimAllocation:
     """The devices that one claim of a pod holds.
 
-    ``reference`` is the name of the claim in the pod, ``claim`` namespace and name of the object; ``nodes`` says where
-    the devices can be used (None: anywhere).
+    ``reference`` is the name of the claim in the pod, ``claim`` is namespace and name of the object. ``nodes`` are
+    those where the devices can be used (None: anywhere).
     """
 
     reference: str
@@ -99,10 +97,10 @@ class ClaimAllocation:
 
 @attrs.frozen(kw_only=True)
 class ExtendedAllocation:
-    """The devices that serve a pod's extended resources where the node's device plugin has none of them.
+    """The devices for a pod's extended resources if the node's device plugin has none of them.
 
-    ``requests`` are those of the claim that is to be made; ``containers`` says which request serves which container
-    (its position, init containers first) for which resource on the axis.
+    ``requests`` are those of the claim that will be created. ``containers`` maps each container (by position, init
+    containers first) and resource on the axis to the request that serves it.
     """
 
     requests: tuple[DeviceRequest, ...] = ()

@@ -1,18 +1,14 @@
-"""Pods, their shapes and where they stand, and the nodes that take them.
+"""Pods with their shapes and statuses, and nodes.
 
-Where a pod stands, and the sets of statuses that decide what it counts for.
+Statuses are small integers because they live in a column. Sets of statuses are bit masks, so that a kernel tests
+membership with one shift.
 
-The values are small integers because they live in a column; the sets are bit masks so that a kernel tests membership
-with one shift.
+Every pod is interned into a *shape*: what it requests and what it requires of a node. Ten thousand pods of one
+workload are one shape. Masks, scores and refusals are properties of the shape, computed once.
+
+A node has its capacity, its labels and its taints.
 
 Source: the peer's pkg/scheduler/api/pod_status.
-
-Pods and their shapes.
-
-Every pod is interned into a *shape*: what it asks for and what it demands of a node. Ten thousand pods of one
-workload are one shape, and masks, scores and refusals are properties of the shape, computed once.
-
-Nodes: what they have, what they are called, whom they accept.
 """
 
 from collections.abc import Mapping
@@ -27,7 +23,7 @@ from kai.model.units import axis_name, backed_name
 
 
 class Status(IntEnum):
-    """Where a pod is in its life, in a session. ``ALLOCATED`` and ``PIPELINED`` exist only inside a session."""
+    """The status of a pod in a session. ``ALLOCATED`` and ``PIPELINED`` exist only inside a session."""
 
     PENDING = 0
     GATED = 1
@@ -54,17 +50,17 @@ def status_mask(*statuses: Status) -> int:
 
 
 ACTIVE_ALLOCATED = status_mask(Status.ALLOCATED, Status.PIPELINED, Status.BINDING, Status.BOUND, Status.RUNNING)
-"""Already has a place: sizes chunks, says what an elastic group holds, may be a victim."""
+"""Has a place: used for chunk sizes, the state of elastic groups, and possible victims."""
 TERMINATING = status_mask(Status.RELEASING, Status.STUCK_IN_RELEASING)
-"""Told to go, and there still."""
+"""Being deleted, but still there."""
 ACTIVE_USED = ACTIVE_ALLOCATED | TERMINATING
 """Occupies its node; the test for gangs that became stale."""
 COUNTED = status_mask(Status.ALLOCATED, Status.BINDING, Status.BOUND, Status.RUNNING)
 """Counts as used by its queue when a session opens."""
 ALIVE = ACTIVE_ALLOCATED | status_mask(Status.PENDING, Status.GATED)
-"""Still wants to run: readiness of a group, candidates for eviction."""
+"""Wants to run: counts for the readiness of a group, and may be evicted."""
 ENDED = status_mask(Status.SUCCEEDED, Status.FAILED)
-"""No container runs any more, nor will."""
+"""No container runs any more, or will."""
 
 
 def within(status: int, statuses: int) -> bool:
@@ -73,11 +69,11 @@ def within(status: int, statuses: int) -> bool:
 
 
 STAND_IN: Final = "~moved"
-"""Ends name and UID of a pod that stands in for one that was moved; no name of an object has such a character."""
+"""The end of the name and UID of a placeholder for a moved pod; no object name has such a character."""
 
 
 class GpuKind(IntEnum):
-    """How a pod asks for GPUs."""
+    """How a pod requests GPUs."""
 
     NONE = 0
     WHOLE = 1
@@ -99,19 +95,19 @@ class GpuRequest:
     memory: int = 0
     legacy_mig: bool = False
     claimed: int = 0
-    """Devices asked for through resource claims (DRA), counted in the pod's GPU amount as well."""
+    """Devices requested through resource claims (DRA); they are also part of the pod's GPU amount."""
     not_had: int = 0
-    """Thousandths of these that the claims do without, as they have parts of GPUs or can get nothing else."""
+    """Thousandths of these that the claims do not get, as they have parts of GPUs or can get nothing else."""
     spared: int = 0
-    """Thousandths of these that cost the pod's queue nothing: what is not had, and claims that others of it hold."""
+    """Thousandths of these that cost the pod's queue nothing: not obtained, or of claims that its other pods hold."""
     most_spared: int = 0
-    """The same where the claims get the smallest devices that serve them."""
+    """The same if the claims get the smallest devices that serve them."""
     refusal: str = ""
-    """Why no GPU can give what the pod asks for; a pod that has no node yet then gets none."""
+    """Why no GPU can satisfy the request; a pod without a node then gets none."""
 
     @property
     def sliced(self) -> bool:
-        """Whether the pod asks for slices of devices, which are resources of their own."""
+        """Whether the pod requests slices of devices, which are resources of their own."""
         return self.kind is GpuKind.MIG
 
     @property
@@ -131,7 +127,7 @@ class ClaimReference:
 
 @attrs.frozen(kw_only=True)
 class Constraints:
-    """What a pod demands of a node besides amounts."""
+    """What a pod requires of a node besides amounts."""
 
     node_selector: tuple[tuple[str, str], ...] = ()
     node_affinity: tuple[NodeTerm, ...] | None = None
@@ -146,10 +142,10 @@ class Constraints:
     config_maps: tuple[str, ...] = ()
     claims: tuple[ClaimReference, ...] = ()
     features: tuple[str, ...] = ()
-    """What a node must declare for the pod to run there."""
+    """Features that a node must declare for the pod to run there."""
     nominated_node: str = ""
     refusing: tuple[tuple[str, str], ...] = ()
-    """Nodes that refused the pod at its bind, each with what was said."""
+    """Nodes that refused the pod at its bind, each with the message."""
 
 
 @attrs.frozen(kw_only=True)
@@ -163,32 +159,32 @@ class ContainerRequest:
 
 @attrs.frozen(kw_only=True)
 class Shape:
-    """What identical pods have in common. ``request`` is by resource name in axis units and always holds one ``pods``.
+    """What identical pods have in common. ``request`` is by resource name in axis units and always has one ``pods``.
 
-    ``namespace`` is part of a shape only where a demand refers to it ("" otherwise), ``labels`` only where an
-    inter-pod term or a spread constraint may look at them.
+    ``namespace`` is part of a shape only if a constraint refers to it ("" otherwise), ``labels`` only if an
+    inter-pod term or a spread constraint may select by them.
     """
 
     request: tuple[tuple[str, int], ...]
     gpu: GpuRequest = GpuRequest()
     constraints: Constraints = Constraints()
     containers: tuple[ContainerRequest, ...] = ()
-    """What each container asks for, init containers first."""
+    """The request of each container, init containers first."""
     guaranteed: bool = False
-    """Whether containers may use of CPU and memory exactly what they ask for."""
+    """Whether each container's limits equal its requests for CPU and memory."""
     namespace: str = ""
     labels: tuple[tuple[str, str], ...] = ()
 
     @property
     def plugged_gpus(self) -> int:
-        """Thousandths of the GPUs that a device plugin has to give: whole ones that no claim and no class gives."""
+        """Thousandths of the GPUs that a device plugin must provide: whole ones, not from claims or classes."""
         if self.gpu.kind is not GpuKind.WHOLE:
             return 0
         return max(0, dict(self.request).get("gpu", 0) - self.gpu.claimed * GPU_UNIT - self._called_after_classes)
 
     @property
     def _called_after_classes(self) -> int:
-        """Thousandths of the GPUs that containers ask for by the names of device classes."""
+        """Thousandths of the GPUs that containers request by the names of device classes."""
         running = most = 0
         for each in self.containers:
             amount = sum(many for name, many in each.requests if axis_name(name) == "gpu" != backed_name(name))
@@ -199,7 +195,7 @@ class Shape:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class Pod:
-    """One pod: identity, order and belonging. What it asks for is in its shape; where it stands is in the columns."""
+    """One pod: identity, order and group. Its request is in its shape; its status and node are in columns."""
 
     name: str
     namespace: str
@@ -211,15 +207,15 @@ class Pod:
     group: str = ""
     subgroup: str = ""
     signature: str = ""
-    """Equal for pods that only differ in amounts; see the peer's scheduling constraints signature."""
+    """Equal for pods that differ only in amounts; see the peer's scheduling constraints signature."""
     bind_request: str = ""
     """Name of the live BindRequest, "" when there is none."""
     priority: int | None = None
     node_pool: str = ""
     refused: str = ""
-    """Why the pod is not scheduled: what it says too much of, or what refused its bind; "" for all others."""
+    """Why the pod is not scheduled: an oversized specification, or the refusal of its bind; "" for all others."""
     refused_code: str = "PodRefused"
-    """The code of that."""
+    """The code of ``refused``."""
 
     @property
     def key(self) -> str:
@@ -228,12 +224,12 @@ class Pod:
 
     @property
     def is_stand_in(self) -> bool:
-        """Whether it is no pod, but the place that is kept for one that was moved."""
+        """Whether this is no pod, but a placeholder that keeps the place of a moved pod."""
         return self.name.endswith(STAND_IN)
 
 
 UNKNOWN_GPU_MEMORY = 100
-"""MiB per GPU that stands for "not known": a missing or unusable label means this value."""
+"""The MiB per GPU that stand for "not known": used if the label is missing or unusable."""
 
 
 class MigStrategy(IntEnum):
@@ -254,7 +250,7 @@ class Node:
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     deleting: bool = False
-    """Whether it goes once its finalizers are done."""
+    """Whether it is being deleted and waits for its finalizers."""
     failing_conditions: tuple[str, ...] = ()
     """Types of the conditions that keep pods away, e.g. ``Ready`` (not true) or ``MemoryPressure``."""
     gpu_memory: int = UNKNOWN_GPU_MEMORY
@@ -263,18 +259,18 @@ class Node:
     mig_enabled: bool = False
     mig_strategy: MigStrategy = MigStrategy.NONE
     features: frozenset[str] | None = None
-    """What its kubelet declares that pods may need; None where the cluster's nodes declare nothing."""
+    """Features that its kubelet declares for pods; None if the cluster's nodes declare none."""
     dra_gpus: int = 0
     """GPUs that drivers offer on the node; they are part of ``allocatable``."""
 
     @property
     def ready(self) -> bool:
-        """Whether the node takes pods at all: schedulable, there to stay, and without a failing condition."""
+        """Whether the node takes pods at all: schedulable, not being deleted, and without a failing condition."""
         return not (self.unschedulable or self.deleting or self.failing_conditions)
 
     @property
     def closed(self) -> str:
-        """What keeps all pods away, as people call it; "" where nothing does."""
+        """What keeps all pods away, in words for users; "" if nothing does."""
         found = ["cordoned"] if self.unschedulable else []
         found += ["not ready" if each == "Ready" else f"under {each}" for each in self.failing_conditions]
         return " and ".join([*found, *(["being deleted"] if self.deleting else [])])

@@ -1,6 +1,6 @@
-"""Units of amounts, for those who only print them: the resource axis itself computes with arrays.
+"""Units of amounts, and conversion of quantity texts by resource name to axis units.
 
-Amounts of resources by name: from quantity texts to axis units. The axis itself is in ``axis``.
+Callers that only print amounts need just this; the axis itself (``axis``) computes with arrays.
 """
 
 import functools
@@ -12,15 +12,15 @@ from kai.basics import parsing
 GPU_UNIT = 1000
 """Axis units of one whole device."""
 PLUGGED_GPU = "GPUs of a device plugin"
-"""The GPUs that a plain request can have, on the axis only where drivers offer GPUs beside device plugins.
+"""The GPUs that a plain request can have. It is on the axis only if drivers offer GPUs beside device plugins.
 
-``gpu`` counts both kinds. No resource of Kubernetes can be called so.
+``gpu`` counts both kinds. No resource of Kubernetes can have this name.
 """
 
 _BYTES = frozenset({"memory", "ephemeral-storage", "storage"})
 _HUGE_PAGES = "hugepages-"
 _MIG = re.compile(r"nvidia\.com/mig-([0-9]{1,2})g\.([0-9]{1,4})gb")
-"""Any user may ask for a profile of any name; no device has hundreds of slices."""
+"""Users may request a profile of any name, hence the limits on digits; no device has hundreds of slices."""
 
 
 def is_bytes(resource: str) -> bool:
@@ -38,15 +38,15 @@ def mig_slices(resource: str) -> tuple[int, int]:
 
 
 Amounts = tuple[tuple[str, int], ...]
-"""Resource names on the axis and amounts in axis units, by name."""
+"""Resource names on the axis and amounts in axis units, sorted by name."""
 QuantityTexts = tuple[tuple[str, str], ...]
 
 LARGEST_AMOUNT = 2**48
-"""More than any node has of anything (256 TiB, or 281 billion cores): an amount beyond it is cut to it, so that the sum
-over 32,767 pods stays within 64 bits. Of pods that name their node themselves, no scheduler has judged the amounts."""
+"""More than any node has of anything (256 TiB, or 281 billion cores). Larger amounts are cut to it, so that the sum
+over 32,767 pods fits in 64 bits. No scheduler checks the amounts of pods that name their node themselves."""
 MOST_INSTANCES = 2**16
-"""More MIG instances than any node has. Each counts as several GPUs of quota, and any user may ask for any profile, so
-the cut for other amounts would not keep what profiles come to together within 64 bits."""
+"""More MIG instances than any node has. Each counts as several GPUs of quota, and users may request any profile, so
+the general cut would not keep the sum over profiles within 64 bits."""
 
 _GPU = "gpu"
 _MIG_PREFIX = "nvidia.com/mig-"
@@ -54,7 +54,7 @@ _MILLI = 1000
 
 
 IMPLICIT_RESOURCE = "deviceclass.resource.kubernetes.io/"
-"""What precedes the name of a device class in the extended resource that each class backs."""
+"""The prefix of a device class's name in the extended resource that each class backs implicitly."""
 
 
 def axis_name(resource: str) -> str:
@@ -66,16 +66,16 @@ def axis_name(resource: str) -> str:
 
 
 def backed_name(resource: str) -> str:
-    """Return the name by which containers ask for a resource that a device class may back.
+    """Return the name under which containers request a resource that a device class may back.
 
-    GPUs of all vendors have one name, as they have one place on the axis. A resource that is called after its class
-    says which class serves it.
+    GPUs of all vendors have one name, because they have one place on the axis. A resource named after a class is
+    served by that class.
     """
     return resource if resource.startswith(IMPLICIT_RESOURCE) else axis_name(resource)
 
 
 def parts_of(resource: str) -> int:
-    """Return how many axis units make a unit of a resource: 1 for bytes, pods and MIG instances, else 1000."""
+    """Return the number of axis units in a unit of a resource: 1 for bytes, pods and MIG instances, else 1000."""
     return 1 if resource == "pods" or resource.startswith(_MIG_PREFIX) or is_bytes(resource) else _MILLI
 
 
@@ -87,7 +87,7 @@ def _most(resource: str) -> int:
 def amounts(texts: QuantityTexts) -> Mapping[str, int]:
     """Return amounts by axis name for resource names and quantity texts. The result is shared: do not change it.
 
-    Raises: ValueError for a text that is no quantity; objects of Kubernetes' own kinds are checked when they are read.
+    Raises: ValueError for a text that is no quantity; built-in Kubernetes objects are validated when they are read.
     """
     out: dict[str, int] = {}
     for resource, text in texts:
@@ -97,7 +97,7 @@ def amounts(texts: QuantityTexts) -> Mapping[str, int]:
 
 
 def backed_amounts(texts: QuantityTexts) -> Mapping[str, int]:
-    """Return amounts as containers ask for them, with GPUs that are called after a class under that name.
+    """Return amounts as containers request them; GPUs of a resource named after a class keep that name.
 
     Raises: ValueError for a text that is no quantity.
     """
@@ -117,10 +117,10 @@ def amounts_of(texts: QuantityTexts) -> Amounts:
 
 
 def packed(total: Mapping[str, int]) -> Amounts:
-    """Return ``total`` without zeros, by name, cut to what a node could ever have."""
+    """Return ``total`` without zeros, sorted by name, cut to the most that a node could have."""
     return tuple(sorted((name, min(amount, _most(name))) for name, amount in total.items() if amount))
 
 
 def gpus_among(found: Mapping[str, int]) -> int:
-    """Return thousandths of GPUs among amounts, of whatever vendor, and MIG slices as queues count them."""
+    """Return the thousandths of GPUs in ``found``, of any vendor, with MIG slices as queues count them."""
     return found.get("gpu", 0) + sum(mig_slices(name)[0] * count * GPU_UNIT for name, count in found.items())

@@ -1,4 +1,4 @@
-"""Minimum runtimes: a group that started recently is not taken, or only down to its gang.
+"""Minimum runtimes: a group that started recently loses no pods, or only those beyond its gang's minimum.
 
 Source: the peer's plugins/minruntime.
 """
@@ -127,9 +127,9 @@ class MinRuntime:
 
 
 def _are_enough(session: SessionView, rows: slice, pods: Int64s, taken: Int64s) -> bool:
-    """Return whether the tree of sub-groups ``rows`` has what it needs with so many ``pods`` [n] in its leaves.
+    """Return whether the tree of sub-groups ``rows`` has its minimum with ``pods`` [n] in its leaves.
 
-    With the peer's choice of victims each leaf that loses some needs its own minimum. ``taken`` [n] are the pods lost.
+    With the peer's choice of victims, each leaf that loses pods needs its own minimum. ``taken`` [n] are the lost pods.
     """
     groups = session.facts.groups
     if groups.each_leaf:

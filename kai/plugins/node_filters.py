@@ -1,37 +1,25 @@
-"""Filters of nodes that look at one pod and one node: selectors, taints, kinds of nodes, config maps, ports.
+"""Filters that compare one pod with one node: selectors, taints, kinds of nodes, config maps, host ports.
 
-Send pods only to nodes that they select: by node selectors, required affinity, and features that they need.
-
-Preferred node affinity is not asked about: the peer does not score it.
-
+Node selection: pods go only to nodes that match their node selectors, required affinity, and required features.
+Preferred node affinity is not scored, as in the peer.
 Source: the peer's plugins/predicates, which runs kube-scheduler's NodeAffinity filter; of Kubernetes 1.36 and later its
     NodeDeclaredFeatures filter.
 
-Keep pods off nodes whose taints they do not tolerate.
+Taints: only ``NoSchedule`` and ``NoExecute`` repel pods; ``PreferNoSchedule`` is not scored, as in the peer. A cordoned
+node is refused before its ``node.kubernetes.io/unschedulable`` taint is checked, so tolerating that taint does not
+help. Source: the peer's plugins/predicates, which runs kube-scheduler's TaintToleration filter.
 
-Only ``NoSchedule`` and ``NoExecute`` repel; ``PreferNoSchedule`` is not scored, as in the peer. A cordoned node is
-refused before its ``node.kubernetes.io/unschedulable`` taint is looked at, so tolerating that taint does not help.
-
-Source: the peer's plugins/predicates, which runs kube-scheduler's TaintToleration filter.
-
-Keep GPU pods and CPU pods apart: each kind only on the nodes that a label sets aside for it.
-
-Does nothing unless the scheduler's parameter ``restrict_node_scheduling`` is set; nodes without either label are then
-no part of a snapshot at all.
-
+Kinds of nodes: GPU pods and CPU pods go only to nodes with the label for their kind, if the scheduler's parameter
+``restrict_node_scheduling`` is set. Nodes without either label are then not in the snapshot at all.
 Source: the peer's plugins/predicates under its flag restrict-node-scheduling.
 
-Do not start pods that could not run: a config map they need does not exist.
+Config maps: a pod does not start if a config map that it needs does not exist.
+Source: the peer's config map predicate, which is evaluated once for each attempt on a pod, before any node.
 
-Source: the peer's config map predicate, which is asked once for each attempt on a pod, before any node.
-
-Let no two pods open the same port on one node.
-
-A pod keeps its ports until it is gone. A pod that is terminating, or evicted, refuses no other pod its node; but the
-other is promised its place there, and bound only once the port is free.
-
-Source: the peer's plugins/predicates, which runs kube-scheduler's NodePorts filter. There a terminating pod refuses the
-others as long as it is there, so no pod is ever evicted for a port.
+Host ports: no two pods open the same port on one node. A pod keeps its ports until it is gone. A terminating or evicted
+pod excludes no other pod from its node; but the other is only promised its place there, and bound once the port is
+free. Source: the peer's plugins/predicates, which runs kube-scheduler's NodePorts filter. There a terminating pod
+excludes others as long as it is there, so no pod is ever evicted for a port.
 """
 
 from collections.abc import Iterable, Sequence
@@ -163,7 +151,7 @@ class Tainted:
         ]
         self.kind_of = np.array(kind_of, np.int64)
         numbers: dict[Taint | None, int] = {None: NO_TAINT}
-        # Each kind ends with the taint that is none, so that each has a first one that is not tolerated.
+        # Each kind ends with the taint that stands for none, so that each has a first taint that is not tolerated.
         self._of_kinds = np.array(
             [numbers.setdefault(taint, len(numbers)) for kind in kinds for taint in (*kind, None)], np.int64
         )
@@ -175,7 +163,7 @@ class Tainted:
                 self._by_key.setdefault(taint.key, []).append((number, taint))
 
     def covered(self, toleration: Toleration) -> Sequence[int]:
-        """Return the numbers of the taints that ``toleration`` covers. Cost: a look at those of its key."""
+        """Return the numbers of the taints that ``toleration`` covers. Cost: one look at each with its key."""
         found = [self._by_key.get(toleration.key, [])] if toleration.key else self._by_key.values()
         return [number for some in found for number, taint in some if tolerates(toleration, taint)]
 

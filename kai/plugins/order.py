@@ -1,24 +1,15 @@
-"""Orders: which group, sub-group, pod or device comes first, one small plugin for each.
+"""Orders of groups, sub-groups, pods and devices: one small plugin for each.
 
-Groups of higher priority first.
+Groups of higher priority come first. Source: the peer's plugins/priority.
 
-Source: the peer's plugins/priority.
+Every group reaches its minimum before any group grows beyond it. Source: the peer's plugins/elastic.
 
-Bring every group to its minimum before any group grows beyond it.
+Sub-groups that lack pods come first, then the emptiest. Source: the peer's plugins/subgrouporder.
 
-Source: the peer's plugins/elastic.
+Within a sub-group, masters and heads come first, then pods of higher priority; age breaks ties. Source: the peer's
+plugins/kubeflow, ray and taskorder.
 
-Serve sub-groups that lack pods first, then the emptiest.
-
-Source: the peer's plugins/subgrouporder.
-
-Which pod of a sub-group goes first: masters, heads, then by declared priority; age settles the rest.
-
-Source: the peer's plugins/kubeflow, ray and taskorder.
-
-Which devices of a node a sharing pod gets.
-
-Source: the peer's plugins/gpupack and gpuspread.
+Sharing pods fill shared devices first, or open new ones first. Source: the peer's plugins/gpupack and gpuspread.
 """
 
 import re

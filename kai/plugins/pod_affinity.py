@@ -1,14 +1,14 @@
-"""Place pods near some pods and away from others: inter-pod affinity and anti-affinity.
+"""Inter-pod affinity and anti-affinity: places pods near some pods and away from others.
 
-Two plugins: ``PodAffinity`` refuses nodes by required terms, ``PodAffinityScore`` rates nodes by preferred ones. A term
-names pods by label selector and namespace, and a node label whose equal values make a domain. Terms are resolved once,
-against shapes: which shapes a term means is a mask, and the pods of those shapes are rows. Where these pods are is read
-from the live columns each time, so that whatever was placed, promised, moved or evicted in this session counts at once,
-and undoing needs no care. A terminating pod is where it is until it is gone.
+``PodAffinity`` refuses nodes by required terms, ``PodAffinityScore`` rates nodes by preferred ones. A term selects pods
+by label selector and namespace, and names a node label whose equal values form a domain. Terms are resolved once, to
+masks of shapes, and so to rows of pods. The places of these pods are read from the live columns each time, so
+placements, promises, moves and evictions of this session count at once, and undoing needs no extra work. A terminating
+pod counts until it is gone.
 
 Source: the peer's plugins/predicates and plugins/podaffinity, which run kube-scheduler's InterPodAffinity on the nodes
 of the session, and count evicted pods until they are gone, so that no pod is ever evicted for a required term. The
-peer remembers for the rest of a session that no term bore on a pod at its first attempt; here every attempt looks anew.
+peer remembers for the rest of a session that no term applied to a pod at its first attempt; here every attempt checks.
 """
 
 from collections import defaultdict
@@ -53,7 +53,7 @@ class ShapeTerms:
 
     @classmethod
     def of(cls, session: SessionView) -> "ShapeTerms":
-        """Return the terms of ``session``, those of an earlier one if shapes and namespaces are the same objects."""
+        """Return the terms of ``session``, memoized while shapes and namespaces are the same objects."""
         inputs = (session.snapshot.shapes, session.snapshot.catalog.namespaces)
         return session.once("terms of shapes", inputs, lambda: cls(session))
 
@@ -80,7 +80,7 @@ class ShapeTerms:
         return found
 
     def carried(self, kind: str) -> "Carried":
-        """Return the terms of a ``kind``, a field of constraints; resolved when they are first asked for."""
+        """Return the terms of a ``kind``, which is a field of constraints; resolved on first use."""
         if kind not in self._carried:
             self._carried[kind] = Carried(self, (getattr(each, kind) for each in self.constraints))
         return self._carried[kind]
@@ -185,7 +185,7 @@ class PodAffinity:
 
 
 def _alone(session: SessionView, terms: ShapeTerms) -> Bools | None:
-    """Return bool[K]: shapes of which no node takes two pods, each node being in a domain; None if there are none."""
+    """Return bool[K]: shapes that exclude a second pod of theirs from any node in a domain; None if there are none."""
     found: Bools | None = None
     for key, shapes in terms.repelling_themselves.items():
         if session.label_codes(key).all():  # code 0 is no domain
@@ -214,7 +214,7 @@ class _Rules:
         self._kept_off = _rows(session, kept_off)
 
     def answers(self, nodes: NodeRows) -> Iterator[tuple[str, Bools]]:
-        """Yield each kind of refusal with bool[n]: the nodes that it accepts; in the order in which the peer looks."""
+        """Yield each kind of refusal with bool[n]: the accepted nodes; in the order of the peer's checks."""
         if self._near:
             yield NOT_NEAR, self._is_near(nodes)
         for reason, unwanted in ((NOT_AWAY, self._away), (KEPT_OFF, self._kept_off)):
@@ -224,7 +224,7 @@ class _Rules:
                 yield reason, ~_occupied(codes, there)[codes[nodes]]
 
     def waits(self, nodes: NodeRows) -> Bools:
-        """Return bool[n]: in the domains of which of ``nodes`` a pod is leaving that keeps this one away till then."""
+        """Return bool[n]: which of ``nodes`` share a domain with a leaving pod that excludes this one till then."""
         mask = np.zeros(len(nodes), np.bool_)
         for unwanted in (self._away, self._kept_off):
             for key, pods in unwanted.items():
@@ -253,7 +253,7 @@ class _Rules:
         return labelled if self._wants_itself and not anywhere else mask
 
     def _company(self) -> NodeRows:
-        """Return where the pods are that this one must be near, those left out that the open statement evicts."""
+        """Return the places of the pods that this one must be near, without pods that the open statement evicts."""
         _, staying = self._session.staying(self._wanted)
         pods, left = self._session.leaving(self._wanted)
         if not len(pods):
@@ -286,7 +286,7 @@ class PodAffinityScore:
     weight: float = 1_000_000.0
 
     def open(self, session: SessionView) -> Sequence[Extension]:
-        """Return the score, for shapes with preferred terms or meant by those of others."""
+        """Return the score, for shapes with preferred terms or selected by those of others."""
         terms = ShapeTerms.of(session)
         liking, loathing = terms.carried("preferred_affinity"), terms.carried("preferred_anti_affinity")
         own = np.array(
@@ -329,7 +329,7 @@ class _Wishes:
         return {key: self._session.pods_of_shapes(worth != 0) for key, worth in self._worth.items()}
 
     def totals(self, nodes: NodeRows) -> Scores:
-        """Return float64[n]: the sum over the pods in each node's domains of what they are worth."""
+        """Return float64[n]: for each node, the sum of the weights of the pods in its domains."""
         total = np.zeros(len(nodes), np.float64)
         for key, worth in self._worth.items():
             codes = self._session.label_codes(key)

@@ -1,13 +1,12 @@
-"""Spread pods evenly over domains: topology spread constraints with ``DoNotSchedule``.
+"""Topology spread constraints with ``DoNotSchedule``: spreads pods evenly over domains.
 
-A constraint names pods of the pod's own namespace by label selector, and a node label whose equal values make a domain.
-A node is refused if the pod would make its domain hold more than ``maxSkew`` of those pods above the domain that holds
-the fewest, or if it has no such label. Constraints with ``ScheduleAnyway`` are wishes and are not asked about.
+A constraint selects pods of the pod's own namespace by label selector, and names a node label whose equal values form a
+domain. A node is refused if its domain would hold more than ``maxSkew`` selected pods above the domain with the fewest,
+or if it lacks the label. Constraints with ``ScheduleAnyway`` are preferences and are ignored.
 
-Which shapes a constraint means and which nodes make its domains is worked out once in a session. Where the pods of
-those shapes are is read from the live columns each time, so that whatever was placed, promised, moved or evicted in
-this session counts at once, and undoing needs no care. A pod that is terminating, or evicted, counts no more: that it
-goes is what makes room in its domain.
+The selected shapes and the domains of nodes are computed once in a session. The places of pods are read from the live
+columns each time, so placements, promises, moves and evictions of this session count at once, and undoing needs no
+extra work. A terminating or evicted pod no longer counts, because its end makes the room in its domain.
 
 Source: kube-scheduler's PodTopologySpread filter. The peer does not run it.
 """
@@ -81,7 +80,7 @@ class PodTopologySpread:
 
 
 def _signature(shape: Shape) -> str:
-    """Return what tells pods with equal constraints apart: their namespaces, and the labels that selectors look at."""
+    """Return the key of pods with equal constraints: their namespaces, and the labels that selectors use."""
     return f"{shape.namespace} {shape.labels}" if shape.constraints.spread else ""
 
 
@@ -135,7 +134,7 @@ class _Rules:
         return mask
 
     def objections(self, nodes: NodeRows) -> Sequence[str]:
-        """Return what the first constraint that refuses a node says, "" for nodes that none refuses."""
+        """Return the text of the first constraint that refuses a node, "" for nodes that none refuses."""
         texts = [""] * len(nodes)
         for each in self._each:
             for text, fine in ((LACKING, each.is_in_domain(nodes)), (UNEVEN, each.is_even(nodes))):
@@ -170,7 +169,7 @@ class _Rule:
         return mask
 
     def is_even(self, nodes: NodeRows) -> Bools:
-        """Return bool[n]: in the domains of which of ``nodes`` one pod more is not too many; no domain holds none."""
+        """Return bool[n]: which of ``nodes`` have room in their domains for one more pod; False without a domain."""
         held = self._held()
         fewest = 0 if self._too_few else int(held[self._exists].min())
         mask: Bools = (held - fewest <= self._most)[self._codes[nodes]]

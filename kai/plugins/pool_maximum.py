@@ -1,8 +1,8 @@
-"""Tell a pod that no node could ever hold it, whatever else is running.
+"""Refuses pods that no node could hold even if it were empty.
 
-Nothing is placed differently for it: what is new is the reason, and that searches for victims need not begin.
+It changes no placement: it gives such pods a clear reason, and spares searches for victims.
 
-Source: the peer's MaxNodePoolResources predicate, which is asked once for each attempt on a pod, before any node.
+Source: the peer's MaxNodePoolResources predicate, which is evaluated once for each attempt on a pod, before any node.
 """
 
 from collections.abc import Mapping, Sequence
@@ -82,7 +82,7 @@ def _spared(shape: Shape) -> int:
 
 
 def _wanted(session: SessionView, pod: PodRow) -> str:
-    """Return what the pod asks for, in words."""
+    """Return the request of the pod in words."""
     snapshot = session.snapshot
     request = snapshot.requests[session.shape_of(pod)]
     gpus = int(request @ session.facts.nodes.gpu_weight)

@@ -1,30 +1,17 @@
 """Scores of nodes: one small plugin for each preference.
 
-Prefer nodes where a pod can start now.
+Nodes where a pod can start now. Source: the peer's plugins/nodeavailability.
 
-Source: the peer's plugins/nodeavailability.
+Fuller nodes, so that whole nodes stay free for large pods. Source: the peer's plugins/nodeplacement, strategy binpack.
 
-Fill nodes that are fuller already, so that whole nodes stay free for large pods.
+Emptier nodes, for even use. Source: the peer's plugins/nodeplacement, strategy spread.
 
-Source: the peer's plugins/nodeplacement with the strategy binpack.
+Nodes with a shared device that has room for the pod. The engine keeps the books of shared devices. Source: the peer's
+plugins/gpusharingorder, which rates every kind of pod, also one that shares nothing.
 
-Use nodes evenly: the emptiest first.
+Nodes without GPUs, for pods that need none. Source: the peer's plugins/resourcetype.
 
-Source: the peer's plugins/nodeplacement with the strategy spread.
-
-Bring pods to nodes where a shared device still has room for them.
-
-The bookkeeping of shared devices is the engine's; this plugin is the preference.
-
-Source: the peer's plugins/gpusharingorder, which rates every kind of pod, also one that shares nothing.
-
-Keep pods without GPUs off GPU nodes as long as there are others.
-
-Source: the peer's plugins/resourcetype.
-
-Bring pods back to the nodes that they were promised in an earlier cycle.
-
-Source: the peer's plugins/nominatednode.
+The node that a pod was nominated to in an earlier cycle. Source: the peer's plugins/nominatednode.
 """
 
 from collections.abc import Sequence

@@ -1,15 +1,11 @@
 """Which victims a search tries first: those on as few nodes as a gang needs, and those of one node.
 
-Room for a gang: victims on as few nodes as the gang needs, then on more.
+For a gang: victims on as few nodes as the gang needs, then on more. The engine places a gang as a whole or not at all;
+this plugin makes room for whole gangs by taking whole batches on several nodes at once.
 
-That a gang is placed whole or not at all is the engine's; this plugin finds whole gangs a place by taking whole
-batches on several nodes at once.
+For a pod that needs room on one node: victims node by node, which is the cheapest way.
 
-Source: the peer's plugins/multinodegang.
-
-Victims on one node at a time: the cheapest way to make room for a pod that needs a node of its own.
-
-Source: the peer's plugins/nodelocalgreedy.
+Source: the peer's plugins/multinodegang and plugins/nodelocalgreedy.
 """
 
 from collections.abc import Iterator, Sequence
@@ -70,7 +66,7 @@ def _is_among(nodes: NodeRows, outer: Outer) -> Bools:
 
 
 def _capacities(outer: Outer) -> tuple[NodeRows, Int64s]:
-    """Return the nodes with potential victims in order of their first one, and what each node could give, [N]."""
+    """Return the nodes with potential victims in order of their first one, and the yield of each node, [N]."""
     where = outer.view.columns.node[_last_first(outer.batches)]
     nodes, first = np.unique(where, return_index=True)
     nodes = nodes[np.argsort(first)]
@@ -87,7 +83,7 @@ def _last_first(batches: Batches) -> Int64s:
 
 
 def _fewest(outer: Outer, nodes: NodeRows, usable: NodeRows, capacity: Int64s) -> int | None:
-    """Return how many of the ``usable`` nodes are needed at least, besides what is free elsewhere.
+    """Return the least number of ``usable`` nodes that is needed, besides what is free elsewhere.
 
     None if all of them are too few.
     """

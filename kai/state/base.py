@@ -1,6 +1,6 @@
 """The state in which every cycle on one snapshot begins.
 
-Tables for kernels are made once; an arena is booked by each session, which writes on in it.
+Tables for kernels are made once per snapshot. Each session books pods in an arena, and writes to it from then on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,77 +34,78 @@ _LEFT: Final = "what the session before left"
 
 @attrs.frozen
 class Opening:
-    """Books in which every assigned pod stands, for one session that may write them."""
+    """The opening books, with all assigned pods, for one session that may write to them."""
 
     arena: Int64s
     room: Room
     columns: Columns
     """The columns of the arena."""
     lacking: Int64s
-    """Leaves with fewer pods on nodes than they need."""
+    """Leaf sub-groups with fewer pods on nodes than they need."""
 
 
 @attrs.frozen(eq=False)
 class Left:
-    """What a session left: its arena, and all that leads back to how it was opened."""
+    """What a session leaves to the next: its arena, and the way back to its opening state."""
 
     memory: Int64s
-    """Of the arena, and more."""
+    """The memory of the arena; it may be longer than the arena."""
     journal: Int64s
     entries: int
-    """How many entries of the journal are to be taken back."""
+    """The number of journal entries to undo."""
     is_whole: bool
-    """Whether the arena is what it was when that is done."""
+    """Whether undoing these restores the opening state."""
     base: "Base"
     assigned: object
-    """The mark of where pods stood."""
+    """The mark of the version of pod assignments."""
     lacking: Int64s
-    """Leaves that had fewer pods on nodes than they need when the session opened."""
+    """Leaf sub-groups that had fewer pods on nodes than they need when the session opened."""
     epoch: Int64s
 
     @property
     def is_free(self) -> bool:
-        """Return whether no view of the memory is left, whose holder would see numbers change."""
+        """Return whether no view of the memory is left; a holder of one would see its numbers change."""
         return getrefcount(self.memory) == OWN
 
 
 @attrs.frozen(kw_only=True)
 class Base:
-    """Facts, layout, the places of pods that share devices, and the names of slots."""
+    """Facts, layout, the placements of pods that share devices, and the names of slots."""
 
     facts: Facts
     layout: Layout
     placements: tuple[tuple[int, ...], ...]
     placed: tuple[int, ...]
-    """The pods with these placements."""
+    """The pods of these placements."""
     width: int
     slot_names: tuple[str, ...]
     pod_order: Int64s
     """Pod rows by creation time, then uid."""
     groups: GroupColumns
     constrained: Bools
-    """[G] Some sub-group of the group names a topology."""
+    """[G] Groups with a topology constraint on some sub-group."""
     group_order: Int64s
     """Group rows by creation time, then uid."""
     pending: Int64s
     """Pods that are pending."""
     stale: Int64s
-    """Groups that are said to be stale."""
+    """Groups that have a time since which they are stale."""
     partial: Int64s
-    """Groups that are said to have a sub-group which they can do without and which lacks pods."""
+    """Groups that have a time since which an optional sub-group lacks pods."""
 
     def open(self, snapshot: Snapshot) -> Opening:
-        """Book every pod of ``snapshot``, which this is the base of, that stands somewhere.
+        """Book every assigned pod of ``snapshot``, of which this is the base.
 
-        Holds: the books are the caller's own; they lie in the memory of the last session's if no view of that is left.
-        Cost: O(P + N R); where the last session was on a snapshot of the same rows, of what it wrote and of the pods
-            that stand elsewhere since.
+        Holds: the books belong to the caller. They reuse the memory of the last session if no view of that is left.
+        Cost: O(P + N R). If the last session was on a snapshot with the same rows: that of its writes and of the pods
+        that
+            have changed places since.
         """
         left, room, sizes = snapshot.memory.recall(_LEFT), self.room(), self.layout.sizes
         snapshot.memory.keep(_LEFT, None)
         if not isinstance(left, Left) or not left.is_free:
             left = None
-        # Readers remember an epoch and compare, so that it makes no difference with which a session begins.
+        # Readers only compare an epoch with one they remember, so a session may begin with any numbers.
         epoch = np.zeros(sizes.groups, np.int64) if left is None or len(left.epoch) != sizes.groups else left.epoch
         if left is not None and left.is_whole:
             take_back(left.memory, left.journal, left.entries)
@@ -120,7 +121,7 @@ class Base:
         return self._opened(snapshot, self._cleared(left), room, epoch)
 
     def _opened(self, snapshot: Snapshot, arena: Int64s, room: Room, epoch: Int64s) -> Opening:
-        """Book all pods in an arena of which the end is zero, from where such columns begin."""
+        """Book all pods in an arena that is zero from the first column that begins at zero."""
         layout = self.layout
         view = layout.view
         arena[: layout.offsets.status] = 0
@@ -140,9 +141,9 @@ class Base:
         return np.flatnonzero(groups.leaf & (columns.occupying < groups.minimum))
 
     def _still_lacking(self, columns: Columns, left: Left, pods: Int64s) -> Int64s:
-        """Return the same where ``pods`` are all that stand elsewhere than in the session before.
+        """Return the same if only ``pods`` have changed places since the session before.
 
-        Cost: of the leaves of ``pods`` and of those that lacked some, unless leaves need others than before.
+        Cost: that of the leaves of ``pods`` and of leaves that lacked pods, unless minimums changed.
         """
         groups, before = self.facts.groups, left.base.facts
         if before.groups.minimum is not groups.minimum:
@@ -153,9 +154,9 @@ class Base:
         return np.union1d(np.setdiff1d(left.lacking, leaves), lacking)
 
     def _cleared(self, left: Left | None) -> Int64s:
-        """Return an arena whose end, from where the columns begin that are zero when a session opens, is zero.
+        """Return an arena that is zero from the first column that begins at zero.
 
-        Memory that the process never touched before costs five times as much as other memory.
+        Memory that the process has never touched costs five times as much as reused memory.
         """
         size, still = self.layout.size, self.layout.still
         if left is None or len(left.memory) < size:
@@ -172,7 +173,7 @@ class Base:
         return arena
 
     def _differing(self, left: Left, snapshot: Snapshot) -> Int64s | None:
-        """Return the pods that stand elsewhere than when the session before opened; None if more than these differs."""
+        """Return the pods that changed places since the session before opened; None if anything else changed too."""
         assigned = snapshot.versions.assigned
         is_same = assigned.mark is left.assigned
         follows = is_same or (assigned.before is left.assigned and assigned.has_kept_places)
@@ -182,20 +183,20 @@ class Base:
         return np.zeros(0, np.int64) if is_same else assigned.fresh
 
     def leave(self, snapshot: Snapshot, ledger: Ledger, lacking: Int64s) -> None:
-        """Offer the place of the arena of a session on ``snapshot`` that is over to the next."""
-        if isinstance(ledger.arena.base, np.ndarray):  # plugins have no columns in it, so that it is not a copy
+        """Leave the arena of a finished session on ``snapshot`` to the next one."""
+        if isinstance(ledger.arena.base, np.ndarray):  # it is a view: no plugin's columns made it a copy
             mark = snapshot.versions.assigned.mark
             arena, journal, entries = ledger.arena.base, ledger.journal, ledger.mark
             left = Left(arena, journal, entries, ledger.is_whole, self, mark, lacking, ledger.columns.epoch)
             snapshot.memory.keep(_LEFT, left)
 
     def room(self) -> Room:
-        """Return fresh logs for a session."""
+        """Return new, empty logs."""
         return Room.of(self.placements, self.width)
 
 
 def _count_alike(before: Facts, now: Facts) -> bool:
-    """Return whether a pod that stands where it stood counts for as much, on the same node and for the same queues."""
+    """Return whether a pod in an unchanged place counts as much as before, on the same node and for the same queues."""
     if not np.array_equal(before.queues.parent, now.queues.parent):
         return False
     one, other = (
@@ -206,10 +207,10 @@ def _count_alike(before: Facts, now: Facts) -> bool:
 
 
 def _widest(snapshot: Snapshot, slot_start: Int64s, placements: Sequence[Sequence[int]]) -> int:
-    """Return how many devices one pod can have at most, at least 1.
+    """Return the most devices that one pod can have, at least 1.
 
-    That is as many as one asks for, but no more than the largest node has room for: a user may write any number into an
-    annotation, and tables are as wide. A pod that asks for more finds no node.
+    That is the largest request, but no more than the largest node has room for: users may write any number into an
+    annotation, and tables have this width. A pod that requests more finds no node.
     """
     most = int(np.diff(slot_start).max(initial=0))
     asked = max((row.devices for row in shape_rows(snapshot)), default=0)

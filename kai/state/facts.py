@@ -26,9 +26,9 @@ def slot_table(snapshot: Snapshot) -> tuple[Int64s, tuple[str, ...], dict[tuple[
 
     A slot that does not exist yet has the name "".
 
-    A node gets a slot for every shared device it has and room for as many new ones as a cycle can open: each new
-    device is a whole one that is idle or being released, and a device that is being released may be opened once more
-    under a new name.
+    A node gets a slot for every shared device, and as many more as a cycle can open. Each new shared device comes from
+    a whole one that is idle or being released, and a device that is being released may be opened once more under a new
+    name.
     """
     if not any(row.shared for row in shape_rows(snapshot)):
         start = snapshot.memory.once("no slots", (snapshot.nodes,), lambda: _no_slots(len(snapshot.nodes)))
@@ -42,11 +42,11 @@ def slot_table(snapshot: Snapshot) -> tuple[Int64s, tuple[str, ...], dict[tuple[
 
 
 class _Slots(NamedTuple):
-    """The slots of nodes on which these devices are shared. Most cycles find the same as the one before."""
+    """The slots of nodes with these shared devices. Most cycles find the same as the one before."""
 
     nodes: Sequence[Node]
     held: frozenset[tuple[int, str]]
-    """Nodes and names of the shared devices."""
+    """Node and name of each shared device."""
     start: Int64s
     names: tuple[str, ...]
     rows: dict[tuple[int, str], int]
@@ -85,7 +85,7 @@ def _slots(nodes: Sequence[Node], held: frozenset[tuple[int, str]]) -> _Slots:
 
 
 def node_facts(snapshot: Snapshot, slot_start: Int64s, slot_names: tuple[str, ...]) -> NodeFacts:
-    """Return the node table; the same one for as long as nothing of it changes."""
+    """Return the node table; the same object as long as its inputs are unchanged."""
     nodes, axis, columns = snapshot.nodes, snapshot.axis, node_columns(snapshot)
     classes = snapshot.catalog.claims.classes
 
@@ -112,7 +112,7 @@ def node_facts(snapshot: Snapshot, slot_start: Int64s, slot_names: tuple[str, ..
 
 
 def named_slots(memory: Memory, slot_names: tuple[str, ...]) -> Bools:
-    """Return bool[S]: slots that have a name, not to be written."""
+    """Return bool[S]: slots that have a name; the array must not be written."""
 
     def named() -> Bools:
         return locked(np.array([bool(name) for name in slot_names], np.bool_))
@@ -123,7 +123,7 @@ def named_slots(memory: Memory, slot_names: tuple[str, ...]) -> Bools:
 def claimable(snapshot: Snapshot) -> Bools:
     """Return bool[R]: extended resources that a device class backs.
 
-    GPUs of drivers are part of what nodes have, so of those only the GPUs of a device plugin can be missing.
+    A node's GPU amount includes the GPUs of drivers, so only GPUs of a device plugin can be missing.
     """
     classes = snapshot.catalog.claims.classes.values()
     backed = {name for each in classes for name in each.extended_resources}
@@ -133,7 +133,7 @@ def claimable(snapshot: Snapshot) -> Bools:
 
 
 class ShapeRow(NamedTuple):
-    """What a shape says of GPUs besides amounts."""
+    """The GPU request of a shape, besides amounts."""
 
     kind: int
     devices: int
@@ -146,7 +146,7 @@ class ShapeRow(NamedTuple):
 
 
 class ShapeColumns(NamedTuple):
-    """The same of all shapes [K]."""
+    """The same fields for all shapes [K]."""
 
     kind: Int64s
     devices: Int64s
@@ -158,7 +158,7 @@ class ShapeColumns(NamedTuple):
 
 
 def shape_rows(snapshot: Snapshot) -> tuple[ShapeRow, ...]:
-    """Return what each shape says of GPUs, read once for each."""
+    """Return the GPU request of each shape, read once per shape."""
     return snapshot.by_shape("GPUs of shapes", _shape_row)
 
 
@@ -198,7 +198,7 @@ def shape_columns(snapshot: Snapshot) -> ShapeColumns:
 
 
 def shape_facts(snapshot: Snapshot) -> ShapeFacts:
-    """Return the shape table; masks and scores point to the neutral row until the policy has answers."""
+    """Return the shape table; masks and scores point to the neutral row until plugins have answered."""
     shapes, columns, requests = snapshot.shapes, shape_columns(snapshot), snapshot.requests
 
     def table() -> ShapeFacts:
@@ -220,7 +220,7 @@ def shape_facts(snapshot: Snapshot) -> ShapeFacts:
 
 
 def pod_facts(snapshot: Snapshot) -> PodFacts:
-    """Return the pod table. Cost: of the pods that may have changed places, while sub-groups have the rows they had."""
+    """Return the pod table. Cost: that of pods that may have changed places, while sub-groups keep their rows."""
     group, subgroup, first = snapshot.pod_group, snapshot.pod_subgroup, snapshot.first_subgroup
 
     def read(rows: Sequence[int]) -> tuple[Int64s]:
@@ -277,10 +277,10 @@ def _queue_table(queues: Sequence[Queue]) -> QueueFacts:
 
 
 def requested_amounts(snapshot: Snapshot, facts: NodeFacts, *, largest: bool, able: bool = True) -> Float64s:
-    """Return float64[K, 3]: CPU, memory and GPU that one pod of each shape is taken to want before it has a node.
+    """Return float64[K, 3]: CPU, memory and GPU that one pod of each shape is assumed to request before it has a node.
 
-    A request by GPU memory counts as a part of a device: see ``gpus_by_memory``. Demand and order go by the smallest,
-    limits by the largest.
+    A request by GPU memory counts as a part of a device: see ``gpus_by_memory``. Demand and order use the smallest
+    part, limits the largest.
     """
     requests = snapshot.requests
     out = np.zeros((len(snapshot.shapes), 3), np.float64)
@@ -294,13 +294,13 @@ def requested_amounts(snapshot: Snapshot, facts: NodeFacts, *, largest: bool, ab
 
 
 def gpus_by_memory(snapshot: Snapshot, *, largest: bool, able: bool = True) -> Float64s:
-    """Return float64[K]: thousandths of devices that a pod of each shape asks for by memory.
+    """Return float64[K]: thousandths of devices for each shape that requests GPU memory.
 
-    They are parts of the smallest device that can hold the pod, or the ``largest``; where none can, of the smallest or
-    largest that there is. They round as what a pod on a node counts for (``kai.kernels.booking``). 0 where a pod asks
-    otherwise, and everywhere when no device's memory is known. Without ``able`` a device counts that is too small, too.
+    The memory is compared with the smallest device that can hold the pod, or with the ``largest``; if none can, with
+    the smallest or largest of all. Rounding is as for a pod on a node (``kai.kernels.booking``). 0 for other requests,
+    and for all if no device's memory is known. Without ``able``, devices that are too small count too.
 
-    Source: the peer goes by all devices, be the pod too large for them, and does not round what is asked for.
+    Source: the peer compares with all devices, even those too small for the pod, and does not round the request.
     """
     known, out = snapshot.gpu_memories, np.zeros(len(snapshot.shapes), np.float64)
     for row in np.flatnonzero(shape_columns(snapshot).kind == GpuKind.MEMORY).tolist() if known else ():

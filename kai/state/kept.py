@@ -1,9 +1,9 @@
-"""What sessions need of pods and groups in columns, carried from snapshot to snapshot.
+"""Columns of pods, groups and nodes for sessions, carried from snapshot to snapshot.
 
-Everything here follows row by row from frozen objects, so a snapshot whose versions says which rows are fresh pays for
-those; any other snapshot is read in full.
+Everything here derives row by row from frozen objects. So a snapshot whose versions name the fresh rows pays for those
+rows only; any other snapshot is read in full.
 
-Rows by age: oldest first, by uid where ages are equal; kept in order as rows come and go.
+Orders by age (oldest first, then by uid) are carried too, and updated as rows come and go.
 """
 
 from bisect import bisect_left, bisect_right
@@ -30,7 +30,7 @@ Uid = Callable[[int], str]
 
 
 def creation_order(created: Float64s, uid: Uid) -> Int64s:
-    """Return int64[n]: rows by creation time, then uid. Text is only compared where times are equal."""
+    """Return int64[n]: rows by creation time, then uid. Uids are compared only where times are equal."""
     order = np.argsort(created, kind="stable").astype(np.int64)
     same = np.flatnonzero(np.diff(created[order]) == 0)
     for first in same[np.concatenate([[True], np.diff(same) > 1])] if len(same) else ():
@@ -42,7 +42,7 @@ def creation_order(created: Float64s, uid: Uid) -> Int64s:
 
 
 def carried_order(memory: Memory, name: str, version: TableVersion, created: Float64s, uid: Uid) -> Int64s:
-    """Return what ``creation_order`` returns, made of the order that ``memory`` has of the version before."""
+    """Return the result of ``creation_order``, updated from the order of the version before in ``memory``."""
     known = memory.recall(name)
     if isinstance(known, _Known):
         if known.mark is version.mark:
@@ -63,11 +63,11 @@ class _Known:
 
 
 def _stays(known: _Known, created: Float64s, rows: Int64s, uid: Uid) -> bool:
-    """Return whether the order is the same with other objects in ``rows``: each belongs where the one before it was."""
+    """Return whether the order is the same after rows changed objects: each new object fits between its neighbors."""
     order, places = known.order, np.empty(len(rows), np.int64)
     if not find_places(writable(known.created), order, rows, places):
         return False
-    # Each place with the one before it, of which one of the two has another object.
+    # Pairs of adjacent places of which at least one has a new object.
     later = np.concatenate([places[places > 0], places[places + 1 < len(order)] + 1])
     one, other = order[later - 1], order[later]
     if (created[one] > created[other]).any():
@@ -78,7 +78,7 @@ def _stays(known: _Known, created: Float64s, rows: Int64s, uid: Uid) -> bool:
 
 
 def _moved(before: Int64s, version: TableVersion, created: Float64s, uid: Uid) -> Int64s:
-    """Return the order without rows that are gone, and with fresh rows where they belong."""
+    """Return the order without removed rows, and with fresh rows inserted."""
     rows = version.fresh
     order = version.rows_now(len(before))[before]
     if len(created) - len(rows) < len(before):
@@ -97,14 +97,14 @@ def _moved(before: Int64s, version: TableVersion, created: Float64s, uid: Uid) -
 
 
 def _without(order: Int64s, gone: Int64s) -> Int64s:
-    """Return ``order`` without some places. A few are left out by copying what is between, without a look at each."""
+    """Return ``order`` without some places. If they are few, the stretches between them are copied as blocks."""
     if len(gone) > _FEW:
         return np.delete(order, gone)
     return np.concatenate([order[first + 1 : end] for first, end in pairwise([-1, *gone.tolist(), len(order)])])
 
 
 def _with(order: Int64s, places: list[int], rows: list[int]) -> Int64s:
-    """Return ``order`` with ``rows`` before some places, ascending; a few as ``_without`` does."""
+    """Return ``order`` with ``rows`` inserted before ``places`` (ascending); few of them as in ``_without``."""
     if len(rows) > _FEW:
         return np.insert(order, places, rows)
     pieces: list[Int64s | list[int]] = []
@@ -114,7 +114,7 @@ def _with(order: Int64s, places: list[int], rows: list[int]) -> Int64s:
 
 
 def _bounds(created: Float64s, order: Int64s, fresh: list[int]) -> tuple[list[int], list[int]]:
-    """Return, for each of ``fresh``, where rows of its age begin and end in ``order``."""
+    """Return, for each of ``fresh``, where rows of the same age begin and end in ``order``."""
     if len(fresh) > _FEW:
         times, keys = created[order], created[fresh]
         return np.searchsorted(times, keys, "left").tolist(), np.searchsorted(times, keys, "right").tolist()
@@ -129,7 +129,7 @@ ByLeaf: TypeAlias = tuple[Int64s, Int64s]
 
 
 class GroupColumns(NamedTuple):
-    """Groups by row."""
+    """Columns of groups."""
 
     queue: Int64s
     preemptible: Bools
@@ -141,11 +141,11 @@ class GroupColumns(NamedTuple):
     stale_since: Float64s
     partial_since: Float64s
     tree: Int64s
-    """Number of the tree of sub-groups."""
+    """The number of the tree of sub-groups."""
 
 
 class NodeColumns(NamedTuple):
-    """Nodes by row; see ``kai.kernels.columns.NodeFacts``."""
+    """Columns of nodes; see ``kai.kernels.columns.NodeFacts``."""
 
     allocatable: Int64s
     gpu_memory: Int64s
@@ -159,7 +159,7 @@ class NodeColumns(NamedTuple):
 
 
 class TreeColumns(NamedTuple):
-    """One tree of sub-groups; rows count from its root."""
+    """Columns of one tree of sub-groups; rows count from its root."""
 
     minimum: Int64s
     parent: Int64s
@@ -173,14 +173,14 @@ class TreeColumns(NamedTuple):
 
 @attrs.define(eq=False)
 class Trees:
-    """Distinct trees of sub-groups, by number. Groups without sub-groups of their own share trees."""
+    """Distinct trees of sub-groups, by number. Groups that declare no sub-groups share trees."""
 
     columns: list[TreeColumns] = attrs.field(factory=list)
     _numbers: dict[int, int] = attrs.field(factory=dict)
     _kept: list[tuple[SubGroup, ...]] = attrs.field(factory=list)
 
     def number(self, subgroups: tuple[SubGroup, ...]) -> int:
-        """Return the number of a tree, which is known by its identity."""
+        """Return the number of a tree; trees are identified by object identity."""
         known = self._numbers.get(id(subgroups))
         if known is None:
             known = self._numbers[id(subgroups)] = len(self._kept)
@@ -189,7 +189,7 @@ class Trees:
         return known
 
     def numbers(self, trees: list[tuple[SubGroup, ...]]) -> Int64s:
-        """Return int64[n]: the number of each tree. Most often they are all the same one."""
+        """Return int64[n]: the number of each tree. In most cases all are the same."""
         if trees and all(map(is_, trees, repeat(trees[0]))):
             return np.full(len(trees), self.number(trees[0]), np.int64)
         return np.array([self.number(each) for each in trees], np.int64)
@@ -214,7 +214,7 @@ def _tree(subgroups: tuple[SubGroup, ...]) -> TreeColumns:
 
 
 class SubGroupColumns(NamedTuple):
-    """All sub-groups, group by group, and what groups have from their trees."""
+    """Columns of all sub-groups, group by group, and columns of groups that derive from their trees."""
 
     simple: Bools
     constrained: Bools
@@ -224,10 +224,10 @@ class SubGroupColumns(NamedTuple):
 
 
 def group_columns(snapshot: Snapshot) -> GroupColumns:
-    """Return the columns of groups, which are not to be written."""
+    """Return the columns of groups; they must not be written."""
     groups, rows = snapshot.groups, snapshot.memory.rows
     trees = snapshot.memory.once("trees", (), Trees)
-    if len(trees.columns) > _FEW * _FEW + 4 * len(groups):  # most are of groups of the past
+    if len(trees.columns) > _FEW * _FEW + 4 * len(groups):  # most trees are of groups that are gone
         trees = snapshot.memory.fresh("trees", (), Trees)
 
     def read(chosen: Sequence[int]) -> GroupColumns:
@@ -248,19 +248,19 @@ def group_columns(snapshot: Snapshot) -> GroupColumns:
 
 
 def subgroup_columns(snapshot: Snapshot, tree: Int64s) -> SubGroupColumns:
-    """Return the columns of sub-groups, ``tree`` [G] being the trees of groups; the same ones for the same trees."""
+    """Return the columns of sub-groups for the trees ``tree`` [G] of groups; the same objects for the same trees."""
     trees = snapshot.memory.once("trees", (), Trees)
     return snapshot.memory.once("sub-groups", (tree, trees), lambda: _subgroup_columns(snapshot, tree, trees.columns))
 
 
 def _subgroup_columns(snapshot: Snapshot, tree: Int64s, trees: Sequence[TreeColumns]) -> SubGroupColumns:
-    """Work out the columns of sub-groups. Cost: O(B) in columns."""
+    """Compute the columns of sub-groups. Cost: O(B) in columns."""
     if not len(tree):
         rows, mask = np.zeros(0, np.int64), np.zeros(0, np.bool_)
         return SubGroupColumns(mask, mask.copy(), rows, mask.copy(), rows.copy())
     sizes = np.array([len(each.leaf) for each in trees], np.int64)
     first = snapshot.first_subgroup
-    if (tree == tree[0]).all():  # a cluster of single pods, most often: every group has the same tree
+    if (tree == tree[0]).all():  # most often single pods: every group has the same tree
         only = trees[int(tree[0])]
         minimum, leaf, parent = _repeated(snapshot.memory, only, len(tree))
         simple, constrained = np.full(len(tree), only.simple), np.full(len(tree), only.constrained)
@@ -268,7 +268,7 @@ def _subgroup_columns(snapshot: Snapshot, tree: Int64s, trees: Sequence[TreeColu
     simple = np.array([each.simple for each in trees], np.bool_)[tree]
     constrained = np.array([each.constrained for each in trees], np.bool_)[tree]
     begins = np.cumsum(sizes) - sizes
-    # Where each row of the result is among the rows of all distinct trees.
+    # The position of each result row among the rows of all distinct trees.
     group_of = np.repeat(np.arange(len(tree)), sizes[tree])
     at = (begins[tree] - first[:-1])[group_of] + np.arange(len(group_of))
     parent = np.concatenate([each.parent for each in trees])[at]
@@ -283,7 +283,7 @@ def _subgroup_columns(snapshot: Snapshot, tree: Int64s, trees: Sequence[TreeColu
 
 @attrs.frozen(eq=False)
 class _Repeated:
-    """The sub-groups of so many groups that all have one tree; of fewer groups they are the first ones."""
+    """The sub-groups of ``groups`` groups that all have one tree; for fewer groups, use the first ones."""
 
     tree: TreeColumns
     groups: int
@@ -307,7 +307,7 @@ def _repeated(memory: Memory, tree: TreeColumns, groups: int) -> tuple[Int64s, B
 
 
 def pending_pods(snapshot: Snapshot) -> Int64s:
-    """Return the rows of pods that are pending. Cost: a pass over a column of bits."""
+    """Return the rows of pending pods. Cost: a pass over a column of bits."""
     status = snapshot.pod_status
 
     def read(rows: Sequence[int]) -> tuple[Bools]:
@@ -318,7 +318,7 @@ def pending_pods(snapshot: Snapshot) -> Int64s:
 
 
 def timed_groups(snapshot: Snapshot, name: str, since: Float64s) -> Int64s:
-    """Return the rows of groups of which ``since`` [G] has a time; ``name`` says of what."""
+    """Return the rows of groups with a time in ``since`` [G]; ``name`` identifies the column."""
     return snapshot.memory.once(f"{name} groups", (since,), lambda: np.flatnonzero(~np.isnan(since)))
 
 
@@ -340,7 +340,7 @@ def group_order(snapshot: Snapshot, created: Float64s) -> Int64s:
 
 
 def pods_by_leaf(leaf: Int64s, order: Int64s, subgroups: int) -> ByLeaf:
-    """Return where the pods of each sub-group begin [B + 1], and the pods of all leaves, each leaf's in pod order."""
+    """Return where the pods of each sub-group begin [B + 1], and the pods of all leaves, in pod order within each."""
     start = np.zeros(subgroups + 1, np.int64)
     out = np.empty(len(order), np.int64)
     sort_by_leaf(writable(leaf), writable(order), start, out)
@@ -348,12 +348,12 @@ def pods_by_leaf(leaf: Int64s, order: Int64s, subgroups: int) -> ByLeaf:
 
 
 def node_columns(snapshot: Snapshot) -> NodeColumns:
-    """Return the columns of nodes, which are not to be written."""
+    """Return the columns of nodes; they must not be written."""
     nodes, axis = snapshot.nodes, snapshot.axis
 
     def read(rows: Sequence[int]) -> NodeColumns:
         some = [nodes[row] for row in rows]
-        # Nodes of one kind share their amounts, so most vectors are made once.
+        # Nodes of one kind share their amounts object, so most vectors are made once.
         vectors = {key: axis.vector(each) for key, each in {id(n.allocatable): n.allocatable for n in some}.items()}
         amounts = np.array([vectors[id(node.allocatable)] for node in some], np.int64).reshape(len(some), len(axis))
         at = axis.index.get(PLUGGED_GPU)
@@ -375,11 +375,11 @@ def node_columns(snapshot: Snapshot) -> NodeColumns:
 
 
 def is_cpu_only(node: Node) -> bool:
-    """Return whether a node has no GPUs, nor ever had."""
+    """Return whether a node neither has GPUs nor ever had any."""
     return not node.mig_enabled and node.allocatable.get("gpu", 0) <= 0 and not node.dra_gpus
 
 
 def _times(values: list[float | None]) -> Float64s:
-    if values.count(None) == len(values):  # as with all that wait for the first time
+    if values.count(None) == len(values):  # as for groups that wait for the first time
         return np.full(len(values), np.nan)
     return np.array([np.nan if value is None else value for value in values], np.float64)

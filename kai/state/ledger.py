@@ -1,12 +1,9 @@
-"""The ledger: the one mutable object of a cycle.
+"""The ledger: the one mutable object of a cycle, and the layout of its arena.
 
 It owns the arena, the journal and the placement table. Everything that places or evicts ends in
-``kai.kernels.columns.add``; leaving a mark and undoing to it is exact, byte for byte, because all of it is integer
-addition.
+``kai.kernels.columns.add``. Undoing to a mark is exact, byte for byte, because all writes are integer additions.
 
-Where each column lives in the one arena.
-
-Every mutable column is a view into a single flat int64 array, so that the memory of one session serves the next, a
+Every mutable column is a view into a single flat int64 array. So the memory of one session serves the next, a
 fingerprint is one hash, and a write is one (offset, delta). Plugins' tracked columns follow the engine's own.
 """
 
@@ -22,11 +19,11 @@ from kai.kernels.struct import Int64s
 from kai.model.axis import GPU_UNIT
 
 TOUCHED = 8192
-"""Nodes, and groups, that the rings of changes remember; a reader that missed more looks at all of them again."""
+"""The capacity of the rings of changed nodes and groups; a reader that is further behind reads all again."""
 STILL = "virtual"
 """The first of the columns at the end of an arena that are zero when a session opens."""
 MOVES = 3
-"""Releasing copies of a pod that are remembered: one for each action that can move it in a cycle."""
+"""The most releasing copies of a pod that are recorded: one for each action that can move it in a cycle."""
 
 
 @attrs.frozen(kw_only=True)
@@ -65,7 +62,7 @@ class Sizes:
             "pipelined": subgroup,
             "counted": (self.groups,),
             "counters": (2,),
-            # What a session begins with none of; from STILL on.
+            # Columns from STILL on are zero when a session opens.
             "virtual": pod,
             "evicted_status": pod,
             "evicted_node": pod,
@@ -82,7 +79,7 @@ class Layout:
     offsets: Offsets
     size: int
     _places: Mapping[str, tuple[slice, tuple[int, ...]]] = attrs.field(repr=False)
-    """Which part of an arena each column is, and its shape."""
+    """The slice of the arena and the shape of each column."""
 
     @classmethod
     def of(cls, sizes: Sizes) -> "Layout":
@@ -140,7 +137,7 @@ class Room:
 
     @classmethod
     def of(cls, placements: Sequence[Sequence[int]], width: int) -> "Room":
-        """Return empty logs; row 0 of the placement table is "no slots", the given ``placements`` follow."""
+        """Return empty logs. Row 0 of the placement table means "no slots"; ``placements`` follow."""
         table = np.full((max(64, 2 * len(placements) + 2), max(1, width)), -1, np.int64)
         for row, slots in enumerate(placements, start=1):
             table[row, : len(slots)] = slots
@@ -153,7 +150,7 @@ class Room:
 
 
 def grown(table: Int64s, rows: int) -> Int64s:
-    """Return ``table`` with at least ``rows`` rows, its content first; the same array if it has them already."""
+    """Return ``table`` grown to at least ``rows`` rows; the same array if it has them already."""
     if table.shape[0] >= rows:
         return table
     larger = np.full((max(rows, 2 * table.shape[0]), *table.shape[1:]), -1, np.int64)
@@ -162,21 +159,21 @@ def grown(table: Int64s, rows: int) -> Int64s:
 
 
 MOST_FINAL = 1 << 16
-"""Entries of what is final that a journal keeps at least; then as many as a sixteenth of the cells."""
+"""The least number of final entries that a journal keeps; the bound is this or a sixteenth of the cells."""
 
 
 @attrs.define
 class Tracked:
-    """A plugin's own column: follows placements through effects and is undone with them.
+    """A plugin's own column: it follows placements through effects and is undone with them.
 
-    ``values`` is a live view, to be read only.
+    ``values`` is a live read-only view.
     """
 
     initial: Int64s
     offset: int = -1
     values: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64))
     cells: int = attrs.field(default=attrs.Factory(lambda self: int(self.initial.size), takes_self=True))
-    """How many there are; an effect names one by its position in the flat column."""
+    """The number of cells; an effect names a cell by its position in the flat column."""
 
 
 class Ledger:
@@ -195,22 +192,22 @@ class Ledger:
         tracked: Sequence[Tracked] = (),
         epoch: Int64s | None = None,
     ) -> None:
-        """Take over ``arena`` (not copied), append the ``tracked`` columns to it.
+        """Take over ``arena`` (not copied), and append the ``tracked`` columns to it.
 
-        ``epoch`` [G] is one that was begun; None: one of zeros.
+        ``epoch`` [G] continues an earlier one; None: zeros.
         """
         self.layout = layout
         self.facts = facts
         self.offsets: Offsets = layout.offsets
         self.is_whole = True
-        """Whether the journal has everything since the ledger was opened, what was made final included."""
+        """Whether the journal has all entries since the ledger was opened, final ones included."""
         self._room = room
         self.arena = np.concatenate([arena, *(column.initial.ravel() for column in tracked)]) if tracked else arena
         at = layout.size
         for column in tracked:
             column.offset = at
             view = self.arena[at : at + column.initial.size].reshape(column.initial.shape)
-            view.flags.writeable = False  # the plugin reads it; what it adds, it adds by effects
+            view.flags.writeable = False  # plugins change it only by effects
             column.values = view
             at += column.initial.size
         if epoch is None:
@@ -220,17 +217,17 @@ class Ledger:
 
     @property
     def mark(self) -> int:
-        """The current length of the journal: what to undo to."""
+        """The current length of the journal, as a point to undo to."""
         return int(self._room.cursor[0])
 
     @property
     def final(self) -> int:
-        """The mark before which nothing is undone any more."""
+        """The mark before which nothing can be undone any more."""
         return int(self._room.cursor[1])
 
     @property
     def journal(self) -> Int64s:
-        """What was added to which cell, as far as ``mark``."""
+        """The journal entries up to ``mark``: cell and added number."""
         return self._room.journal
 
     def reserve(self, changes: int) -> None:
@@ -250,7 +247,7 @@ class Ledger:
         return (changes + 1) * per_pod
 
     def undo_to(self, mark: int) -> None:
-        """Take back everything since ``mark`` that is not final."""
+        """Undo everything since ``mark`` that is not final."""
         undo_to(self.facts, self.columns, self.offsets, max(mark, self.final))
 
     def add(self, column: Tracked, index: int, delta: int) -> None:
@@ -276,7 +273,7 @@ class Ledger:
         booking.unallocate(self.facts, self.columns, self.offsets, pod)
 
     def settle(self) -> None:
-        """Take what was allocated since the last ``seal`` as being bound."""
+        """Treat what was allocated since the last ``seal`` as binding."""
         done = self.columns.operations[: int(self.columns.counters[0]), 0]
         if not np.count_nonzero(done == OP_ALLOCATE):
             return
@@ -284,29 +281,29 @@ class Ledger:
         booking.settle(self.facts, self.columns, self.offsets)
 
     def operations(self) -> Int64s:
-        """Return int64[o, 2]: (kind, pod) of what was done since the last ``seal``, in order."""
+        """Return int64[o, 2]: (kind, pod) of the operations since the last ``seal``, in order."""
         return self.columns.operations[: int(self.columns.counters[0])].copy()
 
     def seal(self) -> None:
         """Make everything so far final.
 
-        Nothing before this point can be undone any more, evicted pods are no longer the statement's.
+        It can no longer be undone, and evicted pods no longer belong to the open statement.
         """
         self.reserve(int(self.columns.counters[0]))
         booking.seal(self.columns, self.offsets)
         self.forget()
 
     def forget(self) -> None:
-        """Begin the journal anew, if there is much in it and all of that is final.
+        """Truncate the journal if it is long and all of it is final.
 
-        Marks are places in the journal, so none that was taken before may be used afterwards.
+        Marks are positions in the journal, so marks from before must not be used afterwards.
         """
         if self.mark == self.final > MOST_FINAL + self.arena.size // 16:
             self._room.cursor[:] = 0
             self.is_whole = False
 
     def fingerprint(self) -> bytes:
-        """Return the arena as bytes: equal before and after whatever was undone."""
+        """Return the arena as bytes: equal before a change and after its undo."""
         return self.arena.tobytes()
 
 

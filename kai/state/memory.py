@@ -1,16 +1,13 @@
-"""What one snapshot leaves to the next: answers that hold for as long as what they were made of stays the same.
+"""The memory of snapshots: memoized answers that hold while their inputs are the same objects.
 
-Facts are immutable, so an answer is as good as new while its inputs are the very same objects. A memory therefore
-keeps each answer with its inputs and compares identities; so no caller has to say what became invalid.
+Facts are immutable, so an answer is valid while its inputs are the very same objects. A memory therefore keeps each
+answer with its inputs and compares identities; no caller has to invalidate anything.
 
-Kinds of pods: which scheduler they name, and which labels they have, whatever their values.
+``PodKinds`` numbers pods by their scheduler name and label names. Kinds are few, so a question about these is asked
+once per kind and not per pod.
 
-There are few, so a question about either is asked once for each kind and not for each pod.
-
-Sequences of frozen objects that share what did not change with the sequence that they came from.
-
-To copy a tuple of a hundred thousand objects is to touch each of them, which takes milliseconds. An ``Items`` copies a
-column of numbers instead.
+``Items`` is a sequence of frozen objects that shares unchanged items with the sequence before it. Copying a tuple of a
+hundred thousand objects touches each of them, which takes milliseconds; an ``Items`` copies a column of numbers.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,7 +22,7 @@ from kai.model.pod import Pod
 from kai.state.table_version import Carried, Carrier, TableVersion
 
 PodKind: TypeAlias = tuple[str, ...]
-"""The scheduler that a pod names, and then the names of its labels."""
+"""The name of a pod's scheduler, followed by the names of its labels."""
 
 
 @attrs.frozen(eq=False)
@@ -33,12 +30,12 @@ class PodKinds:
     """The kinds of all pods of a snapshot."""
 
     numbers: Int64s
-    """[P] The number of each pod's kind; the same array for as long as the pods are the same."""
+    """[P] The number of each pod's kind; the same array as long as the pods are the same."""
     kinds: tuple[PodKind, ...]
 
     @classmethod
     def of(cls, pods: Iterable[Pod]) -> "PodKinds":
-        """Number the kinds of ``pods`` afresh. Cost: O(P)."""
+        """Number the kinds of ``pods`` from scratch. Cost: O(P)."""
         known: dict[PodKind, int] = {}
         numbers = [known.setdefault((pod.scheduler, *pod.labels), len(known)) for pod in pods]
         return cls(np.array(numbers, np.int64), tuple(known))
@@ -48,13 +45,13 @@ T = TypeVar("T")
 
 _FEW: Final = 64
 _PAST: Final = 32
-"""One item of so many may be of the past: it is held for no reader, and a list is made anew once there are more."""
+"""At most one in this many items may be stale, that is, in no sequence any more; beyond that, a new list is made."""
 
 
 class Items(Sequence[T]):
-    """An immutable sequence: a column of places in a list that only grows, and that several sequences share.
+    """An immutable sequence: a column of positions in an append-only list that several sequences share.
 
-    Cost: of an item, two look-ups; of all, little more than of a tuple's.
+    Cost: two look-ups for one item; little more than a tuple for all.
     """
 
     __slots__ = ("_carried", "_places", "_store")
@@ -88,11 +85,11 @@ class Items(Sequence[T]):
         return isinstance(other, Items | tuple) and len(self) == len(other) and tuple(self) == tuple(other)
 
     def __hash__(self) -> int:
-        """Return what a tuple of the items returns."""
+        """Return the hash of a tuple of the items."""
         return hash(tuple(self))
 
     def next(self, version: TableVersion, fresh: Sequence[T]) -> "Items[T] | None":
-        """Return the items of the version after this one; None if too much of the list would be of the past."""
+        """Return the items of the next version; None if too much of the list would be stale."""
         first = len(self._store)
         if first + len(fresh) > _FEW + len(self) + len(self) // _PAST:
             return None
@@ -102,11 +99,11 @@ class Items(Sequence[T]):
 
 
 def carried_items(values: Sequence[T], version: TableVersion, fresh: Sequence[T]) -> Sequence[T]:
-    """Return values of the version before, with rows where they are now and ``fresh`` in the fresh ones.
+    """Return the values of the version before with rows in their new places, and ``fresh`` in the fresh rows.
 
-    They are a tuple after many changes and share after few; readers need not tell the two apart.
+    The result is a tuple after many changes, and shares memory after few; readers need not distinguish the two.
 
-    Cost: of what is fresh, and of a column of numbers; after many changes O(n).
+    Cost: that of fresh rows, and of a column of numbers; after many changes O(n).
     """
     if len(fresh) <= _FEW + len(values) // 8:
         shared = values if isinstance(values, Items) else Items(list(values), Carried.of(np.arange(len(values))))
@@ -129,7 +126,7 @@ Item = TypeVar("Item")
 
 @attrs.frozen(eq=False)
 class _Each:
-    """What was made of each of some items, with what it was made of besides."""
+    """The results for each of some items, and their other inputs."""
 
     items: Sequence[object]
     inputs: tuple[object, ...]
@@ -138,22 +135,24 @@ class _Each:
 
 @attrs.define(eq=False)
 class Memory:
-    """Answers by name. The snapshots of one intake share a memory; every other snapshot has one of its own.
+    """Memoized answers by name. The snapshots of one intake share a memory; any other snapshot has its own.
 
-    Holds: one thread at a time opens sessions on snapshots that share a memory, since these hand their books on in it;
-        other threads look at ``Snapshot.apart``.
+    Holds: only one thread at a time opens sessions on snapshots that share a memory, because sessions pass their books
+    on
+        in it. Other threads use ``Snapshot.apart``.
     """
 
     rows: Carrier = attrs.field(factory=Carrier)
-    """Columns that follow row by row from pods, groups or nodes."""
+    """Columns that derive row by row from pods, groups or nodes."""
     _answers: dict[str, tuple[tuple[object, ...], object]] = attrs.field(factory=dict)
     _each: dict[str, _Each] = attrs.field(factory=dict)
 
     def once(self, name: str, inputs: tuple[object, ...], make: Callable[[], T]) -> T:
-        """Return what was made under ``name`` of the very same ``inputs``; make it if one of them is another object.
+        """Return the memoized result of ``make`` for ``name`` and ``inputs``; call it if an input is another object.
 
-        Holds: ``make`` depends on nothing but ``inputs``, and its answer is not changed afterwards. The inputs are
-            kept, so no identity is used twice.
+        Holds: ``make`` depends only on ``inputs``, and its result is not changed afterwards. The inputs are kept alive,
+        so
+            no identity is reused.
         """
         known = self._answers.get(name)
         if known is None or len(known[0]) != len(inputs) or not all(map(is_, known[0], inputs)):
@@ -163,10 +162,10 @@ class Memory:
     def each(
         self, name: str, items: Sequence[Item], make: Callable[[Item], T], inputs: tuple[object, ...] = ()
     ) -> tuple[T, ...]:
-        """Return what ``make`` makes of each of ``items``; it is asked about those alone that are new.
+        """Return the results of ``make`` for each of ``items``; it is called for new items only.
 
-        Holds: as for ``once``; ``inputs`` are what all answers depend on besides their items.
-        Cost: nothing for the very same sequence, else a look-up for each item.
+        Holds: as for ``once``; ``inputs`` are what all results depend on besides their items.
+        Cost: nothing for the very same sequence, else one look-up per item.
         """
         known = self._each.get(name)
         if known is None or len(known.inputs) != len(inputs) or not all(map(is_, known.inputs, inputs)):
@@ -180,23 +179,23 @@ class Memory:
         return made
 
     def fresh(self, name: str, inputs: tuple[object, ...], make: Callable[[], T]) -> T:
-        """Return what is made anew under ``name``, and kept from now on."""
+        """Call ``make``, and memoize its result under ``name``."""
         made = make()
         self._answers[name] = (inputs, made)
         return made
 
     def recall(self, name: str) -> object | None:
-        """Return what was kept last under ``name``, whatever it was made of; None for nothing."""
+        """Return the last value under ``name``, whatever its inputs were; None if there is none."""
         known = self._answers.get(name)
         return None if known is None else known[1]
 
     def keep(self, name: str, value: object) -> None:
-        """Keep ``value`` under ``name`` for a caller that can tell whether it still holds."""
+        """Store ``value`` under ``name``; the caller must know whether it still holds."""
         self._answers[name] = ((), value)
 
 
 def even_steps(memory: Memory, step: int, count: int) -> Int64s:
-    """Return int64[count]: 0, ``step``, twice the step and so on, not to be written; the first ones of what is kept."""
+    """Return int64[count]: 0, ``step``, 2 * ``step`` and so on, read-only; a prefix of the cached array."""
     known = memory.recall(_STEPS)
     if not isinstance(known, np.ndarray) or len(known) < max(count, 2) or known[1] != step:
         known = locked(np.arange(count + count // 16 + 2) * step)
@@ -207,14 +206,14 @@ def even_steps(memory: Memory, step: int, count: int) -> Int64s:
 
 @attrs.frozen(eq=False, kw_only=True)
 class SnapshotVersions:
-    """Where a snapshot comes from: what it shares with those before it."""
+    """What a snapshot shares with those before it."""
 
     memory: Memory = attrs.field(factory=Memory)
     content: object = attrs.field(factory=object)
-    """The same object for as long as all facts are, that is everything but ``now`` and ``revision``."""
+    """The same object as long as all facts are the same, that is everything but ``now`` and ``revision``."""
     pods: TableVersion = attrs.field(factory=TableVersion)
     assigned: TableVersion = attrs.field(factory=TableVersion)
-    """Of pods as well. In rows that are not fresh, shape, status, node, group and sub-group are what they were."""
+    """The version of pod assignments: in rows not fresh, shape, status, node, group and sub-group are unchanged."""
     groups: TableVersion = attrs.field(factory=TableVersion)
     nodes: TableVersion = attrs.field(factory=TableVersion)
     kinds: PodKinds | None = None

@@ -59,32 +59,32 @@ class Snapshot:
     pod_devices: Mapping[int, tuple[str, ...]] = attrs.field(factory=dict)
     """Names of the shared devices (GPU groups) of sharing pods that have a place, by pod row."""
     bind_requests: Mapping[int, RawObject] = attrs.field(factory=dict, eq=False)
-    """Live bind requests as written, by pod row: what plugins told of a placement that is on its way."""
+    """Live bind requests as written, by pod row: the details of placements that are on their way."""
     past: Past = attrs.field(factory=Past)
     revision: int = 0
-    """The number of the cycle that it is for."""
+    """The number of the cycle that this snapshot is for."""
     crowds: Crowds = attrs.field(factory=Crowds)
-    """Whose groups wait for their turn in this cycle."""
+    """The namespaces whose groups take turns, and the groups that wait in this cycle."""
     versions: SnapshotVersions = attrs.field(factory=SnapshotVersions, eq=False, repr=False, init=False)
-    """What it shares with the snapshots before it; one that was changed by hand shares nothing."""
+    """What it shares with the snapshots before it; a snapshot that was changed by hand shares nothing."""
 
     def with_versions(self, versions: SnapshotVersions) -> "Snapshot":
-        """Return this very snapshot with its versions; only its maker may call this, before others see the snapshot."""
+        """Set the versions, and return this snapshot; only its maker may call this, before others see the snapshot."""
         object.__setattr__(self, "versions", versions)
         return self
 
     def at(self, now: float, revision: int, past: Past) -> "Snapshot":
-        """Return the same facts at another instant; ``past`` may differ in what is awaited."""
+        """Return the same facts at another instant; ``past`` may differ only in awaited groups."""
         return attrs.evolve(self, now=now, revision=revision, past=past).with_versions(self.versions)
 
     def apart(self) -> "Snapshot":
-        """Return the same facts with a memory of their own, for another thread than that of the cycles."""
+        """Return the same facts with a memory of their own, for a thread other than that of the cycles."""
         return attrs.evolve(self)
 
     def locked(self) -> "Snapshot":
-        """Return the same facts in arrays that cannot be written. Cost: that of ten views."""
+        """Return the same facts in read-only arrays. Cost: that of ten views."""
         shown = copy(self)
-        # Those that are worked out on demand are worked out here, so that what is shown later is locked as well.
+        # Lazy columns are computed here, so that they are locked too when plugins read them later.
         for name in ("first_subgroup", "requests", *vars(self)):
             value = getattr(self, name)
             if isinstance(value, np.ndarray):
@@ -93,7 +93,7 @@ class Snapshot:
 
     @property
     def memory(self) -> Memory:
-        """What cycles on earlier snapshots of the same intake left."""
+        """Memoized answers, shared with earlier snapshots of the same intake."""
         return self.versions.memory
 
     @cached_property
@@ -107,7 +107,7 @@ class Snapshot:
         (counts,) = rows.columns("subgroup counts", self.versions.groups, len(groups), read)
 
         def start() -> Int64s:
-            if len(counts) and (counts == counts[0]).all():  # a cluster of single pods, most often
+            if len(counts) and (counts == counts[0]).all():  # most often a cluster of single pods
                 return even_steps(self.memory, int(counts[0]), len(counts) + 1)
             return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
@@ -126,7 +126,7 @@ class Snapshot:
 
     @cached_property
     def gpu_memories(self) -> tuple[int, ...]:
-        """Return the amounts of memory (MiB) that GPUs of nodes have, as far as they are known, ascending."""
+        """Return the distinct known memory sizes (MiB) of the GPUs of nodes, ascending."""
         nodes = self.nodes
 
         def known() -> tuple[int, ...]:
@@ -136,7 +136,7 @@ class Snapshot:
 
     @cached_property
     def requests(self) -> Int64s:
-        """Return int64[K, R]: what a pod of each shape asks for, in axis units."""
+        """Return int64[K, R]: the request of a pod of each shape, in axis units."""
         axis, shapes = self.axis, self.shapes
         at = axis.index.get(PLUGGED_GPU)
 
@@ -153,8 +153,8 @@ class Snapshot:
         return self.memory.once("requests", (shapes, axis), table)
 
     def by_shape(self, name: str, read: Callable[[Shape], T], *inputs: object) -> tuple[T, ...]:
-        """Return what ``read`` says of each shape; it is asked once about each, for as long as ``inputs`` are the same.
+        """Return the results of ``read`` for each shape, memoized per shape as long as ``inputs`` are the same.
 
-        Thousands of pods that all differ would else cost ``read`` in every cycle.
+        Without that, thousands of pods that all differ would cost a call of ``read`` each in every cycle.
         """
         return self.memory.each(name, self.shapes, read, inputs)

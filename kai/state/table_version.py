@@ -1,10 +1,10 @@
-"""Versions of a table: which rows stayed what they were, so that what follows from rows is carried over.
+"""Versions of a table: which rows are unchanged, so that columns derived from rows can be carried over.
 
-A table of pods, groups or nodes has one version for each state of it. A version knows how its rows came from those of
-the version before; whatever was worked out row by row for that one is carried over, and only fresh rows are read.
+Each state of a table of pods, groups or nodes is a version. A version knows where its rows were in the version before.
+Values that were derived row by row are carried over, and only fresh rows are read.
 
     before   a  b  d  e          rows of the version before
-    source   0  1 -1  2 -1       where each row was: c came, e is another object now
+    source   0  1 -1  2 -1       where each row was: c is inserted, e is another object now
     now      a  b  c  d  e'
     fresh    2, 4
 """
@@ -24,14 +24,14 @@ from kai.model.axis import Bools, Int64s, locked
 
 T = TypeVar("T")
 OWN: Final = 2
-"""References to an array that is an attribute and nothing else, as the question finds them: attribute and argument."""
+"""References to an array that only an attribute holds, as counted during the call: the attribute and the argument."""
 _FEW: Final = 64
-"""Places up to this many are changed one by one."""
+"""Up to this many places are changed one by one."""
 _MOST_RUNS: Final = 2 * _FEW
-"""Up to so many runs of rows are copied one by one; of more, all rows are fetched together."""
+"""Up to this many runs of rows are copied one by one; if there are more, all rows are fetched together."""
 Column = NDArray[Any]
 Run: TypeAlias = tuple[int, int, int]
-"""First, end, and where the first was."""
+"""The first row, the end, and the row where the first one was before."""
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -39,16 +39,16 @@ class TableVersion:
     """One state of a table. Rows are in the table's order in every version."""
 
     before: object = None
-    """The mark of the version that this one came from; None: nothing can be carried over."""
+    """The mark of the version before this one; None: nothing can be carried over."""
     _source: Int64s | None = None
-    """Of a version that is not told: where each row was."""
+    """Where each row was, for a version without known runs."""
     fresh: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64))
     """Rows whose object is new, ascending."""
     mark: object = attrs.field(factory=object)
     told: tuple[Run, ...] | None = None
-    """The runs of rows that still stand side by side, where the maker of the version knows them."""
+    """The runs of rows that moved together, if the maker of the version knows them."""
     _told_rows: int = 0
-    """How many rows there are, for a version that is told."""
+    """The number of rows, for a version with known runs."""
 
     @classmethod
     def of_changes(
@@ -61,10 +61,10 @@ class TableVersion:
     ) -> "TableVersion":
         """Return the version after one with the mark ``before`` and ``count`` rows.
 
-        ``inserted``: how many rows came before which row; of the rows that there were, some are ``replaced`` by rows
-        of other objects, and some ``removed``.
+        ``inserted`` maps a row to the number of rows inserted before it. Rows in ``replaced`` have other objects now;
+        rows in ``removed`` are gone.
 
-        Cost: little for each place that changed; a column of numbers where there are many.
+        Cost: little for each changed place; a column of numbers if there are many.
         """
         runs: list[Run] = []
         fresh: list[int] = []
@@ -91,7 +91,7 @@ class TableVersion:
 
     @cached_property
     def source(self) -> Int64s | None:
-        """[rows] Where each row was, -1 for fresh ones; None: every row kept its place."""
+        """[rows] Where each row was, -1 for fresh rows; None: every row kept its place."""
         if self.told is None:
             return self._source
         source = np.full(self._told_rows, -1, np.int64)
@@ -101,11 +101,11 @@ class TableVersion:
 
     @property
     def has_kept_places(self) -> bool:
-        """Whether every row is where it was."""
+        """Whether every row is in the same place as before."""
         return self.told is None and self._source is None
 
     def carried(self, column: Column) -> Column:
-        """Return a copy of a column of the version before, with rows where they are now and anything in fresh ones."""
+        """Return a copy of a column of the version before with rows in their new places; fresh rows are arbitrary."""
         if self.has_kept_places:
             return column.copy()
         runs, rows = self._runs, self._count
@@ -119,7 +119,7 @@ class TableVersion:
         return out
 
     def rows_now(self, before: int) -> Int64s:
-        """Return int64[before]: where each row of the version before is now, -1 for those that are gone."""
+        """Return int64[before]: where each row of the version before is now, -1 for removed rows."""
         if self.has_kept_places:
             rows = np.arange(before)
             rows[self.fresh] = -1
@@ -134,19 +134,19 @@ class TableVersion:
         return rows
 
     def count(self, before: int) -> int:
-        """Return how many rows there are, ``before`` being how many the version before has."""
+        """Return the number of rows; ``before`` is that of the version before."""
         return before if self.has_kept_places else self._count
 
     @property
     def _count(self) -> int:
-        """How many rows there are, where not every row kept its place."""
+        """The number of rows, if some changed places."""
         return self._told_rows if self.told is not None or self._source is None else len(self._source)
 
     @cached_property
     def _runs(self) -> Sequence[Run] | None:
-        """Rows that still stand side by side: first, end, and where the first was; None if they are too many.
+        """Runs of rows that moved together: first, end, and where the first was; None if there are too many.
 
-        To copy a run takes half the time of fetching its rows one by one.
+        Copying a run takes half the time of fetching its rows one by one.
         """
         if self.told is not None:
             return self.told
@@ -154,7 +154,7 @@ class TableVersion:
         if source is None or len(self.fresh) > _FEW:
             return None
         marked = source.copy()
-        marked[self.fresh] = -2  # so that row 0 does not follow it
+        marked[self.fresh] = -2  # so that row 0 does not seem to follow a fresh row
         starts = np.flatnonzero(np.diff(marked, prepend=-4) != 1)
         if len(starts) > _MOST_RUNS:
             return None
@@ -162,7 +162,7 @@ class TableVersion:
         return [(first, end, int(source[first])) for first, end in pairwise(bounds) if source[first] >= 0]
 
     def carried_list(self, values: Sequence[T], fresh: Sequence[T]) -> list[T]:
-        """Return values of the version before, with rows where they are now and ``fresh`` in the fresh ones."""
+        """Return values of the version before with rows in their new places, and ``fresh`` in the fresh rows."""
         if self.source is None:
             out = list(values)
             for row, value in zip(self.fresh.tolist(), fresh, strict=True):
@@ -183,11 +183,11 @@ class TableVersion:
         return out
 
     def carry(self, values: list[T], fresh: Sequence[T]) -> None:
-        """Do to a list, in place, what ``carried_list`` does. Cost: a move of pointers for each place that changed."""
+        """Update a list in place to the result of ``carried_list``. Cost: a move of pointers for each changed place."""
         most = _FEW + len(values) // 256
         places = self._gaps(len(values)) if self.told is not None or len(self.fresh) <= most else ()
         if not 0 < len(places) <= most:
-            # In place still: the collector looks through a long list that is new, not through one that has been there.
+            # In place, because the garbage collector traverses a new long list, but not one of an old generation.
             values[:] = self.carried_list(values, fresh)
             return
         end = len(fresh)
@@ -196,7 +196,7 @@ class TableVersion:
             end -= count
 
     def _gaps(self, before: int) -> list[tuple[int, int, int]]:
-        """Return where rows of the version before gave way to fresh ones: first, end, and how many."""
+        """Return the gaps where rows of the version before gave way to fresh ones: first, end, fresh count."""
         if self.told is not None:
             ends = [(0, 0), *((end, start + end - first) for first, end, start in self.told)]
             begins = [*((first, start) for first, _, start in self.told), (self._told_rows, before)]
@@ -206,7 +206,7 @@ class TableVersion:
         if source is None:
             return [(row, row + 1, 1) for row in self.fresh.tolist()]
         count, fresh = len(source), self.fresh
-        # Rows beside a change; all others follow the row before as they did.
+        # Rows next to a change; all others follow the same row as before.
         steps = np.flatnonzero(source[1:] - source[:-1] != 1)
         beside = np.unique(np.concatenate([[0, count - 1], steps, steps + 1, fresh - 1, fresh + 1]))
         beside = beside[(beside >= 0) & (beside < count)]
@@ -218,9 +218,9 @@ class TableVersion:
         return [(int(kept[at]) + 1, int(kept[at + 1]), int(arrived[at])) for at in changed.tolist()]
 
     def among(self, chosen_before: Bools, chosen: Bools) -> "TableVersion":
-        """Return the version of the table that has only the ``chosen`` rows, as the one before had ``chosen_before``.
+        """Return the version of the sub-table of ``chosen`` rows; the version before had ``chosen_before``.
 
-        Its mark is that of the whole table, of which it is a view.
+        It has the mark of the whole table, of which it is a view.
         """
         if chosen.all() and chosen_before.all():
             return self
@@ -235,32 +235,32 @@ class TableVersion:
 
 @attrs.define(eq=False)
 class Carried:
-    """One column, which is not written any more.
+    """One immutable column, carried from version to version.
 
-    Where a version changes few rows of it, the next column is not a copy: it takes the place in which the version
-    before stood, once no view of that is left, and the two differ only in the rows that changed since.
+    If a version changes few rows, the next column is not a copy. It reuses the memory of the version before last once
+    no view of that is left, and writes only the rows that changed since.
     """
 
     column: Column
     _own: Column
-    """The same, and its memory."""
+    """The column, which owns its memory."""
     _alike: Column | None = None
-    """A longer column of the same number, if all rows have the same."""
+    """A longer column with the same number in all rows, if all rows of this one are equal."""
     _past: Column | None = None
     """The memory of the version before."""
     _differing: Int64s | None = None
-    """In which rows that differs from this one."""
+    """The rows in which that memory differs from this column."""
 
     @classmethod
     def of(cls, column: Column) -> "Carried":
-        """Return a column that was made anew."""
+        """Return a new column."""
         alike = column.ndim == 1 and len(column) > 0 and _is_all(column, column[:1])
         return cls(locked(column), column, column if alike else None)
 
     def next(self, version: TableVersion, count: int, values: Column) -> "Carried":
-        """Return the column of the version after this one, in which there are ``values`` in fresh rows.
+        """Return the column of the next version, with ``values`` in its fresh rows.
 
-        Cost: of what is fresh, where rows kept their places or all have the same as before; else a copy.
+        Cost: that of the fresh rows if rows kept their places or all are equal; else a copy.
         """
         before, alike = self.column, self._alike
         if version.has_kept_places and _are_same(before[version.fresh], values):
@@ -278,9 +278,9 @@ class Carried:
         return Carried(locked(column), column, past=self._own, differing=version.fresh)
 
     def _taken(self) -> Column:
-        """Return memory of its own with the same in it: that of the version before, if it is free, else a copy."""
-        # A view holds the memory that it is of. An attribute is asked about and no local name, since newer Pythons do
-        # not count these.
+        """Return own memory with the same content: that of the version before if it is free, else a copy."""
+        # A view holds a reference to its memory. The check passes the attribute itself rather than a local variable,
+        # because newer Pythons do not count local variables.
         is_free = getrefcount(self._past) == OWN
         past, self._past = self._past, None
         if past is None or not is_free or past.base is not None or len(past) != len(self.column):
@@ -290,23 +290,23 @@ class Carried:
 
 
 def _are_same(one: Column, other: Column) -> bool:
-    """Return whether two columns are bit for bit the same: NaN is, and the two zeros are not."""
+    """Return whether two columns are equal bit for bit: NaN equals NaN, 0.0 differs from -0.0."""
     return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
 def _is_all(column: Column, first: Column) -> bool:
-    """Return whether each row of ``column`` [n] is bit for bit ``first`` [1]."""
+    """Return whether each row of ``column`` [n] equals ``first`` [1] bit for bit."""
     if column.dtype != first.dtype:
         return False
     bits = np.dtype(f"i{first.dtype.itemsize}")
     numbers, number = column.view(bits), first.view(bits)[0]
-    # Where not all are the same the last is mostly another than the first, which spares a pass.
+    # If rows differ, the last one mostly differs from the first, which saves a pass.
     return not len(numbers) or (bool(numbers[-1] == number) and bool((numbers == number).all()))
 
 
 @attrs.define(eq=False)
 class Carrier:
-    """Columns by name, each brought from version to version."""
+    """Columns by name, each carried from version to version."""
 
     _known: dict[str, tuple[object, tuple[object, ...], tuple[Carried, ...]]] = attrs.field(factory=dict)
 
@@ -318,11 +318,11 @@ class Carrier:
         make: Callable[[Sequence[int]], tuple[Column, ...]],
         inputs: tuple[object, ...] = (),
     ) -> tuple[Column, ...]:
-        """Return columns that ``make`` reads off the objects of rows; of fresh rows only, where that is enough.
+        """Return the columns that ``make`` reads from the objects of rows; only fresh rows are read if possible.
 
-        Holds: ``make`` depends on each row's object and on ``inputs`` (compared by identity) alone; the columns cannot
-            be written, since versions share those that stay as they are.
-        Cost: a copy of each column in which rows moved and that has more than one number in it.
+        Holds: ``make`` depends only on each row's object and on ``inputs`` (compared by identity). The columns are
+            read-only, because versions share unchanged ones.
+        Cost: a copy of each column whose rows moved and are not all equal.
         """
         known = self._known.get(name)
         same = known is not None and len(known[1]) == len(inputs) and all(map(_is, known[1], inputs))

@@ -1,8 +1,7 @@
-"""The kit for people who write plugins, actions or scenarios.
+"""The kit for authors of plugins, actions or scenarios.
 
-``cluster`` and ``session_view`` build small clusters for unit tests, ``check_plugin`` tries the laws that every plugin
-must keep, ``load_scenario`` and ``check_scenario`` run scenarios that are written down, and the sinks stand in for a
-cluster.
+``cluster`` and ``session_view`` build small clusters for unit tests. ``check_plugin`` tests the laws that every plugin
+must keep. ``load_scenario`` and ``check_scenario`` run scenario files. The sinks replace a cluster.
 """
 
 from kai.testing.answers import BrokenLaw

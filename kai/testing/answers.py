@@ -1,8 +1,7 @@
-"""The laws of single answers: their type and shape, that they repeat, that they are quick, that nothing is written.
+"""The laws of single answers: type and shape, determinism, speed, and no writes.
 
-Each function of a plugin is asked here by itself, outside of a cycle, on the pods, nodes and groups of one cluster.
-
-How a broken law is told: which law, of which plugin's function, on which cluster, and where in the source.
+Each function of a plugin is called directly, outside of a cycle, on the pods, nodes and groups of one cluster. A broken
+law is reported with the law, the plugin's function, the cluster, and the place in the source.
 """
 
 import sysconfig
@@ -39,14 +38,14 @@ NOTHING_WRITTEN = "a plugin writes nothing"
 
 
 class BrokenLaw(AssertionError):  # noqa: N818 - it reads as what it is: BrokenLaw: scores are finite
-    """A plugin does not keep a law; the message names the law, the cluster and what was seen."""
+    """A plugin breaks a law; the message names the law, the cluster and what was observed."""
 
 
 @contextmanager
 def blaming(asked: str, where: str) -> Iterator[None]:
-    """Turn whatever a plugin raises while it is ``asked`` something into a broken law on cluster ``where``.
+    """Turn whatever a plugin raises while ``asked`` something into a broken law on cluster ``where``.
 
-    Raises: BrokenLaw; ConfigError as it is, since options and clashes are told by name already.
+    Raises: BrokenLaw; ConfigError unchanged, since its message already names options and clashes.
     """
     try:
         yield
@@ -63,7 +62,7 @@ def blaming(asked: str, where: str) -> Iterator[None]:
 
 
 def shown(value: object) -> str:
-    """Return ``value`` on one line: of an array its type, shape and first elements."""
+    """Return ``value`` on one line; for an array its type, shape and first elements."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{list(value.shape)} {np.array2string(value.ravel()[:8], separator=', ')}"
     return f"{type(value).__name__} {value!r}"
@@ -78,9 +77,9 @@ def _law(error: BaseException | None, asked: str) -> str:
 
 
 def _place(error: BaseException | None) -> str:
-    """Return where in the plugin's source an error arose, in brackets; "" if no line of the plugin was reached.
+    """Return in brackets where in the plugin's source an error arose; "" if no line of the plugin was reached.
 
-    What a plugin calls may raise deep within a library. The line of the plugin is the one to look at.
+    The error may be raised deep within a library. The line of the plugin is the useful one.
     """
     frames = traceback.extract_tb(error.__traceback__) if error is not None else []
     frame = next((each for each in reversed(frames) if _may_be_a_plugin(Path(each.filename))), None)
@@ -100,20 +99,20 @@ _STANDARD: Final = Path(sysconfig.get_paths()["stdlib"])
 
 T = TypeVar("T")
 SLOWEST = 0.1
-"""Seconds that an answer about a handful of nodes may take: a hundred times what a slow one needs."""
+"""The most seconds for an answer about a handful of nodes: a hundred times what a slow plugin needs."""
 clock: Callable[[], float] = time.perf_counter
 
 
 @attrs.define
 class Rated:
-    """What the scores of a plugin were like so far, over all clusters."""
+    """Statistics of a plugin's scores over all clusters so far."""
 
     answers: int = 0
     numbers: int = 0
-    """Answers with a number for at least one node."""
+    """The number of answers with a number for at least one node."""
 
     def check(self) -> None:
-        """Refuse scores that never leave a node.
+        """Reject scores that never leave a node.
 
         Raises: BrokenLaw.
         """
@@ -125,7 +124,7 @@ class Rated:
 
 
 def check_answers(plugin: Plugin, taken: Snapshot, where: str, rated: Rated) -> None:
-    """Ask each function of ``plugin`` in several ways that must come to the same.
+    """Call each function of ``plugin`` in several ways that must give the same result.
 
     Raises: BrokenLaw.
     """
@@ -154,14 +153,14 @@ def check_answers(plugin: Plugin, taken: Snapshot, where: str, rated: Rated) -> 
 
 
 def _records(session: Session) -> dict[str, object]:
-    """Return copies of the records that a session shows; the mappings in them are plain ones, which can be written."""
+    """Return copies of the records that a session shows; their mappings become plain, writable ones."""
     shown = session.snapshot
     found = {"nodes": shown.nodes, "pods": shown.pods, "groups": shown.groups, "queues": shown.queues}
     return {**{kind: deepcopy(list(rows)) for kind, rows in found.items()}, "parameters": deepcopy(session.parameters)}
 
 
 def _numbers(session: Session) -> bytes:
-    """Return what the engine counts as bytes; columns that a plugin tracks lie behind it."""
+    """Return the engine's own columns as bytes; columns that a plugin tracks come after them."""
     ledger = session.ledger
     return ledger.arena[: ledger.layout.size].tobytes()
 
@@ -172,7 +171,7 @@ def _timed(function: Callable[[], T]) -> tuple[T, float]:
 
 
 def _check_time(asked: str, seconds: float, where: str) -> None:
-    """Refuse an answer that was slow each time, the fastest of all being ``seconds``; the first one may compile."""
+    """Reject an answer that was slow each time; ``seconds`` is the fastest call, as the first one may compile."""
     if seconds > SLOWEST:
         found = f"on cluster {where!r}, {asked} took {seconds * 1000:.0f} ms at its fastest"
         raise BrokenLaw(f"{asked} answers in less than {SLOWEST * 1000:.0f} ms: {found}")
@@ -207,7 +206,7 @@ def _check_function(
     where: str,
     rated: Rated,
 ) -> None:
-    """Ask one function about one pod in several ways that must come to the same."""
+    """Call one function about one pod in several ways that must give the same result."""
     name = type(extension).__name__
     turned, half, given = nodes[::-1].copy(), nodes[::2].copy(), nodes.copy()
     with blaming(name, where):
@@ -234,7 +233,7 @@ def _check_function(
 
 
 def _check_texts(explain: Callable[[PodRow, NodeRows], Any], pod: PodRow, refused: NodeRows, where: str) -> None:
-    """Check that a filter says of each node that it refused why."""
+    """Check that a filter explains each refusal of a node."""
     with blaming("NodeFilter.explain", where):
         texts = explain(pod, refused)
     is_list = isinstance(texts, Sequence) and not isinstance(texts, str) and len(texts) == len(refused)

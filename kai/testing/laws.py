@@ -1,10 +1,9 @@
-"""The laws that every plugin must keep, tried on clusters that have something of everything.
+"""The laws that every plugin must keep, tested on clusters that together use every feature.
 
-A plugin is deterministic; it does not depend on the order of nodes; its scores are finite (or NaN, which takes a node
-out) and leave nodes; its answers have the right type and shape and come quickly; it raises nothing and writes nothing,
-neither in ``open`` nor when it is asked; what a placement adds, an eviction takes away again; and with it in the
-profile, the same cluster gives the same decisions in whatever order its objects come. Single answers are tried in
-``kai.testing.answers``.
+A plugin is deterministic, and independent of the order of nodes. Its scores are finite (or NaN, which excludes a node)
+and leave some nodes. Its answers have the right type and shape and come quickly. It raises nothing and writes nothing,
+neither in ``open`` nor later. An eviction undoes the effects of a placement. With it in the profile, the same cluster
+gives the same decisions in whatever order its objects come. ``kai.testing.answers`` tests single answers.
 """
 
 from collections.abc import Mapping
@@ -77,13 +76,13 @@ CLUSTERS: Mapping[str, Values] = {
     },
     "empty": {"nodes": {"only": {"gpu": 1}}},
 }
-"""Clusters on which plugins are tried, in the words of the short form of scenarios; one makes searches for victims."""
+"""The clusters for tests of plugins, in the short form of scenarios; one needs searches for victims."""
 
 
 def check_plugin(cls: type[Any], clusters: Mapping[str, Values] | None = None, **options: object) -> None:
-    """Try the laws on ``cls`` with these options; ``clusters`` are tried besides the kit's own.
+    """Test the laws on ``cls`` with these options, on ``clusters`` besides the kit's own.
 
-    Raises: BrokenLaw for the first law that does not hold, ConfigError for options that the plugin does not have.
+    Raises: BrokenLaw for the first broken law, ConfigError for options that the plugin does not have.
     """
     check_form(cls, options)
     rated = Rated()
@@ -130,7 +129,7 @@ def _is_frozen(plugin: Any) -> bool:  # noqa: ANN401 - an instance of whatever c
 
 
 def _check_effects(plugin: Plugin, taken: Snapshot, where: str) -> None:
-    """Place pending pods, evict them, undo both: whatever the plugin tracks must follow, byte for byte."""
+    """Place pending pods, evict them, undo both: the plugin's columns must follow, byte for byte."""
     session, extensions = opened(plugin, taken)
     lasting = any(isinstance(each, Placement) and each.lasting_effects for each in extensions)
     untouched = session.ledger.fingerprint()
@@ -153,7 +152,7 @@ def _check_effects(plugin: Plugin, taken: Snapshot, where: str) -> None:
 
 
 def _tracked(session: Session) -> bytes:
-    """Return the columns of the plugin as bytes; they lie behind the engine's own."""
+    """Return the columns of the plugin as bytes; they come after the engine's own."""
     ledger = session.ledger
     return ledger.arena[ledger.layout.size :].tobytes()
 
@@ -178,7 +177,7 @@ def _check_cycle(plugin: Plugin, objects: ClusterObjects, where: str) -> None:
 
 
 def _claimed(plugin: Plugin, objects: ClusterObjects) -> set[str]:
-    """Return what ``plugin`` does that only one plugin can do: it then stands in for the built-in one."""
+    """Return the exclusive roles of ``plugin``, in which it replaces the built-in plugin."""
     session = open_session(take_snapshot(objects, NOW), plugin)
     return {right for each in session.policy.plugins for right in exclusive_of(each) if "detail" not in right}
 
@@ -196,7 +195,7 @@ def _decisions(objects: ClusterObjects, profile: Profile, where: str) -> list[st
 
 
 def _check_words(reason: Reason, where: str) -> None:
-    """Check that a refusal in words of a plugin can be told."""
+    """Check that a refusal with a plugin's own words can be rendered."""
     if not isinstance(reason.code, Words):
         return
     for name in ("text", "plain"):

@@ -1,7 +1,4 @@
-"""Scenarios that are written down, in the short form or in that of the conformance cases, for tests of one's own.
-
-Places for decisions to go in tests.
-"""
+"""Scenario files for tests, in the short form or that of the conformance cases, and sinks for decisions."""
 
 from pathlib import Path
 
@@ -30,15 +27,15 @@ def load_scenario(path: str | Path) -> Case:
 
 
 def run_scenario(case: Case, *plugins: Plugin, registry: Registry | None = None) -> Outcome:
-    """Return what happens in a scenario; ``plugins`` answer behind those of its configuration."""
+    """Run a scenario and return its outcome; ``plugins`` come after those of its configuration."""
     uses = tuple(PluginUse(name=type(plugin).__name__, plugin=plugin) for plugin in plugins)
     return simulate(case, registry, more=uses)
 
 
 def check_scenario(path: str | Path) -> tuple[str, ...]:
-    """Run the scenario in a file and return in what it differs from what it expects; nothing if it does not.
+    """Run the scenario in a file and return the differences from its expectations; empty if there are none.
 
-    Raises: InputError for a file that expects nothing, or cannot be read.
+    Raises: InputError for a file without expectations, or one that cannot be read.
     """
     result = Request().run(str(path))
     found = result.differences()
@@ -48,20 +45,20 @@ def check_scenario(path: str | Path) -> tuple[str, ...]:
 
 
 RecordingSink = Recorder
-"""Keeps the decisions it is given, by statement."""
+"""A sink that stores all decisions, by statement."""
 
 
 @attrs.define
 class RejectingSink:
-    """Accepts so many statements and refuses every further one by raising, as a cluster that has had enough."""
+    """A sink that accepts some statements and raises for every further one, like a cluster that rejects writes."""
 
     accepts: int = 0
     taken: list[tuple[Decision, ...]] = attrs.field(factory=list)
 
     def take(self, decisions: tuple[Decision, ...], /) -> None:
-        """Keep the decisions of one statement, or refuse them.
+        """Store the decisions of one statement, or reject them.
 
-        Raises: ConnectionError when enough were taken.
+        Raises: ConnectionError once enough were taken.
         """
         if len(self.taken) >= self.accepts:
             raise ConnectionError(f"the sink takes {self.accepts} statements and no more")

@@ -1,7 +1,4 @@
-"""Sessions for unit tests of plugins: a view of a small cluster in one call.
-
-Small clusters for tests, in the words of the short form of scenarios.
-"""
+"""Sessions and small clusters for unit tests of plugins, in the short form of scenarios."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -33,7 +30,7 @@ ObjectsByName = Mapping[Objects, Mapping[str, Values]]
 """Objects that plugins read: by kind, then by ``name`` or ``namespace/name``."""
 
 ONE_QUEUE: Values = {"root": {}, "queue": {"parent": "root", "quota": -1}}
-"""What a cluster has that does not say which queues it wants."""
+"""The queues of a cluster that defines none."""
 _NOTES = ("labels", "annotations")
 _OBJECT_KEYS = (*_NOTES, "spec", "status")
 
@@ -131,16 +128,16 @@ def session_view(
 
 
 def open_session(taken: Snapshot, *plugins: Plugin) -> Session:
-    """Return a session on ``taken`` in which only ``plugins`` answer."""
+    """Return a session on ``taken`` with only ``plugins``."""
     uses = tuple(PluginUse(name=_name_of(plugin), plugin=plugin) for plugin in plugins)
     return Session(taken, Profile(actions=(), plugins=uses), Recorder(), Silent())
 
 
 @attrs.define
 class _Opener:
-    """A plugin that opens another one and keeps what it answered.
+    """A plugin that opens another one and stores its extensions.
 
-    Keys are kept from the session, which would use them at once, before a test has looked at their shape.
+    Key extensions are withheld from the session, which would use them before a test has checked their shape.
     """
 
     plugin: Plugin
@@ -161,7 +158,7 @@ def _name_of(plugin: Plugin) -> str:
 
 
 def opened(plugin: Plugin, taken: Snapshot, *others: Plugin) -> tuple[Session, Sequence[Extension]]:
-    """Return a session that ``plugin`` has opened beside ``others``, and the extensions that it returned."""
+    """Open ``plugin`` beside ``others`` in a session; return the session and the plugin's extensions."""
     opener = _Opener(plugin)
     session = open_session(taken, *others, opener)
     if opener.extensions is None:

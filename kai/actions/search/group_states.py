@@ -1,7 +1,7 @@
-"""The states of all groups, kept up to date between the searches of one action.
+"""The states of all groups, updated between the searches of one action.
 
-Each search fills heaps with thousands of groups, of which a handful changed since the last search. The state of a group
-and its rank are worked out again only when one of its pods changed its status.
+Each search fills heaps with thousands of groups, of which only a handful have changed since the last search. So the
+state and rank of a group are recomputed only after a status change of one of its pods.
 """
 
 import numpy as np
@@ -17,11 +17,11 @@ from kai.kernels.victims import GroupState, list_all, look_again
 from kai.model.axis import Bools, Int64s
 
 FEW = 64
-"""Groups that are moved one by one to where they belong; with more, all are sorted again."""
+"""The most changed groups that are moved to their new ranks one by one; with more, all are sorted again."""
 
 
 class GroupStates:
-    """All groups as they stand. Shapes: G groups, N nodes."""
+    """The current states of all groups. Shapes: G groups, N nodes."""
 
     def __init__(self, session: Session) -> None:
         """Begin with no group described."""
@@ -31,24 +31,24 @@ class GroupStates:
         self._prefixes: dict[tuple[int, int], Prefix] = {}
         self.plain: Bools = self._plain()
         self.exact: Bools = self.plain & ~self._sharing()
-        """[G] plain, and what is booked for their pods is all that they ask for."""
+        """[G] Plain groups for which the booked amounts are all that their pods request."""
         self.arrays: GroupState = self._make_arrays()
         self.trial: Trial = self._make_trial()
         self.probe: FirstProbe = self._make_probe()
 
     @property
     def placed(self) -> Bools:
-        """[G] groups that have a pod with a place."""
+        """[G] Groups that have a pod with a place."""
         return self.arrays.placed
 
     def refresh(self) -> None:
-        """Describe the groups that changed since the last time."""
+        """Update the groups that changed since the last call."""
         session = self._session
         look_again(session.facts, session.columns, session.policy.rules, self.arrays, FEW)
         self.complete()
 
     def complete(self) -> None:
-        """Do what a kernel that looked again leaves to its caller."""
+        """Finish the update that a kernel left to its caller."""
         session, arrays = self._session, self.arrays
         _, unknown, changed = arrays.state.tolist()
         if changed > FEW:
@@ -59,14 +59,14 @@ class GroupStates:
             arrays.heap.amounts[group] = arrays.wanting[group] = session.portion(group).amounts()
 
     def room_for(self, pods: Int64s) -> int:
-        """Return how many changes evicting ``pods`` and placing their groups again can make at most."""
+        """Return the most changes that evicting ``pods`` and placing their groups again can make."""
         facts = self._session.facts
         groups = np.array(list(set(facts.pods.group[pods].tolist())), np.int64)
         starts = facts.groups.pod_start[facts.groups.first_subgroup]
         return 2 * (len(pods) + int((starts[groups + 1] - starts[groups]).sum()))
 
     def fill(self, member: Bools) -> None:
-        """Fill the heap of victims with those of ``member`` [G], as whole groups."""
+        """Fill the heap of victims with the whole groups in ``member`` [G]."""
         session, arrays = self._session, self.arrays
         if self._changed[0]:
             arrays.victims.amounts[:] = arrays.holding
@@ -85,7 +85,7 @@ class GroupStates:
         )
 
     def _plain(self) -> Bools:
-        """Return bool[G]: one leaf, no pod that plugins must be asked about, and no plugin that judges the group."""
+        """Return bool[G]: groups with one leaf that no plugin judges, and no pods that plugins must be asked about."""
         session = self._session
         facts = session.facts
         groups = np.arange(len(session.snapshot.groups), dtype=np.int64)
@@ -95,7 +95,7 @@ class GroupStates:
         return plain
 
     def _sharing(self) -> Bools:
-        """Return bool[G]: some pod takes a part of a device."""
+        """Return bool[G]: groups with a pod that requests a part of a device."""
         facts = self._session.facts
         kinds = facts.shapes.kind[facts.pods.shape]
         parts = ((kinds == KIND_FRACTION) | (kinds == KIND_MEMORY)) & (facts.pods.group >= 0)
@@ -182,7 +182,7 @@ class GroupStates:
         return np.zeros(int(np.diff(self._session.facts.groups.pod_start).max(initial=1)), np.int64)
 
     def prefix(self, wanted: int, masks: int) -> Prefix:
-        """Return room for growing a set of victims of ``wanted`` pods with ``masks``, out of what ``fill`` filled."""
+        """Return arrays for growing a victim set from the filled heap, for ``wanted`` waiting pods and ``masks``."""
         known = self._prefixes.get((wanted, masks))
         if known is None:
             pods, nodes = len(self._session.snapshot.pods), len(self._session.all_nodes)

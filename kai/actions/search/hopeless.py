@@ -1,16 +1,14 @@
-"""Searches that cannot succeed: sums prove it, or a search for less has failed.
+"""Searches that cannot succeed, proved by an earlier failure or by sums.
 
-Groups that ask for no less than one whose search failed: theirs would fail, too, and all of them are closed at once.
+``NoLess`` finds the groups that ask for no less than a group whose search failed. Their searches would fail too, so all
+of them are closed at once. ``kai.actions.search.waiting`` remembers a failure by the constraints of the pods, with the
+amounts. The remembered amounts only get smaller while nothing is committed, so a group that asks for no less now still
+does so in its turn.
 
-``kai.actions.search.waiting`` remembers a failure by what pods ask for besides amounts, with the amounts. What is
-remembered only gets smaller while nothing is committed, so a group that asks for no less now does so in its turn, too.
-
-Prospects of consolidations: sums tell for which groups no move of pods can make room.
-
-A consolidation ends with all pods placed: the victims are elsewhere, and the aggressor has its place. So the queues
-above it hold what they held and its amounts, and ready nodes have that much less. If that exceeds a limit, or what is
-free, no move of pods helps. The sums are made once for all groups that wait, so a group without prospects costs a few
-comparisons instead of a search.
+``Prospects`` finds the groups for which no move of pods can make room. A consolidation ends with all pods placed: the
+victims elsewhere, and the aggressor in its place. So the queues above it hold what they held plus its amounts, and
+ready nodes have that much less free. If that exceeds a limit or the free capacity, no move of pods helps. The sums are
+computed once for all waiting groups, so a group without prospects costs a few comparisons instead of a search.
 """
 
 from functools import cached_property
@@ -30,12 +28,12 @@ NONE: GroupRows = np.zeros(0, np.int64)
 
 
 class NoLess:
-    """Groups of one pod that wait, by what one failure says of them. Shapes: G groups."""
+    """Waiting groups of one pod, sorted for comparison with a failed one. Shapes: G groups."""
 
     def __init__(self, session: Session, groups: GroupRows, *, per_queue: bool) -> None:
-        """Compare those of ``groups`` that are one pod; ``per_queue``: only with others of their queue.
+        """Index the groups of one pod among ``groups``; ``per_queue``: compare only groups of the same queue.
 
-        Cost: O(n log n), and a look at each pod's constraints, once in a session.
+        Cost: O(n log n), and one look at each pod's constraints, once in a session.
         """
         self._session = session
         facts = session.facts.groups
@@ -54,7 +52,7 @@ class NoLess:
     def than(self, group: int, failed: tuple[int, ...]) -> GroupRows:
         """Return the groups with the constraints of ``group`` that ask for no less than ``failed`` [R].
 
-        None, if ``group`` is not one pod. Cost: a pass over the groups with its constraints.
+        Returns none if ``group`` is not a single pod. Cost: a pass over the groups with its constraints.
         """
         number = int(self._number[group])
         if number < 0:
@@ -73,13 +71,13 @@ _ALWAYS_ASKED = (CPU, MEMORY)
 
 @attrs.define(slots=False)
 class _Sums:
-    """What there is while nothing is committed. Shapes: N nodes, Q queues, R resources."""
+    """Free amounts, valid until the next commit. Shapes: N nodes, Q queues, R resources."""
 
     session: Session
 
     @cached_property
     def gpus(self) -> Int64s:
-        """[N] thousandths of GPUs that are idle or being released; 0 where the node is not ready."""
+        """[N] Thousandths of GPUs that are idle or being released; 0 if the node is not ready."""
         session = self.session
         idle = np.zeros(len(session.all_nodes), np.int64)
         releasing = np.zeros(len(session.all_nodes), np.int64)
@@ -89,14 +87,14 @@ class _Sums:
 
     @cached_property
     def free(self) -> Int64s:
-        """[R] what ready nodes have between them; one that is overcommitted takes nothing away from the others."""
+        """[R] The free amounts of all ready nodes; an overcommitted node counts 0 instead of a negative amount."""
         columns, ready = self.session.columns, self.session.facts.nodes.ready
         total: Int64s = np.maximum(columns.idle + columns.releasing, 0)[ready].sum(axis=0)
         return total
 
     @cached_property
     def unsure(self) -> Float64s:
-        """[Q] GPUs, in axis units, of pods that share devices: what they count for depends on where they are put."""
+        """[Q] GPUs, in axis units, of pods that share devices: what they count for depends on their node."""
         facts, columns = self.session.facts, self.session.columns
         out = np.zeros(len(self.session.snapshot.queues), np.float64)
         counted = ((COUNTED >> columns.status) & 1).astype(np.bool_) & (facts.pods.group >= 0)
@@ -112,26 +110,27 @@ class _Sums:
 
 
 def shares(session: Session) -> Bools:
-    """Return bool[K]: shapes of pods that take parts of devices."""
+    """Return bool[K]: shapes of pods that request parts of devices."""
     kinds = session.facts.shapes.kind
     sharing: Bools = (kinds == KIND_FRACTION) | (kinds == KIND_MEMORY)
     return sharing
 
 
 class Prospects:
-    """The sums of one action, made anew when something was committed."""
+    """The sums for one action, recomputed after each commit."""
 
     def __init__(self, session: Session) -> None:
-        """Begin with no sum made."""
+        """Begin without sums."""
         self._session = session
         self._sums = _Sums(session)
         self._stamp = session.stamp
         self._shares = shares(session)
 
     def allow(self, session: Session, portion: Portion) -> bool:
-        """Return whether moving pods has a chance to make room for the group.
+        """Return whether moving pods might make room for the group.
 
-        Holds: if not, no search that ends with all pods placed succeeds, but for the first test, which is the peer's.
+        Holds: if not, no search that ends with all pods placed succeeds. The first test is the peer's, and may be
+        wrong.
         """
         if session.stamp != self._stamp:
             self._sums, self._stamp = _Sums(session), session.stamp
@@ -143,7 +142,7 @@ class Prospects:
         )
 
     def _gpus_suffice(self, shapes: Int64s) -> bool:
-        """Return whether ready nodes have enough GPUs between them, wherever they are: moving pods makes no more."""
+        """Return whether all ready nodes together have enough GPUs; moving pods creates none."""
         session, gpus = self._session, self._sums.gpus
         wanted = int((session.facts.shapes.request[shapes] @ np.maximum(session.facts.nodes.gpu_weight, 0)).sum())
         if wanted > int(gpus.sum()):
@@ -154,7 +153,7 @@ class Prospects:
     def _queues_can_hold(self, group: int, shapes: Int64s) -> bool:
         """Return whether the queues above a group may hold ``shapes`` besides all that they hold now.
 
-        Pods that come back ask their queues again, so the last of them would be refused.
+        Moved pods pass the queue check again, so the last of them would be refused.
         """
         session = self._session
         queue = int(session.facts.groups.queue[group])
@@ -174,6 +173,6 @@ class Prospects:
         return True
 
     def _nodes_can_hold(self, shapes: Int64s) -> bool:
-        """Return whether ready nodes have enough CPU and memory between them."""
+        """Return whether ready nodes together have enough CPU and memory."""
         wanted, free = self._session.facts.shapes.request[shapes].sum(axis=0), self._sums.free
         return all(wanted[resource] <= free[resource] for resource in _ALWAYS_ASKED)

@@ -1,7 +1,7 @@
-"""What groups could lose, what that costs, and whether it could be enough: on paper, before anything is tried.
+"""Estimates for plans: what groups could lose, what that costs, and whether it could be enough.
 
-A *plan* says of some groups how many steps they give up, in the order in which a group gives up pods: surplus pods one
-by one, then surplus sub-groups, then all that is left.
+A *plan* maps groups to the number of steps that each gives up. The steps of a group are ordered: surplus pods one by
+one, then surplus sub-groups, then all the rest. Nothing here is simulated; sums reject most plans cheaply.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,41 +19,41 @@ from kai.model.axis import NONE, Bools, Float64s, GroupRow, Int64s, PodRows, Sub
 from kai.model.pod import ACTIVE_ALLOCATED
 
 MOST_STEPS: Final = 64
-"""Steps of a group with a tree of sub-groups that are looked at."""
+"""The most steps to consider for a group with a tree of sub-groups."""
 MOST_PARTS: Final = 4
-"""Sub-groups that must each be in one domain and are tried in every domain; of more, the largest goes first."""
+"""The most sub-groups with a required domain to try in every domain; beyond that, the largest is placed first."""
 
 Plan = Mapping[int, int]
 """Steps by group."""
 Need = tuple[int, frozenset[int]]
-"""Pods that must be in one domain, and the domains that they may be in; none: in any."""
+"""The number of pods that must share one domain, and the domains allowed; an empty set allows any."""
 
 
 class Cost(NamedTuple):
-    """What victims cost; the first number that differs decides."""
+    """The cost of victims. Costs compare field by field, so the first difference decides."""
 
     below: int
-    """Whether some queue is pushed below its quota."""
+    """1 if some queue falls below its quota, else 0."""
     groups: int
-    """Groups that are left with fewer pods than they need."""
+    """The number of groups that fall below their minimum."""
     work: int
-    """Thousandths of GPUs times seconds since their groups started."""
+    """Thousandths of GPUs times the seconds since their groups started."""
     pods: int
     gpus: int
-    """Thousandths."""
+    """Thousandths of GPUs."""
 
 
 class Giver:
     """A group that may lose pods."""
 
     def __init__(self, session: Session, group: int) -> None:
-        """Look at nothing yet."""
+        """Begin without computed values."""
         self._session = session
         self.group = group
         self.queue = int(session.facts.groups.queue[group])
         self.priority = int(session.priorities[group])
         started = float(session.last_start[group])
-        # Not the clock's answer: which victims are chosen is no reason to decide again a moment later.
+        # Not the session clock: reading it would end the validity of the cycle's result for the sake of a preference.
         self._seconds = 0 if np.isnan(started) else max(0, int(session.snapshot.now - started))
         self._known: dict[int, PodRows] = {}
         self._costs: dict[int, Cost] = {}
@@ -76,7 +76,7 @@ class Giver:
 
     @cached_property
     def _tree_steps(self) -> list[PodRows]:
-        """What a group with a tree gives up after each step, in all."""
+        """The pods that a group with a tree has given up after each step, cumulative."""
         steps: list[PodRows] = []
         taken: PodRows = np.zeros(0, np.int64)
         rest: Portion | None = self.portion
@@ -91,26 +91,26 @@ class Giver:
 
     @cached_property
     def surplus(self) -> int:
-        """The steps that leave the group what it needs."""
+        """The number of steps that leave the group at its minimum."""
         if self._is_simple:
             return max(0, len(self._placed) - self.portion.minimum(self.portion.root + 1))
         return sum(not self._loses_minimum(pods) for pods in self._tree_steps)
 
     @cached_property
     def steps(self) -> int:
-        """All steps."""
+        """The number of all steps."""
         if self._is_simple:
             return self.surplus + int(self.surplus < len(self._placed))
         return len(self._tree_steps)
 
     def pods(self, steps: int) -> PodRows:
-        """Return what the group gives up with so many steps."""
+        """Return the pods that the group gives up in ``steps`` steps."""
         if not self._is_simple:
             return self._tree_steps[steps - 1]
         return self._placed[len(self._placed) - steps :] if steps <= self.surplus else self._placed
 
     def steps_of(self, pods: PodRows) -> int:
-        """Return the least steps that give up all of ``pods``."""
+        """Return the smallest number of steps that gives up all of ``pods``."""
         wanted = set(pods.tolist())
         return next((at for at in range(1, self.steps) if wanted <= set(self.pods(at).tolist())), self.steps)
 
@@ -122,12 +122,12 @@ class Giver:
         return self.portion.suffice(placed) and not self.portion.suffice(placed[~np.isin(placed, pods)])
 
     def cost_of(self, pods: PodRows) -> Cost:
-        """Return what the group loses with ``pods``, queues apart."""
+        """Return the cost of losing ``pods``, without the cost for queues."""
         gpus = sum(self.freed_by(pods).values())
         return Cost(0, int(self._loses_minimum(pods)), gpus * self._seconds, len(pods), gpus)
 
     def cost(self, steps: int) -> Cost:
-        """Return what it loses with so many steps."""
+        """Return the cost of ``steps`` steps, without the cost for queues."""
         known = self._costs.get(steps)
         if known is None:
             known = self._costs[steps] = self.cost_of(self.pods(steps))
@@ -135,11 +135,11 @@ class Giver:
 
     @cached_property
     def held(self) -> dict[int, Float64s]:
-        """float64[3] by pod: what each pod with a place counts for in its queue."""
+        """float64[3] by pod: the amounts that the queue counts for each pod with a place."""
         return {pod: self._session.accepted(pod) for pod in self._placed.tolist()}
 
     def freed_by(self, pods: PodRows) -> dict[int, int]:
-        """Return the thousandths of GPUs that ``pods`` hold, by node; a node that is gone has none."""
+        """Return the thousandths of GPUs that ``pods`` hold, by node; pods on a node that is gone free nothing."""
         freed = dict[int, int]()
         for pod in pods.tolist():
             node, amount = self._at[pod]
@@ -149,7 +149,7 @@ class Giver:
 
     @cached_property
     def _at(self) -> dict[int, tuple[int, int]]:
-        """The node of each pod with a place, and the thousandths of GPUs that it holds there."""
+        """By pod with a place: its node, and the thousandths of GPUs that it holds there."""
         session, at = self._session, dict[int, tuple[int, int]]()
         for pod in self._placed.tolist():
             shape, node = int(session.facts.pods.shape[pod]), int(session.columns.node[pod])
@@ -157,14 +157,14 @@ class Giver:
         return at
 
     def freed(self, steps: int) -> Mapping[int, int]:
-        """Return the same of so many steps."""
+        """Return the thousandths of GPUs that ``steps`` steps free, by node."""
         known = self._freed.get(steps)
         if known is None:
             known = self._freed[steps] = self.freed_by(self.pods(steps))
         return known
 
     def places(self, steps: int) -> Mapping[int, int]:
-        """Return the thousandths that whole GPUs make by node, and by ``~slot`` the MiB that are freed of a device."""
+        """Return the thousandths of whole GPUs freed by node, and the MiB freed of shared devices by ``~slot``."""
         known = self._places.get(steps)
         if known is None:
             facts, columns, known = self._session.facts, self._session.columns, dict[int, int]()
@@ -183,7 +183,7 @@ class Giver:
         return known
 
     def lost(self, steps: int) -> tuple[Float64s, Float64s]:
-        """Return float64[3] twice: what its queue loses in all, and in the one piece that rules of shares see in it."""
+        """Return float64[3] twice: the loss of the queue in all, and as the one piece that fair-share rules see."""
         known = self._lost.get(steps)
         if known is None:
             session, left = self._session, dict[int, int]()
@@ -200,10 +200,10 @@ class Giver:
 
 
 class Queues:
-    """What queues may lose: the rules of shares on paper, as far as they speak of the queue that loses."""
+    """What queues may lose: an estimate of the fair-share rules, as far as they concern the losing queue."""
 
     def __init__(self, session: Session, aggressor: Portion, used: Int64s) -> None:
-        """Prepare; ``used`` [Q, 3] is what queues held before anything was evicted."""
+        """Prepare; ``used`` [Q, 3] is the usage of queues before any eviction."""
         self._session = session
         self._used = used
         view, facts = session.view, session.facts
@@ -212,7 +212,7 @@ class Queues:
         self._paths: dict[int, list[int]] = {}
 
     def path(self, leaf: int) -> list[int]:
-        """Return the queues from where the paths to ``leaf`` and to the aggressor's queue part, down to ``leaf``."""
+        """Return the queues down to ``leaf``, from where its path and that of the aggressor's queue part."""
         known = self._paths.get(leaf)
         if known is None:
             path, mine = self._session.view.path_to(leaf), self._mine
@@ -223,7 +223,7 @@ class Queues:
         return known
 
     def may_lose(self, leaf: int, lost: Float64s) -> bool:
-        """Return whether the queue is still above what it may keep, having ``lost`` [3]."""
+        """Return whether the queue is still above its entitlement after losing ``lost`` [3]."""
         facts, path = self._session.facts.queues, self.path(leaf)
         depth = len(self._session.view.path_to(leaf)) - len(path)
         taker = self._mine[min(depth, len(self._mine) - 1)]
@@ -251,20 +251,21 @@ def _exceeds(amounts: Float64s | Int64s, bounds: Float64s) -> bool:
 
 
 class Room:
-    """Whether the aggressor could fit once some pods are gone: what must be so, and is quick to see."""
+    """Tests whether the aggressor could fit once some pods are gone: necessary conditions that are cheap to check."""
 
     def __init__(
         self, session: Session, part: Portion, waiting: Sequence[int], free: Int64s, *, by_device: bool = True
     ) -> None:
-        """Count pieces of the size of the smallest pod; ``free`` [N] is what nodes have without taking anything.
+        """Count room in pieces of the size of the smallest pod; ``free`` [N] is the capacity without evictions.
 
-        ``by_device``: pods that want whole devices do not get two halves of two; not where a statement is open.
+        ``by_device``: two halves of different devices do not count as a whole one. Not for use within an open
+        statement.
         """
         self._session = session
         facts, columns = session.facts, session.columns
         kinds = facts.shapes.kind[facts.pods.shape[list(waiting)]]
         self.whole = by_device and bool((kinds == KIND_WHOLE).all())
-        """Whether all pods want whole devices, so that what is freed of a device counts once all of it is."""
+        """Whether all pods request whole devices, so that a device counts only once all of it is free."""
         if self.whole:
             free = (columns.idle + columns.releasing) @ facts.nodes.gpu_weight
             self._held = columns.slot_allocated - columns.slot_releasing
@@ -281,15 +282,15 @@ class Room:
         self._sums = [np.bincount(codes, weights=self._rooms).astype(np.int64) for codes, _ in self.levels]
 
     def _most_on_a_node(self, waiting: Sequence[int]) -> int:
-        """Return how many of the pods a node takes at most, where they keep away from those of their own shape."""
+        """Return the most pods of the chunk that fit on one node, if pods of the same shape repel each other."""
         shapes = set(self._session.facts.pods.shape[list(waiting)].tolist())
         alone = all(self._session.policy.is_single(shape) for shape in shapes)
         return len(shapes) if alone else len(waiting)
 
     def _needs(self, part: Portion, waiting: set[int]) -> list[tuple[Int64s, list[Need]]]:
-        """Return, by level that is required, every node's domain, and what must be in one domain each.
+        """Return, by required level, the domain of every node, and the needs that must each fit into one domain.
 
-        A sub-group within one that asks for the same level needs nothing besides.
+        A sub-group below another one with the same required level adds no need of its own.
         """
         session, needs = self._session, dict[str, list[Need]]()
         subgroups = session.snapshot.groups[part.group].subgroups
@@ -311,14 +312,14 @@ class Room:
         ]
 
     def domains(self) -> list[Bools]:
-        """Return bool[N] for each domain of the coarsest level that is required; without one, that of all nodes."""
+        """Return bool[N] for each domain of the coarsest required level; one mask of all nodes if none is required."""
         if not self.levels:
             return [self._matching]
         codes = min((codes for codes, _ in self.levels), key=lambda each: int(each.max(initial=0)))
         return [(codes == code) & self._matching for code in range(1, int(codes.max(initial=0)) + 1)]
 
     def _whole_devices(self, places: Mapping[int, int]) -> Mapping[int, int]:
-        """Return what is free by node, of devices that pods share only those that no pod has any more."""
+        """Return the free amounts by node; a shared device counts only if no pod is left on it."""
         freed = {place: amount for place, amount in places.items() if place >= 0}
         for place, amount in places.items():
             if place < 0 and amount >= self._held[~place]:
@@ -327,11 +328,11 @@ class Room:
         return freed
 
     def useful(self, freed: Mapping[int, int], nodes: Bools) -> int:
-        """Return how much of what is freed is on ``nodes`` [N]."""
+        """Return how much of ``freed`` is on ``nodes`` [N]."""
         return sum(amount for node, amount in freed.items() if nodes[node])
 
     def could_hold(self, freed: Mapping[int, int]) -> bool:
-        """Return whether the aggressor could fit with so much more free on nodes, or on devices (``Giver.places``)."""
+        """Return whether the aggressor could fit if ``freed`` were free too, by node or device (``Giver.places``)."""
         if not self.smallest:
             return True
         if self.whole:
@@ -354,14 +355,14 @@ class Room:
 
 
 def _fit(needs: Sequence[Need], rooms: list[int]) -> bool:
-    """Return whether each of ``needs``, largest first, finds a domain with enough ``rooms`` left."""
+    """Return whether each of ``needs``, largest first, finds a domain with enough of ``rooms`` left."""
     if not needs:
         return True
     count, allowed = needs[0]
     fitting = [code for code in (allowed or range(1, len(rooms))) if rooms[code] >= count]
     if len(needs) > MOST_PARTS:
         fitting = sorted(fitting, key=lambda code: -rooms[code])[:1]
-    # Domains with equal room are interchangeable, unless another need names one of them.
+    # Domains with equal room are interchangeable, unless another need names one of them: try one of each.
     alike = not any(others for _, others in needs[1:])
     for code in {rooms[code]: code for code in fitting}.values() if alike else fitting:
         rooms[code] -= count

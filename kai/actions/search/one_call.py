@@ -1,7 +1,7 @@
-"""Searches of reclaim that a kernel makes, many in one call: for groups of one pod, by the rules of fair shares alone.
+"""Many searches of reclaim in one kernel call, for groups of one pod when only fair-share rules decide.
 
-A search that does not succeed with its first scenario is left to the long way, which says why. The budget is asked
-about each search afterwards, in the order of the searches; if it refuses one, those from there on are undone.
+A search that does not succeed with its first scenario is left to the plain form, which can say why. The budget is asked
+about the searches afterwards, in their order. If it refuses one, that search and all after it are undone.
 """
 
 from typing import TYPE_CHECKING
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from kai.framework.hooks import Victims
 
 _ASKED = ("queues", "groups", "may_reclaim", "before_search", "accept")
-"""What searches ask of plugins."""
+"""The hooks about victims that a search calls."""
 MOST = 64
-"""Searches in a row about which the budget is asked together: some milliseconds."""
+"""The most searches in a row about which the budget is asked together; they take some milliseconds."""
 
 
 @attrs.frozen
 class Run:
-    """How a run of searches ended."""
+    """The outcome of a run of searches."""
 
     left: Portion | None
-    """The group that is for the long way; None: there is no group any more, or no time."""
+    """The group for which the plain form must search; None: no group is left, or no time."""
     is_served: bool
     """Whether some group was served."""
 
@@ -58,9 +58,9 @@ class OneCall:
         explain: Explain | None,
         failed: Bools,
     ) -> None:
-        """Prepare; ``generator`` is the name of the first one, ``rule`` and ``explain`` are for messages.
+        """Prepare; ``generator`` is the name of the first generator, ``rule`` and ``explain`` are for messages.
 
-        ``failed`` [Q] are the queues, as they become known, that have groups whose searches failed.
+        ``failed`` [Q] marks queues that have groups whose searches failed; it is updated by the caller.
         """
         self._session = session
         self._states = states
@@ -91,7 +91,7 @@ class OneCall:
     def of(
         cls, session: Session, states: GroupStates, rule: str, explain: Explain | None, failed: Bools
     ) -> "OneCall | None":
-        """Return what makes searches; None: nothing that is asked for them is left out, so all go the long way."""
+        """Return an instance, or None if the kernel would leave out a check that searches need: then all are plain."""
         needed = (TRIAL, FIRST_PROBE, LAST_PROBE, ONE_CALL)
         fairness = _fairness_of(session)
         generator = next((each for each in session.policy.plugins if each.proposals is not None), None)
@@ -109,7 +109,7 @@ class OneCall:
         return cls(session, states, fairness, generator.proposals.name or generator.name, rule, explain, failed)
 
     def run(self, heap: GroupHeap, portion: Portion | None) -> Run:
-        """Search for ``portion``, if it is one, and for the groups that come off ``heap`` then, while that goes."""
+        """Search for ``portion``, if given, and then for groups off ``heap``, until one needs the plain form."""
         session, is_served = self._session, False
         if isinstance(session.budget, Repeating):
             session.budget = session.budget.budget
@@ -119,6 +119,7 @@ class OneCall:
             before, order = session.ledger.mark, heap.order()
             ended = self._search(heap, group, MOST)
             granted, answer = self._ask()
+            # The kernel ran ahead of the budget: undo all of the call, then repeat only the granted searches.
             if answer is not BudgetAnswer.GO:
                 session.ledger.undo_to(before)
                 heap.restore(order)
@@ -145,7 +146,7 @@ class OneCall:
             is_served, portion = True, None
 
     def _search(self, heap: GroupHeap, group: int, most: int) -> int:
-        """Let the kernel search until Python is needed for more than room."""
+        """Run the kernel until it is done or needs more from Python than room in arrays."""
         session, work = self._session, self._work
         work.state[:] = 0
         if work.ranked:
@@ -173,7 +174,7 @@ class OneCall:
             group = int(work.state[reclaiming.GROUP])
 
     def _hand_out(self, heap: GroupHeap) -> None:
-        """Make final what was searched for, and hand it out."""
+        """Commit the searches of the last call, and hand their decisions out."""
         count = int(self._work.state[reclaiming.STATEMENTS])
         if count:
             heap.drop(self._work.served[:count, 0])
@@ -181,7 +182,7 @@ class OneCall:
             self._served.hand_out(self._work)
 
     def _serve_alone(self, heap: GroupHeap, group: int) -> BudgetAnswer:
-        """Serve a group with victims that wait again: what they want next is to be known before it is final."""
+        """Commit a search whose victims wait again: their next chunks must be computed before the commit."""
         session = self._session
         statement = session.statement(Cause.RECLAIM.name, Cause.RECLAIM, group, self._rule)
         if self._search(heap, group, 0) != reclaiming.SERVED:
@@ -198,7 +199,7 @@ class OneCall:
         return answer
 
     def _ask(self) -> tuple[int, BudgetAnswer]:
-        """Ask the budget about the searches of the last call; return how many it granted, and its last answer."""
+        """Ask the budget about the searches of the last call; return the number granted, and the last answer."""
         count = int(self._work.state[reclaiming.STATEMENTS])
         for granted in range(count):
             answer = self._granted()
@@ -207,7 +208,7 @@ class OneCall:
         return count, BudgetAnswer.GO
 
     def _granted(self) -> BudgetAnswer:
-        """Ask the budget what the long way asks; NEXT_GENERATOR: the long way goes on from what was answered."""
+        """Ask the budget as the plain form would; on NEXT_GENERATOR the plain form goes on from these answers."""
         session, answers = self._session, list[BudgetAnswer]()
         if session.budget.begin_group() is BudgetAnswer.STOP:
             return BudgetAnswer.STOP
@@ -223,7 +224,7 @@ class OneCall:
 
 
 def _fairness_of(session: Session) -> Fairness | None:
-    """Return what the rules of fair shares work with, if nothing else is asked about victims; None: there is more."""
+    """Return the inputs of the fair-share rules if these alone decide about victims; None: other hooks do too."""
     asked: list[Victims] = [
         each for each in session.policy.victims if any(getattr(each, hook) is not None for hook in _ASKED)
     ]

@@ -1,13 +1,12 @@
-"""Growing the set of possible victims, batch by batch off the victim heap, until the filters see a chance.
+"""The growing set of possible victims, and cheap filters that reject sets before a simulation.
 
-Source: the peer's actions/common/solvers/scenario (by pod, accumulated scenario builder).
+Batches of victims come off the victim heap until the filters see a chance for the aggressor.
 
-Necessary conditions: cheap tests that refuse a set of victims before anything is simulated.
+A filter tests a necessary condition: it may only reject sets that a simulation would reject too. (The test of domains
+also counts running pods of the aggressor, as the peer's does; see docs/differences.md.)
 
-Each may only refuse what a simulation would refuse too. (The test of domains also counts running pods of the aggressor,
-as the peer's does; see docs/differences.md.)
-
-Source: the peer's actions/common/solvers/accumulated_scenario_filters.
+Source: the peer's actions/common/solvers/scenario (by pod, accumulated scenario builder), and
+actions/common/solvers/accumulated_scenario_filters.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,23 +36,23 @@ def held_by(session: Session, pods: Sequence[int] | Int64s) -> Int64s:
 
 
 def wanted_by(session: Session, pods: Sequence[int]) -> tuple[int, ...]:
-    """Return the thousandths of GPUs that each pod asks for; a request by memory counts nothing without a node."""
+    """Return the thousandths of GPUs that each pod requests; a request by memory counts 0 without a node."""
     return tuple(int(requested_gpu(session.facts, int(session.facts.pods.shape[pod]))) for pod in pods)
 
 
 def fits_greedily(wanted: Sequence[int], capacities: Sequence[int], *, stop_at_zero: bool = False) -> bool:
-    """Return whether each amount finds a holder, largest first into the largest with enough left.
+    """Return whether each amount fits into a holder, taking the largest amount first and the largest holder first.
 
-    ``stop_at_zero``: an amount of nothing ends the test, everything after it is nothing too.
+    ``stop_at_zero``: return True at the first amount of 0, since all after it are 0 too.
 
-    Cost: a look at each holder for each amount that differs from the one before, besides sorting.
+    Cost: one look at each holder for each distinct amount, besides sorting.
     """
     left = sorted(capacities, reverse=True)
     at, before = 0, -1
     for amount in sorted(wanted, reverse=True):
         if stop_at_zero and amount == 0:
             return True
-        if amount != before:  # holders that had too little for an equal amount have no more now
+        if amount != before:  # holders that were too small for an equal amount are still too small
             at, before = 0, amount
         while at < len(left) and left[at] < amount:
             at += 1
@@ -64,16 +63,16 @@ def fits_greedily(wanted: Sequence[int], capacities: Sequence[int], *, stop_at_z
 
 
 class Filters:
-    """The tests for one aggressor. What does not depend on the victims is prepared once."""
+    """The filters for one aggressor; whatever does not depend on the victims is computed once."""
 
     def __init__(
         self, session: Session, aggressor: Portion, waiting: Sequence[int], free: Int64s, feasible: Int64s
     ) -> None:
-        """Prepare the aggressor's requirements; ``free`` [N] is what nodes have without taking anything."""
+        """Prepare the aggressor's requirements; ``free`` [N] is the capacity of nodes without evictions."""
         self._session = session
         self._free = free
         self.wanted = wanted_by(session, waiting)
-        """What each waiting pod asks for."""
+        """The request of each waiting pod."""
         self._open = np.zeros(len(free), np.bool_)
         self._open[feasible] = True
         session.policy.prepare_all(np.array(waiting, np.int64), session.all_nodes)
@@ -81,12 +80,12 @@ class Filters:
         self._domains = self._requirements(aggressor)
 
     def accept(self, victims: Int64s, held: Int64s) -> bool:
-        """Return whether the aggressor might fit with all ``victims`` gone; ``held`` [N] is what they hold."""
+        """Return whether the aggressor might fit without all ``victims``; ``held`` [N] is what they hold."""
         capacity = self._free + held
         return self._some_node_matches(victims) and self.domains_can_hold(capacity) and self._nodes_can_hold(capacity)
 
     def unmatched(self) -> Int64s:
-        """Return the rows of the static masks that no node with room satisfies, without taking anything."""
+        """Return the rows of the static masks that no node with room satisfies before any eviction."""
         return np.array([row for row, mask in self._masks.items() if not (mask & self._open).any()], np.int64)
 
     def _static_masks(self, waiting: Sequence[int]) -> dict[int, Bools]:
@@ -102,7 +101,7 @@ class Filters:
         return all(bool((mask & reachable).any()) for mask in self._masks.values())
 
     def _requirements(self, aggressor: Portion) -> list[tuple[Int64s, list[int]]]:
-        """Return, for each level that inner sub-groups require, every node's domain and the amounts to be held."""
+        """Return, for each required level of inner sub-groups, every node's domain and the amounts to hold."""
         session = self._session
         group = session.snapshot.groups[aggressor.group]
         wanted: dict[tuple[str, str], list[int]] = {}
@@ -115,7 +114,7 @@ class Filters:
         return [(session.view.label_codes(level), amounts) for (_, level), amounts in wanted.items()]
 
     def domains_can_hold(self, capacity: Int64s) -> bool:
-        """Return whether the domains of each required level can hold what must be in one; ``capacity`` [N] by node."""
+        """Return whether the domains of each required level can hold their amounts; ``capacity`` [N] is by node."""
         for codes, amounts in self._domains:
             sums = np.bincount(codes, weights=capacity)[1:]
             if not fits_greedily(amounts, [int(c) for c in sums]):
@@ -128,25 +127,25 @@ class Filters:
 
 
 AT_A_TIME: Final = 64
-"""Sets of victims that domains refuse before it is asked whether to go on."""
+"""The number of victim sets rejected by domains after which the budget is asked again."""
 
 
 @attrs.frozen(kw_only=True)
 class Terms:
-    """What outer scenarios of one probe are made from."""
+    """The inputs for the outer scenarios of one probe."""
 
     aggressor: Portion
     waiting: tuple[int, ...]
     recorded: Batches
     free: Int64s
-    """[N] thousandths of GPUs that nodes have without taking anything."""
+    """[N] Thousandths of GPUs that nodes have without evictions."""
     feasible: NodeRows
     filters: Filters
     goes_on: Callable[[], bool]
-    """Whether there is time for more victims: filters may refuse those of a whole cluster."""
+    """Whether there is time for more victims, asked because filters may reject sets up to the whole cluster."""
 
     def outer(self, session: Session, batches: Batches) -> Outer:
-        """Return the outer scenario with these batches."""
+        """Return the outer scenario with ``batches``."""
         return Outer(
             view=session.view,
             aggressor=GroupRow(self.aggressor.group),
@@ -160,7 +159,7 @@ class Terms:
 
 
 class PlainVictims:
-    """Victims group by group: the long way."""
+    """Victims taken group by group in Python: the plain form."""
 
     def __init__(self, session: Session, victims: GroupRows) -> None:
         """Fill a heap with the groups ``victims``."""
@@ -168,7 +167,7 @@ class PlainVictims:
         self._template = GroupHeap(session, victims=True)
         self._template.fill(victims)
         self.member: Bools = np.zeros(len(session.snapshot.groups), np.bool_)
-        """[G] the groups that may be taken from."""
+        """[G] The groups that may lose pods."""
         self.member[victims] = True
 
     def outers(self, terms: Terms) -> Iterator[Outer]:
@@ -190,7 +189,7 @@ class PlainVictims:
 
 
 def _next_batch(victims: GroupHeap, known: set[int]) -> Batch | None:
-    """Return what the last-ranked group gives up next; what is left of it goes back."""
+    """Return the batch of the last-ranked group, and push the rest of that group back."""
     while (portion := victims.pop()) is not None:
         pods, rest = give_up(portion, known)
         if rest is not None:
@@ -201,9 +200,9 @@ def _next_batch(victims: GroupHeap, known: set[int]) -> Batch | None:
 
 
 def give_up(portion: Portion, known: set[int]) -> tuple[Int64s, Portion | None]:
-    """Return the pods that ``portion`` gives up next, and what is left of it, if anything is.
+    """Return the pods that ``portion`` gives up next, and its rest, if any.
 
-    Groups with ``known`` victims give up nothing now, and the rest later.
+    A group with ``known`` victims gives up nothing in this step, and its remaining pods later.
     """
     pods, more = portion.next_victims()
     if not len(pods):
@@ -216,19 +215,19 @@ def give_up(portion: Portion, known: set[int]) -> tuple[Int64s, Portion | None]:
 
 
 class CompiledVictims:
-    """Victims by a kernel, as many groups in one go as the filters refuse."""
+    """Victims from a kernel, which takes group after group as long as the filters reject the set."""
 
     def __init__(self, session: Session, states: GroupStates, member: Bools) -> None:
-        """Prepare to take from the groups that are ``member`` [G]."""
+        """Prepare to take from the groups in ``member`` [G]."""
         self._session = session
         self._states = states
         self.member = member
-        """[G] the groups that may be taken from."""
+        """[G] The groups that may lose pods."""
 
     def outers(self, terms: Terms) -> Iterator[Outer]:
         """Yield the outer scenarios that pass the filters: first without new victims, then after each added batch.
 
-        They end when there is no time for more.
+        They end when the budget allows no more.
         """
         session = self._session
         state = self._begin(terms)
@@ -249,9 +248,9 @@ class CompiledVictims:
             found = self._take(state, parts, known) if ended == prefix.NOT_PLAIN else ended == prefix.ACCEPTED
 
     def propose_first(self, group: int) -> int:
-        """Look for the first scenario that victims of one node make for ``group``; it is in ``states.probe`` then.
+        """Find the first scenario for ``group`` whose victims are on one node, and leave it in ``states.probe``.
 
-        Return what ``kai.kernels.first_probe.propose_first`` does.
+        Return the result of ``kai.kernels.first_probe.propose_first``.
         """
         session, states = self._session, self._states
         states.fill(self.member)
@@ -278,7 +277,7 @@ class CompiledVictims:
         return state
 
     def _take(self, state: Prefix, parts: dict[int, Portion], known: set[int]) -> bool:
-        """Take from the group that the kernel left to us; say whether the filters accept what there is then."""
+        """Take victims from a group that the kernel cannot handle; return whether the filters accept the set."""
         session = self._session
         group = int(state.state[prefix.GROUP])
         pods, rest = give_up(parts.pop(group) if group in parts else session.portion(group), known)

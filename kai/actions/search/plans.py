@@ -1,7 +1,8 @@
-"""Plans: which groups could lose pods so that the aggressor fits, and how a plan is made cheaper on paper.
+"""Plans: which groups could lose pods so that the aggressor fits, and how to make a plan cheaper by estimates.
 
-A plan begins as what was found, or as what is gathered for a domain: the cheapest groups, or those with most in it.
-What it does not need is given back, the dearest first; then one group, or two, is exchanged for a cheaper one.
+A plan starts as the victims that were found, or as groups gathered for a domain: the cheapest, or those that free most
+there. First whatever the plan does not need is given back, the most expensive first. Then one or two groups are
+exchanged for a cheaper one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,24 +19,24 @@ from kai.framework.scenario import Batches
 from kai.model.axis import Bools, Float64s, GroupRows, Int64s, PodRows
 
 MOST_PLANS: Final = 2000
-"""Plans of one search that are looked at: some ten milliseconds."""
+"""The most plans to estimate in one search; they take some ten milliseconds."""
 MOST_GIVERS: Final = 96
-"""Groups that a plan is made of; of more, those that lose least by going."""
+"""The most groups to make plans from; beyond that, those that lose least are kept."""
 MOST_DOMAINS: Final = 32
-"""Domains that plans are made for; of more, those with most nodes."""
+"""The most domains to make plans for; beyond that, those with most nodes are kept."""
 MOST_REMEMBERED: Final = 100
-"""Plans that do not serve and are told of."""
+"""The most failed plans to remember for messages."""
 FEW_LEAVE: Final = 12
-"""Groups of a plan, the dearest, of which two may be exchanged for one."""
+"""The number of groups in a plan, the most expensive ones, of which pairs are exchanged for one group."""
 FEW: Final = 24
-"""Surplus pods of a group that are given back one by one."""
+"""The most surplus pods of a group that are given back one by one."""
 
 
 PlanKey = tuple[tuple[int, int], ...]
 
 
 def key_of(plan: Plan) -> PlanKey:
-    """Return what makes two plans the same."""
+    """Return the key under which equal plans are equal."""
     return tuple(sorted(plan.items()))
 
 
@@ -54,9 +55,9 @@ class Planner:
     ) -> None:
         """Prepare; nothing is evicted yet.
 
-        ``part`` is all that is to be placed, ``member`` [G] are the groups whose pods may be taken, ``free`` [N] is
-        what nodes have without taking anything, ``used`` [Q, 3] what queues held before the search.
-        ``givers`` are those of earlier looks, each with the epoch of its group then.
+        ``part`` is to be placed in full. ``member`` [G] are the groups that may lose pods, ``free`` [N] is the capacity
+        of nodes without evictions, ``used`` [Q, 3] the usage of queues before the search. ``givers`` come from earlier
+        looks, each with the epoch of its group then.
         """
         self._session = session
         self._cause = cause
@@ -68,21 +69,22 @@ class Planner:
         self._known: dict[int, Giver] = {}
         self._papers = 0
         self.refused: dict[PlanKey, Plan] = {}
-        """Plans that do not serve, in trials or because a group too many was given back: the first ones."""
+        """The first plans that failed in trials, or by estimate after a group too many was given back."""
 
     # ------------------------------------------------------------------ costs
 
     def giver(self, group: int) -> Giver:
-        """Return what is known of a group that may lose pods."""
+        """Return the memoized estimates for a group that may lose pods."""
         known = self._known.get(group)
         if known is None:
+            # While the epoch of a group is the same, none of its pods has changed status, so earlier values hold.
             epoch, before = int(self._session.columns.epoch[group]), self._givers_before.get(group)
             known = Giver(self._session, group) if before is None or before[0] != epoch else before[1]
             self._known[group], self._givers_before[group] = known, (epoch, known)
         return known
 
     def cost_of(self, disturbed: PodRows) -> Cost:
-        """Return what victims cost that lost or changed their places: a pod that is moved has to start again, too."""
+        """Return the cost of victims that lost or changed their places; a moved pod has to start again."""
         losses: dict[int, Float64s] = {}
         sums = np.zeros(len(Cost._fields), np.int64)
         groups = self._session.facts.pods.group[disturbed]
@@ -97,7 +99,7 @@ class Planner:
         return int(self._cause is Cause.RECLAIM and self._queues.pushes_below(losses))
 
     def cost(self, plan: Plan) -> Cost:
-        """Return what a plan costs if all that it gives up is lost."""
+        """Return the cost of a plan if all pods that it gives up are lost."""
         losses: dict[int, Float64s] = {}
         sums = [0] * len(Cost._fields)
         for group, steps in plan.items():
@@ -109,7 +111,7 @@ class Planner:
     # ------------------------------------------------------------------ on paper
 
     def serves(self, plan: Plan) -> bool:
-        """Return whether the plan could serve, as far as sums say."""
+        """Return whether sums allow that the plan serves the aggressor."""
         self._papers += 1
         freed: dict[int, int] = {}
         for group, steps in plan.items():
@@ -135,11 +137,11 @@ class Planner:
         return self._papers >= MOST_PLANS
 
     def by_price(self, groups: Iterable[int]) -> list[int]:
-        """Return groups, those that cost most by going first."""
+        """Sort groups by the cost of losing all of them, highest first."""
         return sorted(groups, key=lambda group: (self.giver(group).cost(self.giver(group).steps), group), reverse=True)
 
     def _give_back(self, plan: Plan) -> dict[int, int]:
-        """Return the plan without what it does not need on paper, the dearest given back first."""
+        """Return the plan without losses that it does not need by estimate, the most expensive given back first."""
         left = dict(plan)
         for group in self.by_price(plan):
             for steps in self._fewer(group, left[group]):
@@ -160,16 +162,16 @@ class Planner:
             self.refused[key_of(plan)] = plan
 
     def refused_below(self, cost: Cost) -> int:
-        """Return how many plans that do not serve would cost less."""
+        """Return the number of failed plans that would cost less."""
         return sum(self.cost(plan) < cost for plan in self.refused.values() if plan)
 
     def _fewer(self, group: int, steps: int) -> Iterable[int]:
-        """Return fewer steps that a group may give up, fewest first."""
+        """Return smaller numbers of steps for a group, the smallest first."""
         surplus = self.giver(group).surplus
         return range(min(steps, surplus + 1)) if surplus <= FEW else (0, *([surplus] if steps > surplus else []))
 
     def _exchange(self, plan: Plan, groups: list[int]) -> dict[int, int]:
-        """Return the plan with one group, or two, exchanged for a cheaper one of ``groups``, again and again."""
+        """Exchange one or two groups of the plan for a cheaper one of ``groups``, repeatedly, and return the result."""
         best = dict(plan)
         while (found := self._exchanged(best, groups)) is not None:
             best = found
@@ -192,7 +194,7 @@ class Planner:
         return None
 
     def _cheaper(self, before: Cost, rest: Cost, groups: list[int]) -> Iterable[tuple[int, int]]:
-        """Yield what each of ``groups`` could lose so that it might cost less than ``before``, with ``rest``."""
+        """Yield losses of each of ``groups`` that might cost less than ``before`` together with ``rest``."""
         for group in groups:
             giver = self.giver(group)
             for steps in (giver.surplus, giver.steps) if giver.surplus else (giver.steps,):
@@ -203,7 +205,8 @@ class Planner:
     def may_replace(self, plan: Plan, found: Plan) -> bool:
         """Return whether a cheaper plan may be taken in place of ``found``.
 
-        Not if a group goes for one of lower priority in its queue, only to save work: no group and no pod less is lost.
+        A group must not go instead of one of lower priority in its queue only to save work, with no group and no pod
+        less lost.
         """
         cost, before = self.cost(plan), self.cost(found)
         if cost[:2] < before[:2] or cost.pods < before.pods:
@@ -221,9 +224,9 @@ class Planner:
     # ------------------------------------------------------------------ plans
 
     def plans(self, found: Plan | None) -> list[dict[int, int]]:
-        """Return plans that could serve, the cheapest first; ``found`` is what was found before, if anything was."""
+        """Return plans that could serve, cheapest first; ``found`` is the plan found before, if any."""
         drafts: list[dict[int, int]] = [] if found is None else [dict(found)]
-        # What is moved has to fit somewhere: other groups than those that were found to fit are no better a guess.
+        # Moved pods must fit elsewhere. That is known for the victims found; for other groups it is only a guess.
         groups = [] if self._cause is Cause.CONSOLIDATE else self._givers()
         for nodes in self._domains() if groups else ():
             drafts += self._drafts(nodes, groups)
@@ -237,7 +240,7 @@ class Planner:
         return sorted(out.values(), key=lambda plan: (self.cost(plan), sorted(plan.items())))
 
     def _givers(self) -> list[int]:
-        """Return the groups that plans are made of, the cheapest first."""
+        """Return the groups to make plans from, cheapest first."""
         rows: GroupRows = np.flatnonzero(self._member).astype(np.int64)
         if len(rows) > 4 * MOST_GIVERS:
             rows = rows[np.argsort(-self._session.victim_ranks[rows])[: 4 * MOST_GIVERS]]
@@ -251,15 +254,15 @@ class Planner:
 
     def _domains(self) -> list[Bools]:
         domains = self._room.domains()
-        if len(domains) < 2:  # none: no node has the label of the level, so no set of victims makes room
+        if len(domains) < 2:  # 0 domains: no node has the label of the level, so no set of victims makes room
             return domains
         domains.sort(key=lambda nodes: -int(nodes.sum()))
         return [*domains[:MOST_DOMAINS], np.logical_or.reduce(domains)]
 
     def _drafts(self, nodes: Bools, groups: list[int]) -> Iterable[dict[int, int]]:
-        """Yield sets with enough on ``nodes`` [N]: of the cheapest, and of those that free most there.
+        """Yield plans that free enough on ``nodes`` [N]: of the cheapest groups, and of those that free most there.
 
-        Each so with what groups can spare before anything else, and so that no queue falls below its quota.
+        Each comes in variants: with surplus pods first, and so that no queue falls below its quota.
         """
         useful = {group: self._room.useful(self.giver(group).freed(self.giver(group).steps), nodes) for group in groups}
         there = [group for group in groups if useful[group] or not self._room.smallest]
@@ -273,7 +276,7 @@ class Planner:
                     yield draft
 
     def _gather(self, order: Sequence[int], begin: Plan, *, keep: bool) -> dict[int, int] | None:
-        """Return a plan of groups taken in turn until it could serve; ``keep``: no queue falls below its quota."""
+        """Take groups in ``order`` until the plan could serve; ``keep``: let no queue fall below its quota."""
         plan = dict[int, int]()
         for group, steps in [*begin.items(), *((group, self.giver(group).steps) for group in order)]:
             more = {**plan, group: steps}
@@ -287,14 +290,14 @@ class Planner:
         return None
 
     def without_one(self, plan: dict[int, int]) -> Iterable[Plan]:
-        """Yield the plan without one group each."""
+        """Yield the plans that leave out one group of ``plan``."""
         for group in self.by_price(plan):
             without = {each: steps for each, steps in plan.items() if each != group}
             if without and self.serves(without):
                 yield without
 
     def all_that_may_go(self) -> Iterable[Plan]:
-        """Yield, for each domain, all that queues may lose there: sums on paper may be too hopeful."""
+        """Yield, for each domain, all that queues may lose there: smaller plans may be too hopeful."""
         groups = self._givers()
         for nodes in self._domains():
             plan = dict[int, int]()
@@ -307,11 +310,11 @@ class Planner:
                 yield plan
 
     def plan_of(self, lost: PodRows) -> dict[int, int]:
-        """Return the least plan that gives up the pods ``lost``."""
+        """Return the smallest plan that gives up the pods ``lost``."""
         groups = self._session.facts.pods.group[lost]
         return {group: self.giver(group).steps_of(lost[groups == group]) for group in np.unique(groups).tolist()}
 
     def batches(self, plan: Plan) -> Batches:
-        """Return the victims of a plan, of each queue the largest last: until then it must be above its share."""
+        """Return the victims of a plan, the largest of each queue last: until it, the queue is above its share."""
         order = sorted(plan, key=lambda group: (float(self.giver(group).lost(plan[group])[1][-1]), group))
         return Batches.of(tuple(self.giver(group).pods(plan[group]).tolist()) for group in order)

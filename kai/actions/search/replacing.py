@@ -1,4 +1,4 @@
-"""Trying a scenario: evict its victims, and place all affected groups again, the aggressor too, by promises only.
+"""Trial of a scenario: evict its victims, then place the aggressor and all affected groups again, as promises.
 
 Source: the peer's actions/common (simulated allocation of a preemptor and its victims).
 """
@@ -27,19 +27,19 @@ _LOST = 1 << Status.RELEASING | 1 << Status.PIPELINED
 
 @attrs.define
 class Replacing:
-    """How the victims of one search are tried."""
+    """The trials of the victims of one search."""
 
     session: Session
     feasible: NodeRows
     states: GroupStates | None
-    """None: the long way."""
+    """The state of groups for the compiled form; None: use the plain form."""
     _aggressor: tuple[Portion, Aggressor] | None = None
     _open: Bools | None = None
 
     def run(self, statement: Statement, part: Portion, victims: PodRows) -> Sequence[int] | None:
-        """Try ``victims``; None if the aggressor's ``part`` found no place. What was done stays in ``statement``.
+        """Try ``victims``; return None if the aggressor's ``part`` found no place. The changes stay in ``statement``.
 
-        Else return what ``finalize`` needs to know of the groups that found none.
+        On success, return the groups that found no place, in the form that ``finalize`` takes.
         """
         states = self.states
         groups = self.session.facts.pods.group
@@ -56,19 +56,19 @@ class Replacing:
         return self._at_once(statement, states, part, victims)
 
     def holds(self, statement: Statement, part: Portion, victims: PodRows, *, all_return: bool) -> bool:
-        """Return whether the aggressor finds a place with only those gone that lost their places; undo all of it.
+        """Return whether the aggressor fits if only the victims go that lost their places; undo all changes.
 
-        What the aggressor asks for may be more than what is booked: a place for a reservation pod, room in a domain by
-        a rule of thumb. Where that went to a victim that was placed again, the next cycle would refuse the aggressor,
-        and the evicted pods would come back and be evicted again.
+        The aggressor may need more than what is booked, such as a place for a reservation pod or room in a domain by an
+        estimate. If a victim was placed again in that room, the next cycle would refuse the aggressor, and the evicted
+        pods would come back and be evicted again.
 
-        ``all_return``: victims that lost their places must find others beside the aggressor, for the same reason: a
-        victim whose room went to another victim that stays after all would drive the aggressor out again.
+        ``all_return``: victims that lost their places must also find others beside the aggressor, for the same reason.
+        A victim whose room went to another victim that stays after all would drive the aggressor out again.
         """
         losing = victims[(_LOST >> self.session.columns.status[victims]) & 1 == 1]
         statement.discard()
         statement.evict(losing)
-        # By then what is being released is idle, too, and no reason to prefer another node.
+        # In the next cycle the released resources are idle, so availability must not favour other nodes here.
         policy = self.session.policy
         rules, policy.rules = policy.rules, policy.waiting_rules
         try:
@@ -80,7 +80,7 @@ class Replacing:
         return held
 
     def _lose_for_good(self, statement: Statement, losing: PodRows) -> bool:
-        """Return whether some of ``losing`` find no other place, the aggressor having its own: it goes first."""
+        """Return whether some of ``losing`` find no other place after the aggressor, which goes first."""
         session = self.session
         groups = np.unique(session.facts.pods.group[losing])
         heap = GroupHeap(session)
@@ -98,7 +98,7 @@ class Replacing:
         return try_at_once(self.session, states, statement, aggressor, victims, room)
 
     def _described(self, part: Portion) -> Aggressor:
-        """Return ``part`` as kernels see it; nothing that a trial does changes that."""
+        """Return ``part`` in the form of kernels; memoized, since no trial changes it."""
         known = self._aggressor
         if known is not None and known[0] is part:
             return known[1]
@@ -118,7 +118,7 @@ class Replacing:
     def _place_again(self, statement: Statement, part: Portion, victims: Int64s, nodes: NodeRows) -> bool:
         """Promise places to the aggressor and the groups of its victims, in queue order.
 
-        Say whether the aggressor got its own.
+        Return whether the aggressor got its place.
         """
         session = self.session
         affected = np.zeros(len(session.snapshot.groups), np.bool_)
@@ -143,7 +143,7 @@ class Replacing:
                 return False
             else:
                 statement.roll_back(mark)
-                # See ``finalize``: here the heap has asked for amounts already.
+                # Fix the group's next chunk here; see ``finalize``. The heap has already computed its amounts.
                 portion.chunk()
         return placed
 
@@ -151,9 +151,9 @@ class Replacing:
 def books_all_they_ask_for(
     session: Session, states: GroupStates | None, aggressor: int, victims: PodRows, *, moves: bool
 ) -> bool:
-    """Return whether the group fits wherever there is as much as its pods will take, no more being asked for.
+    """Return whether the group fits wherever the booked amounts are free, because its pods request nothing else.
 
-    ``moves``: the victims are to be moved, so they have to fit again, too. The peer takes it that they do.
+    ``moves``: the victims are moved and must fit too. The peer assumes that they do.
     """
     if not session.ranks_victims:
         return True
@@ -175,7 +175,7 @@ def books_all_they_ask_for(
 def try_at_once(
     session: Session, states: GroupStates, statement: Statement, aggressor: Aggressor, victims: PodRows, room: int
 ) -> Sequence[int] | None:
-    """Try ``victims`` of plain groups as ``Replacing.run`` does, in a kernel; ``room``: the most changes that makes."""
+    """Try ``victims`` of plain groups like ``Replacing.run``, in a kernel that makes at most ``room`` changes."""
     ledger = session.ledger
     ledger.reserve(room)
     while True:
@@ -199,11 +199,10 @@ def try_at_once(
 
 
 def finalize(session: Session, failed: Sequence[int]) -> None:
-    """Work out what groups without a place would be given next, as things stand in the simulation that won.
+    """Compute the next chunks of groups without a place in the state of the successful simulation.
 
-    The chunk is kept when the search is committed, as the peer keeps it. What the chunk wants is kept, too, where
-    nothing happened to the group after the heap asked for it. A group of one leaf without a pod that waits is given
-    nothing next, so nothing is asked of it.
+    These chunks outlive the commit, as in the peer. The amounts of a chunk outlive it too if nothing happened to the
+    group after the heap asked for them. A group of one leaf without a waiting pod has no next chunk and is skipped.
     """
     groups, pending = session.facts.groups, session.columns.pending
     for code in failed:

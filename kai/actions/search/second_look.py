@@ -1,14 +1,14 @@
-"""A second look at victims that were found: do fewer serve, or others that lose less? And where none were found: which?
+"""A second look for cheaper victims than those that were found, or for any if none were found.
 
-    plans on paper: the victims that were found, and for each domain those that could make room in it
-        give back what is not needed, the dearest first; then exchange one or two for one that is cheaper
-    the cheapest plans are tried, until one serves that is cheaper than what was found
+    plans by estimate: the victims that were found, and for each domain those that could make room in it
+        give back what is not needed, the most expensive first; then exchange one or two for a cheaper one
+    the cheapest plans are tried, until one serves and costs less than the victims that were found
 
-On paper only whole sums are looked at (``losses``), so that most sets cost microseconds. What is better on paper is
-tried as every other scenario is: evict, place, let plugins judge. The aggressor is placed first here, and its victims
-keep their places where these are not taken.
+Estimates use only sums (``losses``), so most sets cost microseconds. A plan that looks better is tried like any other
+scenario: evict, place, let plugins judge. Here the aggressor is placed first, and its victims keep their places unless
+it takes them.
 
-Source: none; the peer takes the first victims that serve. docs/design/0003-solver.md says what it costs.
+Source: none; the peer takes the first victims that serve. docs/design/0003-solver.md gives the cost.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,73 +35,73 @@ from kai.kernels.victims import losing
 from kai.model.axis import Bools, GroupRow, GroupRows, Int64s, PodRows
 
 MOST_TRIES: Final = 24
-"""Plans of one search that are tried."""
+"""The most plans of one search to try."""
 PATIENCE: Final = 4
-"""Looks for groups that ask for the same, in vain, before looks are left out."""
+"""The number of looks in vain, for equal requests, before looks are skipped."""
 MOST_LEFT_OUT: Final = 15
-"""Looks in a row that are left out."""
+"""The most looks in a row that are skipped."""
 GENERATOR: Final = "SecondLook"
-"""Its name for budgets."""
+"""The name under which budgets know this generator."""
 
 
 @attrs.frozen(kw_only=True)
 class Found:
-    """A simulation that was accepted, its statement still open."""
+    """An accepted simulation with its statement still open."""
 
     statement: Statement
     scenario: Scenario
     terms: Terms | None
-    """None: the filters have been asked about the victims by themselves, see ``sure``."""
+    """The inputs of the probe; None: the filters have accepted the victims already, see ``sure``."""
     victims: PodRows
     batches: Batches
-    """The batches that really lose something, evicted ones first."""
+    """The batches that really lose something; evicted ones come first."""
     failed: Sequence[int]
-    """The groups that found no other place, as ``finalize`` takes them."""
+    """The groups that found no other place, in the form that ``finalize`` takes."""
     sure: bool = False
-    """Whether all victims go, and the filters would let just them pass."""
+    """Whether all victims go and the filters would accept exactly them."""
     looked: Mapping[str, Fact] = attrs.field(factory=dict)
-    """What a second look says: sets that would cost less and do not serve, and pods that need not go after all."""
+    """Facts from a second look: the number of cheaper sets that do not serve, and of pods that were spared."""
 
 
 @attrs.define
 class Looks:
-    """What the looks of one pass know of each other: groups that may lose pods, and looks that found nothing.
+    """What the second looks of one pass share: estimates for groups, and a back-off for looks in vain.
 
-    Many groups just alike would pay for as many looks with one answer. So after four looks in vain one is left out,
-    after the next three, then seven, at most fifteen in a row; a look that finds something takes back one in vain.
+    Many equal groups would pay for as many looks with the same result. So after four looks in vain one look is skipped,
+    after the next three, then seven, at most fifteen in a row. A successful look takes back one in vain.
     """
 
     givers: dict[int, tuple[int, Giver]] = attrs.field(factory=dict)
-    """With the epoch of the group, as long as which is the same none of its pods has changed."""
+    """Each with the epoch of its group: while the epoch is the same, no pod of the group has changed status."""
     _by_ask: dict[object, tuple[int, int]] = attrs.field(factory=dict)
-    """By what is asked for: looks in vain, and how many are still to be left out."""
+    """By request: the number of looks in vain, and the number still to skip."""
 
     def leaves_out(self, asked: object) -> bool:
-        """Return whether the next look is left out."""
+        """Return whether to skip the next look."""
         vain, left = self._by_ask.get(asked, (0, 0))
         if left:
             self._by_ask[asked] = vain, left - 1
         return left > 0
 
     def note(self, asked: object, *, in_vain: bool) -> None:
-        """Note how a look ended."""
+        """Record the result of a look."""
         vain = self._by_ask.get(asked, (0, 0))[0]
         vain = vain + 1 if in_vain else max(0, vain - 1)
         self._by_ask[asked] = vain, min(MOST_LEFT_OUT, 2 ** max(0, vain - PATIENCE + 1) - 1)
 
 
 def disturbed(session: Session, victims: PodRows) -> PodRows:
-    """Return those of ``victims`` that lost or changed their places in the open statement."""
+    """Return the ``victims`` that lost or changed their places in the open statement."""
     status = session.columns.status[victims]
     found: PodRows = victims[(status == RELEASING) | (status == PIPELINED)]
     return found
 
 
 def is_enough(session: Session, victims: PodRows, chunk: Int64s, member: Bools) -> bool:
-    """Return whether no look is needed: one pod goes for one that takes just its place, or none goes.
+    """Return whether no second look is needed: one pod goes and the aggressor's pod takes its place, or none goes.
 
-    The order of victims is all that chose it then. It does not suffice where a group loses its minimum and others have
-    a pod to spare.
+    Then only the order of victims chose that pod. It still needs a look if a group falls below its minimum while others
+    have a surplus pod.
     """
     facts, columns = session.facts, session.columns
     lost = disturbed(session, victims)
@@ -119,9 +119,9 @@ def is_enough(session: Session, victims: PodRows, chunk: Int64s, member: Bools) 
 
 
 def could_stay(session: Session, aggressor: Portion, waiting: Int64s, lost: PodRows, free: Int64s) -> bool:
-    """Return whether some of the ``lost`` pods could stay, as far as sums say; asked while the statement is open.
+    """Return whether sums allow that some of the ``lost`` pods stay; call it while the statement is open.
 
-    ``waiting`` are the pods that it gives places to, ``free`` [N] is what nodes had without taking anything.
+    ``waiting`` are the pods that it gives places to. ``free`` [N] is the capacity of nodes without evictions.
     """
     session.policy.prepare_all(waiting, session.all_nodes)
     room = Room(session, aggressor, waiting.tolist(), free, by_device=False)
@@ -138,7 +138,7 @@ def could_stay(session: Session, aggressor: Portion, waiting: Int64s, lost: PodR
 
 
 def has_surplus(session: Session, groups: GroupRows) -> bool:
-    """Return whether some of ``groups`` may have more pods with a place than it needs; of a tree that is not known."""
+    """Return whether one of ``groups`` may have more pods with a place than it needs; a tree always may."""
     facts = session.facts.groups
     if not facts.simple[groups].all():
         return True
@@ -162,8 +162,8 @@ class SecondLook:
     ) -> None:
         """Prepare; nothing is evicted yet.
 
-        ``part`` is all that is to be placed. ``begin`` returns a new statement, and ``judge`` says whether the victims
-        of a scenario may be taken as they stand. ``moves``: all victims must find other places.
+        ``part`` is to be placed in full. ``begin`` returns a new statement. ``judge`` returns whether the victims of a
+        scenario may be taken in the present state. ``moves``: all victims must find other places.
         """
         self._session = session
         self._part = part
@@ -177,7 +177,7 @@ class SecondLook:
         self._failed: set[PlanKey] = set()
         """Plans that were tried in vain."""
         self._first = 0
-        """Pods that were to go before."""
+        """The number of pods that lose or change their places by the first result."""
 
     def look_again(self, before: PodRows) -> Found | None:
         """Return victims that cost less than those that were ``disturbed`` before; None if none are found."""
@@ -190,12 +190,12 @@ class SecondLook:
         return self._best(plans, bound) or self._best(self._planner.without_one(plan), bound)
 
     def looked(self, victims: PodRows) -> Mapping[str, Fact]:
-        """Return what is told of a look that ends with ``victims``."""
+        """Return the facts about a look that ends with ``victims``, for messages."""
         smaller = self._planner.refused_below(self._planner.cost_of(victims))
         return {"smaller": smaller, "spared": max(0, self._first - len(victims))}
 
     def search(self) -> Found | None:
-        """Return victims, none having been found before; None if there are none."""
+        """Return victims where generators found none; None if there are none."""
         self._session.budget.begin_generator(GENERATOR)
         found = self._best(self._planner.plans(None), None)
         if found is not None:
@@ -210,7 +210,7 @@ class SecondLook:
         return None
 
     def _reduced(self, plan: dict[int, int]) -> Found | None:
-        """Return ``plan`` without what can be given back, the dearest first, each try in earnest; None if none can."""
+        """Give groups of ``plan`` back, the most expensive first, with a trial of each; return None if none can go."""
         found: Found | None = None
         for group in self._planner.by_price(plan):
             without = {each: steps for each, steps in plan.items() if each != group}
@@ -223,7 +223,7 @@ class SecondLook:
     def _best(self, plans: Iterable[Plan], bound: Cost | None, *, again: bool = False) -> Found | None:
         """Return the first of ``plans`` that serves and costs less than ``bound``, its statement open.
 
-        ``again``: the plan is known to serve.
+        ``again``: the plan is known to serve, so the budget is not asked.
         """
         for plan in plans:
             key, cost = key_of(plan), self._planner.cost(plan)
@@ -268,7 +268,7 @@ class SecondLook:
         return None
 
     def _place(self, statement: Statement, victims: PodRows) -> bool:
-        """Evict ``victims``, place the aggressor, then victims again where there is room; say whether it found some."""
+        """Evict ``victims``, place the aggressor, then victims if they fit; return whether the aggressor fits."""
         session = self._session
         statement.evict(victims)
         if not place_group(session, statement, self._part, session.all_nodes, promise=True):

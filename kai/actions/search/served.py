@@ -1,6 +1,7 @@
-"""Handing out what a run of searches decided, many statements at a time.
+"""Hands out the decisions of a run of searches, many statements at a time.
 
-What an eviction tells: the numbers of the victim's queue and of the aggressor's, where their paths part.
+Messages about evictions give the numbers of the victim's queue and of the aggressor's, at the level where their paths
+part.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,9 +20,9 @@ from kai.kernels.reclaiming import Reclaiming
 from kai.model.axis import Float64s, Int64s, PodRows
 
 Explain = Callable[[Session, int, Float64s | Int64s], Mapping[str, Fact]]
-"""The numbers of a queue, given what it held before anything was evicted.
+"""Returns the facts about a queue from its usage before any eviction.
 
-Only the number called ``USED`` is made of what it held, the others stay the same for a whole cycle.
+Only the fact named ``USED`` depends on that usage; the others stay the same for a whole cycle.
 """
 USED: Final = "used"
 
@@ -29,9 +30,9 @@ USED: Final = "used"
 def facts_of(
     session: Session, explain: Explain | None, used: Float64s | Int64s, pods: PodRows, aggressor: int
 ) -> dict[int, Mapping[str, Fact]]:
-    """Return, for each of ``pods``, the numbers of its queue and of the aggressor's where their paths part.
+    """Return, for each of ``pods``, the facts about its queue and the aggressor's queue where their paths part.
 
-    ``used`` [Q, 3] is what queues held before the search.
+    ``used`` [Q, 3] is the usage of queues before the search.
     """
     if explain is None:
         return {}
@@ -53,14 +54,14 @@ class Served:
     """The decisions of searches for one cause."""
 
     def __init__(self, session: Session, rule: str, explain: Explain | None) -> None:
-        """Begin with none; ``rule`` and ``explain`` are for messages."""
+        """Begin without decisions; ``rule`` and ``explain`` are for messages."""
         self._session = session
         self._rule = rule
         self._explain = explain
         self._told: dict[int, Mapping[str, Fact]] = {}
-        """What messages say of queues, by queue."""
+        """The facts about queues in messages, by queue."""
         self._held: dict[tuple[int, int], int] = {}
-        """GPUs that pods hold, in thousandths, by shape and node."""
+        """Thousandths of GPUs that pods hold, by shape and node."""
 
     def hand_out(self, work: Reclaiming) -> None:
         """Hand out the statements of ``work`` as the session does, one at a time."""
@@ -110,7 +111,7 @@ class Served:
         )
 
     def _numbers(self, queue: int, held: Sequence[float]) -> Mapping[str, Fact]:
-        """Return the numbers of ``queue``, which ``held`` that much before the search."""
+        """Return the facts about ``queue``, whose usage was ``held`` before the search."""
         known = self._told.get(queue)
         if known is None:
             assert self._explain is not None  # noqa: S101 - asked by the caller
@@ -118,7 +119,7 @@ class Served:
         return {**known, USED: tuple(held)}
 
     def _gpus(self, pod: int) -> int:
-        """Return the thousandths of GPUs that ``pod`` holds where it stood when the cycle began."""
+        """Return the thousandths of GPUs that ``pod`` held on its node when the cycle began."""
         session = self._session
         shape, node = int(session.facts.pods.shape[pod]), int(session.snapshot.pod_node[pod])
         known = self._held.get((shape, node))

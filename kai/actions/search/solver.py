@@ -1,18 +1,18 @@
-"""The search for victims: how few must go so that a group can run?
+"""The search for victims: the fewest evictions with which a group can run.
 
     for each generator:
-        k = 1, 2, 4 ... then bisection: the largest part of the chunk that can be helped;
-        the victims of one step are known to the next
-        then the whole chunk, with what is known
+        k = 1, 2, 4 ... then bisection: find the largest part of the chunk that can be served;
+        each step starts with the victims of the last successful one
+        then the whole chunk, with the victims found so far
     each step: outer scenarios grow -> generator proposes -> evict and place all affected groups again
                -> plugins accept or not
 
-A simulation is an open statement: evict, then place the aggressor and all victims in queue order, promises only. A
-simulation that plugins do not accept is undone. On success the statement is committed, so a victim is never evicted
-unless its aggressor has a place in the very same commit.
+A simulation is an open statement: evict, then place the aggressor and all victims in queue order, as promises only. If
+plugins do not accept it, it is undone. On success the statement is committed. So a victim is never evicted unless its
+aggressor has a place in the very same commit.
 
-One engine serves three causes: reclaim, preempt and consolidate differ in which groups may be victims, which plugins
-accept, and what messages say.
+Reclaim, preempt and consolidate share this engine. They differ in the groups that may be victims, the plugins that
+accept, and the messages.
 
 Source: the peer's actions/common/solvers (job solver, by-pod solver).
 """
@@ -46,7 +46,7 @@ from kai.model.pod import ACTIVE_ALLOCATED
 
 
 class Outcome(Enum):
-    """How a search ended."""
+    """The end of a search."""
 
     PLACED = "placed"
     FAILED = "failed"
@@ -54,11 +54,11 @@ class Outcome(Enum):
 
 
 class StopSearchError(Exception):
-    """The budget ends the search."""
+    """Raised when the budget ends the search."""
 
 
 class Search:
-    """The search on behalf of one group."""
+    """The search for victims on behalf of one group."""
 
     def __init__(
         self,
@@ -71,9 +71,9 @@ class Search:
         explain: Explain | None,
         looks: Looks,
     ) -> None:
-        """Prepare; ``victims`` may be taken, ``rule`` and ``explain`` say why and with which numbers.
+        """Prepare; ``victims`` may be taken, ``rule`` and ``explain`` give the reason and the numbers in messages.
 
-        ``states``: the state of groups, for shortcuts; None: the long way.
+        ``states``: the state of groups, for shortcuts; None: use the plain forms.
         """
         self._session = session
         self._aggressor = aggressor
@@ -87,15 +87,15 @@ class Search:
         self._states = states
         self._looks = looks
         self._more = BudgetAnswer.GO
-        """The last answer of the budget about more victims."""
+        """The budget's last answer on whether to add more victims."""
         self.cap: Cap | None = None
-        """The cap on evictions that held back what was found: the least of it that would serve the whole group."""
+        """The cap that rejected victims; of several, the one that the whole group would need to raise least."""
         self._done: VictimProposals | None = None
-        """The generator that proposes nothing, or whose time is up."""
+        """The generator that is done: it proposes nothing, or its time is up."""
 
     @cached_property
     def _idle_and_releasing(self) -> tuple[Int64s, Int64s]:
-        """[N] each: thousandths of GPUs, as of the beginning of the search."""
+        """[N] each: thousandths of GPUs when the search began."""
         session = self._session
         idle = np.zeros(len(session.all_nodes), np.int64)
         releasing = np.zeros(len(session.all_nodes), np.int64)
@@ -104,7 +104,7 @@ class Search:
 
     @cached_property
     def _free(self) -> Int64s:
-        """[N] Both together."""
+        """[N] Thousandths of GPUs that are idle or being released."""
         idle, releasing = self._idle_and_releasing
         free: Int64s = idle + releasing
         return free
@@ -114,13 +114,14 @@ class Search:
         return Replacing(self._session, self._feasible, self._states)
 
     def run(self) -> Outcome:
-        """Search, commit what was found, and say how it ended."""
+        """Search, commit the victims that were found, and return the outcome."""
         session = self._session
         chunk = self._aggressor.chunk()
         if not len(chunk):
             return Outcome.FAILED
         if session.budget.begin_group() is BudgetAnswer.STOP:
             return Outcome.STOPPED
+        # Messages name the usage before any eviction, so keep a copy.
         self._used = session.columns.queue_used.copy()
         if session.caps.are_set:
             self._wanted = len(chunk)
@@ -144,7 +145,7 @@ class Search:
         return Outcome.PLACED
 
     def _find(self, chunk: Int64s, occupied: int) -> Found | None:
-        """Return victims that serve the whole chunk, so that more pods than ``occupied`` have places."""
+        """Return victims with which the whole chunk is placed and more pods than ``occupied`` have places."""
         free = self._free if self._moves else np.zeros(0, np.int64)
         for plugin in self._session.policy.plugins:
             if plugin.proposals is None:
@@ -166,7 +167,7 @@ class Search:
         return self._aggressor.is_gang_satisfied() and self._occupied() > occupied
 
     def _look_again(self, found: Found, chunk: Int64s, free: Int64s) -> Found:
-        """Return ``found``, or what a second look finds to cost less; ``free`` [N] is for victims that move."""
+        """Return ``found``, or cheaper victims from a second look; ``free`` [N] is room for victims that move."""
         session = self._session
         if not session.ranks_victims or is_enough(session, found.victims, chunk, self._victims.member):
             return found
@@ -180,9 +181,11 @@ class Search:
         found.statement.discard()
         look = self._second_look(chunk)
         better = look.look_again(before)
+        # What the second look found for one request holds for equal ones: `Looks` skips looks that rarely pay.
         self._looks.note(asked, in_vain=better is None)
         if better is not None:
             return better
+        # Nothing better was found. The first result was undone for the trials of the look, so make it again.
         looked = look.looked(before)
         part = self._aggressor if found.terms is None else found.terms.aggressor
         again = self._replacing.run(found.statement, part, found.scenario.victims())
@@ -201,7 +204,7 @@ class Search:
         return self._session.statement(self._cause.name, self._cause, self._aggressor.group, self._rule)
 
     def _may_be_missed(self, chunk: Int64s) -> bool:
-        """Return whether generators may pass over victims that serve: not for one pod that goes to any node."""
+        """Return whether generators may miss victims that serve; they cannot for one pod that may go to any node."""
         session = self._session
         if not session.ranks_victims or self._moves:
             return False
@@ -214,7 +217,7 @@ class Search:
         return sum(self._aggressor.occupying(leaf) for leaf in self._aggressor.leaves)
 
     def _with_generator(self, proposals: VictimProposals, chunk: Int64s) -> Found | None:
-        """Find the largest part of the chunk that can be helped, then help the whole."""
+        """Find the largest part of the chunk that can be served, then serve the whole."""
         recorded = NO_BATCHES
         kept: Found | None = None
 
@@ -232,6 +235,7 @@ class Search:
             return True
 
         solved, unsolved, count = 0, None, 1
+        # Doubling, then bisection: a chunk of n pods takes O(log n) probes.
         while helps(count):
             solved = count
             if count == len(chunk):
@@ -248,7 +252,7 @@ class Search:
         return kept or (self._probe(proposals, chunk, recorded) if solved else None)
 
     def _probe(self, proposals: VictimProposals, pods: Int64s, recorded: Batches) -> Found | None:
-        """Try scenarios until one places the part of the aggressor that has ``pods`` besides those with a place."""
+        """Try scenarios until one places the aggressor's part with ``pods`` besides the pods that have a place."""
         part = self._part(pods)
         waiting = tuple(part.chunk().tolist())
         if not waiting or self._done is proposals:
@@ -265,6 +269,7 @@ class Search:
         )
         self._more = BudgetAnswer.GO
         for scenario in proposals.propose(self._victims.outers(terms)):
+            # A failed scenario was undone, so it would fail again: skip it by its fingerprint.
             if not len(scenario.victims()) or (self._failed and scenario.fingerprint() in self._failed):
                 if not self._goes_on(self._session.budget.pass_over()):
                     return None
@@ -279,12 +284,12 @@ class Search:
         return None
 
     def _may_grow(self) -> bool:
-        """Say whether there is time for more victims. A no is heeded once the generator has ended for want of them."""
+        """Return whether there is time for more victims; on a no, the generator runs out and the probe ends."""
         self._more = self._session.budget.pass_over()
         return self._more is BudgetAnswer.GO
 
     def _first(self, proposals: VictimProposals, chunk: Int64s) -> Found | None:
-        """Try the first scenario of a search for one pod in kernels; what they cannot say is left to ``_probe``."""
+        """Try the first scenario for a single pod in kernels; leave cases that they cannot decide to ``_probe``."""
         states, session = self._states, self._session
         if (
             states is None
@@ -329,21 +334,21 @@ class Search:
         )
 
     def _part(self, pods: PodRows) -> Portion:
-        """Return the part of the aggressor that has ``pods`` besides those with a place."""
+        """Return the part of the aggressor with ``pods`` besides the pods that have a place."""
         whole = self._aggressor
         kept = np.concatenate([whole.holding(ACTIVE_ALLOCATED), pods])
         simple = bool(self._session.facts.groups.simple[whole.group])
-        # Where nothing is left out, and so no minimum shrinks, the part is the whole.
+        # If nothing is left out, no minimum shrinks, and the part is the whole.
         if simple and len(kept) == len(whole.pods()) and not self._session.columns.status[pods].any():
             return whole
         return whole.part(kept, shrink=True)
 
     def _granted(self, found: Found | None = None) -> bool:
-        """Return whether another scenario may be tried with this generator; the end of the search undoes ``found``."""
+        """Return whether another scenario may be tried with this generator; if the search ends, undo ``found``."""
         return self._goes_on(self._session.budget.grant(), found)
 
     def _goes_on(self, answer: BudgetAnswer, found: Found | None = None) -> bool:
-        """Return whether the search goes on with this generator; its end undoes ``found``."""
+        """Return whether the search goes on with this generator; if it ends, undo ``found``."""
         match answer:
             case BudgetAnswer.STOP:
                 if found is not None:
@@ -357,7 +362,7 @@ class Search:
     def _simulate(self, scenario: Scenario, terms: Terms) -> Found | None:
         """Evict the scenario's victims, place all affected groups again, and let plugins judge.
 
-        A refusal undoes all of it.
+        A rejected scenario is undone.
         """
         victims = scenario.victims()
         statement = self._begin()
@@ -366,6 +371,8 @@ class Search:
             batches = scenario.batches
             rows = losing(self._session.columns, batches.pods, batches.start, victims)
             group, moves = self._aggressor.group, self._moves
+            # Requests that the ledger does not book in full could fail in the next cycle: prove the result from
+            # scratch.
             if not books_all_they_ask_for(self._session, self._states, group, victims, moves=moves):
                 holds = self._replacing.holds(statement, terms.aggressor, victims, all_return=moves)
                 again = self._replacing.run(statement, terms.aggressor, victims)
@@ -383,7 +390,7 @@ class Search:
         return None
 
     def _is_the_last(self, proposals: VictimProposals, found: Found) -> bool:
-        """Return whether helping the whole chunk again with what is known would try this and accept it at once.
+        """Return whether the probe of the whole chunk with the known victims would repeat this result; then skip it.
 
         It would if all victims are evicted, in the same order, and filters and plugins accept them as known victims.
         """
@@ -410,7 +417,7 @@ class Search:
         if self._moves:
             accepted = not (self._session.columns.status[victims] == RELEASING).any()
         else:
-            # As a loop: a generator for one or two judges costs as much as they do.
+            # As a loop: with one or two judges, a generator expression costs as much as they do.
             accepted = True
             for each in self._judges:
                 if each.accept is not None and not each.accept(scenario, self._cause):
@@ -419,7 +426,7 @@ class Search:
         return accepted and (not self._session.caps.are_set or self._is_within_caps(scenario, victims))
 
     def _is_within_caps(self, scenario: Scenario, victims: PodRows) -> bool:
-        """Return whether losing the victims is within all caps; what they are worth shows when the whole is helped."""
+        """Return whether the loss of the victims is within all caps; the gain is known only for the whole chunk."""
         helps_all = len(scenario.waiting) == self._wanted
         cap = self._session.caps.passed_by(victims, self._gained if helps_all else None)
         if cap is not None:
@@ -427,7 +434,7 @@ class Search:
         return cap is None
 
     def _note_cap(self, cap: Cap) -> None:
-        """Remember a cap: the least amount that would do is what its reader has to compare with it."""
+        """Remember a rejecting cap, preferring the one with the least amount: its reader compares that with the cap."""
         known = self.cap
         if known is not None and cap.is_for_part == known.is_for_part:
             is_better = cap.name == known.name and cap.would_be < known.would_be

@@ -1,4 +1,4 @@
-"""What reclaim, preempt and consolidation share: which groups may search, which searches are in vain, and the loop.
+"""What reclaim, preempt and consolidation share: which groups search, which searches are skipped, and the loop.
 
 Source: the peer's actions (reclaim, preempt, consolidation), its victim-invariant pre-filter and scheduling
     constraints signature.
@@ -32,27 +32,27 @@ Footprint = list[tuple[int, ...]]
 
 @attrs.frozen(kw_only=True)
 class EvictionPass:
-    """How one cause searches."""
+    """The loop over waiting groups for one cause of evictions."""
 
     name: str
     cause: Cause
     may_search: Callable[[Session, Portion], Verdict] | None = None
-    """Whether a group may search at all; if not it is skipped without being remembered as failed. None: each may.
+    """Whether a group may search at all; if not, it is skipped but does not count as failed. None: each may.
 
-    One answer holds for all groups that are alike, until something is committed.
+    One answer holds for all groups of a class, until a statement is committed.
     """
     can_succeed: Callable[[Session, Portion], bool]
-    """Whether a search has a chance; if not the group counts as failed."""
+    """Whether a search has a chance; if not, the group counts as failed."""
     victims: Callable[[Session, Portion, Bools], Bools]
-    """bool[G]: whose pods may be taken, among the preemptible groups with a place given as bool[G]."""
+    """bool[G]: the groups that may lose pods, among the given preemptible groups with a place."""
     per_queue: bool
-    """Whether failures are remembered for each leaf queue rather than for the whole cluster."""
+    """Whether failures are remembered per leaf queue rather than for the whole cluster."""
     explain: Explain | None = None
-    """What messages about evictions say of the queues involved; None: nothing."""
+    """The facts about the involved queues in messages on evictions; None: no facts."""
     pending_filter: Callable[[Session, GroupRows], GroupRows] = lambda _, groups: groups
 
     def run(self, session: Session) -> None:
-        """Search for each group that waits, best first, once."""
+        """Search victims for each waiting group once, best first."""
         waiting = _past_delays(session, self.pending_filter(session, session.waiting_groups()))
         if not len(waiting):
             return
@@ -61,7 +61,7 @@ class EvictionPass:
         self._serve(session, heap, Closed(session, waiting))
 
     def _serve(self, session: Session, heap: GroupHeap, closed: "Closed") -> None:
-        """Take groups off the heap in turn; those that would be passed over like one that was are dropped at once."""
+        """Pop groups in turn; groups of the same class as a skipped one are dropped with it."""
         state = PassState(session)
         while True:
             session.attend(-1)
@@ -77,11 +77,12 @@ class EvictionPass:
             if portion is None:
                 return
             session.attend(portion.group)
+            # Check permission before memoized failures: a group that may not search gets its own reason.
             verdict = ACCEPTED if self.may_search is None else self.may_search(session, portion)
             failed = self._failure(session, portion, state) if verdict else None
             if not verdict or failed is not None:
                 closed.close(portion.group, verdict)
-                if failed is not None and self.may_search is None:  # else each has an answer of its own
+                if failed is not None and self.may_search is None:  # else each group gets its own answer
                     closed.close_no_less(portion.group, failed, per_queue=self.per_queue)
                 continue
             if _could_ever_run(session, portion):
@@ -92,9 +93,9 @@ class EvictionPass:
     def _search_in_one_call(
         self, session: Session, heap: GroupHeap, portion: Portion | None, state: "PassState"
     ) -> Run:
-        """Search for ``portion`` (None: the next one) and those after it by a kernel; return which is left.
+        """Search for ``portion`` (None: the next group) and those after it in kernel calls; return the first one left.
 
-        So it is if this is such a pass, and some search went so far before; else no search is made.
+        Only reclaim has this form, and only after some search has built the group states; otherwise no search is made.
         """
         if not state.is_prepared and self.cause is Cause.RECLAIM and state.known is not None:
             state.is_prepared = True
@@ -108,7 +109,7 @@ class EvictionPass:
         return state.failed.setdefault(queue, {})
 
     def _failure(self, session: Session, portion: Portion, state: "PassState") -> Footprint | None:
-        """Return the footprint of a group of the same demands that failed, if this one asks for no less."""
+        """Return the footprint of a failed group with the same signature if this group asks for no less."""
         table = self._table(session, portion, state)
         if not session.parameters.use_scheduling_signatures or not table:
             return None
@@ -116,14 +117,14 @@ class EvictionPass:
         return failed if failed is not None and not is_easier(session, portion, failed) else None
 
     def _try(self, session: Session, portion: Portion, state: "PassState") -> bool:
-        """Search for one group, remember a failure, and say whether there is time for more."""
+        """Search victims for one group, remember a failure, and return whether there is time for more."""
         outcome = Outcome.FAILED
         state.is_capped = False
         if self.can_succeed(session, portion):
             outcome = self._search(session, portion, state)
-        if state.is_capped:  # what is within a cap for one group may not be for a smaller one
+        if state.is_capped:  # a smaller group may stay within the cap, so this failure proves nothing about it
             return outcome is not Outcome.STOPPED
-        # A search that failed left everything as it was, so the group is what it was before.
+        # A failed search restored the state, so the group's signature and footprint are those from before it.
         if outcome is Outcome.FAILED and session.parameters.use_scheduling_signatures:
             remember(session, portion, self._table(session, portion, state), signature_of(session, portion))
             state.has_failed[session.facts.groups.queue[portion.group]] = True
@@ -138,6 +139,7 @@ class EvictionPass:
         spared = member & session.protected
         if not spared.any():
             return self._search_among(session, portion, state, member)
+        # Pods of protected groups are spared for now: search without them, and name them as the reason on failure.
         outcome = self._search_among(session, portion, state, member & ~spared)
         if outcome is Outcome.FAILED:
             verdict = Verdict.refused(Code.VICTIMS_PROTECTED, groups=int(np.count_nonzero(spared)))
@@ -162,9 +164,9 @@ class EvictionPass:
         return outcome
 
     def _is_hopeless(self, session: Session, portion: Portion, state: "PassState", member: Bools) -> bool:
-        """Return whether some plugin knows that a search would be in vain."""
+        """Return whether a plugin knows that the search cannot succeed."""
         chunk = portion.chunk()
-        # For a single pod the search itself is as quick while it finds victims; one in vain looks at all of them.
+        # For a single pod, a successful search is as fast as asking. Only a failing one looks at all victims.
         if (len(chunk) == 1 and not state.has_failed.any()) or not session.takes(HOPELESS):
             return False
         rows = np.flatnonzero(member).astype(np.int64)
@@ -195,27 +197,27 @@ class EvictionPass:
 
 
 class PassState:
-    """What one run of an eviction pass keeps from search to search."""
+    """State that one run of an eviction pass keeps between searches."""
 
     def __init__(self, session: Session) -> None:
-        """Begin without a failed group."""
+        """Begin without failures."""
         self._session = session
         self.failed: dict[int, dict[str, Footprint]] = {}
-        """Footprints of groups that failed, by queue and signature."""
+        """Footprints of failed groups, by queue and signature."""
         self.has_failed: Bools = np.zeros(len(session.snapshot.queues), np.bool_)
-        """[Q] queues with such groups."""
+        """[Q] Queues with failed groups."""
 
         self.is_capped = False
-        """Whether a cap on evictions held back what the last search found."""
+        """Whether a cap on evictions rejected the victims of the last search."""
         self.known: GroupStates | None = None
-        """The state of all groups, once a search went so far."""
+        """The state of all groups; built by the first search that gets that far."""
         self.is_prepared = False
-        """Whether it is known if searches can be made in one call."""
+        """Whether it was determined if searches can be made in kernel calls."""
         self.one_call: OneCall | None = None
         self.looks = Looks()
 
     def group_states(self) -> GroupStates | None:
-        """Return the state of all groups; None: everything is decided the long way."""
+        """Return the state of all groups; None: use the plain forms."""
         if self.known is None and self._session.takes(SEARCH):
             self.known = GroupStates(self._session)
             self.known.refresh()
@@ -223,7 +225,7 @@ class PassState:
 
 
 def _past_delays(session: Session, groups: GroupRows) -> GroupRows:
-    """Return those of ``groups`` that have waited long enough to evict others."""
+    """Return the ``groups`` that have waited long enough to evict others."""
     if not len(groups):
         return groups
     snapshot = session.snapshot
@@ -240,7 +242,7 @@ def _past_delays(session: Session, groups: GroupRows) -> GroupRows:
 
 
 def _past_delay(session: Session, group: int) -> bool:
-    """Return whether the group has waited long enough to evict others; if not, remember that."""
+    """Return whether the group has waited long enough to evict others; if not, record that as a reason."""
     facts = session.snapshot.groups[group]
     delay = facts.preemption_delay
     if delay is None or delay <= 0:
@@ -254,7 +256,7 @@ def _past_delay(session: Session, group: int) -> bool:
 
 
 def _could_ever_run(session: Session, portion: Portion) -> bool:
-    """Return whether no pod of the chunk is refused for something that no eviction changes."""
+    """Return whether no pod of the chunk is refused for a reason that evictions cannot change."""
     if not session.policy.judges_pods:
         return True
     for pod in map(int, portion.chunk()):
@@ -265,7 +267,7 @@ def _could_ever_run(session: Session, portion: Portion) -> bool:
 
 
 class Closed:
-    """Groups that need not be looked at: nothing changed since one that is just like them was passed over."""
+    """Groups to skip, because nothing has changed since a group of the same class was skipped."""
 
     def __init__(self, session: Session, groups: GroupRows) -> None:
         """Begin with all of ``groups`` open."""
@@ -280,24 +282,24 @@ class Closed:
         self.mask = np.zeros(len(session.snapshot.groups), np.bool_)
         """bool[G]: the groups that are closed."""
         self.is_any = False
-        """Whether any is."""
+        """Whether any group is closed."""
 
     def close(self, group: int, verdict: Verdict) -> None:
-        """Pass over ``group``, and all like it from now on; tell them the ``verdict`` if it is a refusal."""
+        """Skip ``group`` and all of its class from now on; a refusing ``verdict`` becomes their reason."""
         number = int(self._classes[group])
         if not verdict:
             self._session.records.note_alike(np.array([group], np.int64), verdict.reasons)
         if number >= 0 and self._session.takes(ALIKE):
             begin, end = self._numbers.searchsorted((number, number + 1)).tolist()
-            if end - begin > 1:  # else it is alone, and off the heap already
+            if end - begin > 1:  # otherwise the group is alone in its class, and already off the heap
                 self._notes[number] = verdict.reasons
                 self.mask[self._ordered[begin:end]] = True
                 self.is_any = True
 
     def close_no_less(self, group: int, failed: Footprint, *, per_queue: bool) -> None:
-        """Pass over the groups that differ from ``group`` in amounts and ask for no less than what ``failed``, either.
+        """Skip the groups that differ from ``group`` only in amounts and ask for no less than ``failed``.
 
-        Nothing is told them. ``per_queue``: other queues' groups do not differ in amounts only.
+        They get no reason. ``per_queue``: groups of other queues differ in more than amounts.
         """
         if len(failed) != 1 or not self._session.takes(NO_LESS):
             return
@@ -308,7 +310,7 @@ class Closed:
         self.is_any = self.is_any or len(groups) > 0
 
     def note(self, dropped: GroupRows) -> None:
-        """Note on the ``dropped`` groups what was noted on the group that they are like."""
+        """Copy to the ``dropped`` groups the reasons of the skipped group of their class."""
         if not len(dropped):
             return
         classes = self._classes[dropped]
@@ -317,23 +319,23 @@ class Closed:
                 self._session.records.note_alike(dropped[classes == number], self._notes[number])
 
     def reopen(self) -> None:
-        """Look at all groups again: something changed."""
+        """Open all groups again, because something changed."""
         if self.is_any:
             self.mask[:] = False
             self.is_any = False
 
 
 def anything(session: Session, portion: Portion) -> bool:
-    """Say yes."""
+    """Return True for every group."""
     del session, portion
     return True
 
 
-# ---------------------------------------------------------------------- failures that spare searches
+# ---------------------------------------------------------------------- memoized failures
 
 
 def signature_of(session: Session, portion: Portion) -> str:
-    """Return what groups with the same demands besides amounts have in common.
+    """Return the signature of groups with the same demands apart from amounts.
 
     It names, for each leaf, its constraints and those of its waiting pods.
     """
@@ -369,7 +371,7 @@ def _footprint(session: Session, portion: Portion) -> Footprint:
 
 
 def is_easier(session: Session, portion: Portion, failed: Footprint) -> bool:
-    """Return whether a group may succeed although one of its signature with the footprint ``failed`` did not."""
+    """Return whether a group may succeed although a group of its signature with the footprint ``failed`` did not."""
     mine = _footprint(session, portion)
     if not mine or not failed:
         return False
@@ -384,7 +386,7 @@ def is_easier(session: Session, portion: Portion, failed: Footprint) -> bool:
 
 
 def remember(session: Session, portion: Portion, table: dict[str, Footprint], signature: str) -> None:
-    """Keep the group's footprint as the failed one of its signature if it is no larger than what is kept."""
+    """Keep the group's footprint as the failed one of its signature, if it is no larger than the one kept."""
     mine = _footprint(session, portion)
     known = table.get(signature)
     smaller = known is None or (

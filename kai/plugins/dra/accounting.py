@@ -1,27 +1,22 @@
-"""Which claim holds which device: columns that follow placements, and what a placement changes in them.
+"""Which claim holds which device, as columns that follow placements, and the effects of a placement on them.
 
-A claim is allocated for as long as it has users: pods that are placed, and consumers beyond the snapshot that its
-status names. The first pod takes the devices, the last one gives them back; pods between the two only count.
+A claim is allocated for as long as it has users: pods that are placed, and consumers in its status that are not in the
+snapshot. The first pod takes the devices, the last one gives them back; pods between the two only count.
 
-Devices of a driver for GPUs are also GPUs of their node: see ``seats``.
+Devices of a GPU driver are also GPUs of their node: see ``seats``.
 
-A claim that is being released when the session opens (``releasing``) takes nothing: its devices may be promised. It
-stays allocated for pods that refer to it themselves; the first of them takes its devices.
+A claim is *releasing* if it holds devices but every pod that uses it is terminating, ended or gone. Kubernetes frees a
+claim a moment after its last user is gone, and a pod may take its time to terminate. Until then its devices are like
+those of a pod that was evicted in this session: they may be promised, but nothing is bound to them. So such a claim
+takes nothing when the session opens. It stays allocated for pods that refer to it themselves; the first of them takes
+its devices. A terminating pod that is no longer expected to leave keeps its devices, as it keeps its place.
 
 A pod that was evicted and is put back has its devices again, even if they were promised to another claim meanwhile,
-provided that others are free which do for that claim: those are then *kept* for the promise, for as long as the claim
-of the pod is allocated.
+provided that other free devices suit that claim: those are then *kept* for the promise, for as long as the claim of the
+pod is allocated.
 
 Source: the claim handling of the peer's dynamicresources plugin. Unlike there, devices that are being released are not
 lost to the pods that wait.
-
-What pods that stand on nodes when a session opens hold through their claims.
-
-Which claims are being released: they hold devices still, but every pod that uses them is terminating, ended or gone.
-
-Kubernetes frees a claim a moment after its last user is gone, and a pod may take its time to terminate. Until then the
-devices are as good as those of a pod that was evicted in this session: they are promised, and nothing is bound to them.
-A terminating pod that is not expected to leave any more holds what it has, as it holds its place.
 """
 
 from collections import Counter
@@ -66,7 +61,7 @@ class Crowd:
     """Claims that hold devices which the claims of a pod that is put back had."""
 
     claim: ClaimKey
-    """The first of those that are put back."""
+    """The first claim that is put back."""
     displaced: Mapping[int, Holding]
     """By row what others hold that have no users yet, only promises."""
     taken: Tables | None
@@ -78,7 +73,7 @@ class Columns:
     """Tracked columns. Shapes: C claims, D devices, M capacities, K counters, P pods."""
 
     in_use: Tracked
-    """[D] Holders of a device; one that holds all of a device that may be allocated many times counts as the most."""
+    """[D] Holders of a device; a holder of all of a device that may be allocated many times counts as the maximum."""
     consumed: Tracked
     """[M]"""
     drawn: Tracked
@@ -107,10 +102,10 @@ class Accounting:
         releasing: Collection[ClaimKey],
         concerned: PodRows,
     ) -> None:
-        """Begin the accounting of what claims hold already.
+        """Begin with the devices that claims hold already.
 
-        ``assigned`` says which devices the pods on nodes use, ``releasing`` which claims are about to be free,
-        ``concerned`` which pods refer to claims.
+        ``assigned`` are the devices that pods on nodes use, ``releasing`` the claims about to be free, ``concerned``
+        the pods that refer to claims.
         """
         self._view = view
         self._inventory = inventory
@@ -128,7 +123,7 @@ class Accounting:
             for allocation in placement.claims:
                 users[self.rows[allocation.claim]].add(pods[pod].uid)
         self._releasing = {self.rows[key]: len(users[self.rows[key]]) for key in releasing}
-        """How many users each claim has that is being released; those who come add to them."""
+        """The number of users of each claim that is being released; new users add to it."""
         self.columns = self._open(np.array([len(named) for named in users], np.int64), held)
         self.seats = Seats(view, inventory, assigned)
         self.charges = Charges(view, inventory, claims, concerned, assigned)
@@ -165,7 +160,7 @@ class Accounting:
         return found
 
     def holding(self, row: int) -> Holding | None:
-        """Return what the claim in ``row`` holds as things stand, None if it is not allocated."""
+        """Return the present allocation of the claim in ``row``, None if it is not allocated."""
         number = int(self.columns.choice.values[row])
         return self._holdings[number] if number else None
 
@@ -183,7 +178,7 @@ class Accounting:
         return pod not in self._assigned and self._view.snapshot.pods[pod].uid in self._named_before[row]
 
     def taken(self) -> Tables:
-        """Return what is taken of devices, capacities and counters, as things stand."""
+        """Return the present usage of devices, capacities and counters."""
         return self._inventory.with_draws(self._counted())
 
     def _counted(self) -> Tables:
@@ -191,7 +186,7 @@ class Accounting:
         return columns.in_use.values, columns.consumed.values, columns.drawn.values
 
     def taken_or_releasing(self) -> Tables:
-        """Return the same with what claims that are being released hold still."""
+        """Return the same, including what releasing claims still hold."""
         in_use, consumed, drawn = self._counted()
         tables = in_use.copy(), consumed.copy(), drawn.copy()
         for row, users in self._releasing.items():
@@ -210,7 +205,7 @@ class Accounting:
         return bool(self._releasing)
 
     def crowd(self, placement: ClaimPlacement) -> Crowd | None:
-        """Return what others hold of the devices of claims of ``placement`` that are free by now; None for nothing."""
+        """Return what others hold of the now free devices of the claims of ``placement``; None if nothing."""
         fresh = [each for each in _distinct(placement) if self._is_free(self.rows[each.claim])]
         devices = [device for each in fresh for device in each.devices]
         beyond = self._beyond(devices)
@@ -230,7 +225,7 @@ class Accounting:
         return Crowd(claim=fresh[0].claim, displaced=found, taken=taken if fits else None)
 
     def _beyond(self, devices: Sequence[AllocatedDevice]) -> set[tuple[int, int]]:
-        """Return of what there is not enough for ``devices`` beside what is taken."""
+        """Return what is too scarce for ``devices`` beside the devices that are taken."""
         taken, inventory = self.taken(), self._inventory
         more: Counter[tuple[int, int]] = Counter()
         for table, cell, amount in (*inventory.takes(devices), *inventory.first_draws(devices, taken)):
@@ -238,7 +233,7 @@ class Accounting:
         return {at for at, amount in more.items() if taken[at[0]][at[1]] + amount > inventory.limits[at[0]][at[1]]}
 
     def _cells(self, devices: Iterable[AllocatedDevice]) -> set[tuple[int, int]]:
-        """Return what ``devices`` take something of, counters that they draw from in shares included."""
+        """Return the resources of ``devices``, including counters that shared devices draw from."""
         inventory = self._inventory
         taking = [each for each in devices if not each.admin_access and each.key in inventory.rows]
         draws = [draw for each in taking for draw in inventory.draws_of(inventory.rows[each.key])]
@@ -257,7 +252,7 @@ class Accounting:
     def effects(
         self, pod: PodRow, node: NodeRow, placement: ClaimPlacement, kept: Mapping[ClaimKey, Holding]
     ) -> Sequence[Effect]:
-        """Return what holding its devices adds to the columns, or what giving them up takes away.
+        """Return the effects on columns of holding the claim's devices, or of giving them up.
 
         Whichever is next for ``pod``: pods that hold their devices give them up, others take them. ``kept`` is what is
         to be kept for promises while claims are allocated which are not yet.
@@ -282,7 +277,7 @@ class Accounting:
         return out + self.seats.effects(pod, node, placement, spare, held=held)
 
     def _claim_effects(self, pod: PodRow, row: int, holding: Holding, *, leaving: bool) -> tuple[list[Effect], bool]:
-        """Return what changes for a claim, and whether ``pod`` allocates it, or is the last that has it."""
+        """Return the changes of a claim, and whether ``pod`` allocates it, or is the last user."""
         columns = self.columns
         named = self._is_named(row, pod)
         out = [] if named else [Effect(columns.reserved, row, 1)]
@@ -304,7 +299,7 @@ class Accounting:
         return [Effect(columns[table], cell, amount) for table, cell, amount in self._inventory.takes(devices)]
 
     def lasting_effects(self, pod: PodRow, node: NodeRow, placement: ClaimPlacement) -> Sequence[Effect]:
-        """Return what the booking of ``pod`` on its node adds for as long as it is there, be the pod evicted."""
+        """Return the effects of the booking of ``pod`` that last while it is on its node, even if evicted."""
         return self.seats.lasting_effects(pod, node, placement, held=self.holds(pod))
 
 
@@ -319,7 +314,7 @@ def _book(tables: Sequence[Int64s], takes: Iterable[tuple[int, int, int]], *, si
 
 
 def assigned_placements(view: SessionView, pods: PodRows) -> Mapping[PodRow, ClaimPlacement]:
-    """Return what those of ``pods`` that occupy a node hold."""
+    """Return what the ``pods`` that occupy a node hold."""
     snapshot = view.snapshot
     status, node = snapshot.pod_status, snapshot.pod_node
     present = [PodRow(int(pod)) for pod in pods if within(int(status[pod]), ACTIVE_USED) and node[pod] >= 0]
@@ -328,7 +323,7 @@ def assigned_placements(view: SessionView, pods: PodRows) -> Mapping[PodRow, Cla
 
 
 def _held(view: SessionView, pod: PodRow, owned: Mapping[str, list[Claim]]) -> ClaimPlacement:
-    """Return the allocated claims of ``pod``: those it refers to, and the one made for its extended resources."""
+    """Return the allocated claims of ``pod``: the referenced ones, and the one for its extended resources."""
     snapshot = view.snapshot
     facts, shape = snapshot.pods[pod], snapshot.shapes[snapshot.pod_shape[pod]]
     references = list(shape.constraints.claims)
@@ -364,12 +359,13 @@ _GOING = status_mask(Status.RELEASING, Status.SUCCEEDED, Status.FAILED)
 def releasing_claims(
     view: SessionView, assigned: Mapping[PodRow, ClaimPlacement], concerned: PodRows
 ) -> frozenset[ClaimKey]:
-    """Return the allocated claims whose users, at least one, are all on their way out or gone.
+    """Return the allocated claims whose users, at least one, are all terminating, ended or gone.
 
     ``assigned`` is what pods on nodes hold, ``concerned`` are all pods that refer to claims.
 
-    Cost: a look at each claim; if some have no active user on a node, at each concerned pod; if they name pods that are
-        none of these, at each pod.
+    Cost: one look at each claim; if some have no active user on a node, at each concerned pod; if these name other
+    pods,
+        at each pod.
     """
     status = view.snapshot.pod_status
     kept = {
@@ -394,7 +390,7 @@ def _users(claim: Claim) -> frozenset[str]:
 
 
 def _staying(view: SessionView, uids: frozenset[str], concerned: PodRows) -> frozenset[str]:
-    """Return those of the pods ``uids`` that exist and are not on their way out."""
+    """Return the pods of ``uids`` that exist and are not terminating."""
     pods, status = view.snapshot.pods, view.snapshot.pod_status
 
     def among(rows: Iterable[int], wanted: frozenset[str]) -> Mapping[str, int]:

@@ -1,9 +1,9 @@
-"""The search for devices: for all claims of a pod together, on one node.
+"""The search for devices for all claims of a pod together, on one node: depth-first with backtracking.
 
-Requests are filled in order, each by the first devices that match, are free and agree with the constraints; where
-that leads nowhere the search steps back. The first solution is taken, so equal states give equal answers. The number
-of steps is bounded: a search that goes beyond it counts as failed. Devices are asked one after the other: one on which
-a selector fails ends the search if the search comes to it, and not if it was over before.
+Requests are filled in order, each by the first devices that match, are free and satisfy the constraints; on a dead end
+the search steps back. It takes the first solution, so equal states give equal answers. The number of steps is bounded;
+a search beyond the bound counts as failed. Selectors are evaluated device by device: a device on which a selector fails
+ends the search only if the search reaches it.
 
 Source: the structured allocator of Kubernetes (resource.k8s.io/v1).
 """
@@ -19,7 +19,7 @@ from kai.plugins.dra.demand import MOST_DEVICES, Demand, Want
 from kai.plugins.dra.inventory import MOST_SHARES, Inventory, Tables
 
 MOST_STEPS = 20_000
-"""Devices that one search looks at before it gives up: far more than claims on real nodes need."""
+"""The most steps of one search: far more than claims on real nodes need."""
 
 
 @attrs.frozen
@@ -38,7 +38,7 @@ class _Pick:
     want: Want
     row: int
     takes: tuple[tuple[int, int, int], ...]
-    """Table, cell and amount of what it takes from others."""
+    """Table, cell and amount that the device takes from shared counters and capacities."""
 
 
 class _GivenUpError(Exception):
@@ -49,7 +49,7 @@ class Allocator:
     """One search."""
 
     def __init__(self, inventory: Inventory, taken: Tables, rows: Int64s, node: int, node_name: str) -> None:
-        """Search among the devices ``rows`` for a pod on ``node``; ``taken`` is what others hold."""
+        """Search among the devices ``rows`` for a pod on ``node``; ``taken`` is the usage by others."""
         self._inventory = inventory
         self._taken = taken
         self._rows = rows
@@ -63,7 +63,7 @@ class Allocator:
         self._left = MOST_STEPS
 
     def allocate(self, demands: Sequence[Demand]) -> tuple[Holding, ...] | None:
-        """Return what each of ``demands`` would hold, None if they cannot be met together."""
+        """Return the devices for each of ``demands``, None if they cannot be met together."""
         self._demands = demands
         if any(demand.fault or self._is_undecided(demand) for demand in demands):
             return None
@@ -132,7 +132,8 @@ class Allocator:
     def _fill_every(self, step: int, want: Want, rows: Sequence[int]) -> bool:
         """Pick all of ``rows``, then go on with the next request.
 
-        Raises: _GivenUpError where a constraint stands against one that can be had: no other choice would help.
+        Raises: _GivenUpError if a free device violates a constraint, because no other choice can satisfy a request for
+        all.
         """
         before = len(self._picks)
         claim = self._steps[step].claim
@@ -169,9 +170,9 @@ class Allocator:
         return False
 
     def _is_in_use(self, claim: int, want: Want, row: int) -> bool:
-        """Return whether a device cannot be had as others have all of it.
+        """Return whether a device is unavailable because others have all of it.
 
-        An administrator sees what others have, but a claim names a device once.
+        Admin access sees devices of others, but a claim may name a device only once.
         """
         if self._inventory.multiple[row]:
             return not want.admin and self._held(0, row) >= MOST_SHARES
@@ -180,12 +181,12 @@ class Allocator:
         return self._held(0, row) > 0
 
     def _pick(self, claim: int, want: Want, row: int, *, must: bool = False) -> bool:
-        """Take a device if it is free and agrees with the constraints of its claim; say whether.
+        """Take a device if it is free and satisfies the constraints of its claim; return whether it was taken.
 
-        What an administrator looks at counts as taken by the other requests of the pod, and counters and capacity
-        must be there for it.
+        A device for admin access counts as taken for the other requests of the pod, and its counters and capacity must
+        be available.
 
-        Raises: _GivenUpError if it is free, ``must`` be had and does not agree.
+        Raises: _GivenUpError if it is free and ``must`` be taken, but violates a constraint.
         Source: Kubernetes' allocator, in the order of its checks.
         """
         takes = tuple(self._takes(want, row))
@@ -222,7 +223,7 @@ class Allocator:
                 self._more[table, cell] -= amount
 
     def _agrees(self, constraint: DeviceConstraint, pick: _Pick) -> bool:
-        """Return whether a device has the attribute, with the value of those picked before (distinct: another one)."""
+        """Return whether a device has the attribute with the value of the picked ones (distinct: another value)."""
         if not concerns(constraint, pick.want.name):
             return True
         value = self._inventory.devices[pick.row].attributes.get(constraint.match)

@@ -1,4 +1,4 @@
-"""Answer the engine's questions about pods with claims out of inventory, demands and accounting."""
+"""Answers to the engine's hooks for pods with claims, from inventory, demands and accounting."""
 
 import itertools
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ class Answers:
     """Answers about pods with claims for one session."""
 
     def __init__(self, view: SessionView, inventory: Inventory, selectors: Selectors, concerns: Bools) -> None:
-        """Begin the accounting; ``concerns`` [K] are the shapes that anything will be asked about."""
+        """Begin the accounting; ``concerns`` [K] are the shapes about which hooks will be called."""
         catalog = view.snapshot.catalog.claims
         self._view = view
         self._inventory = inventory
@@ -72,18 +72,18 @@ class Answers:
     # ------------------------------------------------------------------ what placements change
 
     def recorded(self, pod: PodRow) -> ClaimPlacement:
-        """Return what ``pod`` held when the session opened."""
+        """Return the devices that ``pod`` held when the session opened."""
         return self._assigned.get(pod, NOTHING)
 
     def _placement(self, pod: PodRow, detail: object) -> ClaimPlacement:
         return detail if isinstance(detail, ClaimPlacement) else self.recorded(pod)
 
     def opening_effects(self) -> Sequence[Effect]:
-        """Return what changes in the books of nodes, as several pods may have one GPU."""
+        """Return the effects on the books of nodes, which differ from sums because pods may share a GPU."""
         return (*self._accounting.seats.corrections, *self._accounting.charges.corrections)
 
     def effects(self, pod: PodRow, node: NodeRow, detail: object) -> Sequence[Effect]:
-        """Return what the placement of ``pod`` changes until it is evicted."""
+        """Return the effects of the placement of ``pod`` that last until it is evicted."""
         placement = self._placement(pod, detail)
         crowd = None if self._accounting.holds(pod) else self._accounting.crowd(placement)
         homes = None if crowd is None else self._homes(crowd, node)
@@ -91,7 +91,7 @@ class Answers:
         return self._accounting.effects(pod, node, placement, kept)
 
     def lasting_effects(self, pod: PodRow, node: NodeRow, detail: object) -> Sequence[Effect]:
-        """Return what the placement of ``pod`` changes for as long as it is on the node."""
+        """Return the effects of the placement of ``pod`` that last while it is on the node."""
         return self._accounting.lasting_effects(pod, node, self._placement(pod, detail))
 
     # ------------------------------------------------------------------ may the pod be placed
@@ -249,7 +249,7 @@ class Answers:
         return demand.simple and not self._inventory.intricate and not demand.requests[0][0].faulty.any()
 
     def _wanted(self, pod: PodRow, node: NodeRow | None) -> _Wanted:
-        """Return what ``pod`` wants on ``node``; without a node only what its claims want."""
+        """Return the demand of ``pod`` on ``node``; without a node, that of its claims only."""
         snapshot = self._view.snapshot
         namespace = snapshot.pods[pod].namespace
         shape = self._shape(pod)
@@ -355,11 +355,11 @@ class Answers:
     # ------------------------------------------------------------------ how much of it the node counts already
 
     def credit(self, pod: PodRow, nodes: NodeRows) -> Int64s:
-        """Return int64[2, n]: thousandths of a GPU that ``pod`` needs less, as its claims hold GPUs that are taken.
+        """Return int64[2, n]: thousandths of a GPU that ``pod`` needs less because its claims hold GPUs in use.
 
-        Where claims may get shares, or the access of an administrator, that depends on the devices that they get. Of
-        alternatives that are open the smallest may do; the search for devices has the last word.
-        Row 0 counts GPUs that pods use, row 1 also those that pods were promised.
+        With device shares or admin access this depends on the devices that claims get, and the smallest open
+        alternative may do. The result is an upper bound; the search for devices decides. Row 0 counts GPUs that pods
+        use, row 1 also those that pods were promised.
         """
         out = np.zeros((2, len(self._view.snapshot.nodes)), np.int64)
         claimed, wanted = self._shape(pod).gpu.claimed, self._wanted(pod, None)
@@ -371,7 +371,7 @@ class Answers:
         """Write to ``out`` [2, N] how many thousandths of a GPU less ``pod`` needs on ``nodes``."""
         seats, namespace = self._accounting.seats, self._view.snapshot.pods[pod].namespace
         sharing, parted = self._sharing([demand for _, demand in wanted.open])
-        # Where no pod was evicted from devices, those that the search finds are free: what it finds is enough.
+        # Without evicted pods on devices, all devices that the search finds are free, so its result is enough.
         left = parted & ~sharing
         if left.any():
             left &= ~seats.left_behind()

@@ -1,10 +1,10 @@
-"""What queues are charged for the devices of claims: for each claim once, and for parts of devices as parts.
+"""Charges of queues for the devices of claims: each claim counts once, and parts of devices count as parts.
 
-The engine charges each pod with the GPUs that its claims ask for. So a queue has back what was charged for a claim that
-another pod of the queue has already, and what is not had of devices that turn out to be smaller parts of GPUs than the
-engine knows. Of two queues whose pods use one claim each is charged, once.
+The engine charges each pod with the GPUs that its claims request. This module gives back to a queue what another pod of
+the queue already pays for the same claim, and the difference where devices turn out to be smaller parts of GPUs than
+the engine knows. If pods of two queues use one claim, each queue pays once.
 
-What a claim counts for is a function of who uses it, so the order in which pods come and leave makes no difference.
+The charge of a claim is a function of its users, so the order in which pods come and leave makes no difference.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ class Charges:
                 table[at] += 1
                 self.corrections += self._of_queues(pod, column, delta)
         self._counts = tuple(view.track(table) for table in (counts, fixed))
-        """[places] Pods that are charged, and those of them that cannot be taken back."""
+        """[places] Pods that are charged, and the non-preemptible ones among them."""
 
     def _places(self, concerned: Iterable[PodRow]) -> Mapping[tuple[ClaimKey, int], int]:
         """Return the row of each claim with GPUs and each queue with a pod that refers to it."""
@@ -64,7 +64,7 @@ class Charges:
         return -1 if group < 0 else int(self._view.queue_of(group))
 
     def effects(self, pod: PodRow, placement: ClaimPlacement, *, held: bool) -> list[Effect]:
-        """Return what the books of queues have back for a pod that comes to hold its claims (or has them by now)."""
+        """Return the refund in the books of queues for a pod that gets its claims (or has them by now)."""
         if self._view.columns.status[pod] == Status.RELEASING:
             return []
         out: list[Effect] = []
@@ -77,9 +77,9 @@ class Charges:
     def _deltas(
         self, pod: PodRow, placement: ClaimPlacement, tables: Sequence[Int64s], own: int
     ) -> Iterable[tuple[Int64s, Tracked, int, int]]:
-        """Yield for each claim and column of the books the table that counts its pods, its row, and what comes off.
+        """Yield for each claim and column of the books the table that counts its pods, its row, and the deduction.
 
-        ``own`` is how many of those that are counted are ``pod`` itself.
+        ``own`` is the number of counted pods that are ``pod`` itself.
         """
         queue, group = self._queue(pod), self._view.group_of(pod)
         if queue < 0:

@@ -1,9 +1,9 @@
-"""What a claim wants, resolved against the devices there are.
+"""The demand of a claim, resolved against the existing devices.
 
 A request becomes one or more *wants*, tried in order: an exact request has one, a prioritized list has several. A want
-knows which devices match its class and selectors, which is a property of the want alone and computed once.
+knows which devices match its class and selectors; that is computed once per want.
 
-How much of each capacity of a device a request has: as it asks, rounded up to what the device's driver shares.
+The capacity of a device that a request gets is its requested amount, rounded up to what the driver's policy allows.
 
 Source: the consumable capacity of Kubernetes' allocator (resource.k8s.io/v1, CapacityRequestPolicy).
 """
@@ -20,10 +20,10 @@ from kai.plugins.dra.inventory import Inventory
 
 
 def consumption(device: Device, asked: Sequence[tuple[str, int]]) -> Mapping[str, int] | None:
-    """Return how much of each capacity of ``device`` a request has that asks for ``asked``, by name.
+    """Return how much of each capacity of ``device`` a request for ``asked`` gets, by name.
 
-    None if the device cannot serve it, though it be unused: it lacks a capacity, has less of one than is asked for, or
-    shares it in other amounts.
+    None if the device cannot serve it even if unused: it lacks a capacity, has too little of one, or its policy allows
+    no such amount.
     """
     wanted = dict(asked)
     if not wanted.keys() <= device.capacity.keys():
@@ -39,7 +39,7 @@ def consumption(device: Device, asked: Sequence[tuple[str, int]]) -> Mapping[str
 
 
 def _share(asked: int | None, whole: int, policy: SharePolicy | None) -> int | None:
-    """Return what one has that asks for ``asked`` (None: for nothing), None if ``policy`` has no such amount."""
+    """Return the amount for a request of ``asked`` (None: no request); None if ``policy`` has no such amount."""
     if policy is None:
         return whole if asked is None else asked
     if asked is None:
@@ -79,13 +79,13 @@ class Want:
     matching: Bools
     """[D]"""
     meant: Bools
-    """[D] What matches although it cannot be had, as it is tainted or attached later: it is part of all devices."""
+    """[D] Matching devices that are tainted or attached later: unavailable, but part of "all devices"."""
     later: Bools
-    """[D] What matches and would be had, but for conditions that its driver meets once it is allocated."""
+    """[D] Devices that would be available but for conditions that their driver meets after the allocation."""
     tainted: Bools
-    """[D] What matches and would be had, but for its taints."""
+    """[D] Devices that would be available but for their taints."""
     barred: Bools
-    """[D] What matches, of pools of which nothing is allocated."""
+    """[D] Matching devices in pools from which nothing is allocated."""
     sharable: Int64s
     """GPUs of nodes among ``matching`` that it may have beside others: in shares, or to look on as administrator."""
     partitioned: Int64s
@@ -129,7 +129,7 @@ class Demands:
         self._matching: dict[tuple[str, ...], tuple[Bools, Bools, str]] = {}
 
     def of(self, claim: Claim) -> Demand:
-        """Return what ``claim`` wants."""
+        """Return the demand of ``claim``."""
         requests = tuple(self._wants(request) for request in claim.requests)
         fewest = sum(min((want.count for want in wants if not want.every), default=1) for wants in requests)
         fault = ""
@@ -223,7 +223,7 @@ class Demands:
     def _consumed(
         self, matching: Bools, capacity: Sequence[tuple[str, int]]
     ) -> tuple[Mapping[int, Mapping[str, int]], Bools]:
-        """Return what is had of devices in shares, and bool[D]: those of ``matching`` that have ``capacity`` at all."""
+        """Return the shared amounts of devices, and bool[D]: which ``matching`` devices have ``capacity`` at all."""
         inventory = self._inventory
         rows = np.flatnonzero(matching if capacity else matching & inventory.multiple)
         enough = matching.copy()

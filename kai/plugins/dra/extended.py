@@ -1,7 +1,7 @@
-"""Extended resources that a device class backs: the claim that a pod implies where no device plugin has them.
+"""Extended resources that a device class backs: the implied claim of a pod if no device plugin has the resources.
 
-Source: the extended resources of resource.k8s.io/v1 and the peer's dynamicresources plugin: containers that run side by
-side get devices of their own; an init container uses theirs, and only what it needs beyond them is asked for.
+Source: the extended resources of resource.k8s.io/v1 and the peer's dynamicresources plugin. Containers that run side by
+side get devices of their own. An init container reuses these, and requests only what it needs beyond them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,7 +62,7 @@ class Implied:
     containers: Mappings
 
     def allocated(self, devices: tuple[AllocatedDevice, ...], nodes: tuple[NodeTerm, ...] | None) -> ExtendedAllocation:
-        """Return what serves the pod, once the claim gets ``devices`` that can be used from ``nodes``."""
+        """Return the allocation for the pod when the claim gets ``devices`` that can be used from ``nodes``."""
         return ExtendedAllocation(
             requests=self.claim.requests, containers=self.containers, devices=devices, nodes=nodes
         )
@@ -104,7 +104,7 @@ def implied_claim(
 
 
 def _counts(containers: Sequence[ContainerRequest], resource: str, *, lasting: bool) -> dict[int, int]:
-    """Return devices by container, of those that run side by side (``lasting``) or of the other init containers."""
+    """Return devices by container: those that run side by side (``lasting``), or the other init containers."""
     counts = {
         at: dict(container.requests).get(resource, 0) // _MILLI
         for at, container in enumerate(containers)

@@ -1,4 +1,4 @@
-"""Devices as rows: which there are, from which nodes they can be used, what they share with others.
+"""The inventory of devices as rows: from which nodes each can be used, and what it shares with others.
 
 Rows are in the order in which devices are tried: by driver and pool, then by slice, then as the slice lists them.
 """
@@ -56,7 +56,7 @@ class Inventory:
     partitioned: Bools
     """[D] The device is a GPU that has partitions, or one of these."""
     barred: Bools
-    """[D] Devices of pools of which slices are still to come, or that contradict themselves: they are not allocated."""
+    """[D] Devices of incomplete or contradictory pools; they are not allocated."""
     unsettled: Bools
     """[N] Nodes that see a slice of such a pool, be it one without devices: what all devices are is not known there."""
     multiple: Bools
@@ -82,7 +82,7 @@ class Inventory:
         return bool(self.draws) or bool(self.multiple.any())
 
     def gpus_of(self, devices: Iterable[AllocatedDevice], node: int | None = None) -> list[int]:
-        """Return the rows of those GPUs among ``devices`` that belong to one node (to ``node``), each once."""
+        """Return the rows of the GPUs among ``devices`` that belong to one node (to ``node``), each once."""
         rows = dict.fromkeys(self.rows.get(device.key, NONE) for device in devices)
         return [
             row for row in rows if row >= 0 and self.gpu[row] and self.node[row] >= 0 and node in (None, self.node[row])
@@ -123,8 +123,8 @@ class Inventory:
     def takes_row(self, row: int, consumed: Mapping[str, int] | None) -> Iterable[tuple[int, int, int]]:
         """Yield table, cell and amount of what a holder of the device in ``row`` takes.
 
-        Of a device that may be allocated many times it takes a share with ``consumed``, or all if that is None; any
-        other device as a whole. What the shares of a device draw from counters is in no share: see ``with_draws``.
+        Of a device that may be allocated many times, it takes a share with ``consumed``, or all if that is None; any
+        other device is taken as a whole. Counters that a shared device draws belong to no share: see ``with_draws``.
         """
         if not self.multiple[row]:
             yield 0, row, 1
@@ -136,18 +136,18 @@ class Inventory:
                 yield 1, self.cells[row, name], amount
 
     def draws_of(self, row: int) -> Iterable[tuple[int, int, int]]:
-        """Yield table, cell and amount of what the device in ``row`` draws from counters, however many hold it."""
+        """Yield table, cell and amount of the counters that the device in ``row`` draws, for any number of holders."""
         return ((2, counter, amount) for counter, amount in self.draws.get(row, ()))
 
     def first_draws(self, devices: Iterable[AllocatedDevice], taken: Tables) -> Iterable[tuple[int, int, int]]:
-        """Yield what those of ``devices`` draw from counters that are had in shares, and of which none is ``taken``."""
+        """Yield the counter draws of those ``devices`` that are shared and have no ``taken`` share yet."""
         rows = {self.rows.get(device.key, NONE) for device in devices if not device.admin_access}
         for row in sorted(rows):
             if row >= 0 and self.multiple[row] and taken[0][row] == 0:
                 yield from self.draws_of(row)
 
     def with_draws(self, taken: Tables) -> Tables:
-        """Return ``taken`` with what devices draw from counters that are held in shares: once for all their shares."""
+        """Return ``taken`` with the counter draws of shared devices added, once for all shares of a device."""
         held = [row for row in self.shared_draws if taken[0][row] > 0]
         if not held:
             return taken
@@ -191,7 +191,7 @@ class _Draft:
     draws: dict[int, tuple[tuple[int, int], ...]] = attrs.field(factory=dict)
 
     def place(self, row: int, source: DeviceSlice, device: Device, rows: Mapping[str, int], selected: Selected) -> None:
-        """Write down from where the device can be used: what it says itself goes before what its slice says."""
+        """Store from where the device can be used: its own node settings override those of its slice."""
         own = bool(device.node) or device.all_nodes or device.nodes is not None
         at: Device | DeviceSlice = device if own else source
         self.node.append(rows.get(at.node, NONE) if at.node else NONE)
@@ -205,7 +205,7 @@ class _Draft:
     def divide(
         self, row: int, source: DeviceSlice, device: Device, counters: Mapping[CounterKey, tuple[int, int]]
     ) -> None:
-        """Write down what allocations of the device share: its own capacities, and counters of its pool."""
+        """Store what allocations of the device share: its own capacities, and counters of its pool."""
         if device.multiple_allocations:
             for name in sorted(device.capacity):
                 self.cells[row, name] = len(self.cells)
@@ -310,10 +310,10 @@ def _unsettled(
 
 
 def _barred(slices: Iterable[DeviceSlice], counters: Container[CounterKey]) -> frozenset[tuple[str, str]]:
-    """Return driver and name of the pools of which nothing is allocated.
+    """Return driver and name of the pools from which nothing is allocated.
 
-    Their slices are not all there, give one name to two devices or to two sets of counters, or have devices that draw
-    from counters which none of them offers.
+    Some of their slices are missing, they use a name for two devices or two counter sets, or they have devices that
+    draw from counters that no slice offers.
 
     Source: the pools that are incomplete or invalid for Kubernetes' allocator.
     """
@@ -332,7 +332,7 @@ def _barred(slices: Iterable[DeviceSlice], counters: Container[CounterKey]) -> f
 
 
 def _counters(slices: Sequence[DeviceSlice]) -> dict[CounterKey, tuple[int, int]]:
-    """Return the row and the amount of each counter; one that is told twice counts where it comes first."""
+    """Return the row and the amount of each counter; of duplicates the first counts."""
     found: dict[CounterKey, tuple[int, int]] = {}
     for source in slices:
         for group, counter, amount in source.counters:

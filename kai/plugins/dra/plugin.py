@@ -1,10 +1,10 @@
-"""What the engine asks about claims: may the pod be placed at all, on which nodes, with which devices, to what effect.
+"""The plugin for resource claims: whether a pod may be placed, on which nodes, with which devices, and the effects.
+
+It also encodes the devices of claims for bind requests.
 
 Only pods with claims, or with extended resources that a device class backs, pay for it.
 
-Source: the peer's plugins/dynamicresources, and resource.k8s.io/v1 for what it leaves to Kubernetes' allocator.
-
-What a bind request says of the devices of a pod's claims.
+Source: the peer's plugins/dynamicresources, and resource.k8s.io/v1 for the part of Kubernetes' allocator.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -92,9 +92,10 @@ def _config(
 def configuration(
     claim: Claim, classes: Mapping[str, DeviceClass], devices: Iterable[AllocatedDevice]
 ) -> tuple[AllocatedConfig, ...]:
-    """Return what drivers are told with the ``devices`` of ``claim``: first what classes say, then what the claim says.
+    """Return the driver configuration for the ``devices`` of ``claim``: first that of classes, then that of the claim.
 
-    A class says it for all requests that were served from it; what is for other requests or alternatives is left out.
+    Class configuration applies to all requests served from the class. Configuration for other requests or alternatives
+    is left out.
     """
     names: dict[str, list[str]] = {}
     served: set[str] = set()
@@ -160,7 +161,7 @@ class Dra:
     _memory: Memory = attrs.field(factory=Memory, init=False, eq=False, repr=False)
 
     def open(self, session: SessionView) -> Sequence[Extension]:
-        """Begin the accounting of all claims; without pods that claim there is nothing to say."""
+        """Begin the accounting of all claims; without pods with claims, return nothing."""
         concerns = concerned(session)
         if not concerns.any():
             return ()

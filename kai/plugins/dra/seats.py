@@ -1,13 +1,12 @@
 """Which pods sit on which GPU of a node, and what the node counts for it.
 
-The engine books the GPUs that each pod asks for. Devices of a driver for GPUs are GPUs of their node too, and several
-pods may have one device: through one claim, in shares, or as administrators that take nothing. So the node gets back
-what the engine booked for devices, and counts instead what is true of each GPU: what pods use of it is taken once, what
-pods are leaving alone is being released once, and the promises of one device take one of those. A partition takes part
-of its GPU.
+The engine books the GPUs that each pod requests. Devices of a GPU driver are GPUs of their node too, and several pods
+may use one device: through one claim, in shares, or with admin access, which takes nothing. So this module takes back
+what the engine booked for devices, and counts each GPU itself. The part that pods use is taken once. The part that only
+leaving pods use is being released once, and promises of it take it once. A partition takes its part of the GPU.
 
-What a GPU counts for is a function of who sits on its devices, and of nothing that was before. So the order in which
-pods come, leave and return makes no difference.
+The count of a GPU is a function of the pods on its devices and of nothing before. So the order in which pods come,
+leave and return makes no difference.
 
 Source: the peer's node_info for shared devices. Unlike there, a device counts once no matter whether it was shared
 before this cycle or in it.
@@ -46,7 +45,7 @@ class Seats:
     """The GPUs of nodes in a session."""
 
     def __init__(self, view: SessionView, inventory: Inventory, assigned: Mapping[PodRow, ClaimPlacement]) -> None:
-        """Begin with the pods that stand on nodes; ``assigned`` says what they hold."""
+        """Begin with the pods on nodes; ``assigned`` are the devices that they hold."""
         self._view = view
         self._inventory = inventory
         nodes = view.snapshot.nodes
@@ -68,7 +67,7 @@ class Seats:
         self._using = view.track(using)
         """[D] Pods that use a device: running, being bound, allocated."""
         self._promised = view.track(promised)
-        """[D] Pods that were promised it, and what is kept for promises that lost their device."""
+        """[D] Pods that were promised the device, and devices kept for promises that lost theirs."""
         self._leaving = view.track(np.zeros_like(using))
         """[D] Pods that were evicted in this session."""
         sat_on = np.flatnonzero(using + self._going + promised).tolist()
@@ -123,7 +122,7 @@ class Seats:
         return back * GPU_UNIT - idle, back * GPU_UNIT - free
 
     def _more(self, rows: Sequence[int], taken: Bools) -> int:
-        """Return how many thousandths of GPUs devices in ``rows`` take beside those that are ``taken`` [D]."""
+        """Return the thousandths of GPUs that devices in ``rows`` take in addition to the ``taken`` [D] ones."""
         keys, more = [self._inventory.keys[row] for row in rows], 0
         for gpu in self._inventory.gpus_at(rows):
             there = [key for key in gpu.devices if taken[self._inventory.rows[key]]]
@@ -138,9 +137,9 @@ class Seats:
         return out
 
     def in_order(self, rows: Int64s) -> Int64s:
-        """Return device ``rows`` in the order in which they are tried: those that an evicted pod still sits on last.
+        """Return device ``rows`` in the order of trying: devices on which an evicted pod still sits come last.
 
-        It sits on all devices that have no room on their GPU beside what it leaves.
+        It sits on all devices that have no room on their GPU beside its own.
         """
         leaving, inventory = self._leaving.values > 0, self._inventory
         last = leaving[rows]
@@ -160,7 +159,7 @@ class Seats:
         *,
         held: bool,
     ) -> list[Effect]:
-        """Return what holding its devices adds to the books, for a pod that comes to hold them (or is ``held`` by now).
+        """Return the effects on the books of holding devices, for a pod that gets them (or is ``held`` by now).
 
         ``kept`` are devices that are kept for a promise while the pod holds its own.
         """
@@ -182,7 +181,7 @@ class Seats:
         return self._change(changes, back=not held) + self._back_for_good(node, back)
 
     def _change(self, changes: Mapping[int, _Sitters], *, back: bool) -> list[Effect]:
-        """Return the effects of ``changes`` of devices, or those that the engine takes away again (``back``)."""
+        """Return the effects of ``changes`` of devices; with ``back``, of changes that the engine undoes."""
         out: list[Effect] = []
         between: dict[int, tuple[_Sitters, _Sitters]] = {}
         for row, change in changes.items():
@@ -202,7 +201,7 @@ class Seats:
     def _counted(
         self, between: Mapping[int, tuple[_Sitters, _Sitters]], others: Callable[[int], _Sitters]
     ) -> list[Effect]:
-        """Return what nodes count more for GPUs in the second of two states of devices; ``others`` stay as they are."""
+        """Return the change in nodes' GPU counts between two states of devices; ``others`` stay as they are."""
         out: list[Effect] = []
         for gpu in self._inventory.gpus_at(between):
             rows = [self._inventory.rows[key] for key in gpu.devices]
@@ -217,11 +216,11 @@ class Seats:
         return out
 
     def _back_for_good(self, node: NodeRow, amount: int) -> list[Effect]:
-        """Return what it means that ``node`` has GPUs back of what the engine books for a pod that is leaving."""
+        """Return the effect of giving ``node`` back the GPUs that the engine books for a leaving pod."""
         return self._back(node, amount, idle=1, releasing=-1, used=-1)
 
     def _back_while_held(self, node: NodeRow, amount: int, *, promise: bool) -> list[Effect]:
-        """Return what comes to that while the pod uses its place, or was promised it."""
+        """Return the resulting GPUs while the pod uses its place, or was promised it."""
         return self._back(node, amount, idle=-1, releasing=2) if promise else self._back(node, amount, releasing=1)
 
     def _back(self, node: NodeRow, amount: int, *, idle: int = 0, releasing: int = 0, used: int = 0) -> list[Effect]:
@@ -231,9 +230,10 @@ class Seats:
 
 
 def _counts(gpu: Gpu, sitters: Sequence[_Sitters]) -> tuple[int, int, int]:
-    """Return what a GPU adds to what is idle, being released and used on its node, with who sits on its devices.
+    """Return what a GPU adds to idle, releasing and used of its node, given the pods on its devices.
 
-    Once those who leave are gone, what pods use or were promised is taken: the rest of what is held is being released.
+    After the leaving pods are gone, what pods use or were promised is taken. The rest of what is held is being
+    released.
     """
     on = list(zip(gpu.devices, sitters, strict=True))
     held = gpu.taken(key for key, each in on if each.using > 0 or each.leaving > 0)
@@ -245,13 +245,13 @@ def _counts(gpu: Gpu, sitters: Sequence[_Sitters]) -> tuple[int, int, int]:
 def _claims(placement: ClaimPlacement) -> Sequence[ClaimAllocation]:
     """Return the claims that the pod names, each once.
 
-    Of one that was made for its extended resources the engine books the resources: it stays as it is.
+    A claim made for its extended resources is left out, because the engine books these resources itself.
     """
     return tuple({each.claim: each for each in placement.claims if each.reference}.values())
 
 
 def _summed(effects: Iterable[Effect]) -> list[Effect]:
-    """Return what ``effects`` come to: one for each cell that is another one after all of them.
+    """Return the sum of ``effects``: one for each cell that is changed after all of them.
 
     Most cancel each other: a node has back what the engine books for a claim, and counts the device itself.
     """

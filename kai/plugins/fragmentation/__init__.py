@@ -1,4 +1,4 @@
-"""Fragmentation: place pods so that what is left of GPUs stays usable."""
+"""Fragmentation: places pods so that the remaining GPUs stay usable."""
 
 from kai.plugins.fragmentation.plugin import Fragmentation
 

@@ -1,20 +1,17 @@
-"""Place each pod where most of the GPUs stay usable for the pods that usually come.
+"""Places each pod where most GPUs stay usable for typical pods, and orders waiting pods so that most fit.
 
-    pods that run and wait -> the shapes that usually come, where they may run -> the term that kernels evaluate
+    pods that run and wait -> typical shapes, and where they may run -> the term that kernels evaluate
     pods that wait         -> the order in which most of them fit
 
-Nodes and devices are chosen by the term, one pod after the other; ``kai.kernels.fragments`` says what it counts.
+Typical shapes are the most frequent ones among running and waiting pods. The term rates nodes and devices for one pod
+after the other; ``kai.kernels.fragments`` describes the computation.
+
+The order is: large pods, then parts of GPUs, then pods without GPUs. Whole GPUs are found while nodes are empty; parts
+of GPUs fill the rest. Parts of different sizes take turns, each size by age, because they complete each other on a
+device. A size that leaves much of a device unused in any combination goes later.
 
 Source: Weng et al., "Beware of Fragmentation", USENIX ATC 2023. The paper's measure counts neither memory nor what pods
-    after the next will be short of, nor which nodes only some pods may use; and it does not order pods.
-
-What usually comes: the most frequent shapes among the pods that run and wait, and what follows for each node.
-
-The order in which most of what waits fits: large pods first, then parts of GPUs, then pods that need no GPU.
-
-Whole GPUs are found while nodes are empty; parts of GPUs fill what is left. Parts of different size go in turns, each
-size in order of age, because they complete each other on a device. A size that leaves much of a device unused, whatever
-comes beside it, goes later.
+    after the next will lack, nor which nodes only some pods may use; and it does not order pods.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,9 +47,9 @@ from kai.framework import (
 from kai.framework import Fragmentation as FragmentationTerm
 
 BOUNDLESS = 1e12
-"""GPUs for each unit of what the pods on a node do not ask for."""
+"""The GPUs per unit of a resource that the pods on a node do not request."""
 STRONGEST = 8.0
-"""Bounds what a node is worth that nearly all pods may use and hardly any other: other scores must keep their say."""
+"""Bounds the value of a node that nearly all pods and hardly any other may use, so that other scores still matter."""
 REPELLING = ("NoSchedule", "NoExecute")
 
 Demand = tuple[tuple[tuple[str, str], ...], tuple[NodeTerm, ...] | None, tuple[Toleration, ...]]
@@ -66,7 +63,7 @@ class Kinds:
     """
 
     of_shape: Int64s
-    """[K] The kind of each shape, -1 for those that ask for no GPU, or for slices or claimed devices."""
+    """[K] The kind of each shape, -1 for shapes that request no GPU, or slices, or claimed devices."""
     shapes: Int64s
     """[D] A shape of each kind."""
     wants: Float64s
@@ -140,9 +137,9 @@ class _Taints:
 
 
 def term_of(session: SessionView, kinds: Kinds, most: int, weight: float) -> FragmentationTerm | None:
-    """Return the term for the ``most`` frequent kinds of pods that run and wait; None if none of these asks for GPUs.
+    """Return the term for the ``most`` frequent kinds of running and waiting pods; None if none of these uses GPUs.
 
-    What nodes are asked for follows from all kinds, since few pods may use a rare model.
+    The pressure on nodes derives from all kinds, because a rare GPU model may be used by few pods.
 
     Cost: O(pods + (most + places) x nodes).
     """
@@ -171,16 +168,16 @@ def term_of(session: SessionView, kinds: Kinds, most: int, weight: float) -> Fra
 
 
 def _ratio(gpus: Float64s, amounts: Float64s) -> Float64s:
-    """Return GPUs for each unit; boundless where pods ask for none of it, and where none may run."""
+    """Return GPUs per unit; infinite where pods request none of the resource, and where none may run."""
     out = np.full(len(gpus), BOUNDLESS)
     np.divide(gpus, amounts, out=out, where=(amounts > 0) & (gpus > 0))
     return out
 
 
 def _pressure(wanted: Float64s, allowed: Bools, gpus: Int64s) -> Float64s:
-    """Return float64[N]: how often each GPU is asked for if pods ask evenly for all GPUs that they may use.
+    """Return float64[N]: the demand for each GPU if pods spread their requests evenly over all GPUs they may use.
 
-    Pods that may use all nodes ask for each GPU alike; pods that few nodes suit ask for these.
+    Pods that may use all nodes add to each GPU alike; pods that fit few nodes add only to these.
 
     Shapes: wanted [Q] GPUs by place, allowed [Q, N], gpus [N].
     """
@@ -192,13 +189,13 @@ def _pressure(wanted: Float64s, allowed: Bools, gpus: Int64s) -> Float64s:
 
 
 DELAY = 2.5
-"""Turns, of all that wait, by which a size goes later for each device's worth of what it leaves unused."""
+"""The delay of a size, as a fraction of all turns, for each device's worth that it leaves unused."""
 LAST = 10.0
 """The key of groups that need no GPU."""
 
 
 def order_keys(session: SessionView) -> Callable[[GroupRows], Float64s]:
-    """Return the keys of groups: what one of their waiting pods asks for at most, then what they ask for together."""
+    """Return the keys of groups: the largest request of one waiting pod, then the request of all together."""
 
     def keys(groups: GroupRows) -> Float64s:
         facts = session.facts
@@ -224,7 +221,7 @@ def order_keys(session: SessionView) -> Callable[[GroupRows], Float64s]:
 
 
 def _turns(by_age: GroupRows, sharing: Bools, parts: Int64s) -> Float64s:
-    """Return float64[G]: the place of sharing groups by age, from 0 to 1, and what their size is delayed by."""
+    """Return float64[G]: the rank of sharing groups by age, from 0 to 1, plus the delay of their size."""
     oldest = by_age[sharing[by_age]]
     sizes, size_of, counts = np.unique(parts[oldest], return_inverse=True, return_counts=True)
     unused = np.array(unused_beside(sizes.tolist(), counts.tolist()), np.float64)
@@ -272,7 +269,7 @@ class Fragmentation:
     order: bool = True
 
     def open(self, session: SessionView) -> Sequence[Extension]:
-        """Return the term, and the order; nothing where no pod asks for a GPU."""
+        """Return the term and the order; nothing if no pod requests a GPU."""
         term = self._term(session)
         if term is None:
             return ()

@@ -1,8 +1,8 @@
-"""Which NUMA zones of a node a pod would draw from, under the alignment policy of the node.
+"""The NUMA zones of a node that a pod would draw from, under the node's alignment policy.
 
-A pod comes as the requests that are aligned by themselves: one for the whole pod, or one for each container. Requests
-of containers that run side by side share what a zone has, in their order; each of those that run in turn only has to
-find its zones while nothing else runs.
+A pod has one aligned request as a whole, or one for each container. Requests of containers that run side by side share
+the free amounts of zones, in their order. A container that runs in turn, such as an init container, only has to find
+its zones while nothing else of the pod runs.
 
 Shapes: N nodes, Z zones of all nodes, R resources, A requests side by side, B requests in turn, W zones of one node.
 
@@ -100,7 +100,7 @@ def _width(zones: Zones, first: int, size: int, counts: Bools, request: Int64s) 
 def _most_covering(
     zones: Zones, taken: Int64Table, first: int, size: int, counts: Bools, request: Int64s, picked: Int64s
 ) -> int:
-    """Fill ``picked`` zone by zone, by what covers most of what is unmet; return how many, or -1."""
+    """Fill ``picked`` zone by zone, taking the zone that covers most of the rest; return the number, or -1."""
     unmet = request.copy()
     count = 0
     while True:
@@ -130,7 +130,7 @@ def _most_covering(
         picked[count] = best
         count += 1
         for resource in range(request.shape[0]):
-            # A zone that is overdrawn has nothing; the peer would take it for a further demand.
+            # An overdrawn zone offers nothing; the peer would add its deficit to the demand.
             unmet[resource] -= max(0, _left(zones, taken, first, best, resource))
 
 
@@ -191,7 +191,7 @@ def place(zones: Zones, requests: Requests, node: int, drawn: Int64Table) -> int
 
 @kernel
 def is_aligned(zones: Zones, guaranteed: bool, devices: Bools, node: int) -> bool:
-    """Say whether ``node`` aligns a pod: a guaranteed one always, another for ``devices`` [R] that its zones report."""
+    """Return whether ``node`` aligns a pod: a guaranteed one always, others for ``devices`` [R] of its zones."""
     if zones.policy[node] == POLICY_NONE:
         return False
     if guaranteed:

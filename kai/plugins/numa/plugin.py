@@ -1,15 +1,13 @@
-"""What the engine asks about NUMA zones.
+"""The plugin for NUMA alignment: filters, scores, zones of placements, and the aligned requests of a pod.
 
-A node that aligns pods strictly is left out if it could not align this one; of the others those are preferred where the
-pod spans the fewest zones. The zones are chosen when the pod is placed, charged for as long as it holds its place, and
-handed to the binder, whose record the next cycle reads.
+A node with a strict policy is refused if it cannot align the pod. Of the others, those where the pod spans the fewest
+zones are preferred. The zones are chosen when the pod is placed, charged for as long as it holds its place, and handed
+to the binder, whose record the next cycle reads.
 
-Source: the peer's plugins/numa.
+Requests are aligned for the whole pod or for each container. CPUs are pinned for guaranteed pods, and only if a
+container requests whole ones; memory is aligned for guaranteed pods, devices for every pod.
 
-What of a pod is aligned to NUMA zones, for the whole pod and for each container.
-
-Source: the peer's plugins/numa, after the kubelet: CPUs are pinned for guaranteed pods and only where a container asks
-for whole ones, memory for guaranteed pods, devices for every pod.
+Source: the peer's plugins/numa, after the kubelet.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -57,19 +55,19 @@ _HUGE_PAGES = "hugepages-"
 
 
 def is_pinned(resource: str) -> bool:
-    """Say whether a resource is aligned for guaranteed pods only: CPU and memory of any kind, but no device."""
+    """Return whether a resource is aligned for guaranteed pods only: CPU and memory of any kind, but no device."""
     return resource in ("cpu", "memory") or resource.startswith(_HUGE_PAGES)
 
 
 def is_guaranteed(shape: Shape) -> bool:
-    """Say whether every container asks for CPU and memory, and may use exactly that."""
+    """Return whether every container requests CPU and memory, with equal limits."""
     if not shape.guaranteed or not shape.containers:
         return False
     return all(dict(each.requests).get(name, 0) > 0 for each in shape.containers for name in ("cpu", "memory"))
 
 
 def read_requests(shape: Shape, axis: ResourceAxis, request: Int64s) -> Requests:
-    """Return what is aligned of a pod whose whole request is ``request`` [R]."""
+    """Return the aligned part of a pod whose whole request is ``request`` [R]."""
     containers = shape.containers
     guaranteed = is_guaranteed(shape)
     vectors = [_vector(each, axis, guaranteed=guaranteed) for each in containers]
@@ -88,7 +86,7 @@ def read_requests(shape: Shape, axis: ResourceAxis, request: Int64s) -> Requests
 
 
 def devices_of(shape: Shape, axis: ResourceAxis) -> Bools:
-    """Return bool[R]: devices that a pod asks for, in whatever way."""
+    """Return bool[R]: devices that a pod requests in any way."""
     asked = {name for name, amount in shape.request if amount > 0 and not is_pinned(name)}
     return np.array([name in asked for name in axis.names], np.bool_)
 
@@ -135,7 +133,7 @@ class Numa:
     reconstruct_available: bool = True
 
     def open(self, session: SessionView) -> Sequence[Extension]:
-        """Read the zones of all nodes; without any there is nothing to say."""
+        """Read the zones of all nodes; without zones, return nothing."""
         ignored = frozenset("gpu" if name.endswith("gpu") else name for name in self.ignore)
         reported = layouts_of(session)
         recorded = recorded_placements(session.snapshot, records_of(session, reported), reported)
@@ -213,7 +211,7 @@ class _Aligner:
 
     @cached_property
     def _zones(self) -> Zones:
-        """The zones with what is left in them, live. Only to be asked for once the session is open."""
+        """The zones with their free amounts, live. Only valid once the session is open."""
         return self._layouts.zones.replace(available=self._left.values)
 
     def _spans(self, pod: PodRow, nodes: NodeRows) -> Int64s:
@@ -234,9 +232,9 @@ class _Aligner:
         return np.where(spanned > 0, BEST / np.maximum(spanned, 1), 0.0)
 
     def choose(self, pod: PodRow, node: NodeRow) -> NumaPlacement | None:
-        """Return the zones of ``node`` that ``pod`` draws from, none if it is not aligned there; None if it must be.
+        """Return the zones of ``node`` that ``pod`` draws from; none if it is not aligned there, None if it must be.
 
-        A pod that nothing is known of keeps what it had, if the open statement evicted it from there.
+        A pod without a record keeps the zones that it had, if the open statement evicted it from there.
         """
         placement = self._placement(pod, node)
         if placement is not None and not placement.zones:
@@ -255,7 +253,7 @@ class _Aligner:
         return self._layouts.placement(int(node), drawn, self._axis)
 
     def recorded(self, pod: PodRow) -> NumaPlacement:
-        """Return where a pod that stood somewhere was put, if its node aligns it and a record says so."""
+        """Return the recorded zones of a pod that had a node, if that node aligns it."""
         node = int(self._view.snapshot.pod_node[pod])
         facts = self._pod(pod)
         if node < 0 or not is_aligned(self._zones, facts.guaranteed, facts.devices, node):
@@ -263,13 +261,13 @@ class _Aligner:
         return self._recorded.get(int(pod), NumaPlacement())
 
     def effects(self, pod: PodRow, node: NodeRow, detail: object) -> Sequence[Effect]:
-        """Return what ``pod`` draws from the zones of ``node``."""
+        """Return the amounts that ``pod`` draws from the zones of ``node``."""
         placement = detail if isinstance(detail, NumaPlacement) else self.recorded(pod)
         cells = self._layouts.cells(int(node), placement, self._axis)
         return [Effect(self._left, cell, -amount) for cell, amount in cells.items()]
 
     def report_nodes(self) -> Mapping[int, Mapping[str, object]]:
-        """Return what is left in the zones of each node, of the resources that they report."""
+        """Return the free amounts in the zones of each node, for the resources that they report."""
         zones = self._zones
         out: dict[int, Mapping[str, object]] = {}
         for node, layout in enumerate(self._layouts.layouts):

@@ -1,6 +1,6 @@
-"""The zones of all nodes as columns, and who draws from them when a session opens.
+"""The NUMA zones of all nodes as columns, and the pods that draw from them when a session opens.
 
-What NUMA alignment reads: the zones that nodes report, and where pods were put among them.
+Nodes report their zones; records on pods and nodes say where pods were placed among them.
 
 Source: the peer's numa plugin; the objects are those of the node feature discovery's topology updater.
 """
@@ -48,7 +48,7 @@ _LEGACY_POLICIES: Final = {
 }
 
 DrawnZones = tuple[tuple[str, Amounts], ...]
-"""Zones by name with what a pod takes of each."""
+"""Zones by name with the amounts that a pod takes of each."""
 
 
 @attrs.frozen(kw_only=True)
@@ -86,7 +86,7 @@ LAYOUTS: Final = Objects(
 
 
 def _number(zone: Mapping[str, Any]) -> tuple[bool, int, str]:
-    """Return what orders zones: by number, those without one last, as the kubelet prefers the lowest."""
+    """Return the sort key of zones: by number, unnumbered ones last, as the kubelet prefers the lowest."""
     name: str = zone["name"]
     match = _TRAILING_NUMBER.search(name)
     return (match is None, int(match[1]) if match else 0, name)
@@ -153,10 +153,10 @@ def records_of(view: SessionView, layouts: Sequence[NumaLayout | None]) -> Mappi
 
 
 def drawn_zones(annotations: Mapping[str, str], request: Mapping[str, Any], layout: NumaLayout) -> DrawnZones | None:
-    """Return where a pod was put among the zones of its node; None if no source says so, or it cannot be true.
+    """Return the zones in which a pod was placed; None if no source says so, or it cannot be true.
 
-    What the node observed counts before what the spec of a bind ``request`` says, and that before what was predicted.
-    An annotation that is no such record says nothing, as any user may have written it: then the next source counts.
+    The node's observation overrides the spec of a bind ``request``, which overrides the prediction. An annotation in a
+    wrong format is skipped, because any user may have written it: then the next source counts.
     """
     ordered = request.get(ON_REQUEST, ())
     found = (
@@ -254,14 +254,14 @@ class Layouts:
 
 
 def amounts(vector: Int64s, axis: ResourceAxis) -> Amounts:
-    """Return what is not zero in ``vector`` [R] by name."""
+    """Return the nonzero amounts in ``vector`` [R] by name."""
     return tuple(sorted((axis.names[at], int(vector[at])) for at in np.flatnonzero(vector)))
 
 
 def recorded_placements(
     snapshot: Snapshot, records: Mapping[int, DrawnZones], layouts: Sequence[NumaLayout | None]
 ) -> Mapping[int, NumaPlacement]:
-    """Return where pods were put among the zones of their nodes, as their ``records`` say, by row."""
+    """Return the zones in which pods were placed by their ``records``, by row."""
     return {pod: _placement(record, layouts[int(snapshot.pod_node[pod])]) for pod, record in records.items()}
 
 
@@ -283,8 +283,8 @@ def read_layouts(
 ) -> Layouts | None:
     """Return the zones of all nodes; None if no node reports any.
 
-    With ``placements`` of pods on record, what is left in a zone is what it can give less what these draw from it;
-    otherwise what the node reports. Reports lag behind in both directions, records do not.
+    With ``placements`` of pods on record, the free amount of a zone is its capacity less what these draw; otherwise it
+    is what the node reports. Reports lag behind in both directions, records do not.
     """
     nodes, axis = snapshot.nodes, snapshot.axis
     counts = [len(layout.zones) if layout else 0 for layout in layouts]
@@ -324,7 +324,7 @@ def read_layouts(
 
 
 def _drawn(snapshot: Snapshot, placements: Mapping[int, NumaPlacement], start: Int64s) -> Int64s:
-    """Return int64[Z, R]: what active pods draw from the zones of all nodes."""
+    """Return int64[Z, R]: the amounts that active pods draw from the zones of all nodes."""
     axis = snapshot.axis
     drawn = np.zeros((int(start[-1]), len(axis)), np.int64)
     for pod, placement in placements.items():

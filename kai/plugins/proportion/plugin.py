@@ -1,8 +1,7 @@
-"""Fair shares: divides the cluster among queues, orders them, bounds them, and says which may take from which.
+"""Fair shares: divides the cluster among queues, orders and bounds queues, and decides who may reclaim from whom.
 
-The cluster's CPU, memory and GPUs are divided independently, level by level: every queue gets its quota as far as it
-asks for it, the surplus goes by priority and weight (corrected by past usage), and a queue's share is the total of
-its children.
+CPU, memory and GPUs are divided independently, level by level. Every queue gets its quota up to its request. The
+surplus goes by priority and weight (corrected by past usage). A queue's share is divided among its children.
 
 Source: the peer's plugins/proportion.
 """
@@ -68,7 +67,7 @@ class Proportion:
     queue_priority_in_quota_reclaim: bool = False
 
     def open(self, session: SessionView) -> Sequence[Extension]:
-        """Divide once; the answers hold for the whole cycle, only what queues use moves."""
+        """Divide once; the shares hold for the whole cycle, and only the usage of queues changes."""
         total = cluster_total(session, self.scaling_namespace)
         requested = queue_requests(session)
         shares = self._divide(session, total, requested)
@@ -150,10 +149,10 @@ class Proportion:
 
 
 def without_rounding(shares: Float64s, asked: Float64s) -> Float64s:
-    """Return ``shares`` [Q], which were divided in other units, as they would be without that.
+    """Return ``shares`` [Q], which were divided in other units, without the rounding errors of the conversion.
 
-    Holds: a queue that gets all it asked for has just that, and one that gets a number of six decimals has that number,
-        as quotas are (``kai.intake.queues``). 2.01 devices times 1000 is less than 2010.
+    Holds: a queue that gets its whole request has exactly that, and a number of six decimals is exact, as quotas are
+        (``kai.intake.queues``). 2.01 devices times 1000 is less than 2010 in floating point.
     """
     for exact in (np.round(shares, 6), asked):
         shares = np.where(np.abs(shares - exact) <= _ROUNDING * exact, exact, shares)
@@ -208,7 +207,7 @@ def families_of(session: SessionView) -> tuple[Family, ...]:
 
 
 def cluster_total(session: SessionView, scaling_namespace: str) -> Float64s:
-    """Return float64[3]: what ready nodes can give, less what pods of other schedulers take there, in axis units.
+    """Return float64[3]: the capacity of ready nodes, less what pods of other schedulers use there, in axis units.
 
     GPUs that no GPU pod may use, because scheduling is restricted and their node lacks the label, count nothing. Nor do
     scaling pods. They are known by their namespace too, since a label alone any user may write.
@@ -229,7 +228,7 @@ def cluster_total(session: SessionView, scaling_namespace: str) -> Float64s:
 
 
 def _ready_total(session: SessionView) -> Float64s:
-    """Return float64[3]: what ready nodes have, whichever pods take it."""
+    """Return float64[3]: the capacity of ready nodes, whichever pods use it."""
     nodes, parameters = session.facts.nodes, session.parameters
     amounts = nodes.allocatable[nodes.ready].sum(axis=0)
     usable = nodes.ready
@@ -240,7 +239,7 @@ def _ready_total(session: SessionView) -> Float64s:
 
 
 def queue_requests(session: SessionView) -> Float64s:
-    """Return float64[Q, 3]: what each queue uses and wants, summed up the tree; gated pods want nothing yet."""
+    """Return float64[Q, 3]: usage and demand of each queue, summed up the tree; gated pods have no demand yet."""
     snapshot, facts = session.snapshot, session.facts
     out = session.columns.queue_used - held_together(session)
     pending = np.flatnonzero(snapshot.pod_status == Status.PENDING)
@@ -259,7 +258,7 @@ def queue_requests(session: SessionView) -> Float64s:
 
 
 def held_together(session: SessionView) -> Float64s:
-    """Return float64[Q, 3]: what the books have more than queues use, as pods of one queue use one claim together.
+    """Return float64[Q, 3]: how much the books exceed real usage, because pods of one queue use one claim together.
 
     The books are right as soon as the plugin that allocates claims has opened; shares are divided before.
     """

@@ -1,9 +1,9 @@
-"""Which queue may take what from which: the fairness rules of reclaim.
+"""The fairness rules of reclaim: which queue may take what from which.
 
-Two queues are compared at the level where their paths from the root part. An aggressor must fit its fair share; a
-victim must sit above what its queue may hold, or above its quota while the aggressor is within its own. Where the
-configuration lets priority decide, a victim of lower priority may sit within its quota then. Afterwards no queue on
-the aggressor's path may be more saturated than a sibling that lost something.
+Two queues are compared at the level where their paths from the root part. The aggressor's queue must stay within its
+fair share. A victim's queue must be above its allocatable amount, or above its quota while the aggressor's is within
+its own. If the configuration lets priority decide, a victim's queue of lower priority may then be within its quota too.
+Afterwards no queue on the aggressor's path may be more saturated than a sibling that lost something.
 
 Source: the peer's plugins/proportion/reclaimable.
 """
@@ -85,13 +85,13 @@ class LevelPairs:
 
 
 def greedy_queues(session: SessionView, aggressor: GroupRow, pairs: LevelPairs) -> Bools:
-    """Return bool[Q]: which queues are greedy enough, as things stand, for their pods to be looked at."""
+    """Return bool[Q]: which queues are greedy in the present state, so that their pods may be victims."""
     wanted, owner = session.chunk_amounts(aggressor), int(session.queue_of(aggressor))
     return find_greedy(session.facts, session.columns, pairs.takers, pairs.givers, wanted, owner)
 
 
 def _counts_gpus_exactly(session: SessionView, pods: PodRows) -> bool:
-    """Return whether what queues lose is what nodes gain, and what ``pods`` ask for what they take: whole GPUs only."""
+    """Return whether a queue's loss equals its nodes' gain, and the request of ``pods`` their use: whole GPUs only."""
     shapes, nodes = session.facts.shapes, session.facts.nodes
     plain = not (
         shapes.claimed.any() or shapes.credit.any() or nodes.claimable.any() or session.columns.slot_used.any()
@@ -103,9 +103,9 @@ def _counts_gpus_exactly(session: SessionView, pods: PodRows) -> bool:
 def is_beyond_reach(
     session: SessionView, aggressor: GroupRow, pods: PodRows, victims: GroupRows, pairs: LevelPairs
 ) -> bool:
-    """Return whether ``pods`` ask for more GPUs than are free and than queues can lose by the rules together.
+    """Return whether ``pods`` request more GPUs than are free and than queues can lose by the rules together.
 
-    A queue loses pieces while it is above what it may hold: less than one piece more than what it is above.
+    A queue loses pieces while it is above its allocatable amount, so it loses less than its excess plus one piece.
     """
     if not _counts_gpus_exactly(session, pods):
         return False
@@ -164,7 +164,7 @@ class Judge:
         return Fairness(claim=self._claim, loss=self._loss)
 
     def remember(self, aggressor: GroupRow) -> None:
-        """Copy what queues use and what the ``aggressor`` wants."""
+        """Copy the usage of queues and the request of the ``aggressor``."""
         session, claim = self._session, self._claim
         claim.used[:] = session.columns.queue_used
         claim.fixed[:] = session.columns.queue_fixed

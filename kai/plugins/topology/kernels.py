@@ -1,7 +1,7 @@
-"""Topology's own arithmetic: pods counted node by node.
+"""Topology's own arithmetic: counting pods node by node.
 
-What domains of nodes hold, and the choice among the domains of a tree, is the engine's: its compiled loop does the same
-for groups of one leaf, and one function for both cannot disagree with itself.
+The capacity of domains, and the choice among the domains of a tree, is a function of the engine, because its compiled
+loop does the same for groups of one leaf: one shared function cannot disagree with itself.
 """
 
 from kai.framework.kernel import Columns, Facts, Int64s, kernel, pods_on_node

@@ -1,9 +1,9 @@
-"""Which domains a sub-group may be placed in, in which order.
+"""The domains in which a sub-group may be placed, in order of preference.
 
-    common domain of the candidate nodes -> what each domain below it can hold
-    -> those that can hold the pods, finest level first, tightest first
+    common domain of the candidate nodes -> capacity of each domain below it
+    -> domains that can hold the pods, finest level first, tightest first
 
-The engine tries the parts one after the other and goes back over them, for every level of the tree of sub-groups, so
+The engine tries these parts one after the other, with backtracking, for every level of the tree of sub-groups, so
 constraints nest.
 
 Source: the peer's plugins/topology.
@@ -75,7 +75,7 @@ class Topology:
     reads: ClassVar = (TOPOLOGIES,)
 
     def open(self, session: SessionView) -> Sequence[Extension]:
-        """Return the partition; trees are made when a constraint first asks for them."""
+        """Return the partition; a tree is made when a constraint first needs it."""
         fitting, asked_of = _Fitting(), _Asked(session)
 
         def partition(group: GroupRow, subgroup: SubGroupRow, pods: PodRows, nodes: NodeRows) -> Partition | None:
@@ -212,7 +212,7 @@ class _DomainSearch:
         return Partition(parts=parts, scores=scores)
 
     def _asks_for_nothing_above(self) -> bool:
-        """Say whether the pods fit into a required domain that is wider than the common one.
+        """Return whether the pods fit into a required domain that is wider than the common one.
 
         Nothing is counted there, so it looks empty: only pods fit that ask for nothing but their places.
         """
@@ -229,9 +229,9 @@ class _DomainSearch:
     def _too_small(
         self, branch: Branch, fits: dict[int, Bools], allowed: dict[int, Bools] | None
     ) -> tuple[SmallDomain, ...]:
-        """Return the domains at the top of those that come into question, with what they lack; by name, not too many.
+        """Return the topmost candidate domains with what they lack, by name, up to a bound.
 
-        Where the group has to stay with the pods that it has, only domains with pods of the group are listed.
+        If the group must stay with its placed pods, only domains with pods of the group are listed.
         """
         depths = self._relevant_depths()
         if not depths:
@@ -260,7 +260,7 @@ class _DomainSearch:
         total = self._requests.sum(axis=0)
         total[PODS] = 0
         counted = self._homogeneous()
-        # No parts are made of domains below the finest level that is asked for.
+        # Domains below the finest requested level become no parts.
         bounds = branch.start[: max(self._preferred, self._required, self._top) - self._top + 2]
         ratio = np.empty(bounds[-1], np.float64)
         held = np.empty(bounds[-1], np.int64)
@@ -273,7 +273,7 @@ class _DomainSearch:
         return {depth: fit[at] for depth, at in ranges.items()}, {depth: ratio[at] for depth, at in ranges.items()}
 
     def _homogeneous(self) -> bool:
-        """Say whether the pods are alike enough to be counted.
+        """Return whether the pods are alike enough to be counted.
 
         They are if all or none want GPUs, and all or none want each further resource.
         """
@@ -318,7 +318,7 @@ class _DomainSearch:
         return scores
 
     def _allowed(self, branch: Branch) -> dict[int, Bools] | None:
-        """Return which domains lie in a required one that already holds a pod of the leaves at hand.
+        """Return which domains lie in a required one that already holds a pod of these leaves.
 
         Return None if there is no such pod or no requirement.
         """

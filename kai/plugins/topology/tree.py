@@ -1,9 +1,7 @@
-"""The tree of domains of one topology, as columns.
+"""The domains of one topology as a tree in columns, from objects that list node labels, widest level first.
 
 A node belongs to the tree if it has the labels of all levels. Domains of a level are numbered by the path of label
 values from the top, so that numbers grow with names.
-
-What topology reads: objects that list node labels, from the widest level to the narrowest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -132,7 +130,7 @@ class TopologyTree:
         return self.levels.index(level) + 1 if level in self.levels else -1
 
     def common_depth(self, nodes: Int64s, stop: int) -> int:
-        """Return the depth of the lowest domain that holds all ``nodes``, looking no deeper than ``stop``.
+        """Return the depth of the lowest domain that holds all ``nodes``, at most ``stop``.
 
         -1: look as deep as there are levels.
         """

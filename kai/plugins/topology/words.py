@@ -1,6 +1,6 @@
-"""What topology says when it refuses: as conditions on pod groups carry it, and in one plain line.
+"""The texts of topology's refusals: for conditions on pod groups, and in one plain line.
 
-Source: the peer's topology plugin, whose texts are kept to the character.
+Source: the peer's topology plugin; conditions equal its texts to the character.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from kai.framework import DEFAULT_SUBGROUP, Detail, Words, mig_slices
 Facts = Mapping[str, object]
 
 ANY_DOMAIN = "any domain"
-"""``where`` of a refusal: the common domain is large enough, and none of those that the group asks for is."""
+"""``where`` of a refusal: the common domain is large enough, but no domain of the requested level is."""
 NO_DOMAIN = "Not enough resources for the workload"
 _NAMES = {"cpu": "CPU cores", "memory": "memory", "gpu": "GPUs", "gpu-memory": "GPU memory"}
 
@@ -28,7 +28,7 @@ class SmallDomain:
 
 
 def _text(facts: Facts) -> str:
-    """Return the refusal of a group; what single domains lack is told before it."""
+    """Return the refusal of a group; its details say what single domains lack."""
     topology = facts.get("topology", "")
     subgroup = str(facts.get("subgroup", ""))
     named = subgroup if subgroup != DEFAULT_SUBGROUP else ""
@@ -61,7 +61,7 @@ def _plain(facts: Facts) -> str:
 
 
 def _details(facts: Facts) -> Sequence[Detail]:
-    """Return what each domain lacks that comes into question."""
+    """Return what each candidate domain lacks."""
     small = facts.get("small", ())
     domains = small if isinstance(small, tuple) else ()
     return [Detail(each.name, tuple(_lines(each, facts)), NO_DOMAIN) for each in domains]

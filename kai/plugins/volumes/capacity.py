@@ -1,7 +1,7 @@
-"""What is left of the capacity that drivers report, while pods are being placed.
+"""The free storage capacity that drivers report, while pods are being placed.
 
-What the pods placed in this session will have provisioned is taken from it. What terminating pods will give back counts
-too, but a pod that needs it is only promised its place.
+Volumes that the pods placed in this session will have provisioned are subtracted. Volumes that terminating pods will
+give back count too, but a pod that needs them is only promised its place.
 
 Source: the peer's storagecapacity_info, and the two fit tests for storage of its node_info.
 """
@@ -112,7 +112,7 @@ class Storage:
         return _Consumers(np.array(rows, np.int64), np.array([own[row] for row in rows], np.int64), tuple(shared))
 
     def _owners_of(self, name: str, rows: Mapping[str, int]) -> "_Owners":
-        """Return the pods with claims of their own of a class; ``rows`` are those of all pods by uid."""
+        """Return the pods with ephemeral claims of a class; ``rows`` are all pods by uid."""
         own: dict[int, int] = {}
         for claim in self._catalog.claims.values():
             row = rows.get(claim.owner_pod)
@@ -138,7 +138,7 @@ class Storage:
             yield deleted or f"{NO_SPACE} for storageclass {name}", enough
 
     def waits(self, pod: PodRow, mount: Mounts) -> Bools:
-        """Return bool[N]: where the pod needs what terminating pods give back, or a claim that goes with one."""
+        """Return bool[N]: where the pod needs capacity from terminating pods, or a claim that ends with one."""
         if self._orphaned(mount):
             return np.ones(len(self._session.snapshot.nodes), np.bool_)
         waits = np.zeros(len(self._session.snapshot.nodes), np.bool_)
@@ -164,7 +164,7 @@ class Storage:
         return out
 
     def _left(self, name: str) -> Int64s:
-        """Return int64[C + 1]: what is left of each report once the claims of all pods with a place are provisioned.
+        """Return int64[C + 1]: the rest of each reported capacity, less the claims of all pods with a place.
 
         The last entry stands for "no report".
         """
@@ -179,7 +179,7 @@ class Storage:
         return left
 
     def _given_back(self, name: str) -> Int64s:
-        """Return int64[N]: what the claims of the pods that are leaving each node will give back."""
+        """Return int64[N]: the capacity that the claims of leaving pods will give back, by node."""
         owners, columns = self._owners[name], self._session.columns
         back = np.zeros(len(self._session.snapshot.nodes), np.int64)
         pods, nodes = self._session.assigned(owners.pods)

@@ -1,20 +1,16 @@
-"""Keep pods off nodes that can hold no more volumes of a driver.
+"""Keeps pods off nodes that can attach no more volumes of a driver.
 
-A node can attach so many volumes of a driver as its ``CSINode`` says. A pod that is sent to a full node hangs there,
-with its GPUs, until another pod leaves. Volumes of all pods on the node count, each once: a bound claim by the driver
-and handle of its volume, any other by the provisioner of its class and its own name. A pod that leaves has its volumes
-until it is gone: what only leaving pods have is promised.
+The ``CSINode`` of a node limits the number of volumes of each driver. A pod on a full node hangs there, with its GPUs,
+until another pod leaves. Volumes of all pods on the node count, each once: a bound claim by the driver and handle of
+its volume, any other by the provisioner of its class and its own name. A leaving pod has its volumes until it is gone,
+so volumes that only leaving pods have can be promised.
 
 ``VolumeAttachment`` objects are not read. They outlive the last pod of a volume by the seconds that a detachment takes.
 For these seconds kube-scheduler waits, and here the pod waits on its node instead. Reading them would cost a store as
 large as that of volumes, a change of it for each start and end of a pod with a volume, and a right that
 KAI-Scheduler's role does not have.
 
-Source: kube-scheduler's NodeVolumeLimits filter. KAI-Scheduler does not run it.
-
-Which volumes of drivers pods have attached to their nodes, and how many nodes can hold, as tables.
-
-Source: kube-scheduler's NodeVolumeLimits filter, without plugins in the tree of Kubernetes.
+Source: kube-scheduler's NodeVolumeLimits filter, without in-tree volume plugins. KAI-Scheduler does not run it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,7 +29,7 @@ UNLIMITED = 2**62
 """More volumes than there are, and twice as many still fit into 64 bits."""
 
 Attached = tuple[str, ...]
-"""Driver and handle of a volume; of one that is not there yet its driver, and namespace and name of its claim."""
+"""Driver and handle of a volume; before it exists, its driver, and namespace and name of its claim."""
 
 
 def attached_to(catalog: VolumeCatalog, shape: Shape) -> frozenset[Attached]:
@@ -80,14 +76,14 @@ class Uses:
         return self.volumes[self.start[shape] : self.start[shape + 1]]
 
     def only(self, chosen: Bools) -> "Uses":
-        """Return the uses of those volumes alone for which ``chosen`` [V] says yes."""
+        """Return the uses of only the ``chosen`` [V] volumes."""
         kept = chosen[self.volumes]
         return Uses(
             start=np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])[self.start], volumes=self.volumes[kept]
         )
 
     def on(self, shapes: Int64s, nodes: NodeRows) -> tuple[Int64s, NodeRows]:
-        """Return what pods of ``shapes``, each on its node, have there: a volume and a node, each pair once."""
+        """Return the volumes of pods of ``shapes`` on their nodes: a volume and a node, each pair once."""
         counts = self.counts[shapes]
         first = np.repeat(self.start[shapes] - (np.cumsum(counts) - counts), counts)
         total = int(self.volumes.max(initial=0)) + 1
@@ -111,9 +107,9 @@ class Tables:
 
     @classmethod
     def of(cls, limits: Sequence[object], volumes: Sequence[frozenset[Attached]]) -> "Tables | None":
-        """Return the tables for what was reported of each node and the volumes of each shape.
+        """Return the tables from the limits reported by nodes and the volumes of each shape.
 
-        None if no driver limits a node, or no pod has volumes of one that does.
+        None if no driver limits a node, or no pod has volumes of a driver that does.
         """
         counts = [_limits(each) for each in limits]
         drivers = {name: row for row, name in enumerate(sorted({name for each in counts for name in each}))}
@@ -150,7 +146,7 @@ class Tables:
 
 
 def _limits(reported: object) -> Mapping[str, int]:
-    """Return how many volumes of each driver a node can hold; {} for a node of which nothing can be read."""
+    """Return the limit of volumes on a node by driver; {} for a node whose report is unusable."""
     if not isinstance(reported, Mapping):
         return {}
     return {name: max(0, min(count, UNLIMITED)) for name, count in reported.items()}
@@ -184,11 +180,11 @@ class Limits:
     kept: Tracked
     """[D, N]: volumes that one pod alone has, of pods with a place on the node that they keep."""
     there: Tracked
-    """[D, N]: the same of pods that are there now, be they leaving."""
+    """[D, N]: the same for pods that are there now, leaving ones included."""
 
     @classmethod
     def of(cls, session: SessionView, catalog: VolumeCatalog) -> "Limits | None":
-        """Return what is known of volumes that count; None if no pod has one."""
+        """Return the state of counted volumes; None if no pod has one."""
         reported, snapshot = session.values(CSI_NODES), session.snapshot
         if not any(reported.values()):
             return None
@@ -232,17 +228,17 @@ class Limits:
 
         Of a volume that no other pod has it does not matter which one it is.
         """
-        # Such a volume stands for its driver, as a number below those of all volumes.
+        # A volume that does not exist yet is represented by its driver, numbered below all volumes.
         alike = np.where(self.users > 1, np.arange(len(self.users)), -1 - self.tables.driver_of)
         numbers, start = alike[self.tables.uses.volumes].tolist(), self.tables.uses.start.tolist()
         return tuple(str(sorted(numbers[a:b])) if b > a else "" for a, b in pairwise(start))
 
     def effects(self, pod: PodRow, node: NodeRow, _: object) -> Sequence[Effect]:
-        """Return what a place adds for as long as the pod keeps it."""
+        """Return the number that a placement adds for as long as the pod keeps it."""
         return self._effects(self.kept, pod, node)
 
     def lasting_effects(self, pod: PodRow, node: NodeRow, _: object) -> Sequence[Effect]:
-        """Return what a place adds for as long as the pod is there: one that is only promised adds nothing yet."""
+        """Return the number that a placement adds while the pod is there; a promised placement adds nothing yet."""
         promised = self.session.columns.status[pod] == Status.PIPELINED
         return () if promised else self._effects(self.there, pod, node)
 
@@ -260,7 +256,7 @@ class Limits:
         return ~self._has_room(pod, nodes, self.there, _is_there)
 
     def _has_room(self, pod: PodRow, nodes: NodeRows, column: Tracked, counts: "Counts") -> Bools:
-        """Return bool[n]: where the volumes of ``pod`` fit beside those of the pods that ``counts`` chooses."""
+        """Return bool[n]: where the volumes of ``pod`` fit beside those of the pods that ``counts`` selects."""
         tables, shape = self.tables, self.session.shape_of(pod)
         held = column.values.reshape(tables.limit.shape)[:, nodes]
         more = np.repeat(self.wanted[shape][:, np.newaxis], len(nodes), axis=1)

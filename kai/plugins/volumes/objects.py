@@ -1,6 +1,6 @@
-"""What volumes read: claims, the volumes and classes behind them, and what storage drivers say they have left.
+"""The objects for volumes: claims, the volumes and classes behind them, and capacity reports of storage drivers.
 
-What drivers say of nodes is no part of the catalog, which is made anew with all that follows from it when it changes.
+Reports about nodes are kept out of the catalog, because a change of the catalog recomputes everything derived from it.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class VolumeClaim:
     owner_pod: str = ""
     deleting: bool = False
     selected_node: str = ""
-    """Annotation that the volume provisioner was told, "" if none."""
+    """The annotation for the volume provisioner, "" if there is none."""
     access_modes: tuple[str, ...] = ()
     block: bool = False
     """Whether a raw device is wanted rather than a file system."""
@@ -59,9 +59,9 @@ class Volume:
     size: int
     node_affinity: tuple[NodeTerm, ...] | None = None
     claim: tuple[str, str] | None = None
-    """Namespace and name of the claim that it has, had, or is kept for."""
+    """Namespace and name of the claim that it is, was, or will be bound to."""
     claim_uid: str = ""
-    """The uid of that claim; "" for one that was only named."""
+    """The uid of that claim; "" if the volume gives only the name."""
     phase: str = "Available"
     access_modes: tuple[str, ...] = ()
     block: bool = False

@@ -1,23 +1,19 @@
-"""Send pods where their volumes are, or can be made.
+"""Sends pods to nodes where their volumes are, or can be created.
 
 A pod whose claim is not usable yet is refused everywhere. A bound claim ties its pod to the nodes that reach the
-volume. A claim that waits for its first consumer needs a free volume in reach, or a class that can make one there.
-A claim for one pod at a time keeps others waiting, see ``exclusive``. A node that can attach no more volumes of a
-driver takes no pod that needs another one, see ``limits``.
+volume. A claim that waits for its first consumer needs a free volume in reach, or a class that can provision one there.
+A node that can attach no more volumes of a driver takes no pod that needs another one, see ``limits``.
 
-Where drivers report how much they can still provision, a claim must fit in that. Under ``schedule_csi_storage`` of
-the scheduler's parameters it is shared out instead, see ``capacity``.
+Where drivers report how much they can still provision, a claim must fit in that. With ``schedule_csi_storage`` in
+the scheduler's parameters, that capacity is divided among claims instead, see ``capacity``.
+
+A claim with ``ReadWriteOncePod`` excludes a second pod. A pod keeps its claim until it is gone. A terminating or
+evicted pod excludes no other pod; but the other is only promised its place, and bound once the claim is free.
 
 Source: the peer's plugins/predicates, which runs kube-scheduler's VolumeBinding filter, and its bookkeeping of storage
-capacities. Neither sets a free volume aside for a pod within a session.
-
-Let no second pod have a claim that one pod may use at a time (``ReadWriteOncePod``).
-
-A pod keeps its claim until it is gone. A pod that is terminating, or evicted, bars no other pod; but the other is
-promised its place, and bound only once the claim is free.
-
-Source: kube-scheduler's VolumeRestrictions filter. KAI-Scheduler does not run it: both pods are bound, and the second
-waits on its node for the volume, with its GPUs.
+capacities. Neither sets a free volume aside for a pod within a session. For ``ReadWriteOncePod``: kube-scheduler's
+VolumeRestrictions filter. KAI-Scheduler does not run it: both pods are bound, and the second waits on its node for the
+volume, with its GPUs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -76,7 +72,7 @@ class Exclusive:
 
     @classmethod
     def of(cls, session: SessionView, catalog: VolumeCatalog) -> "Exclusive | None":
-        """Return what is known of such claims; None if no shape has one."""
+        """Return the state of such claims; None if no shape has one."""
         if not any(_MODE in claim.access_modes for claim in catalog.claims.values()):
             return None
         wanted = session.snapshot.by_shape("exclusive claims of shapes", lambda shape: _claims(catalog, shape), catalog)
@@ -134,7 +130,7 @@ class Volumes:
             extensions.append(
                 Placement(effects=limits.effects, lasting_effects=limits.lasting_effects, concerns=limits.concerns)
             )
-            # Pods without volumes that count keep the answers that are asked for once.
+            # Pods without counted volumes keep the answers that are computed once per shape.
             concerns = concerns & ~limits.concerns
         extensions += answers.about_nodes(concerns, signatures)
         # Asking for each pod costs the fast path of all shapes with claims: only where some shape is refused.
@@ -144,7 +140,7 @@ class Volumes:
 
 
 def _signature(catalog: VolumeCatalog, shape: Shape) -> str:
-    """Return what volume claims have in common that differ in their names only.
+    """Return the key of volume claims that differ only in their names.
 
     Source: the peer's scheduling constraints signature.
     """
@@ -164,7 +160,7 @@ class _Answers:
     limits: Limits | None = None
 
     def about_nodes(self, concerns: Bools, signatures: Sequence[str]) -> Iterator[NodeFilter | NodeWait]:
-        """Yield what these answers keep away and let wait of the shapes ``concerns``; nothing for no shape."""
+        """Yield the filters and waits for the shapes ``concerns``; nothing without shapes."""
         if not concerns.any():
             return
         is_fixed = self.storage is None and self.exclusive is None and self.limits is None

@@ -1,8 +1,6 @@
-"""From which nodes the volumes of claims are reached, or can be made.
+"""The claims of a shape: from which nodes their volumes are reachable or can be created, and whether pods can start.
 
 Source: kube-scheduler's VolumeBinding filter, which the peer's plugins/predicates runs.
-
-The claims of a shape, and whether its pods can start at all.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,12 +53,12 @@ def _unusable(catalog: VolumeCatalog, name: str, claim: VolumeClaim | None) -> s
 
 
 def is_bound(claim: VolumeClaim) -> bool:
-    """Return whether the claim has its volume; its phase says so a moment after its annotation."""
+    """Return whether the claim has its volume; its phase follows a moment after its annotation."""
     return bool(claim.volume) and (claim.bind_completed or claim.phase == "Bound")
 
 
 def _waits(catalog: VolumeCatalog, claim: VolumeClaim) -> bool:
-    """Return whether the claim is bound only once its pod has a node; one that names a volume already is not."""
+    """Return whether the claim is bound only once its pod has a node; False if it names a volume already."""
     found = catalog.classes.get(claim.storage_class)
     return found is not None and found.wait and not claim.volume
 
@@ -121,7 +119,7 @@ class Reach:
     def _unbound(self, kind: StorageClass, claims: Sequence[VolumeClaim]) -> Iterator[Answer]:
         """Yield the answers for claims of one class that wait for a node: a free volume for each, or provisioning.
 
-        A claim that was told its node is provisioned there and nowhere else.
+        A claim with a selected node is provisioned there and nowhere else.
         """
         matched = self._everywhere(accepted=True)
         searching = sorted((c for c in claims if not c.selected_node), key=lambda claim: claim.size)
@@ -146,9 +144,9 @@ class Reach:
             yield NO_SPACE, matched | space
 
     def _kept_for(self, claim: VolumeClaim) -> Volume | None:
-        """Return the volume that is kept for ``claim``, None if there is none.
+        """Return the volume that is reserved for ``claim``, None if there is none.
 
-        A volume that an earlier claim of the name had, and left behind, is kept for no claim.
+        A released volume of an earlier claim of the same name is reserved for no claim.
         """
         named = self._by_claim.get((claim.namespace, claim.name), ())
         return next((each for each in named if each.claim_uid in {"", claim.uid} and _suits(each, claim)), None)
@@ -240,7 +238,7 @@ def _is_free(volume: Volume) -> bool:
 
 
 def _suits(volume: Volume, claim: VolumeClaim) -> bool:
-    """Return whether a volume is what ``claim`` asks for, and stays."""
+    """Return whether a volume satisfies ``claim`` and is not being deleted."""
     if volume.deleting:
         return False
     if volume.storage_class != claim.storage_class or volume.size < claim.size or volume.block != claim.block:
