@@ -3,7 +3,7 @@
 The decisions come out in bulk. The kernel hands back what it cannot do: groups that plugins must be asked about, and
 refusals that have no message yet.
 
-``make_trees`` prepares the trees of topology domains for the kernel, which places the pods of such a group together in
+``make_trees`` prepares the trees of domains for the kernel, which places the pods of such a group together in
 one domain of its tree.
 """
 

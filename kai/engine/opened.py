@@ -341,7 +341,7 @@ def _timed_generator(
 
 
 def _refuse_clashes(plugins: Sequence[OpenedPlugin]) -> None:
-    """Reject two plugins that claim the same exclusive role.
+    """Reject two plugins that take the same exclusive role.
 
     Raises: ConfigError.
     """

@@ -143,7 +143,7 @@ class Policy:
         return (plugin.domains for plugin in self.plugins if plugin.domains is not None)
 
     def together(self, group: GroupRow, subgroup: SubGroupRow) -> list[Together]:
-        """Return the topology constraints of a sub-group from plugins, in their order."""
+        """Return where plugins want the pods of a sub-group together, in their order."""
         asked = (
             each.together(group, subgroup)
             for each in self.splitting

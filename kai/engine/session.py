@@ -129,7 +129,7 @@ class WorldView(SessionView):
 
     @property
     def constrained_groups(self) -> Bools:
-        """Groups with a topology constraint on some sub-group."""
+        """Groups with a sub-group whose pods must stay together."""
         return self._constrained
 
     def track(self, initial: Int64s) -> Tracked:

@@ -236,7 +236,7 @@ class World:
 
     @property
     def constrained(self) -> Bools:
-        """bool[G]: groups with a topology constraint on some sub-group."""
+        """bool[G]: groups with a sub-group whose pods must stay together."""
         return self.base.constrained
 
     @property
