@@ -24,9 +24,9 @@ from kai.api.memory import COMPILER, give_back, growing, paused, settle
 from kai.api.scheduling.pod_group import PodGroup
 from kai.cluster.caching.raw import line_of, manifest_of, take
 from kai.cluster.caching.store import Watched, WatchedStore
+from kai.cluster.clock import SystemClock
 from kai.cluster.port import Arrivals
 from kai.cluster.requests import Evict as EvictRequest
-from kai.cluster.threads import SystemClock
 from kai.cluster.transport.encoding import Served, encode_write
 from kai.configuration.profiles import default_profile
 from kai.engine.cycle import Profile, run_cycle

@@ -18,13 +18,13 @@ from kai.basics.wording import first_of
 from kai.cluster.caching.store import Watched, WatchedStore
 from kai.cluster.caching.watch import ListWatch, WatchSettings
 from kai.cluster.caching.watching import Watcher
+from kai.cluster.clock import SystemClock, system_draw
 from kai.cluster.election.leading import LeaseLeadership
 from kai.cluster.election.lease import LeaseSettings
 from kai.cluster.port import Clock, Cluster, Draw
 from kai.cluster.requesting.sending import Sender
 from kai.cluster.requesting.window import Window
 from kai.cluster.requesting.write import Requests
-from kai.cluster.threads import SystemClock, system_draw
 from kai.cluster.transport.client import Account, Client, user_agent
 from kai.cluster.transport.credentials import Source
 from kai.cluster.transport.encoding import Reporter, Served

@@ -15,7 +15,7 @@ import attrs
 
 from kai.api.values import BadValue
 from kai.basics.wording import shown
-from kai.cluster.threads import SystemClock
+from kai.cluster.clock import SystemClock
 from kai.cluster.transport.access import Access
 from kai.cluster.transport.answers import redirected
 from kai.cluster.transport.calls import Answer, Call, NoAnswer, Query

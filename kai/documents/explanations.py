@@ -232,7 +232,7 @@ def fate_values(fate: "Fate") -> dict[str, Any]:
 
 def settled(job: "Job") -> str:
     """Return the state of a job without waiting pods, in one sentence."""
-    from kai.simulation.outcomes.states import MEANINGS, State  # noqa: PLC0415 - importing it loads the whole engine
+    from kai.simulation.outcomes.job_states import MEANINGS, State  # noqa: PLC0415 - importing it loads the whole engine
 
     nodes = first_of(job.nodes, _MOST_NAMED)
     match job.state:

@@ -15,11 +15,11 @@ from kai.simulation.explaining.past_evictions import PastEviction
 from kai.simulation.outcomes.entitlement import Entitlement, Gains, Part, Step
 from kai.simulation.outcomes.gpu_slots import NodeSlots, Slices, SliceUser, Slot, User
 from kai.simulation.outcomes.job_lines import JobLine, OrderKey, Owner, PodLine
+from kai.simulation.outcomes.job_states import State
 from kai.simulation.outcomes.node_occupancy import Occupancy, Tenant
 from kai.simulation.outcomes.overview import Job
 from kai.simulation.outcomes.owners import Above
 from kai.simulation.outcomes.queue_lines import QueueLine, Share
-from kai.simulation.outcomes.states import State
 
 Values = Mapping[str, Any]
 _RESOURCES = (("cpuMillis", 1), ("memoryBytes", 1), ("gpus", GPU_UNIT))

@@ -14,7 +14,7 @@ import attrs
 
 from kai.engine.records import GroupRecord
 from kai.errors import told
-from kai.explain.phrases import DIVISORS, WRITERS, amount
+from kai.explain.code_texts import DIVISORS, WRITERS, amount
 from kai.framework.verdict import Code, Detail, Facts, Histogram, NodeReason, NodeRefusal, Reason, Shortage, Words
 from kai.kernels import fit
 from kai.model.units import mig_slices

@@ -9,7 +9,8 @@ import numpy as np
 from kai.engine.cycle import CycleReport
 from kai.engine.records import GroupRecord
 from kai.explain import messages
-from kai.explain.phrases import Words, counted, delay_of, listed, number, quantity
+from kai.explain.code_texts import delay_of
+from kai.explain.phrases import Words, counted, listed, number, quantity
 from kai.framework.verdict import Code, Histogram, NodeReason, Reason
 from kai.kernels import fit
 from kai.model.groups import DEFAULT_SUBGROUP, PodGroup

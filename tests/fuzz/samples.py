@@ -72,24 +72,27 @@ def workloads() -> tuple[dict[str, Any], ...]:
     """Return manifests of workloads with what they say about their run, in a list with a node and a queue."""
     told = {"arrival": "10m", "duration": "lognormal(median=1h, p95=6h)", "fails-at": "10m"}
     more = {"replicas": "0s:1, 1h:3", "duration": "2h", "restarts": "2", "checkpoint-every": "10m", "startup": "30s"}
-    pod = {"spec": {"containers": [{"name": "m", "resources": {"requests": {"nvidia.com/gpu": "1", "cpu": "1"}}}]}}
-    pod["spec"] |= {"schedulerName": "kai-scheduler", "restartPolicy": "Never"}
+    amounts = {"requests": {"nvidia.com/gpu": "1", "cpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
+    pod = {"schedulerName": "kai-scheduler", "containers": [{"name": "m", "image": "m", "resources": amounts}]}
     queue = {"kai.scheduler/queue": "q"}
-    job = {"template": {**pod, "metadata": {"labels": queue}}, "parallelism": 2, "completions": 4}
+    template = {"spec": {**pod, "restartPolicy": "Never"}, "metadata": {"labels": queue}}
+    job = {"template": template, "parallelism": 2, "completions": 4}
     kinds = (
         ("batch/v1", "Job", job, told),
         ("batch/v1", "CronJob", {"schedule": "0 * * * *", "jobTemplate": {"spec": job}}, {"duration": "5m"}),
         (
             "apps/v1",
             "Deployment",
-            {"replicas": 2, "template": job["template"], "selector": {"matchLabels": queue}},
+            {"replicas": 2, "template": {**template, "spec": pod}, "selector": {"matchLabels": queue}},
             more,
         ),
     )
     node = {"allocatable": {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "8", "pods": "110"}}
+    share = {"quota": 8, "limit": -1}
+    shares = {"resources": {"gpu": share, "cpu": share, "memory": share}}
     around = [
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": node},
-        {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "q"}, "spec": {}},
+        {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "q"}, "spec": shares},
     ]
     found = []
     for version, kind, spec, said in kinds:

@@ -31,9 +31,9 @@ from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cli.running.shards import render
 from kai.cli.selectors import read_selector
 from kai.cluster.caching import raw
+from kai.cluster.clock import SystemClock
 from kai.cluster.election.leading import _record
 from kai.cluster.requesting.reviews import Reviews
-from kai.cluster.threads import SystemClock
 from kai.cluster.transport.answers import refusal_of, status_of
 from kai.cluster.transport.calls import Answer
 from kai.cluster.transport.credentials import Source
@@ -67,7 +67,7 @@ from tests.conformance.answer_podgrouping import answer as answer_podgrouping
 from tests.conformance.answer_status import answer as answer_status
 from tests.fuzz import samples, texts
 from tests.fuzz.target import Target
-from tests.unit.plugins.dra.test_selectors import DEVICE
+from tests.unit.model.test_device_selectors import DEVICE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

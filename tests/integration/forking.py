@@ -26,7 +26,7 @@ from typing import Final, NoReturn
 
 import attrs
 
-from kai.cluster.threads import SystemClock
+from kai.cluster.clock import SystemClock
 from tests.integration.client import PATIENCE
 from tests.integration.controlplane import Daemon, DiedError
 

@@ -19,12 +19,12 @@ from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue
 from kai.cluster.caching.store import Watched
 from kai.cluster.caching.watch import WatchSettings
+from kai.cluster.clock import SystemClock
 from kai.cluster.connect import Options, assemble, connect
 from kai.cluster.election.leading import fresh_identity
 from kai.cluster.election.lease import LeaseSettings
 from kai.cluster.election.takeover import take_over
 from kai.cluster.requests import Apply, BudgetExhausted, Evict, Fetch, FetchAll, Forbidden, JsonPatch, NoSuchKind
-from kai.cluster.threads import SystemClock
 from kai.cluster.transport.client import Account, Client, user_agent
 from kai.cluster.transport.credentials import Source
 from tests.integration.client import PATIENCE

@@ -20,8 +20,8 @@ from prometheus_client import CollectorRegistry
 
 from kai.api.codec.structuring import structure
 from kai.cli.running.rolemetrics import ApiCalls, MissingRights, RoleMetrics
+from kai.cluster.clock import SystemClock
 from kai.cluster.signals import BindEnded, QueueCounted
-from kai.cluster.threads import SystemClock
 from kai.configuration.past_usage import UsageSettings
 from kai.configuration.profiles import default_profile
 from kai.engine.cycle import run_cycle

@@ -103,7 +103,7 @@ def _look(kubeconfig: str, context: str, user: str) -> "tuple[Seen, str]":
     """
     import anyio
 
-    from kai.cluster.threads import SystemClock
+    from kai.cluster.clock import SystemClock
     from kai.cluster.transport.access import Access
     from kai.cluster.transport.client import Account, Client, user_agent
     from kai.doctor.reading import Look

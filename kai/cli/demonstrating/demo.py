@@ -31,7 +31,7 @@ from kai.cli.demonstrating.scenes import NAMES, DemoScene, prepare, save, scene_
 from kai.cli.failures import flush_out
 from kai.cli.running.dashboards import Board, Place
 from kai.cli.tables import wrapped
-from kai.cluster.threads import SystemClock
+from kai.cluster.clock import SystemClock
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import default_configuration
 from kai.dashboard.access import LocalAccess

@@ -36,7 +36,7 @@ def job_told(served: "Served", asked: Asked) -> tuple[View, bool]:
     Raises: UnreachableError where the service does not answer, or answers in part.
     """
     from kai.documents.asking import RefusedByServiceError
-    from kai.simulation.outcomes.states import RUNS
+    from kai.simulation.outcomes.job_states import RUNS
 
     document = served.ask("why", namespace=served.namespace, name=split_subject(asked.name)[1])
     if not served.origin.complete:

@@ -237,7 +237,7 @@ def _is_in(wanted: Wanted, line: "JobLine") -> bool:
 
 def _states() -> list[str]:
     """Return the choices of --state: the states that tables show, and the groups of them."""
-    from kai.simulation.outcomes.states import State
+    from kai.simulation.outcomes.job_states import State
 
     return sorted([*(state.lower() for state in State), _WAITING])
 

@@ -24,7 +24,7 @@ from kai.api.scheduling.pod_group import PodGroup
 from kai.api.values import instant_text
 from kai.cluster.requests import Evict as EvictRequest
 from kai.cluster.requests import Request
-from kai.explain.phrases import eviction_message, pipelined_message
+from kai.explain.code_texts import eviction_message, pipelined_message
 from kai.intake.bind_requests import fields
 from kai.model.placement import NoRoom
 from kai.model.pod import GpuKind

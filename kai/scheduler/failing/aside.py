@@ -18,7 +18,8 @@ import attrs
 from kai.api.kinds import ClusterObjects, key_of
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.scheduling.pod_group import PodGroup, UnschedulableReason, least_members
-from kai.explain.phrases import listed, not_ready
+from kai.explain.code_texts import not_ready
+from kai.explain.phrases import listed
 from kai.intake.aside import Suspect, suspect_of_pod
 from kai.model.groups import DEFAULT_SUBGROUP
 from kai.scheduler.failing.suspects import Blame, Record

@@ -22,9 +22,9 @@ from kai.api.values import instant_text
 from kai.basics.parsing import canonical
 from kai.engine.records import GroupRecord
 from kai.explain import messages
+from kai.explain.code_texts import not_ready
 from kai.explain.codes import stage_of
 from kai.explain.declared import Declared, missing_queue
-from kai.explain.phrases import not_ready
 from kai.explain.recorded import code_told, held_text, refused_pods, vacated_nodes
 from kai.framework.verdict import Code, Reason
 from kai.model.groups import DEFAULT_SUBGROUP, PodGroup

@@ -14,11 +14,11 @@ from kai.basics.trees import ancestry
 from kai.simulation.cases.plan_document import Departure
 from kai.simulation.cases.refused import RefusedWorkload
 from kai.simulation.deciding.run import Outcome
+from kai.simulation.outcomes.job_states import State
 from kai.simulation.outcomes.overview import Job, Overview
 from kai.simulation.outcomes.plan import Plan, plan_of
 from kai.simulation.outcomes.queue_lines import QueueLine
 from kai.simulation.outcomes.refused_jobs import refused_jobs
-from kai.simulation.outcomes.states import State
 
 STARTS, AFTER_EVICTIONS, WAITS, NEVER, REFUSED = "starts", "starts-after-evictions", "waits", "impossible", "refused"
 _ORDER: Final = (STARTS, AFTER_EVICTIONS, WAITS, NEVER, REFUSED)

@@ -42,8 +42,8 @@ from kai.simulation.explaining.suggestions import (
 from kai.simulation.explaining.trials import ChangeTrials, Effort, GroupKey, Tell, untold
 from kai.simulation.explaining.written import written
 from kai.simulation.outcomes.job_lines import JobLine, Owner, job_lines
+from kai.simulation.outcomes.job_states import State
 from kai.simulation.outcomes.overview import Job, Overview, declared_in
-from kai.simulation.outcomes.states import State
 from kai.simulation.scenarios.shorthand import NAMESPACE
 
 _TELLS_NOTHING_MORE = frozenset({"NoRoom", "NotTried", "HeldForLeaving"})

@@ -14,9 +14,9 @@ from kai.api.kinds import ApiObject, ClusterObjects, collect, key_of
 from kai.api.kubernetes.meta import PriorityClass
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup as Manifest
+from kai.cluster.clock import SystemClock
 from kai.cluster.port import Clock
 from kai.cluster.requesting.listing import Listing
-from kai.cluster.threads import SystemClock
 from kai.cluster.transport.access import Access
 from kai.errors import UnreachableError
 from kai.explain.codes import NEVER
@@ -34,9 +34,10 @@ from kai.simulation.explaining.facts import Evidence
 from kai.simulation.explaining.suggestions import Suggestions
 from kai.simulation.explaining.written import bound_evidence, newest, reasons_told, unready
 from kai.simulation.outcomes.job_lines import JobLine, PodLine, owner_of
+from kai.simulation.outcomes.job_states import State
 from kai.simulation.outcomes.overview import Job, declared_in
 from kai.simulation.outcomes.owners import Above, owners_in
-from kai.simulation.outcomes.states import State, memory_asked, state_of
+from kai.simulation.outcomes.states import memory_asked, state_of
 from kai.simulation.sources.live_cluster import as_known, list_some
 from kai.state.snapshot import Snapshot
 

@@ -11,7 +11,7 @@ import anyio
 import attrs
 
 from kai.basics.parsing import mapping_of, mappings_of, part_of, text_of
-from kai.cluster.threads import SystemClock
+from kai.cluster.clock import SystemClock
 from kai.cluster.transport.access import Access
 from kai.errors import UnreachableError
 from kai.simulation.sources.live_cluster import lister_of

@@ -11,9 +11,9 @@ from kai.engine.cycle import WaitingOrder, explained_order
 from kai.model.groups import PodGroup
 from kai.model.pod import STAND_IN, Status
 from kai.simulation.deciding.run import Outcome
+from kai.simulation.outcomes.job_states import State
 from kai.simulation.outcomes.overview import Job, Overview, pods_by_group
 from kai.simulation.outcomes.states import (
-    State,
     asked_gpus,
     counted_gpus,
     kept_places,

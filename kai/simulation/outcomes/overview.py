@@ -13,10 +13,11 @@ import numpy as np
 from kai.api.kinds import ClusterObjects
 from kai.basics.wording import counted, number_text
 from kai.explain import messages
+from kai.explain.code_texts import eviction_message
 from kai.explain.codes import NEVER
 from kai.explain.declared import Declared, missing_queue
 from kai.explain.messages import Explanation
-from kai.explain.phrases import Words, eviction_message, listed
+from kai.explain.phrases import Words, listed
 from kai.explain.recorded import least_pods
 from kai.explain.words import Teller
 from kai.framework.decisions import Evict
@@ -24,11 +25,10 @@ from kai.intake import IntakeSettings, declared_queues
 from kai.model.axis import GPU_UNIT
 from kai.model.pod import ACTIVE_ALLOCATED, Status, within
 from kai.simulation.deciding.run import Cycle, Outcome
+from kai.simulation.outcomes.job_states import RUNS, State
 from kai.simulation.outcomes.queue_lines import QueueLine, queue_lines
 from kai.simulation.outcomes.states import (
-    RUNS,
     KeptPlaces,
-    State,
     asked_gpus,
     counted_gpus,
     kept_places,

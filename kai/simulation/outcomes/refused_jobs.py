@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from kai.model.axis import GPU_UNIT
 from kai.simulation.cases.refused import RefusedWorkload
 from kai.simulation.outcomes.job_lines import JobLine
+from kai.simulation.outcomes.job_states import State
 from kai.simulation.outcomes.overview import Job
-from kai.simulation.outcomes.states import State
 
 
 def refused_jobs(workloads: Iterable[RefusedWorkload]) -> tuple[Job, ...]:

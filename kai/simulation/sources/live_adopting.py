@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 
 from kai.basics.parsing import mappings_of, part_of
+from kai.cluster.clock import SystemClock
 from kai.cluster.port import Clock
-from kai.cluster.threads import SystemClock
 from kai.cluster.transport.access import Access
 from kai.errors import UnreachableError
 from kai.manifests.adoption import HELD_KINDS, Adoption, is_held

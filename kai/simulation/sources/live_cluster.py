@@ -23,9 +23,9 @@ from kai.api.kinds import FIELD_OF, ApiObject, ClusterObjects, collect
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.scheduling.pod_group import PodGroup
 from kai.basics.kubernetes_version import KubernetesVersion
+from kai.cluster.clock import SystemClock
 from kai.cluster.port import Clock
 from kai.cluster.requesting.listing import Lister, Listing
-from kai.cluster.threads import SystemClock
 from kai.cluster.transport.access import Access
 from kai.cluster.transport.client import Client, user_agent
 from kai.cluster.transport.kubeconfig import Context

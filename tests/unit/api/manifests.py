@@ -74,8 +74,9 @@ CONTAINER: Final = {
     "ports": [{"containerPort": 80, "hostPort": 8080, "hostIP": "10.0.0.1", "protocol": "TCP"}],
     "env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "cm", "key": "k", "optional": True}}}],
     "envFrom": [{"prefix": "P_", "configMapRef": {"name": "cm", "optional": False}}],
-    "volumeMounts": [{"name": "v2"}],
+    "volumeMounts": [{"name": "v2", "bindMountOptions": ["noexec"]}],
     "restartPolicy": "Always",
+    "restartPolicyRules": [{"action": "RestartAllContainers"}],
 }
 CLAIM_SPEC: Final = {
     "storageClassName": "",
@@ -146,6 +147,7 @@ POD: Final[Manifest] = {
         "overhead": {"cpu": "10m"},
         "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "3"}},
         "hostNetwork": True,
+        "hostUsers": False,
         "restartPolicy": "Never",
         "runtimeClassName": "nvidia",
     },
@@ -173,6 +175,7 @@ NODE: Final[Manifest] = {
     },
     "status": {
         "allocatable": {"cpu": "20k", "memory": "20G", "pods": "110", "nvidia.com/gpu": "8"},
+        "declaredFeatures": ["RestartAllContainersOnContainerExits"],
         "capacity": {"cpu": "21k", "hugepages-2Mi": "1Gi"},
         "conditions": [CONDITION],
     },

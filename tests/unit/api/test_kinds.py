@@ -10,15 +10,16 @@ from kubernetes_asyncio.client import models
 from kai.api.fields import name_on_the_wire
 from kai.api.kinds import BY_CLASS, BY_NAME, DECLARED, KINDS, Kind, title, title_of
 from kai.api.kubernetes.meta import Condition, ObjectMeta
-from kai.api.kubernetes.pod import ConfigMapRef, Pod
+from kai.api.kubernetes.pod import ConfigMapRef, Pod, VolumeMount
 from kai.api.scheduling.queue import Queue
 
 # Our own kinds are not among the models of the client.
 UPSTREAM = [
     kind for kind in KINDS if "kai" not in kind.group and "run.ai" not in kind.group and "node" not in kind.group
 ]
-# One class of ours serves several of Kubernetes', which have not all of its fields.
-WIDER = {Condition, ConfigMapRef}
+# One class of ours serves several of those of Kubernetes, which have not all of its fields.
+# The client does not know a field of a mount yet that Kubernetes 1.37 brings.
+WIDER = {Condition, ConfigMapRef, VolumeMount}
 
 
 def classes_in(hint: Any) -> Iterator[type]:

@@ -7,7 +7,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from kai.cli.command import run
-from kai.cluster.threads import SystemClock
+from kai.cluster.clock import SystemClock
 from kai.dashboard.access import LocalAccess, TokenAccess
 from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import Feed

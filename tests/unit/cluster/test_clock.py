@@ -1,6 +1,6 @@
 import time
 
-from kai.cluster.threads import SystemClock
+from kai.cluster.clock import SystemClock
 
 
 def test_the_sleep_of_the_machine_counts(monkeypatch):

@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from kai.cli.sources import Source
-from kai.cluster.threads import SystemClock
+from kai.cluster.clock import SystemClock
 from kai.dashboard.access import LocalAccess
 from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import CycleLine, EndedCycle, Feed

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from kai.api.kubernetes.pod import Pod
 from kai.cli import failures
+from kai.cli.command import COMMANDS
 from kai.cli.running.flags import read_flags
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cli.running.rolehelp import MEANINGS
@@ -134,12 +135,15 @@ def test_the_help_of_roles_says_of_a_flag_what_the_page_says():
 def test_every_exit_code_is_on_its_page():
     page = (DOCS / "reference" / "exit-codes.md").read_text()
     told = [int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)]
-    assert told == sorted({0, *(code for name, code in vars(failures).items() if name.isupper())})
+    assert told == sorted(
+        {0, *(code for name, code in vars(failures).items() if name.isupper() and isinstance(code, int))}
+    )
 
 
 def test_every_command_that_says_no_is_on_the_page_of_exit_codes():
     page = (DOCS / "reference" / "exit-codes.md").read_text()
     folder = Path(failures.__file__).parent
+    named = set(re.findall(r"^\| `kai ([\w-]+)", page, re.MULTILINE))
+    modules = {place.partition(":")[0] for name, (place, _) in COMMANDS.items() if name in named}
     saying_no = {path.stem for path in folder.glob("*.py") if "return NO" in path.read_text(encoding="utf-8")}
-    told = {name.replace("-", "") for name in re.findall(r"^\| `kai ([\w-]+)", page, re.MULTILINE)}
-    assert saying_no <= told
+    assert saying_no <= modules

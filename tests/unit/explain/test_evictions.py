@@ -1,6 +1,6 @@
 import pytest
 
-from kai.explain.phrases import eviction_message, pipelined_message
+from kai.explain.code_texts import eviction_message, pipelined_message
 from kai.framework.decisions import Cause, Evict
 from kai.testing import snapshot
 

@@ -1,6 +1,7 @@
 import pytest
 
 from kai.engine.records import GroupRecord
+from kai.explain.code_texts import amount
 from kai.explain.messages import (
     Explanation,
     detailed_group_message,
@@ -11,7 +12,6 @@ from kai.explain.messages import (
     pod_message,
     reason_text,
 )
-from kai.explain.phrases import amount
 from kai.framework.verdict import Code, Histogram, NodeReason, Reason
 from kai.kernels import fit
 from kai.plugins.topology.words import DOMAIN_TOO_SMALL

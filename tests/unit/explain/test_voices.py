@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from kai.cli.explaining.subjects import why_left_out
+from kai.cli.explaining.leftout import why_left_out
 from kai.explain.codes import BY_CODE
 from kai.scheduler.publishing.explanations import GroupAccount, Overall, PodAccount, Waiting, explain
 from kai.scheduler.publishing.publisher import CycleOver

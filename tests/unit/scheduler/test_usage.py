@@ -7,7 +7,7 @@ from anyio import run as really_run
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from kai.cluster.threads import SystemClock
+from kai.cluster.clock import SystemClock
 from kai.configuration.past_usage import UsageSettings
 from kai.errors import ConfigError
 from kai.model.groups import Shares

@@ -11,7 +11,7 @@ from kai.admission.certificates import make_pair
 from kai.cli.running.dashboards import Board, Place, wanted_dashboard
 from kai.cli.running.flags import read_flags
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
-from kai.cluster.threads import SystemClock
+from kai.cluster.clock import SystemClock
 from kai.dashboard.access import TokenAccess
 from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import Feed

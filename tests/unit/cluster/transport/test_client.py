@@ -11,7 +11,7 @@ import pytest
 from anyio import to_thread
 from structlog.testing import capture_logs
 
-from kai.cluster.threads import SystemClock
+from kai.cluster.clock import SystemClock
 from kai.cluster.transport.calls import Answer, Call, NoAnswer
 from kai.cluster.transport.client import Account, Client, UnauthorizedError, user_agent
 from kai.cluster.transport.credentials import Credentials, Source

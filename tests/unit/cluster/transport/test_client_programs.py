@@ -5,7 +5,7 @@ import json
 import anyio
 import pytest
 
-from kai.cluster.threads import SystemClock
+from kai.cluster.clock import SystemClock
 from kai.cluster.transport.client import Account
 from kai.cluster.transport.credentials import Source
 from kai.errors import ConfigError

@@ -5,7 +5,7 @@ import pytest
 from kai.cluster.transport.access import Access
 from kai.errors import UnreachableError
 from kai.simulation.explaining.own_jobs import read_own
-from kai.simulation.outcomes.states import State
+from kai.simulation.outcomes.job_states import State
 from tests.doubles.list_server import listing
 from tests.doubles.own_cluster import GANG, OwnGroup, own_manifests
 
