@@ -17,8 +17,9 @@ from attrs import Factory, define, field, frozen
 from benchmarks.clock import Stopwatch
 from benchmarks.events import Batch
 from benchmarks.outcome import Decisions
+from kai.api.cluster_objects import FIELD_OF
 from kai.api.conventions.caps import NAMESPACE_SHAPES
-from kai.api.kinds import BY_NAME, FIELD_OF, ApiObject
+from kai.api.kinds import BY_NAME, ApiObject
 from kai.api.kubernetes.pod import Pod
 from kai.api.memory import COMPILER, give_back, growing, paused, settle
 from kai.api.scheduling.pod_group import PodGroup

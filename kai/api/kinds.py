@@ -1,18 +1,14 @@
-"""The table of kinds, kinds that plugins read, and the objects of a snapshot.
+"""The table of kinds, and kinds that plugins read.
 
 The table says which class decodes which apiVersion and kind, where the API server serves it, and which field of a
 snapshot holds it.
 
 Plugins may read kinds of their own. They are declared before manifests are read, and before a service begins to watch.
-
-ClusterObjects holds all objects of a snapshot as one frozen value. The store of the service, a scenario, a directory of
-manifests and the peer's snapshot all produce it, so that tests enter the engine by the same interface as production.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import attrs
 
@@ -33,7 +29,10 @@ from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue, Topology
 from kai.api.scheduling.shard import Config, SchedulingShard
 from kai.basics.wording import shown
-from kai.errors import ConfigError, InputError
+from kai.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 ApiObject: TypeAlias = (
     Pod
@@ -231,90 +230,3 @@ def declare_all(kinds: Iterable[tuple[KindRead, str]]) -> tuple[type[ApiObject],
         declare(each.api_version, each.kind, each.plural, namespaced=each.namespaced, plugin=plugin)
         for each, plugin in kinds
     )
-
-
-@attrs.frozen(kw_only=True)
-class ClusterObjects:
-    """The objects of a cluster at one moment, in no meaningful order; no two of a kind have the same name."""
-
-    nodes: tuple[Node, ...] = ()
-    pods: Sequence[Pod] = ()
-    pod_groups: Sequence[PodGroup] = ()
-    queues: tuple[Queue, ...] = ()
-    priority_classes: tuple[PriorityClass, ...] = ()
-    bind_requests: tuple[BindRequest, ...] = ()
-    topologies: tuple[Topology, ...] = ()
-    config_maps: tuple[ConfigMap, ...] = ()
-    namespaces: tuple[Namespace, ...] = ()
-    pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
-    persistent_volume_claims: tuple[PersistentVolumeClaim, ...] = ()
-    persistent_volumes: tuple[PersistentVolume, ...] = ()
-    storage_classes: tuple[StorageClass, ...] = ()
-    csi_drivers: tuple[CsiDriver, ...] = ()
-    csi_nodes: tuple[CsiNode, ...] = ()
-    csi_storage_capacities: tuple[CsiStorageCapacity, ...] = ()
-    resource_claims: tuple[ResourceClaim, ...] = ()
-    resource_claim_templates: tuple[ResourceClaimTemplate, ...] = ()
-    resource_slices: tuple[ResourceSlice, ...] = ()
-    device_classes: tuple[DeviceClass, ...] = ()
-    device_taint_rules: tuple[DeviceTaintRule, ...] = ()
-    node_resource_topologies: tuple[NodeResourceTopology, ...] = ()
-    foreign: Sequence[Foreign] = ()
-    """Objects of all kinds that only plugins read."""
-
-
-FIELD_OF: Final[dict[type[ApiObject], str]] = {
-    Node: "nodes",
-    Pod: "pods",
-    PodGroup: "pod_groups",
-    Queue: "queues",
-    PriorityClass: "priority_classes",
-    BindRequest: "bind_requests",
-    Topology: "topologies",
-    ConfigMap: "config_maps",
-    Namespace: "namespaces",
-    PodDisruptionBudget: "pod_disruption_budgets",
-    PersistentVolumeClaim: "persistent_volume_claims",
-    PersistentVolume: "persistent_volumes",
-    StorageClass: "storage_classes",
-    CsiDriver: "csi_drivers",
-    CsiNode: "csi_nodes",
-    CsiStorageCapacity: "csi_storage_capacities",
-    ResourceClaim: "resource_claims",
-    ResourceClaimTemplate: "resource_claim_templates",
-    ResourceSlice: "resource_slices",
-    DeviceClass: "device_classes",
-    DeviceTaintRule: "device_taint_rules",
-    NodeResourceTopology: "node_resource_topologies",
-}
-"""The field of ClusterObjects that holds objects of a class; configuration (shards) is not part of a cluster."""
-
-
-def collect(objects: Iterable[ApiObject]) -> ClusterObjects:
-    """Sort objects into ClusterObjects, in their order; drop objects of kinds that no snapshot needs.
-
-    Raises: InputError for an object without a name, and for a second one of the same kind, namespace and name.
-    """
-    fields: dict[str, list[ApiObject]] = {}
-    seen: set[tuple[type[ApiObject], str, str]] = set()
-    errors: list[InputError] = []
-    for obj in objects:
-        cls = type(obj)
-        metadata = obj.metadata
-        if not metadata.name:
-            errors.append(InputError.about(title(obj), "metadata.name", found=None, wanted="a name"))
-            continue
-        key = (cls, metadata.namespace if BY_CLASS[cls].namespaced else "", metadata.name)
-        if key in seen:
-            wanted = "one object of this kind and name"
-            errors.append(InputError.about(title(obj), "metadata.name", found="a second one", wanted=wanted))
-            continue
-        seen.add(key)
-        field = "foreign" if issubclass(cls, Foreign) else FIELD_OF.get(cls)
-        if field is not None:
-            fields.setdefault(field, []).append(obj)
-    if errors:
-        raise InputError.joined(errors)
-    # The table above decides which class goes into which field; mypy cannot check that.
-    chosen: dict[str, Any] = {field: tuple(members) for field, members in fields.items()}
-    return ClusterObjects(**chosen)

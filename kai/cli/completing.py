@@ -13,7 +13,8 @@ from click.shell_completion import CompletionItem
 from kai.errors import KaiError
 
 if TYPE_CHECKING:
-    from kai.api.kinds import ApiObject, ClusterObjects
+    from kai.api.cluster_objects import ClusterObjects
+    from kai.api.kinds import ApiObject
     from kai.simulation.cases.case import Case
 
 _PATIENCE_SECONDS = 2.0
@@ -118,7 +119,7 @@ def _items(names: Iterable[str], begun: str) -> list[CompletionItem]:
 
 def _names(context: click.Context, cls: "type[ApiObject]") -> list[str]:
     """Return the names of a kind in the source that earlier flags choose; none if it cannot be read."""
-    from kai.api.kinds import FIELD_OF
+    from kai.api.cluster_objects import FIELD_OF
 
     if context.params.get("place"):
         return [each.metadata.name for each in getattr(_written(context), FIELD_OF[cls])]
@@ -138,7 +139,7 @@ def _names(context: click.Context, cls: "type[ApiObject]") -> list[str]:
 
 
 def _written(context: click.Context) -> "ClusterObjects":
-    from kai.api.kinds import ClusterObjects
+    from kai.api.cluster_objects import ClusterObjects
 
     case = _case(context)
     return ClusterObjects() if case is None else case.objects

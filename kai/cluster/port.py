@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, Ty
 
 import attrs
 
-from kai.api.kinds import ApiObject, ClusterObjects, Key
+from kai.api.kinds import ApiObject, Key
 from kai.basics.kubernetes_version import KubernetesVersion, newest
 from kai.cluster.threads import Threads
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from kai.api.cluster_objects import ClusterObjects
     from kai.cluster.requests import Request
 
 T = TypeVar("T", bound=ApiObject)

@@ -16,7 +16,8 @@ from kai.documents.in_file import in_file
 from kai.model.units import GPU_UNIT
 
 if TYPE_CHECKING:
-    from kai.api.kinds import ApiObject, ClusterObjects
+    from kai.api.cluster_objects import ClusterObjects
+    from kai.api.kinds import ApiObject
     from kai.explain.phrases import Words
     from kai.simulation.explaining.evictions import Eviction
     from kai.simulation.explaining.explanation import Explained, Fold

@@ -14,7 +14,7 @@ from kai.api.codec.structuring import unstructure
 from kai.api.kinds import key_of
 
 if TYPE_CHECKING:
-    from kai.api.kinds import ClusterObjects
+    from kai.api.cluster_objects import ClusterObjects
     from kai.simulation.outcomes.job_lines import Owner
 
 _TEMPLATE: Final = "pod template"

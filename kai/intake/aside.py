@@ -13,7 +13,8 @@ from typing import Any, Final
 import attrs
 
 from kai.api import names
-from kai.api.kinds import BY_CLASS, FIELD_OF, ApiObject, ClusterObjects, key_of
+from kai.api.cluster_objects import FIELD_OF, ClusterObjects
+from kai.api.kinds import BY_CLASS, ApiObject, key_of
 from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.kubernetes.pod import ENDED, Pod, PodSchedulingGate, PodSpec
 from kai.api.scheduling.pod_group import PodGroup, PodGroupSpec

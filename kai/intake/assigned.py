@@ -15,8 +15,9 @@ from typing import Any, Final, cast
 import attrs
 import numpy as np
 
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.conventions.binding import ordered_grant
-from kai.api.kinds import ClusterObjects, Key, key_of
+from kai.api.kinds import Key, key_of
 from kai.api.kubernetes.meta import Namespace
 from kai.api.kubernetes.pod import Pod as ApiPod
 from kai.api.scheduling.bind_request import BindRequest, is_for

@@ -14,9 +14,10 @@ from typing import Any, Final, cast
 import attrs
 
 from kai.api import names
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.codec.structuring import unstructure
 from kai.api.conventions.binding import ordered_grant
-from kai.api.kinds import ClusterObjects, key_of
+from kai.api.kinds import key_of
 from kai.api.kubernetes import dra
 from kai.api.kubernetes import node as node_selection
 from kai.api.kubernetes.dra import AllocationResult

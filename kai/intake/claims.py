@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from kai.api.kinds import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.kubernetes import dra as api
 from kai.api.kubernetes import node as api_selection
 from kai.api.kubernetes.meta import OwnerReference

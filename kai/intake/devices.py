@@ -8,8 +8,8 @@ from operator import is_
 import attrs
 
 from kai.api import values as quantity
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.fields import JsonObject
-from kai.api.kinds import ClusterObjects
 from kai.api.kubernetes import dra as api
 from kai.api.values import BadValue
 from kai.basics.parsing import list_of

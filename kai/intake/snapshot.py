@@ -13,7 +13,8 @@ from math import inf
 
 import attrs
 
-from kai.api.kinds import ApiObject, ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.kinds import ApiObject
 from kai.api.kubernetes import node as api_node
 from kai.api.kubernetes import pod as api_pod
 from kai.api.scheduling import pod_group as api_podgroup

@@ -14,8 +14,9 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from kai.api.cluster_objects import FIELD_OF, ClusterObjects
 from kai.api.codec.structuring import unstructure
-from kai.api.kinds import BY_CLASS, FIELD_OF, HANDED_ON, ApiObject, ClusterObjects, key_of
+from kai.api.kinds import BY_CLASS, HANDED_ON, ApiObject, key_of
 from kai.api.kubernetes.meta import Foreign
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.scheduling.bind_request import BindRequest

@@ -6,8 +6,8 @@ from typing import Any, Self
 import attrs
 
 from kai.api import names
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.fields import EMPTY
-from kai.api.kinds import ClusterObjects
 from kai.basics.parsing import list_of, mapping_of, part_of, text_of
 from kai.manifests.findings import Document, Finding
 from kai.manifests.keys import nearest

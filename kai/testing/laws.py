@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from kai.api.kinds import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
 from kai.configuration.options import build
 from kai.configuration.profiles import default_profile
 from kai.engine.cycle import Profile, run_cycle

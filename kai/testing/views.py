@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from kai.api.kinds import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.kubernetes.meta import Foreign
 from kai.configuration.profiles import default_profile
 from kai.configuration.registry import Registry

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from kai.api.cluster_objects import collect
 from kai.api.codec.structuring import structure_as
-from kai.api.kinds import KINDS, collect
+from kai.api.kinds import KINDS
 from kai.configuration.reading import default_configuration
 from kai.dashboard.feed import EndedCycle
 from kai.intake import IntakeSettings

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kai.api.kinds import BY_NAME, FIELD_OF, ClusterObjects
+from kai.api.cluster_objects import FIELD_OF, ClusterObjects
+from kai.api.kinds import BY_NAME
 from kai.cluster.caching.assume_cache import AssumeCache
 from kai.cluster.caching.raw import take
 from kai.configuration.profiles import make_profile

@@ -10,8 +10,9 @@ from typing import Any
 import attrs
 
 from kai.api import names
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.codec.structuring import unstructure
-from kai.api.kinds import ClusterObjects, key_of
+from kai.api.kinds import key_of
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup

@@ -5,7 +5,7 @@ from random import Random
 import attrs
 
 from kai.api import names
-from kai.api.kinds import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
 
 KINDS = ("pods", "pods", "pods", "pod_groups", "pod_groups", "nodes", "queues", "bind_requests")
 ALL_KINDS = tuple(field.name for field in attrs.fields(ClusterObjects))

@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai.api.cluster_objects import ClusterObjects, collect
 from kai.api.codec.structuring import structure_all
-from kai.api.kinds import ClusterObjects, collect
 from kai.engine.cycle import run_cycle
 from kai.engine.shortcuts import TABLE as SHORTCUTS
 from kai.framework.decisions import Recorder

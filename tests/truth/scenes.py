@@ -9,9 +9,9 @@ import attrs
 import numpy as np
 
 from kai.api import names
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.conventions.binding import at_rest, refusal_text
 from kai.api.conventions.caps import REFUSED as REFUSED_BY_CAP
-from kai.api.kinds import ClusterObjects
 from kai.api.scheduling.queue import DEEPEST_QUEUE
 from kai.framework.hooks import Dependence, NodeScore, PluginUse
 from kai.intake import QueueAccess

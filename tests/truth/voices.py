@@ -15,8 +15,8 @@ import anyio
 import attrs
 from prometheus_client import CollectorRegistry
 
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.codec.structuring import unstructure
-from kai.api.kinds import ClusterObjects
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
 from kai.cli.explaining.whyjobs import Asked, JobAnswer

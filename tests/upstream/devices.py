@@ -10,8 +10,8 @@ import random
 from typing import Any
 
 from kai.actions.allocate import Allocate
+from kai.api.cluster_objects import collect
 from kai.api.codec.structuring import structure_all
-from kai.api.kinds import collect
 from kai.basics.kubernetes_version import V1_37, KubernetesVersion
 from kai.basics.parsing import canonical
 from kai.engine.cycle import Profile

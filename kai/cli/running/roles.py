@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
-from kai.api.kinds import FIELD_OF, ApiObject
+from kai.api.cluster_objects import FIELD_OF
+from kai.api.kinds import ApiObject
 from kai.api.kubernetes.meta import Namespace
 from kai.api.scheduling.bind_request import BindRequest
 from kai.basics.wording import shown

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import anyio
 import attrs
 
-from kai.api.kinds import BY_CLASS, FIELD_OF, ApiObject, ClusterObjects, Key, key_of
+from kai.api.cluster_objects import FIELD_OF, ClusterObjects
+from kai.api.kinds import BY_CLASS, ApiObject, Key, key_of
 from kai.api.kubernetes.meta import Foreign
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue

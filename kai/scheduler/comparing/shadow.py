@@ -22,7 +22,7 @@ import attrs
 import numpy as np
 
 from kai.api import names
-from kai.api.kinds import ClusterObjects, key_of
+from kai.api.kinds import key_of
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.scheduling.pod_group import PodGroupSpec
 from kai.basics.wording import first_of
@@ -31,6 +31,7 @@ from kai.model.pod import Status
 from kai.scheduler.feedback.moved_pods import group_of
 
 if TYPE_CHECKING:
+    from kai.api.cluster_objects import ClusterObjects
     from kai.scheduler.cycle.cycling import Done
     from kai.scheduler.publishing.explanations import GroupAccount
     from kai.state.snapshot import Snapshot

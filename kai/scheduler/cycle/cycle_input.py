@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from kai.api.kinds import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.kubernetes.pod import Pod
 from kai.basics.kubernetes_version import NEWEST, KubernetesVersion
 from kai.engine.host import BudgetAnswer

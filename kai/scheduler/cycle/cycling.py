@@ -16,8 +16,8 @@ import attrs
 import numpy as np
 import structlog
 
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.fields import EMPTY
-from kai.api.kinds import ApiObject, ClusterObjects
 from kai.api.memory import growing, paused, settle
 from kai.basics.kubernetes_version import NEWEST, KubernetesVersion
 from kai.engine.cycle import CycleReport, Profile, run_cycle
@@ -42,6 +42,7 @@ from kai.state.snapshot import Snapshot
 from kai.telemetry.tracing import Taken
 
 if TYPE_CHECKING:
+    from kai.api.kinds import ApiObject
     from kai.model.groups import Shares
     from kai.scheduler.effects import Decided
 

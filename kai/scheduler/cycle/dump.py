@@ -23,9 +23,9 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.codec.structuring import unstructure
 from kai.api.fields import EMPTY, camel
-from kai.api.kinds import ClusterObjects
 from kai.configuration.reading import PEER_KEYS
 from kai.engine.cycle import Profile, waiting_order
 from kai.framework.parameters import LEAST_HARM

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from kai.api.kinds import ClusterObjects, key_of
+from kai.api.kinds import key_of
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.scheduling.pod_group import PodGroup, UnschedulableReason, least_members
 from kai.explain.code_texts import not_ready
@@ -28,6 +28,8 @@ from kai.scheduler.publishing.explanations import NOT_READY, GroupAccount, Overa
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from kai.api.cluster_objects import ClusterObjects
 
 SET_ASIDE: Final = "SetAside"
 _FEW: Final = 20

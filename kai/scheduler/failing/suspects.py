@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from kai.api import names
-from kai.api.kinds import BY_CLASS, FIELD_OF, ApiObject, ClusterObjects, key_of
+from kai.api.cluster_objects import FIELD_OF, ClusterObjects
+from kai.api.kinds import BY_CLASS, ApiObject, key_of
 from kai.basics.deadlines import doubling_pause
 from kai.intake.aside import FIELD_OF_KIND, Suspect, suspect_of_pod
 

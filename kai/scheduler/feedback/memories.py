@@ -37,7 +37,7 @@ from kai.scheduler.feedback.refusals import BindBackoff, NodeRefusals, Protected
 from kai.scheduler.settings import SchedulerSettings
 
 if TYPE_CHECKING:
-    from kai.api.kinds import ClusterObjects
+    from kai.api.cluster_objects import ClusterObjects
     from kai.scheduler.cycle.cycle_input import CycleInput
 
 _KEPT: Final = 10.0

@@ -35,9 +35,10 @@ import attrs
 import msgspec
 
 from kai.api import names
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.conventions.binding import grant_of
 from kai.api.conventions.gpu_sharing import group_labels
-from kai.api.kinds import ClusterObjects, key_of
+from kai.api.kinds import key_of
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.scheduling.pod_group import least_members
 from kai.framework.decisions import Decision, Evict, Nominate

@@ -34,7 +34,7 @@ from kai.kernels.pace import WORTH_LOADING, work_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kai.api.kinds import ClusterObjects
+    from kai.api.cluster_objects import ClusterObjects
     from kai.kernels.warm import Tell
 
 _CHILD = """

@@ -45,7 +45,7 @@ from kai.telemetry.listener import Route
 from kai.telemetry.tracing import Tracing
 
 if TYPE_CHECKING:
-    from kai.api.kinds import ClusterObjects
+    from kai.api.cluster_objects import ClusterObjects
     from kai.model.groups import Shares
 
 _LONGEST_REST: Final = 1.0

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from kai.api import names, values
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.conventions.device_claims import ClaimKey, with_claims
 from kai.api.conventions.queue_rules import Rule, queue_faults, shape_of
 from kai.api.fields import EMPTY
-from kai.api.kinds import ClusterObjects, key_of
+from kai.api.kinds import key_of
 from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.values import BadValue

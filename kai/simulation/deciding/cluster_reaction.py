@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 
 from kai.api import names, values
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.codec.structuring import structure_as
 from kai.api.conventions.device_claims import consumer_of, extended_claim
-from kai.api.kinds import ClusterObjects, key_of
+from kai.api.kinds import key_of
 from kai.api.kubernetes.dra import AllocationResult, ResourceClaim, ResourceClaimConsumer
 from kai.api.kubernetes.pod import Pod as ApiPod
 from kai.api.kubernetes.pod import claim_behind

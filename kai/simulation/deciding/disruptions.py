@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
-from kai.api.kinds import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.kubernetes.pod import Pod
 from kai.framework.decisions import Decision, Evict
 from kai.intake.disruption_budgets import BudgetKey, Budgets, judged

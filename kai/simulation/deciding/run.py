@@ -15,7 +15,8 @@ from typing import Final
 import attrs
 import numpy as np
 
-from kai.api.kinds import ClusterObjects, declare_all
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.kinds import declare_all
 from kai.basics.progress import report
 from kai.configuration.profiles import make_profile
 from kai.configuration.registry import Registry

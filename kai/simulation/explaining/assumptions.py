@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator
 
-from kai.api.kinds import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
 from kai.explain.phrases import listed
 from kai.intake.traits import trait_key
 

@@ -15,7 +15,7 @@ from typing import Final
 import attrs
 
 from kai.api import names
-from kai.api.kinds import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.kubernetes.pod import Container, Pod, PodSpec
 from kai.api.scheduling.pod_group import PodGroup, TopologyConstraint
 from kai.api.scheduling.queue import Queue, QueueResource, QueueResources

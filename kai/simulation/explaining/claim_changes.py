@@ -5,7 +5,8 @@ from typing import Final, TypeVar
 
 import attrs
 
-from kai.api.kinds import ClusterObjects, key_of
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.kinds import key_of
 from kai.api.kubernetes.dra import (
     DeviceClaim,
     DeviceRequest,

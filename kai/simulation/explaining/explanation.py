@@ -11,7 +11,8 @@ from functools import cached_property, partial
 import attrs
 import numpy as np
 
-from kai.api.kinds import ClusterObjects, key_of
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.kinds import key_of
 from kai.basics.wording import counted
 from kai.explain.phrases import Words, listed
 from kai.explain.words import Teller

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from kai.api import values as times
-from kai.api.kinds import ApiObject, ClusterObjects, collect, key_of
+from kai.api.cluster_objects import ClusterObjects, collect
+from kai.api.kinds import ApiObject, key_of
 from kai.api.kubernetes.meta import PriorityClass
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup as Manifest

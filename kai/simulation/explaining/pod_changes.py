@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import attrs
 
-from kai.api.kinds import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.kubernetes.node import Affinity, Taint, Toleration, TopologySpreadConstraint
 from kai.api.kubernetes.pod import Container, ContainerPort, Pod, PodSpec
 from kai.basics.wording import counted

@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from kai.api.kinds import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
 from kai.explain.codes import Stage, stage_of
 from kai.explain.phrases import Words, number, quantity
 from kai.framework.decisions import Evict

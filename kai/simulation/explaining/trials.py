@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 import numpy as np
 
-from kai.api.kinds import ClusterObjects, key_of
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.kinds import key_of
 from kai.errors import InputError
 from kai.explain.codes import Stage, stage_of
 from kai.explain.phrases import Words

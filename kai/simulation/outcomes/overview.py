@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 import attrs
 import numpy as np
 
-from kai.api.kinds import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
 from kai.basics.wording import counted, number_text
 from kai.explain import messages
 from kai.explain.code_texts import eviction_message

@@ -10,8 +10,8 @@ from typing import Any
 import attrs
 
 from kai.api import values
+from kai.api.cluster_objects import ClusterObjects, collect
 from kai.api.codec import structuring
-from kai.api.kinds import ClusterObjects, collect
 from kai.api.values import BadValue
 from kai.basics.kubernetes_version import NEWEST, KubernetesVersion
 from kai.basics.parsing import is_whole

@@ -10,8 +10,9 @@ from typing import Any
 import attrs
 
 from kai.api import names
+from kai.api.cluster_objects import FIELD_OF, ClusterObjects
 from kai.api.codec.structuring import unstructure
-from kai.api.kinds import FIELD_OF, ApiObject, ClusterObjects, Key, key_of
+from kai.api.kinds import ApiObject, Key, key_of
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue

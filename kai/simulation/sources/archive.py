@@ -10,14 +10,14 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import msgspec
 
+from kai.api.cluster_objects import FIELD_OF, ClusterObjects, collect
 from kai.api.codec import structuring
 from kai.api.fields import camel
-from kai.api.kinds import FIELD_OF, ApiObject, ClusterObjects, collect
 from kai.basics.kubernetes_version import NEWEST, KubernetesVersion
 from kai.basics.parsing import is_number, is_whole
 from kai.configuration.peer import Settings
@@ -26,6 +26,9 @@ from kai.errors import InputError
 from kai.intake.aside import FIELD_OF_KIND, Suspect, without
 from kai.model.placement import NoRoom, Past
 from kai.simulation.cases.case import Case, intake_settings, newest_time, read_past_usage, unread
+
+if TYPE_CHECKING:
+    from kai.api.kinds import ApiObject
 
 MEMBER = "snapshot.json"
 _LARGEST = 4 * 1024**3

@@ -18,8 +18,9 @@ import anyio
 import attrs
 
 from kai.api import names
+from kai.api.cluster_objects import FIELD_OF, ClusterObjects, collect
 from kai.api.conventions.binding import at_rest, refusal_told
-from kai.api.kinds import FIELD_OF, ApiObject, ClusterObjects, collect
+from kai.api.kinds import ApiObject
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.scheduling.pod_group import PodGroup
 from kai.basics.kubernetes_version import KubernetesVersion

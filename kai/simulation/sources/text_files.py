@@ -5,8 +5,8 @@ from pathlib import Path
 
 import attrs
 
+from kai.api.cluster_objects import collect
 from kai.api.codec.manifest_text import load_values
-from kai.api.kinds import collect
 from kai.basics.wording import found_by
 from kai.configuration.reading import default_configuration
 from kai.errors import InputError

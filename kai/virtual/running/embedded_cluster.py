@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import attrs
 
 from kai.api import names, values
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.conventions.binding import Grant
 from kai.api.conventions.device_claims import ClaimKey, consumer_of, extended_claim_name, is_made_for, with_claims
 from kai.api.fields import EMPTY
-from kai.api.kinds import ApiObject, ClusterObjects, Key, key_of
+from kai.api.kinds import ApiObject, Key, key_of
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod, claim_behind
 from kai.api.listing import Listing

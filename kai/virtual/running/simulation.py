@@ -18,7 +18,8 @@ import attrs
 import numpy as np
 
 from kai.api import names
-from kai.api.kinds import ClusterObjects, key_of
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.kinds import key_of
 from kai.configuration.profiles import make_profile
 from kai.configuration.reading import Configuration, default_configuration
 from kai.engine.cycle import CycleReport, Profile, holds_until, run_cycle

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from kai.api import names
+from kai.api.cluster_objects import ClusterObjects, collect
 from kai.api.codec.structuring import structure_all
-from kai.api.kinds import ClusterObjects, Key, collect, key_of
+from kai.api.kinds import Key, key_of
 from kai.api.kubernetes.dra import ResourceClaim, ResourceClaimSpec, ResourceClaimTemplate
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup

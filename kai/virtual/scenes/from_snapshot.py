@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import numpy as np
 
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.conventions.device_claims import consumer_of
-from kai.api.kinds import ClusterObjects, Key, key_of
+from kai.api.kinds import Key, key_of
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.basics.wording import counted
 from kai.intake import take_snapshot

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from kai.api import names
+from kai.api.cluster_objects import ClusterObjects, collect
 from kai.api.codec.structuring import structure_all
-from kai.api.kinds import ClusterObjects, collect
 from kai.api.kubernetes.meta import ObjectMeta, PriorityClass
 from kai.api.kubernetes.node import (
     Affinity,

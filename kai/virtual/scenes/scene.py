@@ -8,8 +8,8 @@ from typing import Any
 
 import attrs
 
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.fields import EMPTY
-from kai.api.kinds import ClusterObjects
 from kai.api.kubernetes.node import Node, Taint
 from kai.configuration.reading import Configuration
 from kai.intake import IntakeSettings

@@ -1,7 +1,8 @@
 import attrs
 import pytest
 
-from kai.api.kinds import FIELD_OF, KINDS, ClusterObjects, collect
+from kai.api.cluster_objects import FIELD_OF, ClusterObjects, collect
+from kai.api.kinds import KINDS
 from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod

@@ -2,9 +2,10 @@ import json
 
 import pytest
 
+from kai.api.cluster_objects import collect
 from kai.api.codec import structuring
 from kai.api.codec.json_decoding import decode_as
-from kai.api.kinds import collect, declare
+from kai.api.kinds import declare
 from kai.api.kubernetes.meta import Foreign
 from kai.errors import ConfigError, InputError
 from tests.doubles.own_kinds import declared_for_a_while

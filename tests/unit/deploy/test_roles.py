@@ -4,7 +4,8 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from kai.api.kinds import BY_CLASS, FIELD_OF
+from kai.api.cluster_objects import FIELD_OF
+from kai.api.kinds import BY_CLASS
 from tests.unit.deploy.rendering import DEPLOY, ENTRIES, LASTING, of_kind, render
 
 Right = tuple[str, str, str, str, str]

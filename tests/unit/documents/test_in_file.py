@@ -2,8 +2,8 @@
 
 import attrs
 
+from kai.api.cluster_objects import collect
 from kai.api.codec.structuring import structure_all
-from kai.api.kinds import collect
 from kai.documents.in_file import in_file
 from kai.simulation.outcomes.job_lines import Owner
 

@@ -1,6 +1,6 @@
 import attrs
 
-from kai.api.kinds import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.kubernetes.pod import Container, Pod, PodSpec, ResourceRequirements
 from kai.api.listing import Listing

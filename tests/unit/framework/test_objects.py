@@ -3,8 +3,9 @@
 import attrs
 import pytest
 
+from kai.api.cluster_objects import collect
 from kai.api.codec.structuring import structure_all
-from kai.api.kinds import collect, declare
+from kai.api.kinds import declare
 from kai.engine.session import Session
 from kai.framework import Column, Objects, Unreadable
 from kai.intake import Intake

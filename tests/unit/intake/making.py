@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from kai.api.cluster_objects import ClusterObjects, collect
 from kai.api.codec.structuring import structure_all
-from kai.api.kinds import ClusterObjects, collect
 from kai.intake import IntakeSettings, take_snapshot
 from kai.model.claim import RawObject
 from kai.state.snapshot import Snapshot

@@ -1,8 +1,8 @@
 import attrs
 import pytest
 
+from kai.api.cluster_objects import collect
 from kai.api.codec.structuring import structure_all
-from kai.api.kinds import collect
 from kai.intake import Intake
 from kai.model.pod import MigStrategy
 from tests.unit.intake.making import NOW, node, objects, other, taken

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kai.api.cluster_objects import ClusterObjects
 from kai.api.conventions.binding import Grant
-from kai.api.kinds import ClusterObjects
 from kai.api.names import GRANTED
 from kai.api.values import instant
 from kai.errors import InputError

@@ -7,8 +7,8 @@ import attrs
 import numpy as np
 
 from kai.actions.allocate import Allocate
+from kai.api.cluster_objects import collect
 from kai.api.codec.structuring import structure_all
-from kai.api.kinds import collect
 from kai.engine.cycle import Action, Profile
 from kai.engine.host import Silent
 from kai.engine.opened import OpenedPlugin

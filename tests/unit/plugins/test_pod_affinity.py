@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kai.api.cluster_objects import collect
 from kai.api.codec.structuring import structure_all
-from kai.api.kinds import collect
 from kai.framework.objects import LabelTable
 from kai.intake import Intake
 from kai.model.constraints import AffinityTerm

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
+from kai.api.cluster_objects import ClusterObjects, collect
 from kai.api.codec.structuring import structure_all
-from kai.api.kinds import ClusterObjects, collect
 
 _FREE: Final = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
 _NODE: Final = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "4"}

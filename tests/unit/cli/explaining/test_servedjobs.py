@@ -245,7 +245,7 @@ def test_little_is_imported_to_ask_and_to_print(tmp_path):
     look = (
         "import sys, kai.cli.command as command\n"
         "status = command.run(sys.argv[1:])\n"
-        f"print(*sorted(set(sys.modules) & {{*{heavy!r}, 'kai.kernels'}}))\n"
+        f"print(*sorted(set(sys.modules) & {{*{heavy!r}, 'kai.api.cluster_objects', 'kai.kernels'}}))\n"
         "sys.exit(status)"
     )
     with served(Front(), tmp_path) as path:

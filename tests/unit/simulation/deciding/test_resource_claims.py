@@ -1,8 +1,8 @@
 import attrs
 
 from kai.actions.allocate import Allocate
+from kai.api.cluster_objects import collect
 from kai.api.codec.structuring import structure_all
-from kai.api.kinds import collect
 from kai.engine.cycle import Profile, run_cycle
 from kai.framework.decisions import Recorder
 from kai.framework.hooks import PluginUse
