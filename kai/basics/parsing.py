@@ -25,6 +25,17 @@ from typing import Any, Final, Literal, TypeGuard
 
 from kai.basics.wording import shown
 
+USUAL_TIMES: Final[Mapping[str, str]] = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+"""Names of usual times, as the five fields of cron."""
+
 
 def part_of(value: object, *path: str) -> Any:  # noqa: ANN401 - JSON from outside
     """Return the part of ``value`` at a path of keys; None if the path does not exist."""
@@ -60,6 +71,12 @@ def has_condition(manifest: object, *types: str) -> bool:
     """Return whether the status of an object has a true condition of one of these types."""
     conditions = mappings_of(manifest, "status", "conditions")
     return any(each.get("type") in types and each.get("status") == "True" for each in conditions)
+
+
+def place_of(manifest: Mapping[str, Any], namespace: str = "default") -> tuple[str, str]:
+    """Return namespace and name of a manifest; ``namespace`` is the one of objects that name none."""
+    metadata = mapping_of(manifest, "metadata")
+    return str(metadata.get("namespace") or namespace), str(metadata.get("name"))
 
 
 _TRUTHS: Final = {

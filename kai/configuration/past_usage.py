@@ -27,15 +27,6 @@ from kai.errors import ConfigError
 
 WANTED: Final = 'five fields such as "0 0 * * 1", or @hourly, @daily, @weekly, @monthly, @yearly'
 _FIELDS: Final = 5
-_SHORT: Final = {
-    "@hourly": "0 * * * *",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@weekly": "0 0 * * 0",
-    "@monthly": "0 0 1 * *",
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-}
 _LONGEST_EXPRESSION: Final = 1_000
 _SOME_DAY: Final = dt.datetime(2024, 3, 1, tzinfo=dt.UTC)
 
@@ -53,7 +44,7 @@ class Cron:
 
         Raises: ValueError for text that is none, or that no day fits.
         """
-        fields = _SHORT.get(text.strip().lower(), text).replace("?", "*")
+        fields = parsing.USUAL_TIMES.get(text.strip().lower(), text).replace("?", "*")
         count = len(fields.split())
         if count != _FIELDS or len(fields) > _LONGEST_EXPRESSION:
             raise ValueError(f"found {count} fields, expected {WANTED}")

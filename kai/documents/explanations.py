@@ -6,13 +6,11 @@ A suggested change also comes as JSON patches (RFC 6902) of the objects that it 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
-
 from kai.api.codec.structuring import unstructure
 from kai.api.kinds import key_of
 from kai.api.values import instant_text
 from kai.basics.wording import first_of
-from kai.documents.in_file import in_file
+from kai.documents.in_file import changed_objects, in_file
 from kai.model.units import GPU_UNIT
 
 if TYPE_CHECKING:
@@ -38,18 +36,10 @@ def patches_of(before: "ClusterObjects", after: "ClusterObjects") -> list[dict[s
     For an object that is gone, the patch is a single operation that removes it.
     """
     found = []
-    for field in attrs.fields_dict(type(before)):
-        olds, news = getattr(before, field), getattr(after, field)
-        if olds is news:
-            continue
-        new_of = {key_of(each): each for each in news}
-        for old in olds:
-            new = new_of.get(key_of(old))
-            if new is old:
-                continue
-            operations = [_operation("remove", "")] if new is None else _difference(old, new)
-            if operations:
-                found.append(_patch(old, operations))
+    for _, old, new in changed_objects(before, after):
+        operations = [_operation("remove", "")] if new is None else _difference(old, new)
+        if operations:
+            found.append(_patch(old, operations))
     return found
 
 

@@ -15,6 +15,7 @@ from kai.api.kinds import key_of
 
 if TYPE_CHECKING:
     from kai.api.cluster_objects import ClusterObjects
+    from kai.api.kinds import ApiObject
     from kai.simulation.outcomes.job_lines import Owner
 
 _TEMPLATE: Final = "pod template"
@@ -40,6 +41,20 @@ def in_file(before: "ClusterObjects", after: "ClusterObjects", owner: "Owner | N
     changes that no file makes, such as nodes becoming ready.
     """
     found: list[dict[str, Any]] = []
+    for field, old, new in changed_objects(before, after):
+        if new is None:
+            return []  # fewer pods: each kind of workload has its own field for that
+        found += _said(field, unstructure(old), unstructure(new), owner)
+    return [each for at, each in enumerate(found) if each not in found[:at]]
+
+
+def changed_objects(
+    before: "ClusterObjects", after: "ClusterObjects"
+) -> "Iterator[tuple[str, ApiObject, ApiObject | None]]":
+    """Yield field, old and new form of each object that differs; the new form is None for an object that is gone.
+
+    Objects that are equal must be identical in memory. New objects are not yielded.
+    """
     for field in attrs.fields_dict(type(before)):
         olds, news = getattr(before, field), getattr(after, field)
         if olds is news:
@@ -47,11 +62,8 @@ def in_file(before: "ClusterObjects", after: "ClusterObjects", owner: "Owner | N
         new_of = {key_of(each): each for each in news}
         for old in olds:
             new = new_of.get(key_of(old))
-            if new is None:
-                return []  # fewer pods: each kind of workload has its own field for that
             if new is not old:
-                found += _said(field, unstructure(old), unstructure(new), owner)
-    return [each for at, each in enumerate(found) if each not in found[:at]]
+                yield field, old, new
 
 
 def _said(field: str, old: Any, new: Any, owner: "Owner | None") -> Iterator[dict[str, Any]]:  # noqa: ANN401 - an object as plain values
@@ -101,4 +113,4 @@ def _names(parts: list[Any]) -> list[str]:
     return [each for each in found if each] if all(found) else []
 
 
-__all__ = ["in_file"]
+__all__ = ["changed_objects", "in_file"]

@@ -14,7 +14,7 @@ import attrs
 
 from kai.api import names
 from kai.api.kubernetes.pod import ENDED
-from kai.basics.parsing import mapping_of, mappings_of, part_of
+from kai.basics.parsing import mapping_of, mappings_of, part_of, place_of
 from kai.basics.wording import counted
 from kai.manifests.findings import Document
 from kai.manifests.positions import Text
@@ -253,7 +253,7 @@ class _Adopting:
         queue = self.proposed.queue_of(manifest)
         if queue:
             self.wanted[queue] = None
-        key = (str(metadata.get("namespace") or "default"), str(metadata.get("name")))
+        key = place_of(manifest)
         made = dict(_pod_group(*key, queue, spec.get("minMember")))
         kept = {name: metadata[name] for name in ("uid", "creationTimestamp", "labels") if name in metadata}
         made["metadata"] = {**made["metadata"], **kept}

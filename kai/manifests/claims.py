@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import attrs
 
-from kai.basics.parsing import list_of, mapping_of, mappings_of, part_of, text_of
+from kai.basics.parsing import list_of, mapping_of, mappings_of, part_of, place_of, text_of
 from kai.manifests.findings import Document, Finding
+from kai.manifests.gpus import gpus_of
 from kai.manifests.positions import Path
-from kai.manifests.unused import templates
+from kai.manifests.unused import pods_in
 
 Place = tuple[str, str, str]
 """Kind, namespace and name."""
@@ -36,6 +37,10 @@ class Claims:
         made = [template_of(each) for each in manifests if is_compute_domain(each)]
         every = [*manifests, *(each for each in made if each is not None)]
         return cls({_place(each, namespace): each for each in every if each.get("kind") in kinds})
+
+    def gpus_with(self, pod: Mapping[str, Any]) -> float:
+        """Return the GPUs of a pod with a namespace, by resources and by claims."""
+        return gpus_of(pod) + self.gpus_of(pod, str(pod["metadata"]["namespace"]))
 
     def gpus_of(self, pod: Mapping[str, Any], namespace: str) -> int:
         """Return the number of GPUs in the claims of a pod; a claim that it has under two names counts once."""
@@ -66,8 +71,7 @@ def check_claims(documents: Sequence[Document], known: Collection[Place], namesp
     for document in documents:
         manifest = document.manifest
         where = str(part_of(manifest, "metadata", "namespace") or namespace)
-        pods = [((), manifest)] if manifest.get("kind") == "Pod" else templates(manifest)
-        for path, pod in pods:
+        for path, pod in pods_in(manifest):
             for kind, name, place in _named(mapping_of(pod, "spec")):
                 if (kind, where, name) not in known:
                     yield document.finding(
@@ -115,5 +119,4 @@ def _count(request: Mapping[str, Any]) -> int:
 
 
 def _place(manifest: Mapping[str, Any], namespace: str) -> Place:
-    metadata = mapping_of(manifest, "metadata")
-    return str(manifest.get("kind")), str(metadata.get("namespace") or namespace), str(metadata.get("name"))
+    return str(manifest.get("kind")), *place_of(manifest, namespace)

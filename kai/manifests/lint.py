@@ -25,7 +25,7 @@ from kai.manifests.priorities import check_priorities, classes_of
 from kai.manifests.queues import check_queues, parent_of, queues_of
 from kai.manifests.reading import Reading
 from kai.manifests.refused import check_refused
-from kai.manifests.unused import templates
+from kai.manifests.unused import pods_in, templates
 
 _SHOWN: Final = 5
 _WHERE_QUEUES_COUNT: Final[Mapping[str, str]] = {
@@ -195,7 +195,7 @@ def _foreign(document: Document, claims: Claims, reading: Reading) -> Iterator[F
     ours = reading.scheduler
     namespace = str(part_of(document.manifest, "metadata", "namespace") or "default")
     queue = part_of(document.manifest, "metadata", "labels", names.QUEUE)
-    for path, template in [((), document.manifest)] if _is_pod(document) else templates(document.manifest):
+    for path, template in pods_in(document.manifest):
         spec = mapping_of(template, "spec")
         shared = part_of(document.manifest, "spec", "schedulerName")  # some kinds have one for all of their pods
         scheduler = str(spec.get("schedulerName") or shared or "default-scheduler")
@@ -219,7 +219,7 @@ def _foreign(document: Document, claims: Claims, reading: Reading) -> Iterator[F
 
 def _groups_of_others(document: Document, scheduler: str) -> Iterator[Finding]:
     """Yield findings for pods of the given scheduler that name a pod group of Kubernetes."""
-    for path, template in [((), document.manifest)] if _is_pod(document) else templates(document.manifest):
+    for path, template in pods_in(document.manifest):
         spec = mapping_of(template, "spec")
         if spec.get("schedulerName") == scheduler and spec.get("schedulingGroup"):
             group = part_of(spec, "schedulingGroup", "podGroupName")

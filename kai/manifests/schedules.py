@@ -24,15 +24,6 @@ from kai.basics import parsing
 from kai.basics.wording import shown
 
 WANTED: Final = 'five fields such as "0 3 * * 1", @hourly, @daily, @weekly, @monthly, @yearly, or @every 90m'
-_SHORT: Final = {
-    "@hourly": "0 * * * *",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@weekly": "0 0 * * 0",
-    "@monthly": "0 0 1 * *",
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-}
 _EVERY: Final = "@every "
 _LONGEST: Final = 1_000
 _YEARS: Final = 5
@@ -119,7 +110,7 @@ class Schedule:
             except ValueError:
                 raise ValueError(f"found {shown(text)}, expected {WANTED}") from None
             return cls(every=dt.timedelta(seconds=max(1, int(seconds))))
-        fields = _SHORT.get(text, text).split()
+        fields = parsing.USUAL_TIMES.get(text, text).split()
         if len(fields) != len(_FIELDS) or len(text) > _LONGEST:
             raise ValueError(f"found {shown(text)}, expected {WANTED}")
         try:

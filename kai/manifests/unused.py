@@ -1,7 +1,7 @@
 """Objects of an input that are not used, counted by kind, with the reason: they are reported, not dropped silently."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -78,6 +78,11 @@ def managed_by(manager: str) -> str:
 def for_scheduler(name: str, ours: str = names.SCHEDULER_NAME) -> str:
     """Return why pods of another scheduler than ``ours`` are not used."""
     return f"its pods are for scheduler {name or 'default-scheduler'}, not for {ours}"
+
+
+def pods_in(manifest: Mapping[str, Any]) -> list[tuple[tuple[str | int, ...], Mapping[str, Any]]]:
+    """Return a Pod itself, or the pod templates inside an object of another kind, with their paths."""
+    return [((), manifest)] if manifest.get("kind") == "Pod" else templates(manifest)
 
 
 def templates(

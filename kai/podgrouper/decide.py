@@ -23,8 +23,7 @@ import attrs
 
 from kai.api import names
 from kai.errors import InputError, PluginError
-from kai.podgrouper import draft as kinds
-from kai.podgrouper.draft import POD_GROUP, GroupDraft
+from kai.podgrouper.draft import NAMESPACE, POD, POD_GROUP, GroupDraft
 from kai.podgrouper.grouper import Groupers, Request, Settings
 from kai.podgrouper.lookup import Absent, Get, Lookup, Read, Reader, Unread, Why
 from kai.podgrouper.resource import Manifest, OwnerReference, Resource, spec_text
@@ -159,7 +158,7 @@ def group_pod(pod: Manifest, lookup: Lookup, settings: Settings, groupers: Group
     An invalid object never raises: it is a ``failure``. A grouper that breaks its contract raises PluginError.
     """
     try:
-        return _decide(Resource.of(pod, kinds.POD), Reader(lookup), settings, groupers)
+        return _decide(Resource.of(pod, POD), Reader(lookup), settings, groupers)
     except Unread as unread:
         return Needs(unread.read)
     except InputError as error:
@@ -212,7 +211,7 @@ def _reason_to_ignore(pod: Resource, reader: Reader, settings: Settings) -> str:
     if names.POD_GROUP in pod.annotations and not pod.owner_references and not _lacks_own_group(pod, reader):
         return "the pod has no owner and was put into a group by another writer"
     if settings.namespace_labels:
-        namespace = reader.get(Get(kinds.NAMESPACE, "", pod.namespace))
+        namespace = reader.get(Get(NAMESPACE, "", pod.namespace))
         if isinstance(namespace, Absent) or not _matches(namespace, settings.namespace_labels):
             return "the labels of the pod's namespace are not selected"
     return ""

@@ -20,7 +20,6 @@ from kai.errors import ConfigError, InputError
 from kai.manifests import Document, Finding, RefusedError, Surroundings, documents_of, open_text, read
 from kai.manifests.adoption import NONE, Adoption, adopted_documents
 from kai.manifests.claims import Claims
-from kai.manifests.gpus import gpus_of
 from kai.manifests.positions import Text
 from kai.manifests.reading import Reading
 from kai.simulation.cases.case import Case
@@ -88,7 +87,7 @@ def summary(linted: Linted) -> str:
     parts: list[str] = []
     if jobs:
         claims = Claims.of([document.manifest for document in reading.documents] if reading else [])
-        gpus = sum(gpus_of(pod) + claims.gpus_of(pod, str(pod["metadata"]["namespace"])) for pod in pods)
+        gpus = sum(map(claims.gpus_with, pods))
         parts += [counted(len(jobs), "job"), counted(len(pods), "pod"), counted(gpus, "GPU")]
     least = jobs[0].group.get("spec", {}).get("minMember", 1) if len(jobs) == 1 else 1
     if isinstance(least, int) and least > 1:

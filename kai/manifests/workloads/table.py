@@ -82,6 +82,7 @@ CLUSTER_WIDE: Final = frozenset(
 _OWN_GROUPS: Final = frozenset({"", "apps", "batch"})
 _OWN_FORMS: Final = frozenset({("kubernetes.dask.org", "DaskCluster")})
 """Kinds with their own fields beside the spec of their pods."""
+_OF_TEMPLATES: Final = frozenset({*MODELS, *LOOKING, *TEMPLATES}) - _OWN_FORMS
 PATCHES: Final = frozenset({"runtimePatches", "podTemplateOverrides", "podSpecPatch"})
 """Fields whose value patches a template in another object: fields that it lacks come from there."""
 
@@ -93,8 +94,7 @@ def pod_templates(manifest: Mapping[str, Any]) -> list[tuple[Path, Mapping[str, 
     only a value under a key that is known for templates counts.
     """
     group, kind = str(manifest.get("apiVersion")).rpartition("/")[0], str(manifest.get("kind"))
-    known = {*MODELS, *LOOKING, *TEMPLATES} - _OWN_FORMS
-    is_known = group in _OWN_GROUPS or (group, kind) in known
+    is_known = group in _OWN_GROUPS or (group, kind) in _OF_TEMPLATES
     return [
         (path, template)
         for path, template in templates(manifest)

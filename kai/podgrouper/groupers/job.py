@@ -11,9 +11,8 @@ import attrs
 
 from kai.api import names
 from kai.basics.parsing import is_whole, part_of, signed
-from kai.podgrouper import draft as kinds
 from kai.podgrouper.decide import group_exists
-from kai.podgrouper.draft import GroupDraft
+from kai.podgrouper.draft import JOB, GroupDraft
 from kai.podgrouper.grouper import KindPattern, Request
 from kai.podgrouper.lookup import Get
 from kai.podgrouper.resource import Resource, annotated_integer
@@ -76,8 +75,8 @@ class CronJob:
         Raises: InputError when the pod has no Job among its owners, or the Job does not exist.
         """
         pod = request.pod
-        job = next((owner for owner in pod.owner_references if owner.kind.kind == kinds.JOB.kind), None)
+        job = next((owner for owner in pod.owner_references if owner.kind.kind == JOB.kind), None)
         if job is None:
             listed = ", ".join(str(owner) for owner in pod.owner_references) or None
             raise pod.error("metadata.ownerReferences", listed, "a Job among the owners of a CronJob's pod")
-        return standard_draft(request, request.reader.need(Get(kinds.JOB, pod.namespace, job.name)))
+        return standard_draft(request, request.reader.need(Get(JOB, pod.namespace, job.name)))

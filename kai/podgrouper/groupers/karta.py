@@ -7,8 +7,7 @@ from typing import ClassVar
 import attrs
 
 from kai.errors import InputError
-from kai.podgrouper import draft as kinds
-from kai.podgrouper.draft import GroupDraft, SubGroup, Topology
+from kai.podgrouper.draft import KARTA, GroupDraft, SubGroup, Topology
 from kai.podgrouper.grouper import KindPattern, Request, Settings
 from kai.podgrouper.karta.definition import Constraint, Definition, OneGroup, described_kind, read_definition
 from kai.podgrouper.karta.scale import (
@@ -60,7 +59,7 @@ def _find(kind: Kind, reader: Reader, settings: Settings) -> Definition | None:
     if not settings.karta_fallback:
         return None
     labels = ((GROUP_LABEL, kind.group), (VERSION_LABEL, kind.version), (KIND_LABEL, kind.kind))
-    listed = reader.many(Many(kinds.KARTA, "", labels))
+    listed = reader.many(Many(KARTA, "", labels))
     found = () if isinstance(listed, Absent) else tuple(_valid(listed, kind))
     return found[0] if len(found) == 1 else None
 

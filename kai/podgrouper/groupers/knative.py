@@ -5,9 +5,8 @@ from typing import ClassVar
 from kai.api import names
 from kai.basics.parsing import signed
 from kai.errors import InputError
-from kai.podgrouper import draft as kinds
 from kai.podgrouper.decide import find_group
-from kai.podgrouper.draft import GroupDraft
+from kai.podgrouper.draft import POD, GroupDraft
 from kai.podgrouper.grouper import KindPattern, Request
 from kai.podgrouper.lookup import Absent, Get, Many
 from kai.podgrouper.resource import INT32_MAX, Kind, Resource
@@ -69,7 +68,7 @@ def _revision_draft(request: Request, revision: Resource) -> GroupDraft:
 
 def _has_group_per_pod(request: Request, revision: Resource) -> bool:
     """Return whether pods of the revision have groups of their own; then the others get them too, to be alike."""
-    read = Many(kinds.POD, revision.namespace, ((REVISION_LABEL, revision.name),))
+    read = Many(POD, revision.namespace, ((REVISION_LABEL, revision.name),))
     pods = request.reader.many(read)
     if isinstance(pods, Absent):
         raise InputError(f"{read}: {pods}")
@@ -87,6 +86,6 @@ def _belongs_to_pod(request: Request, revision: Resource, name: str) -> bool:
     if group is None:
         return False
     owner = group.owner_references[0].kind.kind if group.owner_references else None
-    if owner not in {REVISION.kind, kinds.POD.kind}:
-        raise group.error("metadata.ownerReferences", owner, f"a {REVISION.kind} or a {kinds.POD.kind} as the owner")
-    return owner == kinds.POD.kind
+    if owner not in {REVISION.kind, POD.kind}:
+        raise group.error("metadata.ownerReferences", owner, f"a {REVISION.kind} or a {POD.kind} as the owner")
+    return owner == POD.kind

@@ -16,8 +16,7 @@ import attrs
 
 from kai.api import names
 from kai.errors import InputError
-from kai.podgrouper import draft as kinds
-from kai.podgrouper.draft import GroupDraft, SubGroup, check_segment_count, segment_topology, template_annotation
+from kai.podgrouper.draft import POD, GroupDraft, SubGroup, check_segment_count, segment_topology, template_annotation
 from kai.podgrouper.grouper import KindPattern, Request
 from kai.podgrouper.lookup import Absent, Many
 from kai.podgrouper.resource import Fields, Resource, checked_integer
@@ -125,7 +124,7 @@ class MpiJob:
 def _has_launcher(request: Request) -> bool:
     """Return whether a launcher pod exists that is not being deleted."""
     job = request.owner
-    read = Many(kinds.POD, job.namespace, ((JOB_NAME, job.name), (JOB_ROLE, "launcher")))
+    read = Many(POD, job.namespace, ((JOB_NAME, job.name), (JOB_ROLE, "launcher")))
     pods = request.reader.many(read)
     if isinstance(pods, Absent):
         raise InputError(f"{read}: {pods}")

@@ -13,9 +13,9 @@ import attrs
 from kai.api import names
 from kai.basics.parsing import has_condition, part_of, signed
 from kai.errors import InputError
-from kai.podgrouper import draft as kinds
 from kai.podgrouper.decide import find_group, has_subgroups
 from kai.podgrouper.draft import (
+    POD_GROUP,
     GroupDraft,
     SubGroup,
     Topology,
@@ -146,7 +146,7 @@ def _label(pod: Resource, key: str) -> str:
 def _has_flat_group(request: Request) -> bool:
     """Return whether this set has a group without sub-groups."""
     name = group_name(request.owner)
-    read = Many(kinds.POD_GROUP, request.owner.namespace)
+    read = Many(POD_GROUP, request.owner.namespace)
     groups = request.reader.many(read)
     if isinstance(groups, Absent):
         raise InputError(f"{read}: {groups}")

@@ -4,7 +4,7 @@ Objects in the files replace those of the same kind and name, as `kubectl apply`
 part of the added workload.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -21,7 +21,6 @@ from kai.errors import InputError
 from kai.manifests import Document, Finding, RefusedError, Surroundings, Unused
 from kai.manifests.claims import CLAIM, TEMPLATE, VOLUME, Claims
 from kai.manifests.expansion import is_workload, numbered
-from kai.manifests.gpus import gpus_of
 from kai.manifests.lint import Beside, queue_fault
 from kai.manifests.nodes import Nodes
 from kai.manifests.reading import Reading
@@ -113,23 +112,16 @@ def _later(case: Case, reading: Reading) -> Iterator[LaterPods]:
     objects = case.objects
     held = [unstructure(each) for each in (*objects.resource_claims, *objects.resource_claim_templates)]
     claims = Claims.of([*held, *(document.manifest for document in reading.documents)])
-    asked = {
-        str(job.group["metadata"]["name"]): sum(_gpus(pod, claims) for pod in job.pods)
-        for job in reading.expansion.jobs
-    }
+    asked = {str(job.group["metadata"]["name"]): sum(map(claims.gpus_with, job.pods)) for job in reading.expansion.jobs}
     found: dict[tuple[str, str], LaterPods] = {}
     for each in reading.expansion.later:
         job, once = str(each.group["metadata"]["name"]), " and ".join(str(condition) for condition in each.conditions)
         goes_on = all(condition.stage is not Stage.COMPLETE for condition in each.conditions)
         beside = asked.get(job, 0.0) if goes_on else 0.0
         known = found.get((job, once), LaterPods(job=job, once=once, pods=0, gpus=0.0, beside=beside))
-        gpus = sum(_gpus(pod, claims) for pod in each.pods)
+        gpus = sum(map(claims.gpus_with, each.pods))
         found[job, once] = attrs.evolve(known, pods=known.pods + len(each.pods), gpus=known.gpus + gpus)
     yield from found.values()
-
-
-def _gpus(pod: Mapping[str, Any], claims: Claims) -> float:
-    return gpus_of(pod) + claims.gpus_of(pod, str(pod["metadata"]["namespace"]))
 
 
 def _refuse_those_that_are_there(case: Case, added: Iterable[ApiObject], files: str) -> None:

@@ -12,7 +12,7 @@ import attrs
 from kai.api import names
 from kai.api.kinds import key_of
 from kai.api.scheduling.pod_group import PodGroup
-from kai.basics.parsing import mapping_of, part_of
+from kai.basics.parsing import mapping_of, part_of, place_of
 from kai.intake.groups import fault_of_tree
 from kai.manifests import Document, Finding, RefusedError, Surroundings, read
 from kai.manifests.expansion import is_workload
@@ -139,7 +139,6 @@ def _trees(reading: Reading) -> Iterator[Finding]:
     declared = (each for each in reading.objects if isinstance(each, PodGroup) and each.spec.sub_groups)
     faults = {key_of(each): fault_of_tree(each.spec) for each in declared}
     for document in reading.documents:
-        metadata = mapping_of(document.manifest, "metadata")
-        fault = faults.get((str(metadata.get("namespace") or "default"), str(metadata.get("name"))))
+        fault = faults.get(place_of(document.manifest))
         if fault and document.manifest.get("kind") == PodGroup.__name__:
             yield document.finding("J023", fault, ("spec", "subGroups"), at_key=True)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import attrs
 
-from kai.basics.parsing import mapping_of, part_of
+from kai.basics.parsing import mapping_of, part_of, place_of
 from kai.basics.wording import counted
 from kai.errors import InputError
 from kai.manifests.schedules import WANTED, Schedule
@@ -52,7 +52,7 @@ def runs_of(manifest: Mapping[str, Any], since: float, until: float) -> Runs:
     Raises: InputError for an invalid schedule, time zone or policy.
     """
     metadata, spec = mapping_of(manifest, "metadata"), mapping_of(manifest, "spec")
-    place = str(metadata.get("namespace") or "default"), str(metadata.get("name"))
+    place = place_of(manifest)
     title = f"CronJob {place[0]}/{place[1]}"
     schedule, zone = _schedule(spec, title)
     owner = {

@@ -21,7 +21,7 @@ from kai.api.kinds import Key, key_of
 from kai.api.kubernetes.dra import ResourceClaim, ResourceClaimSpec, ResourceClaimTemplate
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
-from kai.basics.parsing import mapping_of, part_of
+from kai.basics.parsing import mapping_of, part_of, place_of
 from kai.errors import InputError
 from kai.intake.claimed_gpus import ClaimedGpus
 from kai.intake.claims import gpus_wanted
@@ -138,7 +138,7 @@ def read_workload(
         why = "; ".join([*(str(each) for each in reading.expansion.unused), *said])
         raise InputError(f"{place}: found no workload for this scheduler" + (f" ({why.rstrip('.')})" if why else ""))
     # Pods that a workload never wants, because it has fewer replicas at any time, are left out as well.
-    members = {_own_key(pod) for job in reading.expansion.jobs if job.at >= 0 for pod in job.pods}
+    members = {place_of(pod) for job in reading.expansion.jobs if job.at >= 0 for pod in job.pods}
     others = tuple(pod for pod in objects.pods if key_of(pod) not in members)
     counts = Counter(kind for kind, _ in dict.fromkeys((each.kind, each.name) for each in arrivals if each is not None))
     return Workload(
@@ -229,7 +229,7 @@ def _prepare(
                 arrivals += [each for _, each in repeated]
                 continue
             notes.append(once_note(manifest))
-        followers = members.get(_own_key(manifest), []) if manifest.get("kind") == "PodGroup" else []
+        followers = members.get(place_of(manifest), []) if manifest.get("kind") == "PodGroup" else []
         for copy, instant in enumerate(_instants(said, manifest, seed, began)):
             arrival = _Arrival(
                 declared=said,
@@ -263,18 +263,13 @@ def _repeated(document: Document, said: Declared, runs: Runs, began: float) -> l
 
 def _members(documents: Sequence[Document]) -> dict[tuple[str, str], list[Document]]:
     """Return the pods of each group that has a manifest of its own."""
-    groups = {_own_key(each.manifest) for each in documents if each.manifest.get("kind") == "PodGroup"}
+    groups = {place_of(each.manifest) for each in documents if each.manifest.get("kind") == "PodGroup"}
     found: dict[tuple[str, str], list[Document]] = {key: [] for key in groups}
     for document in documents:
         key = _group_of(document.manifest)
         if key in found:
             found[key].append(document)
     return found
-
-
-def _own_key(manifest: Mapping[str, Any]) -> tuple[str, str]:
-    metadata = mapping_of(manifest, "metadata")
-    return str(metadata.get("namespace") or "default"), str(metadata.get("name"))
 
 
 def _group_of(manifest: Mapping[str, Any]) -> tuple[str, str]:
@@ -289,7 +284,7 @@ def _group_of(manifest: Mapping[str, Any]) -> tuple[str, str]:
 def _instants(said: Declared, manifest: Mapping[str, Any], seed: int, began: float) -> Iterator[float]:
     match said.arrival:
         case Poisson():
-            yield from said.arrival.draw(generator(seed, "arrival", *_own_key(manifest)))
+            yield from said.arrival.draw(generator(seed, "arrival", *place_of(manifest)))
         case Instant():
             yield said.arrival.epoch - began
         case None:
@@ -327,11 +322,11 @@ def _plans(
         if arrival is None:
             continue
         for number, job in enumerate(jobs):
-            group = groups[_own_key(job.group)]
+            group = groups[place_of(job.group)]
             planned = [
                 PodPlan(pod=pod, gpus=gpus_of(each) + _claimed_gpus(pod, claims, templates, wanted))
                 for each in job.pods
-                for pod in [pods[_own_key(each)]]
+                for pod in [pods[place_of(each)]]
             ]
             more = later.get((at, key_of(group)), ())
             yield from _job_plans(arrival, number, group, planned, more, seed, is_replica=len(jobs) > 1)
