@@ -33,18 +33,18 @@ NOJIT = [
     "tests/properties",
     "tests/scenarios",
     "tests/unit/actions",
-    "tests/unit/engine",
+    "tests/unit/deciding/engine",
     "tests/unit/framework",
-    "tests/unit/kernels",
-    "tests/unit/state",
+    "tests/unit/facts/kernels",
+    "tests/unit/facts/state",
 ]
 # Of these, what imports no kernel: it would run the same twice (tests/architecture/test_kernels.py looks).
 NO_KERNEL = [
     "tests/properties/test_light_roles.py",
-    "tests/unit/state/test_memory.py",
+    "tests/unit/facts/state/test_memory.py",
 ]
 # And what tries the compiler, in programs that do not take over what this session says: the same twice as well.
-COMPILING = ["tests/unit/kernels/test_cache.py"]
+COMPILING = ["tests/unit/facts/kernels/test_cache.py"]
 
 
 @cache
@@ -120,6 +120,15 @@ def oldest(session: nox.Session) -> None:
     oldest_of_all = ("--upgrade", "--resolution=lowest-direct", "--editable=.[dask,report,traces,tracing]")
     python(session, "-m", "uv", "pip", "install", *oldest_of_all)
     tests(session)
+
+
+@nox.session(venv_backend="virtualenv")
+def newest(session: nox.Session) -> None:
+    """Compile and compare all kernels with the newest release of each library, numba included, bounds set aside."""
+    install(session)
+    session.install("--upgrade", "numba", "numpy", "attrs", "cattrs", "aiohttp", "anyio", "kubernetes_asyncio")
+    session.run("python", "-m", "kai", "warm")
+    session.run("python", "-m", "pytest", "tests/kernels", "tests/unit/facts", *session.posargs)
 
 
 @nox.session

@@ -1,6 +1,6 @@
 """Call kai: the only module of the benchmarks that knows it.
 
-What runs here is what the scheduler runs (``kai.scheduler.loop.service``), without network and threads: lists and
+What runs here is what the scheduler runs (``kai.roles.scheduler.loop.service``), without network and threads: lists and
 watch events go into its store, a cycle takes the store's objects, decides, and encodes every write that an API server
 would be sent. ``Live`` keeps all that a scheduler keeps between cycles.
 """
@@ -29,16 +29,16 @@ from kai.cluster.clock import SystemClock
 from kai.cluster.port import Arrivals
 from kai.cluster.requests import Evict as EvictRequest
 from kai.cluster.transport.encoding import Served, encode_write
-from kai.configuration.profiles import default_profile
-from kai.engine.cycle import Profile, run_cycle
+from kai.deciding.configuration.profiles import default_profile
+from kai.deciding.engine.cycle import Profile, run_cycle
+from kai.facts.compiled.warm import warm as warm_kernels
+from kai.facts.state.snapshot import Snapshot
 from kai.framework.decisions import Bind, Evict, Nominate, Recorder
 from kai.intake import Intake, IntakeSettings, expired_bind_requests
-from kai.kernels.warm import warm as warm_kernels
-from kai.scheduler.committing import orders
-from kai.scheduler.committing.binds import BindTemplates
-from kai.scheduler.committing.verifying import pod_of
-from kai.scheduler.settings import SchedulerSettings
-from kai.state.snapshot import Snapshot
+from kai.roles.scheduler.committing import orders
+from kai.roles.scheduler.committing.binds import BindTemplates
+from kai.roles.scheduler.committing.verifying import pod_of
+from kai.roles.scheduler.settings import SchedulerSettings
 
 if TYPE_CHECKING:
     from kai.cluster.caching.assume_cache import AssumeCache

@@ -8,7 +8,7 @@ import pytest
 from blockbuster import blockbuster_ctx
 from hypothesis import settings
 
-from kai.kernels import run_compiled
+from kai.facts.kernels import run_compiled
 
 # dev: quick, different every time, failures remembered. ci: the same examples on every run, so that a red run can be
 # repeated. plain: as few as dev and the same on every run, for kernels as plain Python. nightly: as many as the night
@@ -22,8 +22,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.ge
 # Tables are as wide as the terminal; a test that wants a width sets it. Workers of xdist inherit that of the shell.
 os.environ.pop("COLUMNS", None)
 
-# Small clusters are decided plainly (`kai.kernels.pace`), and all tests have small ones: what is to be tested is what
-# large ones are decided with. The session `nojit` tests the plain form.
+# Small clusters are decided plainly (`kai.facts.compiled.pace`), and all tests have small ones: what is to be tested is
+# what large ones are decided with. The session `nojit` tests the plain form.
 run_compiled()
 
 
@@ -44,7 +44,7 @@ def no_look_at_everything() -> Iterator[None]:
     A scheduler does it once, after its first cycle. `tests/unit/api/memory` and `tests/architecture` try it.
     """
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("kai.scheduler.cycle.cycling.settle", lambda: None)
+        patched.setattr("kai.roles.scheduler.cycle.cycling.settle", lambda: None)
         yield
 
 

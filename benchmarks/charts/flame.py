@@ -15,14 +15,14 @@ _NARROWEST = 0.7
 _LETTER = 6.3
 
 _COLOURS: Final = (
-    ("kai.kernels", "#e8a33d"),
+    ("kai.facts.kernels", "#e8a33d"),
     ("kai.actions", "#d97b5a"),
     ("kai.plugins", "#c98fb0"),
     ("kai.framework", "#dcae6a"),
-    ("kai.state", "#b7c47b"),
+    ("kai.facts.state", "#b7c47b"),
     ("kai.intake", "#7fb2d9"),
     ("kai.api", "#86c2a0"),
-    ("kai.scheduler", "#86c2a0"),
+    ("kai.roles.scheduler", "#86c2a0"),
     ("kai.cluster", "#86c2a0"),
     ("kai", "#c3b28a"),
 )

@@ -40,13 +40,13 @@ from benchmarks.live.shards import fill_shards, schedulers
 from benchmarks.live.start import run_starts
 from benchmarks.live.steady import Pace, run_steadily
 from kai.api.kubernetes.pod import GRACE_SECONDS
-from kai.configuration.profiles import make_profile
-from kai.configuration.reading import default_configuration
-from kai.scheduler.loop.wakeups import Rhythm
-from kai.scheduler.settings import SchedulerSettings
-from kai.virtual.results.metrics import percentile
-from kai.virtual.running.simulation import Simulation
-from kai.virtual.scenes.loading import load
+from kai.deciding.configuration.profiles import make_profile
+from kai.deciding.configuration.reading import default_configuration
+from kai.lab.virtual.results.metrics import percentile
+from kai.lab.virtual.running.simulation import Simulation
+from kai.lab.virtual.scenes.loading import load
+from kai.roles.scheduler.loop.wakeups import Rhythm
+from kai.roles.scheduler.settings import SchedulerSettings
 from tests.integration.controlplane import ControlPlane
 from tests.integration.kubelet import RESERVED, Kubelet
 

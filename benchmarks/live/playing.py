@@ -1,4 +1,4 @@
-"""A scene on a real API server in real time: owners by the rules of ``kai.virtual``, and everything else by kai.
+"""A scene on a real API server in real time: owners by the rules of ``kai.lab.virtual``, and everything else by kai.
 
     calendar ─ a Job arrives, or its work is done ─ Jobs and pods on the API server ─ kai groups, decides and binds
                                                                                        │
@@ -18,14 +18,14 @@ from typing import Final
 import attrs
 
 from kai.api.kinds import Key
-from kai.model.axis import GPU_UNIT
-from kai.virtual.running.embedded_cluster import EmbeddedCluster
-from kai.virtual.running.live_jobs import Calendar, Life, State
-from kai.virtual.running.meters import Meters
-from kai.virtual.running.records import Eviction, JobRecord, Records
-from kai.virtual.running.workloads import Workloads
-from kai.virtual.scenes.job_plans import JobPlan
-from kai.virtual.scenes.scene import Scene
+from kai.facts.model.axis import GPU_UNIT
+from kai.lab.virtual.running.embedded_cluster import EmbeddedCluster
+from kai.lab.virtual.running.live_jobs import Calendar, Life, State
+from kai.lab.virtual.running.meters import Meters
+from kai.lab.virtual.running.records import Eviction, JobRecord, Records
+from kai.lab.virtual.running.workloads import Workloads
+from kai.lab.virtual.scenes.job_plans import JobPlan
+from kai.lab.virtual.scenes.scene import Scene
 from tests.integration.client import Api, Manifest
 from tests.integration.mirror import manifest_of
 

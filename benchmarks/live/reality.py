@@ -6,8 +6,8 @@ from itertools import combinations
 
 from attrs import frozen
 
-from kai.virtual.results.metrics import percentile
-from kai.virtual.running.records import JobRecord
+from kai.lab.virtual.results.metrics import percentile
+from kai.lab.virtual.running.records import JobRecord
 
 
 @frozen(kw_only=True)

@@ -8,7 +8,7 @@ import attrs
 
 from benchmarks.live.cluster import NAMESPACE, Binds, Scheduler, an_object, create_lone_pod, each
 from benchmarks.live.counting import Usage, last_write, when_quiet
-from kai.virtual.results.metrics import percentile
+from kai.lab.virtual.results.metrics import percentile
 from tests.integration.controlplane import ControlPlane
 
 _LIMIT = 600.0

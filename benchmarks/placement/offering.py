@@ -17,7 +17,7 @@ from benchmarks.events import Form, batches
 from benchmarks.manifests import NOW, Manifest
 from benchmarks.placement.objects import arrival, cluster, index_of, running
 from benchmarks.placement.trace import PodShape, Trace
-from kai.engine.cycle import Profile
+from kai.deciding.engine.cycle import Profile
 
 
 @define(eq=False)

@@ -15,11 +15,11 @@ import numpy as np
 from attrs import field, frozen
 from attrs.validators import ge
 
-from kai.errors import KaiError
-from kai.traces.columns import formats
-from kai.traces.jobs import Demand, demand_of
-from kai.traces.reading import read_nodes
-from kai.traces.rows import read_rows
+from kai.basics.errors import KaiError
+from kai.lab.traces.columns import formats
+from kai.lab.traces.jobs import Demand, demand_of
+from kai.lab.traces.reading import read_nodes
+from kai.lab.traces.rows import read_rows
 
 NODES = "openb_node_list_gpu_node.csv"
 GPU = 1000

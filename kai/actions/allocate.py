@@ -5,8 +5,8 @@
     pop the next one -> place its chunk -> commit, or undo
     a group with more pending pods goes back into the heap
 
-Groups for which no plugin must be asked take the fast path (``kai.engine.fast_path``). This module is the plain path
-and makes the same decisions.
+Groups for which no plugin must be asked take the fast path (``kai.deciding.engine.fast_path``). This module is the
+plain path and makes the same decisions.
 
 Source: the peer's actions/allocate.
 """
@@ -16,14 +16,14 @@ from collections.abc import Iterator
 import attrs
 
 from kai.actions.placing import must_wait, place_waiting_group
-from kai.engine.fast_path import FastPath
-from kai.engine.heaps import GroupHeap
-from kai.engine.host import BudgetAnswer
-from kai.engine.portion import Portion
-from kai.engine.session import Session
-from kai.engine.shortcuts import ALLOCATE
+from kai.deciding.engine.fast_path import FastPath
+from kai.deciding.engine.heaps import GroupHeap
+from kai.deciding.engine.host import BudgetAnswer
+from kai.deciding.engine.portion import Portion
+from kai.deciding.engine.session import Session
+from kai.deciding.engine.shortcuts import ALLOCATE
+from kai.facts.model.axis import GroupRows
 from kai.framework.decisions import Cause
-from kai.model.axis import GroupRows
 
 
 @attrs.frozen

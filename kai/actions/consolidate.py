@@ -8,12 +8,12 @@ import numpy as np
 
 from kai.actions.search.hopeless import Prospects
 from kai.actions.search.waiting import EvictionPass
-from kai.engine.portion import Portion
-from kai.engine.readiness import could_start_again
-from kai.engine.session import Session
+from kai.deciding.engine.portion import Portion
+from kai.deciding.engine.readiness import could_start_again
+from kai.deciding.engine.session import Session
+from kai.facts.model.axis import Bools, GroupRows
 from kai.framework.decisions import Cause
 from kai.framework.parameters import UNBOUNDED
-from kai.model.axis import Bools, GroupRows
 
 
 def _preemptible(session: Session, groups: GroupRows) -> GroupRows:

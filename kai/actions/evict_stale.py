@@ -11,12 +11,12 @@ from typing import Literal
 import attrs
 import numpy as np
 
-from kai.engine.portion import Portion
-from kai.engine.readiness import have_some, hold_enough, lack_some
-from kai.engine.session import Session
+from kai.deciding.engine.portion import Portion
+from kai.deciding.engine.readiness import have_some, hold_enough, lack_some
+from kai.deciding.engine.session import Session
+from kai.facts.model.axis import GroupRows, PodRows
+from kai.facts.model.pod import ACTIVE_ALLOCATED, Status
 from kai.framework.decisions import Cause
-from kai.model.axis import GroupRows, PodRows
-from kai.model.pod import ACTIVE_ALLOCATED, Status
 
 Times = Literal["stale_since", "partial_since"]
 

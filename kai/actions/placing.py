@@ -16,13 +16,13 @@ from itertools import count
 import numpy as np
 
 from kai.basics.trees import Descent, descend
-from kai.engine.portion import Portion
-from kai.engine.refusals import capacity_verdict, record_no_node
-from kai.engine.session import Session
-from kai.engine.shortcuts import SAME_TRY
-from kai.engine.statement import Statement
+from kai.deciding.engine.portion import Portion
+from kai.deciding.engine.refusals import capacity_verdict, record_no_node
+from kai.deciding.engine.session import Session
+from kai.deciding.engine.shortcuts import SAME_TRY
+from kai.deciding.engine.statement import Statement
+from kai.facts.model.axis import GroupRow, NodeRows, PodRows, SubGroupRow
 from kai.framework.verdict import Code, Reason, Verdict
-from kai.model.axis import GroupRow, NodeRows, PodRows, SubGroupRow
 
 MOST_TRIES = 16_384
 """The most node sets to try for all sub-groups of one group; a group that needs more waits."""

@@ -6,11 +6,11 @@ Source: the peer's actions/preempt.
 import attrs
 
 from kai.actions.search.waiting import EvictionPass
-from kai.engine.portion import Portion
-from kai.engine.refusals import capacity_verdict
-from kai.engine.session import Session
+from kai.deciding.engine.portion import Portion
+from kai.deciding.engine.refusals import capacity_verdict
+from kai.deciding.engine.session import Session
+from kai.facts.model.axis import Bools
 from kai.framework.decisions import Cause
-from kai.model.axis import Bools
 
 
 def _within_quota(session: Session, portion: Portion) -> bool:

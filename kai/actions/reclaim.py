@@ -9,12 +9,12 @@ import attrs
 import numpy as np
 
 from kai.actions.search.waiting import EvictionPass, anything
-from kai.engine.portion import Portion
-from kai.engine.session import Session
+from kai.deciding.engine.portion import Portion
+from kai.deciding.engine.session import Session
+from kai.facts.kernels.victims import keep_queues
+from kai.facts.model.axis import Bools, Float64s, GroupRow, Int64s
 from kai.framework.decisions import Cause
 from kai.framework.verdict import Code, Fact, Verdict
-from kai.kernels.victims import keep_queues
-from kai.model.axis import Bools, Float64s, GroupRow, Int64s
 
 
 def _may_reclaim(session: Session, portion: Portion) -> Verdict:

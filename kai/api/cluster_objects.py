@@ -27,7 +27,7 @@ from kai.api.kubernetes.storage import (
 from kai.api.scheduling.bind_request import BindRequest
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue, Topology
-from kai.errors import InputError
+from kai.basics.errors import InputError
 
 
 @attrs.frozen(kw_only=True)

@@ -28,8 +28,8 @@ from kai.api.scheduling.bind_request import BindRequest
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue, Topology
 from kai.api.scheduling.shard import Config, SchedulingShard
+from kai.basics.errors import ConfigError
 from kai.basics.wording import shown
-from kai.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

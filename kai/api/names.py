@@ -15,6 +15,7 @@ TOPOLOGY_VERSION: Final = "kai.scheduler/v1alpha1"
 # --- Names of our own objects and places ---------------------------------------------------------------------------
 SCHEDULER_NAME: Final = "kai-scheduler"
 KAI_NAMESPACE: Final = "kai-scheduler"
+DEFAULT_NAMESPACE: Final = "default"
 DEFAULT_QUEUE: Final = "default-queue"
 DEFAULT_PARENT_QUEUE: Final = "default-parent-queue"
 DEFAULT_NODE_POOL: Final = "default"

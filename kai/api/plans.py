@@ -23,7 +23,7 @@ import attrs
 
 from kai.api.fields import EMPTY
 from kai.api.kinds import BY_CLASS, ApiObject, title_of
-from kai.errors import ApiError, KaiError
+from kai.basics.errors import ApiError, KaiError
 
 T = TypeVar("T", bound=ApiObject)
 R = TypeVar("R")

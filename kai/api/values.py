@@ -18,9 +18,9 @@ from typing import Final, Self
 
 from kai.api.fields import INT64_MAX
 from kai.basics import parsing
+from kai.basics.errors import InputError
 from kai.basics.parsing import WANTED
 from kai.basics.wording import counted
-from kai.errors import InputError
 
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _LONGEST: Final = 60

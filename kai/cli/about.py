@@ -18,12 +18,12 @@ from importlib.metadata import entry_points
 import click
 from click.shell_completion import get_completion_class
 
+from kai.answers.documents.envelope import DISTRIBUTION, installed
+from kai.basics.errors import KaiError
 from kai.basics.wording import shown
 from kai.cli.command import kai
 from kai.cli.console import Console, console_options, write_kind
 from kai.cli.failures import NO, say_error, write_out
-from kai.documents.envelope import DISTRIBUTION, installed
-from kai.errors import KaiError
 
 PARTS = (
     "attrs",
@@ -81,9 +81,9 @@ first of these places that can be written to holds them: NUMBA_CACHE_DIR, the pa
 @console_options(("table", "json", "yaml"))
 def warm(console: Console) -> int:
     """Compile the kernels of kai and of all installed plugins, and keep them."""
+    from kai.answers.offline.run import COMPILING
     from kai.basics.progress import report
-    from kai.kernels.warm import warm as warm_kernels
-    from kai.simulation.deciding.run import COMPILING
+    from kai.facts.compiled.warm import warm as warm_kernels
 
     modules, problems = load_plugins()
     found = warm_kernels(*modules, tell=lambda done, total: report(COMPILING, done, total))

@@ -8,6 +8,7 @@ from typing import Any, Final, NoReturn, cast
 import click
 
 from kai.api.memory import spared
+from kai.basics.errors import KaiError
 from kai.cli.failures import (
     INTERRUPTED,
     USAGE,
@@ -22,7 +23,6 @@ from kai.cli.failures import (
     say_error,
     write_out,
 )
-from kai.errors import KaiError
 
 COMMANDS = {
     "run": ("running.run:run", "Run the service in a cluster: all roles in one process, or some of them."),
@@ -140,7 +140,7 @@ class Commands(click.Group):
 
 def _show_version(context: click.Context, _: click.Parameter, is_wanted: bool) -> None:  # noqa: FBT001 - as click calls it
     if is_wanted and not context.resilient_parsing:
-        from kai.documents.envelope import DISTRIBUTION, installed
+        from kai.answers.documents.envelope import DISTRIBUTION, installed
 
         write_out(f"kai {installed(DISTRIBUTION)}\n")
         context.exit()

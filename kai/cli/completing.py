@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 from click.shell_completion import CompletionItem
 
-from kai.errors import KaiError
+from kai.basics.errors import KaiError
 
 if TYPE_CHECKING:
+    from kai.answers.cases.case import Case
     from kai.api.cluster_objects import ClusterObjects
     from kai.api.kinds import ApiObject
-    from kai.simulation.cases.case import Case
 
 _PATIENCE_SECONDS = 2.0
 
@@ -66,8 +66,8 @@ def _owners(context: click.Context) -> dict[str, set[str]]:
     """Return the names of owners of jobs in a file or a snapshot, and of their pods, by kind in lower case."""
     if not context.params.get("place"):
         return {}
+    from kai.answers.outcomes.owners import owners_in
     from kai.api import names
-    from kai.simulation.outcomes.owners import owners_in
 
     case = _case(context)
     found: dict[str, set[str]] = {}
@@ -123,8 +123,8 @@ def _names(context: click.Context, cls: "type[ApiObject]") -> list[str]:
 
     if context.params.get("place"):
         return [each.metadata.name for each in getattr(_written(context), FIELD_OF[cls])]
+    from kai.answers.cases.live_cluster import list_names
     from kai.cluster.transport.access import Access
-    from kai.simulation.sources.live_cluster import list_names
 
     given = context.params
     access = Access(
@@ -147,9 +147,9 @@ def _written(context: click.Context) -> "ClusterObjects":
 
 def _case(context: click.Context) -> "Case | None":
     """Return the cluster in the file or snapshot that earlier flags choose; None if it cannot be read."""
-    from kai.simulation.cases.case import Case
-    from kai.simulation.sources.files import STANDARD_INPUT
-    from kai.simulation.sources.loading import read_case
+    from kai.answers.cases.case import Case
+    from kai.answers.cases.files import STANDARD_INPUT
+    from kai.lab.sources.loading import read_case
 
     kept: dict[str, Case | None] = context.meta.setdefault(__name__, {})  # one completion needs it several times
     place = context.params["place"]

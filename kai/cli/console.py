@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import attrs
 import click
 
+from kai.answers.documents.envelope import enveloped
 from kai.api.fields import document_name
 from kai.basics.progress import heard_by
 from kai.cli.failures import flush_out, say, visible, write_out
 from kai.cli.progress import ProgressLine
-from kai.documents.envelope import enveloped
 
 if TYPE_CHECKING:
-    from kai.simulation.cases.origin import Origin
+    from kai.answers.cases.origin import Origin
 
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, TextIO
 
-from kai.errors import (
+from kai.basics.errors import (
     CommandLineError,
     ConfigError,
     InputError,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import attrs
 import click
 
-from kai.errors import CommandLineError
+from kai.basics.errors import CommandLineError
 
 
 class GivenPath(click.Path):

@@ -5,8 +5,8 @@ from typing import Any
 
 import attrs
 
-from kai.documents.asking import Service
-from kai.simulation.cases.origin import Origin
+from kai.answers.cases.origin import Origin
+from kai.answers.documents.asking import Service
 
 
 @attrs.define

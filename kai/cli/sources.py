@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import attrs
 import click
 
+from kai.basics.errors import CommandLineError, UnreachableError
 from kai.basics.wording import shown
 from kai.cli.completing import complete_contexts, complete_namespaces
 from kai.cli.console import NAMED_FORMATS, Console, console_options
 from kai.cli.failures import keep_logs_off
 from kai.cli.selectors import Selector, read_selector
-from kai.errors import CommandLineError, UnreachableError
 
 if TYPE_CHECKING:
+    from kai.answers.cases.case import Case
+    from kai.answers.why.own_jobs import OwnJobs
     from kai.cli.deciding.installed import Chosen
     from kai.cli.serving import Served
     from kai.cluster.transport.access import Access
+    from kai.lab.request import Request, Result
+    from kai.lab.virtual.moments import Reached
     from kai.manifests.adoption import Adoption
-    from kai.simulation.cases.case import Case
-    from kai.simulation.explaining.own_jobs import OwnJobs
-    from kai.simulation.request import Request, Result
-    from kai.virtual.moments import Reached
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -77,8 +77,8 @@ class Source:
 
         Raises: UnreachableError for a cluster, InputError and ConfigError for everything else.
         """
-        from kai.simulation.cases.case import cluster_of
-        from kai.simulation.sources.loading import read_case
+        from kai.answers.cases.case import cluster_of
+        from kai.lab.sources.loading import read_case
 
         if self.is_live:
             return self._read_cluster()
@@ -101,7 +101,7 @@ class Source:
 
         Raises: InputError.
         """
-        from kai.simulation.cases.case import cluster_of
+        from kai.answers.cases.case import cluster_of
 
         return cluster_of(result.case)
 
@@ -134,7 +134,7 @@ class Source:
         if self.schedulers or self.queue_from:
             flag = "--scheduler-name" if self.schedulers else "--queue-from"
             raise CommandLineError(f"{flag} cannot be used with {self.place}: a run over time keeps to its own")
-        from kai.virtual.experiments import look_at
+        from kai.lab.virtual.experiments import look_at
 
         at, is_date = _time_of(self.at)
         return look_at(experiment, at, self.place, is_date=is_date)
@@ -142,8 +142,8 @@ class Source:
     @cached_property
     def request(self) -> "Request":
         """The request of a reading command, cached so that installed plugins are looked up once."""
-        from kai.simulation.deciding.run import READING
-        from kai.simulation.request import Request
+        from kai.answers.offline.run import READING
+        from kai.lab.request import Request
 
         return Request(searches=READING, again=self.again)
 
@@ -172,7 +172,7 @@ class Source:
 
         Raises: as ``chosen``.
         """
-        from kai.simulation.request import adoption_under
+        from kai.lab.request import adoption_under
 
         return adoption_under(self.chosen.policy, self.schedulers, self.queue_from)
 
@@ -181,7 +181,7 @@ class Source:
 
         Raises: ``refused`` itself if that is nothing.
         """
-        from kai.simulation.explaining.own_jobs import read_own
+        from kai.answers.why.own_jobs import read_own
 
         access = self.access
         try:
@@ -191,8 +191,8 @@ class Source:
 
     def served(self, *, is_optional: bool = False) -> "Served":
         """Return a client of the service for the selected namespace."""
+        from kai.answers.documents.asking import Service
         from kai.cli.serving import Served
-        from kai.documents.asking import Service
 
         access = self._access  # the client of the service logs nothing, so logs stay on
         service = Service(access=access, place=self.service, is_optional=is_optional)
@@ -217,12 +217,12 @@ class Source:
         adoption = self.adoption
         if adoption is None:
             return case
-        from kai.simulation.sources.live_adopting import with_adopted_of_cluster
+        from kai.lab.sources.live_adopting import with_adopted_of_cluster
 
         return with_adopted_of_cluster(case, self.access, adoption)
 
     def _read_cluster(self) -> "Case":
-        from kai.simulation.sources.live_cluster import read_cluster
+        from kai.answers.cases.live_cluster import read_cluster
 
         access = self.access
         try:
@@ -248,7 +248,7 @@ def _time_of(text: str) -> tuple[float | None, bool]:
     Raises: CommandLineError.
     """
     from kai.basics import parsing
-    from kai.traces.columns import instant_of
+    from kai.lab.traces.columns import instant_of
 
     if not text:
         return None, False

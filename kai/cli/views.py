@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 import attrs
 
 from kai.api.memory import paused
+from kai.basics.errors import ConfigError, UnreachableError
 from kai.basics.wording import counted
 from kai.cli.console import Console, write_kind
 from kai.cli.failures import INPUT, flush_out, report_error, say_error, write_out
 from kai.cli.sources import Source
 from kai.cli.tables import shown_width
-from kai.errors import ConfigError, UnreachableError
 
 if TYPE_CHECKING:
+    from kai.answers.cases.origin import Origin
+    from kai.answers.why.own_jobs import OwnJobs
     from kai.cli.serving import Served
+    from kai.lab.request import Result
     from kai.manifests import Finding
-    from kai.simulation.cases.origin import Origin
-    from kai.simulation.explaining.own_jobs import OwnJobs
-    from kai.simulation.request import Result
 
 PAUSE_SECONDS = 2.0
 LIVE_PAUSE_SECONDS = 5.0
@@ -148,7 +148,7 @@ def show(source: Source, console: Console, ways: Ways, watching: Watching | None
 
 def show_view(view: View, source: Source, console: Console, *, remark: str) -> int:
     """Write one view that was not made from the source itself; ``remark`` names its origin."""
-    from kai.simulation.cases.origin import Origin
+    from kai.answers.cases.origin import Origin
 
     origin = Origin(type="decisions", complete=False)
     _write(_Look(view=view, origin=origin, notes=(), remark=remark), source, console, None)
@@ -168,7 +168,7 @@ def _look(source: Source, console: Console, ways: Ways) -> _Look:
         try:
             return _served(source, ways.soon, is_optional=True)
         except (UnreachableError, ConfigError) as refusal:
-            from kai.documents.asking import SlowServiceError
+            from kai.answers.documents.asking import SlowServiceError
 
             console.talk(f"note: {refusal}", level=0 if isinstance(refusal, SlowServiceError) else 1)
     try:

@@ -23,7 +23,7 @@ import structlog
 from anyio import CancelScope, to_thread
 from anyio.lowlevel import checkpoint, checkpoint_if_cancelled, current_token
 
-from kai.errors import places
+from kai.basics.errors import places
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence

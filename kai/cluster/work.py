@@ -29,10 +29,10 @@ from anyio.lowlevel import checkpoint
 
 from kai.api.plans import Await, Lock, Plan, Reason, Refusal, Unlock
 from kai.basics.deadlines import Deadlines, doubling_pause
+from kai.basics.errors import places
 from kai.cluster.port import AlwaysOpen, Api, Clock, Cluster, Connectivity, Draw
 from kai.cluster.signals import Observe, WorkEnded, unobserved, warn
 from kai.cluster.threads import AT_ONCE
-from kai.errors import places
 
 R = TypeVar("R")
 

@@ -17,11 +17,11 @@ import anyio
 import attrs
 
 from kai.basics.trees import ancestry
+from kai.cluster.process.listener import STRANGE_NAME, is_asked_locally
 from kai.cluster.requesting.reviews import KEPT, Identity, Permission, Reviews
-from kai.telemetry.listener import STRANGE_NAME, is_asked_locally
 
 if TYPE_CHECKING:
-    from kai.telemetry.connections import Request
+    from kai.cluster.process.connections import Request
 
 FOREIGN_NAMESPACE: Final = "another namespace"
 FOREIGN_JOB: Final = "another job"

@@ -16,11 +16,11 @@ import attrs
 from anyio import to_thread
 
 from kai.cluster.port import Clock
+from kai.cluster.process.connections import Response
 from kai.dashboard.access import EVERYTHING, Access, JobQueues, Reader, Scope
 from kai.dashboard.feed import Feed
 from kai.dashboard.look import Look, WholeLook
 from kai.dashboard.own import OwnLook
-from kai.telemetry.connections import Response
 
 LEAST_SECONDS: Final = 1.0
 """A moment stays current for at least this long."""

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
+from kai.answers.documents.explanations import eviction, explanation, past_eviction, settled_values, told_of_jobs
+from kai.answers.documents.items import entitlement_values, job_values, node_values, occupancy_values, queue_items
+from kai.answers.outcomes.job_lines import lines_named
+from kai.answers.why.explanation import Fold
+from kai.answers.why.past_evictions import SERVICE, PastEviction, rule_of
 from kai.api.values import instant_text
 from kai.basics.wording import shown
+from kai.cluster.process.connections import Response
 from kai.dashboard.access import FOREIGN_NAMESPACE, missing_rights
 from kai.dashboard.look import History, Look, WholeLook
-from kai.documents.explanations import eviction, explanation, past_eviction, settled_values, told_of_jobs
-from kai.documents.items import entitlement_values, job_values, node_values, occupancy_values, queue_items
-from kai.simulation.explaining.explanation import Fold
-from kai.simulation.explaining.past_evictions import SERVICE, PastEviction, rule_of
-from kai.simulation.outcomes.job_lines import lines_named
-from kai.telemetry.connections import Response
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

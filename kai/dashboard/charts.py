@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from kai.answers.outcomes.gpu_slots import FREE, HELD, LEAVING, UNHEALTHY, USED, NodeSlots, Slices, Slot
+from kai.answers.outcomes.queue_lines import QueueLine
 from kai.basics.trees import OTHERS
 from kai.basics.wording import number_text
-from kai.model.axis import GPU, GPU_UNIT
-from kai.simulation.outcomes.gpu_slots import FREE, HELD, LEAVING, UNHEALTHY, USED, NodeSlots, Slices, Slot
-from kai.simulation.outcomes.queue_lines import QueueLine
+from kai.facts.model.axis import GPU, GPU_UNIT
 
 WIDTH = 1000
 

@@ -14,11 +14,11 @@ import anyio
 import attrs
 from anyio import to_thread
 
+from kai.answers.offline.run import Outcome
+from kai.answers.outcomes.states import counted_on
 from kai.api.fields import EMPTY
+from kai.facts.model.axis import GPU_UNIT
 from kai.framework.decisions import Bind, Evict, Nominate
-from kai.model.axis import GPU_UNIT
-from kai.simulation.deciding.run import Outcome
-from kai.simulation.outcomes.states import counted_on
 
 _CYCLES: Final = 120
 _HAPPENINGS: Final = 400

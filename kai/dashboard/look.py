@@ -16,33 +16,26 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from kai.answers.cases.origin import Origin
+from kai.answers.documents.envelope import enveloped
+from kai.answers.outcomes.entitlement import Entitlement, entitlement
+from kai.answers.outcomes.gpu_slots import NodeSlots, node_slots
+from kai.answers.outcomes.job_lines import JobLine, job_lines
+from kai.answers.outcomes.node_occupancy import Occupancy, occupancy, spare
+from kai.answers.outcomes.overview import Job, Overview, overview
+from kai.answers.outcomes.owners import Above, owners_in
+from kai.answers.why.assumptions import assumptions
+from kai.answers.why.evictions import Eviction, Evictions
+from kai.answers.why.explanation import Explained, Explainer, Fold, JobExplanation, explained_jobs, unproved
 from kai.api.fields import EMPTY
 from kai.basics.trees import colors_of
 from kai.dashboard.access import EVERYTHING, Scope
 from kai.dashboard.feed import CycleLine, EndedCycle, Happening
-from kai.documents.envelope import enveloped
-from kai.model.axis import GPU
-from kai.simulation.cases.origin import Origin
-from kai.simulation.explaining.assumptions import assumptions
-from kai.simulation.explaining.evictions import Eviction, Evictions
-from kai.simulation.explaining.explanation import (
-    Explained,
-    Explainer,
-    Fold,
-    JobExplanation,
-    explained_jobs,
-    unproved,
-)
-from kai.simulation.outcomes.entitlement import Entitlement, entitlement
-from kai.simulation.outcomes.gpu_slots import NodeSlots, node_slots
-from kai.simulation.outcomes.job_lines import JobLine, job_lines
-from kai.simulation.outcomes.node_occupancy import Occupancy, occupancy, spare
-from kai.simulation.outcomes.overview import Job, Overview, overview
-from kai.simulation.outcomes.owners import Above, owners_in
+from kai.facts.model.axis import GPU
 
 if TYPE_CHECKING:
-    from kai.model.groups import Queue
-    from kai.simulation.outcomes.queue_lines import QueueLine
+    from kai.answers.outcomes.queue_lines import QueueLine
+    from kai.facts.model.groups import Queue
 
 _MOST_DECISIONS = 40
 _SEARCH_SECONDS = 1.0

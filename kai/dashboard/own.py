@@ -20,19 +20,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from kai.basics.trees import colors_of
-from kai.dashboard.access import FOREIGN_JOB, FOREIGN_NAMESPACE, FOREIGN_NODE, FOREIGN_POD, FOREIGN_QUEUE, Scope
-from kai.dashboard.look import Capacity, History, Look, WholeLook
-from kai.explain.codes import BY_CODE
-from kai.explain.phrases import Words
-from kai.framework.decisions import Cause
-from kai.model.axis import GPU_UNIT
-from kai.simulation.explaining.claim_changes import ATTACH_LIMIT, DEVICE_CLASS
-from kai.simulation.explaining.explanation import JobExplanation, unproved
-from kai.simulation.explaining.suggestions import Suggestions, in_general
-from kai.simulation.explaining.unfit_nodes import NODE_FIELD
-from kai.simulation.outcomes.entitlement import Entitlement, Gains
-from kai.simulation.outcomes.gpu_slots import (
+from kai.answers.outcomes.entitlement import Entitlement, Gains
+from kai.answers.outcomes.gpu_slots import (
     FREE,
     HELD,
     LEAVING,
@@ -46,20 +35,31 @@ from kai.simulation.outcomes.gpu_slots import (
     Slot,
     User,
 )
-from kai.simulation.outcomes.node_occupancy import Occupancy, Tenant
+from kai.answers.outcomes.node_occupancy import Occupancy, Tenant
+from kai.answers.why.claim_changes import ATTACH_LIMIT, DEVICE_CLASS
+from kai.answers.why.explanation import JobExplanation, unproved
+from kai.answers.why.suggestions import Suggestions, in_general
+from kai.answers.why.unfit_nodes import NODE_FIELD
+from kai.basics.trees import colors_of
+from kai.dashboard.access import FOREIGN_JOB, FOREIGN_NAMESPACE, FOREIGN_NODE, FOREIGN_POD, FOREIGN_QUEUE, Scope
+from kai.dashboard.look import Capacity, History, Look, WholeLook
+from kai.deciding.explain.codes import BY_CODE
+from kai.deciding.explain.phrases import Words
+from kai.facts.model.axis import GPU_UNIT
+from kai.framework.decisions import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from kai.answers.outcomes.job_lines import JobLine, PodLine
+    from kai.answers.outcomes.overview import Job
+    from kai.answers.outcomes.owners import Above
+    from kai.answers.outcomes.queue_lines import QueueLine
+    from kai.answers.why.evictions import Eviction
+    from kai.answers.why.facts import Evidence
+    from kai.answers.why.trials import ChangeTrial
     from kai.dashboard.feed import Happening
-    from kai.model.groups import Queue
-    from kai.simulation.explaining.evictions import Eviction
-    from kai.simulation.explaining.facts import Evidence
-    from kai.simulation.explaining.trials import ChangeTrial
-    from kai.simulation.outcomes.job_lines import JobLine, PodLine
-    from kai.simulation.outcomes.overview import Job
-    from kai.simulation.outcomes.owners import Above
-    from kai.simulation.outcomes.queue_lines import QueueLine
+    from kai.facts.model.groups import Queue
 
 _STATES = (USED, SHARED, LEAVING, HELD, FREE, UNHEALTHY)
 """The order of a node's GPUs on the page. Any other order would reveal which jobs the others are."""

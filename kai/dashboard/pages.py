@@ -15,17 +15,17 @@ import anyio
 import attrs
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from kai.answers.documents.envelope import span
 from kai.api.values import instant_text
 from kai.basics.wording import counted, number_text
 from kai.cluster.port import Clock
+from kai.cluster.process.connections import Request, Response
 from kai.cluster.requesting.reviews import ReviewError
 from kai.dashboard.access import RECHECKED, Access, Reader
 from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.look import History, Look
 from kai.dashboard.views import MAKERS, TITLES
-from kai.documents.envelope import span
-from kai.model.axis import GPU_UNIT
-from kai.telemetry.connections import Request, Response
+from kai.facts.model.axis import GPU_UNIT
 
 BEAT: Final = 15.0
 """Seconds between two heartbeats of a stream."""

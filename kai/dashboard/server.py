@@ -13,12 +13,12 @@ from urllib.parse import parse_qs
 import anyio
 import attrs
 
+from kai.cluster.process.connections import Limits, Request, Response
 from kai.cluster.requesting.reviews import ReviewError
 from kai.dashboard import api
 from kai.dashboard.access import COOKIE, Access, Reader, Refused
 from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.pages import HtmlPages, queue_named
-from kai.telemetry.connections import Limits, Request, Response
 
 HEADERS: Final[Mapping[str, str]] = {
     "Cache-Control": "no-store",

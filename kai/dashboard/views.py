@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import attrs
 
+from kai.answers.documents.items import closed, entitled, occupied
 from kai.basics.trees import OTHERS, branches
 from kai.basics.wording import counted
 from kai.dashboard import charts
 from kai.dashboard.access import missing_rights
 from kai.dashboard.api import explanation_fields
 from kai.dashboard.look import History, Look
-from kai.documents.items import closed, entitled, occupied
-from kai.explain.codes import NEVER, stage_of
-from kai.model.axis import GPU, GPU_UNIT
+from kai.deciding.explain.codes import NEVER, stage_of
+from kai.facts.model.axis import GPU, GPU_UNIT
 
 if TYPE_CHECKING:
-    from kai.simulation.explaining.explanation import Fold
-    from kai.simulation.outcomes.job_lines import JobLine
-    from kai.simulation.outcomes.overview import Job
+    from kai.answers.outcomes.job_lines import JobLine
+    from kai.answers.outcomes.overview import Job
+    from kai.answers.why.explanation import Fold
 
 MOST_ROWS: Final = 200
 """Rows of jobs, queues or racks on one page."""

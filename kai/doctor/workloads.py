@@ -13,6 +13,7 @@ from kai.api.conventions.binding import refusal_told
 from kai.api.conventions.queue_rules import UNITS, QueueFault, Rule, queue_faults, shape_in
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.values import BadValue
+from kai.basics.errors import InputError
 from kai.basics.parsing import list_of, part_of, text_of
 from kai.basics.trees import ancestry
 from kai.basics.wording import counted, first_of, number_text, shown
@@ -28,7 +29,6 @@ from kai.doctor.seen import (
     name_of,
     warning,
 )
-from kai.errors import InputError
 
 _LATE: Final = 120.0
 """Seconds after which a pod without a group, or a bind request without an outcome, is late."""

@@ -3,10 +3,66 @@
 A plugin imports this package and nothing else of kai. ``docs/plugins.md`` lists all names by purpose. Records that only
 one feature reads are in a module of their own: ``claims`` (devices).
 
-The engine that keeps the contract is ``kai.engine``; actions import that.
+The engine that keeps the contract is ``kai.deciding.engine``; actions import that.
 """
 
 from kai.basics.parsing import amount
+from kai.facts.model.axis import (
+    CPU,
+    GPU,
+    GPU_UNIT,
+    MEMORY,
+    NONE,
+    PLUGGED_GPU,
+    PODS,
+    SHARED_RESOURCES,
+    Bools,
+    Float64s,
+    GroupRow,
+    GroupRows,
+    Int64s,
+    NodeRow,
+    NodeRows,
+    PodRow,
+    PodRows,
+    QueueRow,
+    ResourceAxis,
+    Scores,
+    SubGroupRow,
+)
+from kai.facts.model.constraints import (
+    AffinityTerm,
+    HostPort,
+    NodeTerm,
+    Requirement,
+    Selector,
+    SpreadConstraint,
+    Taint,
+    Toleration,
+    TopologyConstraint,
+    tolerates,
+)
+from kai.facts.model.groups import DEFAULT_SUBGROUP, UNLIMITED, PodGroup, Queue, SubGroup
+from kai.facts.model.placement import Quantities
+from kai.facts.model.pod import (
+    ACTIVE_ALLOCATED,
+    ACTIVE_USED,
+    ALIVE,
+    COUNTED,
+    Constraints,
+    ContainerRequest,
+    GpuKind,
+    GpuRequest,
+    Node,
+    Pod,
+    Shape,
+    Status,
+    status_mask,
+    within,
+)
+from kai.facts.model.units import Amounts, amounts_of, mig_slices
+from kai.facts.state.ledger import Tracked
+from kai.facts.state.snapshot import Snapshot
 from kai.framework.decisions import Action, Bind, Cause, Decision, DecisionSink, Evict, Nominate, Recorder
 from kai.framework.hooks import (
     Dependence,
@@ -46,62 +102,6 @@ from kai.framework.terms import (
 )
 from kai.framework.verdict import ACCEPTED, Code, Detail, Reason, Verdict, Words
 from kai.framework.view import SessionView
-from kai.model.axis import (
-    CPU,
-    GPU,
-    GPU_UNIT,
-    MEMORY,
-    NONE,
-    PLUGGED_GPU,
-    PODS,
-    SHARED_RESOURCES,
-    Bools,
-    Float64s,
-    GroupRow,
-    GroupRows,
-    Int64s,
-    NodeRow,
-    NodeRows,
-    PodRow,
-    PodRows,
-    QueueRow,
-    ResourceAxis,
-    Scores,
-    SubGroupRow,
-)
-from kai.model.constraints import (
-    AffinityTerm,
-    HostPort,
-    NodeTerm,
-    Requirement,
-    Selector,
-    SpreadConstraint,
-    Taint,
-    Toleration,
-    TopologyConstraint,
-    tolerates,
-)
-from kai.model.groups import DEFAULT_SUBGROUP, UNLIMITED, PodGroup, Queue, SubGroup
-from kai.model.placement import Quantities
-from kai.model.pod import (
-    ACTIVE_ALLOCATED,
-    ACTIVE_USED,
-    ALIVE,
-    COUNTED,
-    Constraints,
-    ContainerRequest,
-    GpuKind,
-    GpuRequest,
-    Node,
-    Pod,
-    Shape,
-    Status,
-    status_mask,
-    within,
-)
-from kai.model.units import Amounts, amounts_of, mig_slices
-from kai.state.ledger import Tracked
-from kai.state.snapshot import Snapshot
 
 __all__ = [
     "ACCEPTED",

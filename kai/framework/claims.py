@@ -1,7 +1,7 @@
 """Resource claims and devices (dynamic resource allocation): facts from intake, and parts of placements."""
 
 from kai.basics.kubernetes_version import NEWEST, V1_37, KubernetesVersion
-from kai.model.claim import (
+from kai.facts.model.claim import (
     CAPACITY_PARTS,
     AllocatedDevice,
     Claim,
@@ -16,8 +16,8 @@ from kai.model.claim import (
     SharePolicy,
     qualified,
 )
-from kai.model.partitions import Gpu, Gpus, gpus_of, is_gpu
-from kai.model.placement import (
+from kai.facts.model.partitions import Gpu, Gpus, gpus_of, is_gpu
+from kai.facts.model.placement import (
     AllocatedConfig,
     ClaimAllocation,
     ClaimPlacement,
@@ -25,8 +25,8 @@ from kai.model.placement import (
     DeviceAllocation,
     ExtendedAllocation,
 )
-from kai.model.pod import ClaimReference
-from kai.model.units import backed_name
+from kai.facts.model.pod import ClaimReference
+from kai.facts.model.units import backed_name
 
 __all__ = [
     "CAPACITY_PARTS",

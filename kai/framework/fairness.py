@@ -3,7 +3,8 @@
 Built-in fair shares answer by them, and give searches the inputs to apply them directly (``Victims.fairness``).
 """
 
-from kai.kernels.fairness import (
+from kai.facts.compiled.struct import Float64s
+from kai.facts.kernels.fairness import (
     BEYOND_QUOTA,
     FAIR,
     NOT_JUSTIFIED,
@@ -15,7 +16,6 @@ from kai.kernels.fairness import (
     find_level_pairs,
     judge,
 )
-from kai.kernels.struct import Float64s
 
 
 def used_before(fairness: Fairness) -> Float64s:

@@ -15,13 +15,7 @@ from typing import Protocol, runtime_checkable
 
 import attrs
 
-from kai.framework.decisions import Cause
-from kai.framework.fairness import Fairness
-from kai.framework.scenario import Outer, Scenario
-from kai.framework.terms import Term
-from kai.framework.verdict import ACCEPTED, Verdict
-from kai.framework.view import SessionView
-from kai.model.axis import (
+from kai.facts.model.axis import (
     Bools,
     Float64s,
     GroupRow,
@@ -34,7 +28,13 @@ from kai.model.axis import (
     Scores,
     SubGroupRow,
 )
-from kai.state.ledger import Tracked
+from kai.facts.state.ledger import Tracked
+from kai.framework.decisions import Cause
+from kai.framework.fairness import Fairness
+from kai.framework.scenario import Outer, Scenario
+from kai.framework.terms import Term
+from kai.framework.verdict import ACCEPTED, Verdict
+from kai.framework.view import SessionView
 
 
 class Dependence(IntEnum):

@@ -14,15 +14,16 @@ keep the order of additions, and are kept on disk:
 What is compiled follows from the sources in the folder of the module, from those of the folders whose kernels, structs
 and numbers the module imports by name, and from kai's own kernels. An edit of any of them compiles the folder's kernels
 anew, and nothing else. ``kai warm`` compiles the kernels of all installed plugins beforehand. A process that decides on
-small clusters runs kernels as the plain Python that they are written in (`kai.kernels.pace`), and any process does with
-``NUMBA_DISABLE_JIT=1``.
+small clusters runs kernels as the plain Python that they are written in (`kai.facts.compiled.pace`), and any process
+does with ``NUMBA_DISABLE_JIT=1``.
 
 A kernel writes to arrays that its plugin made. ``Facts`` and ``Columns`` are the engine's; they are to be read only.
 """
 
-from kai.kernels._jit import inner, kernel
-from kai.kernels.booking import accepted_gpu
-from kai.kernels.columns import (
+from kai.facts.compiled.jit import inner, kernel
+from kai.facts.compiled.struct import Bools, BoolTable, Float64s, Float64Table, Int64s, Int64Table, Struct
+from kai.facts.kernels.booking import accepted_gpu
+from kai.facts.kernels.columns import (
     ACTIVE_ALLOCATED,
     CPU,
     GPU,
@@ -33,8 +34,7 @@ from kai.kernels.columns import (
     Columns,
     Facts,
 )
-from kai.kernels.domains import domain_room, pods_on_node
-from kai.kernels.struct import Bools, BoolTable, Float64s, Float64Table, Int64s, Int64Table, Struct
+from kai.facts.kernels.domains import domain_room, pods_on_node
 
 __all__ = [
     "ACTIVE_ALLOCATED",

@@ -34,9 +34,9 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from kai.model.axis import Bools, Int64s, locked
-from kai.model.claim import RawObject
-from kai.model.constraints import NodeTerm, Requirement, Selector
+from kai.facts.model.axis import Bools, Int64s, locked
+from kai.facts.model.claim import RawObject
+from kai.facts.model.constraints import NodeTerm, Requirement, Selector
 
 
 def selector_of(written: Mapping[str, Any] | None) -> Selector | None:

@@ -10,10 +10,10 @@ from functools import cached_property
 import attrs
 import numpy as np
 
+from kai.facts.kernels import victims
+from kai.facts.kernels.booking import accepted_gpu
+from kai.facts.model.axis import GroupRow, Int64s, NodeRows, PodRows
 from kai.framework.view import SessionView
-from kai.kernels import victims
-from kai.kernels.booking import accepted_gpu
-from kai.model.axis import GroupRow, Int64s, NodeRows, PodRows
 
 Batch = tuple[int, ...]
 """Pods that were added to a scenario together; they are evicted together and recorded together."""

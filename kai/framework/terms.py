@@ -6,7 +6,7 @@ node, without calling Python. What no term can express needs a hook: a Python fu
 
 import attrs
 
-from kai.model.axis import Bools, Float64s, Int64s
+from kai.facts.model.axis import Bools, Float64s, Int64s
 
 
 @attrs.frozen(kw_only=True)
@@ -84,7 +84,7 @@ class Fragmentation:
     """Prefer nodes and devices where a placement leaves most of the GPUs usable for typical pods.
 
     It replaces ``Density``, ``SharedDevices`` and ``DeviceOrder``, which are then ignored. Only one plugin may give it.
-    ``kai.kernels.fragments`` describes the computation.
+    ``kai.facts.kernels.fragments`` describes the computation.
 
     Shapes: T typical shapes, N nodes.
     """

@@ -1,6 +1,6 @@
 """Refusals as values: why something may not happen, with the numbers that prove it.
 
-A verdict has no text; ``kai.explain.messages`` renders it once, at the edge.
+A verdict has no text; ``kai.deciding.explain.messages`` renders it once, at the edge.
 
 A plugin refuses with an instance of ``Words`` where the engine refuses with a ``Code``:
 

@@ -11,12 +11,10 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from kai.framework.objects import Column, LabelTable, Objects
-from kai.framework.parameters import AS_PEER, Parameters
-from kai.kernels.columns import Columns, Facts
-from kai.kernels.fit import Rules, Vectors
-from kai.kernels.groups import nodes_of_group
-from kai.model.axis import (
+from kai.facts.kernels.columns import Columns, Facts
+from kai.facts.kernels.fit import Rules, Vectors
+from kai.facts.kernels.groups import nodes_of_group
+from kai.facts.model.axis import (
     Bools,
     Float64s,
     GroupRow,
@@ -29,13 +27,15 @@ from kai.model.axis import (
     QueueRow,
     locked,
 )
-from kai.model.constraints import NodeTerm
-from kai.model.groups import PodGroup
-from kai.model.pod import ACTIVE_ALLOCATED, ACTIVE_USED, Pod, Status
-from kai.state.ledger import Tracked
-from kai.state.memory import PodKind, PodKinds
-from kai.state.snapshot import Snapshot
-from kai.state.table_version import TableVersion
+from kai.facts.model.constraints import NodeTerm
+from kai.facts.model.groups import PodGroup
+from kai.facts.model.pod import ACTIVE_ALLOCATED, ACTIVE_USED, Pod, Status
+from kai.facts.state.ledger import Tracked
+from kai.facts.state.memory import PodKind, PodKinds
+from kai.facts.state.snapshot import Snapshot
+from kai.facts.state.table_version import TableVersion
+from kai.framework.objects import Column, LabelTable, Objects
+from kai.framework.parameters import AS_PEER, Parameters
 
 NAME = "metadata.name"
 T = TypeVar("T")

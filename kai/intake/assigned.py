@@ -21,12 +21,12 @@ from kai.api.kinds import Key, key_of
 from kai.api.kubernetes.meta import Namespace
 from kai.api.kubernetes.pod import Pod as ApiPod
 from kai.api.scheduling.bind_request import BindRequest, is_for
+from kai.facts.model.axis import NONE, Int64s
+from kai.facts.model.pod import ACTIVE_USED, Pod, Status, within
+from kai.facts.state.memory import Memory, replaced
+from kai.facts.state.table_version import Column, TableVersion
 from kai.intake.pods import PodRecord
 from kai.intake.table import GroupColumns, GroupTable, PodTable
-from kai.model.axis import NONE, Int64s
-from kai.model.pod import ACTIVE_USED, Pod, Status, within
-from kai.state.memory import Memory, replaced
-from kai.state.table_version import Column, TableVersion
 
 
 @attrs.define(eq=False)

@@ -28,15 +28,15 @@ from kai.api.plans import Ref
 from kai.api.scheduling.bind_request import BindRequest
 from kai.api.scheduling.queue import Queue
 from kai.basics.parsing import Style, canonical
+from kai.facts.model.claim import CAPACITY_PARTS, AllocatedDevice, Claim, ClaimCatalog, DeviceRequest, DeviceToleration
+from kai.facts.model.constraints import NodeTerm, Requirement
+from kai.facts.model.placement import AllocatedConfig, ContainerMappings, DeviceAllocation, Quantities
+from kai.facts.model.pod import Constraints, Pod
+from kai.facts.model.units import Amounts, backed_name, parts_of
 from kai.intake import traits
 from kai.intake.claims import allocated
 from kai.intake.nodes import is_wanted
 from kai.intake.settings import IntakeSettings
-from kai.model.claim import CAPACITY_PARTS, AllocatedDevice, Claim, ClaimCatalog, DeviceRequest, DeviceToleration
-from kai.model.constraints import NodeTerm, Requirement
-from kai.model.placement import AllocatedConfig, ContainerMappings, DeviceAllocation, Quantities
-from kai.model.pod import Constraints, Pod
-from kai.model.units import Amounts, backed_name, parts_of
 
 _SHARES: Final = uuid.uuid5(uuid.NAMESPACE_URL, "kai.scheduler/device-shares")
 _ZONES: Final = "predictedNUMAZones"

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from kai.facts.model.axis import GPU_UNIT
+from kai.facts.model.claim import Choice, Device, DeviceClass, DeviceRequest
+from kai.facts.model.partitions import Gpus, is_gpu
 from kai.intake.requests import MOST_DEVICES
-from kai.model.axis import GPU_UNIT
-from kai.model.claim import Choice, Device, DeviceClass, DeviceRequest
-from kai.model.partitions import Gpus, is_gpu
 
 # The expression language is imported only where devices are parts of GPUs.
 if TYPE_CHECKING:
-    from kai.model.device_selectors import Selectors
+    from kai.facts.model.device_selectors import Selectors
 
 _WHOLE = (GPU_UNIT, GPU_UNIT)
 
@@ -90,7 +90,7 @@ class ClaimedGpus:
 
     @cached_property
     def _selectors(self) -> "Selectors":
-        from kai.model.device_selectors import Selectors  # noqa: PLC0415 - only clusters with partitions pay for it
+        from kai.facts.model.device_selectors import Selectors  # noqa: PLC0415 - only clusters with partitions pay for it
 
         return Selectors()
 

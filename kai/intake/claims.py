@@ -6,12 +6,7 @@ from kai.api.cluster_objects import ClusterObjects
 from kai.api.kubernetes import dra as api
 from kai.api.kubernetes import node as api_selection
 from kai.api.kubernetes.meta import OwnerReference
-from kai.intake import traits
-from kai.intake.claimed_gpus import ClaimedGpus, Wanted
-from kai.intake.devices import Devices, amounts_of, config_of, expressions_of
-from kai.intake.record_cache import in_order
-from kai.intake.settings import IntakeSettings
-from kai.model.claim import (
+from kai.facts.model.claim import (
     AllocatedDevice,
     Claim,
     ClaimCatalog,
@@ -19,6 +14,11 @@ from kai.model.claim import (
     DeviceRequest,
     DeviceToleration,
 )
+from kai.intake import traits
+from kai.intake.claimed_gpus import ClaimedGpus, Wanted
+from kai.intake.devices import Devices, amounts_of, config_of, expressions_of
+from kai.intake.record_cache import in_order
+from kai.intake.settings import IntakeSettings
 
 KnownClaims = Mapping[int, Claim]
 """Claims that were read before, by the identity of their object."""

@@ -13,9 +13,7 @@ from kai.api.fields import JsonObject
 from kai.api.kubernetes import dra as api
 from kai.api.values import BadValue
 from kai.basics.parsing import list_of
-from kai.intake import traits
-from kai.intake.record_cache import in_order
-from kai.model.claim import (
+from kai.facts.model.claim import (
     CAPACITY_PARTS,
     Device,
     DeviceClass,
@@ -25,8 +23,10 @@ from kai.model.claim import (
     VersionText,
     qualified,
 )
-from kai.model.constraints import Taint
-from kai.model.partitions import Gpus, gpus_of
+from kai.facts.model.constraints import Taint
+from kai.facts.model.partitions import Gpus, gpus_of
+from kai.intake import traits
+from kai.intake.record_cache import in_order
 
 _LARGEST = 2**63 - 1
 

@@ -15,7 +15,7 @@ import attrs
 from kai.api.kinds import key_of, title
 from kai.api.kubernetes.meta import LabelSelector, PodDisruptionBudget, PodDisruptionBudgetStatus
 from kai.api.kubernetes.pod import Pod, condition_of
-from kai.model.constraints import holds
+from kai.facts.model.constraints import holds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -13,13 +13,13 @@ from kai.api.kubernetes.meta import PriorityClass
 from kai.api.scheduling import pod_group as api
 from kai.api.values import BadValue
 from kai.basics import parsing
+from kai.facts.model.axis import NONE
+from kai.facts.model.constraints import TopologyConstraint
+from kai.facts.model.groups import DEFAULT_SUBGROUP, PodGroup, SubGroup
 from kai.framework.verdict import Code
 from kai.intake.membership import Accounts, GroupKey, GroupKeys, Leaves, Packing
 from kai.intake.queues import Permissions, Refusal
 from kai.intake.settings import IntakeSettings
-from kai.model.axis import NONE
-from kai.model.constraints import TopologyConstraint
-from kai.model.groups import DEFAULT_SUBGROUP, PodGroup, SubGroup
 
 ROOT = ""
 _NO_BACKOFF = -1

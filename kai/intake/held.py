@@ -36,16 +36,16 @@ from kai.api import names
 from kai.api.conventions.binding import bound_at
 from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.scheduling import pod_group as api_podgroup
+from kai.facts.model.axis import NONE, Int64s
+from kai.facts.model.groups import DEFAULT_SUBGROUP
+from kai.facts.model.pod import ACTIVE_ALLOCATED, Status, status_mask, within
+from kai.facts.state.memory import Memory
+from kai.facts.state.table_version import TableVersion
 from kai.intake.groups import GroupReader, GroupRecord
 from kai.intake.membership import Accounts
 from kai.intake.pods import PodRecord
 from kai.intake.record_cache import RecordCache
 from kai.intake.table import GroupColumns, PodColumns
-from kai.model.axis import NONE, Int64s
-from kai.model.groups import DEFAULT_SUBGROUP
-from kai.model.pod import ACTIVE_ALLOCATED, Status, status_mask, within
-from kai.state.memory import Memory
-from kai.state.table_version import TableVersion
 
 Minima: TypeAlias = tuple[tuple[str, int], ...]
 """Lowered minima of sub-groups, by name."""

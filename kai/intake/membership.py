@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from kai.model.axis import NONE, Int64s
+from kai.facts.model.axis import NONE, Int64s
 
 Account: TypeAlias = tuple[str, str]
 """The name of a queue and of a node pool."""

@@ -8,11 +8,11 @@ from kai.api import names
 from kai.api.kubernetes import node as api
 from kai.basics import parsing
 from kai.basics.kubernetes_version import V1_36
+from kai.facts.model.axis import GPU_UNIT
+from kai.facts.model.constraints import Taint
+from kai.facts.model.pod import UNKNOWN_GPU_MEMORY, MigStrategy, Node
+from kai.facts.model.units import amounts
 from kai.intake.settings import IntakeSettings
-from kai.model.axis import GPU_UNIT
-from kai.model.constraints import Taint
-from kai.model.pod import UNKNOWN_GPU_MEMORY, MigStrategy, Node
-from kai.model.units import amounts
 
 _BYTES_FROM = 1 << 20
 """Such a label is in bytes: no GPU has this many MiB."""

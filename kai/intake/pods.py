@@ -10,17 +10,17 @@ from kai.api.conventions.binding import Grant, grant_of, group_under, is_held
 from kai.api.conventions.caps import GATE
 from kai.api.conventions.gpu_sharing import gpu_groups
 from kai.api.kubernetes import pod as api
+from kai.facts.model.axis import NONE
+from kai.facts.model.groups import DEFAULT_SUBGROUP
+from kai.facts.model.pod import Pod, Status
 from kai.framework.verdict import Code
 from kai.intake.membership import Accounts, GroupKeys, Leaves, Packing
 from kai.intake.requests import Demand, ResourceKey, demand, resource_key
 from kai.intake.settings import IntakeSettings
 from kai.intake.traits import TraitKey, Traits, read_traits, trait_key
-from kai.model.axis import NONE
-from kai.model.groups import DEFAULT_SUBGROUP
-from kai.model.pod import Pod, Status
 
 if TYPE_CHECKING:
-    from kai.state.memory import PodKind
+    from kai.facts.state.memory import PodKind
 
 PACKING: Final = Packing(8)
 """Packs the columns of ``kai.intake.table.PodColumns``, in that order."""

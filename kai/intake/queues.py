@@ -19,11 +19,11 @@ import attrs
 from kai.api import names
 from kai.api.conventions.queue_access import Admits, listed
 from kai.api.scheduling import queue as api
-from kai.explain.declared import Declared
+from kai.deciding.explain.declared import Declared
+from kai.facts.model.axis import GPU_UNIT
+from kai.facts.model.groups import UNLIMITED, Queue, Shares
 from kai.framework.verdict import Code
 from kai.intake.settings import IntakeSettings, QueueAccess
-from kai.model.axis import GPU_UNIT
-from kai.model.groups import UNLIMITED, Queue, Shares
 
 if TYPE_CHECKING:
     from kai.api.kubernetes.meta import Namespace, ObjectMeta

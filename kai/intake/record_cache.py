@@ -15,8 +15,8 @@ import numpy as np
 
 from kai.api.kinds import ApiObject, key_of, title
 from kai.api.listing import Listing
-from kai.errors import InputError
-from kai.state.table_version import TableVersion
+from kai.basics.errors import InputError
+from kai.facts.state.table_version import TableVersion
 
 _FEW: Final = 64
 """Up to this many changes are always applied one by one."""

@@ -14,9 +14,9 @@ from kai.api.fields import EMPTY
 from kai.api.kubernetes.pod import Container, Pod
 from kai.basics import parsing
 from kai.basics.kubernetes_version import NEWEST, V1_37, KubernetesVersion
-from kai.model.axis import GPU_UNIT
-from kai.model.pod import ContainerRequest, GpuKind, GpuRequest
-from kai.model.units import Amounts, QuantityTexts, amounts, backed_amounts, packed
+from kai.facts.model.axis import GPU_UNIT
+from kai.facts.model.pod import ContainerRequest, GpuKind, GpuRequest
+from kai.facts.model.units import Amounts, QuantityTexts, amounts, backed_amounts, packed
 
 MOST_DEVICES = 1024
 MOST_MEMORY = 2**40

@@ -12,16 +12,16 @@ from operator import attrgetter, is_not
 import attrs
 import numpy as np
 
+from kai.facts.model.axis import GPU_UNIT, Int64s, locked
+from kai.facts.model.placement import NoRoom
+from kai.facts.model.pod import Constraints, Pod, Shape
+from kai.facts.model.units import packed
+from kai.facts.state.memory import replaced
+from kai.facts.state.table_version import Carrier, TableVersion
 from kai.intake.pods import PodRecord
 from kai.intake.requests import Demand
 from kai.intake.surroundings import NOTHING, Additions, Surroundings
 from kai.intake.traits import digest
-from kai.model.axis import GPU_UNIT, Int64s, locked
-from kai.model.placement import NoRoom
-from kai.model.pod import Constraints, Pod, Shape
-from kai.model.units import packed
-from kai.state.memory import replaced
-from kai.state.table_version import Carrier, TableVersion
 
 _order = attrgetter("order")
 

@@ -18,6 +18,15 @@ from kai.api.kinds import ApiObject
 from kai.api.kubernetes import node as api_node
 from kai.api.kubernetes import pod as api_pod
 from kai.api.scheduling import pod_group as api_podgroup
+from kai.facts.model.axis import PLUGGED_GPU, Int64s, ResourceAxis
+from kai.facts.model.claim import DeviceClass
+from kai.facts.model.groups import Queue, Shares
+from kai.facts.model.partitions import Catalog
+from kai.facts.model.placement import Past
+from kai.facts.model.pod import Node, Shape
+from kai.facts.state.memory import Memory, PodKinds, SnapshotVersions
+from kai.facts.state.snapshot import Snapshot
+from kai.facts.state.table_version import TableVersion
 from kai.intake.assigned import Assigned, BaseColumns, EndingNamespaces, read_assigned, read_base
 from kai.intake.bind_requests import assumed_claims, live_bind_requests
 from kai.intake.groups import GroupReader, GroupRecord, GroupSurroundings, priorities
@@ -33,15 +42,6 @@ from kai.intake.shapes import ShapeTable, with_refusals
 from kai.intake.surroundings import Library, Surroundings, bind_requests, read_foreign, read_library, surroundings_of
 from kai.intake.table import GroupTable, NodeTable, PodTable
 from kai.intake.turns import Turns
-from kai.model.axis import PLUGGED_GPU, Int64s, ResourceAxis
-from kai.model.claim import DeviceClass
-from kai.model.groups import Queue, Shares
-from kai.model.partitions import Catalog
-from kai.model.placement import Past
-from kai.model.pod import Node, Shape
-from kai.state.memory import Memory, PodKinds, SnapshotVersions
-from kai.state.snapshot import Snapshot
-from kai.state.table_version import TableVersion
 
 _MANY = 1 << 12
 _NO_PAST = Past()

@@ -20,6 +20,11 @@ from kai.api.kinds import BY_CLASS, HANDED_ON, ApiObject, key_of
 from kai.api.kubernetes.meta import Foreign
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.scheduling.bind_request import BindRequest
+from kai.facts.model.axis import GPU_UNIT
+from kai.facts.model.claim import Claim, RawObject
+from kai.facts.model.partitions import Catalog
+from kai.facts.state.memory import Memory
+from kai.facts.state.table_version import TableVersion
 from kai.intake.claimed_gpus import ClaimedGpus, Wanted
 from kai.intake.claims import KnownClaims, gpus_wanted, read_claims
 from kai.intake.devices import Devices, are_same, read_devices
@@ -27,11 +32,6 @@ from kai.intake.pods import PodRecord
 from kai.intake.record_cache import in_order
 from kai.intake.settings import IntakeSettings
 from kai.intake.traits import EVERYWHERE, OWN
-from kai.model.axis import GPU_UNIT
-from kai.model.claim import Claim, RawObject
-from kai.model.partitions import Catalog
-from kai.state.memory import Memory
-from kai.state.table_version import TableVersion
 
 _NAMED = ("namespaces",)
 _SOURCES = (

@@ -14,15 +14,15 @@ from typing import NamedTuple
 import attrs
 import numpy as np
 
+from kai.facts.model.axis import NONE, Bools, Int64s
+from kai.facts.model.groups import PodGroup
+from kai.facts.model.pod import Node, Pod
+from kai.facts.state.memory import carried_items
+from kai.facts.state.table_version import Carrier, Column, TableVersion
 from kai.intake import groups, pods
 from kai.intake.groups import GroupRecord
 from kai.intake.membership import GroupKeys, Leaves
 from kai.intake.pods import PodRecord
-from kai.model.axis import NONE, Bools, Int64s
-from kai.model.groups import PodGroup
-from kai.model.pod import Node, Pod
-from kai.state.memory import carried_items
-from kai.state.table_version import Carrier, Column, TableVersion
 
 _MANY = 1 << 13
 

@@ -19,7 +19,7 @@ from kai.api.kubernetes.meta import LabelSelector
 from kai.api.kubernetes.node import Affinity, TopologySpreadConstraint
 from kai.api.kubernetes.node import Toleration as ApiToleration
 from kai.api.kubernetes.pod import PodSpec
-from kai.model.constraints import (
+from kai.facts.model.constraints import (
     AffinityTerm,
     HostPort,
     NodeTerm,
@@ -28,7 +28,7 @@ from kai.model.constraints import (
     SpreadConstraint,
     Toleration,
 )
-from kai.model.pod import ClaimReference, Constraints
+from kai.facts.model.pod import ClaimReference, Constraints
 
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - the address that a host port without one occupies; nothing listens here
 

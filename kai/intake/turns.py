@@ -22,10 +22,10 @@ from typing import Final
 import attrs
 import numpy as np
 
-from kai.model.axis import GroupRows, Int64s
-from kai.model.groups import Crowd, Crowds, PodGroup
-from kai.model.pod import Status
-from kai.state.snapshot import Snapshot
+from kai.facts.model.axis import GroupRows, Int64s
+from kai.facts.model.groups import Crowd, Crowds, PodGroup
+from kai.facts.model.pod import Status
+from kai.facts.state.snapshot import Snapshot
 
 UNBOUNDED: Final = 0
 

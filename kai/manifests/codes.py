@@ -419,10 +419,10 @@ CODES: Final[dict[str, Code]] = {
         ERROR,
         REFUSAL,
         "a trace has not the columns that its format needs",
-        "What each format needs is written in its column map, a data file in kai/traces/formats.",
+        "What each format needs is written in its column map, a data file in kai/lab/traces/formats.",
     ),
     "S001": Code(
-        ERROR, REFUSAL, "a scenario cannot be used", "The format is described in kai/simulation/scenarios/shorthand.py."
+        ERROR, REFUSAL, "a scenario cannot be used", "The format is described in kai/lab/scenarios/shorthand.py."
     ),
 }
 """All codes in the order of their pages."""

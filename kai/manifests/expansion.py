@@ -17,8 +17,8 @@ from kai.api.codec import structuring
 from kai.api.conventions.binding import is_held, read_grant
 from kai.api.kubernetes.pod import ENDED
 from kai.api.scheduling.shard import Config, SchedulingShard
+from kai.basics.errors import InputError
 from kai.basics.parsing import mapping_of, mappings_of, part_of
-from kai.errors import InputError
 from kai.manifests.claims import is_compute_domain, template_of
 from kai.manifests.grouping import Grouping, Index, Manifest, circles
 from kai.manifests.unused import (
@@ -48,7 +48,7 @@ from kai.manifests.workloads.table import (
     looks_around,
     made_of,
 )
-from kai.podgrouper import Kind, Resource, Settings
+from kai.roles.podgrouper import Kind, Resource, Settings
 
 
 @attrs.frozen(kw_only=True)

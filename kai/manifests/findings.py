@@ -6,8 +6,8 @@ from typing import Any, Self
 import attrs
 
 from kai.api.values import BadValue
+from kai.basics.errors import InputError, on_one_line
 from kai.basics.parsing import part_of
-from kai.errors import InputError, on_one_line
 from kai.manifests.codes import CODES, ERROR, REFUSAL
 from kai.manifests.positions import Path, Text
 

@@ -12,10 +12,10 @@ from kai.api import names
 from kai.api.conventions.gpu_sharing import LEAST_SHARE, is_share
 from kai.api.values import BadValue
 from kai.basics.parsing import floating, list_of, mapping_of, mappings_of, part_of, signed
+from kai.facts.model.units import mig_slices
 from kai.manifests.faults import exact_amount
 from kai.manifests.findings import Document, Finding
 from kai.manifests.positions import Path
-from kai.model.units import mig_slices
 
 _CONTAINERS = ("containers", "initContainers")
 _SHARES = (names.GPU_FRACTION, names.GPU_MEMORY)

@@ -15,9 +15,9 @@ from typing import Any, Final
 import attrs
 
 from kai.api import names
+from kai.basics.errors import InputError
 from kai.basics.parsing import mapping_of, mappings_of, part_of
-from kai.errors import InputError
-from kai.podgrouper import (
+from kai.roles.podgrouper import (
     Absent,
     Get,
     Groupers,
@@ -32,7 +32,7 @@ from kai.podgrouper import (
     group_pod,
     load_groupers,
 )
-from kai.podgrouper.draft import KARTA, POD_GROUP, PRIORITY_CLASS
+from kai.roles.podgrouper.draft import KARTA, POD_GROUP, PRIORITY_CLASS
 
 Place = tuple[str, str]
 """A kind, and a namespace with a name."""

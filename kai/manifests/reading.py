@@ -22,9 +22,9 @@ from kai.api.codec.manifest_text import (
 from kai.api.kinds import ApiObject
 from kai.api.kubernetes.pod import Pod
 from kai.api.values import BadValue
+from kai.basics.errors import InputError
 from kai.basics.parsing import mapping_of
 from kai.basics.wording import shown
-from kai.errors import InputError
 from kai.manifests.expansion import Expansion, Surroundings, expand
 from kai.manifests.fields import check_fields
 from kai.manifests.findings import Document, Finding, RefusedError
@@ -32,7 +32,7 @@ from kai.manifests.gpus import check_gpus
 from kai.manifests.positions import Path, Text
 from kai.manifests.unused import known_versions
 from kai.manifests.workloads.table import has_model, pod_templates
-from kai.podgrouper import Kind
+from kai.roles.podgrouper import Kind
 
 _OUTPUT: Final = "output.kai/"
 """Prefix of the apiVersion of documents that kai writes with ``-o json``."""

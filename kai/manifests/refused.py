@@ -29,7 +29,7 @@ from kai.manifests.positions import Path
 from kai.manifests.schedules import WANTED, Schedule
 from kai.manifests.selection import faults_of_selection
 from kai.manifests.workloads.table import PATCHES, has_model, pod_templates
-from kai.podgrouper import Kind
+from kai.roles.podgrouper import Kind
 
 _OWN_GROUPS: Final = frozenset({"", "apps", "batch"})
 _ALWAYS: Final = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController"})

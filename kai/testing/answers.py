@@ -17,8 +17,10 @@ import attrs
 import numpy as np
 
 import kai
-from kai.engine.session import Session
-from kai.errors import ConfigError, PluginError, told
+from kai.basics.errors import ConfigError, PluginError, told
+from kai.deciding.engine.session import Session
+from kai.facts.model.axis import NodeRows, PodRow
+from kai.facts.state.snapshot import Snapshot
 from kai.framework.hooks import (
     Extension,
     GroupOrder,
@@ -30,8 +32,6 @@ from kai.framework.hooks import (
     PodOrder,
 )
 from kai.framework.verdict import Verdict
-from kai.model.axis import NodeRows, PodRow
-from kai.state.snapshot import Snapshot
 from kai.testing.views import open_session, opened
 
 NOTHING_WRITTEN = "a plugin writes nothing"

@@ -12,19 +12,19 @@ from typing import Any
 import attrs
 
 from kai.api.cluster_objects import ClusterObjects
-from kai.configuration.options import build
-from kai.configuration.profiles import default_profile
-from kai.engine.cycle import Profile, run_cycle
-from kai.engine.opened import exclusive_of
-from kai.engine.session import Session
-from kai.errors import ConfigError
+from kai.basics.errors import ConfigError
+from kai.deciding.configuration.options import build
+from kai.deciding.configuration.profiles import default_profile
+from kai.deciding.engine.cycle import Profile, run_cycle
+from kai.deciding.engine.opened import exclusive_of
+from kai.deciding.engine.session import Session
+from kai.facts.model.pod import Status
+from kai.facts.state.snapshot import Snapshot
 from kai.framework.decisions import Recorder
 from kai.framework.hooks import Placement, Plugin, PluginUse
 from kai.framework.verdict import Reason, Words
 from kai.intake import take_snapshot
-from kai.model.pod import Status
-from kai.simulation.scenarios.shorthand import NOW
-from kai.state.snapshot import Snapshot
+from kai.lab.scenarios.shorthand import NOW
 from kai.testing.answers import BrokenLaw, Rated, blaming, check_answers, shown
 from kai.testing.scenarios import told
 from kai.testing.views import cluster, open_session, opened

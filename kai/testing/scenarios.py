@@ -4,15 +4,15 @@ from pathlib import Path
 
 import attrs
 
-from kai.configuration.registry import Registry
-from kai.errors import InputError
+from kai.answers.cases.case import Case
+from kai.answers.offline.run import Outcome, simulate
+from kai.basics.errors import InputError
+from kai.deciding.configuration.registry import Registry
+from kai.facts.state.snapshot import Snapshot
 from kai.framework.decisions import Decision, Recorder
 from kai.framework.hooks import Plugin, PluginUse
-from kai.simulation.cases.case import Case
-from kai.simulation.deciding.run import Outcome, simulate
-from kai.simulation.request import Request
-from kai.simulation.sources.loading import read_case
-from kai.state.snapshot import Snapshot
+from kai.lab.request import Request
+from kai.lab.sources.loading import read_case
 
 
 def load_scenario(path: str | Path) -> Case:

@@ -5,25 +5,25 @@ from typing import Any, TypeVar
 
 import attrs
 
+from kai.answers.cases.files import declare_objects
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.kubernetes.meta import Foreign
-from kai.configuration.profiles import default_profile
-from kai.configuration.registry import Registry
-from kai.engine.cycle import Profile
-from kai.engine.host import Silent
-from kai.engine.session import Session
+from kai.deciding.configuration.profiles import default_profile
+from kai.deciding.configuration.registry import Registry
+from kai.deciding.engine.cycle import Profile
+from kai.deciding.engine.host import Silent
+from kai.deciding.engine.session import Session
+from kai.facts.kernels import begin_plainly
+from kai.facts.model.axis import NodeRow, PodRow
+from kai.facts.state.snapshot import Snapshot
 from kai.framework.decisions import Recorder
 from kai.framework.hooks import Extension, GroupOrder, Plugin, PluginUse, PodOrder
 from kai.framework.objects import Objects
 from kai.framework.view import SessionView
 from kai.intake import take_snapshot
-from kai.kernels import begin_plainly
-from kai.model.axis import NodeRow, PodRow
-from kai.simulation.scenarios.scenario import read_objects
-from kai.simulation.scenarios.shorthand import NOW, expand
-from kai.simulation.scenarios.validation import fields
-from kai.simulation.sources.files import declare_objects
-from kai.state.snapshot import Snapshot
+from kai.lab.scenarios.scenario import read_objects
+from kai.lab.scenarios.shorthand import NOW, expand
+from kai.lab.scenarios.validation import fields
 
 Values = Mapping[str, Any]
 ObjectsByName = Mapping[Objects, Mapping[str, Values]]
@@ -46,14 +46,14 @@ def cluster(
 
         cluster(nodes={"n1": {"gpu": 8}}, groups={"train": {"members": 2, "each": {"gpu": 1}}})
 
-    The keys are those of scenarios in the short form (``kai.simulation.scenarios.shorthand``). Without queues there
+    The keys are those of scenarios in the short form (``kai.lab.scenarios.shorthand``). Without queues there
     is one, which may use everything. ``objects`` are those of kinds that plugins read, with their labels and
     annotations, and what their manifests have beside the metadata:
 
         cluster(nodes={"n1": {"gpu": 8}}, objects={CAPS: {"rack-a": {"spec": {"watts": 2000}}}})
 
     Such a cluster is not worth a compiler: kernels run as plain Python from here on, unless
-    the process has compiled some, or has said `kai.kernels.run_compiled`.
+    the process has compiled some, or has said `kai.facts.kernels.run_compiled`.
 
     Raises: InputError that names the key.
     """

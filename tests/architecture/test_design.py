@@ -71,10 +71,10 @@ def words(path: Path) -> str:
     ("name", "there"),
     [
         ("kai.api", True),
-        ("kai.engine.cycle", True),
-        ("kai.engine.cycle.run_cycle", True),
+        ("kai.deciding.engine.cycle", True),
+        ("kai.deciding.engine.cycle.run_cycle", True),
         ("kai.api.quick", False),
-        ("kai.engine.cycle.run_bicycle", False),
+        ("kai.deciding.engine.cycle.run_bicycle", False),
     ],
 )
 def test_the_check_knows_what_is_there(name: str, there: bool) -> None:  # noqa: FBT001 - a table's column

@@ -16,7 +16,7 @@ def kernels() -> dict[str, str]:
     """Return name and place of every function under ``@kernel``, those of built-in plugins included."""
     return {
         function.name: f"{module.place}:{function.lineno}"
-        for folder in ("kernels", "plugins")
+        for folder in ("facts/kernels", "plugins")
         for module in modules(ROOT / "kai" / folder)
         for function in module.functions()
         if is_kernel(function)
@@ -33,7 +33,7 @@ def is_kernel(function: AnyFunction) -> bool:
 
 def is_home(module: str) -> bool:
     """Say whether kernels may be imported from ``module``: ours, the public doors, a plugin's own."""
-    return module.startswith(("kai.kernels", "kai.framework.fairness", "kai.framework.kernel", "kai.plugins."))
+    return module.startswith(("kai.facts.kernels", "kai.framework.fairness", "kai.framework.kernel", "kai.plugins."))
 
 
 def names_taken(module: Module) -> set[str]:
@@ -44,7 +44,7 @@ def names_taken(module: Module) -> set[str]:
         if isinstance(node, ast.ImportFrom) and is_home(node.module or ""):
             taken |= {name.name for name in node.names}
             reached_through |= {name.asname or name.name for name in node.names}
-        if isinstance(node, ast.ImportFrom) and node.module == "kai":
+        if isinstance(node, ast.ImportFrom) and node.module == "kai.facts":
             reached_through |= {name.asname or name.name for name in node.names if name.name == "kernels"}
     taken |= {
         node.attr
@@ -55,8 +55,8 @@ def names_taken(module: Module) -> set[str]:
 
 
 def called_kernels() -> dict[str, str]:
-    """Return those kernels that code outside kai.kernels uses; one that only kernels call is compared through them."""
-    outside = [module for module in modules() if not module.name.startswith("kai.kernels")]
+    """Return the kernels that other code calls; one that only kernels call is compared through them."""
+    outside = [module for module in modules() if not module.name.startswith("kai.facts.kernels")]
     taken = set().union(*(names_taken(module) for module in outside))
     return {name: place for name, place in kernels().items() if name in taken}
 
@@ -86,6 +86,6 @@ def test_what_the_plain_run_leaves_out_runs_no_kernel() -> None:
     assert NO_KERNEL
     for path in NO_KERNEL:
         name = path.removesuffix(".py").replace("/", ".")
-        look = f"import sys, {name}; print(*(each for each in sys.modules if each.startswith('kai.kernels')))"
+        look = f"import sys, {name}; print(*(each for each in sys.modules if each.startswith('kai.facts.kernels')))"
         seen = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=False, cwd=ROOT)
         assert (seen.returncode, seen.stdout.split()) == (0, []), f"{path}: {seen.stderr}"

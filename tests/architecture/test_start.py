@@ -8,13 +8,13 @@ import pytest
 
 from tests.architecture.source import ROOT, modules
 
-HEAVY = ("numba", "numpy", "kubernetes_asyncio", "aiohttp", "opentelemetry", "kai.kernels", "kai.framework")
+HEAVY = ("numba", "numpy", "kubernetes_asyncio", "aiohttp", "opentelemetry", "kai.facts.kernels", "kai.framework")
 
 
 HELP = (["--help"], ["run", "--help"], ["run", "scheduler", "--help"], ["run", "scheduler", "binder", "-h"])
 """What a person types to read: nothing that works is needed for it."""
 SERVING = ("anyio", "attr", "cattrs", "msgspec", "structlog", "rich", "prometheus_client", "yaml")
-LIGHT = [name for name in ("kai", "kai.errors", "kai.cli") if name in {module.name for module in modules()}]
+LIGHT = [name for name in ("kai", "kai.basics.errors", "kai.cli") if name in {module.name for module in modules()}]
 
 
 @pytest.mark.parametrize("module", LIGHT)
@@ -38,11 +38,11 @@ def test_a_help_text_loads_nothing_that_works(words: list[str]) -> None:
 
 
 ROLES = {
-    "scheduler": ("kai.admission", "kai.binder", "kai.podgrouper", "kai.controllers"),
-    "binder": ("kai.admission", "kai.scheduler", "kai.podgrouper", "numba", "numpy"),
-    "podgrouper": ("kai.admission", "kai.scheduler", "kai.binder", "numba", "numpy"),
-    "queue-controller": ("kai.admission", "kai.scheduler", "kai.binder", "numba", "numpy"),
-    "podgroup-controller": ("kai.admission", "kai.scheduler", "kai.binder", "numba", "numpy"),
+    "scheduler": ("kai.roles.admission", "kai.roles.binder", "kai.roles.podgrouper", "kai.roles.controllers"),
+    "binder": ("kai.roles.admission", "kai.roles.scheduler", "kai.roles.podgrouper", "numba", "numpy"),
+    "podgrouper": ("kai.roles.admission", "kai.roles.scheduler", "kai.roles.binder", "numba", "numpy"),
+    "queue-controller": ("kai.roles.admission", "kai.roles.scheduler", "kai.roles.binder", "numba", "numpy"),
+    "podgroup-controller": ("kai.roles.admission", "kai.roles.scheduler", "kai.roles.binder", "numba", "numpy"),
 }
 """What a process with one role has no need of. Plugins are named by entry points, so theirs count for the scheduler."""
 
@@ -54,7 +54,7 @@ def test_a_process_loads_the_parts_of_its_role_alone(role: str) -> None:
         "from kai.cli.running.flags import read_flags\n"
         "from kai.cli.running.process import Process\n"
         "from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER\n"
-        "from kai.telemetry.tracing import make_tracing\n"
+        "from kai.cluster.process.tracing import make_tracing\n"
         f"process = Process.of(read_flags([{role!r}], FLAGS, ROLES, TOGETHER), {{}})\n"
         "process._plan(make_tracing('kai', endpoint=''))\n"
         f"print(*sorted(set(sys.modules) & set({ROLES[role]!r})))"
@@ -114,11 +114,11 @@ def test_manifests_are_decided_without_what_serves(words: list[str]) -> None:
     assert (seen.returncode, seen.stderr.splitlines()[-1:]) == (0, [""]), seen.stderr
 
 
-TEXTS = ("yaml", "kai.manifests", "kai.podgrouper", "kai.simulation.scenarios.scenario")
+TEXTS = ("yaml", "kai.manifests", "kai.roles.podgrouper", "kai.lab.scenarios.scenario")
 """What reads texts and makes pods of workloads."""
 UNASKED = ("kai.plugins.numa", "kai.plugins.fragmentation", "kai.plugins.dra.answers", "cel_expr_python")
 """Plugins that no configuration here names, and what allocates claims, of which there are none."""
-LISTING = (*TEXTS, *UNASKED, "kai.simulation.explaining.explanation", "kai.cluster", "numba")
+LISTING = (*TEXTS, *UNASKED, "kai.answers.why.explanation", "kai.cluster", "numba")
 
 
 @pytest.mark.parametrize("words", [["jobs", "-A"], ["queues"], ["nodes"]], ids=" ".join)

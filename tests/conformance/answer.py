@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from kai.api.codec.manifest_text import load_values
-from kai.errors import KaiError
+from kai.basics.errors import KaiError
 
 Case: TypeAlias = dict[str, Any]
 

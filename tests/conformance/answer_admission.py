@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from kai.admission.queues import QueueShape, read_queue
-from kai.admission.review import AdmissionRequest, AdmissionSettings
-from kai.admission.webhooks import mutate, validate
 from kai.api import names
+from kai.roles.admission.queues import QueueShape, read_queue
+from kai.roles.admission.review import AdmissionRequest, AdmissionSettings
+from kai.roles.admission.webhooks import mutate, validate
 
 
 def answer(case: dict[str, Any]) -> dict[str, Any]:

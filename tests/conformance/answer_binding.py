@@ -12,19 +12,19 @@ from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Await, Plan, Ref, create, get
 from kai.api.scheduling.bind_request import BindRequest
-from kai.binder.bind import Binder, Reserve, bind, reserve_group, undo
-from kai.binder.reservation import leave_groups, reservation_pod, reserve_device
-from kai.binder.sharers import BinderSettings, PodResources, ReservationSettings
-from kai.binder.steps import GpuSharing, upsert_config_map
-from kai.binder.sweep import sweep_everything, sweep_group, sweep_node
-from kai.errors import InputError, KaiError
+from kai.basics.errors import InputError, KaiError
+from kai.roles.binder.bind import Binder, Reserve, bind, reserve_group, undo
+from kai.roles.binder.reservation import leave_groups, reservation_pod, reserve_device
+from kai.roles.binder.sharers import BinderSettings, PodResources, ReservationSettings
+from kai.roles.binder.steps import GpuSharing, upsert_config_map
+from kai.roles.binder.sweep import sweep_everything, sweep_group, sweep_node
 from tests.doubles.api_server import ApiServer, Key, Manifest
 from tests.doubles.plans import carry_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kai.binder.outcome import BindContext
+    from kai.roles.binder.outcome import BindContext
 
 UNKNOWN_DEVICE = "-1"
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from kai.simulation.cases.case import FairShareCase
-from kai.simulation.deciding.fair_share_division import divide_case
+from kai.answers.cases.case import FairShareCase
+from kai.answers.offline.fair_share_division import divide_case
 
 
 def answer(case: dict[str, Any]) -> dict[str, Any]:

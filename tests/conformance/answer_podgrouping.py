@@ -3,8 +3,8 @@
 from typing import Any
 
 from kai.api import names
-from kai.podgrouper import Absent, Get, Grouping, Needs, Settings, Verb, group_pod, load_groupers
-from kai.podgrouper.draft import KARTA, POD, POD_GROUP
+from kai.roles.podgrouper import Absent, Get, Grouping, Needs, Settings, Verb, group_pod, load_groupers
+from kai.roles.podgrouper.draft import KARTA, POD, POD_GROUP
 from tests.doubles.known_objects import KnownObjects
 
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from kai.simulation.cases.case import Case
-from kai.simulation.deciding.run import simulate
-from kai.simulation.outcomes.plan import answer as answer_of
-from kai.simulation.scenarios.scenario import read_scenario
+from kai.answers.cases.case import Case
+from kai.answers.offline.run import simulate
+from kai.answers.outcomes.plan import answer as answer_of
+from kai.lab.scenarios.scenario import read_scenario
 
 
 def answer(case: dict[str, Any]) -> dict[str, Any]:

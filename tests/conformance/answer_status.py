@@ -10,9 +10,9 @@ from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue
-from kai.controllers import podgroup, queue_service
-from kai.controllers.sums import Sum
-from kai.errors import InputError
+from kai.basics.errors import InputError
+from kai.roles.controllers import podgroup, queue_service
+from kai.roles.controllers.sums import Sum
 from tests.doubles.merge_patch import merged
 
 

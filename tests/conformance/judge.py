@@ -1,6 +1,6 @@
 """Says in what an answer differs from what a case expects. What is compared, and how, is in the README beside this.
 
-Clusters and divisions are judged by `kai.simulation.comparing.expected_answer`, which is also behind
+Clusters and divisions are judged by `kai.lab.comparing.expected_answer`, which is also behind
 `kai simulate --check`; here are the components around the scheduler.
 """
 
@@ -13,7 +13,7 @@ import yaml
 
 from kai.api import values as quantity
 from kai.api.values import BadValue
-from kai.simulation.comparing.expected_answer import compare
+from kai.lab.comparing.expected_answer import compare
 
 Values = Mapping[str, Any]
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import attrs
 import pytest
 
-from kai.configuration.peer import PluginEntry
-from kai.configuration.profiles import make_profile
-from kai.configuration.reading import default_configuration
-from kai.configuration.registry import Registry
-from kai.kernels._jit import prepare
+from kai.deciding.configuration.peer import PluginEntry
+from kai.deciding.configuration.profiles import make_profile
+from kai.deciding.configuration.reading import default_configuration
+from kai.deciding.configuration.registry import Registry
+from kai.facts.compiled.jit import prepare
 from kai.testing import check_scenario
 from tests.conformance.answer import answer, read_case
 from tests.conformance.answer_scheduling import answer as answer_scheduling

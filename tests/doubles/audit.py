@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kai.kernels.columns import Columns, Facts
-from kai.model.axis import GPU, GPU_UNIT, SHARED_RESOURCES, Bools, Int64s
-from kai.model.pod import ACTIVE_ALLOCATED, ACTIVE_USED, COUNTED, GpuKind, Status
-from kai.state.ledger import Ledger
+from kai.facts.kernels.columns import Columns, Facts
+from kai.facts.model.axis import GPU, GPU_UNIT, SHARED_RESOURCES, Bools, Int64s
+from kai.facts.model.pod import ACTIVE_ALLOCATED, ACTIVE_USED, COUNTED, GpuKind, Status
+from kai.facts.state.ledger import Ledger
 
 
 class Bookings(NamedTuple):

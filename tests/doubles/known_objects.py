@@ -5,9 +5,9 @@ from typing import Self
 
 import attrs
 
-from kai.podgrouper import Absent, Get, Many
-from kai.podgrouper.lookup import Why
-from kai.podgrouper.resource import Kind, Manifest, Resource
+from kai.roles.podgrouper import Absent, Get, Many
+from kai.roles.podgrouper.lookup import Why
+from kai.roles.podgrouper.resource import Kind, Manifest, Resource
 
 
 @attrs.frozen

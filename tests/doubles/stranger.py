@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kai.configuration.registry import PLUGINS, Registry
+from kai.deciding.configuration.registry import PLUGINS, Registry
 
 PLUGIN_FOLDER = Path(__file__).parents[2] / "kai" / "plugins"
 

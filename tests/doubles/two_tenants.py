@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from kai.answers.cases.case import Case
+from kai.answers.cases.origin import Origin
+from kai.answers.offline.run import simulate
 from kai.api.cluster_objects import collect
 from kai.api.codec.structuring import structure_as
 from kai.api.kinds import KINDS
-from kai.configuration.reading import default_configuration
 from kai.dashboard.feed import EndedCycle
+from kai.deciding.configuration.reading import default_configuration
 from kai.intake import IntakeSettings
-from kai.simulation.cases.case import Case
-from kai.simulation.cases.origin import Origin
-from kai.simulation.deciding.run import simulate
 
 NOW = 1_700_000_000.0
 OURS, THEIRS = "amber", "cobalt"

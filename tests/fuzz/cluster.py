@@ -18,13 +18,13 @@ from kai.api.cluster_objects import FIELD_OF, ClusterObjects
 from kai.api.kinds import BY_NAME
 from kai.cluster.caching.assume_cache import AssumeCache
 from kai.cluster.caching.raw import take
-from kai.configuration.profiles import make_profile
-from kai.configuration.reading import read_configuration
-from kai.configuration.registry import Registry
-from kai.engine.cycle import Profile, run_cycle
+from kai.deciding.configuration.profiles import make_profile
+from kai.deciding.configuration.reading import read_configuration
+from kai.deciding.configuration.registry import Registry
+from kai.deciding.engine.cycle import Profile, run_cycle
 from kai.framework.decisions import Decision, Recorder
 from kai.intake import Intake, IntakeSettings
-from kai.scheduler.publishing.explanations import explain
+from kai.roles.scheduler.publishing.explanations import explain
 from tests.fuzz.mutation import mutated
 from tests.fuzz.samples import cases
 from tests.fuzz.target import BrokenError, place_of
@@ -32,7 +32,7 @@ from tests.fuzz.target import BrokenError, place_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kai.state.snapshot import Snapshot
+    from kai.facts.state.snapshot import Snapshot
 
 BATCH: Final = 200
 NOW: Final = 1_800_000_000.0

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kai.api.codec.manifest_text import load_values
 from kai.api.codec.structuring import kind_of, unstructure
-from kai.simulation.scenarios.scenario import read_scenario
+from kai.lab.scenarios.scenario import read_scenario
 
 ROOT: Final = Path(__file__).parents[1]
 EACH: Final = 2
@@ -106,10 +106,10 @@ def workloads() -> tuple[dict[str, Any], ...]:
 @functools.cache
 def results() -> tuple[dict[str, Any], ...]:
     """Return the result of a short run."""
-    from kai.virtual.results.documents import document_of
-    from kai.virtual.results.metrics import result_of
-    from kai.virtual.running.simulation import run
-    from tests.unit.virtual.builders import job, scene_of
+    from kai.lab.virtual.results.documents import document_of
+    from kai.lab.virtual.results.metrics import result_of
+    from kai.lab.virtual.running.simulation import run
+    from tests.unit.lab.virtual.builders import job, scene_of
 
     found = document_of(result_of(run(scene_of(job("a", 1, duration="1h")), until=7200.0)))
     return (_trimmed(json.loads(json.dumps(found))),)

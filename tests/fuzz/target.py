@@ -10,7 +10,7 @@ from typing import Any, Final
 import attrs
 
 from kai.api.values import BadValue
-from kai.errors import KaiError
+from kai.basics.errors import KaiError
 
 KAI: Final = Path(__file__).parents[2] / "kai"
 _LONGEST: Final = 8192

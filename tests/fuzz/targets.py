@@ -16,16 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
-from kai.admission import AdmissionSettings, mutate
-from kai.admission.rotation import read_held
-from kai.admission.serving import MUTATING, PATHS, answered
-from kai.admission.webhooks import validate
 from kai.api import values as times
 from kai.api.codec.manifest_text import load_values
 from kai.api.codec.structuring import structure_all
 from kai.api.conventions.binding import read_grant
 from kai.api.kubernetes.pod import Pod
 from kai.basics import parsing
+from kai.basics.errors import InputError
 from kai.cli.running.flags import read_flags
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cli.running.shards import render
@@ -33,41 +30,44 @@ from kai.cli.selectors import read_selector
 from kai.cluster.caching import raw
 from kai.cluster.clock import SystemClock
 from kai.cluster.election.leading import _record
+from kai.cluster.process.decisions import read_line
+from kai.cluster.process.listener import read_address
 from kai.cluster.requesting.reviews import Reviews
 from kai.cluster.transport.answers import refusal_of, status_of
 from kai.cluster.transport.calls import Answer
 from kai.cluster.transport.credentials import Source
 from kai.cluster.transport.kubeconfig import read_contexts
-from kai.configuration.past_usage import Cron
-from kai.configuration.profiles import make_profile
-from kai.configuration.reading import read_configuration
-from kai.configuration.registry import Registry
 from kai.dashboard.api import question_of
-from kai.errors import InputError
+from kai.deciding.configuration.past_usage import Cron
+from kai.deciding.configuration.profiles import make_profile
+from kai.deciding.configuration.reading import read_configuration
+from kai.deciding.configuration.registry import Registry
+from kai.facts.model.device_functions import version
+from kai.facts.model.device_selectors import Selectors
+from kai.lab.sources.archive import read_archive
+from kai.lab.traces.reading import read_nodes, read_trace
+from kai.lab.virtual.results.documents import result_of_document
+from kai.lab.virtual.scenes.cluster_file import read_cluster_file
+from kai.lab.virtual.scenes.from_manifests import read_workload
 from kai.manifests.lint import lint
 from kai.manifests.reading import documents_of, open_text
 from kai.manifests.reading import read as read_manifests
-from kai.model.device_functions import version
-from kai.model.device_selectors import Selectors
-from kai.podgrouper.draft import KARTA
-from kai.podgrouper.karta.definition import described_kind, read_definition
-from kai.podgrouper.karta.evaluate import evaluate
-from kai.podgrouper.karta.values import QueryError
-from kai.podgrouper.resource import Resource
-from kai.scheduler.cycle.past_usage import UsageError, read_samples
-from kai.simulation.sources.archive import read_archive
-from kai.telemetry.decisions import read_line
-from kai.telemetry.listener import read_address
-from kai.traces.reading import read_nodes, read_trace
-from kai.virtual.results.documents import result_of_document
-from kai.virtual.scenes.cluster_file import read_cluster_file
-from kai.virtual.scenes.from_manifests import read_workload
+from kai.roles.admission import AdmissionSettings, mutate
+from kai.roles.admission.rotation import read_held
+from kai.roles.admission.serving import MUTATING, PATHS, answered
+from kai.roles.admission.webhooks import validate
+from kai.roles.podgrouper.draft import KARTA
+from kai.roles.podgrouper.karta.definition import described_kind, read_definition
+from kai.roles.podgrouper.karta.evaluate import evaluate
+from kai.roles.podgrouper.karta.values import QueryError
+from kai.roles.podgrouper.resource import Resource
+from kai.roles.scheduler.cycle.past_usage import UsageError, read_samples
 from tests.conformance.answer_binding import answer as answer_binding
 from tests.conformance.answer_podgrouping import answer as answer_podgrouping
 from tests.conformance.answer_status import answer as answer_status
 from tests.fuzz import samples, texts
 from tests.fuzz.target import Target
-from tests.unit.model.test_device_selectors import DEVICE
+from tests.unit.facts.model.test_device_selectors import DEVICE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

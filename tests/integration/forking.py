@@ -35,9 +35,9 @@ _PACKAGES: Final = (
     "kai.cli.running",
     "kai.cluster",
     "kai.scheduler",
-    "kai.binder",
-    "kai.podgrouper",
-    "kai.controllers",
+    "kai.roles.binder",
+    "kai.roles.podgrouper",
+    "kai.roles.controllers",
 )
 AHEAD: Final = "TESTS_CLOCK_AHEAD"
 """The variable that says how many seconds the clock of a process is ahead."""

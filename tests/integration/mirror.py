@@ -1,7 +1,7 @@
 """A mirror: what happens in an embedded cluster happens on a real API server as well, all but what schedulers decide.
 
-Owners, users and nodes live in ``kai.virtual``; their objects are created, ended and taken away here. So a simulation
-and a scheduler on a real API server see the same, and what each of them decides can be compared.
+Owners, users and nodes live in ``kai.lab.virtual``; their objects are created, ended and taken away here. So a
+simulation and a scheduler on a real API server see the same, and what each of them decides can be compared.
 """
 
 import time
@@ -16,10 +16,10 @@ from kai.api.kinds import key_of
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
-from kai.virtual.running.embedded_cluster import EmbeddedCluster
-from kai.virtual.running.live_jobs import State
-from kai.virtual.running.workloads import Workloads
-from kai.virtual.scenes.job_plans import identity_of
+from kai.lab.virtual.running.embedded_cluster import EmbeddedCluster
+from kai.lab.virtual.running.live_jobs import State
+from kai.lab.virtual.running.workloads import Workloads
+from kai.lab.virtual.scenes.job_plans import identity_of
 from tests.integration.client import Api, Manifest, until
 
 GROUPS = "scheduling.run.ai/v2alpha2"

@@ -20,11 +20,11 @@ from kai.cluster.connect import Options, connect
 from kai.cluster.election.leading import SoleLeadership
 from kai.cluster.election.lease import LeaseSettings
 from kai.cluster.port import Cluster
+from kai.cluster.process.tracing import no_tracing
 from kai.cluster.signals import unobserved
 from kai.cluster.transport.credentials import Source
-from kai.controllers.node_scale import ScaleSettings
-from kai.controllers.node_scale_service import NodeScaleAdjuster
-from kai.telemetry.tracing import no_tracing
+from kai.roles.controllers.node_scale import ScaleSettings
+from kai.roles.controllers.node_scale_service import NodeScaleAdjuster
 from tests.integration.controlplane import ControlPlane
 from tests.integration.installation import container_argument
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kai.telemetry.decisions import BIND, EVICT, Decision, Gainer, Subject
+from kai.cluster.process.decisions import BIND, EVICT, Decision, Gainer, Subject
 from tests.integration.behaviour import Job, Part
 from tests.integration.chaos.beneficiaries import BOUND, FUTILE, GONE, SHORT, UNTOLD, Beneficiaries
 from tests.integration.chaos.history import Write

@@ -11,10 +11,10 @@ from kai.api.crds.definitions import PRESENTATIONS
 from kai.api.kinds import BY_CLASS, KINDS
 from kai.api.kubernetes.dra import DeviceTaintRule
 from kai.api.kubernetes.node import NodeResourceTopology
-from kai.binder.reservation import reservation_pod
-from kai.binder.sharers import ReservationSettings
 from kai.cluster.transport.encoding import collection
-from kai.controllers.queue_service import first_queues
+from kai.roles.binder.reservation import reservation_pod
+from kai.roles.binder.sharers import ReservationSettings
+from kai.roles.controllers.queue_service import first_queues
 from tests.integration import programs
 from tests.integration.client import AS_TABLE, Api, Refused, until
 from tests.integration.controlplane import SWITCHED_ON, ControlPlane

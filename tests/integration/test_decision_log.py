@@ -8,7 +8,7 @@ import zipfile
 import pytest
 
 from kai.cli.command import run
-from kai.telemetry.decisions import read_decisions
+from kai.cluster.process.decisions import read_decisions
 from tests.integration.client import until
 from tests.integration.controlplane import ControlPlane
 from tests.integration.installation import install

@@ -21,21 +21,21 @@ from prometheus_client import CollectorRegistry
 from kai.api.codec.structuring import structure
 from kai.cli.running.rolemetrics import ApiCalls, MissingRights, RoleMetrics
 from kai.cluster.clock import SystemClock
+from kai.cluster.process.connections import Response
+from kai.cluster.process.exposition import CONTENT_TYPE, metrics_route
+from kai.cluster.process.listener import Address, Route, listen
+from kai.cluster.process.tracing import Taken
 from kai.cluster.signals import BindEnded, QueueCounted
-from kai.configuration.past_usage import UsageSettings
-from kai.configuration.profiles import default_profile
-from kai.engine.cycle import run_cycle
+from kai.deciding.configuration.past_usage import UsageSettings
+from kai.deciding.configuration.profiles import default_profile
+from kai.deciding.engine.cycle import run_cycle
+from kai.facts.model.groups import Shares
 from kai.framework.decisions import Recorder
 from kai.intake import take_snapshot
-from kai.model.groups import Shares
-from kai.scheduler.cycle.past_usage import Prometheus, UsageError
-from kai.scheduler.reporting.metrics import SchedulerMetrics
-from kai.scheduler.reporting.signals import BindOrdered, Evicted
-from kai.simulation.scenarios.shorthand import NOW
-from kai.telemetry.connections import Response
-from kai.telemetry.exposition import CONTENT_TYPE, metrics_route
-from kai.telemetry.listener import Address, Route, listen
-from kai.telemetry.tracing import Taken
+from kai.lab.scenarios.shorthand import NOW
+from kai.roles.scheduler.cycle.past_usage import Prometheus, UsageError
+from kai.roles.scheduler.reporting.metrics import SchedulerMetrics
+from kai.roles.scheduler.reporting.signals import BindOrdered, Evicted
 from kai.testing import cluster
 from tests.integration import programs
 from tests.integration.client import until

@@ -12,11 +12,11 @@ from pathlib import Path
 import attrs
 import pytest
 
-from kai.configuration.profiles import make_profile
-from kai.configuration.reading import default_configuration
-from kai.telemetry.decisions import BIND, EVICT, read_decisions
-from kai.virtual.running.simulation import Simulation
-from kai.virtual.scenes.loading import load
+from kai.cluster.process.decisions import BIND, EVICT, read_decisions
+from kai.deciding.configuration.profiles import make_profile
+from kai.deciding.configuration.reading import default_configuration
+from kai.lab.virtual.running.simulation import Simulation
+from kai.lab.virtual.scenes.loading import load
 from tests.integration.client import until
 from tests.integration.installation import install
 from tests.integration.mirror import Mirror

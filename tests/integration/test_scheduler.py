@@ -204,7 +204,7 @@ def fair_share(cluster, name):
 
 def replayed(archive):
     """Return the names of the pods in a snapshot, as our own simulation reads it."""
-    from kai.simulation.sources.archive import read_archive
+    from kai.lab.sources.archive import read_archive
 
     return {each.metadata.name for each in read_archive(archive, "snapshot").objects.pods}
 

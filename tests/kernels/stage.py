@@ -7,15 +7,15 @@ import attrs
 import numpy as np
 from hypothesis import strategies as st
 
-from kai.kernels import booking, place
-from kai.kernels.columns import Facts
-from kai.kernels.fit import Rules, Vectors
-from kai.kernels.fragments import Mix, no_mix
-from kai.model.axis import GPU, GPU_UNIT, Float64s
-from kai.model.pod import ACTIVE_ALLOCATED, GpuKind, Status
-from kai.state.base import make_base
-from kai.state.ledger import MOVES, Ledger
-from kai.state.snapshot import Snapshot
+from kai.facts.kernels import booking, place
+from kai.facts.kernels.columns import Facts
+from kai.facts.kernels.fit import Rules, Vectors
+from kai.facts.kernels.fragments import Mix, no_mix
+from kai.facts.model.axis import GPU, GPU_UNIT, Float64s
+from kai.facts.model.pod import ACTIVE_ALLOCATED, GpuKind, Status
+from kai.facts.state.base import make_base
+from kai.facts.state.ledger import MOVES, Ledger
+from kai.facts.state.snapshot import Snapshot
 from tests.doubles.audit import audit
 from tests.kernels.naive import booking as naive_booking
 from tests.kernels.naive import place as naive_place

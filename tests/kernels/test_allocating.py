@@ -1,6 +1,6 @@
 from hypothesis import given
 
-from kai.kernels.score import is_orderly
+from kai.facts.kernels.score import is_orderly
 from tests.kernels.naive import allocating as naive
 from tests.kernels.stage import stages
 

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.kernels import arrays
-from kai.kernels._jit import kernel
-from kai.kernels.struct import Float64s, Float64Table, Int64s
+from kai.facts.compiled.jit import kernel
+from kai.facts.compiled.struct import Float64s, Float64Table, Int64s
+from kai.facts.kernels import arrays
 from tests.kernels.naive import arrays as naive
 
 few = st.sampled_from((-1.0, 0.0, 0.5, 1.0, 2.0, 1e9, float("inf")))

@@ -2,10 +2,10 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kai.kernels import booking
-from kai.kernels.accounting import reopen_accounts
-from kai.kernels.columns import OP_ALLOCATE, take_back, touch
-from kai.model.pod import Status
+from kai.facts.kernels import booking
+from kai.facts.kernels.accounting import reopen_accounts
+from kai.facts.kernels.columns import OP_ALLOCATE, take_back, touch
+from kai.facts.model.pod import Status
 from tests.kernels.naive import booking as naive
 from tests.kernels.naive import columns as naive_columns
 from tests.kernels.stage import Stage, operations

@@ -2,8 +2,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.kernels.domains import DomainTrees, place_in_domain
-from kai.model.pod import Status
+from kai.facts.kernels.domains import DomainTrees, place_in_domain
+from kai.facts.model.pod import Status
 from tests.kernels.naive import domains as naive
 from tests.kernels.stage import stages
 

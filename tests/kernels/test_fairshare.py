@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.kernels import fairshare
+from kai.facts.kernels import fairshare
 from tests.kernels.naive import fairshare as naive
 
 amounts = st.sampled_from((0.0, 0.1, 0.5, 1.0, 2.0, 3.0, 3.3, 7.0, 16.0)) | st.floats(0.0, 50.0)

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.kernels import groups
+from kai.facts.kernels import groups
 from tests.kernels.naive import groups as naive
 from tests.kernels.naive import order as naive_order
 from tests.kernels.stage import stages

@@ -2,10 +2,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.kernels import domains as room
-from kai.kernels import fit, place, score, victims
-from kai.model.axis import Int64s
-from kai.model.pod import Status
+from kai.facts.kernels import domains as room
+from kai.facts.kernels import fit, place, score, victims
+from kai.facts.model.axis import Int64s
+from kai.facts.model.pod import Status
 from kai.plugins.topology.kernels import pods_per_node
 from tests.kernels.naive import fit as naive_fit
 from tests.kernels.naive import place as naive_place

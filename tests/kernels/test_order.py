@@ -3,7 +3,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.kernels import order
+from kai.facts.kernels import order
 from tests.kernels.naive import order as naive
 from tests.kernels.stage import Stage, operations, stages
 from tests.properties.strategies import SMALLEST, one_of_each, snapshots

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.kernels import victims as group_state
+from kai.facts.kernels import victims as group_state
 from tests.kernels.naive import group_state as naive_states
 from tests.kernels.naive import victims as naive_victims
 from tests.kernels.stage import operations, stages

@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai.facts.kernels import fairness, filling, prefix, trying, victims
+from kai.facts.model.pod import ACTIVE_ALLOCATED, Status
 from kai.framework.scenario import Batches
-from kai.kernels import fairness, filling, prefix, trying, victims
-from kai.model.pod import ACTIVE_ALLOCATED, Status
 from tests.kernels.naive import fairness as naive_fairness
 from tests.kernels.naive import victims as naive
 from tests.kernels.naive.groups import describe_waiting, elastic_state, find_waiting

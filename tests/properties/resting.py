@@ -14,8 +14,8 @@ from functools import partial
 import attrs
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from kai.kernels import run_compiled
-from kai.state.snapshot import Snapshot
+from kai.facts.kernels import run_compiled
+from kai.facts.state.snapshot import Snapshot
 from tests.properties.strategies import contended
 from tests.properties.turns import is_restless, turns_of
 

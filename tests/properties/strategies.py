@@ -13,12 +13,22 @@ import attrs
 import numpy as np
 from hypothesis import strategies as st
 
-from kai.model.axis import GPU_UNIT, ResourceAxis
-from kai.model.claim import RawObject
-from kai.model.constraints import TopologyConstraint
-from kai.model.groups import PodGroup, Queue, Shares, SubGroup
-from kai.model.pod import UNKNOWN_GPU_MEMORY, Constraints, GpuKind, GpuRequest, MigStrategy, Node, Pod, Shape, Status
-from kai.state.snapshot import Snapshot
+from kai.facts.model.axis import GPU_UNIT, ResourceAxis
+from kai.facts.model.claim import RawObject
+from kai.facts.model.constraints import TopologyConstraint
+from kai.facts.model.groups import PodGroup, Queue, Shares, SubGroup
+from kai.facts.model.pod import (
+    UNKNOWN_GPU_MEMORY,
+    Constraints,
+    GpuKind,
+    GpuRequest,
+    MigStrategy,
+    Node,
+    Pod,
+    Shape,
+    Status,
+)
+from kai.facts.state.snapshot import Snapshot
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 

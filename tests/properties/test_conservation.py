@@ -2,9 +2,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.engine.cycle import run_cycle
+from kai.deciding.engine.cycle import run_cycle
+from kai.facts.model.axis import GPU
 from kai.framework.decisions import Bind, Evict, Recorder
-from kai.model.axis import GPU
 from tests.properties.strategies import SHARING, contended, fraction, memory, shape, snapshots, whole
 from tests.properties.watch import Watch, no_queue_exceeds_its_limit, nothing_is_overcommitted, profile
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from kai.api.cluster_objects import ClusterObjects, collect
 from kai.api.codec.structuring import structure_all
-from kai.engine.cycle import run_cycle
-from kai.engine.shortcuts import TABLE as SHORTCUTS
+from kai.deciding.engine.cycle import run_cycle
+from kai.deciding.engine.shortcuts import TABLE as SHORTCUTS
 from kai.framework.decisions import Recorder
 from kai.intake import take_snapshot
 from kai.testing.scenarios import told

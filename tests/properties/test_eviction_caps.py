@@ -4,12 +4,12 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.engine.cycle import run_cycle
+from kai.deciding.engine.cycle import run_cycle
+from kai.facts.model.axis import GPU_UNIT
+from kai.facts.model.placement import Past
+from kai.facts.model.pod import GpuKind
 from kai.framework.decisions import Bind, Cause, Evict, Nominate, Recorder
 from kai.framework.verdict import Code
-from kai.model.axis import GPU_UNIT
-from kai.model.placement import Past
-from kai.model.pod import GpuKind
 from tests.properties.strategies import contended
 from tests.properties.watch import PROFILE
 

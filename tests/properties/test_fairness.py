@@ -2,9 +2,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai.facts.model.axis import GPU
+from kai.facts.model.pod import ACTIVE_ALLOCATED, ACTIVE_USED, GpuKind, Status
 from kai.framework.decisions import Bind, Cause, Evict, Nominate
-from kai.model.axis import GPU
-from kai.model.pod import ACTIVE_ALLOCATED, ACTIVE_USED, GpuKind, Status
 from tests.properties.strategies import WHOLE_TREES, contended, snapshots
 from tests.properties.watch import Watch, profile
 

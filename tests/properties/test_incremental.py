@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from kai.api.kubernetes.dra import DeviceTaint, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector
 from kai.api.kubernetes.meta import ObjectMeta
-from kai.engine.cycle import run_cycle
-from kai.engine.session import base_of
+from kai.deciding.engine.cycle import run_cycle
+from kai.deciding.engine.session import base_of
+from kai.facts.model.claim import RawObject
 from kai.framework.decisions import Recorder
 from kai.intake import Intake, take_snapshot
-from kai.model.claim import RawObject
 from tests.generate.draft import NIC_DRIVER
 from tests.properties.deltas import changed
 from tests.properties.test_determinism import AT, EVERYTHING, objects_of

@@ -11,16 +11,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kai.api.plans import Reason, Refusal
-from kai.binder.service import BinderService
-from kai.controllers.node_scale import ScaleSettings
-from kai.controllers.node_scale_service import NodeScaleAdjuster
-from kai.controllers.podgroup_service import PodGroupController
-from kai.controllers.queue_service import QueueController
-from kai.podgrouper import Settings, load_groupers
-from kai.podgrouper.service import PodGrouper
+from kai.roles.binder.service import BinderService
+from kai.roles.controllers.node_scale import ScaleSettings
+from kai.roles.controllers.node_scale_service import NodeScaleAdjuster
+from kai.roles.controllers.podgroup_service import PodGroupController
+from kai.roles.controllers.queue_service import QueueController
+from kai.roles.podgrouper import Settings, load_groupers
+from kai.roles.podgrouper.service import PodGrouper
 from tests.doubles.cluster import MemoryCluster
-from tests.unit.binder.clusters import BINDER, RESERVED, bind_request, node, pod, sharing_pod, sharing_request
-from tests.unit.podgrouper.memory import JOB
+from tests.unit.roles.binder.clusters import BINDER, RESERVED, bind_request, node, pod, sharing_pod, sharing_request
+from tests.unit.roles.podgrouper.memory import JOB
 
 GROUPERS = load_groupers()
 DEVICE = "run.ai/reserve_for_gpu_index"

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai.answers.offline.run import simulate
+from kai.answers.outcomes.overview import overview
+from kai.answers.outcomes.plan import answer
 from kai.api.codec.manifest_text import load_values
-from kai.configuration.profiles import make_profile
-from kai.configuration.reading import read_configuration
-from kai.configuration.registry import Registry
-from kai.errors import KaiError
-from kai.simulation.deciding.run import simulate
-from kai.simulation.outcomes.overview import overview
-from kai.simulation.outcomes.plan import answer
-from kai.simulation.scenarios.scenario import read_scenario
+from kai.basics.errors import KaiError
+from kai.deciding.configuration.profiles import make_profile
+from kai.deciding.configuration.reading import read_configuration
+from kai.deciding.configuration.registry import Registry
+from kai.lab.scenarios.scenario import read_scenario
 
 ROOT = Path(__file__).parents[1]
 INSTALLED = Registry.installed()

@@ -5,10 +5,10 @@ from unittest import mock
 from hypothesis import given
 from hypothesis import strategies as st
 
-import kai.state.base
-from kai.configuration.profiles import default_profile
+import kai.facts.state.base
+from kai.deciding.configuration.profiles import default_profile
+from kai.facts.kernels.accounting import reopen_accounts
 from kai.intake import Intake, take_snapshot
-from kai.kernels.accounting import reopen_accounts
 from tests.properties.test_incremental import decide, picture
 from tests.unit.intake.making import NOW, bind_request, group, node, objects, pod, queue
 
@@ -102,7 +102,7 @@ def test_books_that_are_opened_again_are_those_that_are_opened_anew(rounds, paus
 
 def test_a_pod_that_runs_elsewhere_is_all_that_is_booked_again():
     intake, store, world = Intake(), Store(), dict(FIRST)
-    with mock.patch.object(kai.state.base, "reopen_accounts", wraps=reopen_accounts) as reopen:
+    with mock.patch.object(kai.facts.state.base, "reopen_accounts", wraps=reopen_accounts) as reopen:
         for place in ("m", "n"):
             world["pod b"] = ("Running", place, "g", "1", None)
             decide(intake.take(store.of(world), NOW), PROFILE)

@@ -4,10 +4,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kai.actions.placing import place_group
-from kai.engine.session import Session
-from kai.engine.statement import Statement
+from kai.deciding.engine.session import Session
+from kai.deciding.engine.statement import Statement
+from kai.facts.model.pod import ACTIVE_ALLOCATED, Status
 from kai.framework.decisions import Cause
-from kai.model.pod import ACTIVE_ALLOCATED, Status
 from tests.doubles.audit import audit
 from tests.properties.strategies import contended, snapshots
 from tests.properties.watch import Watch, nothing_is_overcommitted, profile

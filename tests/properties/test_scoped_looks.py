@@ -12,16 +12,16 @@ import attrs
 import hypothesis.strategies as st
 from hypothesis import event, given, settings
 
+from kai.answers.outcomes.gpu_slots import node_slots
+from kai.answers.outcomes.job_lines import job_lines
+from kai.answers.outcomes.overview import overview
+from kai.cluster.process.connections import Request
 from kai.dashboard import answer_cache
 from kai.dashboard.access import TokenAccess
 from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import Feed, _summed_up
 from kai.dashboard.pages import make_pages
 from kai.dashboard.server import Dashboard
-from kai.simulation.outcomes.gpu_slots import node_slots
-from kai.simulation.outcomes.job_lines import job_lines
-from kai.simulation.outcomes.overview import overview
-from kai.telemetry.connections import Request
 from tests.doubles.two_tenants import _job, _node, _queue, decided
 from tests.doubles.virtual_time import VirtualClock, run
 from tests.unit.dashboard.test_server import Rights

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.simulation.sources import judging
+from kai.lab.sources import judging
 from tests.truth.admitting import untruths
 from tests.truth.manifests import any_objects
 

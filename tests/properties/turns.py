@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import attrs
 import numpy as np
 
-from kai.engine.cycle import CycleReport, run_cycle
+from kai.deciding.engine.cycle import CycleReport, run_cycle
+from kai.facts.model.pod import Status
+from kai.facts.state.snapshot import Snapshot
 from kai.framework.decisions import Recorder
-from kai.model.pod import Status
-from kai.state.snapshot import Snapshot
 from tests.properties.watch import profile
 
 STARTED_BEFORE = 60.0

@@ -8,15 +8,15 @@ from unittest import mock
 import attrs
 import numpy as np
 
-from kai.configuration.profiles import default_profile
-from kai.engine.cycle import Action, CycleReport, Profile, report
-from kai.engine.host import Silent
-from kai.engine.session import Session
-from kai.engine.statement import Statement
+from kai.deciding.configuration.profiles import default_profile
+from kai.deciding.engine.cycle import Action, CycleReport, Profile, report
+from kai.deciding.engine.host import Silent
+from kai.deciding.engine.session import Session
+from kai.deciding.engine.statement import Statement
+from kai.facts.model.axis import GPU, GPU_UNIT, Bools, Int64s
+from kai.facts.model.pod import ACTIVE_USED, GpuKind, Status, within
+from kai.facts.state.snapshot import Snapshot
 from kai.framework.decisions import Bind, Decision, Recorder
-from kai.model.axis import GPU, GPU_UNIT, Bools, Int64s
-from kai.model.pod import ACTIVE_USED, GpuKind, Status, within
-from kai.state.snapshot import Snapshot
 from tests.doubles.audit import audit
 
 VERBS = ("evict", "place_pods", "promise_all", "roll_back", "discard", "commit")

@@ -1,7 +1,7 @@
 """The reason codes, each with an anchor of its own, and the states of jobs, with what they mean."""
 
-from kai.explain.codes import REASON_CODES, Stage
-from kai.simulation.outcomes.job_states import MEANINGS
+from kai.answers.outcomes.job_states import MEANINGS
+from kai.deciding.explain.codes import REASON_CODES, Stage
 from tests.reference.marks import table
 
 TITLES = {

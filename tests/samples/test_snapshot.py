@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kai.simulation.request import Request
+from kai.lab.request import Request
 
 HERE = Path(__file__).parent
 SNAPSHOT = HERE / "kai-snapshot-lab.zip"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kai.errors import KaiError
+from kai.basics.errors import KaiError
 from kai.testing import check_scenario
 
 

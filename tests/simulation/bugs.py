@@ -14,21 +14,21 @@ import attrs
 
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Delete, Reason, Refusal
-from kai.binder import bind as binding
-from kai.binder import checks as binder_checks
-from kai.binder import queue
-from kai.binder import service as binder_service
-from kai.binder import service as sweeping
 from kai.cluster import work
 from kai.cluster.caching import assume_cache, store, watch
 from kai.cluster.election import leading, lease
 from kai.cluster.requesting import sending, write
 from kai.cluster.transport import answers, encoding, reachability
 from kai.intake import held
-from kai.podgrouper import links
-from kai.scheduler.committing import committer, outbox, verifying
-from kai.scheduler.loop import service
-from kai.scheduler.publishing import publisher
+from kai.roles.binder import bind as binding
+from kai.roles.binder import checks as binder_checks
+from kai.roles.binder import queue
+from kai.roles.binder import service as binder_service
+from kai.roles.binder import service as sweeping
+from kai.roles.podgrouper import links
+from kai.roles.scheduler.committing import committer, outbox, verifying
+from kai.roles.scheduler.loop import service
+from kai.roles.scheduler.publishing import publisher
 
 if TYPE_CHECKING:
     from kai.cluster.requests import Evict

@@ -19,8 +19,8 @@ from kai.cli.running.process import Process
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cluster.connect import Connection, Options, assemble
 from kai.cluster.election.lease import LeaseSettings
-from kai.scheduler.making import make_scheduler
-from kai.telemetry.tracing import no_tracing
+from kai.cluster.process.tracing import no_tracing
+from kai.roles.scheduler.making import make_scheduler
 from tests.simulation.loop import PROCESS, SeededLoop
 from tests.simulation.network import Line, Weather, Wire
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import attrs
 import structlog
 
-from kai.configuration.profiles import make_profile
-from kai.kernels import is_plain, run_compiled
-from kai.podgrouper import grouper as grouper_registry
-from kai.scheduler import making
-from kai.scheduler.cycle import cycling
+from kai.deciding.configuration.profiles import make_profile
+from kai.facts.kernels import is_plain, run_compiled
+from kai.roles.podgrouper import grouper as grouper_registry
+from kai.roles.scheduler import making
+from kai.roles.scheduler.cycle import cycling
 from tests.simulation.checks import Checks
 from tests.simulation.conduct import Conduct
 from tests.simulation.evictions import Evictions

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from kai.admission import AdmissionRequest, AdmissionResponse, AdmissionSettings, mutate, validate
 from kai.cli.checking.linting import Linted, lint_paths
+from kai.roles.admission import AdmissionRequest, AdmissionResponse, AdmissionSettings, mutate, validate
 
 Manifest = Mapping[str, Any]
 

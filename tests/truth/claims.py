@@ -4,11 +4,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from kai.explain.codes import NEVER
-from kai.explain.words import Teller
+from kai.deciding.explain.codes import NEVER
+from kai.deciding.explain.words import Teller
+from kai.facts.model.axis import GPU, GPU_UNIT
+from kai.facts.model.pod import Status
 from kai.framework.decisions import Bind, Cause, Evict, Nominate
-from kai.model.axis import GPU, GPU_UNIT
-from kai.model.pod import Status
 from tests.truth.trial import Object, Trial
 
 Claim = Callable[[Trial], Iterator[str]]

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 
+from kai.answers.outcomes.plan import KINDS, digest_of, plan_of
 from kai.cli.deciding.report import document
-from kai.simulation.comparing.comparison import Side, compare_sides, side_of, side_of_document
-from kai.simulation.outcomes.plan import KINDS, digest_of, plan_of
-from kai.simulation.request import Result
+from kai.lab.comparing.comparison import Side, compare_sides, side_of, side_of_document
+from kai.lab.request import Result
 from tests.truth.trial import Object, Trial
 
 Claim = Callable[[Trial], Iterator[str]]

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from kai.simulation.scenarios.shorthand import expand
+from kai.lab.scenarios.shorthand import expand
 from tests.truth.trial import Trial
 
 Draw = st.DrawFn

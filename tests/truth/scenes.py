@@ -13,15 +13,15 @@ from kai.api.cluster_objects import ClusterObjects
 from kai.api.conventions.binding import at_rest, refusal_text
 from kai.api.conventions.caps import REFUSED as REFUSED_BY_CAP
 from kai.api.scheduling.queue import DEEPEST_QUEUE
+from kai.facts.model.placement import Past
 from kai.framework.hooks import Dependence, NodeScore, PluginUse
 from kai.intake import QueueAccess
-from kai.model.placement import Past
-from kai.simulation.scenarios.scenario import read_short
-from kai.simulation.scenarios.shorthand import NOW
+from kai.lab.scenarios.scenario import read_short
+from kai.lab.scenarios.shorthand import NOW
 from tests.truth.voices import GROUP
 
 if TYPE_CHECKING:
-    from kai.simulation.cases.case import Case
+    from kai.answers.cases.case import Case
 
 COARSE: Final = "PodSchedulingErrors"
 QUEUES: Final[Mapping[str, Any]] = {"root": {"quota": 16}, "a": {"parent": "root", "quota": 16}}

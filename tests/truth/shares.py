@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from functools import partial
 
+from kai.answers.outcomes.entitlement import Entitlement, entitlement
 from kai.cli.console import Console
 from kai.cli.explaining.whyqueue import QueueAnswer
+from kai.facts.model.axis import GPU, GPU_UNIT
+from kai.facts.model.pod import GpuKind, Status
 from kai.framework.decisions import Cause
-from kai.model.axis import GPU, GPU_UNIT
-from kai.model.pod import GpuKind, Status
-from kai.simulation.outcomes.entitlement import Entitlement, entitlement
 from tests.truth.trial import Object, Trial, group_of
 
 Claim = Callable[[Trial], Iterator[str]]

@@ -7,11 +7,11 @@ from typing import Any
 
 import attrs
 
-from kai.documents.explanations import explanation
-from kai.simulation.deciding.run import Outcome, simulate
-from kai.simulation.explaining.explanation import Explained, explained
-from kai.simulation.outcomes.overview import Job, Overview, overview
-from kai.simulation.scenarios.scenario import read_scenario, read_short
+from kai.answers.documents.explanations import explanation
+from kai.answers.offline.run import Outcome, simulate
+from kai.answers.outcomes.overview import Job, Overview, overview
+from kai.answers.why.explanation import Explained, explained
+from kai.lab.scenarios.scenario import read_scenario, read_short
 from tests.generate.features import Chosen, parse_features
 from tests.generate.scenario import generate
 

@@ -15,11 +15,20 @@ import anyio
 import attrs
 from prometheus_client import CollectorRegistry
 
+from kai.answers.cases.case import Case
+from kai.answers.cases.live_cluster import as_known
+from kai.answers.offline.run import Outcome, simulate
+from kai.answers.outcomes.job_lines import job_lines
+from kai.answers.outcomes.overview import overview
+from kai.answers.why.own_jobs import _Reader
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.codec.structuring import unstructure
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
+from kai.basics.errors import UnreachableError
 from kai.cli.explaining.whyjobs import Asked, JobAnswer
+from kai.cluster.process.connections import Request
+from kai.cluster.process.exposition import exposition
 from kai.dashboard.access import LocalAccess
 from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import EndedCycle, Feed
@@ -27,24 +36,15 @@ from kai.dashboard.pages import make_pages
 from kai.dashboard.server import Dashboard
 from kai.doctor.checks import CHECKS
 from kai.doctor.seen import Seen, Severity, run_check
-from kai.errors import UnreachableError
 from kai.framework.hooks import PluginUse
 from kai.intake import Intake, IntakeSettings, declared_queues
-from kai.scheduler.effects import Send
-from kai.scheduler.publishing.explanations import Overall, explain
-from kai.scheduler.publishing.publisher import CycleOver, Publisher, Written
-from kai.scheduler.reporting.metrics import SchedulerMetrics
-from kai.scheduler.settings import SchedulerSettings
-from kai.simulation.cases.case import Case
-from kai.simulation.deciding.run import Outcome, simulate
-from kai.simulation.explaining.own_jobs import _Reader
-from kai.simulation.outcomes.job_lines import job_lines
-from kai.simulation.outcomes.overview import overview
-from kai.simulation.sources.live_cluster import as_known
-from kai.telemetry.connections import Request
-from kai.telemetry.exposition import exposition
+from kai.roles.scheduler.effects import Send
+from kai.roles.scheduler.publishing.explanations import Overall, explain
+from kai.roles.scheduler.publishing.publisher import CycleOver, Publisher, Written
+from kai.roles.scheduler.reporting.metrics import SchedulerMetrics
+from kai.roles.scheduler.settings import SchedulerSettings
 from tests.doubles.cluster import VirtualClock
-from tests.unit.scheduler.world import World
+from tests.unit.roles.scheduler.world import World
 
 GROUP, NAMESPACE = "g", "default"
 """The job that is asked about."""

@@ -2,7 +2,7 @@
 
 from typing import assert_type
 
-from kai.errors import ApiError, ConfigError, InputError, KaiError, PluginError
+from kai.basics.errors import ApiError, ConfigError, InputError, KaiError, PluginError
 
 assert_type(InputError.about("pod a", "spec", found=1, wanted="a mapping"), InputError)
 assert_type(ConfigError.joined([ConfigError("x")]), ConfigError)

@@ -14,14 +14,14 @@ from kai.api.cluster_objects import collect
 from kai.api.codec.structuring import structure_all
 from kai.basics.kubernetes_version import V1_37, KubernetesVersion
 from kai.basics.parsing import canonical
-from kai.engine.cycle import Profile
-from kai.engine.host import Silent
-from kai.engine.session import Session
+from kai.deciding.engine.cycle import Profile
+from kai.deciding.engine.host import Silent
+from kai.deciding.engine.session import Session
+from kai.facts.model.placement import DeviceAllocation
 from kai.framework.decisions import Bind, Recorder
 from kai.framework.hooks import PluginUse
 from kai.framework.parameters import Parameters
 from kai.intake import IntakeSettings, take_snapshot
-from kai.model.placement import DeviceAllocation
 from kai.plugins.dra import Dra
 from kai.plugins.order import Priority
 

@@ -5,7 +5,7 @@ import json
 import sys
 import time
 
-from kai.kernels import run_compiled
+from kai.facts.kernels import run_compiled
 from tests.victims.comparing import Table, compare
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import attrs
 
+from kai.answers.cases.case import Case
+from kai.answers.offline.run import simulate
+from kai.facts.model.placement import Past
 from kai.framework.decisions import Bind, Evict, Nominate
-from kai.model.placement import Past
-from kai.simulation.cases.case import Case
-from kai.simulation.deciding.run import simulate
-from kai.simulation.scenarios.scenario import read_scenario
+from kai.lab.scenarios.scenario import read_scenario
 from tests.victims.drawing import ASKS, Drawn, draw, scenario
 from tests.victims.oracle import Cost, Loss, best, cost_of, is_allowed
 

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 
 import attrs
 
+from kai.answers.offline.run import Cycle, simulate
+from kai.facts.kernels import run_compiled
+from kai.facts.model.groups import path_to
+from kai.facts.model.pod import ACTIVE_ALLOCATED
+from kai.facts.state.base import make_base
+from kai.facts.state.facts import requested_amounts
+from kai.facts.state.snapshot import Snapshot
 from kai.framework.decisions import Evict, Nominate
-from kai.kernels import run_compiled
-from kai.model.groups import path_to
-from kai.model.pod import ACTIVE_ALLOCATED
-from kai.simulation.deciding.run import Cycle, simulate
-from kai.state.base import make_base
-from kai.state.facts import requested_amounts
-from kai.state.snapshot import Snapshot
 from tests.conformance.victims import as_peer
 from tests.victims.comparing import case_of_document
 

@@ -15,9 +15,6 @@ from typing import ClassVar
 
 import attrs
 import numpy as np
-from kai_rack_power.kernels import within_caps
-from kai_rack_power.metrics import DRAWN
-
 from kai.framework import (
     GPU,
     GPU_UNIT,
@@ -34,6 +31,9 @@ from kai.framework import (
     RawObject,
     SessionView,
 )
+
+from kai_rack_power.kernels import within_caps
+from kai_rack_power.metrics import DRAWN
 
 NO_CAP = -1
 REFUSED = "node(s) are in a rack that would exceed its power cap"

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import attrs
 import numpy as np
-
 from kai.framework import Dependence, Extension, NodeRows, NodeScore, PodRow, Scores, SessionView
 
 

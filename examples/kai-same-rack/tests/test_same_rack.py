@@ -1,7 +1,7 @@
-from kai_same_rack import SameRack
-
 from kai.framework import NodeScore
 from kai.testing import check_plugin, only, pod_row, session_view
+
+from kai_same_rack import SameRack
 
 RACKS = {
     "n1": {"gpu": 2, "labels": {"topology.kubernetes.io/rack": "a"}},

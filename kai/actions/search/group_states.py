@@ -6,15 +6,15 @@ state and rank of a group are recomputed only after a status change of one of it
 
 import numpy as np
 
-from kai.engine.heaps import GroupHeap
-from kai.engine.session import Session
-from kai.kernels.columns import KIND_FRACTION, KIND_MEMORY
-from kai.kernels.filling import Listing, fill_victims
-from kai.kernels.first_probe import FirstProbe
-from kai.kernels.prefix import Prefix
-from kai.kernels.trying import Aggressor, Trial
-from kai.kernels.victims import GroupState, list_all, look_again
-from kai.model.axis import Bools, Int64s
+from kai.deciding.engine.heaps import GroupHeap
+from kai.deciding.engine.session import Session
+from kai.facts.kernels.columns import KIND_FRACTION, KIND_MEMORY
+from kai.facts.kernels.filling import Listing, fill_victims
+from kai.facts.kernels.first_probe import FirstProbe
+from kai.facts.kernels.prefix import Prefix
+from kai.facts.kernels.trying import Aggressor, Trial
+from kai.facts.kernels.victims import GroupState, list_all, look_again
+from kai.facts.model.axis import Bools, Int64s
 
 FEW = 64
 """The most changed groups that are moved to their new ranks one by one; with more, all are sorted again."""

@@ -16,13 +16,13 @@ from functools import cached_property
 import attrs
 import numpy as np
 
-from kai.engine.portion import Portion
-from kai.engine.session import Session
-from kai.engine.shortcuts import PROSPECTS
-from kai.kernels.columns import CPU, GPU, GPU_UNIT, KIND_FRACTION, KIND_MEMORY, MEMORY, PENDING
-from kai.kernels.victims import free_gpus
-from kai.model.axis import Bools, Float64s, GroupRows, Int64s
-from kai.model.pod import COUNTED
+from kai.deciding.engine.portion import Portion
+from kai.deciding.engine.session import Session
+from kai.deciding.engine.shortcuts import PROSPECTS
+from kai.facts.kernels.columns import CPU, GPU, GPU_UNIT, KIND_FRACTION, KIND_MEMORY, MEMORY, PENDING
+from kai.facts.kernels.victims import free_gpus
+from kai.facts.model.axis import Bools, Float64s, GroupRows, Int64s
+from kai.facts.model.pod import COUNTED
 
 NONE: GroupRows = np.zeros(0, np.int64)
 

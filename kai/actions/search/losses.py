@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kai.actions.search.outer import give_up, wanted_by
-from kai.engine.portion import Portion
-from kai.engine.session import Session
-from kai.kernels.booking import accepted_gpu
-from kai.kernels.columns import GPU_UNIT, KIND_FRACTION, KIND_MEMORY, KIND_WHOLE
-from kai.model.axis import NONE, Bools, Float64s, GroupRow, Int64s, PodRows, SubGroupRow
-from kai.model.pod import ACTIVE_ALLOCATED
+from kai.deciding.engine.portion import Portion
+from kai.deciding.engine.session import Session
+from kai.facts.kernels.booking import accepted_gpu
+from kai.facts.kernels.columns import GPU_UNIT, KIND_FRACTION, KIND_MEMORY, KIND_WHOLE
+from kai.facts.model.axis import NONE, Bools, Float64s, GroupRow, Int64s, PodRows, SubGroupRow
+from kai.facts.model.pod import ACTIVE_ALLOCATED
 
 MOST_STEPS: Final = 64
 """The most steps to consider for a group with a tree of sub-groups."""

@@ -13,18 +13,18 @@ from kai.actions.search.group_states import FEW, GroupStates
 from kai.actions.search.replacing import finalize
 from kai.actions.search.second_look import has_surplus
 from kai.actions.search.served import Explain, Served, facts_of
-from kai.engine.heaps import GroupHeap
-from kai.engine.host import BudgetAnswer, Repeating
-from kai.engine.portion import Portion
-from kai.engine.session import Session
-from kai.engine.shortcuts import FIRST_PROBE, LAST_PROBE, ONE_CALL, TRIAL
+from kai.deciding.engine.heaps import GroupHeap
+from kai.deciding.engine.host import BudgetAnswer, Repeating
+from kai.deciding.engine.portion import Portion
+from kai.deciding.engine.session import Session
+from kai.deciding.engine.shortcuts import FIRST_PROBE, LAST_PROBE, ONE_CALL, TRIAL
+from kai.facts.kernels import reclaiming
+from kai.facts.kernels.first_probe import CHANGES, VICTIMS
+from kai.facts.kernels.reclaiming import Reclaiming
+from kai.facts.kernels.trying import FAILED
+from kai.facts.model.axis import Bools
 from kai.framework.decisions import Cause
 from kai.framework.fairness import Fairness, used_before
-from kai.kernels import reclaiming
-from kai.kernels.first_probe import CHANGES, VICTIMS
-from kai.kernels.reclaiming import Reclaiming
-from kai.kernels.trying import FAILED
-from kai.model.axis import Bools
 
 if TYPE_CHECKING:
     from kai.framework.hooks import Victims

@@ -16,16 +16,16 @@ import attrs
 import numpy as np
 
 from kai.actions.search.group_states import GroupStates
-from kai.engine.heaps import GroupHeap
-from kai.engine.portion import Portion
-from kai.engine.session import Session
+from kai.deciding.engine.heaps import GroupHeap
+from kai.deciding.engine.portion import Portion
+from kai.deciding.engine.session import Session
+from kai.facts.kernels import prefix
+from kai.facts.kernels.booking import requested_gpu
+from kai.facts.kernels.first_probe import propose_first
+from kai.facts.kernels.prefix import Prefix
+from kai.facts.kernels.victims import add_held
+from kai.facts.model.axis import Bools, GroupRow, GroupRows, Int64s, NodeRows, SubGroupRow
 from kai.framework.scenario import Batch, Batches, Outer
-from kai.kernels import prefix
-from kai.kernels.booking import requested_gpu
-from kai.kernels.first_probe import propose_first
-from kai.kernels.prefix import Prefix
-from kai.kernels.victims import add_held
-from kai.model.axis import Bools, GroupRow, GroupRows, Int64s, NodeRows, SubGroupRow
 
 
 def held_by(session: Session, pods: Sequence[int] | Int64s) -> Int64s:
@@ -250,7 +250,7 @@ class CompiledVictims:
     def propose_first(self, group: int) -> int:
         """Find the first scenario for ``group`` whose victims are on one node, and leave it in ``states.probe``.
 
-        Return the result of ``kai.kernels.first_probe.propose_first``.
+        Return the result of ``kai.facts.kernels.first_probe.propose_first``.
         """
         session, states = self._session, self._states
         states.fill(self.member)

@@ -12,11 +12,11 @@ from typing import Final
 import numpy as np
 
 from kai.actions.search.losses import Cost, Giver, Plan, Queues, Room
-from kai.engine.portion import Portion
-from kai.engine.session import Session
+from kai.deciding.engine.portion import Portion
+from kai.deciding.engine.session import Session
+from kai.facts.model.axis import Bools, Float64s, GroupRows, Int64s, PodRows
 from kai.framework.decisions import Cause
 from kai.framework.scenario import Batches
-from kai.model.axis import Bools, Float64s, GroupRows, Int64s, PodRows
 
 MOST_PLANS: Final = 2000
 """The most plans to estimate in one search; they take some ten milliseconds."""

@@ -10,17 +10,17 @@ import numpy as np
 
 from kai.actions.placing import place_group
 from kai.actions.search.group_states import GroupStates
-from kai.engine.heaps import GroupHeap
-from kai.engine.portion import Portion
-from kai.engine.session import Session
-from kai.engine.shortcuts import TRIAL
-from kai.engine.statement import Statement
-from kai.kernels import trying
-from kai.kernels.columns import KIND_FRACTION, KIND_MEMORY
-from kai.kernels.groups import find_waiting
-from kai.kernels.trying import Aggressor
-from kai.model.axis import Bools, Int64s, NodeRows, PodRow, PodRows
-from kai.model.pod import Status
+from kai.deciding.engine.heaps import GroupHeap
+from kai.deciding.engine.portion import Portion
+from kai.deciding.engine.session import Session
+from kai.deciding.engine.shortcuts import TRIAL
+from kai.deciding.engine.statement import Statement
+from kai.facts.kernels import trying
+from kai.facts.kernels.columns import KIND_FRACTION, KIND_MEMORY
+from kai.facts.kernels.groups import find_waiting
+from kai.facts.kernels.trying import Aggressor
+from kai.facts.model.axis import Bools, Int64s, NodeRows, PodRow, PodRows
+from kai.facts.model.pod import Status
 
 _LOST = 1 << Status.RELEASING | 1 << Status.PIPELINED
 

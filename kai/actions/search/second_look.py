@@ -22,17 +22,17 @@ from kai.actions.search.losses import Cost, Giver, Plan, Room
 from kai.actions.search.outer import Terms
 from kai.actions.search.plans import PlanKey, Planner, key_of
 from kai.actions.search.replacing import Replacing, books_all_they_ask_for
-from kai.engine.heaps import GroupHeap
-from kai.engine.host import BudgetAnswer
-from kai.engine.portion import Portion
-from kai.engine.session import Session
-from kai.engine.statement import Statement
+from kai.deciding.engine.heaps import GroupHeap
+from kai.deciding.engine.host import BudgetAnswer
+from kai.deciding.engine.portion import Portion
+from kai.deciding.engine.session import Session
+from kai.deciding.engine.statement import Statement
+from kai.facts.kernels.booking import accepted_gpu, requested_gpu
+from kai.facts.kernels.columns import PIPELINED, RELEASING
+from kai.facts.kernels.victims import losing
+from kai.facts.model.axis import Bools, GroupRow, GroupRows, Int64s, PodRows
 from kai.framework.scenario import Batches, Scenario
 from kai.framework.verdict import Fact
-from kai.kernels.booking import accepted_gpu, requested_gpu
-from kai.kernels.columns import PIPELINED, RELEASING
-from kai.kernels.victims import losing
-from kai.model.axis import Bools, GroupRow, GroupRows, Int64s, PodRows
 
 MOST_TRIES: Final = 24
 """The most plans of one search to try."""

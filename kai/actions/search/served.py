@@ -10,14 +10,14 @@ from typing import Final
 
 import numpy as np
 
-from kai.engine.session import Session
+from kai.deciding.engine.session import Session
+from kai.facts.kernels import reclaiming
+from kai.facts.kernels.booking import accepted_gpu
+from kai.facts.kernels.columns import OP_EVICT
+from kai.facts.kernels.reclaiming import Reclaiming
+from kai.facts.model.axis import Float64s, Int64s, PodRows
 from kai.framework.decisions import Cause, Decision, Evict, Nominate
 from kai.framework.verdict import Fact
-from kai.kernels import reclaiming
-from kai.kernels.booking import accepted_gpu
-from kai.kernels.columns import OP_EVICT
-from kai.kernels.reclaiming import Reclaiming
-from kai.model.axis import Float64s, Int64s, PodRows
 
 Explain = Callable[[Session, int, Float64s | Int64s], Mapping[str, Fact]]
 """Returns the facts about a queue from its usage before any eviction.

@@ -29,20 +29,20 @@ from kai.actions.search.plans import Planner
 from kai.actions.search.replacing import Replacing, books_all_they_ask_for, finalize, try_at_once
 from kai.actions.search.second_look import Found, Looks, SecondLook, could_stay, disturbed, is_enough
 from kai.actions.search.served import Explain, facts_of
-from kai.engine.eviction_caps import Cap
-from kai.engine.host import BudgetAnswer
-from kai.engine.portion import Portion
-from kai.engine.session import Session
-from kai.engine.shortcuts import FIRST_PROBE, LAST_PROBE
-from kai.engine.statement import Statement
+from kai.deciding.engine.eviction_caps import Cap
+from kai.deciding.engine.host import BudgetAnswer
+from kai.deciding.engine.portion import Portion
+from kai.deciding.engine.session import Session
+from kai.deciding.engine.shortcuts import FIRST_PROBE, LAST_PROBE
+from kai.deciding.engine.statement import Statement
+from kai.facts.kernels.columns import GPU, KIND_NONE, RELEASING
+from kai.facts.kernels.first_probe import NONE_PASSES, UNSUITED, is_final
+from kai.facts.kernels.victims import free_gpus, losing
+from kai.facts.model.axis import GroupRow, Int64s, NodeRows, PodRows
+from kai.facts.model.pod import ACTIVE_ALLOCATED
 from kai.framework.decisions import Cause
 from kai.framework.hooks import VictimProposals
 from kai.framework.scenario import NO_BATCHES, Batches, Scenario
-from kai.kernels.columns import GPU, KIND_NONE, RELEASING
-from kai.kernels.first_probe import NONE_PASSES, UNSUITED, is_final
-from kai.kernels.victims import free_gpus, losing
-from kai.model.axis import GroupRow, Int64s, NodeRows, PodRows
-from kai.model.pod import ACTIVE_ALLOCATED
 
 
 class Outcome(Enum):

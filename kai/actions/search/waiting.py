@@ -16,16 +16,16 @@ from kai.actions.search.outer import CompiledVictims, PlainVictims
 from kai.actions.search.second_look import Looks
 from kai.actions.search.served import Explain
 from kai.actions.search.solver import Outcome, Search
-from kai.engine.heaps import GroupHeap
-from kai.engine.portion import Portion
-from kai.engine.session import Session
-from kai.engine.shortcuts import ALIKE, HOPELESS, NO_LESS, SEARCH
+from kai.deciding.engine.heaps import GroupHeap
+from kai.deciding.engine.portion import Portion
+from kai.deciding.engine.session import Session
+from kai.deciding.engine.shortcuts import ALIKE, HOPELESS, NO_LESS, SEARCH
+from kai.facts.kernels.groups import find_placed
+from kai.facts.kernels.victims import keep_queues
+from kai.facts.model.axis import Bools, GroupRow, GroupRows, PodRow, SubGroupRow
+from kai.facts.model.pod import ACTIVE_ALLOCATED, Status
 from kai.framework.decisions import Cause
 from kai.framework.verdict import ACCEPTED, Code, Reason, Verdict
-from kai.kernels.groups import find_placed
-from kai.kernels.victims import keep_queues
-from kai.model.axis import Bools, GroupRow, GroupRows, PodRow, SubGroupRow
-from kai.model.pod import ACTIVE_ALLOCATED, Status
 
 Footprint = list[tuple[int, ...]]
 

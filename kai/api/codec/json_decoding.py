@@ -31,7 +31,7 @@ from kai.api.kubernetes.storage import PersistentVolumeClaim
 from kai.api.scheduling.bind_request import BindRequest
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue, Topology
-from kai.errors import InputError
+from kai.basics.errors import InputError
 
 Manifest = Mapping[str, Any]
 

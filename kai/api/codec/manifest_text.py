@@ -17,7 +17,7 @@ import yaml
 
 from kai.api.memory import paused
 from kai.api.values import BadValue
-from kai.errors import InputError
+from kai.basics.errors import InputError
 
 _DEEPEST: Final = 100
 _LARGEST: Final = 10_000_000

@@ -21,8 +21,8 @@ from kai.api.codec.json_decoding import UPGRADES
 from kai.api.kinds import BY_CLASS, BY_NAME, ApiObject, Kind, title_of
 from kai.api.memory import paused
 from kai.api.values import BadValue
+from kai.basics.errors import InputError
 from kai.basics.parsing import part_of, text_of
-from kai.errors import InputError
 
 
 class Printed(Mapping[str, Any]):

@@ -43,8 +43,8 @@ def doctor(console: Console, only: str, context: str, kubeconfig: str, user: str
     if console.output == "table":
         _write(verdicts, console)
     else:
+        from kai.answers.cases.origin import Origin
         from kai.cli.console import write_kind
-        from kai.simulation.cases.origin import Origin
 
         items = [item for each in verdicts for item in _items(each)]
         write_kind("Findings", {"items": items}, console, Origin(type="live", cluster=title))
@@ -103,12 +103,12 @@ def _look(kubeconfig: str, context: str, user: str) -> "tuple[Seen, str]":
     """
     import anyio
 
+    from kai.answers.documents.envelope import DISTRIBUTION, installed
+    from kai.basics.errors import UnreachableError
     from kai.cluster.clock import SystemClock
     from kai.cluster.transport.access import Access
     from kai.cluster.transport.client import Account, Client, user_agent
     from kai.doctor.reading import Look
-    from kai.documents.envelope import DISTRIBUTION, installed
-    from kai.errors import UnreachableError
 
     keep_logs_off()
     access = Access(kubeconfig=kubeconfig, context=context, impersonated=user)

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import attrs
 
+from kai.answers.cases.case import Case, low_limits
 from kai.api import names
 from kai.api.kinds import key_of
 from kai.api.scheduling.pod_group import PodGroup, SubGroup
 from kai.basics.parsing import mapping_of
 from kai.basics.trees import is_below_itself
 from kai.intake.groups import fault_of_tree
-from kai.simulation.cases.case import Case, low_limits
-from kai.simulation.scenarios.shorthand import is_short
+from kai.lab.scenarios.shorthand import is_short
 
 
 @attrs.frozen(kw_only=True)

@@ -59,9 +59,9 @@ def lint(
     if not paths:
         raise click.UsageError("no FILE is given\nkai lint FILE... or kai lint --explain CODE")
     wanted, unwanted = _codes("--select", select), _codes("--ignore", ignore)
+    from kai.answers.cases.files import read_standard_input
     from kai.cli.checking.linting import UNREADABLE, lint_paths, summary
     from kai.manifests.adoption import Adoption
-    from kai.simulation.sources.files import read_standard_input
 
     text = read_standard_input() if "-" in paths else b""
     adoption = Adoption(schedulers=frozenset(schedulers), queue_from=queue_from or "")

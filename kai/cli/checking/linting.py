@@ -9,31 +9,31 @@ from typing import Any, Final
 
 import attrs
 
+from kai.answers.cases.case import Case
+from kai.answers.cases.files import SUFFIXES, files_below
 from kai.api.codec import structuring
 from kai.api.fields import EMPTY
+from kai.basics.errors import ConfigError, InputError
 from kai.basics.wording import counted
 from kai.cli.checking.doubts import doubts
 from kai.cli.running.configuring import load_setup
-from kai.configuration.profiles import make_profile
-from kai.configuration.registry import Registry
-from kai.errors import ConfigError, InputError
+from kai.deciding.configuration.profiles import make_profile
+from kai.deciding.configuration.registry import Registry
+from kai.lab.scenarios.scenario import is_scenario, read_scenario
+from kai.lab.sources.archive import is_archive
+from kai.lab.sources.judging import findings_of
+from kai.lab.sources.loading import read_case
+from kai.lab.traces.columns import node_format_of
+from kai.lab.traces.reading import read_nodes, read_trace
+from kai.lab.traces.rows import read_rows
+from kai.lab.virtual.scenes.cluster_file import KEYS as CLUSTER_KEYS
+from kai.lab.virtual.scenes.cluster_file import read_cluster_file
+from kai.lab.virtual.scenes.file_kinds import is_trace
 from kai.manifests import Document, Finding, RefusedError, Surroundings, documents_of, open_text, read
 from kai.manifests.adoption import NONE, Adoption, adopted_documents
 from kai.manifests.claims import Claims
 from kai.manifests.positions import Text
 from kai.manifests.reading import Reading
-from kai.simulation.cases.case import Case
-from kai.simulation.scenarios.scenario import is_scenario, read_scenario
-from kai.simulation.sources.archive import is_archive
-from kai.simulation.sources.files import SUFFIXES, files_below
-from kai.simulation.sources.judging import findings_of
-from kai.simulation.sources.loading import read_case
-from kai.traces.columns import node_format_of
-from kai.traces.reading import read_nodes, read_trace
-from kai.traces.rows import read_rows
-from kai.virtual.scenes.cluster_file import KEYS as CLUSTER_KEYS
-from kai.virtual.scenes.cluster_file import read_cluster_file
-from kai.virtual.scenes.file_kinds import is_trace
 
 _CONFIGURES: Final = frozenset({"plugins", "with", "actions", "tiers", "parameters", "queueDepthPerAction"})
 _CONFIGURES_A_CASE: Final = frozenset({"run", "actions", "plugins", "with", "config"})

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import click
 
+from kai.basics.errors import InputError
 from kai.basics.wording import number_text
 from kai.cli.console import Console, console_options
 from kai.cli.deciding.givenflags import cycles_option, refuse_given, refuse_of_traces
 from kai.cli.deciding.runs import Wanted, carried_out, experiments_of, under
 from kai.cli.failures import NO
 from kai.cli.sources import adoption_options
-from kai.errors import InputError
 
 if TYPE_CHECKING:
-    from kai.simulation.comparing.comparison import Comparison, JobState, Side
+    from kai.lab.comparing.comparison import Comparison, JobState, Side
 
 
 if TYPE_CHECKING:
-    from kai.simulation.comparing.comparison import Comparison, JobState
-    from kai.virtual.results.comparison import Compared
-    from kai.virtual.results.result import SimulationResult
+    from kai.lab.comparing.comparison import Comparison, JobState
+    from kai.lab.virtual.results.comparison import Compared
+    from kai.lab.virtual.results.result import SimulationResult
 
     Sides = tuple[SimulationResult, SimulationResult]
 
@@ -44,7 +44,7 @@ def saved_runs(a: dict[str, Any], b: dict[str, Any], names: tuple[str, str]) -> 
 
     Raises: InputError for a document that is no result.
     """
-    from kai.virtual.results.documents import result_of_document
+    from kai.lab.virtual.results.documents import result_of_document
 
     sides = [result_of_document(values, name) for values, name in zip((a, b), names, strict=True)]
     return _runs_titled(sides[0], sides[1], names)
@@ -54,7 +54,7 @@ def runs_text(compared: "Compared", console: Console) -> str:
     """Return the comparison of two runs as text."""
     from kai.basics.wording import span_text
     from kai.cli.tables import Column, table, wrapped
-    from kai.virtual.results.result import figure
+    from kai.lab.virtual.results.result import figure
 
     found = compared.comparison
     if found.is_equal:
@@ -162,7 +162,7 @@ def diff(
 ) -> int:
     """Compare two policies, two results or two snapshots: what changes from A to B."""
     from kai.cli.deciding.runs import Wanted
-    from kai.simulation.comparing.comparison import compare_sides
+    from kai.lab.comparing.comparison import compare_sides
 
     wanted = Wanted(**over_time)
     runs = _runs(a, b, on, wanted)
@@ -216,7 +216,7 @@ def _refuse_a_run_beside(run: str, other: str, *, is_run: bool) -> None:
 
 
 def _compare_runs(runs: "Sides", wanted: "Wanted", again: str, console: Console, *, wants_code: bool) -> int:
-    from kai.virtual.results.comparison import compare_runs
+    from kai.lab.virtual.results.comparison import compare_runs
 
     compared = compare_runs(*runs)
     if wanted.report is not None:
@@ -251,7 +251,7 @@ def _sides(a: str, b: str, cycles: int | None, wanted: "Wanted") -> "list[Side]"
     Raises: UsageError for flags that do not apply to saved results.
     """
     from kai.cli.deciding.runs import document_in
-    from kai.simulation.comparing.comparison import side_of_document
+    from kai.lab.comparing.comparison import side_of_document
 
     refuse_given(_REPORT, "with what is of one moment", "give two results of runs over time, or --on and --until")
     documents = [document_in(Path(path)) for path in (a, b)]
@@ -280,8 +280,8 @@ def _decided(
     wanted: "Wanted",
 ) -> "Side":
     from kai.cli.deciding.replay import case_at, decided_on
-    from kai.simulation.comparing.comparison import side_of
-    from kai.simulation.request import Request, adoption_under
+    from kai.lab.comparing.comparison import side_of
+    from kai.lab.request import Request, adoption_under
 
     request = Request.of(policy, actions=None, cycles=cycles, now=None)
     adoption = adoption_under(policy, wanted.schedulers, wanted.queue_from)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import click
 from click.core import ParameterSource
 
-from kai.simulation.cases.origin import MOST_CYCLES
+from kai.answers.cases.origin import MOST_CYCLES
 
 cycles_option = click.option(
     "--cycles", type=click.IntRange(min=1, max=MOST_CYCLES), help="Number of scheduling cycles."
@@ -32,7 +32,7 @@ def refuse_of_others(path: str) -> None:
 
     Raises: UsageError.
     """
-    from kai.virtual.scenes.file_kinds import is_trace
+    from kai.lab.virtual.scenes.file_kinds import is_trace
 
     if is_trace(path):
         flags = {"schedulers": "--scheduler-name", "queue_from": "--queue-from"}
@@ -44,7 +44,7 @@ def refuse_of_traces(path: str) -> None:
 
     Raises: UsageError.
     """
-    from kai.virtual.scenes.file_kinds import is_trace
+    from kai.lab.virtual.scenes.file_kinds import is_trace
 
     if not is_trace(path):
         refuse_given({"skips_bad_rows": "--skip-bad-rows", "since": "--since"}, "without a trace", f"{path} is none")

@@ -14,11 +14,11 @@ from kai.api import names
 from kai.basics.parsing import list_of, mapping_of, mappings_of
 
 if TYPE_CHECKING:
+    from kai.answers.cases.origin import Origin
     from kai.cli.running.flags import Given
     from kai.cluster.transport.access import Access
-    from kai.configuration.registry import Registry
-    from kai.simulation.cases.origin import Origin
-    from kai.simulation.request import Policy
+    from kai.deciding.configuration.registry import Registry
+    from kai.lab.request import Policy
 
 _KEY: Final = "config.yaml"
 _DEFAULT: Final = "default"
@@ -62,8 +62,8 @@ def policy_of_cluster(access: "Access", registry: "Registry") -> Chosen:
 
     Raises: ConfigError for an invalid configuration, UnreachableError for a cluster that does not answer.
     """
+    from kai.answers.cases.live_cluster import read_installed
     from kai.cli.deciding.policy import policy_of
-    from kai.simulation.sources.live_cluster import read_installed
 
     found = read_installed(access)
     texts = _texts(found.shards, found.configs, found.maps)
@@ -102,12 +102,12 @@ def _decides(given: "Given") -> bool:
 
 def _with_flags(chosen: Chosen, lines: Iterable[list[str]]) -> Chosen:
     """Return the configuration with the decision-changing flags of the first deciding service."""
+    from kai.basics.errors import ConfigError
     from kai.cli.running.flags import read_flags
     from kai.cli.running.roleflags import FLAGS, PARAMETER_OF, ROLES, SETTING_OF, TOGETHER
     from kai.cli.running.roles import configuration_of, intake_of
-    from kai.configuration.reading import default_configuration
-    from kai.errors import ConfigError
-    from kai.simulation.request import Policy
+    from kai.deciding.configuration.reading import default_configuration
+    from kai.lab.request import Policy
 
     try:
         all_given = [read_flags(list(_without_files(words)), FLAGS, ROLES, TOGETHER) for words in lines]

@@ -10,10 +10,10 @@ from kai.cli.running.configuring import read_text, setup_of, with_flags
 from kai.cli.running.flags import read_flags
 from kai.cli.running.roleflags import FLAGS, PARAMETER_OF, ROLES, SCHEDULER, SETTING_OF, TOGETHER
 from kai.cli.running.roles import configuration_of, intake_of
-from kai.simulation.request import Policy
+from kai.lab.request import Policy
 
 if TYPE_CHECKING:
-    from kai.configuration.registry import Registry
+    from kai.deciding.configuration.registry import Registry
 
 
 def load_policy(path: str) -> Policy:

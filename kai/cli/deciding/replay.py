@@ -5,22 +5,22 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from kai.basics.errors import InvariantError
 from kai.cli.console import Console, console_options
 from kai.cli.deciding.givenflags import cycles_option
 from kai.cli.failures import INPUT, NO, say_error
 from kai.cli.selectors import GivenPath
 from kai.cli.sources import adoption_options
-from kai.errors import InvariantError
 
 if TYPE_CHECKING:
+    from kai.answers.cases.case import Case
+    from kai.answers.cases.plan_document import Difference
+    from kai.answers.offline.run import Outcome
+    from kai.answers.outcomes.overview import Overview
+    from kai.answers.outcomes.plan import Plan
+    from kai.lab.comparing.comparison import Agreement
+    from kai.lab.request import Result
     from kai.manifests.adoption import Adoption
-    from kai.simulation.cases.case import Case
-    from kai.simulation.cases.plan_document import Difference
-    from kai.simulation.comparing.comparison import Agreement
-    from kai.simulation.deciding.run import Outcome
-    from kai.simulation.outcomes.overview import Overview
-    from kai.simulation.outcomes.plan import Plan
-    from kai.simulation.request import Result
 
 EPILOG = """\
 Exit code 0, or 1 if the decisions differ from those that the snapshot records (with --expect: 4 if it
@@ -54,11 +54,11 @@ def replay(
     queue_from: str | None,
 ) -> int:
     """Decide once more on SNAPSHOT and show the decisions as a plan."""
+    from kai.answers.cases.plan_document import differences
+    from kai.answers.outcomes.plan import plan_of
     from kai.cli.deciding.policy import load_policy
-    from kai.simulation.cases.plan_document import differences
-    from kai.simulation.comparing.comparison import agreement
-    from kai.simulation.outcomes.plan import plan_of
-    from kai.simulation.request import Request, adoption_under
+    from kai.lab.comparing.comparison import agreement
+    from kai.lab.request import Request, adoption_under
 
     chosen = load_policy(policy) if policy else None
     case = case_at(snapshot, adoption_under(chosen, schedulers, queue_from))
@@ -99,9 +99,9 @@ def case_at(path: str, adoption: "Adoption | None" = None) -> "Case":
 
     Raises: InputError for a path that holds no cluster.
     """
-    from kai.configuration.registry import Registry
-    from kai.simulation.cases.case import cluster_of
-    from kai.simulation.sources.loading import read_case
+    from kai.answers.cases.case import cluster_of
+    from kai.deciding.configuration.registry import Registry
+    from kai.lab.sources.loading import read_case
 
     return cluster_of(read_case(path, Registry.installed(), adoption))
 

@@ -13,22 +13,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
+from kai.answers.documents.envelope import enveloped
+from kai.answers.documents.items import queue_values
 from kai.basics.wording import counted, first_of, number_text
 from kai.cli.console import Console, write_document
 from kai.cli.explaining.explanations import explanations
 from kai.cli.listing.queues import absent_queues, queue_tables
 from kai.cli.tables import Column, table, wrapped
-from kai.documents.envelope import enveloped
-from kai.documents.items import queue_values
-from kai.model.axis import GPU_UNIT
+from kai.facts.model.axis import GPU_UNIT
 
 if TYPE_CHECKING:
+    from kai.answers.offline.run import Cycle
+    from kai.answers.outcomes.overview import Job, Overview
+    from kai.answers.outcomes.plan import Plan
+    from kai.lab.comparing.expected_answer import Differences
+    from kai.lab.request import Result
     from kai.manifests import Unused
-    from kai.simulation.comparing.expected_answer import Differences
-    from kai.simulation.deciding.run import Cycle
-    from kai.simulation.outcomes.overview import Job, Overview
-    from kai.simulation.outcomes.plan import Plan
-    from kai.simulation.request import Result
 
 
 _MARKS = {"place": "+", "hold": "o", "evict": "-", "move": "~"}
@@ -193,7 +193,7 @@ def _nodes(job: "Job", console: Console) -> str:
 
 def _plan(result: "Result", console: Console) -> str:
     """Return the counts of all cycles, with the messages of evictions for ``-o wide`` or ``-v``."""
-    from kai.simulation.outcomes.plan import plan_of
+    from kai.answers.outcomes.plan import plan_of
 
     if result.outcome is None or result.overview is None:
         return ""
@@ -209,7 +209,7 @@ def document(result: "Result", differences: "Differences | None", *, explain: bo
     if result.overview is not None:
         out |= _overview(result.overview, result.refused)
     if explain and result.explained is not None:
-        from kai.documents.explanations import documents
+        from kai.answers.documents.explanations import documents
 
         out |= documents(result.explained)
     if result.unused:
@@ -234,8 +234,8 @@ def _answer(result: "Result") -> dict[str, Any]:
 
     Each pod has its ``state`` in kai's terms beside its status in KAI-Scheduler's.
     """
-    from kai.simulation.outcomes.plan import pod_names
-    from kai.simulation.outcomes.states import pod_states
+    from kai.answers.outcomes.plan import pod_names
+    from kai.answers.outcomes.states import pod_states
 
     out, outcome = dict(result.answer), result.outcome
     if outcome is None:

@@ -23,18 +23,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from kai.basics.errors import CommandLineError, InputError
 from kai.basics.parsing import mappings_of
 from kai.cli.deciding.runsfiles import INPUTS, RUNS, inputs_beside
 from kai.cli.failures import INPUT
-from kai.errors import CommandLineError, InputError
-from kai.virtual.scenes.file_kinds import is_result
+from kai.lab.virtual.scenes.file_kinds import is_result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kai.cli.console import Console
+    from kai.lab.virtual.experiments import Done, Experiment
     from kai.manifests.adoption import Adoption
-    from kai.virtual.experiments import Done, Experiment
 
 
 OWN = "default"
@@ -70,7 +70,7 @@ class Wanted:
 
     def is_over_time(self, path: str) -> bool:
         """Return whether to run over virtual time rather than decide at one moment."""
-        from kai.virtual.scenes.file_kinds import is_trace
+        from kai.lab.virtual.scenes.file_kinds import is_trace
 
         asked = (self.until, self.cluster, self.out, self.report)
         return any(each is not None for each in asked) or bool(self.policies or self.sweeps) or is_trace(path)
@@ -114,18 +114,18 @@ def carried_out(experiments: Sequence[Experiment], wanted: Wanted) -> tuple[Done
 
     Raises: as the experiments, and UnreachableError for a Dask cluster that does not answer.
     """
-    from kai.simulation.sources.files import STANDARD_INPUT
+    from kai.answers.cases.files import STANDARD_INPUT
 
     is_piped = any(each.workload == STANDARD_INPUT for each in experiments)
     if is_piped and (len(experiments) > 1 or wanted.engine is not None):
         where = "several runs" if wanted.engine is None else "runs on other machines"
         raise InputError(f"standard input: it is read once, and here alone, expected a file or a folder for {where}")
     if wanted.engine is None:
-        from kai.virtual.experiments import carry_out_all
+        from kai.lab.virtual.experiments import carry_out_all
 
         return carry_out_all(experiments)
-    from kai.documents.envelope import DISTRIBUTION, installed
-    from kai.virtual.remote import carry_out_on
+    from kai.answers.documents.envelope import DISTRIBUTION, installed
+    from kai.lab.virtual.remote import carry_out_on
 
     return carry_out_on(wanted.engine, experiments, installed(DISTRIBUTION))
 
@@ -135,7 +135,7 @@ def experiments_of(path: str, wanted: Wanted) -> list[Experiment]:
 
     Raises: InputError and ConfigError that name what is wrong.
     """
-    from kai.virtual.experiments import Experiment
+    from kai.lab.virtual.experiments import Experiment
 
     base = Experiment(
         workload=path,
@@ -152,7 +152,7 @@ def experiments_of(path: str, wanted: Wanted) -> list[Experiment]:
 def under(experiment: Experiment, policy: str, place: str | None = None) -> Experiment:
     """Return an experiment under another policy; its file is also looked for beside the workload or in ``place``."""
     from kai.cli.deciding.policy import load_policy
-    from kai.virtual.results.metrics import PolicyInput
+    from kai.lab.virtual.results.metrics import PolicyInput
 
     if policy == OWN:
         return experiment
@@ -177,7 +177,7 @@ def swept(experiments: Sequence[Experiment], sweeps: Sequence[str]) -> list[Expe
 
     Raises: CommandLineError for a sweep without values, or with an unknown path.
     """
-    from kai.virtual.experiments import with_value
+    from kai.lab.virtual.experiments import with_value
 
     found = list(experiments)
     for sweep in sweeps:
@@ -223,7 +223,7 @@ def since_of(text: str | None) -> float | None:
 
     Raises: CommandLineError.
     """
-    from kai.traces.columns import instant_of
+    from kai.lab.traces.columns import instant_of
 
     try:
         return None if text is None else instant_of(text)
@@ -345,8 +345,8 @@ def _repeated(at: Path, number: int | None, place: str) -> Experiment:
 
 
 def _experiment(run: Mapping[str, Any], folder: str) -> Experiment:
+    from kai.lab.virtual.experiments import Experiment
     from kai.manifests.adoption import Adoption
-    from kai.virtual.experiments import Experiment
 
     def at(name: str) -> str | None:
         found = run.get(name)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import click
 
+from kai.basics.errors import CommandLineError, ConfigError, InputError
 from kai.basics.wording import found_by
 from kai.cli.console import Console
-from kai.errors import CommandLineError, ConfigError, InputError
 
 INPUTS: Final = "inputs.zip"
 """The archive of the inputs of runs, beside their results."""
@@ -22,8 +22,8 @@ RUNS: Final = "runs.json"
 """In that archive: how each run used the inputs."""
 
 if TYPE_CHECKING:
-    from kai.virtual.experiments import Done, Experiment
-    from kai.virtual.results.result import SimulationResult
+    from kai.lab.virtual.experiments import Done, Experiment
+    from kai.lab.virtual.results.result import SimulationResult
 
 
 def check_places(out: str | None, page: str | None, engine: str | None) -> None:
@@ -33,20 +33,20 @@ def check_places(out: str | None, page: str | None, engine: str | None) -> None:
     a folder that does not exist, or is none.
     """
     if engine is not None:
-        from kai.virtual.remote import SCHEME, require_dask
+        from kai.lab.virtual.remote import SCHEME, require_dask
 
         if not engine.startswith(SCHEME):
             raise CommandLineError.about("command line", "--on", found=engine, wanted="dask://HOST:PORT")
         _require(require_dask)
     if page is not None:
-        from kai.report.page import require_plotly
+        from kai.lab.report.page import require_plotly
 
         _require(require_plotly)
         _check_folder(Path(page))
     if out is not None and out.endswith((".json", ".parquet")):
         _check_folder(Path(out))
         if out.endswith(".parquet"):
-            from kai.virtual.results.documents import require_pyarrow
+            from kai.lab.virtual.results.documents import require_pyarrow
 
             _require(require_pyarrow)
     elif out is not None:
@@ -82,10 +82,10 @@ def _check_right(path: Path, above: Path) -> None:
 
 def document(result: "SimulationResult") -> dict[str, Any]:
     """Return a result in its envelope."""
-    from kai.documents.envelope import enveloped
-    from kai.simulation.cases.origin import Origin
-    from kai.virtual.results.documents import document_of
-    from kai.virtual.scenes.file_kinds import is_trace
+    from kai.answers.cases.origin import Origin
+    from kai.answers.documents.envelope import enveloped
+    from kai.lab.virtual.results.documents import document_of
+    from kai.lab.virtual.scenes.file_kinds import is_trace
 
     origin = Origin(type="manifests", sha256=result.inputs.workload_sha256)
     if is_trace(result.inputs.workload):
@@ -103,7 +103,7 @@ def save_runs(place: Path, done: "Sequence[Done]", experiments: "Sequence[Experi
     results = [each.result for each in done]
     try:
         if place.suffix == ".parquet":
-            from kai.virtual.results.documents import write_tables
+            from kai.lab.virtual.results.documents import write_tables
 
             names = write_tables(place, results)
             console.talk(f"saved {place}: one row for each job; beside it {', '.join(names)}")
@@ -138,8 +138,8 @@ def keep(place: Path, experiments: "Sequence[Experiment]", results: "Sequence[Si
 
     Raises: OSError for a place that cannot be written to.
     """
-    from kai.simulation.sources.files import STANDARD_INPUT
-    from kai.virtual.scenes.loading import files_of
+    from kai.answers.cases.files import STANDARD_INPUT
+    from kai.lab.virtual.scenes.loading import files_of
 
     if any(each.workload == STANDARD_INPUT for each in experiments):
         return None
@@ -197,8 +197,8 @@ def write_report(path: str, results: "Sequence[SimulationResult]", command: str,
 
     Raises: InputError where it cannot be written.
     """
-    from kai.documents.envelope import DISTRIBUTION, installed
-    from kai.report.page import page_of
+    from kai.answers.documents.envelope import DISTRIBUTION, installed
+    from kai.lab.report.page import page_of
 
     text = page_of(results, command=f"{command} --report {shlex.quote(path)}", program=f"kai {installed(DISTRIBUTION)}")
     try:

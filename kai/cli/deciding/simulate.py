@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import click
 
+from kai.basics.errors import ConfigError, InputError, KaiError
 from kai.cli.completing import complete_actions
 from kai.cli.console import Console, console_options
 from kai.cli.deciding.givenflags import cycles_option, is_given, refuse_given, refuse_of_others, refuse_of_traces
 from kai.cli.failures import INPUT, NO, report_bug, report_error, say_error
 from kai.cli.selectors import GivenPath
 from kai.cli.sources import adoption_options
-from kai.errors import ConfigError, InputError, KaiError
 
 if TYPE_CHECKING:
     from kai.cli.deciding.runs import Wanted
-    from kai.simulation.comparing.expected_answer import Differences
-    from kai.simulation.request import Policy, Request
+    from kai.lab.comparing.expected_answer import Differences
+    from kai.lab.request import Policy, Request
 
 EPILOG = """\
 PATH is a scenario, a file or folder of Kubernetes manifests, a snapshot taken by the scheduler
@@ -90,7 +90,7 @@ def simulate(
 ) -> int:
     """Run the scheduler on manifests or a snapshot and show its decisions."""
     from kai.cli.deciding.runs import Wanted, asked_again, simulate_over_time
-    from kai.simulation.request import Request
+    from kai.lab.request import Request
 
     given = Wanted(**over_time)
     if config is not None and given.is_over_time(paths[0]):
@@ -147,7 +147,7 @@ def _policy(path: str | None) -> "Policy | None":
 
 def _cases(paths: tuple[str, ...]) -> Iterator[str]:
     """Yield the cases of all paths. A path that does not exist is yielded too; reading it reports the error."""
-    from kai.simulation.sources.text_files import find_cases
+    from kai.lab.sources.text_files import find_cases
 
     for path in paths:
         try:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from kai.basics.errors import InputError
 from kai.basics.wording import counted, found_by
 from kai.cli.console import Console
 from kai.cli.selectors import GivenPath
 from kai.cli.sources import STANDARD_INPUT, Source, source_options
-from kai.errors import InputError
 
 if TYPE_CHECKING:
-    from kai.simulation.cases.case import Case
-    from kai.simulation.request import Result
+    from kai.answers.cases.case import Case
+    from kai.lab.request import Result
 
 EPILOG = """\
 What is in config maps, and secrets, are never in a snapshot, nor images, commands and environment variables.
@@ -43,7 +43,7 @@ as well and leaves the decisions the same. Labels and requests of every pod are 
 @source_options(("table", "json", "yaml"), watch=False)
 def snapshot(file: str, source: Source, console: Console, redact: str, *, compat: bool) -> int:
     """Save the state that the scheduler sees, with the decisions that it leads to, in FILE."""
-    from kai.scheduler.cycle.dump import packed
+    from kai.roles.scheduler.cycle.dump import packed
 
     if file == STANDARD_INPUT:  # a file of that name would be hard to read again, and hard to delete
         raise click.UsageError("FILE: found -, expected the path of a file: a snapshot is an archive")
@@ -52,7 +52,7 @@ def snapshot(file: str, source: Source, console: Console, redact: str, *, compat
     case = source.case_of(result)
     document = written(case, result)
     if redact != "none":
-        from kai.simulation.sources.redaction import without_annotations, without_names
+        from kai.lab.sources.redaction import without_annotations, without_names
 
         document = without_annotations(document)
         if redact == "names":
@@ -69,10 +69,10 @@ def snapshot(file: str, source: Source, console: Console, redact: str, *, compat
 
 def written(case: "Case", result: "Result") -> dict[str, Any]:
     """Return the document of a snapshot, with the plan decided on it."""
-    from kai.scheduler.cycle.cycle_input import CycleInput
-    from kai.scheduler.cycle.dump import archive_document
-    from kai.scheduler.settings import SchedulerSettings
-    from kai.simulation.outcomes.plan import plan_of
+    from kai.answers.outcomes.plan import plan_of
+    from kai.roles.scheduler.cycle.cycle_input import CycleInput
+    from kai.roles.scheduler.cycle.dump import archive_document
+    from kai.roles.scheduler.settings import SchedulerSettings
 
     given = CycleInput(objects=case.objects, now=case.now, cycle=1, past=case.past)
     settings = SchedulerSettings(configuration=case.configuration, document=case.document, intake=case.settings)

@@ -17,19 +17,19 @@ from kai.cli.failures import INPUT, NO
 from kai.cli.sources import STANDARD_INPUT, Source, source_options
 from kai.cli.tables import columns, cut_text, shown_width, wrapped
 from kai.cli.views import CUT_SHORT
-from kai.explain.phrases import quantity
-from kai.model.axis import GPU_UNIT
-from kai.simulation.comparing.arrival import AFTER_EVICTIONS, NEVER, REFUSED, STARTS, Arrival, Part, answer_of
+from kai.deciding.explain.phrases import quantity
+from kai.facts.model.axis import GPU_UNIT
+from kai.lab.comparing.arrival import AFTER_EVICTIONS, NEVER, REFUSED, STARTS, Arrival, Part, answer_of
 
 if TYPE_CHECKING:
+    from kai.answers.cases.case import Case
+    from kai.answers.cases.plan_document import Departure
+    from kai.answers.outcomes.overview import Job
+    from kai.answers.outcomes.queue_lines import QueueLine
     from kai.cli.explaining.explanations import Item
+    from kai.lab.request import Result
+    from kai.lab.sources.addition import Addition, LaterPods
     from kai.manifests import Document
-    from kai.simulation.cases.case import Case
-    from kai.simulation.cases.plan_document import Departure
-    from kai.simulation.outcomes.overview import Job
-    from kai.simulation.outcomes.queue_lines import QueueLine
-    from kai.simulation.request import Result
-    from kai.simulation.sources.addition import Addition, LaterPods
 
 
 _FEW = 6
@@ -213,7 +213,7 @@ def _way(members: "Sequence[Departure]", mark: str) -> str:
 
 
 def _why(departure: "Departure") -> str:
-    from kai.configuration.registry import Registry
+    from kai.deciding.configuration.registry import Registry
 
     said = Registry.installed().cause_of(departure.cause).leaves_because
     try:
@@ -315,13 +315,13 @@ def would_run(paths: tuple[str, ...], source: Source, console: Console, queue: s
     """Say what would happen if FILE were applied now: start, where, at whose cost, or why not."""
     if STANDARD_INPUT in paths and source.place == STANDARD_INPUT:
         raise click.UsageError("standard input cannot be both FILE and SOURCE")
+    from kai.answers.cases.files import declare_kinds
     from kai.cli.checking.findings import finding_text
+    from kai.lab.comparing.arrival import arrival
+    from kai.lab.sources.addition import add
+    from kai.lab.sources.adopting import around_of
+    from kai.lab.sources.text_files import read_documents
     from kai.manifests.adoption import NONE, adopted_documents
-    from kai.simulation.comparing.arrival import arrival
-    from kai.simulation.sources.addition import add
-    from kai.simulation.sources.adopting import around_of
-    from kai.simulation.sources.files import declare_kinds
-    from kai.simulation.sources.text_files import read_documents
 
     texts = [read_documents(path) for path in paths]
     documents: list[Document] = [document for each in texts for document in each.documents]
@@ -352,8 +352,8 @@ def would_run(paths: tuple[str, ...], source: Source, console: Console, queue: s
 
 def _with_templates(case: "Case", documents: "Sequence[Document]", source: Source) -> "Case":
     """Return the case with objects of a running cluster that describe the documents' pods, such as templates."""
+    from kai.answers.cases.live_cluster import list_templates
     from kai.manifests.workloads.table import needed_by
-    from kai.simulation.sources.live_cluster import list_templates
 
     needed = needed_by(document.manifest for document in documents) if source.is_live else ()
     return attrs.evolve(case, templates=list_templates(source.access, needed)) if needed else case
@@ -361,10 +361,10 @@ def _with_templates(case: "Case", documents: "Sequence[Document]", source: Sourc
 
 def _explained(found: "Arrival", result: "Result") -> "Sequence[Mapping[str, Any]]":
     """Explain the jobs that would not start, with the changes that help, as `kai why` does."""
+    from kai.answers.documents.explanations import explanation
+    from kai.answers.why.explanation import Explainer
     from kai.basics.progress import report
-    from kai.documents.explanations import explanation
-    from kai.simulation.comparing.arrival import NEVER, WAITS, answer_of
-    from kai.simulation.explaining.explanation import Explainer
+    from kai.lab.comparing.arrival import NEVER, WAITS, answer_of
 
     waiting = [job for job in found.jobs if job.words is not None and answer_of(job) in {WAITS, NEVER}]
     if not waiting or result.outcome is None or result.overview is None:
@@ -375,7 +375,7 @@ def _explained(found: "Arrival", result: "Result") -> "Sequence[Mapping[str, Any
 
 def _write(found: "Arrival", addition: "Addition", result: "Result", console: Console) -> None:
     from kai.cli.console import write_kind
-    from kai.model.axis import GPU_UNIT
+    from kai.facts.model.axis import GPU_UNIT
 
     items = _explained(found, result)
     if console.is_for_machines:

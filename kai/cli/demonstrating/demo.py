@@ -20,6 +20,10 @@ import attrs
 import click
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from kai.answers.cases.case import Case
+from kai.answers.cases.origin import Origin
+from kai.answers.offline.run import Outcome
+from kai.basics.errors import CommandLineError, ConfigError
 from kai.basics.wording import shown
 from kai.cli.console import Console, console_options
 from kai.cli.deciding.runlines import run_text
@@ -32,27 +36,23 @@ from kai.cli.failures import flush_out
 from kai.cli.running.dashboards import Board, Place
 from kai.cli.tables import wrapped
 from kai.cluster.clock import SystemClock
-from kai.configuration.profiles import make_profile
-from kai.configuration.reading import default_configuration
+from kai.cluster.process.listener import is_local, read_address
 from kai.dashboard.access import LocalAccess
 from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import EndedCycle, Feed
 from kai.dashboard.pages import make_pages
 from kai.dashboard.server import Dashboard
-from kai.errors import CommandLineError, ConfigError
+from kai.deciding.configuration.profiles import make_profile
+from kai.deciding.configuration.reading import default_configuration
 from kai.framework.decisions import Bind
-from kai.simulation.cases.case import Case
-from kai.simulation.cases.origin import Origin
-from kai.simulation.deciding.run import Outcome
-from kai.telemetry.listener import is_local, read_address
-from kai.virtual.results.metrics import result_of
-from kai.virtual.running.simulation import Run, Simulation
+from kai.lab.virtual.results.metrics import result_of
+from kai.lab.virtual.running.simulation import Run, Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kai.engine.cycle import Profile
-    from kai.virtual.scenes.scene import Scene
+    from kai.deciding.engine.cycle import Profile
+    from kai.lab.virtual.scenes.scene import Scene
 
 
 @attrs.frozen
@@ -219,10 +219,10 @@ def _outcome_of(scene: Scene, profile: Profile) -> Callable[[Simulation], Outcom
 
 def _explainer(console: Console) -> Callable[[Outcome, str, int], str]:
     def explain(outcome: Outcome, key: str, width: int) -> str:
+        from kai.answers.documents.explanations import explanation
+        from kai.answers.outcomes.overview import overview
+        from kai.answers.why.explanation import Explainer
         from kai.cli.explaining.explanations import block
-        from kai.documents.explanations import explanation
-        from kai.simulation.explaining.explanation import Explainer
-        from kai.simulation.outcomes.overview import overview
 
         seen = overview(outcome)
         jobs = [job for job in seen.jobs if job.key == key and job.words is not None]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from kai.answers.outcomes.queue_lines import Share
 from kai.basics.wording import counted, number_text
 from kai.cli.demonstrating.happenings import ARRIVES, BROKEN, DONE, EVICTED, HELD, STARTS, Line
 from kai.cli.demonstrating.picture import GOING, IDLE, PROMISED, Gpu, JobShown, NodeShown, Picture, QueueShown
 from kai.cli.listing.nodes import letters_for
 from kai.cli.listing.queues import SHORT_LEGEND, bar
 from kai.cli.tables import GAP, Cell, Column, cut_text, padded, shown_width, table, wrapped
-from kai.simulation.outcomes.queue_lines import Share
 
 if TYPE_CHECKING:
     from kai.cli.console import Console

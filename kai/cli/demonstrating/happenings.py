@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from kai.answers.outcomes.states import counted_on
 from kai.basics.wording import counted, first_of, span_text
+from kai.facts.model.axis import GPU_UNIT
 from kai.framework.decisions import Bind, Decision, Evict, Nominate
-from kai.model.axis import GPU_UNIT
-from kai.simulation.outcomes.states import counted_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from kai.simulation.deciding.run import Cycle
-    from kai.simulation.outcomes.overview import Job, Overview
-    from kai.virtual.running.records import JobRecord
-    from kai.virtual.running.simulation import Simulation
+    from kai.answers.offline.run import Cycle
+    from kai.answers.outcomes.overview import Job, Overview
+    from kai.lab.virtual.running.records import JobRecord
+    from kai.lab.virtual.running.simulation import Simulation
 
 ARRIVES, STARTS, HELD, EVICTED, DONE, BROKEN, WAITS = "+", ">", "~", "-", ".", "!", " "
 _FEW: Final = 3
@@ -145,7 +145,7 @@ def _decided(cycle: Cycle, run: Simulation) -> Iterator[Line]:
 
 
 def _evicted(cycle: Cycle, evicts: Sequence[Evict], now: float) -> Iterator[Line]:
-    from kai.simulation.explaining.evictions import Evictions
+    from kai.answers.why.evictions import Evictions
 
     snapshot = cycle.snapshot
     because = Evictions(cycle)

@@ -15,17 +15,17 @@ from kai.api import names
 from kai.api.conventions.gpu_sharing import gpu_groups
 from kai.basics.trees import descendants
 from kai.basics.wording import span_text
+from kai.facts.model.axis import GPU, GPU_UNIT
 from kai.framework.decisions import Nominate
-from kai.model.axis import GPU, GPU_UNIT
-from kai.virtual.running.live_jobs import Job, Life, State
+from kai.lab.virtual.running.live_jobs import Job, Life, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from kai.answers.offline.run import Cycle
+    from kai.answers.outcomes.overview import Overview
     from kai.api.scheduling.queue import Queue
-    from kai.simulation.deciding.run import Cycle
-    from kai.simulation.outcomes.overview import Overview
-    from kai.virtual.running.simulation import Simulation
+    from kai.lab.virtual.running.simulation import Simulation
 
 IDLE, PROMISED, GOING = "idle", "promised", "going"
 _TINY: Final = 1e-6

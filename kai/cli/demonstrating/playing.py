@@ -25,15 +25,15 @@ from typing import Final, Protocol
 
 import attrs
 
+from kai.answers.offline.run import Outcome
+from kai.answers.outcomes.overview import Overview, overview
 from kai.api.kubernetes.pod import GRACE_SECONDS
 from kai.cli.console import Console
 from kai.cli.demonstrating.drawing import Frame, clock_text, drawn
 from kai.cli.demonstrating.happenings import EVICTED, Happenings, Line
 from kai.cli.demonstrating.picture import Picture, picture_of
 from kai.cli.failures import write_out
-from kai.simulation.deciding.run import Outcome
-from kai.simulation.outcomes.overview import Overview, overview
-from kai.virtual.running.simulation import Simulation
+from kai.lab.virtual.running.simulation import Simulation
 
 SLOW: Final = 5.0
 """Virtual seconds a second while slowed down for a notable event."""

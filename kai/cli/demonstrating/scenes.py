@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from kai.basics.errors import CommandLineError, InputError
 from kai.basics.wording import counted, first_of, found_by
 from kai.cli.deciding.runs import END, FILES, RESULT, TIMELINE
 from kai.cli.deciding.runsfiles import document
-from kai.configuration.reading import default_configuration
-from kai.errors import CommandLineError, InputError
-from kai.virtual.moments import archive_of, reasons_at_the_end
-from kai.virtual.results.metrics import result_of
+from kai.deciding.configuration.reading import default_configuration
+from kai.lab.virtual.moments import archive_of, reasons_at_the_end
+from kai.lab.virtual.results.metrics import result_of
 
 if TYPE_CHECKING:
     from kai.cli.console import Console
-    from kai.virtual.running.simulation import Run
-    from kai.virtual.scenes.loading import Loaded
+    from kai.lab.virtual.running.simulation import Run
+    from kai.lab.virtual.scenes.loading import Loaded
 
 
 FOLDER: Final = Path(__file__).parent / "scenes"
@@ -63,9 +63,9 @@ class DemoScene:
 
         Raises: InputError that names what is wrong with which file.
         """
-        from kai.configuration.registry import Registry
-        from kai.simulation.sources.files import declare_kinds
-        from kai.virtual.scenes.loading import load
+        from kai.answers.cases.files import declare_kinds
+        from kai.deciding.configuration.registry import Registry
+        from kai.lab.virtual.scenes.loading import load
 
         declare_kinds(Registry.installed())
         cluster = str(self.folder / self.cluster) if self.cluster else None

@@ -4,16 +4,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from kai.answers.documents.envelope import span
 from kai.basics.wording import counted, first_of, number_text
 from kai.cli.console import Console
 from kai.cli.tables import columns, wrapped
-from kai.documents.envelope import span
-from kai.explain.phrases import quantity
-from kai.model.units import GPU_UNIT
+from kai.deciding.explain.phrases import quantity
+from kai.facts.model.units import GPU_UNIT
 
 if TYPE_CHECKING:
-    from kai.simulation.outcomes.overview import Job
-    from kai.simulation.request import Result
+    from kai.answers.outcomes.overview import Job
+    from kai.lab.request import Result
 
 Item: TypeAlias = Mapping[str, Any]
 """The explanation of one waiting job as a document; the text for people is rendered from it alone."""
@@ -26,7 +26,7 @@ _BETWEEN = " · "
 
 def explanations(result: "Result", console: Console) -> list[str]:
     """Return a block for each reason why jobs wait, and one for all evictions."""
-    from kai.documents.explanations import eviction, explanation
+    from kai.answers.documents.explanations import eviction, explanation
 
     if result.explained is None or result.overview is None:
         return []

@@ -8,8 +8,8 @@ from kai.api.kinds import key_of
 from kai.manifests.unused import NO_GROUP, for_scheduler
 
 if TYPE_CHECKING:
+    from kai.answers.cases.case import Case
     from kai.api.kubernetes.pod import Pod
-    from kai.simulation.cases.case import Case
 
 
 def why_left_out(kind: str, name: str, case: "Case") -> tuple[str, str]:

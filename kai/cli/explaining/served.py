@@ -5,6 +5,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from kai.answers.documents.asking import RefusedByServiceError, read
+from kai.answers.documents.reading import entitlement, job_lines, occupancy, owners_of_jobs, waiting_jobs
+from kai.answers.documents.reading import evictions as found_now
+from kai.answers.documents.reading import past_evictions as found_before
 from kai.cli.explaining.servedjobs import told, told_of_all
 from kai.cli.explaining.subjectkinds import split_subject
 from kai.cli.explaining.subjects import NoSubjectError, named_jobs, unknown_job
@@ -14,14 +18,10 @@ from kai.cli.explaining.whyqueue import NodeAnswer, QueueAnswer
 from kai.cli.serving import Served
 from kai.cli.sources import Source
 from kai.cli.views import HEAD, ServedView, View
-from kai.documents.asking import RefusedByServiceError, read
-from kai.documents.reading import entitlement, job_lines, occupancy, owners_of_jobs, waiting_jobs
-from kai.documents.reading import evictions as found_now
-from kai.documents.reading import past_evictions as found_before
 
 if TYPE_CHECKING:
-    from kai.simulation.outcomes.job_lines import JobLine
-    from kai.simulation.outcomes.owners import Above
+    from kai.answers.outcomes.job_lines import JobLine
+    from kai.answers.outcomes.owners import Above
 
 _MOST = 20
 """The most replicas of one owner to request an explanation for; each takes a request."""
@@ -97,7 +97,7 @@ def evictions(source: Source, served: Served, asked: Asked) -> tuple[View, bool]
     now, past = read(document, "EvictionList", found_now), read(document, "EvictionList", found_before)
     where = tuple(document.get("lookedAt") or ())
     if asked.log:
-        from kai.simulation.explaining.past_evictions import LOG, joined
+        from kai.answers.why.past_evictions import LOG, joined
 
         found = logged(asked, served.namespace)
         found = found if served.origin.complete else tuple(each.masked() for each in found)

@@ -35,8 +35,8 @@ def job_told(served: "Served", asked: Asked) -> tuple[View, bool]:
 
     Raises: UnreachableError where the service does not answer, or answers in part.
     """
-    from kai.documents.asking import RefusedByServiceError
-    from kai.simulation.outcomes.job_states import RUNS
+    from kai.answers.documents.asking import RefusedByServiceError
+    from kai.answers.outcomes.job_states import RUNS
 
     document = served.ask("why", namespace=served.namespace, name=split_subject(asked.name)[1])
     if not served.origin.complete:
@@ -52,7 +52,7 @@ def told(document: Document) -> JobAnswer:
 
     Raises: UnreachableError for an incomplete document.
     """
-    from kai.documents.asking import read
+    from kai.answers.documents.asking import read
 
     kind = "ExplanationList" if document.get("kind") == "ExplanationList" else "Explanation"
     return read(document, kind, partial(_answer, kind))
@@ -69,7 +69,7 @@ def told_of_all(document: Document, items: Sequence[Mapping[str, Any]], *, detai
 
     Raises: UnreachableError for an incomplete document.
     """
-    from kai.documents.asking import read
+    from kai.answers.documents.asking import read
 
     def answer(_: Document) -> WaitingAnswer:
         found = WaitingAnswer(items=items, wire={} if detail else None)

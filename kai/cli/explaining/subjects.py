@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from kai.basics.errors import InputError
 from kai.basics.wording import first_of
 from kai.cli.explaining.subjectkinds import KINDS, SHORT, owner_subject, split_subject
-from kai.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kai.answers.outcomes.job_lines import JobLine
+    from kai.answers.outcomes.overview import Job, Overview
+    from kai.answers.outcomes.owners import Above
     from kai.cli.sources import Source
-    from kai.simulation.outcomes.job_lines import JobLine
-    from kai.simulation.outcomes.overview import Job, Overview
-    from kai.simulation.outcomes.owners import Above
-    from kai.simulation.request import Result
+    from kai.lab.request import Result
 
 
 _MOST_OWNERS = 6
@@ -87,7 +87,7 @@ def _without_pods(kind: str, name: str, source: "Source", result: "Result") -> N
     """Return the error for a workload without pods, with its conditions and events; None if there is none."""
     if not source.is_live or kind not in {"", "job"}:
         return None
-    from kai.simulation.explaining.podless import PODLESS, podless
+    from kai.answers.why.podless import PODLESS, podless
 
     of_kind, short = owner_subject(name)  # the prefix may be a kind or a namespace
     of_kind, rest = (of_kind, short) if of_kind in PODLESS else ("", name)
@@ -162,7 +162,7 @@ def _near(name: str, choices: "Mapping[str, str]") -> str:
 
 def _jobs(text: str, source: "Source", result: "Result") -> "tuple[tuple[JobLine, ...], Mapping[str, Sequence[Above]]]":
     """Return the jobs of this name, all of one namespace, and the owners of jobs."""
-    from kai.simulation.outcomes.owners import owners_in
+    from kai.answers.outcomes.owners import owners_in
 
     if result.outcome is None:
         return (), {}
@@ -192,7 +192,7 @@ def named_jobs(
 
 
 def _named(text: str, lines: "Sequence[JobLine]", owners: "Mapping[str, Sequence[Above]]") -> "tuple[JobLine, ...]":
-    from kai.simulation.outcomes.job_lines import lines_named
+    from kai.answers.outcomes.job_lines import lines_named
 
     kind, name = split_subject(text)
     exact = tuple(line for line in lines if name in {line.job.name, line.job.key})

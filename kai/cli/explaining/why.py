@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import click
 
+from kai.basics.errors import UnreachableError
 from kai.cli.completing import complete_subjects
 from kai.cli.console import Console
 from kai.cli.explaining.servedjobs import is_for_service, job_told
@@ -16,18 +17,17 @@ from kai.cli.failures import NO
 from kai.cli.selectors import GivenPath
 from kai.cli.sources import Source, source_options
 from kai.cli.views import View, Ways, show, show_view
-from kai.errors import UnreachableError
 
 if TYPE_CHECKING:
+    from kai.answers.offline.run import Outcome
+    from kai.answers.outcomes.job_lines import JobLine
+    from kai.answers.outcomes.overview import Overview
+    from kai.answers.why.explanation import Fold, JobExplanation
+    from kai.answers.why.own_jobs import OwnJob, OwnJobs
     from kai.cli.serving import Served
+    from kai.lab.request import Result
+    from kai.lab.virtual.moments import Reached
     from kai.manifests import Finding
-    from kai.simulation.deciding.run import Outcome
-    from kai.simulation.explaining.explanation import Fold, JobExplanation
-    from kai.simulation.explaining.own_jobs import OwnJob, OwnJobs
-    from kai.simulation.outcomes.job_lines import JobLine
-    from kai.simulation.outcomes.overview import Overview
-    from kai.simulation.request import Result
-    from kai.virtual.moments import Reached
 
 TRIED: Final = 8
 """About how many changes are tried, each by a decision of its own, for one waiting job."""
@@ -160,7 +160,7 @@ def answer(source: Source, result: "Result", asked: Asked) -> tuple[View, bool]:
 
 def findings_about(source: Source, result: "Result", asked: Asked) -> "Iterator[Finding]":
     """Yield findings about the manifests of the jobs in question; with ``--all`` only refusals."""
-    from kai.simulation.request import told
+    from kai.lab.request import told
 
     case = source.case_of(result)
     if source.reached is not None:  # its inputs were checked when it ran
@@ -242,7 +242,7 @@ def served_answer(source: Source, served: "Served", asked: Asked) -> tuple[View,
 
 def _folds(jobs: "Sequence[OwnJob]") -> "tuple[Fold, ...]":
     """Group waiting jobs by reason code and queue."""
-    from kai.simulation.explaining.explanation import Fold
+    from kai.answers.why.explanation import Fold
 
     groups: dict[tuple[str, str], list[JobExplanation]] = {}
     for each in jobs:
@@ -252,12 +252,12 @@ def _folds(jobs: "Sequence[OwnJob]") -> "tuple[Fold, ...]":
 
 
 def _of_queue(outcome: "Outcome", seen: "Overview", name: str) -> View:
+    from kai.answers.outcomes.entitlement import entitlement
+    from kai.answers.outcomes.job_lines import job_lines
+    from kai.answers.outcomes.overview import declared_in
+    from kai.answers.why.assumptions import assumptions
     from kai.cli.explaining.whyqueue import LeftOutAnswer, QueueAnswer
-    from kai.explain.declared import missing_queue
-    from kai.simulation.explaining.assumptions import assumptions
-    from kai.simulation.outcomes.entitlement import entitlement
-    from kai.simulation.outcomes.job_lines import job_lines
-    from kai.simulation.outcomes.overview import declared_in
+    from kai.deciding.explain.declared import missing_queue
 
     if name not in outcome.last.snapshot.queue_rows:
         declared = declared_in(outcome.case.objects, outcome.case.settings)
@@ -270,7 +270,7 @@ def _of_queue(outcome: "Outcome", seen: "Overview", name: str) -> View:
 
 
 def _of_node(outcome: "Outcome", seen: "Overview", name: str) -> View:
+    from kai.answers.outcomes.node_occupancy import occupancy
     from kai.cli.explaining.whyqueue import NodeAnswer
-    from kai.simulation.outcomes.node_occupancy import occupancy
 
     return NodeAnswer(found=occupancy(outcome, seen, name))

@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from kai.basics.errors import UnreachableError
 from kai.cli.explaining.explanations import Item
 from kai.cli.explaining.whyjobs import JobAnswer
-from kai.errors import UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kai.answers.outcomes.job_lines import JobLine
     from kai.cli.sources import Source
-    from kai.simulation.outcomes.job_lines import JobLine
 
 _MOST_JOBS = 3
 """Read no events for more jobs than this: each job takes requests of its own."""
@@ -35,8 +35,8 @@ def with_events(found: JobAnswer, lines: "Sequence[JobLine]", source: "Source") 
 
 
 def _with_events(item: Item, waiting: "dict[str, JobLine]", source: "Source", now: float) -> dict[str, Any]:
-    from kai.documents.explanations import evidence_values
-    from kai.simulation.explaining.own_events import latest_events
+    from kai.answers.documents.explanations import evidence_values
+    from kai.answers.why.own_events import latest_events
 
     subject = item["subject"]
     line = waiting.get(f"{subject['namespace']}/{subject['name']}")

@@ -5,22 +5,22 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from kai.basics.errors import UnreachableError
 from kai.basics.wording import counted, number_text
 from kai.cli.console import Console
 from kai.cli.explaining.explanations import evicted
 from kai.cli.explaining.subjectkinds import split_subject
 from kai.cli.explaining.subjects import NoSubjectError, find_subject
 from kai.cli.tables import columns, wrapped
-from kai.errors import UnreachableError
 
 if TYPE_CHECKING:
+    from kai.answers.outcomes.overview import Overview
+    from kai.answers.why.evictions import Eviction
+    from kai.answers.why.own_jobs import OwnJobs
+    from kai.answers.why.past_evictions import PastEviction
     from kai.cli.explaining.whyjobs import Asked
     from kai.cli.sources import Source
-    from kai.simulation.explaining.evictions import Eviction
-    from kai.simulation.explaining.own_jobs import OwnJobs
-    from kai.simulation.explaining.past_evictions import PastEviction
-    from kai.simulation.outcomes.overview import Overview
-    from kai.simulation.request import Result
+    from kai.lab.request import Result
 
 _MOST_ROWS = 20
 _MOST_NUMBERS = 4
@@ -66,7 +66,7 @@ class EvictionAnswer:
 
     def fields(self) -> dict[str, Any]:
         """Return ``items``, one for each pod to be evicted now, and ``past``, one for each past eviction."""
-        from kai.documents.explanations import eviction, past_eviction
+        from kai.answers.documents.explanations import eviction, past_eviction
 
         return {
             "items": [eviction(each) for each in self.evictions],
@@ -82,7 +82,7 @@ class EvictionAnswer:
 
     def text(self, console: Console) -> str:
         """Return a row for each moment, job, cause and rule; the present cycle comes last."""
-        from kai.documents.explanations import eviction
+        from kai.answers.documents.explanations import eviction
 
         parts = []
         if self.record.evictions:
@@ -136,7 +136,7 @@ def evictions_of(source: "Source", result: "Result", asked: "Asked") -> tuple[Ev
 
     Raises: NoSubjectError for a name that is neither in the source nor on record.
     """
-    from kai.simulation.explaining.evictions import Evictions
+    from kai.answers.why.evictions import Evictions
 
     outcome, seen = result.outcome, result.overview
     if outcome is None or seen is None:
@@ -184,7 +184,7 @@ def logged_evictions(source: "Source", asked: "Asked") -> EvictionAnswer:
 
     Raises: InputError for a log that cannot be read, NoSubjectError for a job that it does not name.
     """
-    from kai.simulation.explaining.past_evictions import LOG
+    from kai.answers.why.past_evictions import LOG
 
     found = logged(asked, "" if source.everywhere else source.namespace)
     return EvictionAnswer(record=_named(Record(evictions=found, looked_at=(LOG,)), asked), detail=asked.detail)
@@ -195,8 +195,8 @@ def logged(asked: "Asked", namespace: str) -> "tuple[PastEviction, ...]":
 
     Raises: InputError for a log that cannot be read.
     """
-    from kai.simulation.explaining.past_evictions import from_log
-    from kai.telemetry.decisions import PassedOver
+    from kai.answers.why.past_evictions import from_log
+    from kai.cluster.process.decisions import PassedOver
 
     if not asked.log:
         return ()
@@ -222,7 +222,7 @@ def _named(record: Record, asked: "Asked") -> Record:
 
 def _record(source: "Source", asked: "Asked", namespace: str) -> Record:
     """Return the record from the decision log and the events of a running cluster."""
-    from kai.simulation.explaining.past_evictions import EVENTS, LOG, from_events, joined
+    from kai.answers.why.past_evictions import EVENTS, LOG, from_events, joined
 
     found = logged(asked, namespace)
     where = [LOG] if asked.log else []

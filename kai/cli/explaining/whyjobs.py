@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from kai.answers.documents.envelope import span
 from kai.api.values import instant
 from kai.basics.progress import report
 from kai.basics.wording import counted, first_of
 from kai.cli.console import Console
 from kai.cli.explaining.explanations import Item, assumed, block, change_lines, evicted, sized, wire_texts
 from kai.cli.tables import columns, wrapped
-from kai.documents.envelope import span
 
 if TYPE_CHECKING:
-    from kai.simulation.deciding.run import Outcome
-    from kai.simulation.explaining.explanation import Fold
-    from kai.simulation.outcomes.job_lines import JobLine
-    from kai.simulation.outcomes.overview import Job, Overview
-    from kai.virtual.moments import Fate
+    from kai.answers.documents.explanations import Fate
+    from kai.answers.offline.run import Outcome
+    from kai.answers.outcomes.job_lines import JobLine
+    from kai.answers.outcomes.overview import Job, Overview
+    from kai.answers.why.explanation import Fold
 
 _MOST_NAMED = 6
 
@@ -54,8 +54,8 @@ class JobAnswer:
     @classmethod
     def of(cls, outcome: "Outcome", seen: "Overview", lines: "Sequence[JobLine]", asked: Asked) -> "JobAnswer":
         """Explain the jobs of ``lines``."""
-        from kai.documents.explanations import told_of_jobs
-        from kai.simulation.explaining.explanation import Explainer, explained_jobs
+        from kai.answers.documents.explanations import told_of_jobs
+        from kai.answers.why.explanation import Explainer, explained_jobs
 
         explainer = Explainer(outcome, seen, lines=lines, tell=report)
         found = explained_jobs(outcome, explainer, lines, verify=asked.verify)
@@ -66,8 +66,8 @@ class JobAnswer:
     @classmethod
     def of_own(cls, folds: "Sequence[Fold]", settled: "Sequence[JobLine]", now: float, *, detail: bool) -> "JobAnswer":
         """Build the answer from the conditions of jobs, without a decision."""
-        from kai.documents.explanations import told_of_jobs
-        from kai.simulation.explaining.explanation import Explained
+        from kai.answers.documents.explanations import told_of_jobs
+        from kai.answers.why.explanation import Explained
 
         kind, told = told_of_jobs(Explained(folds=tuple(folds), settled=tuple(settled)))
         return cls(kind=kind, told=told, now=now, wire=_wire(folds) if detail else None)
@@ -75,7 +75,7 @@ class JobAnswer:
     @classmethod
     def of_fate(cls, fate: "Fate", now: float) -> "JobAnswer":
         """Report the outcome of a job that has no pods at the chosen moment of a run over virtual time."""
-        from kai.documents.explanations import fate_values
+        from kai.answers.documents.explanations import fate_values
 
         return cls(kind="Explanation", told=fate_values(fate), now=now)
 
@@ -148,9 +148,9 @@ class WaitingAnswer:
     @classmethod
     def of(cls, outcome: "Outcome", seen: "Overview", jobs: "Sequence[Job]", asked: Asked) -> "WaitingAnswer":
         """Explain the waiting jobs among ``jobs``: for each queue and reason, the first job in line."""
-        from kai.explain.codes import stage_of
-        from kai.simulation.explaining.assumptions import assumptions
-        from kai.simulation.explaining.explanation import Explainer
+        from kai.answers.why.assumptions import assumptions
+        from kai.answers.why.explanation import Explainer
+        from kai.deciding.explain.codes import stage_of
 
         explainer = Explainer(outcome, seen, tell=report)
         waiting = explainer.in_line([job for job in jobs if job.words is not None])
@@ -161,7 +161,7 @@ class WaitingAnswer:
     @classmethod
     def of_folds(cls, folds: "Sequence[Fold]", assumptions: tuple[str, ...] = (), *, detail: bool) -> "WaitingAnswer":
         """Build the answer from finished explanations."""
-        from kai.documents.explanations import explanation
+        from kai.answers.documents.explanations import explanation
 
         items = [explanation(fold) for fold in folds]
         return cls(items=items, assumptions=assumptions, wire=_wire(folds) if detail else None)

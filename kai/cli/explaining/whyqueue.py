@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from kai.answers.documents.items import closed, occupancy_values, occupied
 from kai.basics.wording import first_of, number_text
 from kai.cli.console import Console
 from kai.cli.explaining.explanations import assumed
 from kai.cli.tables import columns, wrapped
-from kai.documents.items import closed, occupancy_values, occupied
-from kai.model.axis import GPU_UNIT
+from kai.facts.model.axis import GPU_UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kai.explain.phrases import Words
-    from kai.simulation.outcomes.entitlement import Entitlement
-    from kai.simulation.outcomes.node_occupancy import Occupancy
-    from kai.simulation.outcomes.overview import Job
+    from kai.answers.outcomes.entitlement import Entitlement
+    from kai.answers.outcomes.node_occupancy import Occupancy
+    from kai.answers.outcomes.overview import Job
+    from kai.deciding.explain.phrases import Words
 
 
 _MOST_SIBLINGS = 6
@@ -39,7 +39,7 @@ class QueueAnswer:
 
     def fields(self) -> dict[str, Any]:
         """Return the division of the share. Units: GPUs in devices, CPU in millicores."""
-        from kai.documents.items import entitlement_values
+        from kai.answers.documents.items import entitlement_values
 
         return entitlement_values(self.found, self.waiting)
 
@@ -50,13 +50,13 @@ class QueueAnswer:
     @property
     def summary(self) -> str:
         """The answer in one sentence."""
-        from kai.documents.items import entitled
+        from kai.answers.documents.items import entitled
 
         return entitled(self.found)
 
     def text(self, console: Console) -> str:
         """Return the summary, the division, and the waiting jobs."""
-        from kai.explain.phrases import quantity
+        from kai.deciding.explain.phrases import quantity
 
         found = self.found
         whole = "  of the queues beside it you may see"
@@ -93,7 +93,7 @@ class QueueAnswer:
 
     def _advice(self) -> list[str]:
         """Return the changes that would raise the share, and the waiting jobs."""
-        from kai.documents.items import unit_of
+        from kai.answers.documents.items import unit_of
 
         found = self.found
         lines = []
@@ -112,7 +112,7 @@ class QueueAnswer:
         return lines or ["It has less than it asks for." if lacks else "It has all that it asks for."]
 
     def _plain(self, amount: float) -> str:
-        from kai.documents.items import unit_of
+        from kai.answers.documents.items import unit_of
 
         return number_text(round(amount / unit_of(self.found), 3))
 
@@ -127,7 +127,7 @@ class LeftOutAnswer:
 
     def fields(self) -> dict[str, Any]:
         """Return why the queue is excluded."""
-        from kai.documents.explanations import reason
+        from kai.answers.documents.explanations import reason
 
         subject = {"kind": "Queue", "name": self.queue}
         return {"subject": subject, "summary": f"{self.reason.text}.", "reason": reason(self.reason)}
@@ -138,7 +138,7 @@ class LeftOutAnswer:
 
     def text(self, console: Console) -> str:
         """Return why the queue is excluded, and what helps."""
-        from kai.explain.codes import BY_CODE
+        from kai.deciding.explain.codes import BY_CODE
 
         answer = console.styled(wrapped(f"{self.reason.text}.", console.width, indent="  "), bold=True)
         advice = wrapped(f"  {BY_CODE[self.reason.code].help}", console.width, indent="  ")

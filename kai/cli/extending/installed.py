@@ -13,12 +13,12 @@ from typing import Any, Final, get_args
 
 import attrs
 
+from kai.basics.errors import ConfigError
 from kai.cli.running.configuring import load_configuration
-from kai.configuration.options import described, wanted
-from kai.configuration.profiles import make_profile
-from kai.configuration.reading import Configuration, default_configuration
-from kai.configuration.registry import Registry, load_class, origin_of
-from kai.errors import ConfigError
+from kai.deciding.configuration.options import described, wanted
+from kai.deciding.configuration.profiles import make_profile
+from kai.deciding.configuration.reading import Configuration, default_configuration
+from kai.deciding.configuration.registry import Registry, load_class, origin_of
 from kai.framework.hooks import Extension
 
 _EXTENSIONS: Final = frozenset(get_args(Extension))

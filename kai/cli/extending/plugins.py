@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from kai.answers.documents.envelope import DISTRIBUTION
+from kai.basics.errors import CommandLineError, InputError
 from kai.cli.console import Console, console_options, write_kind
 from kai.cli.failures import say, write_out
 from kai.cli.selectors import GivenPath
 from kai.cli.tables import Column, columns, table
-from kai.configuration.registry import Registry, origin_of
-from kai.documents.envelope import DISTRIBUTION
-from kai.engine.host import Silent
-from kai.errors import CommandLineError, InputError
-from kai.telemetry.tracing import PluginTimes, Taken
+from kai.cluster.process.tracing import PluginTimes, Taken
+from kai.deciding.configuration.registry import Registry, origin_of
+from kai.deciding.engine.host import Silent
 
 if TYPE_CHECKING:
-    from kai.simulation.request import Policy
+    from kai.lab.request import Policy
 
 
 FILES = {
@@ -128,7 +128,7 @@ def time_plugins(path: str, policy: "Policy | None") -> Timing:
 
     Raises: InputError or ConfigError that names what is wrong.
     """
-    from kai.simulation.request import Request
+    from kai.lab.request import Request
 
     request = Request(policy=policy)
     if request.run(path).outcome is None:

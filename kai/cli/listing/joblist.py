@@ -8,7 +8,7 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kai.simulation.outcomes.job_lines import JobLine
+    from kai.answers.outcomes.job_lines import JobLine
 
 PARTIAL = "Partial"
 _BEGUN = frozenset({"Running", "Starts", "Partial"})

@@ -9,6 +9,8 @@ import attrs
 import click
 from click.shell_completion import CompletionItem
 
+from kai.answers.documents.envelope import span
+from kai.basics.errors import InputError
 from kai.basics.wording import counted, number_text, shown
 from kai.cli.completing import complete_queues
 from kai.cli.console import Console
@@ -17,14 +19,12 @@ from kai.cli.listing.joblist import Row, rows_of
 from kai.cli.sources import Source, source_options
 from kai.cli.tables import Column, cut_text, table, wrapped
 from kai.cli.views import ServedView, View, Ways, show
-from kai.documents.envelope import span
-from kai.errors import InputError
 
 if TYPE_CHECKING:
+    from kai.answers.outcomes.job_lines import JobLine
+    from kai.answers.why.own_jobs import OwnJobs
     from kai.cli.serving import Served
-    from kai.simulation.explaining.own_jobs import OwnJobs
-    from kai.simulation.outcomes.job_lines import JobLine
-    from kai.simulation.request import Result
+    from kai.lab.request import Result
 
 EPILOG = """\
 A job is a pod group. Replicas of one owner are one line; --pods unfolds them.
@@ -80,7 +80,7 @@ class JobView:
 
     def fields(self) -> dict[str, Any]:
         """Return every job by itself: its owner says which replicas belong together."""
-        from kai.documents.items import job_values
+        from kai.answers.documents.items import job_values
 
         return {"items": [job_values(line, with_pods=self.wanted.pods) for line in self.lines]}
 
@@ -199,9 +199,9 @@ def served_jobs(source: Source, served: "Served", wanted: Wanted) -> View:
 
     Raises: UnreachableError where the service does not answer.
     """
+    from kai.answers.documents.asking import read
+    from kai.answers.documents.reading import job_lines
     from kai.api import values as times
-    from kai.documents.asking import read
-    from kai.documents.reading import job_lines
 
     pods = "true" if wanted.pods else ""
     document = served.ask("jobs", namespace=served.namespace, queue=wanted.queue, pods=pods)
@@ -237,7 +237,7 @@ def _is_in(wanted: Wanted, line: "JobLine") -> bool:
 
 def _states() -> list[str]:
     """Return the choices of --state: the states that tables show, and the groups of them."""
-    from kai.simulation.outcomes.job_states import State
+    from kai.answers.outcomes.job_states import State
 
     return sorted([*(state.lower() for state in State), _WAITING])
 

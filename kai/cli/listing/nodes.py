@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from kai.basics.errors import InputError
 from kai.basics.wording import counted
 from kai.cli.completing import complete_jobs
 from kai.cli.console import Console
 from kai.cli.sources import Source, source_options
 from kai.cli.tables import Column, table, wrapped
 from kai.cli.views import ServedView, View, Ways, show
-from kai.errors import InputError
 
 if TYPE_CHECKING:
+    from kai.answers.outcomes.gpu_slots import NodeSlots, Slices, Slot, User
     from kai.cli.serving import Served
-    from kai.simulation.outcomes.gpu_slots import NodeSlots, Slices, Slot, User
-    from kai.simulation.request import Result
+    from kai.lab.request import Result
 
 
 WIDTH = 3
@@ -152,7 +152,7 @@ class NodeView:
 
     def fields(self) -> dict[str, Any]:
         """Return every node with its GPUs."""
-        from kai.documents.items import node_values
+        from kai.answers.documents.items import node_values
 
         return {"items": [node_values(node) for node in self._nodes]}
 
@@ -228,7 +228,7 @@ def node_view(source: Source, console: Console, result: "Result", *, by: str, jo
 
     Raises: InputError for an unknown label or job.
     """
-    from kai.simulation.outcomes.gpu_slots import node_slots
+    from kai.answers.outcomes.gpu_slots import node_slots
 
     source.case_of(result)
     seen = result.overview
@@ -245,8 +245,8 @@ def served_nodes(source: Source, console: Console, served: "Served", *, by: str,
 
     Raises: UnreachableError where the service does not answer; InputError for an unknown label.
     """
-    from kai.documents.asking import read
-    from kai.documents.reading import node_slots
+    from kai.answers.documents.asking import read
+    from kai.answers.documents.reading import node_slots
 
     document = served.ask("nodes")
     view = _view_of(source, console, read(document, "NodeList", node_slots), by=by, job=job, free=free)

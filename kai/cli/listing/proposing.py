@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from kai.basics.errors import InputError
 from kai.basics.wording import counted, found_by, number_text
 from kai.cli.console import Console
 from kai.cli.sources import STANDARD_INPUT, Source
 from kai.cli.tables import Column, table
-from kai.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +67,7 @@ def _proposed(source: Source) -> "tuple[Sequence[Proposal], Sequence[str]]":
 
 def _of_slurm(place: str) -> "Sequence[Proposal] | None":
     """Return the queues of a Slurm accounting file; None for any other file."""
-    from kai.traces.slurm_accounts import is_slurm, queues_of_accounts
+    from kai.lab.traces.slurm_accounts import is_slurm, queues_of_accounts
 
     path = Path(place)
     if not place or place == STANDARD_INPUT or not path.is_file():

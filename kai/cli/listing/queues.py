@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from kai.basics.errors import InputError
 from kai.basics.wording import number_text
 from kai.cli.completing import complete_queues
 from kai.cli.console import Console
 from kai.cli.sources import Source, source_options
 from kai.cli.tables import Cell, Column, columns, table, wrapped
 from kai.cli.views import ServedView, View, Ways, show
-from kai.errors import InputError
 
 if TYPE_CHECKING:
+    from kai.answers.outcomes.overview import Overview
+    from kai.answers.outcomes.queue_lines import QueueLine, Share
     from kai.cli.serving import Served
-    from kai.simulation.outcomes.overview import Overview
-    from kai.simulation.outcomes.queue_lines import QueueLine, Share
-    from kai.simulation.request import Result
+    from kai.lab.request import Result
 
 
 CELLS = 40
@@ -48,7 +48,7 @@ def queue_tables(seen: "Overview", console: Console) -> str:
 
 def absent_queues(result: "Result", console: Console) -> str:
     """Return a block with the queues that exist but take no part, each with the reason; "" if there are none."""
-    from kai.simulation.outcomes.overview import left_out
+    from kai.answers.outcomes.overview import left_out
 
     if result.outcome is None:
         return ""
@@ -199,9 +199,9 @@ class QueueView:
 
     def fields(self) -> dict[str, Any]:
         """Return every queue with all its resources."""
-        from kai.documents.items import queue_items
-        from kai.simulation.outcomes.entitlement import steps_of
-        from kai.simulation.outcomes.overview import left_out
+        from kai.answers.documents.items import queue_items
+        from kai.answers.outcomes.entitlement import steps_of
+        from kai.answers.outcomes.overview import left_out
 
         outcome, seen = self.result.outcome, self.result.overview
         if outcome is None or seen is None:
@@ -300,8 +300,8 @@ def served_queues(source: Source, served: "Served", queue: str, resource: int | 
 
     Raises: UnreachableError where it does not answer.
     """
-    from kai.documents.asking import read
-    from kai.documents.reading import queue_lines
+    from kai.answers.documents.asking import read
+    from kai.answers.documents.reading import queue_lines
 
     document = served.ask("queues", queue=queue)
     items = [item for item in document["items"] if source.selector.matches(item.get("labels") or {})]
@@ -330,7 +330,7 @@ def queue_view(source: Source, result: "Result", queue: str, resource: int | Non
 
 def _check_takes_part(result: "Result", queue: str) -> None:
     """Raise InputError for a queue that exists but belongs to no tree."""
-    from kai.simulation.outcomes.overview import left_out
+    from kai.answers.outcomes.overview import left_out
 
     words = None if result.outcome is None else dict(left_out(result.outcome)).get(queue)
     if words is not None:

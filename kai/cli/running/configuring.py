@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from kai.api.codec.manifest_text import load_documents, load_values
+from kai.basics.errors import ConfigError, InputError
 from kai.basics.parsing import mapping_of, part_of
 from kai.basics.wording import found_by, shown
 from kai.cli.running.flags import Given, with_texts
 from kai.cli.running.roleflags import FLAGS, SCHEDULER
 from kai.cli.running.shards import Rendered, is_shard, render
-from kai.configuration.reading import Configuration, read_configuration
-from kai.errors import ConfigError, InputError
+from kai.deciding.configuration.reading import Configuration, read_configuration
 
 if TYPE_CHECKING:
-    from kai.configuration.registry import Registry
+    from kai.deciding.configuration.registry import Registry
 
 _KEY: Final = "config.yaml"
 

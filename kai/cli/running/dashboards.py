@@ -12,9 +12,9 @@ import anyio
 import attrs
 import structlog
 
+from kai.basics.errors import CommandLineError
 from kai.basics.wording import shown
-from kai.errors import CommandLineError
-from kai.telemetry.listener import Address, is_local, read_address
+from kai.cluster.process.listener import Address, is_local, read_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from kai.dashboard.feed import Feed
     from kai.dashboard.pages import HealthChecks
     from kai.dashboard.server import Dashboard
-    from kai.engine.cycle import Profile
-    from kai.scheduler.cycle.cycling import Done
-    from kai.scheduler.loop.service import Scheduler
-    from kai.scheduler.settings import SchedulerSettings
+    from kai.deciding.engine.cycle import Profile
+    from kai.roles.scheduler.cycle.cycling import Done
+    from kai.roles.scheduler.loop.service import Scheduler
+    from kai.roles.scheduler.settings import SchedulerSettings
 
 FLAG: Final = "dashboard"
 _AUTH: Final = ("local", "token")
@@ -81,8 +81,8 @@ class Board:
 
         Raises: ConfigError if the port is taken, or the certificate is invalid.
         """
+        from kai.cluster.process.connections import serve
         from kai.dashboard.server import LIMITS
-        from kai.telemetry.connections import serve
 
         address, respond = self.place.address, self.dashboard.respond
         async with anyio.create_task_group() as tasks:
@@ -91,7 +91,7 @@ class Board:
             if self.place.certificate is None:
                 await serve(address.host, address.port, respond, LIMITS, task_status=task_status)
                 return
-            from kai.admission.serving import Certificate, CertificateOfFiles
+            from kai.roles.admission.serving import Certificate, CertificateOfFiles
 
             identity = CertificateOfFiles(Certificate(folder=self.place.certificate))
             await identity.ready()
@@ -105,14 +105,14 @@ def make_board(
     place: Place, scheduler: Scheduler, settings: SchedulerSettings, connection: Connection, facts: HealthChecks
 ) -> Board:
     """Return the dashboard of a scheduler, and subscribe it to the scheduler's cycles."""
+    from kai.answers.offline.run import leave_to
     from kai.cluster.requesting.reviews import Reviews
-    from kai.configuration.profiles import make_profile
     from kai.dashboard.access import LocalAccess, TokenAccess
     from kai.dashboard.answer_cache import AnswerCache
     from kai.dashboard.feed import Feed
     from kai.dashboard.pages import make_pages
     from kai.dashboard.server import Dashboard
-    from kai.simulation.deciding.run import leave_to
+    from kai.deciding.configuration.profiles import make_profile
 
     leave_to("scheduler")
     feed, routes = Feed(), scheduler.routes()
@@ -132,11 +132,11 @@ def make_board(
 
 
 def _onlooker(feed: Feed, profile: Profile, settings: SchedulerSettings) -> Callable[[Done | None, float], None]:
+    from kai.answers.cases.case import Case
+    from kai.answers.cases.origin import Origin
+    from kai.answers.offline.run import READING, Cycle, Outcome
     from kai.dashboard.feed import EndedCycle
     from kai.intake import Intake
-    from kai.simulation.cases.case import Case
-    from kai.simulation.cases.origin import Origin
-    from kai.simulation.deciding.run import READING, Cycle, Outcome
 
     # A trial of a change re-reads only the objects that the change touches, and decides as a command would.
     intake = Intake(settings.intake)

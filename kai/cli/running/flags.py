@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from kai.basics import parsing
+from kai.basics.errors import CommandLineError, ConfigError
 from kai.basics.wording import shown
-from kai.errors import CommandLineError, ConfigError
 
 if TYPE_CHECKING:
     from kai.manifests.faults import Fault
@@ -231,7 +231,7 @@ def _faultless(text: str, place: str, faults: Iterable[Fault]) -> str:
 
 
 def _verbosity(text: str, place: str) -> object:
-    from kai.telemetry.logs import verbosity_of
+    from kai.cluster.process.logs import verbosity_of
 
     value = verbosity_of(text)
     if value is None:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Self
 
 import attrs
 
+from kai.basics.errors import CommandLineError, ConfigError
 from kai.cli.running.roleflags import TOGETHER
 from kai.cluster.election.leading import fresh_identity
 from kai.cluster.election.lease import LeaseSettings
-from kai.errors import CommandLineError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -30,11 +30,11 @@ import anyio
 import structlog
 
 from kai.api.memory import collect_young, trim
+from kai.basics.errors import places
 from kai.cli.failures import LEFT
 from kai.cluster.election.takeover import succeed
 from kai.cluster.port import Cluster, Leadership, Term
 from kai.cluster.threads import stack_of
-from kai.errors import places
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

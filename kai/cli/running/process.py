@@ -19,10 +19,12 @@ import attrs
 import structlog
 from prometheus_client import CollectorRegistry
 
+from kai.answers.documents.envelope import DISTRIBUTION, installed
 from kai.api.kinds import ApiObject
 from kai.api.kubernetes.meta import ConfigMap
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.queue import Queue
+from kai.basics.errors import ConfigError, KaiError
 from kai.cli.running.dashboards import Board, Place, make_board, wanted_dashboard
 from kai.cli.running.flags import Given
 from kai.cli.running.identity import ProcessIdentity
@@ -44,13 +46,11 @@ from kai.cli.running.webhooks import CertificateSource, admission_settings, door
 from kai.cluster.caching.store import Watched
 from kai.cluster.connect import Connection, Options, connect
 from kai.cluster.election.leading import SoleLeadership, fresh_identity
+from kai.cluster.process.exposition import metrics_route
+from kai.cluster.process.listener import LOOPBACK, Address, Probes, Route, listen, read_address
+from kai.cluster.process.tracing import Tracing, make_tracing
 from kai.cluster.signals import Observe
 from kai.cluster.transport.credentials import Source
-from kai.documents.envelope import DISTRIBUTION, installed
-from kai.errors import ConfigError, KaiError
-from kai.telemetry.exposition import metrics_route
-from kai.telemetry.listener import LOOPBACK, Address, Probes, Route, listen, read_address
-from kai.telemetry.tracing import Tracing, make_tracing
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -202,7 +202,7 @@ class Process:
         work: list[Callable[[], Any]] = []
         board: Board | None = None
         if plan.settings is not None:
-            from kai.scheduler.making import make_scheduler
+            from kai.roles.scheduler.making import make_scheduler
 
             scheduler = make_scheduler(
                 connection,
@@ -228,7 +228,7 @@ class Process:
             tasks.start_soon(connection.run)
             tasks.start_soon(tell_standstill)
             if plan.certificate is not None:
-                from kai.admission.serving import serve_webhooks
+                from kai.roles.admission.serving import serve_webhooks
 
                 port = self.given.whole("webhook-addr")
                 open_doors = doors(admission_settings(self.given), connection.store)

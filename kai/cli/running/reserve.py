@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import click
 
-from kai.errors import ConfigError, InputError
+from kai.basics.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

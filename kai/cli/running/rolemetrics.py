@@ -16,6 +16,7 @@ from kai.api import names
 from kai.api.kinds import BY_CLASS
 from kai.api.values import BadValue, amount
 from kai.cluster.port import Store
+from kai.cluster.process.exposition import Maker
 from kai.cluster.signals import (
     BIND_RESULTS,
     REVIEW_RESULTS,
@@ -28,7 +29,6 @@ from kai.cluster.signals import (
     WorkEnded,
 )
 from kai.cluster.transport.reachability import Rights
-from kai.telemetry.exposition import Maker
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Counter, Histogram

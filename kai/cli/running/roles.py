@@ -12,6 +12,7 @@ from kai.api.cluster_objects import FIELD_OF
 from kai.api.kinds import ApiObject
 from kai.api.kubernetes.meta import Namespace
 from kai.api.scheduling.bind_request import BindRequest
+from kai.basics.errors import CommandLineError
 from kai.basics.wording import shown
 from kai.cli.running.ownpod import END_AT_ONCE, HOLD_GPU, own_image
 from kai.cli.running.roleflags import (
@@ -26,13 +27,12 @@ from kai.cli.running.roleflags import (
     TOGETHER,
 )
 from kai.cluster.port import Cluster
-from kai.errors import CommandLineError
 
 if TYPE_CHECKING:  # OpenTelemetry takes a quarter of a second, which not every role needs
-    from kai.binder.sharers import BinderSettings
     from kai.cli.running.flags import Given
+    from kai.cluster.process.tracing import Tracing
     from kai.cluster.signals import Observe
-    from kai.telemetry.tracing import Tracing
+    from kai.roles.binder.sharers import BinderSettings
 
 Work: TypeAlias = Callable[[Cluster], Coroutine[Any, Any, None]]
 """Works on a cluster until cancelled."""
@@ -68,7 +68,7 @@ class HandOver:
     offer: Callable[[BindRequest], None]
     """Takes a bind request that is already written."""
     carry_out: Callable[[BindRequest, Callable[[str, bool], None]], bool]
-    """Binds without writing the request; see `kai.scheduler.committing.outbox.CarryOut`."""
+    """Binds without writing the request; see `kai.roles.scheduler.committing.outbox.CarryOut`."""
 
 
 # --- Scheduler -----------------------------------------------------------------------------------------------------
@@ -80,8 +80,8 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
     Raises: ConfigError.
     """
     from kai.framework.parameters import AS_PEER
-    from kai.scheduler.cycle.past_usage import usage_address
-    from kai.scheduler.settings import EvictBy, SchedulerSettings
+    from kai.roles.scheduler.cycle.past_usage import usage_address
+    from kai.roles.scheduler.settings import EvictBy, SchedulerSettings
 
     if given.text("evict-by") not in {each.value for each in EvictBy}:
         found, wanted = given.text("evict-by"), ", ".join(each.value for each in EvictBy)
@@ -152,7 +152,7 @@ def configuration_of(given: Given) -> tuple[Any, Mapping[str, object] | None]:
     Raises: ConfigError.
     """
     from kai.cli.running.configuring import load_setup
-    from kai.configuration.reading import default_configuration
+    from kai.deciding.configuration.reading import default_configuration
 
     path = configuration_path(given)
     setup = load_setup(path) if path else None
@@ -189,7 +189,7 @@ def watches_of_plugins(configuration: Any) -> tuple[type[ApiObject], ...]:  # no
     Raises: ConfigError for a kind that kai reads itself.
     """
     from kai.api.kinds import declare_all
-    from kai.configuration.registry import Registry
+    from kai.deciding.configuration.registry import Registry
 
     found = Registry.installed().objects(entry.name for entry in configuration.plugins)
     return tuple(cls for cls in declare_all(found.items()) if cls not in SCHEDULER_WATCHES)
@@ -204,8 +204,8 @@ def binder(given: Given, observe: Observe, tracing: Tracing) -> tuple[Role, Hand
     Raises: ConfigError.
     """
     from kai.api.codec.structuring import structure_as
-    from kai.binder.service import WATCHED, BinderService, make_binder
-    from kai.binder.steps import StepOptions
+    from kai.roles.binder.service import WATCHED, BinderService, make_binder
+    from kai.roles.binder.steps import StepOptions
 
     settings = _binder_settings(given)
     steps = {name: structure_as(StepOptions, options) for name, options in given.mapping("plugins").items()}
@@ -235,7 +235,7 @@ def binder(given: Given, observe: Observe, tracing: Tracing) -> tuple[Role, Hand
 
 def _binder_settings(given: Given) -> BinderSettings:
     from kai.api.codec.structuring import structure_as
-    from kai.binder.sharers import BinderSettings, PodResources, ReservationSettings
+    from kai.roles.binder.sharers import BinderSettings, PodResources, ReservationSettings
 
     reservation = ReservationSettings(
         namespace=given.text("resource-reservation-namespace"),
@@ -261,9 +261,9 @@ def _binder_settings(given: Given) -> BinderSettings:
 
 def _podgrouper(given: Given, observe: Observe) -> Role:
     from kai.cluster.work import QueueOptions
-    from kai.podgrouper.grouper import Settings
-    from kai.podgrouper.reading import WATCHED
-    from kai.podgrouper.service import group_pods
+    from kai.roles.podgrouper.grouper import Settings
+    from kai.roles.podgrouper.reading import WATCHED
+    from kai.roles.podgrouper.service import group_pods
 
     settings = Settings(
         scheduler_name=given.text("scheduler-name"),
@@ -298,7 +298,7 @@ def _binds_at_once(given: Given) -> bool:
 
 
 def _pod_groups(given: Given, observe: Observe) -> Role:
-    from kai.controllers.podgroup_service import WATCHED, PodGroupController
+    from kai.roles.controllers.podgroup_service import WATCHED, PodGroupController
 
     scheduler_name = given.text("scheduler-name")
 
@@ -309,7 +309,7 @@ def _pod_groups(given: Given, observe: Observe) -> Role:
 
 
 def _queues(given: Given, observe: Observe) -> Role:
-    from kai.controllers.queue_service import WATCHED, QueueController
+    from kai.roles.controllers.queue_service import WATCHED, QueueController
 
     del given
 
@@ -320,8 +320,8 @@ def _queues(given: Given, observe: Observe) -> Role:
 
 
 def _scale(given: Given, observe: Observe) -> Role:
-    from kai.controllers.node_scale import ScaleSettings
-    from kai.controllers.node_scale_service import WATCHED, NodeScaleAdjuster
+    from kai.roles.controllers.node_scale import ScaleSettings
+    from kai.roles.controllers.node_scale_service import WATCHED, NodeScaleAdjuster
 
     settings = ScaleSettings(
         scheduler_name=given.text("scheduler-name"),

@@ -111,7 +111,7 @@ def run(arguments: tuple[str, ...]) -> int:
     from kai.cli.running.flags import read_flags
     from kai.cli.running.process import Process
     from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
-    from kai.telemetry.logs import set_up_logs
+    from kai.cluster.process.logs import set_up_logs
 
     given = read_flags(arguments, FLAGS, ROLES, TOGETHER)
     named = [name for name in ("v", "zap-log-level", "log-level") if name in given.named]

@@ -26,11 +26,11 @@ from kai.api.scheduling.shard import (
     SchedulingShardSpec,
 )
 from kai.api.values import duration_text
+from kai.basics.errors import ConfigError, InputError
 from kai.basics.parsing import mapping_of, part_of
 from kai.basics.wording import shown
-from kai.configuration.peer import BUDGETED, DEFAULT_ACTIONS
-from kai.configuration.registry import Registry
-from kai.errors import ConfigError, InputError
+from kai.deciding.configuration.peer import BUDGETED, DEFAULT_ACTIONS
+from kai.deciding.configuration.registry import Registry
 
 GROUP: Final = "kai.scheduler/"
 _BINPACK, _SPREAD = "binpack", "spread"

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from kai.basics.errors import CommandLineError
 from kai.cli.running.roleflags import ADMISSION, POD_GROUPS, QUEUES
 from kai.cluster.signals import Observe, unobserved
-from kai.errors import CommandLineError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from kai.admission import AdmissionSettings
-    from kai.admission.serving import Decide, Identity
     from kai.cli.running.flags import Given
     from kai.cluster.port import Cluster, Store
-    from kai.telemetry.listener import Probes
+    from kai.cluster.process.listener import Probes
+    from kai.roles.admission import AdmissionSettings
+    from kai.roles.admission.serving import Decide, Identity
 
 _LETTERS: Final = string.ascii_lowercase + string.digits
 _PROBE: Final = "certificate"
@@ -46,10 +46,10 @@ class CertificateSource:
         Raises: ConfigError for a missing certificate in a folder.
         """
         if not self.secret:
-            from kai.admission.serving import Certificate, CertificateOfFiles
+            from kai.roles.admission.serving import Certificate, CertificateOfFiles
 
             return CertificateOfFiles(Certificate(folder=self.folder), observe)
-        from kai.admission.rotation import RotatedCertificate, Rotation, Timing
+        from kai.roles.admission.rotation import RotatedCertificate, Rotation, Timing
 
         service = f"{ADMISSION}.{namespace}.svc"
         rotation = Rotation(hosts=(service, f"{service}.cluster.local"), timing=Timing(lifetime=self.lifetime))
@@ -77,14 +77,14 @@ def wanted_certificate(given: Given, roles: Collection[str]) -> CertificateSourc
     switched_on = any(role in roles and given.truth(switch) for role, switch in _SWITCHES.items())
     if not switched_on or not folder.is_dir():
         return None
-    from kai.admission.serving import Certificate
+    from kai.roles.admission.serving import Certificate
 
     return CertificateSource(folder=folder) if Certificate(folder=folder).exists else None
 
 
 def admission_settings(given: Given) -> AdmissionSettings:
     """Return the settings of admission."""
-    from kai.admission import AdmissionSettings
+    from kai.roles.admission import AdmissionSettings
 
     runtime_class = given.text("gpu-fraction-runtime-class-name")
     if "gpu-pod-runtime-class-name" in given.named and "gpu-fraction-runtime-class-name" not in given.named:
@@ -101,8 +101,8 @@ def admission_settings(given: Given) -> AdmissionSettings:
 
 def doors(settings: AdmissionSettings, store: Store) -> Mapping[str, Decide]:
     """Return the review function of each path."""
-    from kai.admission import mutate, validate
-    from kai.admission.serving import MUTATING, VALIDATING, queue_finder
+    from kai.roles.admission import mutate, validate
+    from kai.roles.admission.serving import MUTATING, VALIDATING, queue_finder
 
     change = partial(mutate, settings=settings, draw=_draw)
     check = partial(validate, settings=settings, find_queue=queue_finder(store))

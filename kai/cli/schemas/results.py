@@ -12,10 +12,10 @@ from typing import Any
 
 import attrs
 
+from kai.answers.cases.plan_document import Departure, Hold, Place
 from kai.cli.schemas.explanations import Document, StepItem
-from kai.simulation.cases.plan_document import Departure, Hold, Place
-from kai.simulation.comparing import comparison
-from kai.virtual.results import result as over_time
+from kai.lab.comparing import comparison
+from kai.lab.virtual.results import result as over_time
 
 
 @attrs.frozen(kw_only=True)

@@ -18,10 +18,10 @@ import structlog
 from kai.api.codec.json_decoding import keep
 from kai.api.codec.structuring import structure_as
 from kai.api.kinds import BY_CLASS, ApiObject, Key
+from kai.basics.errors import InputError
 from kai.cluster.caching.shown import Overlays, Shown, annotated
 from kai.cluster.caching.tombstones import UNKNOWN_VERSION, Peek, Tombstones, peek, version_of
 from kai.cluster.port import Change, Index, Rejected
-from kai.errors import InputError
 
 if TYPE_CHECKING:
     from kai.api.listing import Listing

@@ -23,8 +23,8 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from kai.basics.errors import ConfigError
 from kai.cluster.port import Draw, Term
-from kai.errors import ConfigError
 
 _JITTER: Final = 0.2
 _SLACK: Final = 1.2

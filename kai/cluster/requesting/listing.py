@@ -18,6 +18,7 @@ from kai.api.codec.structuring import structure_as
 from kai.api.kinds import BY_CLASS, ApiObject
 from kai.api.kubernetes.meta import ConfigMap
 from kai.api.kubernetes.pod import Pod
+from kai.basics.errors import InputError, UnreachableError
 from kai.basics.kubernetes_version import NEWEST, KubernetesVersion
 from kai.cluster.caching.raw import Page, manifest_of, page_of
 from kai.cluster.port import Clock
@@ -34,7 +35,6 @@ from kai.cluster.transport.calls import (
 )
 from kai.cluster.transport.encoding import collection, page_query
 from kai.cluster.transport.reachability import right_of
-from kai.errors import InputError, UnreachableError
 
 _PAGE: Final = 2000
 _PATIENCE: Final = (1.0, 3.0)

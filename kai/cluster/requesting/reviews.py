@@ -15,12 +15,12 @@ from typing import Any, Final, TypeAlias, TypeVar
 import attrs
 
 from kai.api.fields import EMPTY
+from kai.basics.errors import ApiError
 from kai.basics.parsing import list_of, mapping_of, part_of
 from kai.cluster.port import Clock
 from kai.cluster.requesting.sending import Label, Withheld
 from kai.cluster.transport.answers import decoded
 from kai.cluster.transport.calls import Answer, Call, NoAnswer
-from kai.errors import ApiError
 
 KEPT: Final = 30.0
 """How long a cached answer counts.

@@ -40,6 +40,7 @@ from kai.api.plans import (
 )
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue
+from kai.basics.errors import InputError
 from kai.basics.parsing import mapping_of, part_of
 from kai.cluster.caching.store import WatchedStore
 from kai.cluster.port import Clock, Leadership, Term
@@ -58,7 +59,6 @@ from kai.cluster.transport.encoding import (
     encode_write,
     event_name,
 )
-from kai.errors import InputError
 
 _PAGE: Final = 500
 _POLL: Final = 1.0

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from kai.basics.errors import ConfigError, UnreachableError
 from kai.cluster.transport.client import Account
 from kai.cluster.transport.credentials import Credentials, Source
 from kai.cluster.transport.kubeconfig import Context, read_contexts
-from kai.errors import ConfigError, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from kai.api.plans import Reason, Refusal
+from kai.basics.errors import on_one_line
 from kai.basics.kubernetes_version import KubernetesVersion
 from kai.basics.parsing import mapping_of, mappings_of, part_of
 from kai.cluster.requests import BudgetExhausted, Forbidden, NamespaceEnding, NoSuchKind
 from kai.cluster.transport.calls import Answer, NoAnswer
-from kai.errors import on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,10 +15,10 @@ import anyio
 import attrs
 from anyio import to_thread
 
+from kai.basics.errors import ApiError, ConfigError
 from kai.cluster.transport.calls import Answer, Call, NoAnswer, Stream
 from kai.cluster.transport.connections import Connections
 from kai.cluster.transport.credentials import Credentials, Source
-from kai.errors import ApiError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

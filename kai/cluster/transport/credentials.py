@@ -35,10 +35,10 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from kai.basics.errors import ConfigError, on_one_line
 from kai.basics.parsing import mapping_of, text_of
 from kai.basics.wording import found_by, shown
 from kai.cluster.transport.kubeconfig import proxy_for, read_plain
-from kai.errors import ConfigError, on_one_line
 
 _LONGEST: Final = 300
 _INSTALL: Final = "install it, or add the folder it is in to PATH; --context chooses another cluster and user"

@@ -27,8 +27,8 @@ from urllib.parse import urlsplit
 import attrs
 
 from kai.api.codec.manifest_text import load_values
+from kai.basics.errors import InputError
 from kai.basics.parsing import mappings_of, text_of
-from kai.errors import InputError
 
 
 @attrs.frozen(kw_only=True)

@@ -22,9 +22,9 @@ from kai.basics.parsing import has_condition, list_of, mapping_of, mappings_of, 
 from kai.manifests.grouping import Index, Manifest
 from kai.manifests.workloads.making import Condition, Identity, Made, Stage, child, count, is_set, later, part, pods
 from kai.manifests.workloads.sets import BY_NODE_LABEL, EXCLUSIVE
-from kai.podgrouper.groupers.knative import MIN_SCALE, REVISION, REVISION_LABEL
-from kai.podgrouper.lookup import Absent, Many
-from kai.podgrouper.resource import Fields, Kind, Resource
+from kai.roles.podgrouper.groupers.knative import MIN_SCALE, REVISION, REVISION_LABEL
+from kai.roles.podgrouper.lookup import Absent, Many
+from kai.roles.podgrouper.resource import Fields, Kind, Resource
 
 
 def deployment(workload: Resource) -> Iterator[Made]:

@@ -14,7 +14,7 @@ import attrs
 from kai.basics.parsing import list_of, mapping_of, part_of
 from kai.manifests.grouping import Index
 from kai.manifests.workloads.making import Identity, Made, child, is_set, named_elsewhere, part, pods
-from kai.podgrouper.resource import Fields, Kind, Resource
+from kai.roles.podgrouper.resource import Fields, Kind, Resource
 
 GROUP: Final = "argoproj.io"
 TEMPLATES: Final = ("WorkflowTemplate", "ClusterWorkflowTemplate")

@@ -8,15 +8,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from kai.basics.errors import InputError
 from kai.basics.parsing import is_whole, mapping_of, mappings_of, text_of
-from kai.errors import InputError
 from kai.manifests.grouping import Index
 from kai.manifests.workloads.making import MOST_PODS, Identity, Made, pods
-from kai.podgrouper.draft import KARTA
-from kai.podgrouper.karta.definition import described_kind, read_definition
-from kai.podgrouper.karta.evaluate import evaluate
-from kai.podgrouper.lookup import Absent, Many
-from kai.podgrouper.resource import Fields, Kind, Resource
+from kai.roles.podgrouper.draft import KARTA
+from kai.roles.podgrouper.karta.definition import described_kind, read_definition
+from kai.roles.podgrouper.karta.evaluate import evaluate
+from kai.roles.podgrouper.lookup import Absent, Many
+from kai.roles.podgrouper.resource import Fields, Kind, Resource
 
 _LABEL: Final = re.compile(r"\.metadata\.labels(?:\.([\w-]+)|\[\"([^\"]+)\"\])")
 

@@ -14,9 +14,9 @@ import attrs
 from kai.basics.parsing import mapping_of, mappings_of, part_of
 from kai.manifests.grouping import Index
 from kai.manifests.workloads.making import Identity, Made, child, count, pods
-from kai.podgrouper.groupers.grove import POD_GANG, POD_GANG_LABEL, TOPOLOGY_NAMES
-from kai.podgrouper.lookup import Absent, Get
-from kai.podgrouper.resource import Fields, Kind, Resource
+from kai.roles.podgrouper.groupers.grove import POD_GANG, POD_GANG_LABEL, TOPOLOGY_NAMES
+from kai.roles.podgrouper.lookup import Absent, Get
+from kai.roles.podgrouper.resource import Fields, Kind, Resource
 
 _GROVE: Final = "grove.io/v1alpha1"
 _KAI: Final = "kai.scheduler/v1alpha1"

@@ -6,7 +6,7 @@ Source: the operators: names, labels, and a launcher that may have to wait for i
 from collections.abc import Iterator
 
 from kai.manifests.workloads.making import Condition, Identity, Made, Stage, child, count, is_set, later, part, pods
-from kai.podgrouper.resource import Fields, Resource
+from kai.roles.podgrouper.resource import Fields, Resource
 
 REPLICA_SPECS = {
     "JAXJob": "jaxReplicaSpecs",

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import attrs
 
+from kai.basics.errors import InputError
 from kai.basics.parsing import part_of
-from kai.errors import InputError
 from kai.manifests.grouping import Index
-from kai.podgrouper.lookup import Absent, Get
-from kai.podgrouper.resource import Fields, Kind, Resource
+from kai.roles.podgrouper.lookup import Absent, Get
+from kai.roles.podgrouper.resource import Fields, Kind, Resource
 
 Made = dict[str, Any]
 """An object that a controller would create, as a manifest."""

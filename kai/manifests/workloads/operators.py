@@ -21,7 +21,7 @@ from kai.manifests.workloads.making import (
     part,
     pods,
 )
-from kai.podgrouper.resource import Fields, Resource
+from kai.roles.podgrouper.resource import Fields, Resource
 
 _VOLCANO: Final = "volcano.sh/"
 _DASK: Final = "dask.org/"

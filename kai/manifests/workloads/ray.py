@@ -21,8 +21,8 @@ from kai.manifests.workloads.making import (
     part,
     pods,
 )
-from kai.podgrouper.groupers.ray import ORIGIN_LABEL, within_bounds
-from kai.podgrouper.resource import Fields, Kind, Resource
+from kai.roles.podgrouper.groupers.ray import ORIGIN_LABEL, within_bounds
+from kai.roles.podgrouper.resource import Fields, Kind, Resource
 
 LISTED: Final = (("ray.io/v1", "RayCluster", "rayclusters"),)
 _SELECTOR: Final = "ray.io/cluster"

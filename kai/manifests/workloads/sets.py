@@ -21,10 +21,10 @@ from kai.manifests.workloads.making import (
     pods,
     uid_of,
 )
-from kai.podgrouper.groupers import sets as job_set_grouper
-from kai.podgrouper.groupers.sets import DEPENDS_ON
-from kai.podgrouper.groupers.sets import LEADER_WORKER_SET_EXCLUSIVE as OWN_ZONE
-from kai.podgrouper.resource import Fields, Resource
+from kai.roles.podgrouper.groupers import sets as job_set_grouper
+from kai.roles.podgrouper.groupers.sets import DEPENDS_ON
+from kai.roles.podgrouper.groupers.sets import LEADER_WORKER_SET_EXCLUSIVE as OWN_ZONE
+from kai.roles.podgrouper.resource import Fields, Resource
 
 EXCLUSIVE, BY_NODE_LABEL = job_set_grouper.EXCLUSIVE
 _NAMESPACED_JOB: Final = "alpha.jobset.sigs.k8s.io/namespaced-job"

@@ -10,7 +10,7 @@ from typing import Any, Final
 from kai.basics.parsing import list_of, mapping_of, part_of, text_of
 from kai.manifests.faults import exact_amount
 from kai.manifests.workloads.making import Condition, Identity, Made, Stage, count, is_set, later, pods
-from kai.podgrouper.resource import Fields, Resource
+from kai.roles.podgrouper.resource import Fields, Resource
 
 _MEBIBYTE: Final = 1 << 20
 _LEAST_OVERHEAD: Final = 384

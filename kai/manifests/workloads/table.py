@@ -10,8 +10,8 @@ from kai.manifests.unused import templates
 from kai.manifests.workloads import apps, argo, grove, kubeflow, operators, ray, sets, spark, trainer
 from kai.manifests.workloads.described import described
 from kai.manifests.workloads.making import Made
-from kai.podgrouper.draft import KARTA
-from kai.podgrouper.resource import Kind, Resource
+from kai.roles.podgrouper.draft import KARTA
+from kai.roles.podgrouper.resource import Kind, Resource
 
 Model = Callable[[Resource], Iterator[Made]]
 """Yield the objects that a controller would create for its workload: pods, or objects that create pods themselves.

@@ -11,7 +11,7 @@ from typing import Any, Final
 from kai.basics.parsing import mapping_of, mappings_of, part_of
 from kai.manifests.grouping import Index
 from kai.manifests.workloads.making import Made, child, count, is_set, named_elsewhere
-from kai.podgrouper.resource import Kind, Resource
+from kai.roles.podgrouper.resource import Kind, Resource
 
 GROUP: Final = "trainer.kubeflow.org"
 RUNTIMES: Final = ("ClusterTrainingRuntime", "TrainingRuntime")

@@ -4,7 +4,7 @@
     pods that wait         -> the order in which most of them fit
 
 Typical shapes are the most frequent ones among running and waiting pods. The term rates nodes and devices for one pod
-after the other; ``kai.kernels.fragments`` describes the computation.
+after the other; ``kai.facts.kernels.fragments`` describes the computation.
 
 The order is: large pods, then parts of GPUs, then pods without GPUs. Whole GPUs are found while nodes are empty; parts
 of GPUs fill the rest. Parts of different sizes take turns, each size by age, because they complete each other on a

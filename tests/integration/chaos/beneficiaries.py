@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from kai.telemetry.decisions import EVICT, Decision
+from kai.cluster.process.decisions import EVICT, Decision
 from tests.integration.chaos.history import Write
 
 BOUND: Final = "a pod that it was for was bound"

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import attrs
 
-from kai.telemetry.decisions import read_decisions
+from kai.cluster.process.decisions import read_decisions
 from tests.integration.chaos.beneficiaries import Beneficiaries
 from tests.integration.chaos.history import History, life_of
 from tests.integration.chaos.load import Load

@@ -1,10 +1,10 @@
-"""Twins of ``kai.kernels.score``: whether nodes can be ranked beforehand."""
+"""Twins of ``kai.facts.kernels.score``: whether nodes can be ranked beforehand."""
 
 import math
 from itertools import pairwise
 
-from kai.model.axis import CPU, GPU
-from kai.model.pod import GpuKind
+from kai.facts.model.axis import CPU, GPU
+from kai.facts.model.pod import GpuKind
 from tests.kernels.naive.world import Shape
 
 

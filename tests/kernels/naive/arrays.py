@@ -1,4 +1,4 @@
-"""What `kai.kernels.arrays` says, as Python says it."""
+"""What `kai.facts.kernels.arrays` says, as Python says it."""
 
 
 def ascending(keys):

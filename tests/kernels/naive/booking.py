@@ -1,10 +1,10 @@
-"""Twins of ``kai.kernels.booking``: bookings as a list of who is where, shared devices by the peer's rules."""
+"""Twins of ``kai.facts.kernels.booking``: bookings as a list of who is where, shared devices by the peer's rules."""
 
 from collections.abc import Mapping
 
-from kai.kernels.columns import OP_ALLOCATE, OP_EVICT, OP_PIPELINE
-from kai.model.axis import GPU, GPU_UNIT
-from kai.model.pod import ACTIVE_USED, COUNTED, Status, within
+from kai.facts.kernels.columns import OP_ALLOCATE, OP_EVICT, OP_PIPELINE
+from kai.facts.model.axis import GPU, GPU_UNIT
+from kai.facts.model.pod import ACTIVE_USED, COUNTED, Status, within
 from tests.kernels.naive.world import Booking, Device, Node, Pod, Shape, World, counted_gpus, hundredths
 
 

@@ -1,4 +1,4 @@
-"""Twins of ``kai.kernels.columns``: undoing is doing everything up to the mark once more."""
+"""Twins of ``kai.facts.kernels.columns``: undoing is doing everything up to the mark once more."""
 
 from collections.abc import Sequence
 

@@ -1,13 +1,13 @@
-"""Twins of ``kai.kernels.domains``: walk the tree in its order, take the first domain with room."""
+"""Twins of ``kai.facts.kernels.domains``: walk the tree in its order, take the first domain with room."""
 
 import math
 from collections.abc import Iterator, Sequence
 
 import attrs
 
-from kai.kernels.fit import Rules
-from kai.model.axis import PODS
-from kai.model.pod import ACTIVE_ALLOCATED
+from kai.facts.kernels.fit import Rules
+from kai.facts.model.axis import PODS
+from kai.facts.model.pod import ACTIVE_ALLOCATED
 from tests.kernels.naive.place import place_pods
 from tests.kernels.naive.searching import domain_room, pods_per_node
 from tests.kernels.naive.world import Pod, SubGroup, World
@@ -26,7 +26,7 @@ class Domain:
 
 @attrs.define
 class Bounds:
-    """Where groups may go; depths are those of ``kai.kernels.domains.DomainTrees``."""
+    """Where groups may go; depths are those of ``kai.facts.kernels.domains.DomainTrees``."""
 
     top: Domain
     finest: int

@@ -1,11 +1,11 @@
-"""Twin of ``kai.kernels.fairness``: the rules of reclaim, queue by queue and piece by piece."""
+"""Twin of ``kai.facts.kernels.fairness``: the rules of reclaim, queue by queue and piece by piece."""
 
 from collections.abc import Sequence
 from math import inf
 
 import attrs
 
-from kai.model.pod import ACTIVE_ALLOCATED
+from kai.facts.model.pod import ACTIVE_ALLOCATED
 from tests.kernels.naive.world import Group, Pod, World
 
 Triple = tuple[float, float, float]

@@ -1,4 +1,4 @@
-"""Twins of ``kai.kernels.fairshare``, written from the three phases: quota, surplus in rounds, remainders."""
+"""Twins of ``kai.facts.kernels.fairshare``, written from the three phases: quota, surplus in rounds, remainders."""
 
 import math
 

@@ -1,11 +1,11 @@
-"""Twins of ``kai.kernels.fit``: what a node, or a queue, objects to."""
+"""Twins of ``kai.facts.kernels.fit``: what a node, or a queue, objects to."""
 
 from collections.abc import Sequence
 
-from kai.kernels import fit as codes
-from kai.kernels.fit import Rules
-from kai.model.axis import CPU, GPU, MEMORY, PODS
-from kai.model.pod import GpuKind, MigStrategy
+from kai.facts.kernels import fit as codes
+from kai.facts.kernels.fit import Rules
+from kai.facts.model.axis import CPU, GPU, MEMORY, PODS
+from kai.facts.model.pod import GpuKind, MigStrategy
 from tests.kernels.naive.booking import memory_on, portion_on_node
 from tests.kernels.naive.world import Device, Group, Node, Shape, World
 

@@ -1,12 +1,12 @@
-"""Twins of ``kai.kernels.fragments``: what is left of a node as a list of devices, tried in every way."""
+"""Twins of ``kai.facts.kernels.fragments``: what is left of a node as a list of devices, tried in every way."""
 
 import math
 
 import attrs
 
-from kai.kernels.fragments import Mix
-from kai.model.axis import CPU, GPU, MEMORY
-from kai.model.pod import GpuKind
+from kai.facts.kernels.fragments import Mix
+from kai.facts.model.axis import CPU, GPU, MEMORY
+from kai.facts.model.pod import GpuKind
 from tests.kernels.naive.booking import memory_on
 from tests.kernels.naive.world import Node, Shape, World
 

@@ -1,4 +1,4 @@
-"""Twins of ``kai.kernels.victims``: all groups described anew."""
+"""Twins of ``kai.facts.kernels.victims``: all groups described anew."""
 
 from collections.abc import Sequence
 

@@ -1,8 +1,8 @@
-"""Twins of ``kai.kernels.groups``."""
+"""Twins of ``kai.facts.kernels.groups``."""
 
 from collections.abc import Mapping, Sequence
 
-from kai.model.pod import ACTIVE_ALLOCATED, ACTIVE_USED, COUNTED, Status
+from kai.facts.model.pod import ACTIVE_ALLOCATED, ACTIVE_USED, COUNTED, Status
 from tests.kernels.naive.order import next_chunk
 from tests.kernels.naive.world import Group, Pod, SubGroup, World
 

@@ -1,10 +1,10 @@
-"""Twins of ``kai.kernels.order``: a heap of heaps made of lists, and the order of queues rule by rule."""
+"""Twins of ``kai.facts.kernels.order``: a heap of heaps made of lists, and the order of queues rule by rule."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from kai.kernels.fit import Rules
-from kai.model.pod import ACTIVE_ALLOCATED, Status
+from kai.facts.kernels.fit import Rules
+from kai.facts.model.pod import ACTIVE_ALLOCATED, Status
 from tests.kernels.naive.world import Pod, Queue, SubGroup, World
 
 ROOT = -1

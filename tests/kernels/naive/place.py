@@ -1,13 +1,13 @@
-"""Twins of ``kai.kernels.place``: sort the nodes, take the first that accepts, choose devices, book."""
+"""Twins of ``kai.facts.kernels.place``: sort the nodes, take the first that accepts, choose devices, book."""
 
 import math
 from collections import Counter
 from collections.abc import Sequence
 
-from kai.kernels import fit as codes
-from kai.kernels.fit import Rules
-from kai.model.axis import CPU, GPU, MEMORY
-from kai.model.pod import GpuKind
+from kai.facts.kernels import fit as codes
+from kai.facts.kernels.fit import Rules
+from kai.facts.model.axis import CPU, GPU, MEMORY
+from kai.facts.model.pod import GpuKind
 from tests.kernels.naive.booking import allocate, new_placement, pipeline, truncated
 from tests.kernels.naive.fit import device_has_idle, device_takes, refusal, shortage
 from tests.kernels.naive.fragments import with_pod

@@ -1,11 +1,11 @@
-"""Twins of ``kai.kernels.score``: the table of score terms."""
+"""Twins of ``kai.facts.kernels.score``: the table of score terms."""
 
 import math
 from collections.abc import Sequence
 
-from kai.kernels.fit import Rules
-from kai.model.axis import CPU, GPU
-from kai.model.pod import GpuKind
+from kai.facts.kernels.fit import Rules
+from kai.facts.model.axis import CPU, GPU
+from kai.facts.model.pod import GpuKind
 from tests.kernels.naive.fit import device_takes, shortage
 from tests.kernels.naive.fragments import saved
 from tests.kernels.naive.world import Node, Shape, World

@@ -1,9 +1,9 @@
-"""Twins of ``kai.kernels.victims`` and ``kai.kernels.domains``: what nodes could give."""
+"""Twins of ``kai.facts.kernels.victims`` and ``kai.facts.kernels.domains``: what nodes could give."""
 
 from collections.abc import Sequence
 from fractions import Fraction
 
-from kai.model.axis import GPU, PODS
+from kai.facts.model.axis import GPU, PODS
 from tests.kernels.naive.world import Node, World
 
 

@@ -1,4 +1,4 @@
-"""Twins of the kernels of ``kai.kernels`` that searches for victims call: lists of pods, a heap, and rule by rule."""
+"""Twins of the kernels that searches for victims call: lists of pods, a heap, and rule by rule."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from kai.model.pod import ACTIVE_ALLOCATED, COUNTED, Status
+from kai.facts.model.pod import ACTIVE_ALLOCATED, COUNTED, Status
 from tests.kernels.naive import booking
 from tests.kernels.naive import order as naive_order
 from tests.kernels.naive.fit import over_capacity
@@ -16,7 +16,7 @@ from tests.kernels.naive.place import place_pods
 from tests.kernels.naive.world import Group, Pod, World
 
 if TYPE_CHECKING:
-    from kai.kernels.fit import Rules
+    from kai.facts.kernels.fit import Rules
 
 Batch = list[int]
 

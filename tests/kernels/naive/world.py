@@ -9,9 +9,9 @@ from typing import Any
 
 import attrs
 
-from kai.kernels.columns import Columns, Facts
-from kai.model.axis import CPU, GPU, MEMORY
-from kai.model.pod import ACTIVE_ALLOCATED, ACTIVE_USED, COUNTED, Status, within
+from kai.facts.kernels.columns import Columns, Facts
+from kai.facts.model.axis import CPU, GPU, MEMORY
+from kai.facts.model.pod import ACTIVE_ALLOCATED, ACTIVE_USED, COUNTED, Status, within
 
 
 @attrs.define

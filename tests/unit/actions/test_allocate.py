@@ -4,12 +4,12 @@ import attrs
 import pytest
 
 from kai.actions.allocate import Allocate
-from kai.engine import fast_path
-from kai.engine.cycle import run_cycle
-from kai.engine.host import BudgetAnswer, Unlimited
+from kai.deciding.engine import fast_path
+from kai.deciding.engine.cycle import run_cycle
+from kai.deciding.engine.host import BudgetAnswer, Unlimited
+from kai.facts.model.placement import Past
 from kai.framework import Code
 from kai.framework.decisions import Bind, Nominate
-from kai.model.placement import Past
 from kai.testing import RecordingSink, default_profile_with, snapshot
 from tests.unit.actions.search.stage import opened
 

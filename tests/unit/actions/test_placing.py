@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 
 from kai.actions import placing
-from kai.engine.cycle import run_cycle
-from kai.engine.shortcuts import SAME_TRY
-from kai.engine.statement import Statement
-from kai.model.constraints import TopologyConstraint
-from kai.model.groups import SubGroup
+from kai.deciding.engine.cycle import run_cycle
+from kai.deciding.engine.shortcuts import SAME_TRY
+from kai.deciding.engine.statement import Statement
+from kai.facts.model.constraints import TopologyConstraint
+from kai.facts.model.groups import SubGroup
 from kai.testing import RecordingSink, default_profile_with, snapshot
 from tests.properties.strategies import EVERY_SHAPE, RACK, ZONE, snapshots
 

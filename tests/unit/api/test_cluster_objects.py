@@ -8,7 +8,7 @@ from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.shard import Config, SchedulingShard
-from kai.errors import InputError
+from kai.basics.errors import InputError
 
 
 def named(name: str, namespace: str = "") -> ObjectMeta:

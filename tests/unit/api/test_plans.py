@@ -27,7 +27,7 @@ from kai.api.plans import (
     wait_until,
 )
 from kai.api.scheduling.bind_request import BindRequest
-from kai.errors import ApiError, InputError
+from kai.basics.errors import ApiError, InputError
 from tests.doubles.plans import carry_out
 
 MAP = Ref(ConfigMap, "m", "ns")

@@ -7,7 +7,7 @@ from kai.api.codec import structuring
 from kai.api.codec.json_decoding import decode_as
 from kai.api.kinds import declare
 from kai.api.kubernetes.meta import Foreign
-from kai.errors import ConfigError, InputError
+from kai.basics.errors import ConfigError, InputError
 from tests.doubles.own_kinds import declared_for_a_while
 
 VERSION, KIND = "power.example.com/v1", "RackPowerCap"

@@ -52,6 +52,6 @@ def profile() -> Profile:
     stacks = (
         Stack(("kai.intake.snapshot:Intake.take",), 30.0),
         Stack(("kai.intake.snapshot:Intake.take", "kai.intake.pods:PodReader.read"), 50.0),
-        Stack(("kai.engine.cycle:run_cycle",), 20.0),
+        Stack(("kai.deciding.engine.cycle:run_cycle",), 20.0),
     )
     return Profile("w1", "a title", cycles=2, samples=100, stacks=stacks, machine=MACHINE)

@@ -2,8 +2,8 @@ import pytest
 
 from benchmarks.live.hour import hour, write_hour
 from benchmarks.live.reality import compare, distance, reality_table
-from kai.virtual.running.records import JobRecord
-from kai.virtual.scenes.loading import load
+from kai.lab.virtual.running.records import JobRecord
+from kai.lab.virtual.scenes.loading import load
 
 
 def record(name, start, end=100.0, *, nodes=("n1",), evictions=0):

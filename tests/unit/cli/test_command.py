@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from kai.answers.documents.envelope import DISTRIBUTION, installed
+from kai.basics.errors import ActionError, CommandLineError, ConfigError, InputError, InvariantError, PluginError
 from kai.cli import command, main
 from kai.cli.command import COMMANDS, run
-from kai.documents.envelope import DISTRIBUTION, installed
-from kai.errors import ActionError, CommandLineError, ConfigError, InputError, InvariantError, PluginError
 
 
 def test_help_lists_every_command_without_importing_it(capsys):

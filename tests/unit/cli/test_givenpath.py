@@ -31,7 +31,7 @@ def test_a_file_without_rights_is_wrong_input(command, tmp_path, monkeypatch, ca
         raise PermissionError(13, "Permission denied", str(self))
 
     monkeypatch.setattr(type(path), "read_bytes", refuse)
-    monkeypatch.setattr("kai.simulation.sources.loading.is_archive", lambda _: False)
+    monkeypatch.setattr("kai.lab.sources.loading.is_archive", lambda _: False)
     monkeypatch.setattr("zipfile.is_zipfile", lambda _: False)
     assert run([command, *(["-f"] if command == "jobs" else []), str(path)]) == 4
     said = capsys.readouterr()

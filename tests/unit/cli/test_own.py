@@ -1,4 +1,4 @@
-"""``kai jobs`` and ``kai why`` for users who may list one namespace only (``kai.simulation.explaining.own_jobs``)."""
+"""``kai jobs`` and ``kai why`` for users who may list one namespace only (``kai.answers.why.own_jobs``)."""
 
 import json
 

@@ -1,7 +1,7 @@
 import pytest
 
+from kai.basics.errors import InputError
 from kai.cli.selectors import read_selector
-from kai.errors import InputError
 
 LABELS = {"app": "web", "tier": "gold", "kai.scheduler/queue": "a"}
 

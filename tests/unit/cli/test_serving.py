@@ -8,13 +8,13 @@ from anyio.from_thread import start_blocking_portal
 
 from kai.cli.command import run
 from kai.cluster.clock import SystemClock
+from kai.cluster.process.connections import serve
+from kai.cluster.process.decisions import EVICT, Decision, Gainer, Subject, line_of
 from kai.dashboard.access import LocalAccess, TokenAccess
 from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import Feed
 from kai.dashboard.pages import make_pages
 from kai.dashboard.server import LIMITS, Dashboard
-from kai.telemetry.connections import serve
-from kai.telemetry.decisions import EVICT, Decision, Gainer, Subject, line_of
 from tests.doubles.two_tenants import OURS, SECRETS, ended_cycle
 from tests.unit.dashboard.test_server import Rights
 

@@ -2,8 +2,8 @@ import json
 
 import yaml
 
+from kai.answers.documents.envelope import installed
 from kai.cli.command import run
-from kai.documents.envelope import installed
 
 
 def test_versions_of_all_parts_are_shown(capsys, monkeypatch):

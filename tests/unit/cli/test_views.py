@@ -4,10 +4,10 @@ import json
 import attrs
 import pytest
 
+from kai.basics.errors import UnreachableError
 from kai.cli.console import Console
 from kai.cli.sources import Source
 from kai.cli.views import Watching, Ways, _fitted, show
-from kai.errors import UnreachableError
 
 NODE = {"apiVersion": "v1", "kind": "Node", "status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "9"}}}
 

@@ -6,8 +6,8 @@ import pytest
 
 from kai.cli import about as command
 from kai.cli.command import run
-from kai.kernels import warm
-from kai.kernels.warm import Warmth
+from kai.facts.compiled import warm
+from kai.facts.compiled.warm import Warmth
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import pytest
 
 from kai.cli.sources import Source
 from kai.cluster.clock import SystemClock
+from kai.cluster.process.connections import serve
 from kai.dashboard.access import LocalAccess
 from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import CycleLine, EndedCycle, Feed
 from kai.dashboard.pages import make_pages
 from kai.dashboard.server import LIMITS, Dashboard
-from kai.telemetry.connections import serve
 from tests.doubles.browser import FAULTS, PATIENCE, Tab, browsing, find_browser
 from tests.doubles.two_tenants import OURS, ended_cycle
 

@@ -6,10 +6,10 @@ from unittest import mock
 import numpy as np
 
 from kai.dashboard.feed import Feed
-from kai.engine.host import Silent
-from kai.engine.session import Session
+from kai.deciding.engine.host import Silent
+from kai.deciding.engine.session import Session
+from kai.facts.state.base import Base
 from kai.framework.decisions import Recorder
-from kai.state.base import Base
 from tests.doubles.two_tenants import ended_cycle
 
 

@@ -3,17 +3,17 @@
 import attrs
 import pytest
 
+from kai.answers.offline.run import simulate
 from kai.dashboard.access import Scope
 from kai.dashboard.feed import CycleLine, EndedCycle, Feed
 from kai.dashboard.look import History, WholeLook
 from kai.dashboard.own import OwnLook
-from kai.simulation.deciding.run import simulate
-from kai.simulation.scenarios.scenario import read_short
+from kai.lab.scenarios.scenario import read_short
 from tests.doubles.two_tenants import NODES, OURS, SECRETS, THEIRS, ended_cycle, sliced
+from tests.unit.answers.why.test_caps import FOUR, LENT
+from tests.unit.answers.why.test_explanation import proof
+from tests.unit.answers.why.test_situations import DISKS, MOUNT, QUEUES, TWO, claim
 from tests.unit.dashboard.test_server import Rights, asked, dashboard, evicted, read
-from tests.unit.simulation.explaining.test_caps import FOUR, LENT
-from tests.unit.simulation.explaining.test_explanation import proof
-from tests.unit.simulation.explaining.test_situations import DISKS, MOUNT, QUEUES, TWO, claim
 
 OWN = Scope(namespaces=frozenset({"default"}), queues=frozenset({"a", "mine"}), nodes=False)
 LOCAL = {

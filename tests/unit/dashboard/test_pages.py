@@ -6,7 +6,9 @@ from importlib.resources import files
 import anyio
 import pytest
 
+from kai.answers.outcomes.gpu_slots import NodeSlots, Slices, SliceUser
 from kai.cli.sources import Source
+from kai.cluster.process.connections import Request
 from kai.cluster.requesting.reviews import ReviewError
 from kai.dashboard import answer_cache
 from kai.dashboard.access import LocalAccess, Reader, Refused, TokenAccess
@@ -15,8 +17,6 @@ from kai.dashboard.charts import racks_of
 from kai.dashboard.feed import CycleLine, EndedCycle, Feed
 from kai.dashboard.pages import BEAT, Address, make_pages
 from kai.dashboard.server import Dashboard
-from kai.simulation.outcomes.gpu_slots import NodeSlots, Slices, SliceUser
-from kai.telemetry.connections import Request
 from tests.doubles.two_tenants import NODES, OURS, SECRETS, ended_cycle, sliced
 from tests.doubles.virtual_time import VirtualClock, run
 from tests.unit.dashboard.test_server import ALL, LAST, Rights

@@ -6,6 +6,8 @@ import anyio
 import attrs
 import pytest
 
+from kai.answers.offline.run import simulate
+from kai.cluster.process.connections import Request, Response
 from kai.cluster.requesting.reviews import Identity, ReviewError
 from kai.dashboard import answer_cache
 from kai.dashboard.access import LocalAccess, TokenAccess
@@ -13,8 +15,6 @@ from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import CycleLine, Feed, Happening
 from kai.dashboard.pages import make_pages
 from kai.dashboard.server import PATIENCE, Dashboard
-from kai.simulation.deciding.run import simulate
-from kai.telemetry.connections import Request, Response
 from tests.doubles import virtual_time
 from tests.doubles.cluster import VirtualClock
 from tests.doubles.two_tenants import NODES, NOW, OURS, SECRETS, THEIRS, ended_cycle

@@ -12,11 +12,11 @@ from kai.api.codec import structuring
 from kai.cli.command import COMMANDS, CONTEXT, kai
 from kai.cli.running.flags import read_flags
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
-from kai.configuration.reading import read_configuration
+from kai.deciding.configuration.reading import read_configuration
+from kai.lab.scenarios.scenario import read_objects
+from kai.lab.scenarios.shorthand import expand as expand_short_form
 from kai.manifests import expand
 from kai.manifests.adoption import Adoption, adopted
-from kai.simulation.scenarios.scenario import read_objects
-from kai.simulation.scenarios.shorthand import expand as expand_short_form
 from tests.reference.resources import definitions
 
 ROOT = Path(__file__).parents[3]

@@ -15,8 +15,8 @@ from kai.cli.running.flags import read_flags
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cli.running.rolehelp import MEANINGS
 from kai.cli.running.rolemetrics import ApiCalls, MissingRights, ObjectsNotRead, RoleMetrics
-from kai.scheduler.reporting.metrics import SchedulerMetrics
-from kai.telemetry.exposition import GaugeTable
+from kai.cluster.process.exposition import GaugeTable
+from kai.roles.scheduler.reporting.metrics import SchedulerMetrics
 from tests.unit.deploy.rendering import DEPLOY
 
 DOCS = DEPLOY.parent / "docs"

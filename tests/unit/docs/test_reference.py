@@ -6,7 +6,7 @@ import pytest
 
 from kai.api import names
 from kai.cli.schemas.kinds import KINDS
-from kai.explain.codes import REASON_CODES
+from kai.deciding.explain.codes import REASON_CODES
 from tests.reference import attacks
 from tests.reference.attacks import elsewhere
 from tests.reference.marks import DOCS, END, PART, filled, pages

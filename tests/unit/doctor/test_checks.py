@@ -180,12 +180,12 @@ def test_every_right_that_is_asked_about_is_one_that_is_shipped():
 
 def test_each_kind_that_a_role_cannot_do_without_is_asked_about():
     """A role waits until it may list and watch what it follows, so a right that lacks there stops it."""
-    from kai.binder.service import WATCHED as BINDER
     from kai.cli.running.roles import SCHEDULER_WATCHES
-    from kai.controllers.node_scale_service import WATCHED as SCALE
-    from kai.controllers.podgroup_service import WATCHED as POD_GROUPS
-    from kai.controllers.queue_service import WATCHED as QUEUES
-    from kai.podgrouper.reading import WATCHED as GROUPER
+    from kai.roles.binder.service import WATCHED as BINDER
+    from kai.roles.controllers.node_scale_service import WATCHED as SCALE
+    from kai.roles.controllers.podgroup_service import WATCHED as POD_GROUPS
+    from kai.roles.controllers.queue_service import WATCHED as QUEUES
+    from kai.roles.podgrouper.reading import WATCHED as GROUPER
 
     followed = {
         "scheduler": SCHEDULER_WATCHES,

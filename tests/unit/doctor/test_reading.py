@@ -6,9 +6,9 @@ import anyio
 import attrs
 import pytest
 
+from kai.basics.errors import UnreachableError
 from kai.cluster.transport.calls import Answer, NoAnswer
 from kai.doctor.reading import LISTS, Look
-from kai.errors import UnreachableError
 from tests.doubles.virtual_time import VirtualClock
 from tests.unit.doctor.cluster import HEALTHY, kai_pod
 

@@ -32,7 +32,7 @@ import sys
 import anyio
 from kai.cli.running.flags import Given
 from kai.cli.running.process import Process
-from kai.telemetry.exposition import metrics_route
+from kai.cluster.process.exposition import metrics_route
 from kai.testing import check_scenario
 
 assert check_scenario(sys.argv[1]) == ()

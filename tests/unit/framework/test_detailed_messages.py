@@ -2,8 +2,8 @@
 
 import attrs
 
-from kai.engine.cycle import run_cycle
-from kai.explain.messages import detailed_group_message, pod_message
+from kai.deciding.engine.cycle import run_cycle
+from kai.deciding.explain.messages import detailed_group_message, pod_message
 from kai.testing import RecordingSink, default_profile_with, snapshot
 
 

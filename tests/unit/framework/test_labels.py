@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai.facts.model.constraints import Requirement, Selector
 from kai.framework.objects import LabelTable
-from kai.model.constraints import Requirement, Selector
 
 ROWS = ({"a": "1", "b": "x"}, {"a": "2"}, {}, {"a": "10"}, {"a": "word"})
 

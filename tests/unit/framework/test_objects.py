@@ -6,7 +6,7 @@ import pytest
 from kai.api.cluster_objects import collect
 from kai.api.codec.structuring import structure_all
 from kai.api.kinds import declare
-from kai.engine.session import Session
+from kai.deciding.engine.session import Session
 from kai.framework import Column, Objects, Unreadable
 from kai.intake import Intake
 from kai.testing.views import open_session

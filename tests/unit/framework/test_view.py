@@ -1,11 +1,11 @@
 import attrs
 import numpy as np
 
-from kai.engine.cycle import Profile
-from kai.engine.host import Silent
-from kai.engine.session import Session
+from kai.deciding.engine.cycle import Profile
+from kai.deciding.engine.host import Silent
+from kai.deciding.engine.session import Session
+from kai.facts.model.constraints import NodeTerm, Requirement
 from kai.framework.decisions import Recorder
-from kai.model.constraints import NodeTerm, Requirement
 from tests.unit.plugins.stage import node, pod, snapshot_of
 
 NODES = (node("n1", {"zone": "east"}), node("n2", {"zone": "west"}), node("n3"))

@@ -4,9 +4,9 @@ from typing import Any
 
 from kai.api.cluster_objects import ClusterObjects, collect
 from kai.api.codec.structuring import structure_all
+from kai.facts.model.claim import RawObject
+from kai.facts.state.snapshot import Snapshot
 from kai.intake import IntakeSettings, take_snapshot
-from kai.model.claim import RawObject
-from kai.state.snapshot import Snapshot
 
 NOW = 1_000_000.0
 

@@ -1,7 +1,7 @@
 import pytest
 
 from kai.api.values import instant_text
-from kai.model.pod import Status
+from kai.facts.model.pod import Status
 from tests.unit.intake.making import NOW, bind_request, group, node, pod, taken
 
 EARLIER = instant_text(NOW - 100)

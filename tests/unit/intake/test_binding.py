@@ -3,8 +3,8 @@ import pytest
 from kai.api.kubernetes.node import Node
 from kai.api.plans import Ref
 from kai.api.scheduling.queue import Queue
+from kai.facts.model.pod import Status
 from kai.intake import IntakeSettings, expired_bind_requests
-from kai.model.pod import Status
 from tests.unit.intake.making import bind_request, node, objects, other, pod, queue, taken
 
 FAILED = {"phase": "Failed", "failedAttempts": 2}

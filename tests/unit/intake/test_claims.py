@@ -1,7 +1,6 @@
 import pytest
 
-from kai.intake.requests import MOST_DEVICES
-from kai.model.claim import (
+from kai.facts.model.claim import (
     AllocatedDevice,
     DeviceConfig,
     DeviceConstraint,
@@ -9,7 +8,8 @@ from kai.model.claim import (
     DeviceToleration,
     SharePolicy,
 )
-from kai.model.constraints import NodeTerm, Requirement, Taint
+from kai.facts.model.constraints import NodeTerm, Requirement, Taint
+from kai.intake.requests import MOST_DEVICES
 from tests.unit.intake.making import other, taken
 
 VERSION = "resource.k8s.io/v1"

@@ -4,12 +4,12 @@ import pytest
 from kai.api.codec.structuring import structure_all, structure_as, unstructure
 from kai.api.kubernetes.dra import AllocationResult
 from kai.api.kubernetes.pod import Pod
+from kai.facts.model.claim import AllocatedDevice, DeviceConfig, DeviceRequest, DeviceToleration
+from kai.facts.model.constraints import NodeTerm, Requirement
+from kai.facts.model.placement import AllocatedConfig, ContainerMappings, DeviceAllocation, Quantities
 from kai.intake import bind_requests
 from kai.intake.claims import allocated
 from kai.intake.traits import node_terms
-from kai.model.claim import AllocatedDevice, DeviceConfig, DeviceRequest, DeviceToleration
-from kai.model.constraints import NodeTerm, Requirement
-from kai.model.placement import AllocatedConfig, ContainerMappings, DeviceAllocation, Quantities
 from tests.unit.intake.making import pod
 
 GPU = AllocatedDevice(request="r", driver="gpu.example.com", pool="n1", device="d0")

@@ -2,8 +2,8 @@
 
 import pytest
 
+from kai.facts.model.pod import Status
 from kai.intake import Intake
-from kai.model.pod import Status
 from tests.unit.intake.making import NOW, group, node, objects, other, pod, queue
 
 

@@ -3,8 +3,8 @@ import pytest
 from kai.api.codec.structuring import structure_as
 from kai.api.conventions.caps import REFUSED
 from kai.api.scheduling.pod_group import PodGroup
+from kai.facts.model.constraints import TopologyConstraint
 from kai.intake.groups import fault_of_tree
-from kai.model.constraints import TopologyConstraint
 from tests.unit.intake.making import group, other, pod, queue, taken
 
 BACKOFF = {

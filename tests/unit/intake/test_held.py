@@ -2,8 +2,8 @@ import attrs
 import pytest
 
 from kai.api.conventions.binding import Grant
+from kai.facts.model.pod import GpuKind
 from kai.intake import Intake, IntakeSettings, take_snapshot
-from kai.model.pod import GpuKind
 from tests.unit.intake.making import NOW, group, node, objects, picture, pod, queue, taken
 
 QUEUES = (queue("q"), queue("r"))

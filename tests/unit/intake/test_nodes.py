@@ -3,8 +3,8 @@ import pytest
 
 from kai.api.cluster_objects import collect
 from kai.api.codec.structuring import structure_all
+from kai.facts.model.pod import MigStrategy
 from kai.intake import Intake
-from kai.model.pod import MigStrategy
 from tests.unit.intake.making import NOW, node, objects, other, taken
 
 GPUS = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "4"}

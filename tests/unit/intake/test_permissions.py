@@ -1,8 +1,8 @@
 import pytest
 
-from kai.explain.codes import BY_CODE
+from kai.deciding.explain.codes import BY_CODE
+from kai.facts.model.axis import NONE
 from kai.intake import Intake, IntakeSettings, QueueAccess
-from kai.model.axis import NONE
 from tests.unit.intake.making import NOW, group, objects, other, pod, queue
 
 NAMES, LABELS = "kai.scheduler/allowed-namespaces", "kai.scheduler/allowed-namespace-labels"

@@ -1,9 +1,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai.facts.model.groups import Shares
+from kai.facts.model.placement import Past
 from kai.intake import take_snapshot
-from kai.model.groups import Shares
-from kai.model.placement import Past
 from tests.unit.intake.making import NOW, objects, queue, taken
 
 

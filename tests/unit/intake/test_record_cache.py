@@ -4,7 +4,7 @@ import pytest
 
 from kai.api.kubernetes.meta import Namespace, ObjectMeta
 from kai.api.listing import Listing
-from kai.errors import InputError
+from kai.basics.errors import InputError
 from kai.intake.record_cache import RecordCache, in_order
 
 

@@ -2,12 +2,12 @@
 
 import attrs
 
-from kai.engine.cycle import run_cycle
-from kai.explain.messages import reason_text
-from kai.explain.words import Teller
+from kai.deciding.engine.cycle import run_cycle
+from kai.deciding.explain.messages import reason_text
+from kai.deciding.explain.words import Teller
+from kai.facts.model.placement import NoRoom, Past
 from kai.framework.decisions import Bind, Evict
 from kai.intake import Intake
-from kai.model.placement import NoRoom, Past
 from kai.testing import RecordingSink, default_profile_with
 from tests.unit.intake import making
 

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai.facts.model.pod import GpuKind, Shape
+from kai.facts.model.units import LARGEST_AMOUNT, MOST_INSTANCES, amounts
 from kai.intake.requests import MOST_DEVICES, MOST_MEMORY, hundredths
-from kai.model.pod import GpuKind, Shape
-from kai.model.units import LARGEST_AMOUNT, MOST_INSTANCES, amounts
 from tests.unit.intake.making import pod, taken
 
 

@@ -10,13 +10,13 @@ from kai.api.cluster_objects import ClusterObjects
 from kai.api.conventions.binding import Grant
 from kai.api.names import GRANTED
 from kai.api.values import instant
-from kai.errors import InputError
+from kai.basics.errors import InputError
+from kai.facts.model.axis import LEADING, MOST_UNOFFERED, UNOFFERED
+from kai.facts.model.groups import Shares
+from kai.facts.model.placement import Past
+from kai.facts.model.pod import Status
 from kai.intake import Intake, IntakeSettings, take_snapshot
 from kai.intake import snapshot as snapshot_module
-from kai.model.axis import LEADING, MOST_UNOFFERED, UNOFFERED
-from kai.model.groups import Shares
-from kai.model.placement import Past
-from kai.model.pod import Status
 from tests.unit.intake.making import NOW, bind_request, group, node, objects, other, picture, pod, queue, taken
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -1,8 +1,8 @@
 from types import SimpleNamespace
 
+from kai.facts.model.pod import Constraints, ContainerRequest
+from kai.facts.state.table_version import TableVersion
 from kai.intake.surroundings import Surroundings
-from kai.model.pod import Constraints, ContainerRequest
-from kai.state.table_version import TableVersion
 from tests.unit.intake.making import node, other, pod, queue, taken
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -1,7 +1,6 @@
 import pytest
 
-from kai.intake.traits import ANY_ADDRESS
-from kai.model.constraints import (
+from kai.facts.model.constraints import (
     AffinityTerm,
     HostPort,
     NodeTerm,
@@ -10,7 +9,8 @@ from kai.model.constraints import (
     SpreadConstraint,
     Toleration,
 )
-from kai.model.pod import ClaimReference
+from kai.facts.model.pod import ClaimReference
+from kai.intake.traits import ANY_ADDRESS
 from tests.unit.intake.making import pod, taken
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

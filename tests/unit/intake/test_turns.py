@@ -1,12 +1,12 @@
 import attrs
 
-from kai.engine.cycle import run_cycle
-from kai.explain.words import Teller
+from kai.deciding.engine.cycle import run_cycle
+from kai.deciding.explain.words import Teller
+from kai.facts.model.placement import Past
 from kai.framework.decisions import Bind, Recorder
 from kai.framework.verdict import Code
 from kai.intake import Intake, IntakeSettings
-from kai.model.placement import Past
-from kai.simulation.scenarios.shorthand import NOW
+from kai.lab.scenarios.shorthand import NOW
 from kai.testing import cluster, default_profile_with
 
 NODES = {"n": {"gpu": 8, "cpu": 2000}}

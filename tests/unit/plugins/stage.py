@@ -9,21 +9,21 @@ import numpy as np
 from kai.actions.allocate import Allocate
 from kai.api.cluster_objects import collect
 from kai.api.codec.structuring import structure_all
-from kai.engine.cycle import Action, Profile
-from kai.engine.host import Silent
-from kai.engine.opened import OpenedPlugin
-from kai.engine.session import Session
+from kai.deciding.engine.cycle import Action, Profile
+from kai.deciding.engine.host import Silent
+from kai.deciding.engine.opened import OpenedPlugin
+from kai.deciding.engine.session import Session
+from kai.facts.model.axis import PodRow
+from kai.facts.model.pod import Status
+from kai.facts.state.snapshot import Snapshot
 from kai.framework.decisions import Bind, Evict, Recorder
 from kai.framework.hooks import Plugin, PluginUse
 from kai.framework.parameters import Parameters
 from kai.framework.verdict import Histogram
 from kai.intake import IntakeSettings, take_snapshot
-from kai.model.axis import PodRow
-from kai.model.pod import Status
 from kai.plugins.order import Priority
 from kai.plugins.proportion import Proportion
 from kai.plugins.victims import NodeLocalVictims
-from kai.state.snapshot import Snapshot
 from tests.doubles.audit import audit
 
 Manifest = dict[str, Any]

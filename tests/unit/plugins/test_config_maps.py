@@ -1,4 +1,4 @@
-from kai.explain.messages import fit_message
+from kai.deciding.explain.messages import fit_message
 from kai.plugins.node_filters import ConfigMaps
 from tests.unit.plugins.stage import Stage, node, play, pod, snapshot_of
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from kai.api.cluster_objects import collect
 from kai.api.codec.structuring import structure_all
+from kai.facts.model.constraints import AffinityTerm
+from kai.facts.model.pod import ACTIVE_USED, Status, within
 from kai.framework.objects import LabelTable
 from kai.intake import Intake
-from kai.model.constraints import AffinityTerm
-from kai.model.pod import ACTIVE_USED, Status, within
 from kai.plugins.pod_affinity import KEPT_OFF, NOT_AWAY, NOT_NEAR, PodAffinity, PodAffinityScore
 from tests.unit.plugins.stage import NOW, Stage, evict, groups_of, node, play, pod, snapshot_of
 

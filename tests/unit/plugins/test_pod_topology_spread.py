@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from kai.actions.consolidate import Consolidate
 from kai.actions.preempt import Preempt
+from kai.facts.model.constraints import SpreadConstraint
+from kai.facts.model.pod import ACTIVE_ALLOCATED, within
 from kai.framework import tolerates
-from kai.model.constraints import SpreadConstraint
-from kai.model.pod import ACTIVE_ALLOCATED, within
 from kai.plugins.pod_topology_spread import LACKING, UNEVEN, PodTopologySpread
 from tests.unit.plugins.stage import Stage, evict, node, play, pod, ranked, snapshot_of
 

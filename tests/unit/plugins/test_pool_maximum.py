@@ -1,7 +1,7 @@
 import attrs
 import pytest
 
-from kai.explain.messages import fit_message
+from kai.deciding.explain.messages import fit_message
 from kai.plugins.pool_maximum import PoolMaximum, plain
 from tests.unit.plugins.stage import Stage, node, play, pod, snapshot_of
 

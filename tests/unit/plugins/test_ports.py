@@ -5,7 +5,7 @@ import pytest
 
 from kai.actions.allocate import Allocate
 from kai.actions.preempt import Preempt
-from kai.model.pod import Status
+from kai.facts.model.pod import Status
 from kai.plugins import node_filters as module
 from kai.plugins.node_filters import ANY_ADDRESS, PORTS_TAKEN, Ports
 from tests.unit.plugins.stage import Stage, evict, node, play, pod, ranked, snapshot_of

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from kai.actions.search.solver import Search
-from kai.configuration.profiles import default_profile
-from kai.engine.host import Silent
-from kai.engine.session import Session
+from kai.deciding.configuration.profiles import default_profile
+from kai.deciding.engine.host import Silent
+from kai.deciding.engine.session import Session
+from kai.facts.model.axis import GPU_UNIT
 from kai.framework.decisions import Recorder
-from kai.model.axis import GPU_UNIT
 from kai.plugins.proportion.plugin import without_rounding
 from kai.testing import check_scenario
 from tests.unit.plugins.stage import node, pod, snapshot_of

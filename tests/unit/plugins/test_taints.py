@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai.facts.model.constraints import Taint, Toleration, tolerates
 from kai.framework.hooks import Dependence
-from kai.model.constraints import Taint, Toleration, tolerates
 from kai.plugins import node_filters as module
 from kai.plugins.node_filters import Taints
 from tests.unit.plugins.stage import Stage, node, play, pod, snapshot_of

@@ -2,8 +2,8 @@
 
 import pytest
 
+from kai.facts.model.axis import GroupRow, SubGroupRow
 from kai.intake import take_snapshot
-from kai.model.axis import GroupRow, SubGroupRow
 from kai.plugins.topology import Topology
 from kai.plugins.topology.tree import TOPOLOGIES, Levels
 from kai.testing.views import open_session

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kai.engine.cycle import run_cycle
-from kai.explain.messages import explanations, group_message
+from kai.deciding.engine.cycle import run_cycle
+from kai.deciding.explain.messages import explanations, group_message
 from kai.testing import RecordingSink, default_profile_with, snapshot
 
 TREE = {"tree": ["zone", "rack"]}

@@ -4,7 +4,7 @@ import sys
 import attrs
 import pytest
 
-from kai.errors import InputError
+from kai.basics.errors import InputError
 from kai.framework import Objects
 from kai.testing import cluster, default_profile_with, session_view, snapshot
 from tests.doubles.own_kinds import declared_for_a_while

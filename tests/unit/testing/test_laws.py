@@ -4,8 +4,8 @@ import attrs
 import numpy as np
 import pytest
 
-from kai.configuration.registry import Registry
-from kai.errors import ConfigError
+from kai.basics.errors import ConfigError
+from kai.deciding.configuration.registry import Registry
 from kai.framework import (
     Density,
     Dependence,

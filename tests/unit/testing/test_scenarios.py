@@ -2,7 +2,7 @@ import attrs
 import numpy as np
 import pytest
 
-from kai.errors import InputError
+from kai.basics.errors import InputError
 from kai.framework import NodeScore
 from kai.testing import check_scenario, load_scenario, run_scenario
 

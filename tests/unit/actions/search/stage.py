@@ -2,10 +2,10 @@
 
 import attrs
 
-from kai.engine.host import Silent
-from kai.engine.session import UNLIMITED, Session
+from kai.deciding.engine.host import Silent
+from kai.deciding.engine.session import UNLIMITED, Session
+from kai.facts.model.placement import Past
 from kai.framework.decisions import Recorder
-from kai.model.placement import Past
 from kai.testing import default_profile_with, snapshot
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from kai.actions.reclaim import Reclaim
 from kai.actions.search.one_call import OneCall
-from kai.engine.host import BudgetAnswer, Unlimited
+from kai.deciding.engine.host import BudgetAnswer, Unlimited
+from kai.facts.kernels import reclaiming
 from kai.framework import PodFilter, Verdict, Victims
-from kai.kernels import reclaiming
 from tests.doubles.audit import audit
 from tests.unit.actions.search.stage import opened, row, told
 

@@ -5,8 +5,8 @@ import pytest
 
 from kai.actions.search.group_states import GroupStates
 from kai.actions.search.outer import CompiledVictims, Filters, PlainVictims, Terms, give_up
+from kai.facts.kernels.prefix import AT_A_TIME
 from kai.framework.scenario import NO_BATCHES
-from kai.kernels.prefix import AT_A_TIME
 from tests.unit.actions.search.stage import opened, pods_of, row
 
 GROUPS = {

@@ -5,7 +5,7 @@ import pytest
 
 from kai.actions.search import waiting
 from kai.actions.search.solver import Search
-from kai.engine.cycle import run_cycle
+from kai.deciding.engine.cycle import run_cycle
 from kai.framework.parameters import Parameters
 from kai.testing import RecordingSink, default_profile_with, snapshot
 

@@ -5,8 +5,8 @@ import pytest
 
 from kai.actions.search.group_states import GroupStates
 from kai.actions.search.replacing import Replacing
+from kai.facts.model.pod import Status
 from kai.framework.decisions import Cause
-from kai.model.pod import Status
 from tests.unit.actions.search.stage import opened, pods_of, row
 
 RUNS = {"priority": 40, "each": {"gpu": 1}, "runs_on": "n1"}

@@ -8,7 +8,7 @@ from kai.actions.search.group_states import GroupStates
 from kai.actions.search.outer import CompiledVictims, PlainVictims
 from kai.actions.search.second_look import Looks
 from kai.actions.search.solver import Outcome, Search
-from kai.engine.host import BudgetAnswer, Unlimited
+from kai.deciding.engine.host import BudgetAnswer, Unlimited
 from kai.framework import Code, Verdict, VictimProposals, Victims
 from kai.framework.decisions import Cause, Evict, Nominate
 from tests.unit.actions.search.stage import opened, row, told

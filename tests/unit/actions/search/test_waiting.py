@@ -6,10 +6,10 @@ import pytest
 
 from kai.actions.preempt import Preempt
 from kai.actions.search.waiting import Closed, is_easier, remember, signature_of
-from kai.engine.cycle import run_cycle
-from kai.engine.host import Unlimited
-from kai.engine.shortcuts import HOPELESS
-from kai.explain.messages import reason_text
+from kai.deciding.engine.cycle import run_cycle
+from kai.deciding.engine.host import Unlimited
+from kai.deciding.engine.shortcuts import HOPELESS
+from kai.deciding.explain.messages import reason_text
 from kai.framework.verdict import Code, Verdict
 from kai.testing import RecordingSink, default_profile_with, snapshot
 from tests.unit.actions.search.stage import opened, row, told

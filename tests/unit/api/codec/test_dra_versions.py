@@ -1,7 +1,7 @@
 import pytest
 
 from kai.api.codec.structuring import structure
-from kai.errors import InputError
+from kai.basics.errors import InputError
 from tests.unit.api import manifests
 
 OLD = "resource.k8s.io/v1beta1"

@@ -10,7 +10,7 @@ from kai.api.codec.structuring import structure_as
 from kai.api.kinds import BY_CLASS
 from kai.api.kubernetes.dra import ResourceClaim
 from kai.api.kubernetes.pod import Pod
-from kai.errors import InputError
+from kai.basics.errors import InputError
 
 KEYS = ["metadata", "spec", "status", "name", "containers", "conditions", "type", "env", "resources", "requests", "cpu"]
 VALUES = st.recursive(

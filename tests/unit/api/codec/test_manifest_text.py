@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.api.codec.manifest_text import TextError, load_documents, load_values, place_documents
-from kai.errors import InputError
+from kai.basics.errors import InputError
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}

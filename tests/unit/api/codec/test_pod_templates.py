@@ -9,7 +9,7 @@ from kai.api.codec import pod_templates
 from kai.api.codec.json_decoding import decode_as
 from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.pod import Pod, PodSpec
-from kai.errors import InputError
+from kai.basics.errors import InputError
 
 NODES = st.sampled_from(["", "n1", 'say "nodeName":"x"', "\\", "é"]) | st.none() | st.integers(0, 1) | st.just({})
 NAMES = st.sampled_from(["data", "", "nodeName", '"nodeName":"a"', "kube-api-access-00000", "kube-api-access-a"])

@@ -17,7 +17,7 @@ from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Container, Pod, PodSpec, ResourceRequirements
 from kai.api.scheduling.pod_group import PodGroup, PodGroupSpec
 from kai.api.scheduling.queue import Queue
-from kai.errors import InputError
+from kai.basics.errors import InputError
 from tests.unit.api import manifests
 from tests.unit.api.manifests import COMPLETE, Manifest
 

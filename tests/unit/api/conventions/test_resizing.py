@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from kai.api.codec.structuring import structure_as
 from kai.api.conventions.amounts import effective_requests
 from kai.api.kubernetes.pod import Pod
+from kai.facts.model.units import LARGEST_AMOUNT
 from kai.intake.requests import demand, resource_key
-from kai.model.units import LARGEST_AMOUNT
 
 INFEASIBLE = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
 DEFERRED = {"type": "PodResizePending", "status": "True", "reason": "Deferred"}

@@ -1,7 +1,7 @@
 import pytest
 
 from kai.api.values import BadValue, show, show_path
-from kai.errors import InputError
+from kai.basics.errors import InputError
 
 
 def test_the_message_names_object_path_found_and_wanted() -> None:

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from kai.cli.command import run
+from kai.lab.sources.judging import TOLD_BY_ANSWERS
 from kai.manifests.codes import ADVICE, CODES, MEANINGS, REFUSAL, WAIT
-from kai.simulation.sources.judging import TOLD_BY_ANSWERS
 
 CLUSTER = """\
 apiVersion: v1

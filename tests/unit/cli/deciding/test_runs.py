@@ -10,12 +10,12 @@ from kai.cli.command import run
 from kai.cli.console import Console
 from kai.cli.deciding.diff import runs_text
 from kai.cli.deciding.runlines import run_text, runs_table
-from kai.configuration.reading import default_configuration
-from kai.virtual.results.comparison import compare_runs
-from kai.virtual.results.metrics import PolicyInput, result_of
-from kai.virtual.results.result import SimulationResult
-from kai.virtual.running.simulation import run as simulated
-from kai.virtual.scenes.loading import load
+from kai.deciding.configuration.reading import default_configuration
+from kai.lab.virtual.results.comparison import compare_runs
+from kai.lab.virtual.results.metrics import PolicyInput, result_of
+from kai.lab.virtual.results.result import SimulationResult
+from kai.lab.virtual.running.simulation import run as simulated
+from kai.lab.virtual.scenes.loading import load
 
 CASE = str(Path(__file__).parents[2] / "virtual" / "cases" / "reclaim.yaml")
 PAGE = """\

@@ -10,7 +10,7 @@ import pytest
 
 from kai.cli.command import run
 from kai.cli.deciding.runs import Wanted
-from kai.report import page
+from kai.lab.report import page
 
 CASE = str(Path(__file__).parents[2] / "virtual" / "cases" / "reclaim.yaml")
 
@@ -83,7 +83,7 @@ def test_several_results_are_lines_of_one_file(tmp_path: Path):
 def test_a_place_that_cannot_be_written_is_told_before_anything_runs(
     arguments: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("kai.virtual.experiments.carry_out_all", None)
+    monkeypatch.setattr("kai.lab.virtual.experiments.carry_out_all", None)
     assert run(["simulate", CASE, "--until", "8h", *arguments]) == code
     assert said in capsys.readouterr().err
 
@@ -101,7 +101,7 @@ def test_a_missing_extra_is_one_line_before_anything_runs(
 ):
     monkeypatch.setattr(page, "find_spec", lambda _: None)
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    monkeypatch.setattr("kai.virtual.experiments.carry_out_all", None)
+    monkeypatch.setattr("kai.lab.virtual.experiments.carry_out_all", None)
     assert run(["simulate", CASE, "--until", "8h", flag, str(tmp_path / name)]) == 2
     error = capsys.readouterr().err
     assert f"pip install 'kai-scheduler[{extra}]'" in error
@@ -112,7 +112,7 @@ def test_a_missing_extra_is_one_line_before_anything_runs(
 def test_a_place_without_the_right_to_write_there_is_named_before_anything_runs(
     name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("kai.virtual.experiments.carry_out_all", None)
+    monkeypatch.setattr("kai.lab.virtual.experiments.carry_out_all", None)
     monkeypatch.setattr("os.access", lambda place, _: place != tmp_path)
     place = tmp_path / name
     assert run(["simulate", CASE, "--until", "8h", "--out", str(place)]) == 4
@@ -124,7 +124,7 @@ def test_a_place_without_the_right_to_write_there_is_named_before_anything_runs(
 def test_a_folder_below_a_file_is_refused_before_anything_runs(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("kai.virtual.experiments.carry_out_all", None)
+    monkeypatch.setattr("kai.lab.virtual.experiments.carry_out_all", None)
     (tmp_path / "taken").write_text("")
     assert run(["simulate", CASE, "--until", "8h", "--out", str(tmp_path / "taken" / "out")]) == 4
     assert "taken, a file, expected a folder to write to" in capsys.readouterr().err

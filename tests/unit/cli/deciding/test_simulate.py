@@ -143,7 +143,7 @@ def test_a_bug_in_one_case_does_not_keep_the_others_from_running(capsys, good, m
     def fail(*_, **__):
         raise KeyError("lost")
 
-    monkeypatch.setattr("kai.simulation.request.answer", fail)
+    monkeypatch.setattr("kai.lab.request.answer", fail)
     seen = out(capsys, good, "-o", "json", code=5)
     assert json.loads(seen.out) == {"scenario": good, "error": "KeyError: 'lost'"}
     assert seen.err.startswith("error: this is a bug of kai: KeyError: 'lost'")

@@ -3,9 +3,9 @@ import urllib.request
 
 import pytest
 
+from kai.basics.errors import ConfigError
 from kai.cli.command import run
 from kai.cli.demonstrating.demo import served
-from kai.errors import ConfigError
 
 
 def test_without_a_terminal_each_happening_is_a_line(capsys):

@@ -2,7 +2,7 @@ import pytest
 
 from kai.basics.wording import span_text
 from kai.cli.demonstrating.demo import watch_of
-from kai.virtual.scenes.loading import load
+from kai.lab.virtual.scenes.loading import load
 
 CLUSTER = """
 shapes:

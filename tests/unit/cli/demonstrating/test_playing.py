@@ -117,7 +117,7 @@ def test_a_slow_terminal_makes_the_run_no_different():
 
 
 def test_what_is_played_is_what_is_simulated():
-    from kai.virtual.running.simulation import run
+    from kai.lab.virtual.running.simulation import run
 
     playing, _, _ = player(scene="gang")
     playing.play()

@@ -1,9 +1,9 @@
 import pytest
 
 from kai.basics import parsing
+from kai.basics.errors import InputError
 from kai.cli.demonstrating.scenes import FOLDER, NAMES, scene_named
-from kai.errors import InputError
-from kai.virtual.running.simulation import run
+from kai.lab.virtual.running.simulation import run
 
 
 def ran(name):

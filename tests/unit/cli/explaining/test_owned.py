@@ -3,14 +3,14 @@
 import pytest
 import yaml
 
+from kai.answers.documents.items import job_values
+from kai.answers.documents.reading import job_lines, owners_of_jobs
+from kai.answers.outcomes.owners import owners_in
 from kai.cli.command import run
 from kai.cli.explaining.subjectkinds import owner_subject
 from kai.cli.explaining.subjects import named_jobs
 from kai.cli.sources import Source
-from kai.documents.items import job_values
-from kai.documents.reading import job_lines, owners_of_jobs
 from kai.manifests.expansion import expand
-from kai.simulation.outcomes.owners import owners_in
 from tests.doubles.list_server import listing
 
 POD = {"schedulerName": "kai-scheduler", "containers": [{"name": "c", "image": "i"}]}

@@ -13,17 +13,17 @@ import pytest
 import yaml
 from anyio.from_thread import start_blocking_portal
 
+from kai.answers.documents import asking
+from kai.basics.errors import InputError
 from kai.cli.command import run
 from kai.cli.sources import Source
 from kai.cluster.clock import SystemClock
+from kai.cluster.process.connections import Response, serve
 from kai.dashboard.access import TokenAccess
 from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import Feed
 from kai.dashboard.pages import make_pages
 from kai.dashboard.server import LIMITS, Dashboard
-from kai.documents import asking
-from kai.errors import InputError
-from kai.telemetry.connections import Response, serve
 from tests.doubles.two_tenants import OURS, ended_cycle
 from tests.unit.dashboard.test_server import Rights
 
@@ -241,11 +241,11 @@ def test_without_a_token_the_service_cannot_be_asked(tmp_path, capsys):
 
 
 def test_little_is_imported_to_ask_and_to_print(tmp_path):
-    heavy = ("numpy", "numba", "cattrs", "structlog", "kubernetes_asyncio", "kai.engine", "kai.framework")
+    heavy = ("numpy", "numba", "cattrs", "structlog", "kubernetes_asyncio", "kai.deciding.engine", "kai.framework")
     look = (
         "import sys, kai.cli.command as command\n"
         "status = command.run(sys.argv[1:])\n"
-        f"print(*sorted(set(sys.modules) & {{*{heavy!r}, 'kai.api.cluster_objects', 'kai.kernels'}}))\n"
+        f"print(*sorted(set(sys.modules) & {{*{heavy!r}, 'kai.api.cluster_objects', 'kai.facts.kernels'}}))\n"
         "sys.exit(status)"
     )
     with served(Front(), tmp_path) as path:

@@ -152,7 +152,7 @@ def test_all_jobs_that_wait_are_answered_by_reason_the_first_in_line_first(asked
 
 
 def test_hundreds_of_jobs_fit_one_screen_and_each_reason_is_decided_again_once(asked, monkeypatch):
-    from kai.simulation.explaining import trials
+    from kai.answers.why import trials
 
     count, decide = [], trials.decide
     monkeypatch.setattr(trials, "decide", lambda *given, **more: count.append(1) or decide(*given, **more))

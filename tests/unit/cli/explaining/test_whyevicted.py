@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from kai.answers.why.past_evictions import from_log
+from kai.basics.errors import InputError
 from kai.cli.command import run
-from kai.errors import InputError
-from kai.simulation.explaining.past_evictions import from_log
-from kai.telemetry.decisions import EVICT, Decision, Gainer, Subject, line_of
+from kai.cluster.process.decisions import EVICT, Decision, Gainer, Subject, line_of
 from tests.doubles.list_server import listing
 from tests.doubles.own_cluster import own_manifests
 

@@ -4,13 +4,13 @@ import re
 import attrs
 import pytest
 
+from kai.answers.documents.reading import job_lines
 from kai.cli.command import run
 from kai.cli.console import Console
 from kai.cli.listing.jobs import Wanted, job_view
 from kai.cli.selectors import read_selector
 from kai.cli.sources import Source
 from kai.cli.tables import shown_width
-from kai.documents.reading import job_lines
 
 LAB = Source(place="examples/lab")
 REPLICAS = """
@@ -280,7 +280,7 @@ def test_the_order_of_queues_is_worked_out_only_where_a_job_waits(tmp_path, monk
     for count in (2, 3):
         (tmp_path / f"{count}.json").write_text(manifests(count))
     settled, crowded = (Source(place=str(tmp_path / f"{count}.json")).decide() for count in (2, 3))
-    monkeypatch.setattr("kai.simulation.outcomes.job_lines.explained_order", order)
+    monkeypatch.setattr("kai.answers.outcomes.job_lines.explained_order", order)
     assert [(line.position, line.keys, line.waits) for line in settled.lines] == [(None, (), False)] * 2
     with pytest.raises(AssertionError):
         _ = crowded.lines

@@ -3,15 +3,15 @@ import json
 import pytest
 import yaml
 
+from kai.answers.documents.items import node_values
+from kai.answers.documents.reading import node_slots as read_nodes
+from kai.answers.outcomes.gpu_slots import node_slots
 from kai.cli.command import run
 from kai.cli.console import Console
 from kai.cli.listing.nodes import node_view, short_type
 from kai.cli.selectors import read_selector
 from kai.cli.sources import Source
 from kai.cli.tables import shown_width
-from kai.documents.items import node_values
-from kai.documents.reading import node_slots as read_nodes
-from kai.simulation.outcomes.gpu_slots import node_slots
 
 LAB = Source(place="examples/lab")
 SMALL = """

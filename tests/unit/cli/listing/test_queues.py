@@ -153,7 +153,7 @@ def test_a_queue_that_is_not_there_is_told_on_one_line(capsys):
 
 
 def test_documents_tell_how_each_share_came_about(lab):
-    from kai.simulation.outcomes.entitlement import entitlement
+    from kai.answers.outcomes.entitlement import entitlement
 
     items = {item["name"]: item for item in queue_view(LAB, lab, "", None, flat=False).fields()["items"]}
     for name, item in items.items():

@@ -1,8 +1,8 @@
 import pytest
 
+from kai.answers.outcomes.queue_lines import Share
 from kai.cli.console import Console
 from kai.cli.listing.queues import bar
-from kai.simulation.outcomes.queue_lines import Share
 
 TOTAL = 100_000
 

@@ -7,18 +7,18 @@ import aiohttp
 import anyio
 import pytest
 
-from kai.admission.certificates import make_pair
+from kai.basics.errors import ConfigError
 from kai.cli.running.dashboards import Board, Place, wanted_dashboard
 from kai.cli.running.flags import read_flags
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cluster.clock import SystemClock
+from kai.cluster.process.listener import Address
 from kai.dashboard.access import TokenAccess
 from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import Feed
 from kai.dashboard.pages import make_pages
 from kai.dashboard.server import Dashboard
-from kai.errors import ConfigError
-from kai.telemetry.listener import Address
+from kai.roles.admission.certificates import make_pair
 from tests.doubles.two_tenants import ended_cycle
 from tests.unit.dashboard.test_server import ALL, Rights
 

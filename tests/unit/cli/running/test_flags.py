@@ -2,9 +2,9 @@
 
 import pytest
 
+from kai.basics.errors import ConfigError
 from kai.cli.running.flags import read_flags
 from kai.cli.running.roleflags import FLAGS, LEASES, ROLES, SCHEDULER, TOGETHER
-from kai.errors import ConfigError
 
 
 def read(*words):

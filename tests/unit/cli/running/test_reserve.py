@@ -4,9 +4,9 @@ import anyio
 import pytest
 
 from kai.api.plans import Reason, Refusal
+from kai.basics.errors import ConfigError, InputError
 from kai.cli.running.ownpod import own_image
 from kai.cli.running.reserve import hold, visible_gpu
-from kai.errors import ConfigError, InputError
 from tests.doubles.virtual_time import VirtualClock, run
 
 

@@ -4,8 +4,8 @@ from prometheus_client import CollectorRegistry
 
 from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.scheduling.queue import Queue
-from kai.binder import Verdict
 from kai.cli.running.rolemetrics import RoleMetrics
+from kai.cluster.process.exposition import exposition
 from kai.cluster.signals import (
     BIND_RESULTS,
     BindEnded,
@@ -15,7 +15,7 @@ from kai.cluster.signals import (
     ReviewEnded,
     WorkEnded,
 )
-from kai.telemetry.exposition import exposition
+from kai.roles.binder import Verdict
 
 QUEUE = Queue(metadata=ObjectMeta(name="q"))
 

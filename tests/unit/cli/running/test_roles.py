@@ -6,11 +6,11 @@ import attrs
 import pytest
 from prometheus_client import CollectorRegistry
 
+from kai.basics.errors import ConfigError
 from kai.cli.running.flags import read_flags
 from kai.cli.running.process import Process
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cli.running.roles import scheduler_settings
-from kai.errors import ConfigError
 
 
 def settings(*arguments):

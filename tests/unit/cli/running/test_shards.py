@@ -5,6 +5,7 @@ import json
 import attrs
 import pytest
 
+from kai.basics.errors import ConfigError
 from kai.cli.command import run
 from kai.cli.deciding.policy import load_policy
 from kai.cli.running.configuring import load_setup
@@ -13,9 +14,8 @@ from kai.cli.running.process import Process
 from kai.cli.running.roleflags import FLAGS, PARAMETER_OF, ROLES, SETTING_OF, TOGETHER
 from kai.cli.running.roles import configuration_of, scheduler_settings
 from kai.cli.running.shards import render
-from kai.configuration.profiles import make_profile
-from kai.configuration.reading import read_configuration
-from kai.errors import ConfigError
+from kai.deciding.configuration.profiles import make_profile
+from kai.deciding.configuration.reading import read_configuration
 from kai.framework.parameters import Parameters, SearchBudgets
 from kai.intake import IntakeSettings
 from tests.unit.api.manifests import SHARD

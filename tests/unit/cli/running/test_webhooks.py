@@ -8,16 +8,16 @@ import attrs
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kai.admission import AdmissionSettings
-from kai.admission.serving import PATHS, queue_finder
+from kai.basics.errors import ConfigError
 from kai.cli.running import process
 from kai.cli.running.flags import read_flags
 from kai.cli.running.process import Process
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cli.running.webhooks import admission_settings, doors, wanted_certificate
+from kai.cluster.process.listener import Probes
 from kai.cluster.transport.calls import NoAnswer
-from kai.errors import ConfigError
-from kai.telemetry.listener import Probes
+from kai.roles.admission import AdmissionSettings
+from kai.roles.admission.serving import PATHS, queue_finder
 from tests.doubles.cpu import InlineCpu
 from tests.doubles.http_server import HttpServer
 from tests.unit.cluster.assembled import in_virtual_time, port
@@ -118,8 +118,8 @@ def admission(monkeypatch, folder):
 
     monkeypatch.setattr("anyio.to_thread.run_sync", InlineCpu().run)
     monkeypatch.setattr(process, "listen", silent)
-    monkeypatch.setattr("kai.admission.serving.serve_webhooks", serving)
-    monkeypatch.setattr("kai.admission.serving.CertificateOfFiles", lambda *_: None)
+    monkeypatch.setattr("kai.roles.admission.serving.serve_webhooks", serving)
+    monkeypatch.setattr("kai.roles.admission.serving.CertificateOfFiles", lambda *_: None)
 
     async def run(environment, server, until):
         @asynccontextmanager

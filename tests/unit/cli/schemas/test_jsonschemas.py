@@ -10,8 +10,8 @@ import pytest
 from kai.cli.checking import doctor
 from kai.cli.command import run
 from kai.cli.schemas.kinds import KINDS, schema_of
-from kai.kernels.warm import Warmth
-from kai.telemetry.decisions import Decision, Gainer, Subject, line_of
+from kai.cluster.process.decisions import Decision, Gainer, Subject, line_of
+from kai.facts.compiled.warm import Warmth
 from tests.unit.doctor.cluster import HEALTHY, queue, with_lists
 
 CLUSTER = """
@@ -90,7 +90,7 @@ def cluster(tmp_path):
 def test_what_is_written_keeps_its_schema(kind, words, cluster, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(doctor, "_look", lambda *_: (with_lists(queues=(queue("a", "gone"),)), "lab"))
     kept = Warmth(kernels=3, compiled=1, directory=tmp_path)
-    monkeypatch.setattr("kai.kernels.warm.warm", lambda *_, **__: kept)
+    monkeypatch.setattr("kai.facts.compiled.warm.warm", lambda *_, **__: kept)
     policy = tmp_path / "none.yaml"
     policy.write_text("actions: preempt\n")
     places = {"CLUSTER": cluster, "FILE": str(tmp_path / "x.zip"), "POLICY": str(policy)}

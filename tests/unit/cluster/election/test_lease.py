@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kai.basics.errors import ConfigError
 from kai.cluster.election.lease import (
     Election,
     Finished,
@@ -23,7 +24,6 @@ from kai.cluster.election.lease import (
     WriteRefused,
 )
 from kai.cluster.port import Term
-from kai.errors import ConfigError
 
 
 def options(identity="me_1", **changed):

@@ -9,10 +9,10 @@ from kai.api.kubernetes.meta import ConfigMap
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.queue import Queue
+from kai.basics.errors import UnreachableError
 from kai.cluster.requesting import listing
 from kai.cluster.requesting.listing import Lister
 from kai.cluster.transport.calls import Answer, NoAnswer
-from kai.errors import UnreachableError
 from tests.doubles.http_server import Faults, HttpServer
 from tests.doubles.virtual_time import VirtualClock, run
 

@@ -17,7 +17,7 @@ from kai.cluster.transport.client import Account, Client, UnauthorizedError, use
 from kai.cluster.transport.credentials import Credentials, Source
 from tests.doubles.scripted_http import OK, serving
 from tests.doubles.virtual_time import VirtualClock, run
-from tests.unit.admission.test_serving import made
+from tests.unit.roles.admission.test_serving import made
 
 pytestmark = pytest.mark.anyio
 GET = Call(method="GET", path="/version", timeout=5.0)

@@ -5,10 +5,10 @@ import json
 import anyio
 import pytest
 
+from kai.basics.errors import ConfigError
 from kai.cluster.clock import SystemClock
 from kai.cluster.transport.client import Account
 from kai.cluster.transport.credentials import Source
-from kai.errors import ConfigError
 
 VERSION = "client.authentication.k8s.io/v1"
 

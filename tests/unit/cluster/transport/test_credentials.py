@@ -3,8 +3,8 @@ import json
 
 import pytest
 
+from kai.basics.errors import ConfigError
 from kai.cluster.transport.credentials import Credentials, Source
-from kai.errors import ConfigError
 
 PEM = "-----BEGIN CERTIFICATE-----\nnone\n-----END CERTIFICATE-----\n"
 

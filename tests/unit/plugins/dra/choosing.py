@@ -3,9 +3,9 @@
 from typing import Any
 
 from kai.basics.kubernetes_version import NEWEST, KubernetesVersion
+from kai.facts.model.axis import NodeRow
+from kai.facts.model.placement import ClaimPlacement
 from kai.intake import IntakeSettings
-from kai.model.axis import NodeRow
-from kai.model.placement import ClaimPlacement
 from kai.plugins.dra import Dra
 from tests.unit.plugins.dra.manifests import NODE, claiming
 from tests.unit.plugins.stage import Manifest, Stage, snapshot_of

@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from kai.facts.model.axis import GPU, GPU_UNIT
+from kai.facts.model.placement import ClaimPlacement
+from kai.facts.model.pod import Status
 from kai.framework.decisions import Cause
-from kai.model.axis import GPU, GPU_UNIT
-from kai.model.placement import ClaimPlacement
-from kai.model.pod import Status
 from kai.plugins.dra import Dra
 from tests.doubles.audit import audit
 from tests.unit.plugins.dra.manifests import CLASS, claim, claiming, device, exactly, matching, offer

@@ -1,6 +1,6 @@
 import pytest
 
-from kai.model.axis import NodeRow
+from kai.facts.model.axis import NodeRow
 from kai.plugins.dra import Dra
 from tests.unit.plugins.dra.choosing import chosen, placed
 from tests.unit.plugins.dra.manifests import (

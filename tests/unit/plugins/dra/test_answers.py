@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from kai.facts.model.axis import GPU, NodeRow
+from kai.facts.model.pod import Status
 from kai.framework.decisions import Cause
-from kai.model.axis import GPU, NodeRow
-from kai.model.pod import Status
 from kai.plugins.dra import Dra
 from tests.unit.plugins.dra.manifests import (
     CLASS,

@@ -3,7 +3,7 @@
 import pytest
 
 from kai.basics.kubernetes_version import KubernetesVersion
-from kai.model.claim import Device, SharePolicy
+from kai.facts.model.claim import Device, SharePolicy
 from kai.plugins.dra.demand import consumption
 from tests.unit.plugins.dra.choosing import chosen, placed
 from tests.unit.plugins.dra.manifests import CLASS, claim, device, exactly, offer

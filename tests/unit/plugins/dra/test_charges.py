@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai.model.axis import GPU
+from kai.facts.model.axis import GPU
 from kai.plugins.dra import Dra
 from tests.unit.plugins.dra.manifests import CLASS, NODE, claim, claiming, device, exactly, offer
 from tests.unit.plugins.stage import Stage, snapshot_of

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from kai.model.claim import Claim, Device, DeviceClass, DeviceRequest, DeviceSlice
-from kai.model.constraints import Taint, Toleration
-from kai.model.device_selectors import Selectors
-from kai.model.pod import Node
+from kai.facts.model.claim import Claim, Device, DeviceClass, DeviceRequest, DeviceSlice
+from kai.facts.model.constraints import Taint, Toleration
+from kai.facts.model.device_selectors import Selectors
+from kai.facts.model.pod import Node
 from kai.plugins.dra.demand import Demands
 from kai.plugins.dra.inventory import take_inventory
 

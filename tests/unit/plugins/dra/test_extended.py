@@ -1,7 +1,7 @@
 import attrs
 
-from kai.model.claim import DeviceClass
-from kai.model.pod import ContainerRequest, Node, Shape
+from kai.facts.model.claim import DeviceClass
+from kai.facts.model.pod import ContainerRequest, Node, Shape
 from kai.plugins.dra.extended import backing_classes, implied_claim, needed, plugged
 
 CLASSES = {

@@ -1,9 +1,9 @@
 import numpy as np
 
-from kai.model.claim import AllocatedDevice, Device, DeviceSlice
-from kai.model.constraints import NodeTerm, Requirement
-from kai.model.partitions import is_gpu
-from kai.model.pod import Node
+from kai.facts.model.claim import AllocatedDevice, Device, DeviceSlice
+from kai.facts.model.constraints import NodeTerm, Requirement
+from kai.facts.model.partitions import is_gpu
+from kai.facts.model.pod import Node
 from kai.plugins.dra.inventory import MOST_SHARES, name_term, take_inventory
 
 NODES = (Node(name="n1"), Node(name="n2"))

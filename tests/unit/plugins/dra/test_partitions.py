@@ -6,8 +6,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from kai.model.axis import GPU, GPU_UNIT
-from kai.model.pod import Status
+from kai.facts.model.axis import GPU, GPU_UNIT
+from kai.facts.model.pod import Status
 from tests.doubles.audit import audit
 from tests.unit.plugins.dra.manifests import claim, claiming, device, device_class, exactly, offer
 from tests.unit.plugins.dra.test_accounting import Game, moves

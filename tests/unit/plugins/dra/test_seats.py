@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from kai.model.axis import GPU, GPU_UNIT
-from kai.model.pod import Status
+from kai.facts.model.axis import GPU, GPU_UNIT
+from kai.facts.model.pod import Status
 from tests.unit.plugins.dra.manifests import CLASS, claim, claiming, device, exactly, offer
 from tests.unit.plugins.dra.test_accounting import Game
 from tests.unit.plugins.stage import Stage, node

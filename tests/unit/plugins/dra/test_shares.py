@@ -5,8 +5,8 @@ from collections import Counter
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from kai.model.axis import GPU, GPU_UNIT
-from kai.model.pod import Status
+from kai.facts.model.axis import GPU, GPU_UNIT
+from kai.facts.model.pod import Status
 from tests.doubles.audit import audit
 from tests.unit.plugins.dra.manifests import CLASS, claim, claiming, device, exactly, offer
 from tests.unit.plugins.dra.test_accounting import Game, moves

@@ -1,7 +1,7 @@
 """What a bind request says of claims: those that the pod refers to, and the one for extended resources."""
 
-from kai.model.claim import AllocatedDevice, Claim, ClaimCatalog, DeviceClass, DeviceConfig, DeviceRequest
-from kai.model.placement import (
+from kai.facts.model.claim import AllocatedDevice, Claim, ClaimCatalog, DeviceClass, DeviceConfig, DeviceRequest
+from kai.facts.model.placement import (
     AllocatedConfig,
     ClaimAllocation,
     ClaimPlacement,
@@ -9,7 +9,7 @@ from kai.model.placement import (
     DeviceAllocation,
     ExtendedAllocation,
 )
-from kai.model.pod import Pod
+from kai.facts.model.pod import Pod
 from kai.plugins.dra.plugin import configuration, encode
 
 GPU = AllocatedDevice(request="r", driver="gpu.example.com", pool="n1", device="d0")

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kai.facts.model.axis import NodeRow
+from kai.facts.model.pod import ACTIVE_ALLOCATED, Status, within
 from kai.framework.decisions import Cause
-from kai.model.axis import NodeRow
-from kai.model.pod import ACTIVE_ALLOCATED, Status, within
 from kai.plugins.numa import Numa
 from kai.plugins.numa.plugin import REFUSED
 from kai.plugins.numa.zones import NumaPlacement

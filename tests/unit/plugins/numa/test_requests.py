@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from kai.model.axis import ResourceAxis
-from kai.model.pod import ContainerRequest, Shape
+from kai.facts.model.axis import ResourceAxis
+from kai.facts.model.pod import ContainerRequest, Shape
 from kai.plugins.numa.plugin import devices_of, is_guaranteed, is_pinned, read_requests
 
 AXIS = ResourceAxis.of(["example.com/nic"])

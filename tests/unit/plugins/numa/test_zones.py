@@ -1,10 +1,10 @@
 import attrs
 import numpy as np
 
-from kai.model.axis import ResourceAxis
-from kai.model.pod import Node, Pod, Shape, Status
+from kai.facts.model.axis import ResourceAxis
+from kai.facts.model.pod import Node, Pod, Shape, Status
+from kai.facts.state.snapshot import Snapshot
 from kai.plugins.numa.zones import NumaLayout, NumaPlacement, NumaZone, amounts, read_layouts, recorded_placements
-from kai.state.snapshot import Snapshot
 
 AXIS = ResourceAxis.of(["example.com/nic"])
 

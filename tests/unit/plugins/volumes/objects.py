@@ -1,7 +1,7 @@
 """Volumes, claims and clusters with them, as short calls."""
 
+from kai.facts.model.constraints import NodeTerm, Requirement
 from kai.framework.parameters import Parameters
-from kai.model.constraints import NodeTerm, Requirement
 from kai.plugins.volumes import Volumes
 from kai.plugins.volumes.objects import StorageCapacity, StorageClass, Volume, VolumeClaim
 from tests.unit.plugins.stage import Stage, node, pod, snapshot_of

@@ -2,13 +2,13 @@ import numpy as np
 
 from kai.actions.allocate import Allocate
 from kai.actions.preempt import Preempt
-from kai.engine.cycle import Profile
-from kai.engine.host import Silent
-from kai.engine.session import Session
+from kai.deciding.engine.cycle import Profile
+from kai.deciding.engine.host import Silent
+from kai.deciding.engine.session import Session
+from kai.facts.model.constraints import Requirement, Selector
+from kai.facts.model.pod import Status
 from kai.framework.decisions import Nominate, Recorder
 from kai.framework.hooks import PluginUse
-from kai.model.constraints import Requirement, Selector
-from kai.model.pod import Status
 from kai.plugins.scores import Availability
 from kai.plugins.volumes import Volumes
 from kai.plugins.volumes.objects import StorageCapacity

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from kai.actions.allocate import Allocate
 from kai.actions.preempt import Preempt
+from kai.facts.model.pod import Status
 from kai.framework.decisions import Nominate
 from kai.framework.hooks import Dependence
 from kai.intake import Intake
-from kai.model.pod import Status
 from kai.plugins.volumes import Volumes
 from kai.plugins.volumes.limits import FULL
 from kai.plugins.volumes.objects import CSI_NODES, StorageClass, read_catalog

@@ -1,7 +1,7 @@
 import attrs
 
+from kai.facts.model.constraints import NodeTerm, Requirement, Selector
 from kai.intake import Intake
-from kai.model.constraints import NodeTerm, Requirement, Selector
 from kai.plugins.volumes import Volumes
 from kai.plugins.volumes.objects import StorageCapacity, StorageClass, Volume, VolumeClaim, read_catalog
 from tests.unit.intake.making import NOW, node, objects, other, taken

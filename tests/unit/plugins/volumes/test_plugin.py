@@ -3,10 +3,10 @@ from unittest import mock
 import attrs
 import pytest
 
-from kai.explain.messages import fit_message
+from kai.deciding.explain.messages import fit_message
+from kai.facts.model.constraints import Requirement, Selector
 from kai.framework.hooks import Dependence
 from kai.framework.objects import LabelTable
-from kai.model.constraints import Requirement, Selector
 from kai.plugins.volumes import Volumes
 from kai.plugins.volumes.objects import StorageCapacity
 from kai.plugins.volumes.plugin import IN_USE

@@ -1,0 +1,11 @@
+"""Answers: what the scheduler would do with a cluster, why, and as which document; without a network of its own.
+
+A case (objects and a configuration) enters; outcomes, explanations and documents leave, for commands, the dashboard and
+the service alike. Time stands still. Begin with `offline.run`. The folders, each of which imports only those above it:
+
+    cases/      the input: objects of files or of a running cluster, with their origin
+    offline/    snapshot, cycle, and the reaction of the cluster
+    outcomes/   the results: queues, jobs, nodes
+    why/        why jobs wait, the evidence, and what would help
+    documents/  all of it as JSON
+"""

@@ -1,0 +1,310 @@
+"""The reaction of a cluster between two cycles: bound pods run, evicted pods are gone and come back as pending pods.
+
+Objects in, objects out; time does not pass. Unchanged objects keep their identity, so that intake reads only what
+changed.
+
+Resource claims are allocated when a pod is bound, and keep their devices until the last user is gone.
+
+Source: the behaviour between cycles that the peer's integration tests simulate.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+
+from kai.api import names, values
+from kai.api.cluster_objects import ClusterObjects
+from kai.api.codec.structuring import structure_as
+from kai.api.conventions.device_claims import consumer_of, extended_claim
+from kai.api.kinds import key_of
+from kai.api.kubernetes.dra import AllocationResult, ResourceClaim, ResourceClaimConsumer
+from kai.api.kubernetes.pod import Pod as ApiPod
+from kai.api.kubernetes.pod import claim_behind
+from kai.api.scheduling.bind_request import BindRequestSpec
+from kai.api.scheduling.pod_group import PodGroup
+from kai.deciding.engine.cycle import CycleReport
+from kai.facts.model.placement import ClaimPlacement
+from kai.facts.model.pod import ACTIVE_ALLOCATED, Pod, Status, within
+from kai.facts.state.snapshot import Snapshot
+from kai.framework.decisions import Bind, Decision
+from kai.intake.bind_requests import allocation_result, fields
+from kai.intake.bind_requests import annotations as written_annotations
+
+ClaimKey = tuple[str, str]
+"""Namespace and name."""
+_WRITTEN = ("resourceClaimAllocations", "extendedResourceClaimAllocation")
+"""Keys of a bind request about claims."""
+
+
+def bound_claims(
+    pod: ApiPod, request: Mapping[str, object], claims: Mapping[ClaimKey, ResourceClaim]
+) -> Sequence[ResourceClaim]:
+    """Return the claims that a bind of ``pod`` changes or creates, as the binder leaves them.
+
+    ``request`` has the keys of the bind request about claims.
+    """
+    told = fields({key: request[key] for key in _WRITTEN if key in request}, pod)
+    if not told:
+        return ()
+    spec = structure_as(BindRequestSpec, told)
+    allocations = {each.name: each.allocation for each in spec.resource_claim_allocations}
+    found: dict[ClaimKey, ResourceClaim] = {}
+    for reference in pod.spec.resource_claims:
+        key = (pod.metadata.namespace, claim_behind(pod, reference) or "")
+        claim = found.get(key) or claims.get(key)
+        if reference.name in allocations and claim is not None:
+            found[key] = _reserved(claim, pod, allocations[reference.name])
+    extended = spec.extended_resource_claim_allocation
+    if extended is not None:
+        made = extended_claim(pod, extended.device_requests)
+        found[key_of(made)] = _reserved(made, pod, extended.allocation)
+    return tuple(found.values())
+
+
+def without_user(claim: ResourceClaim, user: str) -> ResourceClaim:
+    """Return a claim without the consumer of a UID; the last consumer frees its devices."""
+    status = claim.status
+    kept = tuple(each for each in status.reserved_for if each.uid != user)
+    allocation = status.allocation if kept else None
+    if kept == status.reserved_for:
+        return claim
+    return attrs.evolve(claim, status=attrs.evolve(status, reserved_for=kept, allocation=allocation))
+
+
+def _reserved(claim: ResourceClaim, pod: ApiPod, allocation: AllocationResult | None) -> ResourceClaim:
+    status, consumer = claim.status, consumer_of(pod)
+    others = tuple(each for each in status.reserved_for if each.uid != consumer.uid)
+    return attrs.evolve(
+        claim,
+        status=attrs.evolve(status, reserved_for=(*others, consumer), allocation=status.allocation or allocation),
+    )
+
+
+def claims_after(
+    claims: Iterable[ResourceClaim], snapshot: Snapshot, report: CycleReport, made: Iterable[ResourceClaim] = ()
+) -> tuple[ResourceClaim, ...]:
+    """Return the claims as the next cycle finds them, with those that were ``made`` for extended resources.
+
+    They are reserved for pods that were bound or stay where they are, and for pods that the snapshot lacks. Allocations
+    for promised pods are dropped.
+    """
+    given: dict[ClaimKey, AllocationResult] = {}
+    users: dict[ClaimKey, list[Pod]] = {}
+    gone: set[str] = set()
+    for row, pod in enumerate(snapshot.pods):
+        status = int(report.status[row])
+        if not within(status, ACTIVE_ALLOCATED) or status == Status.PIPELINED:
+            gone.add(pod.uid)
+            continue
+        placement = report.details.get(row, {}).get("claims")
+        if isinstance(placement, ClaimPlacement):
+            for each in placement.claims:
+                given[each.claim] = allocation_result(each.devices, each.nodes, "/".join(each.claim))
+                users.setdefault(each.claim, []).append(pod)
+    found = {key_of(claim): _after(claim, given, users, gone) for claim in claims}
+    found |= {key_of(claim): claim for claim in made}
+    return tuple(claim for claim in found.values() if claim.status.reserved_for or not _is_extended(claim))
+
+
+def _is_extended(claim: ResourceClaim) -> bool:
+    """Return whether a claim was made for extended resources: it ends with its pod."""
+    return claim.metadata.annotations.get(names.EXTENDED_RESOURCE_CLAIM) == "true"
+
+
+def _after(
+    claim: ResourceClaim,
+    given: Mapping[ClaimKey, AllocationResult],
+    users: Mapping[ClaimKey, list[Pod]],
+    gone: set[str],
+) -> ResourceClaim:
+    key = key_of(claim)
+    status = claim.status
+    kept = tuple(user for user in status.reserved_for if user.uid not in gone)
+    known = {user.uid for user in kept}
+    added = tuple(_consumer(pod) for pod in users.get(key, ()) if pod.uid not in known)
+    reserved = kept + added
+    allocation = (status.allocation or given.get(key)) if reserved else None
+    if kept != status.reserved_for and key in given:
+        # All former users may have gone in a cycle that gave the claim to others: then the new allocation counts.
+        allocation = given[key]
+    if reserved == status.reserved_for and allocation == status.allocation:
+        return claim
+    return attrs.evolve(claim, status=attrs.evolve(status, reserved_for=reserved, allocation=allocation))
+
+
+def _consumer(pod: Pod) -> ResourceClaimConsumer:
+    return ResourceClaimConsumer(resource="pods", name=pod.name, uid=pod.uid)
+
+
+_RUN = frozenset({Status.RUNNING, Status.BINDING, Status.BOUND})
+"""Statuses of pods that run before the next cycle."""
+STARTED_BEFORE = 60.0
+"""A group with running pods counts as started this many seconds before ``now``."""
+
+
+@attrs.frozen(kw_only=True)
+class Aftermath:
+    """The result of one cycle, looked up by pod and by group."""
+
+    snapshot: Snapshot
+    report: CycleReport
+    binds: Mapping[int, Bind]
+    number: int
+    """Number of the cycle; makes the names of new devices unique."""
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, report: CycleReport, decisions: Iterable[Decision], number: int) -> "Aftermath":
+        """Return the aftermath of a cycle."""
+        binds = {decision.pod: decision for decision in decisions if isinstance(decision, Bind)}
+        return cls(snapshot=snapshot, report=report, binds=binds, number=number)
+
+    def status(self, pod: int) -> Status:
+        """Return the status of a pod after the last action."""
+        return Status(int(self.report.status[pod]))
+
+    def node(self, pod: int) -> str:
+        """Return the node of a pod, "" for none."""
+        row = int(self.report.node[pod])
+        return self.snapshot.nodes[row].name if row >= 0 else ""
+
+    def devices(self, pod: int) -> tuple[str, ...]:
+        """Return the shared devices of a pod; those opened in this cycle get permanent names."""
+        found = self.report.devices.get(pod) or self.snapshot.pod_devices.get(pod, ())
+        return tuple(device_of(name, self.number) for name in found)
+
+
+def next_objects(objects: ClusterObjects, after: Aftermath, keep_terminating: frozenset[str]) -> ClusterObjects:
+    """Return the objects as the next cycle finds them.
+
+    Holds: pods that were bound run on their nodes; evicted pods are pending under their old names, unless their
+           group is in ``keep_terminating``; promises are dropped; bind requests are carried out.
+    """
+    rows = {(pod.namespace, pod.name): row for row, pod in enumerate(after.snapshot.pods)}
+    pods: list[ApiPod] = []
+    made: list[ResourceClaim] = []
+    for pod in objects.pods:
+        row = rows.get(key_of(pod))
+        pods.append(pod if row is None else _next_pod(pod, row, after, keep_terminating))
+        bind = None if row is None or after.status(row) not in _RUN else after.binds.get(row)
+        if bind is not None:
+            made += bound_claims(pod, bind.request, {})
+    return attrs.evolve(
+        objects,
+        pods=tuple(pods),
+        pod_groups=_next_groups(objects.pod_groups, pods, after),
+        bind_requests=(),
+        resource_claims=claims_after(objects.resource_claims, after.snapshot, after.report, made),
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------- pods
+
+
+def _next_pod(pod: ApiPod, row: int, after: Aftermath, keep_terminating: frozenset[str]) -> ApiPod:
+    match after.status(row):
+        case status if status in _RUN:
+            return _running(pod, row, after)
+        case Status.RELEASING if pod.metadata.annotations.get(names.POD_GROUP, "") in keep_terminating:
+            return _terminating(pod, after.snapshot.now)
+        case Status.RELEASING | Status.PIPELINED:
+            return recreated(pod)
+        case _:
+            return pod
+
+
+def _running(pod: ApiPod, row: int, after: Aftermath) -> ApiPod:
+    node = after.node(row) or pod.spec.node_name
+    if pod.status.phase == "Running" and pod.spec.node_name == node:
+        return pod
+    annotations = dict(pod.metadata.annotations)
+    bind = after.binds.get(row)
+    if bind is not None:
+        annotations.pop(names.GRANTED, None)  # a grant from before an eviction; its labels show the current devices
+        annotations |= {names.RECEIVED_RESOURCE_TYPE: bind.received} if bind.received else {}
+        annotations |= written_annotations(bind.request, pod)
+    labels = _without_devices(pod.metadata.labels) | device_labels(after.devices(row))
+    return attrs.evolve(
+        pod,
+        metadata=attrs.evolve(pod.metadata, labels=labels, annotations=annotations),
+        spec=attrs.evolve(pod.spec, node_name=node),
+        status=attrs.evolve(pod.status, phase="Running"),
+    )
+
+
+def _terminating(pod: ApiPod, now: float) -> ApiPod:
+    if pod.metadata.deletion_timestamp is not None:
+        return pod
+    return attrs.evolve(
+        pod,
+        metadata=attrs.evolve(pod.metadata, deletion_timestamp=now),
+        status=attrs.evolve(pod.status, phase="Running"),
+    )
+
+
+def recreated(pod: ApiPod) -> ApiPod:
+    """Return the replacement that the owner of a pod creates, or a waiting pod without its promise."""
+    received = {names.GRANTED, names.RECEIVED_RESOURCE_TYPE, names.NUMA_PREDICTED, names.NUMA_OBSERVED}
+    annotations = {key: value for key, value in pod.metadata.annotations.items() if key not in received}
+    metadata = attrs.evolve(
+        pod.metadata, deletion_timestamp=None, labels=_without_devices(pod.metadata.labels), annotations=annotations
+    )
+    return attrs.evolve(
+        pod,
+        metadata=metadata,
+        spec=attrs.evolve(pod.spec, node_name=""),
+        status=attrs.evolve(pod.status, phase="Pending", nominated_node_name="", start_time=None),
+    )
+
+
+def _without_devices(labels: Mapping[str, str]) -> dict[str, str]:
+    return {
+        key: value
+        for key, value in labels.items()
+        if key != names.GPU_GROUP and not key.startswith(names.GPU_GROUP_PREFIX)
+    }
+
+
+def device_of(name: str, cycle: int) -> str:
+    """Return the permanent name of a device that is opened in this cycle, or the name of another device unchanged."""
+    return f"opened-{cycle}-{name[1:].replace('/', '-')}" if name.startswith("+") else name
+
+
+def device_labels(devices: tuple[str, ...]) -> dict[str, str]:
+    """Return the labels with the shared devices of a pod: every device after the first has its own key."""
+    if not devices:
+        return {}
+    return {names.GPU_GROUP: devices[0]} | {names.GPU_GROUP_PREFIX + name: name for name in devices[1:]}
+
+
+# -------------------------------------------------------------------------------------------------------------- groups
+
+
+def _next_groups(groups: Iterable[PodGroup], pods: Iterable[ApiPod], after: Aftermath) -> tuple[PodGroup, ...]:
+    running = {pod.metadata.annotations.get(names.POD_GROUP, "") for pod in pods if pod.status.phase == "Running"}
+    rows = {(group.namespace, group.name): row for row, group in enumerate(after.snapshot.groups)}
+    started = values.instant_text(after.snapshot.now - STARTED_BEFORE)
+    out: list[PodGroup] = []
+    for group in groups:
+        row = rows.get(key_of(group))
+        if row is None:
+            out.append(group)
+            continue
+        annotations = dict(group.metadata.annotations)
+        if group.metadata.name in running:
+            annotations[names.LAST_START] = started
+        _stamp(annotations, names.STALE_SINCE, float(after.report.stale_since[row]))
+        _stamp(annotations, names.PARTIAL_SINCE, float(after.report.partial_since[row]))
+        _stamp(annotations, names.LAST_EVICTION, float(after.report.last_eviction[row]))
+        changed = annotations != dict(group.metadata.annotations)
+        out.append(
+            attrs.evolve(group, metadata=attrs.evolve(group.metadata, annotations=annotations)) if changed else group
+        )
+    return tuple(out)
+
+
+def _stamp(annotations: dict[str, str], key: str, instant: float) -> None:
+    """Write an instant, or remove it when it is not a number."""
+    if instant == instant:  # noqa: PLR0124 - the one value that differs from itself says "never"
+        annotations[key] = values.instant_text(instant)
+    else:
+        annotations.pop(key, None)

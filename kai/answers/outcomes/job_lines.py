@@ -1,0 +1,218 @@
+"""The jobs of an outcome in scheduling order, with the start of their run or wait, and their position in the queue."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from kai.answers.offline.run import Outcome
+from kai.answers.outcomes.job_states import State
+from kai.answers.outcomes.overview import Job, Overview, pods_by_group
+from kai.answers.outcomes.states import (
+    asked_gpus,
+    counted_gpus,
+    kept_places,
+    memory_asked,
+    pod_states,
+    wanted_by_memory,
+)
+from kai.api.kinds import key_of
+from kai.api.scheduling.pod_group import PodGroup as Manifest
+from kai.deciding.engine.cycle import WaitingOrder, explained_order
+from kai.facts.model.groups import PodGroup
+from kai.facts.model.pod import STAND_IN, Status
+
+_WAITING = frozenset({int(Status.PENDING), int(Status.GATED)})
+_PLACED = frozenset({int(Status.RUNNING), int(Status.BOUND), int(Status.BINDING)})
+
+
+@attrs.frozen
+class Owner:
+    """The object that owns a group, as its user submitted it."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@attrs.frozen
+class OrderKey:
+    """One number that orders a job within its queue; the smaller goes first."""
+
+    name: str
+    value: float
+
+
+@attrs.frozen
+class PodLine:
+    """One pod of a job."""
+
+    name: str
+    state: str
+    node: str
+    gpus: int
+    """In thousandths of a device."""
+    gpu_memory: int = 0
+    """MiB of GPU memory that it requests, in place of whole devices or a fraction."""
+    gpus_held: int | None = None
+    """GPUs as counted on its node, or where a place is held for it; None if unknown."""
+
+    @property
+    def gpus_text(self) -> str:
+        """Its request: GPUs, or GPU memory."""
+        return Job.gpus_of(0 if self.gpu_memory else self.gpus, self.gpu_memory)
+
+
+@attrs.frozen(kw_only=True)
+class JobLine:
+    """A job with the columns of a job list that the decision does not provide."""
+
+    job: Job
+    uid: str
+    labels: Mapping[str, str]
+    owner: Owner | None
+    since: float | None
+    """Start of the run, or of the wait if no pod runs; in seconds since the epoch, None if unknown."""
+    position: int | None
+    """Its position among the waiting jobs of its queue; None for others."""
+    others_before: int | None = None
+    """Number of jobs of other queues that are tried before it; None if unknown.
+
+    Each placement changes whose turn it is, so the number is known only after a cycle without decisions.
+    """
+    keys: tuple[OrderKey, ...]
+    pods: tuple[PodLine, ...]
+    counted: bool = True
+    """Whether its pods could be listed; otherwise the minimum of the group stands for their number."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether some pod of it waits."""
+        return self.job.words is not None
+
+
+def job_lines(outcome: Outcome, seen: Overview) -> tuple[JobLine, ...]:
+    """Return all jobs: those that do not wait first, then those that wait, in the order of their queues.
+
+    Cost: where a job waits, one session beyond the decision itself.
+    """
+    snapshot = outcome.last.snapshot
+    waits = any(job.words is not None for job in seen.jobs)
+    order = explained_order(snapshot, outcome.profile) if waits else WaitingOrder()
+    rows = {(group.namespace, group.name): row for row, group in enumerate(snapshot.groups)}
+    manifests = {key_of(each): each for each in outcome.case.objects.pod_groups}
+    places = _positions(order.groups, rows, seen.jobs)
+    members, left = pods_by_group(outcome.last), kept_places(snapshot).left
+    columns = _Columns.of(outcome)
+    lines = []
+    for job in seen.jobs:
+        key = (job.namespace, job.name)
+        row = rows[key]
+        group = snapshot.groups[row]
+        pods = members[row]
+        values = zip(order.names, order.keys[row], strict=True) if job.words is not None else ()
+        lines.append(
+            JobLine(
+                job=job,
+                uid=group.uid,
+                labels=_labels(manifests.get(key), group),
+                owner=owner_of(manifests.get(key)),
+                since=_since(outcome, columns, group, pods),
+                position=places[row].own if row in places else None,
+                others_before=places[row].others if row in places and not outcome.last.decisions else None,
+                keys=tuple(OrderKey(name, float(value)) for name, value in values),
+                pods=tuple(_pod(outcome, columns, pod) for pod in pods if pod not in left),
+            )
+        )
+    return tuple(sorted(lines, key=_place))
+
+
+def lines_named(name: str, lines: Sequence[JobLine]) -> tuple[JobLine, ...]:
+    """Return those of ``lines`` with this job name, else with this owner name, else with a pod of this name."""
+    found = [line for line in lines if name in {line.job.name, line.job.key}]
+    found = found or [line for line in lines if line.owner is not None and line.owner.name == name]
+    return tuple(found or [line for line in lines if any(pod.name == name for pod in line.pods)])
+
+
+def _place(line: JobLine) -> tuple[bool, str, int, int, str, str]:
+    job = line.job
+    return (line.waits, job.queue, line.position or 0, -(job.priority or 0), job.name, job.namespace)
+
+
+@attrs.frozen
+class _Place:
+    """The position of a waiting job."""
+
+    own: int
+    """Position among the jobs of its queue, counted from 1."""
+    others: int
+    """Number of jobs of other queues before it."""
+
+
+def _positions(order: Sequence[int], rows: Mapping[tuple[str, str], int], jobs: Sequence[Job]) -> dict[int, _Place]:
+    """Return the position of each waiting job."""
+    waiting = {rows[job.namespace, job.name]: job.queue for job in jobs if job.words is not None}
+    counts: Counter[str] = Counter()
+    places: dict[int, _Place] = {}
+    for row in order:
+        if row in waiting:
+            counts[waiting[row]] += 1
+            own = counts[waiting[row]]
+            places[row] = _Place(own, len(places) + 1 - own)
+    return places
+
+
+@attrs.frozen(kw_only=True)
+class _Columns:
+    """The figures of each pod as Python numbers: reading one from an array takes ten times as long."""
+
+    before: Sequence[int]
+    """Its status before the cycle."""
+    states: Sequence[State]
+    node: Sequence[int]
+    gpus: Sequence[int]
+    held: Sequence[int]
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> "_Columns":
+        """Return the columns of the last cycle."""
+        snapshot, places, details = outcome.last.snapshot, outcome.last.places, outcome.last.report.details
+        return cls(
+            before=snapshot.pod_status.tolist(),
+            states=pod_states(outcome.last),
+            node=places.tolist(),
+            gpus=(asked_gpus(snapshot, details) + wanted_by_memory(snapshot)).tolist(),
+            held=counted_gpus(snapshot, places, details).tolist(),
+        )
+
+
+def _since(outcome: Outcome, columns: _Columns, group: PodGroup, pods: Sequence[int]) -> float | None:
+    """Return since when a job runs, or else waits; None for what starts in this cycle."""
+    snapshot, status = outcome.last.snapshot, columns.before
+    if any(status[pod] in _PLACED for pod in pods):
+        return group.last_start
+    born = [snapshot.pods[pod].created for pod in pods if status[pod] in _WAITING]
+    return min([instant for instant in (*born, group.created) if instant > 0], default=None)
+
+
+def _pod(outcome: Outcome, columns: _Columns, pod: int) -> PodLine:
+    snapshot, node = outcome.last.snapshot, columns.node[pod]
+    return PodLine(
+        name=snapshot.pods[pod].name.removesuffix(STAND_IN),
+        state=columns.states[pod],
+        node=snapshot.nodes[node].name if node >= 0 else "",
+        gpus=columns.gpus[pod],
+        gpu_memory=memory_asked(snapshot.shapes[int(snapshot.pod_shape[pod])].gpu),
+        gpus_held=columns.held[pod] if node >= 0 else 0,
+    )
+
+
+def _labels(manifest: Manifest | None, group: PodGroup) -> Mapping[str, str]:
+    return group.labels if manifest is None else manifest.metadata.labels
+
+
+def owner_of(manifest: Manifest | None) -> Owner | None:
+    """Return the owner of a group: its controller, else the first owner reference."""
+    references = () if manifest is None else manifest.metadata.owner_references
+    chosen = next((each for each in references if each.controller), None) or next(iter(references), None)
+    return None if chosen is None else Owner(chosen.kind, chosen.name, chosen.uid)

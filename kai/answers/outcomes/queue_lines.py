@@ -1,0 +1,84 @@
+"""Queues for people: one line for each, as a tree, with its shares of the cluster."""
+
+from collections.abc import Mapping
+
+import attrs
+
+from kai.answers.offline.run import Cycle
+from kai.basics.trees import descendants
+
+
+@attrs.frozen(kw_only=True)
+class Share:
+    """One resource of a queue in axis units; None is unlimited."""
+
+    quota: float | None
+    limit: float | None
+    fair_share: float
+    used: float
+    used_non_preemptible: float
+    wanted: float
+
+
+@attrs.frozen(kw_only=True)
+class QueueLine:
+    """One queue after the last cycle, in tree order. ``last``: whether it is the last child, for each level."""
+
+    name: str
+    parent: str
+    leaf: bool
+    priority: int
+    depth: int
+    last: tuple[bool, ...]
+    running: int
+    waiting: int
+    shares: tuple[Share, Share, Share]
+    """CPU, memory, GPU."""
+
+
+def queue_lines(cycle: Cycle, *, running: Mapping[str, int], waiting: Mapping[str, int]) -> tuple[QueueLine, ...]:
+    """Return the queues as a tree; ``running`` and ``waiting`` are the job counts of each leaf."""
+    queues = cycle.snapshot.queues
+    children: dict[int, list[int]] = {}
+    for row, queue in enumerate(queues):
+        children.setdefault(queue.parent, []).append(row)
+    out: list[QueueLine] = []
+    todo: list[tuple[int, tuple[bool, ...]]] = [(top, ()) for top in reversed(children.get(-1, []))]
+    while todo:
+        row, last = todo.pop()
+        below = children.get(row, [])
+        leaves = {queues[leaf].name for leaf in descendants(row, lambda at: children.get(at, ()))}
+        queue = queues[row]
+        out.append(
+            QueueLine(
+                name=queue.name,
+                parent=queues[queue.parent].name if queue.parent >= 0 else "",
+                leaf=not below,
+                priority=queue.priority,
+                depth=len(last),
+                last=last,
+                running=sum(running.get(leaf, 0) for leaf in leaves),
+                waiting=sum(waiting.get(leaf, 0) for leaf in leaves),
+                shares=_shares(cycle, row),
+            )
+        )
+        todo += [(child, (*last, child == below[-1])) for child in reversed(below)]
+    return tuple(out)
+
+
+def _shares(cycle: Cycle, row: int) -> tuple[Share, Share, Share]:
+    queue, report = cycle.snapshot.queues[row], cycle.report
+    quota = (queue.quota.cpu, queue.quota.memory, queue.quota.gpu)
+    limit = (queue.limit.cpu, queue.limit.memory, queue.limit.gpu)
+    cpu, memory, gpu = (
+        Share(
+            quota=None if quota[at] < 0 else quota[at],
+            limit=None if limit[at] < 0 else limit[at],
+            fair_share=float(report.fair_share[row, at]),
+            used=float(report.queue_used[row, at]),
+            used_non_preemptible=float(report.queue_fixed[row, at]),
+            wanted=float(report.queue_requested[row, at]),
+        )
+        for at in range(3)
+    )
+    return cpu, memory, gpu

@@ -1,0 +1,376 @@
+"""Evidence for a reason: the figures behind it, each with a label, as text for people and as values for machines."""
+
+import difflib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from kai.answers.offline.run import Cycle
+from kai.answers.outcomes.states import counted_gpus, demanded_by_memory
+from kai.answers.why.changes import Site
+from kai.answers.why.evictions import Evictions
+from kai.answers.why.facts import Evidence, Maker, asks_gpus, idle, in_units, preempting, reclaiming, within_quotas
+from kai.answers.why.obstacles import affinities, claims, config_maps, devices, foreign_nodes, ports, topologies
+from kai.answers.why.unfit_nodes import nodes_told
+from kai.api.kinds import key_of
+from kai.basics.wording import counted
+from kai.deciding.explain import messages
+from kai.deciding.explain.codes import Stage, stage_of
+from kai.deciding.explain.phrases import alternatives, bare, listed, number, objection, quantity
+from kai.deciding.explain.recorded import least_pods, share_text, whole_histogram
+from kai.facts.kernels import fit
+from kai.facts.model.axis import GPU, GPU_UNIT, LEADING
+from kai.facts.model.groups import path_to
+from kai.facts.model.pod import ACTIVE_ALLOCATED, TERMINATING, GpuKind, Status, within
+from kai.framework.decisions import Evict
+from kai.framework.verdict import Histogram
+
+_MOST_NAMED = 5
+_PODS = GPU + 1
+
+
+def evidence(site: Site) -> tuple[Evidence, ...]:
+    """Return the evidence for the dominant reason of a group."""
+    code = site.reasons[0].code
+    makers = _BY_CODE.get(code) if code in _BY_CODE else _BY_STAGE.get(stage_of(code), _NO_ROOM)
+    return tuple(found for make in makers or () for found in make(site))
+
+
+# ------------------------------------------------------------------------------------------------------------- requests
+
+
+def _needs(site: Site) -> Iterator[Evidence]:
+    snapshot = site.cycle.snapshot
+    facts = snapshot.groups[site.group]
+    keys = {key_of(pod) for pod in site.waiting}
+    rows = [row for row, pod in enumerate(snapshot.pods) if (pod.namespace, pod.name) in keys]
+    each = Counter(int(snapshot.pod_shape[row]) for row in rows)
+    alike: Counter[str] = Counter()
+    for shape, count in each.items():
+        alike[_request(site, shape)] += count  # pods with individual claims have individual shapes
+    parts = [f"{counted(count, 'pod')} x {request}" for request, count in alike.items()]
+    least = _at_once(site)
+    together = f", {least} at once" if least > 1 else ""
+    constraint = facts.subgroups[0].constraint
+    level = constraint.required if constraint else ""
+    near = f", all in one {level}" if level else ""
+    asked = snapshot.requests @ snapshot.axis.gpu_weights() + demanded_by_memory(snapshot)
+    gpus = sum(int(asked[shape]) * count for shape, count in each.items())
+    values = {"pods": len(rows), "minMember": least, "gpus": gpus / GPU_UNIT, "requiredLevel": level or None}
+    yield Evidence(label="needs", text=", ".join(parts) + together + near, values=values)
+
+
+def _at_once(site: Site) -> int:
+    """Return how many pods must start together: those of the sub-group in question where the others are complete."""
+    facts = site.reasons[0].facts
+    return (
+        int(number(facts.get("minimum"))) if facts.get("extra") else least_pods(site.cycle.snapshot.groups[site.group])
+    )
+
+
+def _request(site: Site, shape: int) -> str:
+    """Return the request of a pod as text: its GPUs, else everything, and always the resources that are short."""
+    snapshot = site.cycle.snapshot
+    request, gpu, names = snapshot.requests[shape], snapshot.shapes[shape].gpu, snapshot.axis.names
+    parts = [quantity(int(request[GPU]), "gpu")] if request[GPU] else []
+    if gpu.kind is GpuKind.MEMORY:
+        parts = [f"{gpu.memory} MiB of {'a GPU' if gpu.devices == 1 else f'each of {gpu.devices} GPUs'}"]
+    others = [at for at in np.flatnonzero(request) if at not in (GPU, _PODS)]
+    told = [at for at in others if names[at] in _short(site)] if parts else others
+    return " and ".join(parts + [quantity(int(request[at]), names[at]) for at in told]) or "nothing"
+
+
+def _short(site: Site) -> set[str]:
+    """Return the resources that are short."""
+    found = {str(reason.facts["resource"]) for reason in site.reasons if "resource" in reason.facts}
+    histogram = _histogram_of(site)
+    counts = histogram.counts if histogram is not None else ()
+    return found | {reason.subject for _, reason in counts if reason.code >= fit.SHORT_OF}
+
+
+def _histogram_of(site: Site) -> Histogram | None:
+    """Return the histogram of node objections from the first refusal of a pod."""
+    record = site.cycle.report.records.get(site.group)
+    return whole_histogram(
+        each.facts.get("histogram") for each in (*site.reasons, *(record.reasons if record is not None else ()))
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------- queues
+
+
+def _bound(site: Site) -> Iterator[Evidence]:
+    """Yield the bound of the queue, its usage, its usage with the job, and its users."""
+    reason = site.reasons[0]
+    resource, row = str(reason.facts["resource"]), int(number(reason.facts["queue_row"]))
+    at, limit = LEADING.index(resource), reason.code == "OverLimit"
+    bound, used, asked = (number(reason.facts[key]) for key in ("bound", "used", "requested"))
+    report = site.cycle.report
+    later = float((report.queue_used if limit else report.queue_fixed)[row, at])
+    queue = str(reason.facts["queue"])
+    name, held = ("limit", "used") if limit else ("quota", "non-preemptible used")
+    text = f"{name} {bare(bound, resource)}   {held} {bare(used, resource)}"
+    if later != used:
+        text += f" when it was tried, {bare(later, resource)} in the end"
+    text += f"   this job {bare(asked, resource)}   over by {bare(used + asked - bound, resource)}"
+    values = {
+        "queue": queue,
+        "resource": resource,
+        name: in_units(bound, resource),
+        "used": in_units(used, resource),
+        "usedInTheEnd": in_units(later, resource),
+        "requested": in_units(asked, resource),
+        "excess": in_units(used + asked - bound, resource),
+    }
+    yield Evidence(label=queue, text=text, values=values)
+    yield from _users(site, row, at, fixed=not limit)
+    if not limit:
+        yield Evidence(label="why so", text="what cannot be taken back again is granted within quota only")
+
+
+def _users(site: Site, queue: int, at: int, *, fixed: bool) -> Iterator[Evidence]:
+    """Yield the groups at or below ``queue`` (-1: of all queues) that use a resource; promises are marked."""
+    snapshot, report = site.cycle.snapshot, site.cycle.report
+    amounts: Counter[int] = Counter()
+    promised: set[int] = set()
+    counts = snapshot.requests[:, at][snapshot.pod_shape]
+    if at == GPU:
+        counts = counted_gpus(snapshot, report.node, report.details)
+    for row, group in enumerate(snapshot.pod_group):
+        status = int(report.status[row])
+        if group < 0 or not within(status, ACTIVE_ALLOCATED):
+            continue
+        facts = snapshot.groups[group]
+        if (fixed and facts.preemptible) or not (queue < 0 or queue in path_to(snapshot.queues, facts.queue_row)):
+            continue
+        amounts[int(group)] += int(counts[row])
+        if status == Status.PIPELINED:
+            promised.add(int(group))
+    resource, groups = snapshot.axis.names[at], snapshot.groups
+    names = Counter(group.name for group in groups)
+    users = sorted((-amount, groups[group].key, group) for group, amount in amounts.items() if amount)
+    texts = [
+        f"{groups[group].name if names[groups[group].name] == 1 else key} {bare(-amount, resource)}"
+        f"{' (promised)' if group in promised else ''}"
+        for amount, key, group in users
+    ]
+    if texts:
+        values = {"users": {key: in_units(-amount, resource) for amount, key, _ in users}}
+        yield Evidence(label="used by", text=_some(texts), values=values)
+
+
+def _holders(site: Site) -> Iterator[Evidence]:
+    """Yield the groups that hold GPUs on any node, the greatest first."""
+    if asks_gpus(site):
+        yield from _users(site, -1, GPU, fixed=False)
+
+
+def _queues(site: Site) -> Iterator[Evidence]:
+    """Yield the leaf queues, those with similar names first."""
+    queues = site.cycle.snapshot.queues
+    parents = {queue.parent for queue in queues}
+    leaves = [queue.name for row, queue in enumerate(queues) if row not in parents]
+    near = difflib.get_close_matches(site.source.spec.queue, leaves)
+    known = [*near, *(name for name in leaves if name not in near)]
+    if known:
+        yield Evidence(label="leaf queues", text=listed(known, 8), values={"leafQueues": known})
+
+
+def _taking(site: Site) -> Iterator[Evidence]:
+    reason = next((each for each in site.reasons if each.code == "AtFairShare"), None)
+    if reason is None or reason is site.reasons[0]:
+        return
+    facts = reason.facts
+    resource = str(facts["resource"])
+    used, asked, share = (number(facts[key]) for key in ("used", "requested", "fair_share"))
+    yield Evidence(
+        label="taking",
+        text=f"not allowed: {share_text(facts).partition(', so ')[0]}",
+        values={
+            "queue": facts["queue"],
+            "resource": resource,
+            "used": in_units(used, resource),
+            "requested": in_units(asked, resource),
+            "withThisJob": in_units(used + asked, resource),
+            "fairShare": in_units(share, resource),
+        },
+    )
+
+
+def _cap(site: Site) -> Iterator[Evidence]:
+    """Yield the cap on evictions and the number of evictions that would be needed."""
+    facts = site.reasons[0].facts
+    cap, named = str(facts["cap"]), str(facts["queue"])
+    # Facts name any queue, but a reader may lack permission for some: their snapshots leave these out.
+    queue = named if any(each.name == named for each in site.cycle.snapshot.queues) else ""
+    most, found, before = (number(facts[key]) for key in ("most", "found", "before"))
+    parts = [f"parameters.{cap} {most:.12g}"] if most else [f"parameters.{cap}"]
+    parts += [f"queue {queue}"] if queue else []
+    parts += [f"evicted before {before:.12g}"] if before else []
+    parts.append(f"for {'a part of ' if facts.get('part') else ''}this job {found - before:.12g}")
+    parts += [f"over by {found - most:.12g}"] if most else []
+    values = {"cap": cap, "most": most, "evictedBefore": before, "forThisJob": found - before, "queue": queue or None}
+    yield Evidence(label="cap", text="   ".join(parts), values=values)
+
+
+# ---------------------------------------------------------------------------------------------------------------- nodes
+
+
+def _histogram(site: Site) -> Iterator[Evidence]:
+    """Yield the objections of nodes at the first refusal of a pod, the most frequent first."""
+    histogram = _histogram_of(site)
+    if histogram is None:
+        return
+    counts: Counter[str] = Counter()
+    for count, reason in histogram.counts:
+        counts[messages.node_text(reason)] += count
+    for text, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        said = objection(text)
+        yield Evidence(label=counted(count, "node"), text=said, values={"nodes": count, "objection": text})
+
+
+def _objections(site: Site) -> Iterator[Evidence]:
+    """Yield the objections that hold even for empty nodes."""
+    found = site.reasons[0].facts.get("objections")
+    snapshot, idle = site.cycle.snapshot, site.cycle.report.idle
+    for text, rows in found if isinstance(found, tuple) else ():
+        names = [snapshot.nodes[row].name for row in rows]
+        gpus = int(np.maximum(idle[list(rows), GPU], 0).sum())
+        said = objection(text)
+        yield Evidence(
+            label=counted(len(names), "node"),
+            text=f"{said}: {listed(names, 4)}" + (f" ({quantity(gpus, 'gpu')} idle)" if gpus else ""),
+            values={"objection": text, "nodes": names, "idleGpus": gpus / GPU_UNIT},
+        )
+
+
+def _selected(site: Site) -> Iterator[Evidence]:
+    """Yield for each selected label how many nodes have it, and which values the others have."""
+    nodes = site.objects.nodes
+    for key, value in sorted({each for pod in site.waiting for each in pod.spec.node_selector.items()}):
+        values = Counter(node.metadata.labels[key] for node in nodes if key in node.metadata.labels)
+        others = sorted(set(values) - {value})
+        count = f"{values[value] or 'none'} of {counted(len(nodes), 'node')}"
+        have = (
+            f"; others have {alternatives(others, 4)}"
+            if others
+            else ""
+            if values[value]
+            else "; no node has this label"
+        )
+        numbers = {"key": key, "value": value, "nodesWith": values[value], "others": others}
+        yield Evidence(label="selector", text=f"{key}={value} is on {count}{have}", values=numbers)
+
+
+def _domains(site: Site) -> Iterator[Evidence]:
+    reason = site.reasons[0]
+    domains = reason.facts.get("domains")
+    if isinstance(domains, tuple) and domains:
+        texts = [f"{name} {count}" for name, count in sorted(domains, key=lambda item: (-item[1], item[0]))]
+        yield Evidence(
+            label=f"by {reason.facts['level']}",
+            text=f"{_some(texts)} (pods that would fit if all were empty)",
+            values={"domains": dict(domains)},
+        )
+
+
+def _domains_now(site: Site) -> Iterator[Evidence]:
+    """Yield how many of the pods each domain can hold now, the roomiest first."""
+    for reason in site.cycle.report.records[site.group].reasons if site.group in site.cycle.report.records else ():
+        found = reason.facts.get("small", ())
+        counts = {each.name: each.held for each in found if each.held >= 0} if isinstance(found, tuple) else {}
+        if counts:
+            level = str(reason.facts.get("requirement", "")).rpartition("/")[2]
+            texts = [f"{name} {count}" for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+            wanted = reason.facts.get("pods", 0)
+            yield Evidence(
+                label=f"by {level}", text=f"{_some(texts)} (of {wanted} pods, now)", values={"domainsNow": counts}
+            )
+
+
+# ---------------------------------------------------------------------------------------------------------- held places
+
+
+def _held(site: Site) -> Iterator[Evidence]:
+    """Yield where the group will start, whose pods terminate for it, and what allowed their eviction."""
+    cycle = site.cycle
+    snapshot, report = cycle.snapshot, cycle.report
+    rows = [int(row) for row in np.flatnonzero(snapshot.pod_group == site.group)]
+    held = [row for row in rows if report.status[row] == Status.PIPELINED]
+    places = {snapshot.pods[row].name: cycle.aftermath.node(row) for row in held}
+    nodes = sorted(set(places.values()))
+    count = counted(len(held), "pod")
+    yield Evidence(label="place", text=f"{listed(nodes)} {_are(nodes)} held for {count}", values={"placement": places})
+    mine = [each for each in cycle.decisions if isinstance(each, Evict) and each.aggressor == site.group]
+    before = [
+        row
+        for row, status in enumerate(snapshot.pod_status)
+        if within(int(status), TERMINATING) and cycle.aftermath.node(row) in nodes
+    ]
+    for label, pods in (("evicted", [each.pod for each in mine]), ("leaving", before)):
+        jobs = Counter(_job(cycle, row) for row in pods)
+        texts = [f"{job} {count}" for job, count in sorted(jobs.items(), key=lambda item: (-item[1], item[0]))]
+        if texts:
+            total = counted(len(pods), "pod")
+            yield Evidence(label=label, text=f"{total}: {_some(texts)}", values={"pods": len(pods), "jobs": dict(jobs)})
+    book = Evictions(cycle)
+    because = sorted({text for each in mine for text in book.because(each)})
+    if because:
+        yield Evidence(label="because", text="; ".join(because))
+
+
+def _job(cycle: Cycle, pod: int) -> str:
+    group = int(cycle.snapshot.pod_group[pod])
+    return cycle.snapshot.groups[group].name if group >= 0 else cycle.snapshot.pods[pod].name
+
+
+def _are(names: list[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+# ---------------------------------------------------------------------------------------------------------------- texts
+
+
+def _some(texts: list[str]) -> str:
+    left = len(texts) - _MOST_NAMED
+    return "   ".join(texts[:_MOST_NAMED]) + (f"   and {left} more" if left > 0 else "")
+
+
+_NO_ROOM: tuple[Maker, ...] = (
+    _needs,
+    idle,
+    _histogram,
+    nodes_told,
+    ports,
+    claims,
+    devices,
+    _domains_now,
+    _holders,
+    _taking,
+    reclaiming,
+    within_quotas,
+    preempting,
+)
+_BY_STAGE: Mapping[Stage, tuple[Maker, ...]] = {
+    Stage.QUEUE: (),
+    Stage.READINESS: (),
+    Stage.BIND: (_needs,),
+    Stage.IMPOSSIBLE: (_needs, nodes_told),
+    Stage.LIMIT: (_bound,),
+    Stage.QUOTA: (_bound,),
+    Stage.MATCH: (_needs, nodes_told),
+}
+_BY_CODE: Mapping[str, tuple[Maker, ...]] = {
+    "QueueDoesNotExist": (_queues,),
+    "DomainTooSmall": (_needs, _domains),
+    "NoNodeMatches": (_needs, _objections, nodes_told, _selected, affinities, claims, ports),
+    "NoNodes": (_needs, foreign_nodes),
+    "PodRefused": (_needs, config_maps, claims, devices),
+    "TopologyMissing": (_needs, topologies),
+    "TopologyLevelMissing": (_needs, topologies),
+    "EvictionsCapped": (_cap, *_NO_ROOM),
+    "HeldForLeaving": (_held,),
+    "Moves": (),
+}
+"""By reason code, where other evidence applies than for the rest of the stage."""

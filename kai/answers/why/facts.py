@@ -1,0 +1,251 @@
+"""Facts that prove a reason: idle resources, victims that may not be taken, and absent priority classes.
+
+`Evidence` is one fact; a maker yields facts for a site.
+
+Idle resources: whole GPUs, free parts of shared ones, and each resource that is short.
+
+Victims: why a waiting job takes no place from others, although its queue or its priority allows that.
+
+Absent priority classes: a class that a job names and that does not exist changes the priority its user intended.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+import numpy as np
+
+from kai.answers.outcomes.gpu_slots import SHARED, slots_on
+from kai.answers.why.changes import Site
+from kai.api import names
+from kai.basics.wording import number_text
+from kai.deciding.explain.declared import Takeable
+from kai.deciding.explain.phrases import listed, plain, quantity
+from kai.facts.kernels import fit
+from kai.facts.model.axis import GPU, GPU_UNIT
+from kai.facts.model.groups import Queue, path_to
+from kai.facts.model.pod import GpuKind
+from kai.framework.decisions import Cause
+from kai.framework.verdict import Code, Histogram
+from kai.manifests.priorities import OF_THE_SYSTEM
+
+
+@attrs.frozen(kw_only=True)
+class Evidence:
+    """One fact. Units of values: GPUs in devices, CPU in millicores, memory in bytes."""
+
+    label: str
+    text: str
+    values: Mapping[str, Any] = attrs.field(factory=dict, eq=False)
+
+
+Maker: TypeAlias = Callable[[Site], Iterator[Evidence]]
+
+
+def in_units(amount: float, resource: str) -> float:
+    """Return an amount in axis units in the unit of machine-readable output: GPUs in devices, the rest unchanged."""
+    return amount / GPU_UNIT if resource == "gpu" else amount
+
+
+_MOST = 5
+_MOST_NODES = 4
+
+
+def shapes_of(site: Site) -> set[int]:
+    """Return the shape rows of the pods of a group."""
+    snapshot = site.cycle.snapshot
+    return {int(shape) for shape in snapshot.pod_shape[snapshot.pod_group == site.group]}
+
+
+def asks_gpus(site: Site) -> bool:
+    """Return whether a pod of the group requests whole GPUs, fractions or GPU memory."""
+    snapshot = site.cycle.snapshot
+    return any(
+        snapshot.requests[shape, GPU] or snapshot.shapes[shape].gpu.kind is GpuKind.MEMORY for shape in shapes_of(site)
+    )
+
+
+def idle(site: Site) -> Iterator[Evidence]:
+    """Yield the resources that are idle after the cycle, by node: GPUs if the group requests any, and what is short."""
+    if asks_gpus(site):
+        yield _of_gpus(site)
+        if any(site.cycle.snapshot.shapes[shape].gpu.kind in _PARTS for shape in shapes_of(site)):
+            yield from _parts(site)
+    names = site.cycle.snapshot.axis.names
+    for at in sorted(names.index(name) for name in _short(site) if name in names):
+        if at != GPU:
+            yield _of_resource(site, at)
+
+
+_PARTS = frozenset({GpuKind.FRACTION, GpuKind.MEMORY})
+
+
+def _of_gpus(site: Site) -> Evidence:
+    snapshot, report = site.cycle.snapshot, site.cycle.report
+    free = np.maximum(report.idle[:, GPU], 0)
+    names = {snapshot.nodes[row].name: int(free[row]) for row in np.flatnonzero(free)}
+    text = quantity(int(free.sum()), "gpu") + _by_amount(site, names, "gpu")
+    nodes = {name: amount / GPU_UNIT for name, amount in names.items()}
+    return Evidence(label="idle", text=text, values={"gpus": int(free.sum()) / GPU_UNIT, "nodes": nodes})
+
+
+def _parts(site: Site) -> Iterator[Evidence]:
+    """Yield the free parts of shared GPUs, with the largest part of each node."""
+    largest: dict[str, int] = {}
+    total = 0
+    for row, node in enumerate(site.cycle.snapshot.nodes):
+        parts = [slot.left for slot in slots_on(site.cycle, row) if slot.state == SHARED and slot.left]
+        if parts:
+            largest[node.name] = max(parts)
+            total += sum(parts)
+    if largest:
+        text = f"{plain(total)} GPUs of shared ones, the largest of each node{_by_amount(site, largest, 'gpu')}"
+        nodes = {name: amount / GPU_UNIT for name, amount in largest.items()}
+        yield Evidence(label="free parts", text=text, values={"gpus": total / GPU_UNIT, "largest": nodes})
+
+
+def _of_resource(site: Site, at: int) -> Evidence:
+    """Return the idle amount of a resource by node; only nodes with idle GPUs count if the group requests GPUs."""
+    snapshot, report = site.cycle.snapshot, site.cycle.report
+    name, with_gpus = snapshot.axis.names[at], asks_gpus(site)
+    rows = np.flatnonzero(report.idle[:, GPU] > 0) if with_gpus else np.arange(len(snapshot.nodes))
+    free = {snapshot.nodes[row].name: max(0, int(report.idle[row, at])) for row in rows.tolist()}
+    text = _by_amount(site, free, name).removeprefix(": ") or "none"
+    values = {"resource": name, "nodes": {node: in_units(amount, name) for node, amount in free.items()}}
+    where = " (nodes with idle GPUs)" if with_gpus else ""
+    return Evidence(label="idle", text=text + where, values=values)
+
+
+def _by_amount(site: Site, amounts: Mapping[str, int], resource: str) -> str:
+    """Return the nodes grouped by amount, the greatest amount first."""
+    by_amount: dict[int, list[str]] = {}
+    closed = {node.name: node.closed for node in site.cycle.snapshot.nodes if not node.ready}
+    for name, amount in amounts.items():
+        by_amount.setdefault(amount, []).append(f"{name} ({closed[name]})" if name in closed else name)
+    texts = [
+        f"{plain(amount) if resource == 'gpu' else quantity(amount, resource)} on {listed(nodes, _MOST_NODES)}"
+        for amount, nodes in sorted(by_amount.items(), reverse=True)
+    ]
+    return f": {'; '.join(texts[:_MOST])}" if texts else ""
+
+
+def _short(site: Site) -> set[str]:
+    """Return the resources that nodes lacked for the first refused pod."""
+    record = site.cycle.report.records.get(site.group)
+    reasons = (*site.reasons, *(record.reasons if record is not None else ()))
+    found = [each.facts.get("histogram") for each in reasons]
+    return {
+        reason.subject
+        for each in found
+        if isinstance(each, Histogram)
+        for _, reason in each.counts
+        if reason.code >= fit.SHORT_OF
+    }
+
+
+_MOST_NAMED = 4
+
+
+def reclaiming(site: Site) -> Iterator[Evidence]:
+    """Yield why a queue that is entitled to reclaim finds no victims."""
+    record = site.cycle.report.records.get(site.group)
+    told = [] if record is None else [*record.notes, *record.reasons]
+    if any(each.code in {Code.NOT_ELIGIBLE, Code.PREEMPTION_DELAY} for each in told):
+        return
+    found = site.takeable(Cause.RECLAIM)
+    if found is None or found.free or not (found.fixed or found.protected):
+        return
+    queue = site.cycle.snapshot.groups[site.group].queue
+    text = f"queue {queue} may take from others, and none can be taken: {'; '.join(_spared(site, found))}"
+    yield Evidence(label="reclaim", text=text, values=_values(site, found))
+
+
+def within_quotas(site: Site) -> Iterator[Evidence]:
+    """Yield that other queues stay within their quotas, where a queue waits for its own quota.
+
+    Quotas may then exceed the GPUs of the cluster; a second fact shows that.
+    """
+    snapshot, report = site.cycle.snapshot, site.cycle.report
+    if site.takeable(Cause.RECLAIM) is None or report.takes_by_priority:
+        return
+    queues, own = snapshot.queues, snapshot.groups[site.group].queue_row
+    held = {row: int(report.queue_used[row, GPU]) for row in range(len(queues)) if report.queue_used[row, GPU] > 0}
+    mine = path_to(queues, own)
+    rivals = sorted({row for row in held if row not in mine and queues[row].parent in {*mine, -1}})
+    asked = int(report.queue_requested[own, GPU]) - held.get(own, 0)
+    if not rivals or asked <= 0 or not all(_is_within(queues[row], held[row]) for row in rivals):
+        return
+    if not _is_within(queues[own], held.get(own, 0) + 1):
+        return
+    told = [f"{queues[row].name} has {_gpus(held[row])} and a quota of {_quota(queues[row])}" for row in rivals]
+    text = f"{listed(told, _MOST_NAMED)}: what a queue has within its quota is not taken back"
+    yield Evidence(label="quotas", text=text, values={"withinQuota": [queues[row].name for row in rivals]})
+    parent = queues[rivals[0]].parent
+    siblings = [queue for queue in queues if queue.parent == parent and queue.quota.gpu >= 0]
+    promised, there = sum(queue.quota.gpu for queue in siblings), float(report.total[GPU])
+    if promised > there:
+        owed = f"{listed([queue.name for queue in siblings], _MOST_NAMED)} are promised {_gpus(promised)}"
+        text = f"{owed} together, and the cluster has {_gpus(there)}"
+        yield Evidence(label="promised", text=text, values={"gpus": promised / GPU_UNIT, "there": there / GPU_UNIT})
+
+
+def _is_within(queue: Queue, used: float) -> bool:
+    return queue.quota.gpu < 0 or used <= queue.quota.gpu
+
+
+def _gpus(amount: float) -> str:
+    return quantity(round(amount), "gpu")
+
+
+def _quota(queue: Queue) -> str:
+    return "no bound" if queue.quota.gpu < 0 else f"{number_text(queue.quota.gpu / GPU_UNIT)}"
+
+
+def preempting(site: Site) -> Iterator[Evidence]:
+    """Yield why a job preempts no job of its own queue."""
+    found = site.takeable(Cause.PREEMPT)
+    if found is None or found.free or not (found.fixed or found.protected or found.higher):
+        return
+    facts = site.cycle.snapshot.groups[site.group]
+    if not (found.fixed or found.protected):
+        if site.reasons[0].code != Code.NOT_ELIGIBLE:
+            return
+        text = f"no job that runs in queue {facts.queue} has a lower priority than {facts.priority}"
+    else:
+        text = f"of lower priority in queue {facts.queue}: {'; '.join(_spared(site, found))}"
+    yield Evidence(label="preempt", text=text, values=_values(site, found))
+
+
+def _spared(site: Site, found: Takeable) -> Iterator[str]:
+    for rows, one, many in (
+        (found.fixed, "is non-preemptible", "are non-preemptible"),
+        (found.protected, "is protected by its minimum runtime", "are protected by their minimum runtime"),
+    ):
+        if rows:
+            yield f"{listed(_names(site, rows), _MOST_NAMED)} {one if len(rows) == 1 else many}"
+
+
+def _names(site: Site, rows: Sequence[int]) -> list[str]:
+    return [site.cycle.snapshot.groups[row].name for row in rows]
+
+
+def _values(site: Site, found: Takeable) -> dict[str, list[str]]:
+    groups = site.cycle.snapshot.groups
+    return {
+        "nonPreemptible": [groups[row].key for row in found.fixed],
+        "protected": [groups[row].key for row in found.protected],
+    }
+
+
+def absent_classes(site: Site) -> Iterator[Evidence]:
+    """Yield each absent priority class that a group or its pods name, with the priority that applies instead."""
+    known = {each.metadata.name for each in site.objects.priority_classes}
+    spec, priority = site.source.spec, site.cycle.snapshot.groups[site.group].priority
+    holders = [site.source.metadata.labels, *(pod.metadata.labels for pod in site.waiting)]
+    named = [spec.priority_class_name, *(labels.get(names.PRIORITY_CLASS, "") for labels in holders)]
+    counts = f", that of class {spec.priority_class_name}" if spec.priority_class_name in known else ", the default"
+    for name in dict.fromkeys(named):
+        if name and name not in known and name not in OF_THE_SYSTEM:
+            text = f"{priority}{counts}: class {name} does not exist"
+            values = {"priority": priority, "absentClass": name, "class": spec.priority_class_name}
+            yield Evidence(label="priority", text=text, values=values)

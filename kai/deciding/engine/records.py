@@ -1,0 +1,267 @@
+"""Records of why groups wait, and the objections of all nodes to a pod.
+
+Groups that wait for the same reason share one note, which becomes a record of each when it is read.
+
+A kernel stops at the first objection of a node. A user who reads why a job waits wants all of them, as the peer's
+conditions list them. ``Objections`` therefore counts each scarce resource, and each queue whose quota or limit forbids
+the pod.
+
+Source: the peer's FittingError of nodes and NewFitErrorInsufficientResource; its capacity policy for single nodes.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Final
+
+import attrs
+import numpy as np
+
+from kai.deciding.engine.world import World
+from kai.facts.kernels import fit
+from kai.facts.kernels.columns import GroupFacts
+from kai.facts.model.axis import GPU, GPU_UNIT, Bools, Float64s, GroupRows, Int64s, NodeRows, PodRows
+from kai.facts.model.groups import DEFAULT_SUBGROUP
+from kai.facts.model.pod import GpuKind
+from kai.facts.state.snapshot import Snapshot
+from kai.framework.verdict import ACCEPTED, Code, Fact, NodeReason, Reason, Shortage, Verdict
+
+
+@attrs.define
+class GroupRecord:
+    """Why a group waits after this cycle."""
+
+    reasons: list[Reason] = attrs.field(factory=list)
+    notes: list[Reason] = attrs.field(factory=list)
+    """Explanations that the peer does not report, for example why a group may not reclaim."""
+    pods: dict[int, Reason] = attrs.field(factory=dict)
+
+
+class Records(Mapping[int, GroupRecord]):
+    """The records of a cycle, by group row, ascending."""
+
+    def __init__(self, snapshot: Snapshot, groups: GroupFacts) -> None:
+        """Begin without records."""
+        self._snapshot = snapshot
+        self._groups = groups
+        self._written: dict[int, GroupRecord] = {}
+        self._known: Bools = np.zeros(len(snapshot.groups), np.bool_)
+        self._shared: list[tuple[Reason, ...]] = [()]
+        """Reasons that several groups share; the columns below hold positions in this list."""
+
+    # Most cycles refuse no groups together, so the arrays over all groups are allocated on demand.
+
+    @cached_property
+    def _refusal(self) -> Int64s:
+        return np.zeros(len(self._known), np.int64)
+
+    @cached_property
+    def _pod(self) -> Int64s:
+        return np.zeros(len(self._known), np.int64)
+
+    @cached_property
+    def _satisfied(self) -> Bools:
+        return np.zeros(len(self._known), np.bool_)
+
+    @cached_property
+    def _notes(self) -> Int64s:
+        return np.zeros(len(self._known), np.int64)
+
+    def __getitem__(self, group: int) -> GroupRecord:
+        """Return the record of ``group``.
+
+        Raises: KeyError when nothing is known about it.
+        """
+        record = self._written.get(group)
+        if record is not None:
+            return record
+        if not 0 <= group < len(self._known) or not self._known[group]:
+            raise KeyError(group)
+        return self._write(group)
+
+    def __len__(self) -> int:
+        return int(self._known.sum())
+
+    def __iter__(self) -> Iterator[int]:
+        yield from np.flatnonzero(self._known).tolist()
+
+    def of(self, group: int) -> GroupRecord:
+        """Return the record of ``group`` for changes; a new, empty one if there is none."""
+        self._known[group] = True
+        return self._written.get(group) or self._write(group)
+
+    def refuse(self, group: int, reasons: Sequence[Reason]) -> None:
+        """Add ``reasons`` to those for which ``group`` waits, each once."""
+        known = self.of(group).reasons
+        known.extend(reason for reason in reasons if reason not in known)
+
+    def refuse_alike(self, groups: GroupRows, pods: PodRows, satisfied: Bools, reason: Reason) -> None:
+        """Record the ``reason`` given to another group as the reason of each of ``groups`` [n].
+
+        ``pods`` [n] are the pods that no node takes (-1: the reason is about no pod). ``satisfied`` [n] says whether
+        the groups meet their minimum without them.
+        """
+        fresh = ~self._known[groups]
+        mine = groups[fresh]
+        self._shared.append((reason,))
+        self._refusal[mine] = len(self._shared) - 1
+        self._pod[mine] = pods[fresh]
+        self._satisfied[mine] = satisfied[fresh]
+        self._known[mine] = True
+        for group, pod, enough in zip(groups[~fresh], pods[~fresh], satisfied[~fresh], strict=True):
+            self._add(int(group), self._own(int(group), int(pod), reason, satisfied=bool(enough)), int(pod))
+
+    def note_alike(self, groups: GroupRows, notes: Sequence[Reason]) -> None:
+        """Replace the notes on each of ``groups``."""
+        self._shared.append(tuple(notes))
+        self._notes[groups] = len(self._shared) - 1
+        self._known[groups] = True
+        if self._written:
+            for group in groups.tolist():
+                if group in self._written:
+                    self._written[group].notes = list(notes)
+
+    # ------------------------------------------------------------------ writing out
+
+    def _write(self, group: int) -> GroupRecord:
+        record = self._written[group] = GroupRecord(notes=list(self._shared[self._notes[group]]))
+        for reason in self._shared[self._refusal[group]]:
+            pod = int(self._pod[group])
+            self._add(group, self._own(group, pod, reason, satisfied=bool(self._satisfied[group])), pod)
+        return record
+
+    def _add(self, group: int, reason: Reason, pod: int) -> None:
+        self.refuse(group, (reason,))
+        if pod >= 0:
+            self._written[group].pods[pod] = reason
+
+    def _own(self, group: int, pod: int, reason: Reason, *, satisfied: bool) -> Reason:
+        """Return ``reason`` with the names and numbers of ``group``, which has one leaf, and of its ``pod``."""
+        if pod < 0:
+            return reason
+        leaf = self._snapshot.groups[group].subgroups[1].name
+        minimum = int(self._groups.minimum[self._groups.first_subgroup[group] + 1])
+        facts: dict[str, Fact] = {
+            **reason.facts,
+            "placed": 0,
+            "minimum": minimum,
+            "subgroup": leaf,
+            "gang": minimum > 1,
+            "single_leaf": leaf == DEFAULT_SUBGROUP,
+            "satisfied": satisfied,
+            "pod": self._snapshot.pods[pod].key,
+            "pod_row": pod,
+        }
+        return attrs.evolve(reason, facts=facts)
+
+
+RESOURCES = ("cpu", "memory", "gpu")
+GPU_MEMORY = "gpu-memory"
+OVER: Final = (fit.REFUSED_OVER_LIMIT, fit.REFUSED_OVER_QUOTA)
+"""Codes with which queues forbid a node."""
+
+
+@attrs.frozen(eq=False)
+class Objections:
+    """The counted objections of nodes, and the inputs of the count: valid for other pods of the shape."""
+
+    shape: int
+    touches: int
+    """The number of changes to the nodes' numbers when the objections were counted."""
+    codes: bytes
+    counts: Mapping[NodeReason, int]
+
+
+def shortages(world: World, counts: Sequence[int]) -> Mapping[NodeReason, int]:
+    """Return how many nodes lack which resource, from ``counts`` [R + 1]: each resource, then memory of a device."""
+    names = (*world.snapshot.axis.names, GPU_MEMORY)
+    codes = (*range(len(names) - 1), GPU)
+    return {
+        NodeReason(code=fit.SHORT_OF + codes[at], subject=names[at]): count for at, count in enumerate(counts) if count
+    }
+
+
+def shortage(world: World, shape: int, node: int, reason: NodeReason) -> Shortage | None:
+    """Return the numbers behind a reason of `shortages`, in axis units; None for a reason of another kind."""
+    if reason.code < fit.SHORT_OF:
+        return None
+    facts, rows = world.facts, np.array([node], np.int64)
+    if reason.subject == GPU_MEMORY:
+        memory = float(world.snapshot.shapes[shape].gpu.memory)
+        return Shortage(requested=memory, used=0.0, capacity=float(facts.nodes.gpu_memory[node]))
+    at = reason.code - fit.SHORT_OF
+    requested, used = float(facts.shapes.request[shape, at]), float(world.columns.used[node, at])
+    if at == GPU:
+        requested = float(_wanted_gpus(world, shape, rows)[0])
+        used += float(_shared_gpus(world, rows)[0])
+    return Shortage(requested=requested, used=used, capacity=float(facts.nodes.allocatable[node, at]))
+
+
+def _wanted_gpus(world: World, shape: int, nodes: NodeRows) -> Int64s:
+    """Return the thousandths of GPUs that a pod requests from each node, without those that plugins count."""
+    if world.snapshot.shapes[shape].gpu.kind is GpuKind.MEMORY:
+        return _counted_gpus(world, shape, nodes)
+    amount = int(world.facts.shapes.request[shape, GPU] - world.facts.shapes.claimed[shape] * GPU_UNIT)
+    return np.full(len(nodes), amount, np.int64)
+
+
+def _counted_gpus(world: World, shape: int, nodes: NodeRows) -> Int64s:
+    """Return the thousandths of GPUs that queues count for a pod on each of ``nodes``, as the kernel's check does."""
+    facts, gpu = world.facts, world.snapshot.shapes[shape].gpu
+    request = facts.shapes.request[shape]
+    if gpu.sliced:
+        return np.full(len(nodes), int(np.delete(facts.nodes.gpu_weight * request, GPU).sum()), np.int64)
+    if not gpu.shared:
+        return np.full(len(nodes), int(request[GPU] - facts.shapes.claimed[shape] * GPU_UNIT), np.int64)
+    device = facts.nodes.gpu_memory[nodes]
+    memory = gpu.memory if gpu.kind is GpuKind.MEMORY else (facts.shapes.portion[shape] * device).astype(np.int64)
+    hundredths: Int64s = (100 * memory + device - 1) // device
+    return hundredths * gpu.devices * (GPU_UNIT // 100)
+
+
+def _shared_gpus(world: World, nodes: NodeRows) -> Int64s:
+    """Return the thousandths of GPUs on each of ``nodes`` that are shared by pods."""
+    start = world.facts.nodes.slot_start
+    used = np.concatenate([np.zeros(1, np.int64), np.cumsum(world.columns.slot_used > 0)])
+    shared: Int64s = used[start[nodes + 1]] - used[start[nodes]]
+    return shared * GPU_UNIT
+
+
+def excesses(world: World, shape: int, group: int, nodes: NodeRows, codes: Int64s) -> Counter[NodeReason]:
+    """Return which bounds of queues forbid ``nodes``, by the refusals in ``codes``, and how many nodes each forbids."""
+    counts: Counter[NodeReason] = Counter()
+    request = world.facts.shapes.request[shape]
+    for code in OVER:
+        mine = nodes[codes == code]
+        amounts = _counted_gpus(world, shape, mine)
+        for amount, count in zip(*np.unique(amounts, return_counts=True), strict=True):
+            wanted = np.array([request[0], request[1], amount], np.float64)
+            verdict = excess(world, group, wanted, code)
+            detail = verdict.reasons[0] if verdict.reasons else None
+            counts[NodeReason(code=code, detail=detail)] += int(count)
+    return counts
+
+
+def excess(world: World, group: int, wanted: Float64s, code: int) -> Verdict:
+    """Return the refusal ``code`` with the queue, resource and numbers that prove it."""
+    facts, columns = world.facts, world.columns
+    over_limit = code == fit.REFUSED_OVER_LIMIT
+    bounds = facts.queues.limit if over_limit else facts.queues.quota
+    used = columns.queue_used if over_limit else columns.queue_fixed
+    queue = int(facts.groups.queue[group])
+    while queue >= 0:
+        for resource, name in enumerate(RESOURCES):
+            bound = float(bounds[queue, resource])
+            if wanted[resource] > 0 and 0 <= bound < used[queue, resource] + wanted[resource]:
+                return Verdict.refused(
+                    Code.OVER_LIMIT if over_limit else Code.OVER_QUOTA,
+                    queue=world.snapshot.queues[queue].title,
+                    queue_name=world.snapshot.queues[queue].name,
+                    queue_row=queue,
+                    resource=name,
+                    bound=bound,
+                    used=float(used[queue, resource]),
+                    requested=float(wanted[resource]),
+                )
+        queue = int(facts.queues.parent[queue])
+    return ACCEPTED

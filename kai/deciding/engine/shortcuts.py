@@ -1,0 +1,181 @@
+"""Shortcuts: the fast forms of operations that also have a plain form, in one table.
+
+A shortcut makes the same decisions as its plain form, statement for statement. ``takes`` is the one place that reads
+whether a shortcut is on; ``Parameters.shortcuts`` turns all of them off, ``Parameters.without`` some. Each row states
+what the shortcut gains alone, as processor time of a warm cycle without and with it. A shortcut that gains less than
+5 % on the workload that justifies it is deleted (``docs/design/0013-shortcuts.md``).
+"""
+
+from typing import Final
+
+import attrs
+
+from kai.framework.parameters import Parameters
+
+
+@attrs.frozen(kw_only=True)
+class Shortcut:
+    """One operation with two forms. The names of forms are modules with a function or class of theirs."""
+
+    name: str
+    plain: str
+    fast: str
+    applies: str
+    """When the fast form is used, if it is on."""
+    workload: str
+    """The workload that justifies it: one of ``benchmarks``, or derived from one."""
+    gain: str
+    """Milliseconds of processor time without it → with it, all others on."""
+
+
+ALLOCATE: Final = Shortcut(
+    name="allocate",
+    plain="kai.actions.placing.place_group",
+    fast="kai.deciding.engine.fast_path.FastPath",
+    applies="groups of one leaf, of shapes whose answers do not change while pods are placed",
+    workload="w1",
+    gain="1,784 → 25",
+)
+DOMAINS: Final = Shortcut(
+    name="domains",
+    plain="kai.actions.placing.place_group",
+    fast="kai.facts.kernels.domains.place_in_domain",
+    applies="groups of one leaf whose plugin gives a tree of domains",
+    workload="w6",
+    gain="134 → 30",
+)
+SAME_TRY: Final = Shortcut(
+    name="same-try",
+    plain="kai.actions.placing.place_group",
+    fast="kai.actions.placing.place_group",
+    applies="sub-groups that did not fit into the same nodes before, while all else was as it is",
+    workload="one group of 12 sub-groups within each other that prefer a level each, which fits nowhere",
+    gain="140 → 22",
+)
+ONE_ANSWER: Final = Shortcut(
+    name="one-answer",
+    plain="kai.deciding.engine.policy.Policy.answers",
+    fast="kai.deciding.engine.policy.Policy.first_answers",
+    applies="groups of one pod, for shapes of which one plugin is asked and looks at the group only",
+    workload="w1 with a plugin that looks at groups",
+    gain="1,778 → 17.4",
+)
+RATED: Final = Shortcut(
+    name="rated",
+    plain="kai.deciding.engine.statement.Statement.place_pods",
+    fast="kai.facts.kernels.place.place_rated",
+    applies="batches of one shape, of which one plugin only filters and rates nodes",
+    workload="w2 with a plugin that looks at groups",
+    gain="2,778 → 1,134",
+)
+SEARCH: Final = Shortcut(
+    name="search",
+    plain="kai.actions.search.outer.PlainVictims",
+    fast="kai.actions.search.outer.CompiledVictims",
+    applies="always; groups with a tree of sub-groups are handed back",
+    workload="w9",
+    gain="44 → 21",
+)
+TRIAL: Final = Shortcut(
+    name="trial",
+    plain="kai.actions.search.replacing.Replacing",
+    fast="kai.actions.search.replacing.try_at_once",
+    applies="scenarios of groups of one leaf that no plugin is asked about",
+    workload="w9",
+    gain="28 → 22",
+)
+FIRST_PROBE: Final = Shortcut(
+    name="first-probe",
+    plain="kai.actions.search.solver.Search",
+    fast="kai.facts.kernels.first_probe.propose_first",
+    applies="searches for one pod, where the plugin proposes the victims of one node",
+    workload="w7",
+    gain="731 → 441",
+)
+LAST_PROBE: Final = Shortcut(
+    name="last-probe",
+    plain="kai.actions.search.solver.Search",
+    fast="kai.actions.search.solver.Search",
+    applies="the probe of the whole batch evicted just what it would record",
+    workload="w7",
+    gain="700 → 441",
+)
+ONE_CALL: Final = Shortcut(
+    name="one-call",
+    plain="kai.actions.search.solver.Search",
+    fast="kai.actions.search.one_call.OneCall",
+    applies="searches of reclaim for one pod, by the rules of fair shares alone, whose first scenario succeeds",
+    workload="w7",
+    gain="310 → 84",
+)
+PROSPECTS: Final = Shortcut(
+    name="prospects",
+    plain="kai.actions.search.solver.Search",
+    fast="kai.actions.search.hopeless.Prospects",
+    applies="consolidations that sums over queues and nodes rule out",
+    workload="w9 with its queues at their limits, 200 groups, scheduling signatures off",
+    gain="6,250 → 64",
+)
+HOPELESS: Final = Shortcut(
+    name="hopeless",
+    plain="kai.actions.search.solver.Search",
+    fast="kai.framework.hooks.Victims",
+    applies="batches of several pods, and of one after a search in vain, if a plugin knows that none helps",
+    workload="gang-full",
+    gain="9.3 → 6.9",
+)
+ALIKE: Final = Shortcut(
+    name="alike",
+    plain="kai.actions.search.waiting.EvictionPass",
+    fast="kai.deciding.engine.readiness.EquivalenceClasses",
+    applies="groups that only names tell apart, after one of them was passed over",
+    workload="w1b",
+    gain="877 → 31",
+)
+NO_LESS: Final = Shortcut(
+    name="no-less",
+    plain="kai.actions.search.waiting.EvictionPass",
+    fast="kai.actions.search.hopeless.NoLess",
+    applies="groups of one pod that differ in amounts, after a search that each of them may make failed",
+    workload="shapes-full",
+    gain="823 → 652",
+)
+FULL_QUEUES: Final = Shortcut(
+    name="full-queues",
+    plain="kai.deciding.engine.fast_path.FastPath",
+    fast="kai.deciding.engine.refusals.FullQueues",
+    applies="groups of one leaf whose queues are full, after some were refused one by one",
+    workload="1,000 gangs of two sizes that take turns, of a full queue",
+    gain="93 → 21",
+)
+UNCHANGED: Final = Shortcut(
+    name="unchanged",
+    plain="kai.deciding.engine.cycle.run_cycle",
+    fast="kai.deciding.engine.cycle.report_at_rest",
+    applies="the same facts as in a cycle that decided nothing, and no deadline has come",
+    workload="w4d",
+    gain="12.9 → 0.01",
+)
+TABLE: Final = (
+    ALLOCATE,
+    DOMAINS,
+    SAME_TRY,
+    ONE_ANSWER,
+    RATED,
+    SEARCH,
+    TRIAL,
+    FIRST_PROBE,
+    LAST_PROBE,
+    ONE_CALL,
+    PROSPECTS,
+    HOPELESS,
+    ALIKE,
+    NO_LESS,
+    FULL_QUEUES,
+    UNCHANGED,
+)
+
+
+def takes(parameters: Parameters, shortcut: Shortcut) -> bool:
+    """Return whether ``shortcut`` is on."""
+    return parameters.shortcuts and shortcut.name not in parameters.without

@@ -1,0 +1,332 @@
+"""Booking pods on nodes, slots and queues: one transition function for everything that follows from a pod's status.
+
+A booking belongs to a (pod, node) pair, not to a pod: a pod that was evicted from one node and promised another is
+booked on both, releasing here and pipelined there.
+
+Source: the peer's pkg/scheduler/api/node_info (AddTask, RemoveTask), gpu_sharing_node_info and the
+    allocate/deallocate handlers of its proportion plugin. Where the peer undoes by inverse operations, which drifts
+    for shared devices, we subtract what was added.
+"""
+
+from kai.facts.compiled.jit import for_each_number, inner, kernel
+from kai.facts.kernels.columns import (
+    ACTIVE_ALLOCATED,
+    ACTIVE_USED,
+    ALLOCATED,
+    BINDING,
+    COUNTED,
+    CPU,
+    GPU,
+    GPU_UNIT,
+    KIND_FRACTION,
+    KIND_MEMORY,
+    MEMORY,
+    OP_ALLOCATE,
+    OP_EVICT,
+    OP_PIPELINE,
+    PENDING,
+    PIPELINED,
+    RELEASING,
+    SHARED_RESOURCES,
+    Columns,
+    Facts,
+    Offsets,
+    add,
+    make_final,
+    note_change,
+    touch,
+)
+from kai.facts.kernels.slot_booking import book_slot, unbook_slot
+
+
+@kernel
+def is_shared(facts: Facts, shape: int) -> bool:
+    """Return whether pods of ``shape`` share devices."""
+    kind = facts.shapes.kind[shape]
+    return kind == KIND_FRACTION or kind == KIND_MEMORY
+
+
+@inner
+def device_memory(facts: Facts, shape: int, node: int) -> int:
+    """Return the MiB that a pod of ``shape`` takes of each of its devices on ``node``."""
+    if facts.shapes.kind[shape] == KIND_MEMORY:
+        return facts.shapes.memory[shape]
+    return int(facts.shapes.portion[shape] * facts.nodes.gpu_memory[node])
+
+
+@kernel
+def portion_on_node(facts: Facts, shape: int, node: int) -> int:
+    """Return hundredths of a device that a sharing pod counts for on ``node``; memory requests round up."""
+    if facts.shapes.kind[shape] == KIND_MEMORY:
+        per_device = facts.nodes.gpu_memory[node]
+        return (100 * facts.shapes.memory[shape] + per_device - 1) // per_device
+    return int(facts.shapes.portion[shape] * 100 + 0.5)
+
+
+@kernel
+def requested_gpu(facts: Facts, shape: int) -> int:
+    """Return the raw GPU request in thousandths, with MIG slices and claimed devices; a request by memory counts 0.
+
+    A device that a claim has in part counts in part.
+    """
+    total = -facts.shapes.not_had[shape]
+    for resource in range(facts.shapes.request.shape[1]):
+        weight = facts.nodes.gpu_weight[resource]
+        if weight > 0:
+            total += weight * facts.shapes.request[shape, resource]
+    return total
+
+
+@kernel
+def accepted_gpu(facts: Facts, shape: int, node: int) -> int:
+    """Return the thousandths of GPUs that quota counts for a pod of ``shape`` on ``node`` (-1: no node).
+
+    Memory rounds down, so that pods that fit on a device fit in a limit of one GPU; but each counts at least something.
+    """
+    if node < 0 or not is_shared(facts, shape):
+        return requested_gpu(facts, shape)
+    if facts.shapes.kind[shape] == KIND_MEMORY:
+        part = GPU_UNIT * facts.shapes.memory[shape] // facts.nodes.gpu_memory[node]
+        return max(1, part) * facts.shapes.devices[shape]
+    return portion_on_node(facts, shape, node) * facts.shapes.devices[shape] * (GPU_UNIT // 100)
+
+
+@inner
+@for_each_number
+def book(
+    facts: Facts, columns: Columns, offsets: Offsets, pod: int, node: int, status: int, placement: int, sign: int
+) -> None:
+    """Put a pod with ``status`` on ``node`` (sign 1) or take that very booking away (sign -1).
+
+    Holds: idle + releasing + used move as the peer's node arithmetic says; dimensions that the node lacks stay
+        untouched.
+    """
+    shape = facts.pods.shape[pod]
+    shared = is_shared(facts, shape)
+    width = columns.idle.shape[1]
+    touch(columns, node)
+    for resource in range(width):
+        amount = facts.shapes.request[shape, resource] * sign
+        if amount == 0 or facts.nodes.allocatable[node, resource] == 0:
+            continue
+        if resource == GPU and (shared or facts.pods.reservation[pod]):
+            continue
+        cell = node * width + resource
+        add(columns, offsets.used + cell, amount)
+        if status == PIPELINED:
+            add(columns, offsets.releasing + cell, -amount)
+        else:
+            add(columns, offsets.idle + cell, -amount)
+            if status == RELEASING:
+                add(columns, offsets.releasing + cell, amount)
+    if shared:
+        memory = device_memory(facts, shape, node)
+        for device in range(columns.placement_slots.shape[1]):
+            slot = columns.placement_slots[placement, device]
+            if slot >= 0:
+                if sign > 0:
+                    book_slot(facts, columns, offsets, node, slot, status, memory)
+                else:
+                    unbook_slot(facts, columns, offsets, node, slot, status, memory)
+
+
+@inner
+@for_each_number
+def charge(facts: Facts, columns: Columns, offsets: Offsets, pod: int, node: int, sign: int) -> None:
+    """Add (or subtract) what a pod on ``node`` counts for in quota to its queue and every queue above it."""
+    group = facts.pods.group[pod]
+    if group < 0:
+        return
+    shape = facts.pods.shape[pod]
+    cpu = facts.shapes.request[shape, CPU] * sign
+    memory = facts.shapes.request[shape, MEMORY] * sign
+    gpu = accepted_gpu(facts, shape, node) * sign
+    queue = facts.groups.queue[group]
+    while queue >= 0:
+        cell = queue * SHARED_RESOURCES
+        add(columns, offsets.queue_used + cell + CPU, cpu)
+        add(columns, offsets.queue_used + cell + MEMORY, memory)
+        add(columns, offsets.queue_used + cell + GPU, gpu)
+        if not facts.groups.preemptible[group]:
+            add(columns, offsets.queue_fixed + cell + CPU, cpu)
+            add(columns, offsets.queue_fixed + cell + MEMORY, memory)
+            add(columns, offsets.queue_fixed + cell + GPU, gpu)
+        queue = facts.queues.parent[queue]
+
+
+@kernel
+def set_status(facts: Facts, columns: Columns, offsets: Offsets, pod: int, status: int) -> None:
+    """Set the status of a pod, and update the counts of its leaf and group."""
+    before = columns.status[pod]
+    if before == status:
+        return
+    add(columns, offsets.status + pod, status - before)
+    group = facts.pods.group[pod]
+    if group < 0:
+        return
+    note_change(columns, group)
+    add(columns, offsets.counted + group, (COUNTED >> status & 1) - (COUNTED >> before & 1))
+    leaf = facts.pods.leaf[pod]
+    if leaf >= 0:
+        add(columns, offsets.active + leaf, (ACTIVE_ALLOCATED >> status & 1) - (ACTIVE_ALLOCATED >> before & 1))
+        add(columns, offsets.occupying + leaf, (ACTIVE_USED >> status & 1) - (ACTIVE_USED >> before & 1))
+        add(columns, offsets.pending + leaf, int(status == PENDING) - int(before == PENDING))
+        add(columns, offsets.pipelined + leaf, int(status == PIPELINED) - int(before == PIPELINED))
+
+
+@inner
+def _move(columns: Columns, offsets: Offsets, pod: int, node: int, placement: int) -> None:
+    add(columns, offsets.node + pod, node - columns.node[pod])
+    add(columns, offsets.placement + pod, placement - columns.placement[pod])
+
+
+@inner
+def _log(columns: Columns, offsets: Offsets, kind: int, pod: int) -> None:
+    at = columns.counters[0]
+    if at >= columns.operations.shape[0]:
+        raise OverflowError("operation log full")
+    columns.operations[at, 0] = kind
+    columns.operations[at, 1] = pod
+    add(columns, offsets.counters, 1)
+
+
+@inner
+def has_copy(columns: Columns, pod: int, node: int) -> bool:
+    """Return whether ``pod`` is booked on ``node``, including as a releasing copy that stayed behind."""
+    if columns.node[pod] == node and (ACTIVE_USED >> columns.status[pod]) & 1:
+        return True
+    for copy in range(columns.left.shape[1]):
+        if columns.left[pod, copy] == node + 1:
+            return True
+    return False
+
+
+@kernel
+def allocate(facts: Facts, columns: Columns, offsets: Offsets, pod: int, node: int, placement: int) -> None:
+    """Give a pending pod idle resources of ``node``."""
+    book(facts, columns, offsets, pod, node, ALLOCATED, placement, 1)
+    _move(columns, offsets, pod, node, placement)
+    set_status(facts, columns, offsets, pod, ALLOCATED)
+    charge(facts, columns, offsets, pod, node, 1)
+    _log(columns, offsets, OP_ALLOCATE, pod)
+
+
+@kernel
+def unallocate(facts: Facts, columns: Columns, offsets: Offsets, pod: int) -> None:
+    """Take an allocated pod off its node; afterwards it is pending and has no trace of the place."""
+    node = columns.node[pod]
+    charge(facts, columns, offsets, pod, node, -1)
+    book(facts, columns, offsets, pod, node, ALLOCATED, columns.placement[pod], -1)
+    set_status(facts, columns, offsets, pod, PENDING)
+    _move(columns, offsets, pod, -1, 0)
+
+
+@inner
+def _forget(columns: Columns, offsets: Offsets, placement: int) -> None:
+    """Drop the slots of a lost nomination, so that they no longer count as devices that pods share."""
+    for device in range(columns.placement_slots.shape[1]):
+        slot = columns.placement_slots[placement, device]
+        if slot >= 0:
+            add(columns, offsets.slot_known + slot, -1)
+
+
+@kernel
+def evict(facts: Facts, columns: Columns, offsets: Offsets, pod: int) -> None:
+    """Release the resources of a pod that has a place."""
+    node = columns.node[pod]
+    status = columns.status[pod]
+    placement = columns.placement[pod]
+    add(columns, offsets.evicted_status + pod, status + 1 - columns.evicted_status[pod])
+    add(columns, offsets.evicted_node + pod, node - columns.evicted_node[pod])
+    add(columns, offsets.evicted_placement + pod, placement - columns.evicted_placement[pod])
+    if node >= 0:
+        book(facts, columns, offsets, pod, node, status, placement, -1)
+        book(facts, columns, offsets, pod, node, RELEASING, placement, 1)
+        if status == PIPELINED:
+            _forget(columns, offsets, placement)
+    charge(facts, columns, offsets, pod, node, -1)
+    set_status(facts, columns, offsets, pod, RELEASING)
+    add(columns, offsets.virtual + pod, 1 - columns.virtual[pod])
+    _log(columns, offsets, OP_EVICT, pod)
+
+
+@kernel
+def unevict(facts: Facts, columns: Columns, offsets: Offsets, pod: int) -> None:
+    """Take back the eviction of a pod by the open statement, wherever in the statement it happened."""
+    status = columns.evicted_status[pod] - 1
+    node = columns.evicted_node[pod]
+    placement = columns.evicted_placement[pod]
+    if node >= 0:
+        book(facts, columns, offsets, pod, node, RELEASING, placement, -1)
+        book(facts, columns, offsets, pod, node, status, placement, 1)
+    _move(columns, offsets, pod, node, placement)
+    set_status(facts, columns, offsets, pod, status)
+    add(columns, offsets.virtual + pod, -columns.virtual[pod])
+    add(columns, offsets.evicted_status + pod, -columns.evicted_status[pod])
+    charge(facts, columns, offsets, pod, node, 1)
+
+
+@inner
+def _same_slots(columns: Columns, left: int, right: int) -> bool:
+    for device in range(columns.placement_slots.shape[1]):
+        if columns.placement_slots[left, device] != columns.placement_slots[right, device]:
+            return False
+    return True
+
+
+@kernel
+def pipeline(facts: Facts, columns: Columns, offsets: Offsets, pod: int, node: int, placement: int, keep: bool) -> None:
+    """Promise a pod the resources of ``node``, idle or being released.
+
+    ``keep``: a victim put back where it was evicted from keeps its place, unless its devices changed. Then both
+    bookings stay, as they do when a victim moves to another node: its releasing copy is still there.
+    """
+    if keep and columns.evicted_status[pod] > 0 and has_copy(columns, pod, node):
+        changed = placement > 0 and not _same_slots(columns, placement, columns.evicted_placement[pod])
+        if not (changed and columns.evicted_node[pod] == node):
+            unevict(facts, columns, offsets, pod)
+            return
+    if columns.status[pod] == RELEASING:
+        for copy in range(columns.left.shape[1]):
+            if columns.left[pod, copy] == 0:
+                add(columns, offsets.left + pod * columns.left.shape[1] + copy, columns.node[pod] + 1)
+                break
+    book(facts, columns, offsets, pod, node, PIPELINED, placement, 1)
+    _move(columns, offsets, pod, node, placement)
+    set_status(facts, columns, offsets, pod, PIPELINED)
+    add(columns, offsets.virtual + pod, 1 - columns.virtual[pod])
+    charge(facts, columns, offsets, pod, node, 1)
+    _log(columns, offsets, OP_PIPELINE, pod)
+
+
+@kernel
+def settle(facts: Facts, columns: Columns, offsets: Offsets) -> None:
+    """Treat the allocations of the open statement as binding from now on."""
+    for at in range(columns.counters[0]):
+        pod = columns.operations[at, 1]
+        if columns.operations[at, 0] == OP_ALLOCATE and columns.status[pod] == ALLOCATED:
+            set_status(facts, columns, offsets, pod, BINDING)
+
+
+@kernel
+def seal(columns: Columns, offsets: Offsets) -> None:
+    """Make all changes so far final; evictions no longer belong to the open statement."""
+    for at in range(columns.counters[0]):
+        pod = columns.operations[at, 1]
+        add(columns, offsets.virtual + pod, -columns.virtual[pod])
+        add(columns, offsets.evicted_status + pod, -columns.evicted_status[pod])
+        add(columns, offsets.evicted_node + pod, -columns.evicted_node[pod])
+        add(columns, offsets.evicted_placement + pod, -columns.evicted_placement[pod])
+    make_final(columns)
+
+
+@kernel
+def new_placement(columns: Columns, offsets: Offsets) -> int:
+    """Return a new row of the placement table with all slots empty."""
+    row = columns.counters[1] + 1
+    if row >= columns.placement_slots.shape[0]:
+        raise OverflowError("placement table full")
+    add(columns, offsets.counters + 1, 1)
+    for device in range(columns.placement_slots.shape[1]):
+        columns.placement_slots[row, device] = -1
+    return row

@@ -1,0 +1,343 @@
+"""The rules of reclaim: is it fair that these victims go for the aggressor? Computed in one pass over the victims.
+
+The plugin that divides fair shares answers by these rules. If it allows, searches apply them without a call of Python.
+
+Source: the peer's plugins/proportion/reclaimable.
+"""
+
+import numpy as np
+
+from kai.facts.compiled.jit import inner, kernel
+from kai.facts.compiled.struct import Bools, BoolTable, Float64s, Float64Table, Int64s, Struct
+from kai.facts.kernels.arrays import ascending, copy
+from kai.facts.kernels.booking import accepted_gpu
+from kai.facts.kernels.columns import ACTIVE_ALLOCATED, CPU, GPU, GPU_UNIT, MEMORY, SHARED_RESOURCES, Columns, Facts
+
+FAIR, NOT_JUSTIFIED, TOO_SATURATED, BEYOND_QUOTA = 0, 1, 2, 3
+
+
+class Claim(Struct):
+    """The inputs of validation: the usage of queues before a search, and the request of its aggressor."""
+
+    used: Float64Table  # [Q, 3]
+    fixed: Float64Table  # [Q, 3]
+    wanted: Float64s  # [3]
+    group: Int64s  # [1]
+    movable: bool
+    multiplier: float
+
+
+class Loss(Struct):
+    """The remaining amounts of each queue after its losses; memory that is reused."""
+
+    remaining: Float64Table  # [Q, 3]
+    known: Bools  # [Q]
+    involved: BoolTable  # [Q, 3] resources that were taken
+    at_fault: Int64s  # [2] the queue, and the sibling, that a refusal is about
+
+
+class Fairness(Struct):
+    """The inputs and working memory of the rules of reclaim."""
+
+    claim: Claim
+    loss: Loss
+
+
+@inner
+def _fits(amounts: Float64s, bounds: Float64s) -> bool:
+    for resource in range(SHARED_RESOURCES):
+        if bounds[resource] >= 0 and not amounts[resource] <= bounds[resource]:
+            return False
+    return True
+
+
+@inner
+def depth_of(facts: Facts, queue: int) -> int:
+    """Return how many queues are above ``queue``."""
+    depth = 0
+    while facts.queues.parent[queue] >= 0:
+        queue = facts.queues.parent[queue]
+        depth += 1
+    return depth
+
+
+@inner
+def ancestor(facts: Facts, queue: int, depth: int) -> int:
+    """Return the queue on the path to ``queue`` that has ``depth`` above it."""
+    for _ in range(depth_of(facts, queue) - depth):
+        queue = facts.queues.parent[queue]
+    return queue
+
+
+@inner
+def parting(facts: Facts, left: int, right: int) -> int:
+    """Return the first depth at which the paths to two queues differ; the last compared one if a path ends before."""
+    last = min(depth_of(facts, left), depth_of(facts, right))
+    for depth in range(last):
+        if ancestor(facts, left, depth) != ancestor(facts, right, depth):
+            return depth
+    return last
+
+
+@kernel
+def find_level_pairs(facts: Facts, aggressor: int, takers: Int64s, givers: Int64s) -> None:
+    """Fill ``takers`` and ``givers`` [Q]: where the paths to ``aggressor`` and to each queue part.
+
+    The first two queues that differ, or the last compared pair if one path ends first; -1 without an ``aggressor``.
+    """
+    takers[:] = -1
+    givers[:] = -1
+    if aggressor < 0:
+        return
+    for queue in range(takers.shape[0]):
+        depth = parting(facts, aggressor, queue)
+        takers[queue] = ancestor(facts, aggressor, depth)
+        givers[queue] = ancestor(facts, queue, depth)
+
+
+@inner
+def _is_greedy(facts: Facts, columns: Columns, taker: int, giver: int, wanted: Float64s) -> bool:
+    """Return whether the queue ``giver`` holds more than it may while ``taker`` wants that much more."""
+    within, above, below, above_share = True, False, False, False
+    for resource in range(SHARED_RESOURCES):
+        quota, claimed = facts.queues.quota[taker, resource], columns.queue_used[taker, resource] + wanted[resource]
+        within = within and (quota < 0 or claimed <= quota)
+        used, mine = columns.queue_used[giver, resource], facts.queues.quota[giver, resource]
+        share = facts.queues.allocatable[giver, resource]
+        above_share = above_share or (share >= 0 and used > share)
+        if wanted[resource] > 0 and mine >= 0:
+            above = above or used > mine
+            below = below or used < mine
+    if not within:
+        return above_share
+    return above or not below or facts.queues.rank[taker] > facts.queues.rank[giver]
+
+
+@kernel
+def find_greedy(facts: Facts, columns: Columns, takers: Int64s, givers: Int64s, wanted: Float64s, owner: int) -> Bools:
+    """Return bool[Q]: which queues besides ``owner`` are greedy.
+
+    Each queue is checked with its pair of ``takers`` and ``givers`` [Q]. Cost: O(Q).
+    """
+    greedy = np.zeros(takers.shape[0], np.bool_)
+    for queue in range(takers.shape[0]):
+        if queue != owner and givers[queue] >= 0:
+            greedy[queue] = _is_greedy(facts, columns, takers[queue], givers[queue], wanted)
+    return greedy
+
+
+@inner
+def may_reclaim(facts: Facts, columns: Columns, group: int, wanted: Float64s) -> bool:
+    """Return whether the group's queue stays in its fair share with ``wanted`` [3] more, or in quota if it is fixed."""
+    queue = facts.groups.queue[group]
+    if queue < 0 or not _fits(columns.queue_used[queue] + wanted, facts.queues.fair_share[queue]):
+        return False
+    return facts.groups.preemptible[group] or _fits(columns.queue_fixed[queue] + wanted, facts.queues.quota[queue])
+
+
+@inner
+def mark_greedy(
+    facts: Facts, columns: Columns, wanted: Float64s, owner: int, candidates: Int64s, greedy: Bools
+) -> None:
+    """Fill ``greedy`` [Q] like ``find_greedy``, for queues with ``candidates`` [Q or more]; others get False."""
+    for queue in range(greedy.shape[0]):
+        greedy[queue] = False
+        if queue != owner and candidates[queue] > 0:
+            depth = parting(facts, owner, queue)
+            taker, giver = ancestor(facts, owner, depth), ancestor(facts, queue, depth)
+            greedy[queue] = _is_greedy(facts, columns, taker, giver, wanted)
+
+
+@inner
+def remember(columns: Columns, claim: Claim, group: int, wanted: Float64s) -> None:
+    """Store the usage of queues before a search, and the request of its aggressor."""
+    for queue in range(claim.used.shape[0]):
+        for resource in range(SHARED_RESOURCES):
+            claim.used[queue, resource] = columns.queue_used[queue, resource]
+            claim.fixed[queue, resource] = columns.queue_fixed[queue, resource]
+    copy(wanted, claim.wanted)
+    claim.group[0] = group
+
+
+@inner
+def _know(claim: Claim, loss: Loss, queue: int) -> None:
+    if not loss.known[queue]:
+        loss.known[queue] = True
+        copy(claim.used[queue], loss.remaining[queue])
+
+
+@inner
+def _justify(
+    facts: Facts, claim: Claim, loss: Loss, leaf: int, pieces: Float64Table, owner: Int64s, count: int
+) -> bool:
+    """Return whether each piece that ``leaf`` loses is justified by what it has before; subtract one by one."""
+    mine = facts.groups.queue[claim.group[0]]
+    depth = parting(facts, mine, leaf)
+    taker, giver = ancestor(facts, mine, depth), ancestor(facts, leaf, depth)
+    touched = np.zeros(SHARED_RESOURCES, np.bool_)
+    for at in range(count):
+        if owner[at] == leaf:
+            for resource in range(SHARED_RESOURCES):
+                touched[resource] = touched[resource] or pieces[at, resource] > 0
+    _know(claim, loss, giver)
+    within = _fits(claim.used[taker] + claim.wanted, facts.queues.quota[taker])
+    goes_before = facts.queues.rank[taker] > facts.queues.rank[giver]
+    for at in range(count):
+        if owner[at] != leaf:
+            continue
+        above_share = not _fits(loss.remaining[giver], facts.queues.allocatable[giver])
+        above_quota = not _fits(loss.remaining[giver], facts.queues.quota[giver])
+        if not (above_share or (within and (above_quota or goes_before))):
+            return False
+        queue = leaf
+        while queue >= 0:
+            _know(claim, loss, queue)
+            for resource in range(SHARED_RESOURCES):
+                loss.remaining[queue, resource] -= pieces[at, resource]
+                loss.involved[queue, resource] = loss.involved[queue, resource] or touched[resource]
+            queue = facts.queues.parent[queue]
+    return True
+
+
+@inner
+def _ratio(amount: float, share: float) -> float:
+    if share < 0:
+        return 0.0
+    if share == 0:
+        return np.inf if amount > 0 else 0.0
+    return amount / share
+
+
+@inner
+def _outdoes(facts: Facts, claim: Claim, loss: Loss, queue: int, sibling: int, amounts: Float64s) -> bool:
+    """Return whether ``queue`` with ``amounts`` would be more saturated than a sibling that lost something."""
+    for resource in range(SHARED_RESOURCES):
+        if not (loss.involved[sibling, resource] or claim.wanted[resource] > 0):
+            continue
+        # In devices, as the peer divides: shares that are equal in tenths are not always equal in binary.
+        unit = float(GPU_UNIT) if resource == GPU else 1.0
+        share = facts.queues.fair_share[queue, resource] / unit
+        other = facts.queues.fair_share[sibling, resource] / unit
+        saturation = _ratio(amounts[resource] / unit, share)
+        left = _ratio(loss.remaining[sibling, resource] / unit, other)
+        if saturation > 1 and other > 0 and saturation * claim.multiplier >= left:
+            return True
+    return False
+
+
+@inner
+def _saturate(facts: Facts, claim: Claim, loss: Loss) -> int:
+    queue = facts.groups.queue[claim.group[0]]
+    while queue >= 0:
+        loss.at_fault[0] = queue
+        if loss.known[queue]:
+            loss.remaining[queue, :] += claim.wanted
+            amounts = loss.remaining[queue].copy()
+        else:
+            amounts = claim.used[queue] + claim.wanted
+        for sibling in range(loss.known.shape[0]):
+            if not loss.known[sibling] or sibling == queue:
+                continue
+            if facts.queues.parent[sibling] == facts.queues.parent[queue] and _outdoes(
+                facts, claim, loss, queue, sibling, amounts
+            ):
+                loss.at_fault[1] = sibling
+                return TOO_SATURATED
+        fixed = not facts.groups.preemptible[claim.group[0]]
+        if fixed and not _fits(claim.fixed[queue] + claim.wanted, facts.queues.quota[queue]):
+            return BEYOND_QUOTA
+        queue = facts.queues.parent[queue]
+    return FAIR
+
+
+@inner
+def _add_held(facts: Facts, columns: Columns, claim: Claim, pod: int, pieces: Float64Table, at: int) -> int:
+    """Add what ``pod`` holds to a piece; return 0 if it lost nothing, because it is to be moved, else 1."""
+    if claim.movable and (ACTIVE_ALLOCATED >> columns.status[pod]) & 1:
+        return 0
+    shape = facts.pods.shape[pod]
+    pieces[at, CPU] += facts.shapes.request[shape, CPU]
+    pieces[at, MEMORY] += facts.shapes.request[shape, MEMORY]
+    pieces[at, GPU] += accepted_gpu(facts, shape, columns.node[pod])
+    return 1
+
+
+@inner
+def _cut(facts: Facts, columns: Columns, claim: Claim, pods: Int64s, pieces: Float64Table, count: int) -> int:
+    """Append what one group loses with ``pods``, in order: surplus pods one by one, the core as one piece."""
+    group = facts.pods.group[pods[0]]
+    core = np.zeros(pods.shape[0], np.bool_)
+    for leaf in range(facts.groups.first_subgroup[group], facts.groups.first_subgroup[group + 1]):
+        left = facts.groups.minimum[leaf]
+        for at in range(pods.shape[0]):
+            if facts.pods.leaf[pods[at]] != leaf:
+                continue
+            if left > 0:
+                core[at] = True
+                left -= 1
+            else:
+                count += _add_held(facts, columns, claim, pods[at], pieces, count)
+    lost = 0
+    for at in range(pods.shape[0]):
+        if core[at]:
+            lost |= _add_held(facts, columns, claim, pods[at], pieces, count)
+    return count + lost
+
+
+@inner
+def _lost(
+    facts: Facts, columns: Columns, claim: Claim, victims: Int64s, pieces: Float64Table, owner: Int64s, leaves: Int64s
+) -> tuple[int, int]:
+    """Fill ``pieces`` with the losses of queues, ``owner`` with the queue of each, ``leaves`` with the losing queues.
+
+    Groups come in the order of their first victims. Return the numbers of pieces and queues.
+    """
+    many = victims.shape[0]
+    keys, sorted_victims = np.empty(many, np.float64), np.empty(many, np.int64)
+    for at in range(many):
+        keys[at] = facts.pods.group[victims[at]]
+    order = ascending(keys)
+    begins = np.empty(many + 1, np.int64)
+    segments = 0
+    for at in range(many):
+        sorted_victims[at] = victims[order[at]]
+        if at == 0 or facts.pods.group[sorted_victims[at]] != facts.pods.group[sorted_victims[at - 1]]:
+            begins[segments] = at
+            keys[segments] = order[at]  # the first victim of the group
+            segments += 1
+    begins[segments] = many
+    count, queues = 0, 0
+    for segment in ascending(keys[:segments]):
+        mine = sorted_victims[begins[segment] : begins[segment + 1]]
+        queue = facts.groups.queue[facts.pods.group[mine[0]]]
+        before = count
+        count = _cut(facts, columns, claim, mine, pieces, count)
+        owner[before:count] = queue
+        known = count == before  # a queue all of whose victims are moved loses nothing
+        for at in range(queues):
+            known = known or leaves[at] == queue
+        if not known:
+            leaves[queues] = queue
+            queues += 1
+    return count, queues
+
+
+@kernel
+def judge(facts: Facts, columns: Columns, claim: Claim, loss: Loss, victims: Int64s) -> int:
+    """Return whether ``victims`` may be taken in the state at the end of a simulation: FAIR, or the reason why not.
+
+    ``loss.at_fault`` identifies the queues of a refusal. Each piece is justified before it is subtracted, so the last
+    one may take its queue below its share. Cost: O(Q + victims x depth).
+    """
+    most = 2 * victims.shape[0] + 1
+    pieces = np.zeros((most, SHARED_RESOURCES), np.float64)
+    owner = np.empty(most, np.int64)
+    leaves = np.empty(most, np.int64)
+    count, queues = _lost(facts, columns, claim, victims, pieces, owner, leaves)
+    loss.known[:] = False
+    loss.involved[:, :] = False
+    for at in range(queues):
+        loss.at_fault[0] = leaves[at]
+        if not _justify(facts, claim, loss, leaves[at], pieces, owner, count):
+            return NOT_JUSTIFIED
+    return _saturate(facts, claim, loss)

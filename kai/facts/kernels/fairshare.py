@@ -1,0 +1,192 @@
+"""Dividing a resource among sibling queues: quota first, then the surplus by priority and weight, then the remainders.
+
+All numbers are float64, in the unit in which remainders are handed out: a device, a millicore, a byte.
+
+Source: the peer's plugins/proportion/resource_division; the idea is weighted water-filling (Bertsekas and Gallager,
+    section 6.5).
+"""
+
+import numpy as np
+
+from kai.facts.compiled.jit import inner, kernel
+from kai.facts.compiled.struct import Float64s, Int64s
+from kai.facts.kernels.arrays import ascending
+
+
+@kernel
+def give_quota(total: float, quota: Float64s, requestable: Float64s, shares: Float64s) -> float:
+    """Add min(quota, requestable) to each of ``shares`` [Q]; return the rest of ``total``, possibly negative.
+
+    An unlimited quota (-1) stands for ``total``. Quotas can be oversubscribed, so their sum may exceed ``total``.
+    """
+    remaining = total
+    for queue in range(shares.shape[0]):
+        granted = min(total if quota[queue] == -1.0 else quota[queue], requestable[queue])
+        shares[queue] += granted
+        remaining -= granted
+    return remaining
+
+
+@inner
+def _rates(
+    band: Int64s,
+    weight: Float64s,
+    usage: Float64s,
+    request: Float64s,
+    limit: Float64s,
+    requestable: Float64s,
+    k: float,
+    shares: Float64s,
+    rates: Float64s,
+) -> float:
+    """Compute the ``rates`` at which the surplus flows to each hungry queue of the band; return their sum."""
+    weights = 0.0
+    for queue in band:
+        if requestable[queue] > shares[queue]:
+            weights += weight[queue]
+    if weights == 0.0:
+        return 0.0
+    total = 0.0
+    for queue in band:
+        rates[queue] = -1.0
+        if request[queue] > shares[queue] and (limit[queue] == -1.0 or limit[queue] > shares[queue]):
+            portion = weight[queue] / weights
+            rates[queue] = max(0.0, portion + k * (portion - usage[queue]))
+            total += rates[queue]
+    return total
+
+
+@inner
+def _share_surplus(
+    surplus: float,
+    band: Int64s,
+    weight: Float64s,
+    usage: Float64s,
+    request: Float64s,
+    limit: Float64s,
+    requestable: Float64s,
+    k: float,
+    shares: Float64s,
+    leftovers: Float64s,
+) -> float:
+    rates = np.zeros(shares.shape[0], np.float64)
+    again = True
+    while again and surplus != 0.0:
+        again = False
+        total = _rates(band, weight, usage, request, limit, requestable, k, shares, rates)
+        if total == 0.0:
+            break
+        offered = surplus
+        for queue in band:
+            if rates[queue] < 0.0 or weight[queue] <= 0.0:
+                continue
+            if surplus == 0.0:
+                break
+            wanted = requestable[queue] - shares[queue]
+            part = offered * (rates[queue] / total)
+            if wanted <= part:
+                given = wanted
+                leftovers[queue] = 0.0
+            else:
+                given = max(0.0, np.floor(part))  # rounded sums can leave a negative surplus
+                if part - given > 0.0:
+                    leftovers[queue] = part - given
+            shares[queue] += given
+            surplus -= given
+            if given > 0.0 and wanted < part:
+                again = True
+    return surplus
+
+
+@inner
+def _past_level(priority: Int64s, falling: Int64s, first: int) -> int:
+    """Return the position in ``falling`` after the last queue with the priority of that at ``first``."""
+    past = first + 1
+    while past < falling.shape[0] and priority[falling[past]] == priority[falling[first]]:
+        past += 1
+    return past
+
+
+@kernel
+def give_surplus(
+    surplus: float,
+    order: Int64s,
+    priority: Int64s,
+    weight: Float64s,
+    usage: Float64s,
+    request: Float64s,
+    limit: Float64s,
+    k: float,
+    shares: Float64s,
+) -> float:
+    """Divide ``surplus`` among the queues and add it to ``shares``; return the rest that no queue may have.
+
+    Shapes: all arrays [Q]; ``order`` lists the queues oldest first, which breaks ties of remainders.
+    Holds:  higher priority is served first; a share stays at or below what the queue can use, except for a remainder of
+        less than one unit.
+    Cost:   O(rounds x Q) for each priority.
+    """
+    count = shares.shape[0]
+    requestable = np.empty(count, np.float64)
+    for queue in range(count):
+        requestable[queue] = request[queue] if limit[queue] == -1.0 else min(limit[queue], request[queue])
+    leftovers = np.zeros(count, np.float64)
+    # As floats, because sorting floats is compiled elsewhere anyway; sorting integers would be compiled for this only.
+    lowness = np.empty(count, np.float64)
+    for queue in range(count):
+        lowness[queue] = -priority[queue]
+    falling = ascending(lowness)
+    first = 0
+    while first < count:
+        past = _past_level(priority, falling, first)
+        band = falling[first:past]
+        surplus = _share_surplus(surplus, band, weight, usage, request, limit, requestable, k, shares, leftovers)
+        first = past
+    first = 0
+    while first < count:
+        level = priority[falling[first]]
+        first = _past_level(priority, falling, first)
+        while surplus > 0.0:
+            best = -1
+            for queue in order:
+                if (
+                    priority[queue] == level
+                    and leftovers[queue] > 0.0
+                    and (best < 0 or leftovers[queue] > leftovers[best])
+                ):
+                    best = queue
+            if best < 0:
+                break
+            given = min(1.0, surplus)
+            shares[best] += given
+            surplus -= given
+            leftovers[best] = 0.0
+    return surplus
+
+
+@kernel
+def divide(
+    total: float,
+    order: Int64s,
+    priority: Int64s,
+    quota: Float64s,
+    limit: Float64s,
+    weight: Float64s,
+    usage: Float64s,
+    request: Float64s,
+    k: float,
+    shares: Float64s,
+) -> float:
+    """Divide ``total`` of one resource among sibling queues into ``shares``; return the remainder, never negative.
+
+    Shapes: all arrays [Q]. Units: one unit is what a remainder hands out.
+    Cost:   O(rounds x Q).
+    """
+    count = shares.shape[0]
+    requestable = np.empty(count, np.float64)
+    for queue in range(count):
+        requestable[queue] = request[queue] if limit[queue] == -1.0 else min(limit[queue], request[queue])
+    remaining = give_quota(total, quota, requestable, shares)
+    if remaining <= 0.0:
+        return 0.0
+    return max(0.0, give_surplus(remaining, order, priority, weight, usage, request, limit, k, shares))

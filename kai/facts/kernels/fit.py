@@ -1,0 +1,262 @@
+"""Does a pod fit a node? First amounts are compared, then all other objections that follow from columns.
+
+A refusal is a small integer (``REFUSED_*``, or ``SHORT_OF + resource``); 0 means accepted. Messages are made from it
+at the edge.
+
+Source: the peer's node_info fit tests, its predicates and nodes-with-enough-resources checks, in their order.
+"""
+
+from kai.facts.compiled.jit import for_each_number, inner, kernel
+from kai.facts.compiled.struct import BoolTable, Float64Table, Struct
+from kai.facts.kernels.booking import device_memory, is_shared, portion_on_node
+from kai.facts.kernels.columns import (
+    CPU,
+    GPU,
+    GPU_UNIT,
+    KIND_MEMORY,
+    KIND_MIG,
+    KIND_NONE,
+    KIND_WHOLE,
+    MEMORY,
+    PODS,
+    Columns,
+    Facts,
+)
+from kai.facts.kernels.fragments import Mix
+
+ACCEPTED = 0
+REFUSED_OVER_LIMIT = 1
+REFUSED_OVER_QUOTA = 2
+REFUSED_LEGACY_MIG = 3
+REFUSED_SHARING_ON_DRA = 4
+REFUSED_NOT_MIG = 5
+REFUSED_MIG_SINGLE = 6
+REFUSED_MIG_MIXED = 7
+REFUSED_MEMORY_UNKNOWN = 8
+REFUSED_PODS = 9
+REFUSED_NOT_READY = 10
+REFUSED_MASK = 11
+REFUSED_OUTSIDE = 12
+REFUSED_HOOK = 13
+REFUSED_LEGACY_MIG_PRESENT = 14
+CODES = 15
+"""The number of codes below SHORT_OF."""
+SHORT_OF = 1000
+
+MIG_SINGLE, MIG_MIXED = 1, 2
+
+
+class Rules(Struct):
+    """The plugins' settings for kernels: weights of the score terms and switches of the checks.
+
+    0 switches a term off.
+    """
+
+    binpack_cpu: float
+    binpack_gpu: float
+    spread_cpu: float
+    spread_gpu: float
+    cpu_only: float
+    availability: float
+    sharing: float
+    pack_slots: float
+    spread_slots: float
+    limits: bool
+    fair_order: bool
+    elastic_key: int
+    mix: Mix
+
+
+class Vectors(Struct):
+    """Static answers of plugins by shape: ``ShapeFacts.mask`` and ``.score`` say which row is a shape's.
+
+    Row 0 refuses nothing and scores 0.
+    """
+
+    masks: BoolTable  # [M, N]
+    scores: Float64Table  # [V, N]
+
+
+@inner
+def slot_fits(facts: Facts, columns: Columns, shape: int, node: int, slot: int) -> bool:
+    """Return whether a pod of ``shape`` would fit on a shared device, counting resources that are being released.
+
+    A pod that shares nothing needs one device per requested whole GPU, and none if it requests none; the peer
+    rates nodes by this test for such pods too.
+    """
+    if columns.slot_used[slot] == 0:
+        return False
+    allocated = columns.slot_allocated[slot]
+    releasing = columns.slot_releasing[slot]
+    if allocated == releasing:
+        return False
+    if is_shared(facts, shape):
+        memory = device_memory(facts, shape, node)
+    elif facts.shapes.kind[shape] == KIND_WHOLE:
+        memory = facts.nodes.gpu_memory[node]
+    else:
+        memory = 0
+    return facts.nodes.gpu_memory[node] - allocated + releasing - memory >= 0
+
+
+@inner
+def slot_has_idle(facts: Facts, columns: Columns, shape: int, node: int, slot: int) -> bool:
+    """Return whether a shared device has room for the pod now; a device with nothing but promised pods has none."""
+    free = facts.nodes.gpu_memory[node] - columns.slot_allocated[slot]
+    return columns.slot_known[slot] > 0 and free - device_memory(facts, shape, node) >= 0
+
+
+@kernel
+@for_each_number
+def shortage(facts: Facts, columns: Columns, shape: int, node: int, idle_only: bool) -> int:
+    """Return 0 if the pod's request is idle (or being released) on ``node``, else SHORT_OF + the short resource.
+
+    An overcommitted node takes no pod, whatever it requests: the peer compares vectors, and a negative free amount
+    is less than a request of zero.
+    """
+    shared = is_shared(facts, shape)
+    for resource in range(columns.idle.shape[1]):
+        amount = facts.shapes.request[shape, resource]
+        if shared and resource == GPU:
+            continue
+        free = columns.idle[node, resource]
+        if not idle_only:
+            free += columns.releasing[node, resource]
+        if amount <= 0 and free >= 0:
+            continue
+        if facts.nodes.claimable[resource] and facts.nodes.allocatable[node, resource] == 0:
+            continue
+        if resource == GPU and facts.shapes.credit[shape]:
+            free += facts.nodes.credits[0 if idle_only else 1, node]
+        if amount > free:
+            return SHORT_OF + resource
+    if shared:
+        if facts.shapes.kind[shape] == KIND_MEMORY and portion_on_node(facts, shape, node) > 100:
+            return SHORT_OF + GPU
+        free = columns.idle[node, GPU]
+        if not idle_only:
+            free += columns.releasing[node, GPU]
+        # Room on shared devices does not make up for more promised devices than the node has.
+        missing = facts.shapes.devices[shape] - free // GPU_UNIT
+        if missing > facts.shapes.devices[shape]:
+            return SHORT_OF + GPU
+        for slot in range(facts.nodes.slot_start[node], facts.nodes.slot_start[node + 1]):
+            if missing <= 0:
+                break
+            if slot_fits(facts, columns, shape, node, slot):
+                missing -= 1
+        if missing > 0:
+            return SHORT_OF + GPU
+    return ACCEPTED
+
+
+@inner
+def gpu_on_node(facts: Facts, shape: int, node: int) -> int:
+    """Return the GPUs in thousandths that a node's capacity check counts for a pod.
+
+    Claimed devices count nothing here.
+    """
+    if facts.shapes.kind[shape] == KIND_MIG:
+        total = 0
+        for resource in range(facts.shapes.request.shape[1]):
+            if resource != GPU:
+                total += facts.nodes.gpu_weight[resource] * facts.shapes.request[shape, resource]
+        return total
+    if is_shared(facts, shape):
+        per_device = facts.nodes.gpu_memory[node]
+        memory = device_memory(facts, shape, node)
+        return facts.shapes.devices[shape] * ((100 * memory + per_device - 1) // per_device) * (GPU_UNIT // 100)
+    return facts.shapes.request[shape, GPU] - facts.shapes.claimed[shape] * GPU_UNIT
+
+
+@kernel
+@for_each_number
+def over_capacity(
+    facts: Facts, columns: Columns, group: int, cpu: float, memory: float, gpu: float, fixed_only: bool
+) -> int:
+    """Return 0 if the queue of ``group`` and all above it may take the amounts, else the refusal code.
+
+    Limits apply to every pod, quota only to non-preemptible ones. ``fixed_only`` checks quota alone. Resources
+    that are not requested are skipped.
+    """
+    queue = facts.groups.queue[group]
+    if not fixed_only:
+        while queue >= 0:
+            for resource in range(3):
+                amount = cpu if resource == CPU else (memory if resource == MEMORY else gpu)
+                limit = facts.queues.limit[queue, resource]
+                if amount > 0 and limit >= 0 and limit < columns.queue_used[queue, resource] + amount:
+                    return REFUSED_OVER_LIMIT
+            queue = facts.queues.parent[queue]
+    if not facts.groups.preemptible[group]:
+        queue = facts.groups.queue[group]
+        while queue >= 0:
+            for resource in range(3):
+                amount = cpu if resource == CPU else (memory if resource == MEMORY else gpu)
+                quota = facts.queues.quota[queue, resource]
+                if amount > 0 and quota >= 0 and quota < columns.queue_fixed[queue, resource] + amount:
+                    return REFUSED_OVER_QUOTA
+            queue = facts.queues.parent[queue]
+    return ACCEPTED
+
+
+@inner
+def _mig_objection(facts: Facts, shape: int, node: int) -> int:
+    kind = facts.shapes.kind[shape]
+    if facts.shapes.legacy_mig[shape]:
+        return REFUSED_LEGACY_MIG
+    if kind == KIND_NONE and facts.shapes.claimed[shape] == 0:
+        return ACCEPTED
+    if facts.nodes.dra_gpus[node] and is_shared(facts, shape):
+        return REFUSED_SHARING_ON_DRA
+    if not facts.nodes.mig_enabled[node]:
+        return REFUSED_NOT_MIG if kind == KIND_MIG else ACCEPTED
+    if kind == KIND_MIG and facts.nodes.legacy_mig[node]:
+        return REFUSED_LEGACY_MIG_PRESENT
+    # A pod with nothing but claimed devices counts as one that requests whole devices.
+    if facts.nodes.mig_strategy[node] == MIG_SINGLE and kind != KIND_WHOLE and kind != KIND_NONE:
+        return REFUSED_MIG_SINGLE
+    if facts.nodes.mig_strategy[node] == MIG_MIXED and kind != KIND_MIG:
+        return REFUSED_MIG_MIXED
+    return ACCEPTED
+
+
+@inner
+def objection(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, shape: int, group: int, node: int) -> int:
+    """Return 0 if ``node`` takes a pod of ``shape`` whose amounts fit, else the first objection."""
+    if rules.limits and group >= 0:
+        refused = over_capacity(
+            facts,
+            columns,
+            group,
+            float(facts.shapes.request[shape, CPU]),
+            float(facts.shapes.request[shape, MEMORY]),
+            float(gpu_on_node(facts, shape, node)),
+            False,
+        )
+        if refused:
+            return refused
+    refused = _mig_objection(facts, shape, node)
+    if refused:
+        return refused
+    if facts.shapes.kind[shape] == KIND_MEMORY and not facts.nodes.gpu_memory_known[node]:
+        return REFUSED_MEMORY_UNKNOWN
+    # A sharing pod that opens a device brings a reservation pod with it. Its devices are not chosen yet, so the
+    # check requires two pod slots.
+    places = columns.idle[node, PODS] + columns.releasing[node, PODS]
+    if places < (2 if is_shared(facts, shape) else 1):
+        return REFUSED_PODS
+    if not facts.nodes.ready[node]:
+        return REFUSED_NOT_READY
+    if not vectors.masks[facts.shapes.mask[shape], node]:
+        return REFUSED_MASK
+    return ACCEPTED
+
+
+@kernel
+def refusal(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, shape: int, group: int, node: int) -> int:
+    """Return 0 if a pod of ``shape`` may go to ``node``, now or after pending releases, else the refusal code."""
+    short = shortage(facts, columns, shape, node, False)
+    if short:
+        return short
+    return objection(facts, columns, rules, vectors, shape, group, node)

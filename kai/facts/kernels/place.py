@@ -1,0 +1,358 @@
+"""Placing pods: best node first, devices on it, then the booking; many pods in one call.
+
+Source: the peer's actions/common/allocate.
+"""
+
+import numpy as np
+
+from kai.facts.compiled.jit import inner, kernel
+from kai.facts.compiled.struct import Float64s, Int64s
+from kai.facts.kernels.arrays import copy
+from kai.facts.kernels.booking import allocate, is_shared, new_placement, pipeline
+from kai.facts.kernels.columns import CPU, GPU, GPU_UNIT, KIND_MEMORY, KIND_MIG, MEMORY, Columns, Facts, Offsets
+from kai.facts.kernels.fit import CODES, SHORT_OF, Rules, Vectors, gpu_on_node, refusal, shortage
+from kai.facts.kernels.score import free_bounds, is_cpu_only, node_score, score_within
+from kai.facts.kernels.slot_booking import slots_in_use
+from kai.facts.kernels.slots import IDLE, NO_ROOM, choose_slots
+
+ABSENT = -(2**62)
+
+
+@kernel
+def put(facts: Facts, columns: Columns, offsets: Offsets, rules: Rules, pod: int, node: int, promise: bool) -> bool:
+    """Place one pod on a node that accepted it.
+
+    The pod gets idle resources, or a promise if ``promise`` or if something must be released first.
+
+    A victim that is promised the place it was evicted from keeps it. Returns False, with nothing changed, when no
+    devices can be found for a sharing pod.
+    """
+    return _put(facts, columns, offsets, rules, pod, node, promise, promise)
+
+
+@kernel
+def put_anew(facts: Facts, columns: Columns, offsets: Offsets, rules: Rules, pod: int, node: int) -> bool:
+    """Promise ``node`` to a pod as a new place, even if it was evicted from there: a detail of its place changed."""
+    return _put(facts, columns, offsets, rules, pod, node, True, False)
+
+
+@inner
+def _put(
+    facts: Facts, columns: Columns, offsets: Offsets, rules: Rules, pod: int, node: int, promise: bool, keep: bool
+) -> bool:
+    shape = facts.pods.shape[pod]
+    if not is_shared(facts, shape):
+        if not promise and shortage(facts, columns, shape, node, True) == 0:
+            allocate(facts, columns, offsets, pod, node, 0)
+        else:
+            pipeline(facts, columns, offsets, pod, node, 0, keep)
+        return True
+    chosen = np.empty(columns.placement_slots.shape[1], np.int64)
+    found = choose_slots(facts, columns, rules, shape, node, promise, chosen)
+    if found == NO_ROOM:
+        return False
+    placement = new_placement(columns, offsets)
+    copy(chosen, columns.placement_slots[placement])
+    if found == IDLE:
+        allocate(facts, columns, offsets, pod, node, placement)
+    else:
+        pipeline(facts, columns, offsets, pod, node, placement, keep)
+    return True
+
+
+@kernel
+def best_node(
+    facts: Facts,
+    columns: Columns,
+    rules: Rules,
+    vectors: Vectors,
+    shape: int,
+    group: int,
+    nodes: Int64s,
+    scores: Float64s,
+) -> int:
+    """Return the position in ``nodes`` of the best node that accepts the pod, -1 if none does.
+
+    Ties go to the lower position; NaN is out.
+    """
+    best = -1
+    best_score = 0.0
+    for at in range(nodes.shape[0]):
+        score = scores[at]
+        if np.isnan(score) or (best >= 0 and score <= best_score):
+            continue
+        if refusal(facts, columns, rules, vectors, shape, group, nodes[at]) == 0:
+            best = at
+            best_score = score
+    return best
+
+
+@inner
+def _best_left(
+    facts: Facts,
+    columns: Columns,
+    rules: Rules,
+    vectors: Vectors,
+    shape: int,
+    group: int,
+    nodes: Int64s,
+    scores: Float64s,
+) -> int:
+    """Return the result of ``best_node``, and set the ``scores`` of nodes that refused on the way to NaN.
+
+    They will refuse until their numbers change, because the usage of a queue only grows while pods are placed.
+    """
+    best = -1
+    best_score = 0.0
+    for at in range(nodes.shape[0]):
+        score = scores[at]
+        if np.isnan(score) or (best >= 0 and score <= best_score):
+            continue
+        if refusal(facts, columns, rules, vectors, shape, group, nodes[at]) == 0:
+            best = at
+            best_score = score
+        else:
+            scores[at] = np.nan
+    return best
+
+
+@inner
+def _rescore(
+    facts: Facts,
+    columns: Columns,
+    rules: Rules,
+    vectors: Vectors,
+    shape: int,
+    nodes: Int64s,
+    extra: Float64s,
+    seen: int,
+    bounds: tuple[int, int],
+    scores: Float64s,
+) -> None:
+    """Update ``scores`` for the nodes that changed since change ``seen``."""
+    size = columns.touched.shape[0]
+    for change in range(seen, columns.touches[0]):
+        node = columns.touched[change % size]
+        at = np.searchsorted(nodes, node)
+        if at < nodes.shape[0] and nodes[at] == node:
+            scores[at] = node_score(facts, columns, rules, vectors, shape, node, bounds[0], bounds[1]) + extra[node]
+
+
+@inner
+def _goes_by_bounds(facts: Facts, rules: Rules, shape: int) -> bool:
+    """Return whether the score of a node depends on the minimum and maximum of free amounts on all nodes."""
+    if is_cpu_only(facts, shape):
+        return rules.spread_cpu <= 0.0 and rules.binpack_cpu != 0.0
+    return rules.spread_gpu <= 0.0 and rules.binpack_gpu != 0.0
+
+
+@inner
+def _read_free(facts: Facts, columns: Columns, resource: int, nodes: Int64s, free: Int64s) -> None:
+    """Fill ``free`` [m] with the idle and releasing amount of ``resource`` on ``nodes`` [m]; ABSENT: none.
+
+    ``free_bounds`` excludes such nodes too.
+    """
+    for at in range(nodes.shape[0]):
+        node = nodes[at]
+        free[at] = ABSENT
+        if facts.nodes.allocatable[node, resource] != 0:
+            free[at] = columns.idle[node, resource] + columns.releasing[node, resource]
+
+
+@inner
+def _ends_of(free: Int64s) -> tuple[int, int, int, int]:
+    """Return the minimum and maximum of ``free``, and how often each occurs; zeros if ``free`` has no values."""
+    low, high, lows, highs = 0, 0, 0, 0
+    for amount in free:
+        if amount == ABSENT:
+            continue
+        if lows == 0 or amount < low:
+            low, lows = amount, 0
+        if highs == 0 or amount > high:
+            high, highs = amount, 0
+        lows += int(amount == low)
+        highs += int(amount == high)
+    return low, high, lows, highs
+
+
+@inner
+def _follow(
+    columns: Columns, resource: int, nodes: Int64s, seen: int, ends: tuple[int, int, int, int], free: Int64s
+) -> tuple[int, int, int, int]:
+    """Update ``free`` and its ``ends`` for the nodes that changed since change ``seen``.
+
+    Cost: O(log m) for each change; O(m) if the last node at an end left it.
+    """
+    size = columns.touched.shape[0]
+    low, high, lows, highs = ends
+    for change in range(seen, columns.touches[0]):
+        node = columns.touched[change % size]
+        at = np.searchsorted(nodes, node)
+        if at >= nodes.shape[0] or nodes[at] != node or free[at] == ABSENT:
+            continue
+        before, now = free[at], columns.idle[node, resource] + columns.releasing[node, resource]
+        if now == before:
+            continue
+        free[at] = now
+        lows -= int(before == low)
+        highs -= int(before == high)
+        if now < low:
+            low, lows = now, 0
+        if now > high:
+            high, highs = now, 0
+        lows += int(now == low)
+        highs += int(now == high)
+    return _ends_of(free) if lows <= 0 or highs <= 0 else (low, high, lows, highs)
+
+
+@kernel
+def place_pods(
+    facts: Facts,
+    columns: Columns,
+    offsets: Offsets,
+    rules: Rules,
+    vectors: Vectors,
+    pods: Int64s,
+    nodes: Int64s,
+    extra: Float64s,
+    promise: bool,
+) -> int:
+    """Place ``pods`` one after the other until one finds no node; return the number placed.
+
+    Shapes: pods [n], nodes [m] ascending, extra [N].
+    Cost:   O(m) for each run of pods of one shape, plus a scan of m scores for each pod. Changes stay; the caller
+        decides whether to undo them.
+    """
+    scores, free = np.empty(nodes.shape[0], np.float64), np.empty(nodes.shape[0], np.int64)
+    known, owner, seen, followed = -1, -1, 0, -1
+    bounds, ends = (0, 0), (0, 0, 0, 0)
+    for at in range(pods.shape[0]):
+        shape, group = facts.pods.shape[pods[at]], facts.pods.group[pods[at]]
+        resource = CPU if is_cpu_only(facts, shape) else GPU
+        is_told = columns.touches[0] - seen <= columns.touched.shape[0]
+        if not _goes_by_bounds(facts, rules, shape):
+            now, followed = (0, 0), -1
+        else:
+            if followed == resource and is_told:
+                ends = _follow(columns, resource, nodes, seen, ends, free)
+            else:
+                _read_free(facts, columns, resource, nodes, free)
+                ends, followed = _ends_of(free), resource
+            now = (ends[0], ends[1])
+        if known == shape and owner == group and now == bounds and is_told:
+            _rescore(facts, columns, rules, vectors, shape, nodes, extra, seen, bounds, scores)
+        else:
+            score_within(facts, columns, rules, vectors, shape, nodes, extra, now, scores)
+        known, owner, seen, bounds = shape, group, columns.touches[0], now
+        while True:
+            best = _best_left(facts, columns, rules, vectors, shape, group, nodes, scores)
+            if best < 0:
+                return at
+            if put(facts, columns, offsets, rules, pods[at], nodes[best], promise):
+                break
+            # The node has no devices for this pod, but may have some for the next.
+            scores[best] = np.nan
+            known = -1
+    return pods.shape[0]
+
+
+@kernel
+def place_rated(
+    facts: Facts,
+    columns: Columns,
+    offsets: Offsets,
+    rules: Rules,
+    vectors: Vectors,
+    pod: int,
+    nodes: Int64s,
+    extra: Float64s,
+    answers: Float64s,
+    promise: bool,
+    terms: Float64s,
+    known: Int64s,
+) -> bool:
+    """Place one pod where scores of terms and the ``answers`` [n] of a plugin have the best sum; NaN excludes a node.
+
+    ``terms`` [n] and ``known`` [3] carry the scores of terms between pods of one shape: the change at which they were
+    computed (-1: never), and the bounds of free amounts. ``nodes`` [n] ascending and ``extra`` [N] must stay the same.
+
+    Cost: a few passes over n numbers, and one score for each changed node.
+    """
+    shape, group = facts.pods.shape[pod], facts.pods.group[pod]
+    bounds = (0, 0)
+    if _goes_by_bounds(facts, rules, shape):
+        bounds = free_bounds(facts, columns, CPU if is_cpu_only(facts, shape) else GPU, nodes)
+    missed = columns.touches[0] - known[0]
+    if known[0] >= 0 and known[1] == bounds[0] and known[2] == bounds[1] and missed <= columns.touched.shape[0]:
+        _rescore(facts, columns, rules, vectors, shape, nodes, extra, known[0], bounds, terms)
+    else:
+        score_within(facts, columns, rules, vectors, shape, nodes, extra, bounds, terms)
+    known[0], known[1], known[2] = columns.touches[0], bounds[0], bounds[1]
+    scores = terms + answers
+    while True:
+        best = _best_left(facts, columns, rules, vectors, shape, group, nodes, scores)
+        if best < 0:
+            return False
+        if put(facts, columns, offsets, rules, pod, nodes[best], promise):
+            return True
+        scores[best] = np.nan
+
+
+@inner
+def _count_shortages(facts: Facts, columns: Columns, shape: int, node: int, first: int, counts: Int64s) -> None:
+    """Add the shortages of ``node`` to ``counts``; if only the sum exceeds its capacity, count ``first``.
+
+    Pods that are leaving still hold their resources.
+    """
+    told, width = False, facts.shapes.request.shape[1]
+    for resource in range(width):
+        amount = facts.shapes.request[shape, resource]
+        if resource == GPU or (amount <= 0 and resource != CPU and resource != MEMORY):
+            continue
+        total = facts.nodes.allocatable[node, resource]
+        if facts.nodes.claimable[resource] and total == 0:
+            continue
+        if amount > total - columns.used[node, resource]:
+            counts[CODES + resource] += 1
+            told = True
+    kind, device = facts.shapes.kind[shape], facts.nodes.gpu_memory[node]
+    if kind != KIND_MIG:
+        gpus = facts.shapes.request[shape, GPU] - facts.shapes.claimed[shape] * GPU_UNIT
+        if kind == KIND_MEMORY:
+            gpus = gpu_on_node(facts, shape, node) if device > 0 else 0
+        taken = columns.used[node, GPU] + slots_in_use(facts, columns, node) * GPU_UNIT
+        if gpus > facts.nodes.allocatable[node, GPU] - taken:
+            counts[CODES + GPU] += 1
+            told = True
+    if kind == KIND_MEMORY and facts.shapes.memory[shape] > device:
+        counts[CODES + width] += 1
+        told = True
+    if not told:
+        counts[CODES + first - SHORT_OF] += 1
+
+
+@kernel
+def refusals(
+    facts: Facts,
+    columns: Columns,
+    rules: Rules,
+    vectors: Vectors,
+    shape: int,
+    group: int,
+    nodes: Int64s,
+    codes: Int64s,
+    counts: Int64s,
+) -> None:
+    """Fill ``codes`` [n] with the refusal of each of ``nodes`` [n] for a pod of ``shape``, and count the reasons.
+
+    ``counts`` [CODES + R + 1]: nodes by code, nodes that lack each resource, nodes whose devices have less memory than
+    the pod requests. A node that lacks several resources counts for each of them.
+    """
+    counts[:] = 0
+    for at in range(nodes.shape[0]):
+        code = refusal(facts, columns, rules, vectors, shape, group, nodes[at])
+        codes[at] = code
+        if code >= SHORT_OF:
+            _count_shortages(facts, columns, shape, nodes[at], code, counts)
+        else:
+            counts[code] += 1

@@ -1,0 +1,298 @@
+"""How good is a node for a pod? Score terms that follow from columns, and tournaments of nodes by score.
+
+Plugins' own vectors are added to the terms. The terms keep the peer's magnitudes: density 0..9, CPU-only 10,
+availability 1000, sharing 10000; topology, pod affinity and nomination are above. The expressions are the peer's
+float64 expressions, so that ties and near-ties fall the same way.
+
+A tournament keeps the best node of a shape up to date: after a change, only the changed nodes play again. Every node
+has a tier (the sum of all score terms except binpack density; minus infinity where the pod is refused) and a spare
+amount, by which binpack density decreases. The order by tier, spare and row equals the order of summed scores as long
+as tiers are equal or differ by more than the ten points of density. ``is_orderly`` checks that; other shapes are placed
+by the plain kernel, which adds the scores up.
+
+Source: the peer's plugins nodeplacement, resourcetype, nodeavailability, gpusharingorder. The order is the peer's
+(score, then name); the class-cached segment tree is our own.
+"""
+
+import numpy as np
+
+from kai.facts.compiled.jit import inner, kernel
+from kai.facts.compiled.struct import Float64s, Float64Table, Int64s, Int64Table, Struct
+from kai.facts.kernels.arrays import ascending
+from kai.facts.kernels.booking import is_shared
+from kai.facts.kernels.columns import CPU, GPU, GPU_UNIT, KIND_NONE, Columns, Facts
+from kai.facts.kernels.fit import Rules, Vectors, refusal, shortage, slot_fits
+from kai.facts.kernels.fragments import Remains, saved, saved_again
+
+DENSEST = 9.0
+
+
+@inner
+def is_cpu_only(facts: Facts, shape: int) -> bool:
+    """Return whether pods of ``shape`` want no GPU in any form."""
+    return facts.shapes.kind[shape] == KIND_NONE and facts.shapes.claimed[shape] == 0
+
+
+@inner
+def free_bounds(facts: Facts, columns: Columns, resource: int, nodes: Int64s) -> tuple[int, int]:
+    """Return the minimum and maximum of the idle and releasing amount of ``resource`` on ``nodes`` that have any.
+
+    (0, 0) if none has.
+    """
+    low = 0
+    high = 0
+    first = True
+    for node in nodes:
+        if facts.nodes.allocatable[node, resource] == 0:
+            continue
+        free = columns.idle[node, resource] + columns.releasing[node, resource]
+        if first:
+            low = free
+            high = free
+            first = False
+        low = min(low, free)
+        high = max(high, free)
+    return low, high
+
+
+@inner
+def density(facts: Facts, columns: Columns, rules: Rules, shape: int, node: int, low: int, high: int) -> float:
+    """Return 0..9 under binpack (higher if less is free), the free fraction under spread."""
+    resource = CPU if is_cpu_only(facts, shape) else GPU
+    free = columns.idle[node, resource] + columns.releasing[node, resource]
+    total = facts.nodes.allocatable[node, resource]
+    spread = rules.spread_cpu if resource == CPU else rules.spread_gpu
+    if spread > 0.0:
+        if resource == GPU:
+            total = facts.nodes.gpu_count[node] * GPU_UNIT
+        return spread * (free / total) if total > 0 else 0.0
+    weight = rules.binpack_cpu if resource == CPU else rules.binpack_gpu
+    if weight == 0.0 or total == 0 or high == 0:
+        return 0.0
+    if low == high:
+        return weight * DENSEST
+    return weight * (DENSEST * (1.0 - (free - low) / (high - low)))
+
+
+@inner
+def node_score(
+    facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, shape: int, node: int, low: int, high: int
+) -> float:
+    """Return the score of ``node`` for ``shape``; higher is better.
+
+    ``low`` and ``high`` are the bounds of the free amounts.
+    """
+    score = density(facts, columns, rules, shape, node, low, high)
+    if rules.cpu_only > 0.0 and facts.nodes.cpu_only[node] and is_cpu_only(facts, shape):
+        score += rules.cpu_only
+    if rules.availability > 0.0 and shortage(facts, columns, shape, node, True) == 0:
+        score += rules.availability
+    if rules.sharing > 0.0:
+        for slot in range(facts.nodes.slot_start[node], facts.nodes.slot_start[node + 1]):
+            if slot_fits(facts, columns, shape, node, slot):
+                score += rules.sharing
+                break
+    if rules.mix.weight > 0.0:
+        score += saved(facts, columns, rules.mix, shape, node)
+    return score + vectors.scores[facts.shapes.score[shape], node]
+
+
+@inner
+def score_within(
+    facts: Facts,
+    columns: Columns,
+    rules: Rules,
+    vectors: Vectors,
+    shape: int,
+    nodes: Int64s,
+    extra: Float64s,
+    bounds: tuple[int, int],
+    scores: Float64s,
+) -> None:
+    """Do the same as ``score_nodes`` with known ``bounds`` of the free amounts."""
+    for at in range(nodes.shape[0]):
+        node = nodes[at]
+        scores[at] = node_score(facts, columns, rules, vectors, shape, node, bounds[0], bounds[1]) + extra[node]
+
+
+@kernel
+def score_nodes(
+    facts: Facts,
+    columns: Columns,
+    rules: Rules,
+    vectors: Vectors,
+    shape: int,
+    nodes: Int64s,
+    extra: Float64s,
+    scores: Float64s,
+) -> None:
+    """Fill ``scores`` [n] for ``nodes`` [n].
+
+    ``extra`` [N] is added by node row; NaN in it excludes the node.
+
+    Cost: O(n).
+    """
+    resource = CPU if is_cpu_only(facts, shape) else GPU
+    bounds = free_bounds(facts, columns, resource, nodes)
+    score_within(facts, columns, rules, vectors, shape, nodes, extra, bounds, scores)
+
+
+OUT = -np.inf
+DENSITY_RANGE = 10.0
+
+
+class ShapeIndex(Struct):
+    """Tournaments of some shapes. Shapes: K shapes, M tournaments, N nodes, W leaves (a power of two, at least N)."""
+
+    row: Int64s  # [K] tournament of each shape, -1: none
+    tier: Float64Table  # [M, N] minus infinity: refused
+    spare: Int64Table  # [M, N]
+    winner: Int64Table  # [M, 2 * W] winner[m, 1] is the best node, leaves begin at W; -1: no node
+    seen: Int64s  # [M] changes of nodes that were taken into account; -1: the tournament was never played
+    changed: Int64s  # [N] the last change of each node, -1 for none
+    noticed: Int64s  # [1] the changes that ``changed`` is about
+    remains: Remains
+
+
+@inner
+def _beats(index: ShapeIndex, row: int, left: int, right: int) -> bool:
+    if right < 0:
+        return True
+    if left < 0:
+        return False
+    if index.tier[row, left] != index.tier[row, right]:
+        return index.tier[row, left] > index.tier[row, right]
+    if index.spare[row, left] != index.spare[row, right]:
+        return index.spare[row, left] < index.spare[row, right]
+    return left < right
+
+
+@inner
+def _play(index: ShapeIndex, row: int, at: int) -> None:
+    left, right = index.winner[row, 2 * at], index.winner[row, 2 * at + 1]
+    index.winner[row, at] = left if _beats(index, row, left, right) else right
+
+
+@inner
+def _rate(
+    facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, index: ShapeIndex, shape: int, node: int
+) -> None:
+    """Compute tier and spare amount of one node, without the capacity of the queue, which is the same on all nodes."""
+    row = index.row[shape]
+    resource = CPU if is_cpu_only(facts, shape) else GPU
+    index.spare[row, node] = 0
+    if refusal(facts, columns, rules, vectors, shape, -1, node) != 0:
+        index.tier[row, node] = OUT
+        return
+    free = columns.idle[node, resource] + columns.releasing[node, resource]
+    tier = vectors.scores[facts.shapes.score[shape], node]
+    spread = rules.spread_cpu if resource == CPU else rules.spread_gpu
+    if spread > 0.0:
+        total = facts.nodes.gpu_count[node] * GPU_UNIT if resource == GPU else facts.nodes.allocatable[node, resource]
+        tier += spread * (free / total) if total > 0 else 0.0
+    elif (rules.binpack_cpu if resource == CPU else rules.binpack_gpu) > 0.0:
+        index.spare[row, node] = free
+    if rules.cpu_only > 0.0 and facts.nodes.cpu_only[node] and is_cpu_only(facts, shape):
+        tier += rules.cpu_only
+    if rules.availability > 0.0 and shortage(facts, columns, shape, node, True) == 0:
+        tier += rules.availability
+    if rules.sharing > 0.0:
+        for slot in range(facts.nodes.slot_start[node], facts.nodes.slot_start[node + 1]):
+            if slot_fits(facts, columns, shape, node, slot):
+                tier += rules.sharing
+                break
+    if rules.mix.weight > 0.0:
+        tier += saved_again(facts, columns, rules.mix, index.remains, shape, node, index.changed[node])
+    index.tier[row, node] = tier
+
+
+@inner
+def _replay(index: ShapeIndex, row: int, node: int) -> None:
+    at = (index.winner.shape[1] // 2 + node) // 2
+    while at >= 1:
+        _play(index, row, at)
+        at //= 2
+
+
+@inner
+def _notice(columns: Columns, index: ShapeIndex) -> None:
+    """Record the last change of each node; all nodes count as changed if the ring buffer lost some changes."""
+    touches, size = columns.touches[0], columns.touched.shape[0]
+    if touches - index.noticed[0] > size:
+        index.changed[:] = touches - 1
+    else:
+        for change in range(index.noticed[0], touches):
+            index.changed[columns.touched[change % size]] = change
+    index.noticed[0] = touches
+
+
+@inner
+def refresh(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, index: ShapeIndex, shape: int) -> None:
+    """Update the tournament of ``shape``: changed nodes are rated and play again, once each.
+
+    Cost: O(log N) for each changed node, O(N) the first time and if many changed.
+    """
+    _notice(columns, index)
+    row = index.row[shape]
+    touches, seen = columns.touches[0], index.seen[row]
+    size = columns.touched.shape[0]
+    nodes = facts.nodes.ready.shape[0]
+    leaves = index.winner.shape[1] // 2
+    if seen < 0 or touches - seen > min(size, nodes // 4 + 8):
+        for node in range(nodes):
+            if seen < 0 or index.changed[node] >= seen:
+                _rate(facts, columns, rules, vectors, index, shape, node)
+            index.winner[row, leaves + node] = node
+        for at in range(leaves - 1, 0, -1):
+            _play(index, row, at)
+    else:
+        for change in range(seen, touches):
+            node = columns.touched[change % size]
+            if index.changed[node] == change:
+                tier, spare = index.tier[row, node], index.spare[row, node]
+                _rate(facts, columns, rules, vectors, index, shape, node)
+                # A winner that got no worse still wins every match.
+                stays = index.tier[row, node] > tier or (
+                    index.tier[row, node] == tier and index.spare[row, node] <= spare
+                )
+                if not stays or index.winner[row, 1] != node:
+                    _replay(index, row, node)
+    index.seen[row] = touches
+
+
+@inner
+def best(index: ShapeIndex, shape: int) -> int:
+    """Return the best node of an up-to-date tournament, -1 if all nodes refuse."""
+    row = index.row[shape]
+    node = index.winner[row, 1]
+    if node < 0 or index.tier[row, node] == OUT:
+        return -1
+    return node
+
+
+@inner
+def drop(index: ShapeIndex, shape: int, node: int) -> None:
+    """Exclude ``node`` from the tournament of ``shape`` until it is rated again."""
+    row = index.row[shape]
+    index.tier[row, node] = OUT
+    _replay(index, row, node)
+
+
+@kernel
+def is_orderly(facts: Facts, vectors: Vectors, shape: int) -> bool:
+    """Return whether the tournament orders nodes for ``shape`` as summed scores do.
+
+    It does if static scores are equal or at least ten points apart, and if no node without the resource of the density
+    term can take the pod.
+    """
+    resource = CPU if is_cpu_only(facts, shape) else GPU
+    if facts.shapes.request[shape, resource] <= 0 and not is_shared(facts, shape):
+        return False
+    scores = vectors.scores[facts.shapes.score[shape]]
+    if np.isnan(scores).any():
+        return False
+    order = ascending(scores)
+    for at in range(1, order.shape[0]):
+        if 0.0 < scores[order[at]] - scores[order[at - 1]] < DENSITY_RANGE:
+            return False
+    return True

@@ -1,8 +1,0 @@
-"""Arithmetic: kernels over columns, compiled or plain, each with a plain twin in the tests; imports nothing of kai.
-
-``kai.kernels.warm`` has all of them compiled beforehand; importing it imports the compiler.
-"""
-
-from kai.kernels._jit import begin_plainly, is_plain, run_compiled, run_plainly
-
-__all__ = ["begin_plainly", "is_plain", "run_compiled", "run_plainly"]

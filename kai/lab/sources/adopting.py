@@ -1,0 +1,150 @@
+"""Adopting the workloads of other schedulers in a cluster or a snapshot.
+
+Pods of another scheduler have no pod group. They are converted to manifests, adopted, and grouped by the rules of the
+service. Their owners can be read from a running cluster; a snapshot has only the owner references.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import attrs
+
+from kai.answers.cases.case import Case
+from kai.api import names
+from kai.api.codec.structuring import structure_all, unstructure
+from kai.api.kinds import ApiObject, Key, key_of
+from kai.api.kubernetes.meta import PriorityClass
+from kai.api.kubernetes.pod import ENDED, Pod
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.scheduling.queue import Queue
+from kai.basics.parsing import mappings_of, part_of, text_of
+from kai.manifests.adoption import Adoption, adopted
+from kai.manifests.expansion import Surroundings, expand
+from kai.manifests.proposals import Around, gpus_of_nodes, sources_of_queues
+
+Manifest = Mapping[str, Any]
+T = TypeVar("T", bound=ApiObject)
+
+
+def with_adopted(case: Case, adoption: Adoption, beside: Sequence[Manifest] = ()) -> Case:
+    """Return a case with the pods of other schedulers among kai's.
+
+    ``beside`` are further objects of the cluster: owners of pods, quotas of namespaces, queues of other schedulers.
+
+    Raises: InputError for an object that cannot be read.
+    """
+    if not adoption.changes and adoption.ours == case.settings.scheduler_name:
+        return case
+    chosen = taken(case, adoption)
+    written = [unstructure(pod) for pod in chosen]
+    known = {str(mapping.get("metadata", {}).get("uid")) for mapping in beside}
+    found = adopted([*written, *beside, *_owners(written, known)], adoption, around_of(case))
+    objects = case.objects
+    around = Surroundings(
+        scheduler_name=adoption.ours,
+        operators=adoption.operators,
+        pods=frozenset(map(key_of, objects.pods)) - set(map(key_of, chosen)),
+        objects=[unstructure(each) for each in (*objects.priority_classes, *objects.pod_groups)],
+        ungrouped={text_of(each, "metadata", "uid") for each in found.manifests},
+    )
+    expansion = expand([*found.manifests, *found.made], around)
+    more = structure_all(_all_grouped(expansion.manifests, around)).objects
+    queues = tuple(each for each in more if isinstance(each, Queue))
+    return attrs.evolve(
+        case,
+        objects=attrs.evolve(
+            objects,
+            pods=_replaced(objects.pods, [each for each in more if isinstance(each, Pod)]),
+            pod_groups=_replaced(objects.pod_groups, [each for each in more if isinstance(each, PodGroup)]),
+            priority_classes=_replaced(
+                objects.priority_classes, [each for each in more if isinstance(each, PriorityClass)]
+            ),
+            queues=(*objects.queues, *queues),
+        ),
+        unused=(*case.unused, *(each for each in expansion.unused if each.kind == Pod.__name__)),
+        adopted=(*case.adopted, *found.notes),
+        proposals=found.proposals,
+        queue_sources=sources_of_queues(beside),
+    )
+
+
+def _all_grouped(manifests: Sequence[Manifest], around: Surroundings) -> list[Manifest]:
+    """Return objects with groups also for the pods that the first pass left without one.
+
+    The groupers of some kinds read more of an owner than a reference has. Without that, all pods of one owner become
+    one job with a minimum of one pod.
+    """
+    left = [each for each in manifests if _is_ungrouped(each, around.scheduler_name)]
+    if not left:
+        return list(manifests)
+    plain = [{**each, "metadata": {**each["metadata"], "ownerReferences": _plain(each)}} for each in left]
+    stubs = {each["uid"]: _stub(pod, each) for pod in plain for each in pod["metadata"]["ownerReferences"]}
+    again = expand([*plain, *stubs.values()], around).manifests
+    grouped = {_place(each): each["metadata"] for each in again if each.get("kind") == Pod.__name__}
+    found: list[Manifest] = [each for each in again if each.get("kind") == PodGroup.__name__]
+    for each in manifests:
+        made = grouped.get(_place(each)) if each.get("kind") == Pod.__name__ else None
+        if made is None:
+            found.append(each)
+        else:
+            kept = {name: made[name] for name in ("labels", "annotations") if name in made}
+            found.append({**each, "metadata": {**each["metadata"], **kept}})
+    return found
+
+
+def _is_ungrouped(manifest: Manifest, ours: str) -> bool:
+    is_ours = manifest.get("kind") == Pod.__name__ and text_of(manifest, "spec", "schedulerName") == ours
+    return is_ours and not part_of(manifest, "metadata", "annotations", names.POD_GROUP)
+
+
+def _plain(pod: Manifest) -> list[Manifest]:
+    """Return the first owner reference of a pod, with an unknown kind."""
+    first = mappings_of(pod, "metadata", "ownerReferences")[:1]
+    return [{**each, "apiVersion": "v1", "kind": "Owner"} for each in first]
+
+
+def _stub(pod: Manifest, reference: Manifest) -> Manifest:
+    """Return an owner object from its reference."""
+    metadata = {"name": reference["name"], "namespace": pod["metadata"].get("namespace"), "uid": reference["uid"]}
+    return {"apiVersion": reference["apiVersion"], "kind": reference["kind"], "metadata": metadata, "spec": {}}
+
+
+def _place(manifest: Manifest) -> tuple[str, str]:
+    return text_of(manifest, "metadata", "namespace"), text_of(manifest, "metadata", "name")
+
+
+def taken(case: Case, adoption: Adoption) -> list[Pod]:
+    """Return the pods that an adoption takes over."""
+    return [pod for pod in case.objects.pods if _is_taken(pod, adoption)]
+
+
+def _is_taken(pod: Pod, adoption: Adoption) -> bool:
+    """Return whether kai takes over a pod: its scheduler is adopted, and it has no group of kai's yet."""
+    is_named = adoption.takes(pod.spec.scheduler_name)
+    return is_named and names.POD_GROUP not in pod.metadata.annotations and pod.status.phase not in ENDED
+
+
+def _owners(pods: Sequence[Manifest], known: set[str]) -> Iterator[Manifest]:
+    """Yield the owners of pods, as far as their references describe them."""
+    for pod in pods:
+        for each in mappings_of(pod, "metadata", "ownerReferences")[:1]:
+            if each.get("uid") not in known:
+                known.add(str(each.get("uid")))
+                yield _stub(pod, each)
+
+
+def around_of(case: Case) -> Around:
+    """Return the surroundings of an adoption in a case."""
+    queues = case.objects.queues
+    tops = [each.spec.resources for each in queues if not each.spec.parent_queue and each.spec.resources is not None]
+    return Around(
+        gpus=gpus_of_nodes(node.status.allocatable for node in case.objects.nodes),
+        queues={each.metadata.name: each.spec.parent_queue for each in queues},
+        quota=sum(max(0.0, each.gpu.quota) for each in tops),
+    )
+
+
+def _replaced(kept: Sequence[T], more: Sequence[T]) -> tuple[T, ...]:
+    """Return objects with ``more`` in place of those of the same name; new ones come last."""
+    fresh: dict[Key, T] = {key_of(each): each for each in more}
+    return (*(fresh.pop(key_of(each), each) for each in kept), *fresh.values())

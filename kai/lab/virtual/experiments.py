@@ -1,0 +1,243 @@
+"""Experiments: one run each, described so that another process or machine can carry it out from the description alone.
+
+Such a process calls only ``carry_out``; the result is the same wherever it runs.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping, MutableSequence, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from math import inf
+from multiprocessing import resource_tracker
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from kai.answers.cases.files import declare_kinds
+from kai.api import names
+from kai.basics.errors import CommandLineError
+from kai.basics.parsing import is_whole
+from kai.basics.progress import heard_by
+from kai.deciding.configuration.peer import PluginEntry
+from kai.deciding.configuration.reading import Configuration, default_configuration
+from kai.deciding.configuration.registry import Registry
+from kai.lab.virtual.moments import Reached, archive_of, reach, reasons_at_the_end
+from kai.lab.virtual.results.metrics import PolicyInput, result_of
+from kai.lab.virtual.results.result import SimulationResult
+from kai.lab.virtual.running.progress import STEPS, show_all, telling
+from kai.lab.virtual.running.simulation import run
+from kai.lab.virtual.scenes.file_kinds import is_trace
+from kai.lab.virtual.scenes.loading import Loaded, load
+from kai.manifests import Finding
+from kai.manifests.adoption import NONE, Adoption
+
+if TYPE_CHECKING:
+    from kai.intake import IntakeSettings
+    from kai.lab.virtual.scenes.scene import Scene
+
+_LOOK_SECONDS: Final = 0.5
+"""Interval between two looks at the progress of runs."""
+
+
+@attrs.frozen(kw_only=True)
+class Experiment:
+    """A workload, a cluster and a policy.
+
+    Units: seconds.
+    """
+
+    workload: str
+    cluster: str | None = None
+    until: float = inf
+    seed: int = 0
+    skips_bad_rows: bool = False
+    since: float | None = None
+    """The instant at which a trace begins, in seconds since the epoch; None for its first arrival."""
+    configuration: Configuration | None = None
+    """None for the configuration of the cluster, or the default one."""
+    settings: Mapping[str, Any] = attrs.field(factory=dict)
+    """Intake settings of the policy, by name."""
+    policy: PolicyInput = attrs.field(factory=PolicyInput)
+    document: Mapping[str, Any] | None = None
+    """The source document of the policy, as an archive carries it; None for the default one."""
+    adoption: Adoption = NONE
+    """The workloads of other schedulers to adopt."""
+    scheduler: str = ""
+    """The scheduler name in the policy; "" where it has none."""
+    keeps_end: bool = False
+    """Whether to return the cluster at the end as an archive."""
+
+    @property
+    def decides_as(self) -> str:
+        """Return the scheduler name to decide under; "" for that of the cluster, as for traces, which name none."""
+        return "" if is_trace(self.workload) else self.scheduler
+
+    def under_policy(self, scene: Scene) -> tuple[Configuration | None, IntakeSettings]:
+        """Return the configuration and the intake settings for a scene."""
+        name = self.decides_as or scene.settings.scheduler_name
+        configuration = self.configuration
+        if configuration is not None:
+            parameters = attrs.evolve(configuration.parameters, scheduler_name=name)
+            configuration = attrs.evolve(configuration, parameters=parameters)
+        return configuration, attrs.evolve(scene.settings, **self.settings, scheduler_name=name)
+
+    def load(self) -> Loaded:
+        """Return the scene.
+
+        Raises: InputError that names the file and its fault.
+        """
+        return load(
+            self.workload,
+            self.cluster,
+            self.seed,
+            until=self.until,
+            skips_bad_rows=self.skips_bad_rows,
+            since=self.since,
+            adoption=attrs.evolve(self.adoption, ours=self.decides_as or names.SCHEDULER_NAME),
+        )
+
+
+@attrs.frozen(kw_only=True)
+class Done:
+    """The result of an experiment, and doubts about its files."""
+
+    result: SimulationResult
+    findings: tuple[Finding, ...] = ()
+    end: bytes | None = attrs.field(default=None, repr=False)
+    """The cluster at the end, as an archive, where requested."""
+
+
+def carry_out(experiment: Experiment) -> Done:
+    """Return the result of an experiment.
+
+    Holds: the result is the same wherever it is carried out, except for the seconds of computing.
+    Raises: InputError and ConfigError that name the fault.
+    """
+    began = time.process_time()
+    declare_kinds(Registry.installed())
+    loaded = experiment.load()
+    scene = loaded.scene
+    configuration, settings = experiment.under_policy(scene)
+    ran = run(scene, configuration, until=experiment.until, settings=settings)
+    reasons = reasons_at_the_end(ran)
+    seconds = round(time.process_time() - began, 3)
+    result = result_of(ran, experiment.policy, seconds, reasons)
+    document = scene.document if experiment.configuration is None else experiment.document
+    end = archive_of(ran.end, document) if experiment.keeps_end else None
+    return Done(result=result, findings=loaded.findings, end=end)
+
+
+def look_at(experiment: Experiment, at: float | None, name: str, *, is_date: bool = False) -> Reached:
+    """Return the run of an experiment at an instant, or at its end, as ``reach`` does.
+
+    Raises: InputError and ConfigError that name the fault, and as ``reach``.
+    """
+    declare_kinds(Registry.installed())
+    scene = experiment.load().scene
+    configuration, settings = experiment.under_policy(scene)
+    return reach(scene, configuration, settings, experiment.until, at, name, is_date=is_date)
+
+
+def carry_out_all(experiments: Sequence[Experiment], most: int | None = None) -> tuple[Done, ...]:
+    """Return the results of experiments, in their order; they run in parallel, one on each core.
+
+    Raises: as ``carry_out``.
+    """
+    workers = min(len(experiments), most or len(os.sched_getaffinity(0)))
+    if workers <= 1:
+        return tuple(map(carry_out, experiments))
+    context = multiprocessing.get_context("spawn")
+    told = context.RawArray("i", len(experiments))
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_tell_in, initargs=(told,)) as pool:
+        others = set(multiprocessing.active_children())
+        try:
+            with _deaf_to_interrupts():
+                futures = [pool.submit(_carry_out_told, at, each) for at, each in enumerate(experiments)]
+            waiting = set(futures)
+            while waiting:
+                show_all(told, workers)
+                ended, waiting = wait(waiting, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
+                if any(each.exception() is not None for each in ended):
+                    break
+        except KeyboardInterrupt:
+            # On Ctrl-C the pool would wait for its workers, which ignore the signal.
+            for worker in set(multiprocessing.active_children()) - others:
+                worker.terminate()
+            raise
+        for each in waiting:
+            each.cancel()
+    failed = [error for each in futures if not each.cancelled() and (error := each.exception()) is not None]
+    if failed:
+        raise failed[0]
+    show_all(told, workers)
+    return tuple(each.result() for each in futures)
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Start child processes that never see Ctrl-C, not even while starting; here it is delivered at the end."""
+    resource_tracker.ensure_running()  # started lazily, it would unblock signals in the middle of the block below
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_TOLD: MutableSequence[int] = []
+"""In a worker process: shared memory with the progress of each run."""
+
+
+def _tell_in(told: MutableSequence[int]) -> None:
+    global _TOLD  # noqa: PLW0603 - shared memory can be handed to a process only at its start
+    _TOLD = told
+
+
+def _carry_out_told(at: int, experiment: Experiment) -> Done:
+    with heard_by(telling(_TOLD, at)):
+        done = carry_out(experiment)
+    _TOLD[at] = STEPS
+    return done
+
+
+def with_value(experiment: Experiment, path: str, value: object) -> Experiment:
+    """Return an experiment with another value at a path: seed, parameters.NAME or plugins.PLUGIN.OPTION.
+
+    Raises: CommandLineError for a path that leads nowhere, ConfigError for an option that no plugin has.
+    """
+    shown = f"{path}={value}"
+    if path == "seed":
+        if not is_whole(value) or value < 0:
+            wanted = "a whole number of 0 or more"
+            raise CommandLineError.about("command line", "--sweep seed", found=value, wanted=wanted)
+        policy = attrs.evolve(experiment.policy, name=shown)
+        return attrs.evolve(experiment, seed=value, policy=policy)
+    known = experiment.configuration or default_configuration()
+    head, _, rest = path.partition(".")
+    plugin, _, option = rest.partition(".")
+    if head == "parameters" and rest in attrs.fields_dict(type(known.parameters)):
+        named: dict[str, Any] = {rest: value}
+        changed = attrs.evolve(known, parameters=attrs.evolve(known.parameters, **named))
+    elif head == "plugins" and plugin and option:
+        changed = attrs.evolve(known, plugins=_with_option(known.plugins, plugin, option, value))
+    else:
+        wanted = "seed, parameters.NAME or plugins.PLUGIN.OPTION"
+        raise CommandLineError.about("command line", "--sweep", found=path, wanted=wanted)
+    before = experiment.policy
+    name = shown if before.name == "default" else f"{before.name} {shown}"
+    policy = attrs.evolve(before, name=name, changes=(*before.changes, shown))
+    return attrs.evolve(experiment, configuration=changed, policy=policy)
+
+
+def _with_option(plugins: Sequence[PluginEntry], name: str, option: str, value: object) -> tuple[PluginEntry, ...]:
+    """Return plugins with an option set; a plugin that is missing is appended."""
+    entries = {entry.name: entry for entry in plugins}
+    known = entries.get(name, PluginEntry(name))
+    elsewhere = {other: key for other, key in known.elsewhere.items() if other != option}
+    entries[name] = attrs.evolve(known, options={**known.options, option: value}, elsewhere=elsewhere)
+    return tuple(entries.values())

@@ -1,1 +1,0 @@
-"""The report on runs over virtual time: ``kai simulate --report``. Start reading at ``kai.report.page``."""

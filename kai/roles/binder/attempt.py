@@ -1,0 +1,254 @@
+"""One attempt at a bind request: read it, bind the pod, and report the result.
+
+An attempt has three possible ends. If the pod is bound, that is reported. If the bind failed, then in this order: the
+pod gets a failure condition (which also fences a binding that may still be in flight), the preparations are undone, the
+request is marked as failed, and the GPU groups that it claimed are swept. If the API server did not answer, nothing is
+reported or undone, and the attempt is repeated later.
+
+The status of the request is written last, so an attempt that was cut off earlier is found unfinished and repeated.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from kai.api import names
+from kai.api.conventions.binding import ordered_grant
+from kai.api.kinds import title
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import ENDED, Pod
+from kai.api.plans import Plan, Reason, Ref, RefusedError, delete, find, find_for_sure
+from kai.api.scheduling.bind_request import BindRequest, is_for
+from kai.api.scheduling.queue import Queue
+from kai.basics.deadlines import doubling_pause
+from kai.basics.errors import InputError
+from kai.cluster.requests import NamespaceEnding
+from kai.roles.binder.bind import Binder, bind, undo
+from kai.roles.binder.checks import refuse_pod
+from kai.roles.binder.outcome import BindFailureError, Outcome, Verdict, WithdrawnError
+from kai.roles.binder.reporting import bound_event, failed, report_bound, report_failure, succeeded, write_status
+from kai.roles.binder.sweep import sweep_group
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kai.roles.binder.sharers import BinderSettings
+
+_NOTHING: Final = Outcome(verdict=Verdict.NOTHING_TO_DO)
+
+
+def attempt(binder: Binder, ref: Ref[BindRequest], *, patient: bool = True) -> Plan[Outcome]:
+    """Try to carry out a bind request, and return the outcome.
+
+    If the API server does not answer, the attempt is interrupted while the caller is ``patient``, and fails otherwise.
+    A lost answer always interrupts it, since the state of the cluster is then unknown.
+    """
+    try:
+        request = yield from find(ref)
+        if request is None or is_finished(request):
+            return _NOTHING
+        return (yield from _carry_out(binder, request, patient=patient))
+    except RefusedError as error:
+        return Outcome(verdict=Verdict.INTERRUPTED, message=str(error), delay=error.refusal.retry_after)
+
+
+def attempt_unwritten(binder: Binder, request: BindRequest, *, patient: bool = True) -> Plan[Outcome]:
+    """Try to carry out a bind of this process without a written bind request, and return the outcome.
+
+    Use it only for binds without preparation: after a crash no other process could find and finish it. A failure is
+    reported on the pod; the scheduler that ordered the bind reports a success.
+    """
+    try:
+        return (yield from _carry_out(binder, request, patient=patient))
+    except RefusedError as error:
+        return Outcome(verdict=Verdict.INTERRUPTED, message=str(error), delay=error.refusal.retry_after)
+
+
+def give_back(binder: Binder, ref: Ref[BindRequest], message: str, *, plainly: bool = False) -> Plan[Outcome]:
+    """Fail a bind request for good because of a bug in kai, and return the outcome.
+
+    The scheduler removes such a request, lets its pod back off, and decides anew. ``plainly``: skip the undo, which may
+    be what fails; sweeps find the preparations that remain.
+    """
+    try:
+        request = yield from find(ref)
+        if request is None or is_finished(request):
+            return _NOTHING
+        pod = yield from find(Ref(Pod, request.spec.pod_name, request.metadata.namespace), fresh=True)
+        if pod is None or not is_for(request, pod.metadata.uid):
+            return (yield from _give_up(request, message))
+        if plainly:
+            return (yield from _mark_failed(request, pod, message))
+        node = yield from find(Ref(Node, request.spec.selected_node))
+        return (yield from _fail(binder, request, pod, node, message, retryable=False))
+    except RefusedError as error:
+        return Outcome(verdict=Verdict.INTERRUPTED, message=str(error), delay=error.refusal.retry_after)
+
+
+def _mark_failed(request: BindRequest, pod: Pod, message: str) -> Plan[Outcome]:
+    """Report the failure on the pod and mark the request, unless the pod is bound after all."""
+    current = yield from report_failure(pod, request.spec.selected_node, message)
+    if current is not None and current.spec.node_name == request.spec.selected_node:
+        yield from write_status(request, succeeded())
+        return Outcome(verdict=Verdict.BOUND)
+    outcome = yield from _give_up(request, message)
+    return attrs.evolve(outcome, leftovers=("what was prepared for the bind",))
+
+
+def is_finished(request: BindRequest) -> bool:
+    """Return whether a request is finished: it was carried out, is being deleted, or failed too often."""
+    if request.metadata.deletion_timestamp is not None or request.status.phase == "Succeeded":
+        return True
+    limit = request.spec.backoff_limit
+    return request.status.phase == "Failed" and (limit is None or request.status.failed_attempts >= limit)
+
+
+def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[Outcome]:
+    if request.spec.received_resource_type == names.FRACTION and not request.spec.selected_gpu_groups:
+        # No GPU can be reserved for it. Deleted, because the scheduler would count it as a bind in flight for ever.
+        yield from delete(Ref.to(request), uid=request.metadata.uid)
+        return Outcome(verdict=Verdict.NOTHING_TO_DO, message=f"{title(request)}: names no GPU groups, deleted")
+    ref = Ref(Pod, request.spec.pod_name, request.metadata.namespace)
+    pod = yield from find_for_sure(ref)
+    if pod is not None and pod.spec.node_name:
+        # Read from the API server: an etcd restored from a backup has lost bindings that the store still shows, and the
+        # scheduler would wait for ever for a pod whose request is marked as bound.
+        pod = yield from find(ref, fresh=True)
+    if pod is None:
+        return (yield from _give_up(request, f"pod {request.spec.pod_name} does not exist", Verdict.GONE))
+    if not is_for(request, pod.metadata.uid):
+        message = f"{title(pod)} is another pod than the one of that name for which this was decided"
+        return (yield from _give_up(request, message, Verdict.GONE))
+    if pod.spec.node_name == request.spec.selected_node:
+        return (yield from _finish(request, pod))
+    if pod.spec.node_name:
+        return (yield from _give_up(request, f"{title(pod)} is bound to node {pod.spec.node_name} already"))
+    node = yield from find_for_sure(Ref(Node, request.spec.selected_node))
+    try:
+        reason = refuse_pod(pod) or binder.refuse_order(request) or (yield from _lost_queue(request))
+        if reason:
+            raise BindFailureError(reason, retryable=False)
+        if node is None:
+            raise BindFailureError(f"node {request.spec.selected_node} does not exist", retryable=False)
+        pod = yield from bind(binder, request, pod, node)
+    except (BindFailureError, InputError) as error:
+        retryable = isinstance(error, BindFailureError) and error.retryable
+        gone = isinstance(error, WithdrawnError)
+        return (yield from _fail(binder, request, pod, node, str(error), retryable=retryable, gone=gone))
+    except RefusedError as error:
+        if error.interrupts and (patient or error.is_unknown):
+            raise
+        # A rejected write will be rejected again; other obstacles may go away.
+        retryable = error.reason is not Reason.REJECTED
+        message = _told(error, {"", pod.metadata.namespace, binder.settings.reservation.namespace})
+        gone = isinstance(error.refusal, NamespaceEnding) and error.namespace == pod.metadata.namespace
+        return (yield from _fail(binder, request, pod, node, message, retryable=retryable, gone=gone))
+    return (yield from _finish(request, pod))
+
+
+def _told(error: RefusedError, named: Collection[str]) -> str:
+    """Return a refusal for the users of a pod, who must not learn names from other namespaces."""
+    if error.namespace in named:
+        return str(error)
+    return f"what other pods hold on the node could not be looked at or put right: {error.reason.value}"
+
+
+def _lost_queue(request: BindRequest) -> Plan[str]:
+    """Return an error if the queue of an unwritten bind is gone; "" if it exists, or the bind names none.
+
+    For a written bind request the scheduler deletes the request if its queue is deleted before the bind.
+    """
+    told = None if request.metadata.uid else ordered_grant(request)
+    if told is None or not told.queue:
+        return ""
+    found = yield from find_for_sure(Ref(Queue, told.queue))
+    return "" if found is not None else f"queue {told.queue} does not exist any more"
+
+
+def _finish(request: BindRequest, pod: Pod) -> Plan[Outcome]:
+    """Report that a pod is bound. If the write to the pod fails, the request is marked all the same."""
+    if not request.metadata.uid:
+        return Outcome(verdict=Verdict.BOUND)  # the scheduler, which ordered it, reports an unwritten bind
+    node, leftovers = request.spec.selected_node, []
+    try:
+        yield from report_bound(pod, node)
+    except RefusedError as error:
+        if error.interrupts:
+            raise
+        leftovers.append(str(error))
+    yield from write_status(request, succeeded())
+    return Outcome(verdict=Verdict.BOUND, leftovers=tuple(leftovers), event=bound_event(pod, node))
+
+
+def _give_up(request: BindRequest, message: str, verdict: Verdict = Verdict.FAILED) -> Plan[Outcome]:
+    """Fail a request for good because its pod is gone, replaced or bound elsewhere; undo and report nothing."""
+    yield from write_status(request, failed(message, _counted(request, retryable=False)))
+    return Outcome(verdict=verdict, message=message)
+
+
+def _fail(
+    binder: Binder,
+    request: BindRequest,
+    pod: Pod,
+    node: Node | None,
+    message: str,
+    *,
+    retryable: bool,
+    gone: bool = False,
+) -> Plan[Outcome]:
+    """Undo a failed bind, and report the failure.
+
+    ``gone``: there is nothing to bind any more. The same applies if the pod turns out to be terminating, whatever
+    failed first, because its preparations end with it.
+    """
+    leftovers: tuple[str, ...] = ()
+    current = yield from report_failure(pod, request.spec.selected_node, message)
+    if current is not None and current.spec.node_name == request.spec.selected_node:
+        return (yield from _finish(request, current))
+    if current is not None and current.spec.node_name:
+        return (yield from _give_up(request, f"{title(pod)} is bound to node {current.spec.node_name} already"))
+    if current is not None:
+        leftovers = yield from undo(binder, request, current, node)
+    gone = gone or _has_left(current)
+    attempts = _counted(request, retryable=retryable and not gone)
+    yield from write_status(request, failed(message, attempts))
+    leftovers += yield from _sweep(binder, request)
+    if gone:
+        return Outcome(verdict=Verdict.GONE, message=message, leftovers=leftovers)
+    limit = request.spec.backoff_limit
+    if not retryable or limit is None or attempts >= limit:
+        return Outcome(verdict=Verdict.FAILED, message=message, leftovers=leftovers)
+    delay = bind_delay(attempts, binder.settings)
+    return Outcome(verdict=Verdict.RETRY, message=message, delay=delay, leftovers=leftovers)
+
+
+def _has_left(pod: Pod | None) -> bool:
+    return pod is None or pod.metadata.deletion_timestamp is not None or pod.status.phase in ENDED
+
+
+def bind_delay(attempts: int, settings: BinderSettings) -> float:
+    """Return the back-off of a bind after ``attempts`` failures."""
+    return doubling_pause(attempts, settings.first_delay_seconds, settings.longest_delay_seconds)
+
+
+def _counted(request: BindRequest, *, retryable: bool) -> int:
+    """Return the count of failed attempts to write.
+
+    Schedulers, KAI-Scheduler included, remove a request whose count reaches its limit. So a failure that a retry cannot
+    mend counts as the last one.
+    """
+    attempts = request.status.failed_attempts + 1
+    return attempts if retryable else max(attempts, request.spec.backoff_limit or 0)
+
+
+def _sweep(binder: Binder, request: BindRequest) -> Plan[tuple[str, ...]]:
+    """Release GPUs without other users, now that the request no longer claims them."""
+    leftovers = []
+    for group in request.spec.selected_gpu_groups:
+        try:
+            yield from sweep_group(group, binder.settings)
+        except RefusedError as error:
+            leftovers.append(str(error))
+    return tuple(leftovers)

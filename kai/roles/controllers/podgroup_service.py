@@ -1,0 +1,161 @@
+"""The loop of the pod-group controller: one look at a group whenever a relevant pod, node, claim or class changed.
+
+Events are debounced, so that a gang that starts costs a write or two of its group and not one for each pod.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import attrs
+import structlog
+
+from kai.api import names
+from kai.api.conventions.binding import group_of, told_share
+from kai.api.kinds import ApiObject, Key, key_of, title
+from kai.api.kubernetes.dra import ResourceClaim
+from kai.api.kubernetes.meta import PriorityClass
+from kai.api.kubernetes.node import Node
+from kai.api.kubernetes.pod import Pod
+from kai.api.plans import Patch, Ref
+from kai.api.scheduling.pod_group import PodGroup, PodGroupResources
+from kai.basics.errors import InputError
+from kai.cluster.port import Change, Cluster, Index
+from kai.cluster.signals import Observe, unobserved
+from kai.cluster.threads import pieces_of
+from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers, ended_by
+from kai.roles.controllers.holdings import MEMBERS
+from kai.roles.controllers.podgroup import Surroundings, pod_group_resources, status_patch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+WATCHED: Final[tuple[type[ApiObject], ...]] = (Pod, PodGroup, Node, PriorityClass, ResourceClaim)
+"""The kinds that the pod-group controller watches."""
+OPTIONS: Final = QueueOptions(gather=1.0)
+FIRST_COUNT: Final = 5.0
+"""The minimum age, in seconds, at which a group without running pods is counted."""
+
+
+def _claimed_in(pod: Pod) -> Iterable[str]:
+    return (pod.metadata.namespace,) if pod.spec.resource_claims else ()
+
+
+def _shares_by_memory(pod: Pod) -> Iterable[str]:
+    return (
+        (pod.spec.node_name,)
+        if pod.spec.node_name and names.GPU_MEMORY in told_share(pod, pod.spec.scheduler_name)
+        else ()
+    )
+
+
+CLAIMANTS: Final = Index(Pod, "podgroup-controller: claims", _claimed_in)
+SHARERS: Final = Index(Pod, "podgroup-controller: memory of a node", _shares_by_memory)
+
+
+@attrs.define
+class PodGroupController:
+    """Maintains the statuses of pod groups."""
+
+    cluster: Cluster
+    scheduler_name: str = names.SCHEDULER_NAME
+    observe: Observe = unobserved
+    _said: dict[Key, str] = attrs.field(factory=dict)
+    """Why each group cannot be counted: logged once, not at each change."""
+    _workers: Workers[Key] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Make the loop around `_look`."""
+        self._workers = Workers.of(self.cluster, "podgroup-controller", self._look, OPTIONS, self.observe)
+
+    async def run(self) -> None:
+        """Maintain statuses until cancelled."""
+        await self.cluster.store.synced()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._workers.run)
+            with self.cluster.store.changes(*WATCHED) as changes:
+                async for piece in pieces_of(changes):
+                    for key in self._concerned(piece):
+                        self._workers.want(key)
+
+    # --- Which groups to look at ---------------------------------------------------------------------------------
+
+    def _concerned(self, batch: Iterable[Change[Any]]) -> Iterable[Key]:
+        """Return the groups that changes may affect, each once, in the order of the changes."""
+        found: dict[Key, None] = {}
+        for change in batch:
+            present = change.present
+            if isinstance(present, PodGroup):
+                pods: tuple[Pod, ...] = ()
+                if change.after is not None and _counts(change):
+                    found[key_of(present)] = None
+            elif isinstance(present, Pod):
+                pods = tuple(pod for pod in (change.before, change.after) if pod is not None)
+            elif isinstance(present, ResourceClaim):
+                pods = self.cluster.store.find(CLAIMANTS, present.metadata.namespace)
+            elif isinstance(present, Node):
+                pods = self.cluster.store.find(SHARERS, present.metadata.name) if _relabelled(change) else ()
+            else:
+                pods = ()
+                found |= {key_of(group): None for group in self.cluster.store.all(PodGroup)}
+            for pod in pods:
+                group = group_of(pod)
+                if group:
+                    found[pod.metadata.namespace, group] = None
+        return found
+
+    # --- One look ------------------------------------------------------------------------------------------------
+
+    async def _look(self, look: Look[Key]) -> Ended:
+        namespace, name = look.key
+        store = self.cluster.store
+        group = store.get(PodGroup, name, namespace)
+        if group is None:
+            self._said.pop(look.key, None)
+        if group is None or not group.metadata.uid:
+            return DONE  # a group that exists only in the store is seen again as soon as it is written
+        around = Surroundings(
+            node=lambda node: store.get(Node, node),
+            claim=lambda place, claim: store.get(ResourceClaim, claim, place),
+            priority_classes=store.all(PriorityClass),
+            scheduler_name=self.scheduler_name,
+            kubernetes=self.cluster.kubernetes(),
+        )
+        try:
+            resources = pod_group_resources(group, store.find(MEMBERS, f"{namespace}/{name}"), around)
+        except InputError as error:
+            if self._said.get(look.key) != str(error):
+                self._said[look.key] = str(error)
+                structlog.get_logger().warning("cannot be counted", group="/".join(look.key), why=str(error))
+            return Ended(failure=str(error))
+        self._said.pop(look.key, None)
+        patch = status_patch(group, resources)
+        if patch is None:
+            return DONE
+        young = (group.metadata.creation_timestamp or 0.0) + FIRST_COUNT - self.cluster.clock.now()
+        is_first = group.status.resources_status == PodGroupResources()
+        if is_first and not resources.allocated and 0 < young <= FIRST_COUNT:
+            return Ended(after=young)  # its pods may be bound soon, and that is an event
+        body = {**patch, "metadata": {"uid": group.metadata.uid}}
+        reply = await self.cluster.api.perform(
+            Patch(ref=Ref(PodGroup, name, namespace), patch=body, subresource="status")
+        )
+        return ended_by(reply, title(group))
+
+
+def _counts(change: Change[PodGroup]) -> bool:
+    """Return whether a change affects the amounts of a group; its conditions, for one, change all the time."""
+    before, after = change.before, change.after
+    return (
+        before is None
+        or after is None
+        or before.metadata.uid != after.metadata.uid
+        or before.spec != after.spec
+        or before.status.resources_status != after.status.resources_status
+    )
+
+
+def _relabelled(change: Change[Node]) -> bool:
+    before, after = change.before, change.after
+    return before is None or after is None or before.metadata.labels != after.metadata.labels

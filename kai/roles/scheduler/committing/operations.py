@@ -1,0 +1,221 @@
+"""Writes in flight as state machines without I/O: each operation maps a reply to its next step.
+
+The steps are: send a request, hand the bind to the binder, pause and try again, or end. The committer assigns tickets,
+and decides how long a pause is and how many there are.
+
+The operations are `BindOperation` in `binds`, `EvictionOperation` in `evictions`, and `RemovalOperation` here, which
+deletes a bind request: at once if it failed, else after a read confirms that its node or queue is gone.
+
+Holds: a lost answer is neither a success nor a failure. The object is read by quorum, and if the same bind request, or
+the eviction of the same UID, is not there, it is written again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, Protocol, TypeAlias
+
+import attrs
+
+from kai.api import plans
+from kai.api.kinds import ApiObject, Key, key_of
+from kai.api.kubernetes.node import Node
+from kai.api.plans import Reason, Ref, Refusal
+from kai.api.scheduling.bind_request import BindRequest
+from kai.basics.deadlines import Deadlines
+from kai.cluster.requests import Request
+from kai.facts.model.placement import NoRoom
+from kai.intake.bind_requests import ExpiredRequest
+from kai.intake.nodes import is_wanted
+from kai.roles.scheduler.reporting.signals import RequestDeleted, RequestKept, Signal
+from kai.roles.scheduler.settings import SchedulerSettings
+
+if TYPE_CHECKING:
+    from kai.api.kubernetes.pod import Pod
+    from kai.roles.scheduler.effects import Reader
+
+
+@attrs.frozen
+class Moment:
+    """The present time on two clocks."""
+
+    now: float
+    """Monotonic clock."""
+    wall: float
+    """Wall clock, for timestamps that users read."""
+
+
+# --- Steps ---------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Ask:
+    """Send a request, and pass the answer to the operation."""
+
+    request: Request
+
+
+@attrs.frozen
+class HandOver:
+    """Let the binder of this process carry out the bind."""
+
+    request: BindRequest
+
+
+@attrs.frozen
+class Pause:
+    """Resume after a pause."""
+
+
+@attrs.frozen(kw_only=True)
+class End:
+    """The operation has ended."""
+
+    signal: Signal
+    """How the write ended."""
+    then: tuple[Request, ...] = ()
+    """Further requests to send; their answers are not awaited."""
+    stands: bool = False
+    """Whether the assumption holds although no reply confirms it: the store keeps it until the watch does."""
+    backs_off: str = ""
+    """UID of a pod that must back off because its bind failed."""
+    why: str = ""
+    """Why the bind failed."""
+    refusal: NoRoom | None = None
+    """The node that lacked room, if that is why the bind failed."""
+    shielded: str = ""
+    """UID of a pod that a disruption budget protected."""
+    kept: str = ""
+    """UID of a bind request that was kept because its node still exists."""
+    ordered: plans.Emit | None = None
+    """Event for the pod once it is bound: the bind is ordered, but not done."""
+
+
+Step: TypeAlias = Ask | HandOver | Pause | End
+
+
+class Operation(Protocol):
+    """A write in flight."""
+
+    name: ClassVar[str]
+    attempts: int
+    """Count of pauses so far."""
+
+    @property
+    def target(self) -> tuple[type[ApiObject], Key]:
+        """The object that is written, which may be assumed in the store."""
+        ...
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the outcome of a write is unknown; the operation is not given up before it is read."""
+        ...
+
+    def begin(self) -> Step:
+        """Return the first step."""
+        ...
+
+    def answered(self, reply: object, at: Moment) -> Step:
+        """Return the step after a reply of the API server; a server that was unavailable is no reply."""
+        ...
+
+    def resumed(self, reader: Reader) -> Step:
+        """Return the step after a pause."""
+        ...
+
+
+# --- Names ---------------------------------------------------------------------------------------------------------
+
+
+def title_of(pod: Pod) -> str:
+    """Return the name of a pod in signals."""
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"
+
+
+_KEPT_PAUSE: Final = 30.0
+"""How long to keep a bind request without another check, if its node and queue exist but the store lacks one."""
+
+
+@attrs.define
+class KeptRequests:
+    """Bind requests, by UID, whose node or queue exists after all, and when to check each again.
+
+    Units: seconds of a monotonic clock.
+    """
+
+    _until: Deadlines[str] = attrs.field(factory=Deadlines)
+
+    def __contains__(self, uid: str) -> bool:
+        """Return whether a bind request was kept recently."""
+        return uid in self._until
+
+    def rests(self, uid: str, now: float) -> bool:
+        """Return whether it is too early to check a bind request again."""
+        return self._until.get(uid, 0.0) > now
+
+    def note(self, uid: str, now: float) -> bool:
+        """Pause the checks of a bind request; return whether it was logged already that it is kept."""
+        is_known = uid in self._until
+        self._until.forget(now - _KEPT_PAUSE)
+        self._until[uid] = now + _KEPT_PAUSE
+        return is_known
+
+
+@attrs.define
+class RemovalOperation:
+    """The deletion of a bind request that failed, or whose node or queue is gone."""
+
+    name: ClassVar[str] = "removal"
+    expired: ExpiredRequest
+    settings: SchedulerSettings
+    attempts: int = 0
+    _stage: Literal["confirm", "delete"] = "confirm"
+
+    @property
+    def request(self) -> BindRequest:
+        """The bind request."""
+        return self.expired.request
+
+    @property
+    def target(self) -> tuple[type[ApiObject], Key]:
+        """The bind request."""
+        return BindRequest, key_of(self.request)
+
+    @property
+    def is_open(self) -> bool:
+        """False: a deletion may safely be repeated."""
+        return False
+
+    def begin(self) -> Step:
+        """Delete the request if it failed, else read the node or queue that the store lacks."""
+        lost = self.expired.lost
+        # The store may lag behind while a bind is in flight: a cache miss alone must not delete anything.
+        return self._delete() if self._stage == "delete" or lost is None else Ask(plans.Get(ref=lost, fresh=True))
+
+    def answered(self, reply: object, at: Moment) -> Step:
+        """Return the step after a reply."""
+        del at
+        refusal = reply if isinstance(reply, Refusal) else None
+        if refusal is not None and refusal.reason is Reason.UNKNOWN:
+            return Pause()
+        is_gone = refusal is not None and refusal.reason is Reason.NOT_FOUND
+        if self._stage == "delete":
+            if refusal is None or is_gone or refusal.reason is Reason.CONFLICT:  # another has its name
+                return End(signal=RequestDeleted(name=self.request.metadata.name))
+            return self._keep(refusal.why)
+        if is_gone or (isinstance(reply, Node) and not is_wanted(reply, self.settings.intake)):
+            return self._delete()
+        if refusal is not None:
+            return self._keep(refusal.why)
+        return self._keep(f"its {'node' if isinstance(reply, Node) else 'queue'} is there")
+
+    def _keep(self, why: str) -> Step:
+        return End(signal=RequestKept(name=self.request.metadata.name, why=why), kept=self.request.metadata.uid)
+
+    def resumed(self, reader: Reader) -> Step:
+        """Repeat the present stage."""
+        del reader
+        return self.begin()
+
+    def _delete(self) -> Step:
+        self._stage = "delete"
+        return Ask(plans.Delete(ref=Ref.to(self.request), uid=self.request.metadata.uid))

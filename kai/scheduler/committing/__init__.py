@@ -1,5 +1,0 @@
-"""Turns decisions into writes, and follows each write to its end. Read `committer` first."""
-
-from kai.scheduler.committing.committer import Committer
-
-__all__ = ["Committer"]

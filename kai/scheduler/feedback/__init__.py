@@ -1,5 +1,0 @@
-"""Feeds the outcome of decisions back to the next cycles. Read `memories` first."""
-
-from kai.scheduler.feedback.memories import Feedback
-
-__all__ = ["Feedback"]

@@ -1,0 +1,53 @@
+import pytest
+
+from kai.answers.offline import run as simulated
+from kai.cli.command import run
+from kai.facts.compiled import pace, warm
+from kai.facts.compiled.warm import Warmth
+from tests.architecture.source import ROOT
+
+LAB = str(ROOT / "examples" / "lab")
+
+
+@pytest.fixture
+def running(monkeypatch):
+    """Remember what is said about how kernels run, in a process that has decided nothing yet and has none cached."""
+    said = []
+    monkeypatch.setattr(simulated, "_PACE", pace.Pace())
+    monkeypatch.setattr(pace, "is_plain", lambda: None if "compiled" not in said else False)
+    monkeypatch.setattr(pace, "run_plainly", lambda: said.append("plainly"))
+    monkeypatch.setattr(pace, "run_compiled", lambda: said.append("compiled"))
+    monkeypatch.setattr(warm, "missing", lambda *_modules: [object()])
+
+    def compiled(*modules, tell):
+        assert "kai.plugins.topology.plugin" in modules
+        tell(0, 1)
+        tell(1, 1)
+        return Warmth(98, 1, None)
+
+    monkeypatch.setattr(warm, "warm", compiled)
+    return said
+
+
+def test_a_small_cluster_is_decided_without_a_word_about_kernels(running, capsys):
+    assert run(["simulate", LAB]) == 0
+    assert set(running) == {"plainly"}
+    assert capsys.readouterr().err == ""
+
+
+def test_kernels_are_compiled_once_for_more_work_and_one_line_says_so(running, monkeypatch, capsys):
+    monkeypatch.setattr(pace, "WORTH_COMPILING", 1)
+    assert run(["simulate", LAB, LAB]) == 0
+    assert running == ["compiled"]
+    assert capsys.readouterr().err == "compiling kernels (once, a minute or two) ...\n"
+    running.clear()
+    assert run(["simulate", "-q", LAB]) == 0
+    assert (running, capsys.readouterr().err) == (["compiled"], "")
+
+
+def test_deciding_again_and_again_counts_as_work(running):
+    assert run(["simulate", "-q", LAB]) == 0
+    once = simulated._PACE.done
+    assert once > 0
+    assert run(["simulate", "-q", "--cycles", "3", LAB]) == 0
+    assert simulated._PACE.done > 3 * once

@@ -1,0 +1,138 @@
+"""Past usage is configured by the peer's keys, with its defaults."""
+
+import attrs
+import pytest
+
+from kai.basics.errors import ConfigError
+from kai.deciding.configuration.past_usage import UsageSettings, WindowType, read_usage
+from kai.deciding.configuration.reading import read_configuration
+
+ADDRESS = "http://prometheus:9090"
+LEAST = {"clientType": "prometheus", "connectionString": ADDRESS}
+
+
+def read(params=None, **more):
+    notes = []
+    value = {**LEAST, **more, **({} if params is None else {"usageParams": params})}
+    return read_usage(value, "usageDBConfig", notes), notes
+
+
+def test_what_is_left_out_has_the_peers_defaults():
+    settings, notes = read()
+    assert settings == UsageSettings(address=ADDRESS)
+    assert notes == []
+    assert (settings.window, settings.window_text, settings.window_seconds) == (WindowType.SLIDING, "1w", 604_800.0)
+    assert (settings.fetch_seconds, settings.staleness_seconds, settings.wait_seconds) == (60.0, 300.0, 60.0)
+    assert (settings.timeout_seconds, settings.resolution_seconds, settings.half_life_seconds) == (10.0, 60.0, 0.0)
+    assert settings.allocation["gpu"] == "kai_queue_allocated_gpus"
+    assert settings.capacity["gpu"] == 'sum(max by (node) (kube_node_status_capacity{resource="nvidia_com_gpu"}))'
+
+
+def test_everything_can_be_said():
+    settings, notes = read(
+        {
+            "halfLifePeriod": "10m0s",
+            "windowSize": "1d12h",
+            "windowType": "tumbling",
+            "tumblingWindowStartTime": "2026-01-01T00:00:00Z",
+            "fetchInterval": "30s",
+            "stalenessPeriod": "2m",
+            "waitTimeout": "0s",
+            "extraParams": {
+                "usageQueryTimeout": "3s",
+                "queryResolution": "30s",
+                "gpuAllocationMetric": "mine",
+                "cpuCapacityMetric": "sum(there)",
+                "anything": "else",
+            },
+        },
+        connectionString=ADDRESS + "/select/0/prometheus",
+    )
+    assert notes == []
+    assert settings == attrs.evolve(
+        UsageSettings(address=ADDRESS + "/select/0/prometheus"),
+        half_life_seconds=600.0,
+        window=WindowType.TUMBLING,
+        window_text="1d12h",
+        window_seconds=129_600.0,
+        start=1_767_225_600.0,
+        fetch_seconds=30.0,
+        staleness_seconds=120.0,
+        wait_seconds=0.0,
+        timeout_seconds=3.0,
+        resolution_seconds=30.0,
+        allocation={**UsageSettings().allocation, "gpu": "mine"},
+        capacity={**UsageSettings().capacity, "cpu": "sum(there)"},
+    )
+
+
+def test_an_address_may_stand_in_the_environment():
+    settings, _ = read(connectionString="", connectionStringEnvVar="PROMETHEUS")
+    assert (settings.address, settings.address_variable) == ("", "PROMETHEUS")
+
+
+def test_nothing_is_read_where_nothing_is_said():
+    assert read_usage(None, "usageDBConfig", []) is None
+    assert read_configuration({"actions": "allocate"}, "c.yaml").usage is None
+
+
+def test_a_stand_in_of_the_peers_tests_is_named_and_not_used():
+    notes = []
+    assert read_usage({"clientType": "fake", "connectionString": "x"}, "u", notes) is None
+    assert notes == ["u.clientType: found 'fake', a stand-in for tests, expected prometheus; nothing is read"]
+
+
+def test_a_staleness_shorter_than_the_interval_is_the_interval():
+    settings, notes = read({"fetchInterval": "10m", "stalenessPeriod": "1m"})
+    assert settings.staleness_seconds == 600.0
+    assert "stalenessPeriod: found less than fetchInterval" in notes[0]
+
+
+@pytest.mark.parametrize("text", ["soon", "-1s", "0s", "500us"])
+def test_an_extra_duration_that_cannot_be_used_is_the_default(text):
+    settings, notes = read({"extraParams": {"queryResolution": text}})
+    assert settings.resolution_seconds == 60.0
+    assert notes[0].endswith("used 1m0s")
+
+
+def test_a_negative_half_life_is_none():
+    assert read({"halfLifePeriod": "-1s"})[0].half_life_seconds == 0.0
+
+
+@pytest.mark.parametrize(
+    ("more", "params", "message"),
+    [
+        ({"clientType": "influx"}, None, "u.clientType: found 'influx', expected prometheus"),
+        ({"clientType": None}, None, "u.clientType: found '', expected prometheus"),
+        ({"connectionString": ""}, None, "u: found neither, expected one of connectionString"),
+        ({"connectionStringEnvVar": "X"}, None, "u: found both, expected one of connectionString"),
+        ({"connectionString": "prometheus:9090"}, None, "u.connectionString: found 'prometheus:9090', expected an add"),
+        ({"connectionString": 5}, None, "u.connectionString: found 5, expected text"),
+        ({"clienttype": "prometheus"}, None, "u: found key 'clienttype', expected one of clientType"),
+        ({}, [], r"u.usageParams: found \[\], expected a mapping"),
+        ({}, {"window": "1w"}, "u.usageParams: found key 'window', expected one of halfLifePeriod"),
+        ({}, {"windowSize": "1.5h"}, "u.usageParams.windowSize: found '1.5h', expected a duration as Prometheus"),
+        ({}, {"windowSize": "0s"}, "u.usageParams.windowSize: found '0s', expected a duration as Prometheus"),
+        ({}, {"windowType": "hopping"}, "u.usageParams.windowType: found 'hopping', expected one of sliding, tumbling"),
+        ({}, {"windowType": "tumbling"}, "u.usageParams.tumblingWindowStartTime: found nothing, expected a time"),
+        ({}, {"windowType": "tumbling", "tumblingWindowStartTime": "2026-01-01"}, "StartTime: found '2026-01-01', exp"),
+        ({}, {"windowType": "cron", "cronString": "noon"}, "u.usageParams.cronString: found 1 fields, expected five"),
+        ({}, {"windowType": "cron"}, "u.usageParams.cronString: found 0 fields, expected five"),
+        ({}, {"fetchInterval": "0s"}, "u.usageParams.fetchInterval: found '0s', expected more than nothing"),
+        ({}, {"fetchInterval": "often"}, "u.usageParams.fetchInterval: found 'often', expected a duration"),
+        (
+            {},
+            {"extraParams": {"x": 1}},
+            "u.usageParams.extraParams: found {x: 1}, expected a mapping of text to text",
+        ),
+    ],
+)
+def test_what_cannot_be_used_stops_the_start(more, params, message):
+    value = {**LEAST, **more, **({} if params is None else {"usageParams": params})}
+    with pytest.raises(ConfigError, match=message):
+        read_usage(value, "u", [])
+
+
+@pytest.mark.parametrize("document", [{"usageDBConfig": LEAST}, {"actions": ["allocate"], "usageDBConfig": LEAST}])
+def test_both_forms_of_a_configuration_may_ask_for_it(document):
+    assert read_configuration(document, "c.yaml").usage == UsageSettings(address=ADDRESS)

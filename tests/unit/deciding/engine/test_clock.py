@@ -1,0 +1,30 @@
+from math import inf, nan
+
+import numpy as np
+
+from kai.deciding.engine.host import Clock
+
+
+def test_answers_hold_until_the_next_deadline_that_was_asked_about():
+    clock = Clock(100.0)
+    assert clock.holds_until == inf
+    assert clock.is_past(100.0)
+    assert not clock.is_past(130.0)
+    assert not clock.has_lasted(90.0, 20.0)
+    assert clock.has_lasted(80.0, 20.0)
+    assert clock.holds_until == 110.0 - 1e-3
+    assert clock.are_past(np.array([105.0, 99.0, nan])).tolist() == [False, True, False]
+    assert clock.holds_until == 105.0 - 1e-3
+
+
+def test_a_time_that_is_none_never_comes_and_is_no_deadline():
+    clock = Clock(100.0)
+    assert not clock.is_past(nan)
+    assert not clock.are_past(np.array([nan])).any()
+    assert clock.holds_until == inf
+
+
+def test_what_is_made_of_the_instant_itself_holds_for_this_instant_only():
+    clock = Clock(100.0)
+    assert clock.read() == 100.0
+    assert clock.holds_until == -inf

@@ -1,0 +1,82 @@
+"""A reader of a cluster knows of pods what their scheduler knows and did not write on them, or not yet."""
+
+import attrs
+import pytest
+
+from kai.answers.cases.live_cluster import as_known
+from kai.api.conventions.binding import GATE, refusal_text
+from tests.unit.intake import making
+
+NODE = making.node("n1")
+
+
+def owned(name, *owners):
+    group = making.group(name)
+    return {
+        **group,
+        "metadata": {**group["metadata"], "ownerReferences": [{"kind": "X", "uid": uid} for uid in owners]},
+    }
+
+
+def bare(name, **metadata):
+    pod = making.pod(name)
+    found = {**pod["metadata"], "uid": f"uid-{name}", **metadata}
+    return {**pod, "metadata": found, "spec": {**pod["spec"], "schedulerName": "kai-scheduler"}}
+
+
+def known(*manifests):
+    return as_known(making.objects(NODE, *manifests))
+
+
+def group_of(objects, name):
+    pod = next(each for each in objects.pods if each.metadata.name == name)
+    return pod.metadata.annotations.get("pod-group-name")
+
+
+def test_a_pod_that_owns_its_group_is_in_it_before_that_is_written():
+    assert group_of(known(bare("p"), owned("pg-p", "uid-p")), "p") == "pg-p"
+
+
+def test_a_pod_of_a_job_is_in_the_group_of_the_job():
+    pod = bare("p", ownerReferences=[{"kind": "Job", "name": "j", "uid": "uid-j"}])
+    assert group_of(known(pod, owned("pg-j", "uid-j")), "p") == "pg-j"
+
+
+def test_an_owner_of_several_groups_tells_nothing():
+    pod = bare("p", ownerReferences=[{"kind": "Job", "name": "j", "uid": "uid-j"}])
+    assert group_of(known(pod, owned("a", "uid-j"), owned("b", "uid-j")), "p") is None
+
+
+def test_where_all_is_written_nothing_changes():
+    objects = making.objects(NODE, making.pod("p", group="g"), making.group("g"))
+    assert as_known(objects) is objects
+
+
+TEXT = refusal_text('pods "x" is forbidden: exceeded quota', 3, "2026-01-01T00:00:08Z")
+SAID = {"type": "PodScheduled", "status": "False", "reason": "BindRefused", "message": f"{TEXT[0].upper()}{TEXT[1:]}"}
+FAILED = {"type": "PodBound", "status": "False", "reason": "BindingError", "message": "Failed to bind: no"}
+EARLY, LATE = {"lastProbeTime": "2026-01-01T00:00:01Z"}, {"lastProbeTime": "2026-01-01T00:00:02Z"}
+NO_ROOM = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "text"),
+    [
+        ([SAID], TEXT),
+        ([FAILED], "the bind was refused: Failed to bind: no"),
+        ([{**FAILED, **LATE}, {**NO_ROOM, **EARLY}], "the bind was refused: Failed to bind: no"),
+        ([{**FAILED, **EARLY}, {**NO_ROOM, **LATE}], None),
+        ([NO_ROOM], None),
+    ],
+)
+def test_a_pod_rests_as_long_as_the_last_word_is_that_its_bind_was_refused(conditions, text):
+    pod = bare("p")
+    (seen,) = known({**pod, "status": {**pod.get("status", {}), "conditions": conditions}}).pods
+    assert [gate.name for gate in seen.spec.scheduling_gates] == ([f"{GATE}{text}"] if text else [])
+
+
+def test_a_pod_with_a_node_rests_no_more():
+    (pod,) = making.objects(bare("p")).pods
+    bound = attrs.evolve(pod, spec=attrs.evolve(pod.spec, node_name="n1"))
+    objects = attrs.evolve(making.objects(NODE), pods=(bound,))
+    assert as_known(objects) is objects

@@ -1,0 +1,105 @@
+import pytest
+
+from kai.roles.admission.queues import UNLIMITED, read_queue
+from kai.roles.admission.review import AdmissionRequest, AdmissionSettings
+from kai.roles.admission.webhooks import validate
+
+CHECKED = AdmissionSettings(queue_quota_validation=True)
+
+
+def queue(name="q", parent="", children=(), *, resources=True, **quotas):
+    spec = {"parentQueue": parent}
+    if resources:
+        spec["resources"] = {kind: {"quota": quotas.get(kind, 0)} for kind in ("cpu", "gpu", "memory")}
+    return {"kind": "Queue", "metadata": {"name": name}, "spec": spec, "status": {"childQueues": list(children)}}
+
+
+def ask(manifest, operation="CREATE", others=(), settings=CHECKED):
+    known = {shape.name: shape for shape in map(read_queue, others)}
+    request = AdmissionRequest(operation=operation, kind="Queue", object=manifest, old_object=manifest)
+    return validate(request, settings, known.get)
+
+
+def test_a_queue_without_resources_is_refused_with_a_warning():
+    response = ask(queue(resources=False), settings=AdmissionSettings())
+    assert (response.allowed, response.message) == (False, "resources must be specified")
+    assert response.warnings == ("resources must be specified",)
+
+
+def test_empty_resources_are_resources():
+    manifest = queue()
+    manifest["spec"]["resources"] = {}
+    assert ask(manifest, settings=AdmissionSettings()).allowed
+
+
+def test_quotas_are_not_looked_at_unless_asked_for():
+    assert ask(queue(parent="missing", gpu=9), settings=AdmissionSettings()).warnings == ()
+
+
+def test_a_missing_parent_refuses_the_queue():
+    assert ask(queue(parent="nobody")).message == "failed to get parent queue nobody: not found"
+
+
+def test_a_parent_without_resources_refuses_the_queue():
+    response = ask(queue(parent="p"), others=[queue("p", resources=False)])
+    assert response.message == "parent queue p has no resources defined"
+
+
+def test_a_queue_that_outgrows_its_parent_is_warned_about_for_each_resource():
+    response = ask(queue(parent="p", cpu=20, gpu=2, memory=3), others=[queue("p", cpu=10, gpu=1, memory=2)])
+    assert response.allowed
+    assert [warning.split(" quota")[0] for warning in response.warnings] == [
+        "child queue CPU",
+        "total children CPU",
+        "child queue GPU",
+        "child queue Memory",
+    ]
+
+
+def test_siblings_count_but_not_the_queue_itself_twice():
+    parent = queue("p", children=("q", "sibling", "ghost"), cpu=10)
+    others = [parent, queue("sibling", parent="p", cpu=5), queue("q", parent="p", cpu=999)]
+    assert ask(queue(parent="p", cpu=5), others=others).warnings == ()
+    assert len(ask(queue(parent="p", cpu=6), others=others).warnings) == 1
+
+
+def test_children_that_outgrow_a_changed_queue_are_warned_about():
+    others = [queue("a", cpu=3, gpu=1), queue("b", cpu=3, gpu=1), queue("c", resources=False)]
+    response = ask(queue(children=("a", "b", "c"), cpu=2, gpu=1), "UPDATE", others)
+    assert len(response.warnings) == 4
+    assert "total children GPU quota (2.00) exceeds parent GPU quota (1.00)" in response.warnings
+
+
+def test_nothing_outgrows_an_unlimited_parent():
+    assert ask(queue(parent="p", gpu=100), others=[queue("p", gpu=-1, cpu=-1, memory=-1)]).warnings == ()
+
+
+def test_an_unlimited_queue_outgrows_a_limited_parent():
+    response = ask(queue(parent="p", gpu=-1), others=[queue("p", gpu=4)])
+    assert response.warnings == ("child queue GPU quota (unlimited) exceeds parent queue p GPU quota (4.00)",)
+    assert read_queue(queue(gpu=-1)).quotas.gpu == UNLIMITED
+
+
+def test_a_queue_with_children_cannot_be_deleted():
+    response = ask(queue(children=("a", "b")), "DELETE")
+    assert response.message == "cannot delete queue q: it has child queues [a b]"
+    assert ask(queue(), "DELETE").allowed
+
+
+@pytest.mark.parametrize(
+    ("resources", "message"),
+    [
+        ([], "queue q: spec.resources: found a list of 0, expected an object"),
+        ({"gpu": 4}, "spec.resources.gpu: found 4, expected an object"),
+        ({"gpu": {"quota": "4"}}, 'spec.resources.gpu.quota: found "4", expected a number'),
+        ({"cpu": {"limit": True}}, "spec.resources.cpu.limit: found true, expected a number"),
+        ({"cpu": {"quota": float("nan")}}, "expected a finite number"),
+        ({"cpu": {"quota": 10**400}}, "expected a smaller number"),
+    ],
+)
+def test_malformed_resources_are_refused_with_the_path_of_the_bad_value(resources, message):
+    manifest = queue()
+    manifest["spec"]["resources"] = resources
+    response = ask(manifest)
+    assert response.malformed
+    assert message in response.message

@@ -1,0 +1,492 @@
+import datetime as dt
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+from structlog.testing import capture_logs
+
+from kai.api.plans import Create, Delete, Patch, Reason, Refusal
+from kai.api.scheduling.pod_group import PodGroup
+from kai.cluster.signals import QueueCounted, QueueGone
+from kai.roles.controllers.node_scale import ScaleSettings
+from kai.roles.controllers.node_scale_service import NodeScaleAdjuster
+from kai.roles.controllers.podgroup_service import PodGroupController
+from kai.roles.controllers.queue_service import QueueController
+from tests.doubles.cluster import MemoryCluster
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def running(cluster, controller, *settings, **options):
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(controller(cluster.port, *settings, **options).run)
+        await cluster.pass_time(5.0)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+def pod(name="p", group="g", phase="Pending", requests=None, annotations=None, namespace="ns", scheduled=None):
+    conditions = []
+    if scheduled is not None:
+        reason = {} if scheduled == "True" else {"reason": "Unschedulable"}
+        conditions = [{"type": "PodScheduled", "status": scheduled, **reason}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": f"uid-{name}",
+            "annotations": {"pod-group-name": group, **(annotations or {})},
+        },
+        "spec": {
+            "schedulerName": "kai-scheduler",
+            "containers": [{"name": "main", "resources": {"requests": requests or {"cpu": "1"}}}],
+        },
+        "status": {"phase": phase, "conditions": conditions},
+    }
+
+
+def group(name="g", queue="q", status=None, **spec):
+    return {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"queue": queue, "minMember": 1, **spec},
+        "status": status or {},
+    }
+
+
+def holding(allocated, requested=None):
+    return {"resourcesStatus": {"allocated": allocated, "requested": requested or allocated}}
+
+
+def queue(name, parent="", quota=0, **status):
+    shares = {part: {"quota": quota, "limit": -1, "overQuotaWeight": 1} for part in ("gpu", "cpu", "memory")}
+    spec = {"resources": shares, **({"parentQueue": parent} if parent else {})}
+    return {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": spec,
+        "status": status,
+    }
+
+
+def resources(cluster, name="g"):
+    return cluster.server.get("PodGroup", name, "ns")["status"].get("resourcesStatus")
+
+
+def status(cluster, name):
+    return cluster.server.get("Queue", name)["status"]
+
+
+def true_conditions(cluster, name):
+    return [each["type"] for each in status(cluster, name).get("conditions", []) if each["status"] == "True"]
+
+
+# --- Pod groups ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_group_says_what_its_pods_ask_for_and_hold():
+    cluster = MemoryCluster(group(), pod(), pod("r", phase="Running"))
+    async with running(cluster, PodGroupController):
+        assert resources(cluster) == {"requested": {"cpu": "2"}, "allocated": {"cpu": "1"}}
+
+
+async def test_a_gang_that_starts_within_a_moment_costs_one_write():
+    cluster = MemoryCluster(group(), *(pod(f"p{index}") for index in range(20)))
+    async with running(cluster, PodGroupController):
+        before = len(cluster.writes())
+        for index in range(20):
+            cluster.server.change("Pod", f"p{index}", "ns", {"status": {"phase": "Running"}})
+            await cluster.pass_time(0.01)
+        await cluster.pass_time(5.0)
+        assert resources(cluster)["allocated"] == {"cpu": "20"}
+        assert len(cluster.writes()) == before + 1
+
+
+async def test_what_does_not_count_costs_no_write():
+    cluster = MemoryCluster(group(), pod(phase="Running"))
+    async with running(cluster, PodGroupController):
+        before = len(cluster.writes())
+        cluster.server.change("Pod", "p", "ns", {"metadata": {"labels": {"a": "b"}}})
+        cluster.server.change("PodGroup", "g", "ns", {"status": {"schedulingConditions": []}})
+        await cluster.pass_time(100.0)
+        assert len(cluster.writes()) == before
+    cluster.restart()
+    async with running(cluster, PodGroupController):
+        assert len(cluster.writes()) == before
+
+
+async def test_a_new_priority_class_decides_anew_what_is_preemptible():
+    cluster = MemoryCluster(group(priorityClassName="high"), pod(phase="Running"))
+    async with running(cluster, PodGroupController):
+        assert "allocatedNonPreemptible" not in resources(cluster)
+        cluster.server.add(
+            {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": {"name": "high"},
+                "value": 1000,
+            }
+        )
+        await cluster.pass_time(5.0)
+        assert resources(cluster)["allocatedNonPreemptible"] == {"cpu": "1"}
+
+
+async def test_a_pod_that_leaves_or_changes_its_group_is_counted_where_it_is():
+    cluster = MemoryCluster(group(), group("h"), pod(), pod("r"))
+    async with running(cluster, PodGroupController):
+        cluster.server.change("Pod", "p", "ns", {"metadata": {"annotations": {"pod-group-name": "h"}}})
+        cluster.server.remove("Pod", "r", "ns")
+        await cluster.pass_time(5.0)
+        assert (resources(cluster), resources(cluster, "h")) == ({}, {"requested": {"cpu": "1"}})
+
+
+async def test_a_group_that_cannot_be_counted_does_not_hinder_others():
+    bad = pod("bad", annotations={"gpu-fraction": "much"})
+    cluster = MemoryCluster(group(), group("h"), bad, pod("r", "h"))
+    async with running(cluster, PodGroupController):
+        assert resources(cluster) is None
+        assert resources(cluster, "h") == {"requested": {"cpu": "1"}}
+        cluster.server.change("Pod", "bad", "ns", {"metadata": {"annotations": {"gpu-fraction": "0.5"}}})
+        await cluster.pass_time(5.0)
+        assert resources(cluster)["requested"] == {"cpu": "1", "nvidia.com/gpu": "500m"}
+
+
+async def test_why_a_group_cannot_be_counted_is_said_once_for_each_reason():
+    cluster = MemoryCluster(group(), pod("bad", annotations={"gpu-fraction": "much"}))
+    with capture_logs() as logs:
+        async with running(cluster, PodGroupController):
+            for change in ({"labels": {"a": "1"}}, {"labels": {"a": "2"}}, {"annotations": {"gpu-fraction": "more"}}):
+                cluster.server.change("Pod", "bad", "ns", {"metadata": change})
+                await cluster.pass_time(5.0)
+    said = [each["why"] for each in logs if each["event"] == "cannot be counted"]
+    assert len(said) == 2
+    assert "much" in said[0]
+    assert "more" in said[1]
+
+
+@pytest.mark.parametrize("reason", [Reason.UNAVAILABLE, Reason.UNKNOWN, Reason.CONFLICT])
+async def test_a_status_that_could_not_be_written_is_written_later(reason):
+    cluster = MemoryCluster(group(), pod())
+    cluster.server.fault = lambda _: Refusal(reason=reason)
+    async with running(cluster, PodGroupController):
+        assert cluster.writes() == []
+        assert len(cluster.server.requests) <= 3
+        cluster.server.fault = lambda _: None
+        await cluster.pass_time(10.0)
+        assert resources(cluster) == {"requested": {"cpu": "1"}}
+
+
+# --- Queues --------------------------------------------------------------------------------------------------------
+
+
+async def test_totals_travel_up_the_tree():
+    cluster = MemoryCluster(
+        queue("top"),
+        queue("middle", "top"),
+        queue("leaf", "middle"),
+        group(queue="leaf", status=holding({"cpu": "1"}, {"cpu": "2"})),
+    )
+    async with running(cluster, QueueController):
+        assert status(cluster, "top") == {
+            "allocated": {"cpu": "1"},
+            "requested": {"cpu": "2"},
+            "childQueues": ["middle"],
+            "conditions": status(cluster, "top")["conditions"],
+        }
+        cluster.server.change("PodGroup", "g", "ns", {"status": holding({"cpu": "4"})})
+        await cluster.pass_time(5.0)
+        assert status(cluster, "top")["allocated"] == {"cpu": "4"}
+        cluster.server.remove("PodGroup", "g", "ns")
+        await cluster.pass_time(5.0)
+        assert "allocated" not in status(cluster, "top")
+        writes = len(cluster.writes())
+        await cluster.pass_time(100.0)
+        assert len(cluster.writes()) == writes
+
+
+async def test_a_look_at_a_queue_reads_the_groups_that_changed_and_no_others(monkeypatch):
+    groups = [group(f"g{number}", "q", holding({"cpu": "1"})) for number in range(20)]
+    cluster = MemoryCluster(queue("q"), *groups)
+    async with running(cluster, QueueController):
+        read, get, find = [], cluster.store.get, cluster.store.find
+
+        def recorded(cls, name, namespace=""):
+            read.append((cls, name))
+            return get(cls, name, namespace)
+
+        def found(index, key):
+            objects = find(index, key)
+            read.extend((type(each), each.metadata.name) for each in objects)
+            return objects
+
+        monkeypatch.setattr(cluster.store, "get", recorded)
+        monkeypatch.setattr(cluster.store, "find", found)
+        cluster.server.change("PodGroup", "g7", "ns", {"status": holding({"cpu": "3"})})
+        await cluster.pass_time(5.0)
+        assert status(cluster, "q")["allocated"] == {"cpu": "22"}
+        assert {name for cls, name in read if cls is PodGroup} == {"g7"}
+
+
+async def test_a_group_that_moves_leaves_one_queue_and_enters_the_other():
+    cluster = MemoryCluster(queue("a"), queue("b"), group(queue="a", status=holding({"cpu": "1"})))
+    async with running(cluster, QueueController):
+        cluster.server.change("PodGroup", "g", "ns", {"spec": {"queue": "b"}})
+        await cluster.pass_time(5.0)
+        assert "allocated" not in status(cluster, "a")
+        assert status(cluster, "b")["allocated"] == {"cpu": "1"}
+
+
+def granted(name, queue, number=0, phase="Running", requests=None):
+    """Make a pod that was bound on the account of a queue."""
+    made = pod(name, phase=phase, requests=requests, annotations={"kai.scheduler/granted": f'{{"queue":"{queue}"}}'})
+    made["spec"]["nodeName"] = "n"
+    when = f"2026-01-01T00:00:{number:02}Z"
+    made["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": when}]
+    return made
+
+
+async def test_a_group_that_moves_while_its_pods_run_stays_on_the_account_on_which_they_were_bound():
+    cluster = MemoryCluster(
+        queue("a"), queue("b"), group(queue="a", status=holding({"cpu": "1"})), granted("p", "a"), granted("r", "b", 1)
+    )
+    async with running(cluster, QueueController):
+        cluster.server.change("PodGroup", "g", "ns", {"spec": {"queue": "b"}})
+        await cluster.pass_time(5.0)
+        assert status(cluster, "a")["allocated"] == {"cpu": "1"}
+        assert "allocated" not in status(cluster, "b")
+        cluster.server.change("PodGroup", "g", "ns", {"status": holding({"cpu": "2"})})
+        await cluster.pass_time(5.0)
+        assert status(cluster, "a")["allocated"] == {"cpu": "2"}
+        cluster.server.remove("Pod", "p", "ns")
+        await cluster.pass_time(5.0)
+        assert "allocated" not in status(cluster, "a")
+        assert status(cluster, "b")["allocated"] == {"cpu": "2"}
+
+
+async def test_pods_whose_group_is_gone_stay_on_the_account_on_which_they_were_bound():
+    lost = granted("lost", "q", requests={"cpu": "4"})
+    lost["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": "gone"}]
+    cluster = MemoryCluster(queue("top"), queue("q", "top"), group(queue="q"), granted("p", "q"), pod("never"), lost)
+    async with running(cluster, QueueController):
+        assert "allocated" not in status(cluster, "q")
+        cluster.server.remove("PodGroup", "g", "ns")
+        await cluster.pass_time(5.0)
+        assert status(cluster, "q")["allocated"] == status(cluster, "top")["allocated"] == {"cpu": "5"}
+        cluster.server.change("Pod", "p", "ns", {"status": {"phase": "Succeeded"}})
+        await cluster.pass_time(5.0)
+        assert status(cluster, "q")["allocated"] == {"cpu": "4"}
+        cluster.server.remove("Pod", "lost", "ns")
+        await cluster.pass_time(5.0)
+        assert "allocated" not in status(cluster, "q")
+
+
+async def test_faults_of_the_tree_become_conditions_and_end():
+    cluster = MemoryCluster(queue("lost", "nowhere"), queue("below", "lost"), queue("a", "b"), queue("b", "a"))
+    async with running(cluster, QueueController):
+        assert true_conditions(cluster, "lost") == ["Orphan"]
+        assert true_conditions(cluster, "below") == []
+        assert true_conditions(cluster, "a") == true_conditions(cluster, "b") == ["Cycle"]
+        cluster.server.add(queue("nowhere"))
+        cluster.server.change("Queue", "b", "", {"spec": {"parentQueue": None}})
+        await cluster.pass_time(5.0)
+        assert true_conditions(cluster, "lost") == true_conditions(cluster, "a") == true_conditions(cluster, "b") == []
+        assert status(cluster, "nowhere")["childQueues"] == ["lost"]
+        cluster.server.remove("Queue", "nowhere")
+        await cluster.pass_time(5.0)
+        assert true_conditions(cluster, "lost") == ["Orphan"]
+
+
+async def test_a_queue_above_its_quota_says_so_in_the_same_write_as_its_total():
+    cluster = MemoryCluster(queue("q", quota=1000), group(status=holding({"cpu": "2"})))
+    async with running(cluster, QueueController):
+        assert true_conditions(cluster, "q") == ["OverQuota"]
+        assert len(cluster.writes()) == 1
+
+
+async def test_conditions_of_others_that_were_not_seen_yet_are_not_overwritten():
+    cluster = MemoryCluster(queue("q", quota=1000), group())
+    async with running(cluster, QueueController):
+        cluster.lagging = True
+        foreign = {"type": "Foreign", "status": "True"}
+        cluster.server.change("Queue", "q", "", {"status": {"conditions": [foreign]}})
+        cluster.lagging = False
+        cluster.server.change("PodGroup", "g", "ns", {"status": holding({"cpu": "2"})})
+        await cluster.pass_time(1.0)
+        assert true_conditions(cluster, "q") == ["Foreign"]
+        cluster.catch_up()
+        await cluster.pass_time(5.0)
+        assert true_conditions(cluster, "q") == ["Foreign", "OverQuota"]
+
+
+async def test_a_cluster_without_queues_gets_the_first_two_even_if_the_server_fails_at_first():
+    cluster = MemoryCluster()
+    cluster.server.fault = lambda _: Refusal(reason=Reason.UNAVAILABLE)
+    async with running(cluster, QueueController):
+        cluster.server.fault = lambda _: None
+        await cluster.pass_time(10.0)
+        assert cluster.server.names("Queue") == ["default-parent-queue", "default-queue"]
+        assert status(cluster, "default-parent-queue")["childQueues"] == ["default-queue"]
+
+
+async def test_the_second_of_the_first_queues_waits_for_the_first():
+    cluster = MemoryCluster()
+
+    def fault(request):
+        is_parent = isinstance(request, Create) and request.ref.name == "default-parent-queue"
+        return Refusal(reason=Reason.UNAVAILABLE) if is_parent else None
+
+    cluster.server.fault = fault
+    async with running(cluster, QueueController):
+        assert cluster.server.names("Queue") == []
+        cluster.server.fault = lambda _: None
+        await cluster.pass_time(10.0)
+        assert cluster.server.names("Queue") == ["default-parent-queue", "default-queue"]
+
+
+async def test_no_queue_is_made_where_the_store_only_lags():
+    cluster = MemoryCluster()
+    cluster.lagging = True
+    cluster.server.add(queue("mine"))
+    async with running(cluster, QueueController):
+        assert cluster.server.names("Queue") == ["mine"]
+
+
+async def test_metrics_learn_of_every_queue_and_of_its_end():
+    cluster = MemoryCluster(queue("q"), group(status=holding({"cpu": "2"})))
+    facts = []
+    async with running(cluster, QueueController, observe=facts.append):
+        (counted,) = [fact for fact in facts if isinstance(fact, QueueCounted)][-1:]
+        assert counted.queue.status.allocated == {"cpu": "2"}
+        cluster.server.remove("Queue", "q")
+        await cluster.pass_time(1.0)
+        assert [fact.queue.metadata.name for fact in facts if isinstance(fact, QueueGone)] == ["q"]
+
+
+async def test_a_controller_that_ends_leaves_no_queue_in_the_metrics():
+    """Another replica shows them from then on, and would not take away here what is deleted meanwhile."""
+    cluster = MemoryCluster(queue("q"), queue("r"))
+    facts = []
+    async with running(cluster, QueueController, observe=facts.append):
+        pass
+    last = {fact.queue.metadata.name: type(fact) for fact in facts if isinstance(fact, QueueCounted | QueueGone)}
+    assert last == {"q": QueueGone, "r": QueueGone}
+
+
+# --- Scaling pods --------------------------------------------------------------------------------------------------
+
+SCALE = ScaleSettings(image="scale:1")
+
+
+def wanting(name="p", fraction="0.5"):
+    return pod(name, annotations={"gpu-fraction": fraction}, scheduled="False")
+
+
+def ordered(name):
+    return {
+        "apiVersion": "scheduling.run.ai/v1alpha2",
+        "kind": "BindRequest",
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": f"uid-{name}"}],
+        },
+        "spec": {"podName": name, "selectedNode": "n"},
+    }
+
+
+def scaling_pods(cluster):
+    return [name for kind, namespace, name in sorted(cluster.server.objects) if namespace == "kai-scale-adjust"]
+
+
+async def test_pods_that_find_no_place_get_a_scaling_pod_that_is_marked():
+    cluster = MemoryCluster(wanting(), wanting("q"))
+    async with running(cluster, NodeScaleAdjuster, SCALE):
+        (name,) = scaling_pods(cluster)
+        made = cluster.server.get("Pod", name, "kai-scale-adjust")
+        assert made["status"]["conditions"][0]["reason"] == "Unschedulable"
+        assert made["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+
+
+async def test_a_look_for_scaling_pods_reads_the_pods_that_share_gpus_and_no_others(monkeypatch):
+    cluster = MemoryCluster(*(pod(f"plain{number}") for number in range(20)))
+    read, look_for_all, find = [], cluster.store.all, cluster.store.find
+    monkeypatch.setattr(cluster.store, "all", lambda cls: [*_noted(read, look_for_all(cls))])
+    monkeypatch.setattr(cluster.store, "find", lambda index, key: tuple(_noted(read, find(index, key))))
+    async with running(cluster, NodeScaleAdjuster, SCALE):
+        cluster.server.add(wanting("p"))
+        await cluster.pass_time(5.0)
+        assert len(scaling_pods(cluster)) == 1
+        assert not [name for name in read if name.startswith("plain")]
+
+
+def _noted(names, objects):
+    for each in objects:
+        names.append(each.metadata.name)
+        yield each
+
+
+async def test_a_scaling_pod_goes_with_its_need_and_nothing_is_made_while_nodes_fill():
+    cluster = MemoryCluster(wanting())
+    async with running(cluster, NodeScaleAdjuster, SCALE):
+        cluster.server.remove("Pod", "p", "ns")
+        await cluster.pass_time(2.0)
+        assert scaling_pods(cluster) == []
+        cluster.server.add(wanting("late"))
+        await cluster.pass_time(30.0)
+        assert scaling_pods(cluster) == []
+        await cluster.pass_time(40.0)
+        assert scaling_pods(cluster) == ["ns-late"]
+
+
+async def test_a_scaling_pod_goes_as_soon_as_the_bind_of_its_pod_is_ordered():
+    cluster = MemoryCluster(wanting())
+    async with running(cluster, NodeScaleAdjuster, SCALE):
+        assert scaling_pods(cluster) == ["ns-p"]
+        cluster.server.add(ordered("p"))
+        await cluster.pass_time(2.0)
+        assert scaling_pods(cluster) == []
+
+
+async def test_a_scaling_pod_is_not_deleted_because_the_store_lacks_its_pod():
+    cluster = MemoryCluster(wanting())
+    async with running(cluster, NodeScaleAdjuster, SCALE):
+        cluster.lagging = True
+        gone = cluster.server.get("Pod", "p", "ns")
+        cluster._show(gone, is_gone=True)
+        await cluster.pass_time(10.0)
+        assert scaling_pods(cluster) == ["ns-p"]
+        assert cluster.writes(Delete) == []
+
+
+async def test_a_refused_creation_is_tried_again_and_made_once():
+    cluster = MemoryCluster(wanting())
+    cluster.server.fault = lambda request: Refusal(reason=Reason.REJECTED) if isinstance(request, Create) else None
+    async with running(cluster, NodeScaleAdjuster, SCALE):
+        cluster.server.fault = lambda _: None
+        await cluster.pass_time(30.0)
+        assert scaling_pods(cluster) == ["ns-p"]
+        assert len(cluster.writes(Create)) == 1
+        assert len(cluster.writes(Patch)) == 1
+
+
+async def test_a_new_group_is_counted_once_when_its_pods_are_bound_at_once_and_soon_in_any_case():
+    cluster = MemoryCluster()
+    async with running(cluster, PodGroupController):
+        made = dt.datetime.fromtimestamp(cluster.clock.now(), tz=dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        for name in ("quick", "slow"):
+            manifest = group(name)
+            manifest["metadata"]["creationTimestamp"] = made
+            cluster.server.add(manifest)
+            cluster.server.add(pod(f"p-{name}", group=name))
+        await cluster.pass_time(2.0)
+        assert cluster.server.writes == []
+        cluster.server.add(pod("p-quick", group="quick", scheduled="True"))
+        await cluster.pass_time(2.0)
+        assert [write.ref.name for write in cluster.server.writes] == ["quick"]
+        await cluster.pass_time(3.0)
+        assert [write.ref.name for write in cluster.server.writes] == ["quick", "slow"]

@@ -1,0 +1,58 @@
+import json
+
+from kai.roles.podgrouper import Settings
+from tests.unit.roles.podgrouper.workloads import group_of, pod_of, priority_class, spec_of, thing
+
+QUEUE = "kai.scheduler/queue"
+
+
+def test_pods_of_a_workflow_are_grouped_one_by_one_under_its_labels():
+    flow = thing("argoproj.io/v1alpha1", "Workflow", labels={QUEUE: "q", "a": "flow"}, annotations={"note": "x"})
+    group = group_of(pod_of(flow, labels={"a": "pod"}), flow)
+    assert group["metadata"]["name"] == "pg-pod-0-pod-0-uid"
+    assert group["metadata"]["labels"] == {QUEUE: "q", "a": "pod"}
+    assert group["metadata"]["annotations"]["note"] == "x"
+    assert group["spec"]["queue"] == "q"
+
+
+def test_the_owner_below_the_top_is_grouped_by_its_own_rules():
+    top = thing("run.ai/v7", "TrainingWorkload", "top", annotations={"kai.scheduler/batch-min-member": "3"})
+    job = thing("batch/v1", "Job", owners=[top])
+    group = group_of(pod_of(job), job, top)
+    assert group["metadata"]["name"] == "pg-work-work-uid"
+    assert group["spec"]["minMember"] == 3
+
+
+def test_wrappers_in_wrappers_are_all_looked_through():
+    top = thing("run.ai/v1", "DistributedWorkload", "top", labels={QUEUE: "q"})
+    train = thing("trainer.kubeflow.org/v1alpha1", "TrainJob", "train", owners=[top], labels={"b": "1"})
+    jobs = {"replicatedJobs": [{"name": "w", "template": {}}]}
+    inner = thing("jobset.x-k8s.io/v1alpha2", "JobSet", "inner", owners=[train], spec=jobs)
+    labels = {"jobset.sigs.k8s.io/replicatedjob-name": "w", "jobset.sigs.k8s.io/job-index": "0"}
+    group = group_of(pod_of(inner, labels=labels), inner, train, top)
+    assert group["metadata"]["name"] == "pg-inner-inner-uid"
+    assert group["metadata"]["labels"] == {QUEUE: "q", "b": "1"}
+
+
+def defaults(**entry):
+    return thing("v1", "ConfigMap", "defaults", namespace="kai", data={"types": json.dumps([entry])})
+
+
+DEFAULTS = Settings(defaults_namespace="kai", defaults_name="defaults")
+
+
+def test_defaults_of_the_wrappers_kind_reach_the_workload_as_labels():
+    top = thing("run.ai/v1", "InferenceWorkload", "top")
+    job = thing("batch/v1", "Job", owners=[top])
+    config_map = defaults(typeName="InferenceWorkload", priorityName="high", preemptibility="non-preemptible")
+    group = group_of(pod_of(job), job, top, config_map, priority_class("high"), settings=DEFAULTS)
+    assert group["spec"]["priorityClassName"] == "high"
+    assert group["spec"]["preemptibility"] == "non-preemptible"
+    assert group["metadata"]["labels"]["priorityClassName"] == "high"
+
+
+def test_a_default_class_that_does_not_exist_is_no_default():
+    top = thing("run.ai/v1", "InferenceWorkload", "top")
+    job = thing("batch/v1", "Job", owners=[top])
+    config_map = defaults(typeName="InferenceWorkload", priorityName="gone")
+    assert spec_of(pod_of(job), job, top, config_map, settings=DEFAULTS)["priorityClassName"] == "train"

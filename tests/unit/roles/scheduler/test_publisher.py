@@ -1,0 +1,567 @@
+"""The publisher writes what changed, once, and is silent otherwise."""
+
+import attrs
+import pytest
+
+from kai.api.plans import Emit, Patch, Reason, Refusal
+from kai.api.scheduling.pod_group import PodGroup, UnschedulableReason
+from kai.roles.scheduler.effects import Overlay, Send, WakeAt
+from kai.roles.scheduler.publishing.conditions import GroupWrites
+from kai.roles.scheduler.publishing.explanations import GroupAccount, Overall, PodAccount, Waiting
+from kai.roles.scheduler.publishing.publisher import CycleOver, Silenced, TimePassed, Written
+from kai.roles.scheduler.reporting.signals import NotExplained
+from tests.unit.intake import making
+from tests.unit.roles.scheduler.stage import EVICTED, STAMPS, WHY, Stage, lost
+
+
+def test_an_explanation_is_written_on_the_pod_and_on_the_group_with_an_event_for_each():
+    stage = Stage()
+    stage.tell(stage.account())
+    (condition,) = stage.world.server.get("Pod", "p", "default")["status"]["conditions"]
+    keys = ("type", "status", "reason", "message")
+    assert [condition[key] for key in keys] == ["PodScheduled", "False", "Unschedulable", "because"]
+    (written,) = stage.group["status"]["schedulingConditions"]
+    assert written["transitionID"] == "1"
+    assert (written["type"], written["nodePool"]) == ("UnschedulableOnNodePool", "default")
+    events = {(event.ref.name, event.type, event.reason, event.message) for event in stage.world.server.events}
+    assert events == {("p", "Warning", "Unschedulable", "because"), ("g", "Normal", "Unschedulable", "because")}
+
+
+def test_nothing_new_is_nothing_written_also_after_a_restart():
+    stage = Stage()
+    assert len(stage.tell(stage.account())) == 4
+    assert stage.tell(stage.account()) == []
+    stage.begin()
+    assert stage.tell(stage.account()) == []
+
+
+def test_figures_wait_and_the_last_ones_are_written_when_the_silence_is_over():
+    stage = Stage()
+    stage.tell(stage.account("3 nodes"))
+    assert stage.tell(stage.account("2 nodes")) == []
+    effects = stage.publisher.step(CycleOver(Overall(groups=(stage.account("1 nodes"),))), stage.time)
+    assert effects == (WakeAt(10.0),)
+    stage.time = 10.0
+    assert len(stage.step(TimePassed())) == 4
+    (condition,) = stage.world.server.get("Pod", "p", "default")["status"]["conditions"]
+    assert condition["message"] == "1 nodes"
+    assert stage.step(TimePassed()) == []
+
+
+def test_what_was_said_of_objects_that_are_gone_is_forgotten_and_of_others_is_not():
+    stage = Stage(making.group("other"), making.pod("other-0", group="other"))
+    other = PodAccount(name="other-0", namespace="default", uid="uid-other-0", message="because")
+    stage.tell(stage.account(), stage.account(name="other", uid="uid-other", pods=(other,)))
+    stage.world.server.remove("Pod", "other-0", "default")
+    stage.world.server.remove("PodGroup", "other", "default")
+    stage.world.sync()
+    stage.time = 700.0
+    assert stage.tell(stage.account()) == []
+    assert {uid for uid, _ in stage.publisher.outgoing.history._messages} == {"uid-p", "uid-g"}
+
+
+def test_a_change_in_kind_does_not_wait():
+    stage = Stage()
+    stage.tell(stage.account())
+    other = Waiting(message="else", reasons=(UnschedulableReason(reason="OverQuota", message="else"),))
+    stage.tell(stage.account(condition=other, unschedulable="else"))
+    (written,) = stage.group["status"]["schedulingConditions"]
+    assert (written["message"], written["transitionID"]) == ("else", "2")
+
+
+def test_that_a_group_waits_for_its_turn_is_said_until_there_is_something_better_to_say():
+    stage = Stage()
+    later = stage.account("its turn", waits_for_turn=True)
+    assert len(stage.tell(later)) == 4
+    assert stage.tell(later) == []
+    assert len(stage.tell(stage.account("no room"))) == 4  # at once: this is not another figure of the same
+    assert stage.tell(later) == []
+    assert stage.group["status"]["schedulingConditions"][-1]["message"] == "no room"
+
+
+def test_conditions_of_other_pools_stay_and_ours_moves_to_the_end():
+    theirs = {"type": "UnschedulableOnNodePool", "nodePool": "west", "transitionID": "7"}
+    stage = Stage(making.group("g", status={"schedulingConditions": [theirs]}))
+    stage.tell(stage.account())
+    pools = [(each["nodePool"], each["transitionID"]) for each in stage.group["status"]["schedulingConditions"]]
+    assert pools == [("west", "7"), ("default", "8")]
+
+
+def test_conditions_go_once_the_group_is_settled():
+    stage = Stage()
+    stage.tell(stage.account())
+    stage.tell(settled=[("default", "g")])
+    assert not stage.group["status"].get("schedulingConditions")
+    assert stage.tell(settled=[("default", "g")]) == []
+
+
+def test_a_group_that_was_read_too_early_is_not_overwritten():
+    stage = Stage()
+    account = stage.account(pods=())
+    effects = stage.publisher.step(CycleOver(Overall(groups=(account,))), 0.0)
+    stage.world.server.change("PodGroup", "g", "default", {"metadata": {"labels": {"a": "b"}}})
+    for effect in effects:
+        stage.world.perform(effect.request)
+    assert "schedulingConditions" not in stage.group.get("status", {})
+
+
+def test_timestamps_are_written_and_removed():
+    stage = Stage(making.group("g", metadata={"annotations": {"kai.scheduler/last-start-timestamp": "x"}}))
+    stamps = {"kai.scheduler/last-start-timestamp": None, "kai.scheduler/last-eviction-timestamp": "y"}
+    stage.tell(stage.account(stamps=stamps))
+    assert stage.group["metadata"]["annotations"] == {"kai.scheduler/last-eviction-timestamp": "y"}
+
+
+START, EVICTION = "kai.scheduler/last-start-timestamp", "kai.scheduler/last-eviction-timestamp"
+
+
+def started(stage, **more):
+    return stage.account(pods=(), condition=None, unschedulable="", stamps={START: "x", **more})
+
+
+def test_the_start_of_a_group_is_shown_before_it_is_written():
+    """Else a cycle that follows at once evicts what a minimum runtime protects."""
+    stage = Stage()
+    shown, sent = stage.publisher.step(CycleOver(Overall(groups=(started(stage),))), 0.0)
+    assert shown == Overlay(PodGroup, ("default", "g"), {START: "x"})
+    assert sent.request.patch["metadata"]["annotations"] == {START: "x"}
+    assert stage.publisher.step(CycleOver(Overall(groups=(started(stage),))), 0.0) == (), "it is on its way"
+    reply = Refusal(reason=Reason.UNAVAILABLE)
+    (undone,) = stage.publisher.step(Written(sent.topic, sent.request, reply), 0.0)
+    assert undone == Overlay(PodGroup, ("default", "g"), {}), "the next cycle tells it anew"
+
+
+def test_a_start_that_is_only_shown_is_written_with_what_replaces_its_patch(monkeypatch):
+    stage = Stage(making.group("g", metadata={"annotations": {START: "x"}}))
+    told = CycleOver(Overall(groups=(started(stage, **{EVICTION: "y"}),)))
+    monkeypatch.setattr(stage.world, "is_overlaid", lambda cls, key: (cls, key) == (PodGroup, ("default", "g")))
+    _, sent = stage.publisher.step(told, 0.0)
+    assert sent.request.patch["metadata"]["annotations"] == {START: "x", EVICTION: "y"}
+
+
+def test_a_pod_that_found_a_node_or_was_made_anew_is_told_nothing():
+    for change in ({"spec": {"nodeName": "n"}}, {"metadata": {"uid": "another"}}):
+        stage = Stage()
+        stage.world.server.change("Pod", "p", "default", change)
+        stage.world.sync()
+        assert [each.ref.name for each in stage.tell(stage.account())] == ["g", "g"]
+
+
+def test_a_pod_of_a_group_that_does_not_mark_gets_an_event_only():
+    stage = Stage()
+    pod = attrs.evolve(stage.account().pods[0], on_pod=False)
+    stage.tell(stage.account(pods=(pod,)))
+    stage.tell(stage.account(pods=(pod,)))
+    assert stage.world.server.get("Pod", "p", "default")["status"] == {"phase": "Pending"}
+    assert [event.ref.name for event in stage.world.server.events] == ["p", "g"]
+
+
+def test_not_ready_is_said_again_only_after_it_was_over():
+    stage = Stage()
+    waiting = stage.account(not_ready="lacks pods", unschedulable="", condition=None, pods=())
+    stage.tell(waiting)
+    stage.tell(waiting)
+    stage.tell(attrs.evolve(waiting, not_ready=""))
+    stage.time = 20.0
+    stage.tell(waiting)
+    assert [event.reason for event in stage.world.server.events] == ["NotReady", "NotReady"]
+
+
+def test_fair_shares_are_written_when_they_changed_and_not_too_often():
+    stage = Stage()
+    assert len(stage.tell(shares={"q": {"cpu": "1"}})) == 1
+    assert stage.world.server.get("Queue", "q")["status"] == {"fairShare": {"cpu": "1"}}
+    assert stage.tell(shares={"q": {"cpu": "1000m"}}) == []
+    assert stage.tell(shares={"q": {"cpu": "2"}}) == []
+    stage.time = 11.0
+    assert len(stage.step(TimePassed())) == 1
+    assert stage.world.server.get("Queue", "q")["status"] == {"fairShare": {"cpu": "2"}}
+    stage.time = 22.0
+    assert len(stage.tell(shares={"q": {"nvidia.com/gpu": "2"}})) == 1
+    assert stage.world.server.get("Queue", "q")["status"] == {"fairShare": {"nvidia.com/gpu": "2"}}
+
+
+def test_what_is_held_back_is_dropped_with_the_term():
+    stage = Stage()
+    stage.tell(stage.account("3 nodes"))
+    stage.tell(stage.account("2 nodes"))
+    assert stage.step(Silenced()) == []
+    stage.time = 100.0
+    assert stage.step(TimePassed()) == []
+
+
+# --- Writes without an answer --------------------------------------------------------------------------------------
+
+
+def patches(stage, *accounts, settled=()):
+    told = CycleOver(Overall(groups=accounts, settled=frozenset(settled)))
+    effects = stage.publisher.step(told, stage.time)
+    return [each for each in effects if isinstance(each, Send) and isinstance(each.request, Patch)]
+
+
+def test_five_cycles_with_the_same_account_and_no_echo_write_once():
+    stage = Stage(making.group("g", metadata={"annotations": {"kai.scheduler/last-start-timestamp": "x"}}))
+    counts = [len(patches(stage, stage.account(pods=()))) for _ in range(5)]
+    assert counts == [2, 0, 0, 0, 0], "the stamps and the condition, once each"
+
+
+def test_a_condition_is_removed_once_until_its_echo():
+    stage = Stage()
+    stage.tell(stage.account())
+    assert [len(patches(stage, settled=[("default", "g")])) for _ in range(5)] == [1, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("reason", [Reason.CONFLICT, Reason.NOT_FOUND])
+def test_what_was_refused_for_the_version_waits_for_another_version(reason):
+    stage = Stage()
+    account = stage.account(pods=(), stamps={})
+    (send,) = patches(stage, account)
+    stage.publisher.step(Written(send.topic, send.request, Refusal(reason=reason)), 0.0)
+    stage.time = 30.0
+    assert patches(stage, account) == []
+    stage.world.server.change("PodGroup", "g", "default", {"metadata": {"labels": {"a": "b"}}})
+    stage.world.sync()
+    (again,) = patches(stage, account)
+    assert again.request.patch["metadata"]["resourceVersion"] == stage.group["metadata"]["resourceVersion"]
+
+
+def test_what_failed_for_another_reason_is_written_again_after_a_while():
+    stage = Stage()
+    account = stage.account(pods=(), stamps={})
+    (send,) = patches(stage, account)
+    stage.publisher.step(Written(send.topic, send.request, Refusal(reason=Reason.UNAVAILABLE)), 0.0)
+    assert patches(stage, account) == []
+    stage.time = 11.0
+    assert len(patches(stage, account)) == 1
+
+
+def test_the_answer_to_a_write_that_another_replaced_tells_nothing():
+    stage = Stage()
+    (first,) = patches(stage, stage.account(pods=(), stamps={}))
+    other = Waiting(message="else", reasons=(UnschedulableReason(reason="OverQuota", message="else"),))
+    account = stage.account(pods=(), stamps={}, condition=other, unschedulable="else")
+    (second,) = patches(stage, account)
+    assert first.topic == second.topic
+    stage.publisher.step(Written(first.topic, first.request, Refusal(reason=Reason.CONFLICT)), 0.0)
+    assert patches(stage, account) == [], "the second is still on its way"
+
+
+def test_an_account_that_cannot_be_told_costs_no_other_its_words(monkeypatch):
+    stage = Stage(making.group("h"))
+    broken = attrs.evolve(stage.account(), name="h", uid="uid-h")
+    condition = GroupWrites._condition
+
+    def failing(self, group, account, now):
+        if account.name == "h":
+            raise ValueError("broken")
+        return condition(self, group, account, now)
+
+    monkeypatch.setattr(GroupWrites, "_condition", failing)
+    effects = stage.publisher.step(CycleOver(Overall(groups=(broken, stage.account()))), 0.0)
+    assert NotExplained(group="default/h", kind="ValueError", why="broken") in effects
+    assert any(isinstance(each, Send) for each in effects)
+
+
+# --- Events that were not written ----------------------------------------------------------------------------------
+
+
+def events(requests):
+    return sorted((each.ref.name, each.reason) for each in requests if isinstance(each, Emit))
+
+
+def refused(stage, reason, *accounts):
+    """Tell accounts while the server takes patches and refuses events; return the events."""
+    effects = stage.publisher.step(CycleOver(Overall(groups=accounts)), stage.time)
+    sent = [each for each in effects if isinstance(each, Send)]
+    for each in sent:
+        reply = Refusal(reason=reason) if isinstance(each.request, Emit) else stage.world.perform(each.request)
+        stage.publisher.step(Written(each.topic, each.request, reply), stage.time)
+    stage.world.sync()
+    return events(each.request for each in sent)
+
+
+BOTH = [("g", "Unschedulable"), ("p", "Unschedulable")]
+
+
+def with_events_only(stage):
+    return stage.account(pods=(attrs.evolve(stage.account().pods[0], on_pod=False),), condition=None)
+
+
+def test_an_event_that_was_not_sent_before_its_term_ended_is_said_in_the_next_one():
+    stage = Stage()
+    told = CycleOver(Overall(groups=(with_events_only(stage),)))
+    lost = stage.publisher.step(told, stage.time)
+    assert events(each.request for each in lost if isinstance(each, Send)) == BOTH
+    stage.step(Silenced())
+    assert events(stage.tell(with_events_only(stage))) == BOTH
+    assert stage.tell(with_events_only(stage)) == []
+
+
+def test_what_conditions_say_is_not_announced_again_in_the_next_term():
+    stage = Stage()
+    stage.tell(stage.account())
+    stage.step(Silenced())
+    assert stage.tell(stage.account()) == []
+    stage.time = 30.0
+    assert stage.tell(stage.account()) == []
+
+
+@pytest.mark.parametrize("reason", [Reason.REJECTED, Reason.UNAVAILABLE])
+@pytest.mark.parametrize("account_of", [Stage.account, with_events_only])
+def test_an_event_that_was_refused_is_said_again_after_a_while(account_of, reason):
+    stage = Stage()
+    assert refused(stage, reason, account_of(stage)) == BOTH
+    assert refused(stage, reason, account_of(stage)) == [], "not in each cycle"
+    stage.time = 11.0
+    assert refused(stage, reason, account_of(stage)) == BOTH
+    assert stage.tell(account_of(stage)) == []
+    stage.time = 22.0
+    assert events(stage.step(TimePassed())) == BOTH
+    assert events(stage.world.server.events) == BOTH
+    stage.time = 33.0
+    assert stage.tell(account_of(stage)) == []
+
+
+def test_an_event_that_is_over_or_is_there_is_not_said_again():
+    stage = Stage()
+    waiting = stage.account(not_ready="lacks pods", unschedulable="", condition=None, pods=())
+    sent = stage.publisher.step(CycleOver(Overall(groups=(waiting,))), 0.0)
+    (send,) = (each for each in sent if isinstance(each, Send) and isinstance(each.request, Emit))
+    stage.tell(attrs.evolve(waiting, not_ready=""))
+    stage.publisher.step(Written(send.topic, send.request, Refusal(reason=Reason.REJECTED)), 0.0)
+    stage.time = 20.0
+    assert events(stage.tell(waiting)) == [("g", "NotReady")]
+    stage.publisher.step(Written(send.topic, send.request, Refusal(reason=Reason.ALREADY_EXISTS)), 0.0)
+    stage.time = 40.0
+    assert stage.tell(waiting) == []
+    assert events(stage.world.server.events) == [("g", "NotReady")]
+
+
+# --- Turns ---------------------------------------------------------------------------------------------------------
+
+
+def conditions(stage):
+    pod = stage.world.server.get("Pod", "p", "default")["status"].get("conditions", [])
+    group = stage.group.get("status", {}).get("schedulingConditions", [])
+    return [each["message"] for each in (*pod, *group)]
+
+
+@pytest.mark.parametrize("wanted", [Emit, Patch])
+@pytest.mark.parametrize("message", ["its turn", "no room"])
+def test_what_was_lost_is_said_although_no_cycle_says_it_again_before_the_turn_of_the_group(wanted, message):
+    stage = Stage()
+    lost(stage, stage.account(message, waits_for_turn=message == "its turn"), wanted)
+    assert stage.tell() == [], "not at once"
+    stage.time = 10.0
+    stage.step(TimePassed())
+    assert events(stage.world.server.events) == BOTH
+    assert conditions(stage) == [message, message]
+    for stage.time in (20.0, 30.0, 40.0):
+        assert stage.step(TimePassed()) == []
+        assert stage.tell() == []
+
+
+def test_what_a_server_asks_to_be_patient_with_is_not_said_before():
+    stage = Stage()
+    effects = stage.publisher.step(CycleOver(Overall(groups=(stage.account(),))), 0.0)
+    patient = Refusal(reason=Reason.UNAVAILABLE, retry_after=60.0)
+    for each in (each for each in effects if isinstance(each, Send)):
+        stage.publisher.step(Written(each.topic, each.request, patient), 0.0)
+    assert stage.publisher.step(CycleOver(Overall()), 1.0) == (WakeAt(60.0),)
+    stage.time = 59.0
+    assert [each for each in stage.step(TimePassed()) if isinstance(each, Patch)] == []
+    stage.time = 60.0
+    assert len(stage.step(TimePassed())) == 4
+
+
+def test_the_publisher_asks_to_be_woken_for_what_was_lost():
+    stage = Stage()
+    lost(stage, stage.account("its turn", waits_for_turn=True), Emit)
+    assert stage.publisher.step(CycleOver(Overall()), 1.0) == (WakeAt(10.0),)
+
+
+def test_what_was_lost_is_not_said_once_the_group_has_another_account_or_needs_none():
+    for later in ({"settled": [("default", "g")]}, {"told": "no room"}):
+        stage = Stage()
+        lost(stage, stage.account("its turn", waits_for_turn=True), Emit | Patch)
+        stage.time = 10.0
+        if "told" in later:
+            stage.tell(stage.account(later["told"]))
+        else:
+            stage.tell(**later)
+        stage.time = 30.0
+        stage.step(TimePassed())
+        assert "its turn" not in {each.message for each in stage.world.server.events}
+
+
+def test_that_a_pod_waits_for_its_turn_is_not_said_while_it_is_being_bound():
+    stage = Stage()
+    lost(stage, stage.account("its turn", waits_for_turn=True), Emit)
+    stage.world.server._put(making.bind_request("p", "n"))
+    stage.world.sync()
+    stage.time = 10.0
+    assert events(stage.step(TimePassed())) == [("g", "Unschedulable")]
+
+
+def test_who_was_to_hear_of_a_turn_when_a_term_ended_hears_of_it_in_the_next_one():
+    stage = Stage()
+    account = stage.account("its turn", waits_for_turn=True)
+    stage.publisher.step(CycleOver(Overall(groups=(account,))), 0.0)
+    stage.step(Silenced())
+    stage.time = 100.0
+    assert events(stage.tell()) == BOTH
+    assert conditions(stage) == ["its turn", "its turn"]
+
+
+def test_figures_that_have_to_wait_are_not_forgotten_when_the_group_waits_for_its_turn():
+    stage = Stage()
+    stage.tell(stage.account("3 nodes"))
+    assert stage.tell(stage.account("2 nodes")) == []
+    assert stage.tell() == []
+    stage.time = 10.0
+    stage.step(TimePassed())
+    assert conditions(stage) == ["2 nodes", "2 nodes"]
+
+
+# --- Many groups ---------------------------------------------------------------------------------------------------
+
+
+def many(count):
+    """Return a stage with so many groups of one pod, and their accounts."""
+    numbers = range(count)
+    stage = Stage(*(making.group(f"g{n}") for n in numbers), *(making.pod(f"p{n}", group=f"g{n}") for n in numbers))
+    pod = stage.account().pods[0]
+    accounts = [
+        stage.account(name=f"g{n}", uid=f"uid-g{n}", pods=(attrs.evolve(pod, name=f"p{n}", uid=f"uid-p{n}"),))
+        for n in numbers
+    ]
+    return stage, accounts
+
+
+def steps_until_silent(stage, event):
+    """Return how many writes each step brought, until there is nothing more to do at once."""
+    counts = []
+    while True:
+        effects = stage.publisher.step(event, stage.time)
+        sent = [each for each in effects if isinstance(each, Send)]
+        counts.append(len(sent))
+        for each in sent:
+            stage.publisher.step(Written(each.topic, each.request, stage.world.perform(each.request)), stage.time)
+        if WakeAt(stage.time) not in effects:
+            stage.world.sync()
+            return counts
+        event = TimePassed()
+
+
+def test_many_accounts_are_told_in_steps():
+    stage, accounts = many(300)
+    counts = steps_until_silent(stage, CycleOver(Overall(groups=tuple(accounts))))
+    assert sum(counts) == 4 * 300
+    assert max(counts) <= 4 * 64
+    assert sum(steps_until_silent(stage, CycleOver(Overall(groups=tuple(accounts))))) == 0
+    settled = frozenset(("default", account.name) for account in accounts)
+    assert sum(steps_until_silent(stage, CycleOver(Overall(settled=settled)))) == 300
+    assert not any(
+        stage.world.server.get("PodGroup", f"g{n}", "default")["status"].get("schedulingConditions") for n in range(300)
+    )
+
+
+def test_what_was_not_looked_at_before_the_next_cycle_is_told_as_that_has_it():
+    stage, accounts = many(300)
+    stage.publisher.step(CycleOver(Overall(groups=tuple(accounts))), 0.0)
+    later = tuple(
+        attrs.evolve(each, unschedulable="else", condition=attrs.evolve(WHY, message="else")) for each in accounts
+    )
+    assert sum(
+        steps_until_silent(stage, CycleOver(Overall(groups=later[200:], settled=frozenset([("default", "g199")]))))
+    )
+    told = {event.ref.name: event.message for event in stage.world.server.events if event.ref.cls is PodGroup}
+    assert (told["g150"], told["g250"], "g199" in told) == ("because", "else", False)
+
+
+def test_a_group_of_which_nothing_waits_is_told_when_it_lost_pods():
+    stage = Stage()
+    account = GroupAccount(name="g", namespace="default", uid="uid-g", stamps=EVICTED)
+    (written,) = stage.tell(account, settled=[("default", "g")])
+    assert written.patch["metadata"]["annotations"] == EVICTED
+
+
+@pytest.mark.parametrize("settled", [True, False], ids=["settled", "told of again"])
+def test_when_a_group_lost_pods_is_written_although_its_account_had_to_wait(settled):
+    stage, accounts = many(300)
+    lost = attrs.evolve(accounts[-1], stamps={**STAMPS, **EVICTED})
+    stage.publisher.step(CycleOver(Overall(groups=(*accounts[:-1], lost))), stage.time)
+    again = () if settled else (attrs.evolve(lost, stamps={**STAMPS, **dict.fromkeys(EVICTED)}),)
+    steps_until_silent(stage, CycleOver(Overall(groups=again, settled=frozenset([("default", "g299")] * settled))))
+    group = stage.world.server.get("PodGroup", "g299", "default")
+    assert EVICTED.items() <= group["metadata"]["annotations"].items()
+    assert not (settled and group["status"].get("schedulingConditions"))
+
+
+def test_what_was_said_of_many_objects_that_are_gone_is_forgotten_in_steps():
+    stage, accounts = many(300)
+    steps_until_silent(stage, CycleOver(Overall(groups=tuple(accounts))))
+    for number in range(300):
+        stage.world.server.remove("Pod", f"p{number}", "default")
+        stage.world.server.remove("PodGroup", f"g{number}", "default")
+    stage.world.sync()
+    stage.time = 700.0
+    stage.publisher.step(CycleOver(Overall()), stage.time)
+    assert len(stage.publisher.outgoing.history._refs) == 600 - 256
+    steps_until_silent(stage, TimePassed())
+    assert not stage.publisher.outgoing.history._refs
+    assert not stage.publisher.outgoing.history
+
+
+def test_shares_of_several_queues_that_have_to_wait_are_asked_for_once_they_may_be_written():
+    stage = Stage(making.queue("a"), making.queue("b"))
+    for gpus in (1, 2):
+        shares = {name: {"nvidia.com/gpu": str(gpus)} for name in "ab"}
+        stage.tell(shares=shares)
+    assert stage.publisher.step(TimePassed(), 1.0) == (WakeAt(10.0),)
+    stage.time = 10.0
+    assert len(stage.step(TimePassed())) == 2
+    assert stage.publisher.step(TimePassed(), 10.0) == ()
+
+
+def why_of(stage):
+    """Return reason and message of the condition of the pod, and of that of the group."""
+    conditions = stage.world.server.get("Pod", "p", "default")["status"].get("conditions", [])
+    said = [(each["reason"], each["message"]) for each in conditions]
+    return said, [each["message"] for each in stage.group["status"].get("schedulingConditions", [])]
+
+
+def refused_bind(stage, times):
+    text = f"refused {times} times"
+    (pod,) = stage.account(text).pods
+    told = attrs.evolve(pod, reason="BindRefused", is_announced=False, is_figured=True)
+    why = Waiting(message=text, is_figured=True)
+    return stage.account(text, unschedulable="", condition=why, pods=(told,))
+
+
+def test_a_bind_that_is_refused_again_is_told_at_once_and_sends_no_event_from_here():
+    stage = Stage()
+    stage.tell(stage.account("no room"))
+    sent = len(stage.world.server.events)
+    for times in (1, 2, 3):
+        stage.time += 1.0
+        assert len(stage.tell(refused_bind(stage, times))) == 2
+        assert why_of(stage) == ([("BindRefused", f"refused {times} times")], [f"refused {times} times"])
+        assert stage.tell(refused_bind(stage, times)) == []
+    assert len(stage.world.server.events) == sent
+    stage.time += 1.0
+    stage.tell(stage.account("no room"))
+    assert why_of(stage) == ([("Unschedulable", "no room")], ["no room"]), "it was said before, and is true again"
+
+
+def test_what_is_only_written_in_place_of_another_reason_stands_where_one_stood():
+    stage = Stage()
+    (pod,) = stage.account("too few").pods
+    told = attrs.evolve(pod, reason="NotReady", is_announced=False, only_instead=True)
+    why = Waiting(message="too few", only_instead=True)
+    lacking = stage.account("", unschedulable="", not_ready="too few", condition=why, pods=(told,))
+    stage.tell(lacking)
+    assert why_of(stage) == ([], [])
+    stage.tell(stage.account("no room"))
+    stage.tell(lacking)
+    assert why_of(stage) == ([("NotReady", "too few")], ["too few"])

@@ -1,0 +1,10 @@
+from kai.cluster.caching.watch import WatchSettings
+from kai.roles.scheduler.settings import SchedulerSettings
+
+# What the API server calls bookmarkFrequency, and by how much its timers may be late.
+BOOKMARKS_APART = 60.0 + 1.25
+
+
+def test_a_watch_that_only_brings_bookmarks_does_not_count_as_silent():
+    assert SchedulerSettings().stale_store_seconds > BOOKMARKS_APART + 5
+    assert WatchSettings().silence > BOOKMARKS_APART + 5
