@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
+import attrs
 import numpy as np
 
 from kai.actions.search.outer import give_up, wanted_by
@@ -199,6 +200,39 @@ class Giver:
         return known
 
 
+class Offers:
+    """What each of several groups could give up, as columns: its surplus pods if it has any, and all of its pods."""
+
+    def __init__(self, givers: Sequence[Giver], *, whole: bool) -> None:
+        """Read ``givers`` in order; ``whole``: places are nodes and devices (``Giver.places``), else nodes."""
+        ways = [(each, steps) for each in givers for steps in _ways(each)]
+        self.groups: Int64s = np.array([each.group for each, _ in ways], np.int64)
+        self.steps: Int64s = np.array([steps for _, steps in ways], np.int64)
+        self.costs: Int64s = np.array([each.cost(steps) for each, steps in ways], np.int64).reshape(
+            -1, len(Cost._fields)
+        )
+        freed = [each.places(steps) if whole else each.freed(steps) for each, steps in ways]
+        self.way: Int64s = np.repeat(np.arange(len(ways)), [len(each) for each in freed])
+        """[E] The row above to which each of the entries below belongs."""
+        self.place: Int64s = np.array([place for each in freed for place in each], np.int64)
+        self.amount: Int64s = np.array([amount for each in freed for amount in each.values()], np.int64)
+
+    def cheaper(self, rest: Cost, bound: Cost) -> Bools:
+        """Return bool[W]: whether it costs less than ``bound`` together with ``rest``, apart from what queues lose."""
+        out: Bools = np.zeros(len(self.groups), np.bool_)
+        if bound.below:
+            return ~out
+        for at in range(len(bound) - 1, 0, -1):
+            more = self.costs[:, at]
+            left = bound[at] - rest[at]
+            out = (more < left) | (out & (more == left))
+        return out
+
+
+def _ways(giver: Giver) -> tuple[int, ...]:
+    return (giver.surplus, giver.steps) if giver.surplus else (giver.steps,)
+
+
 class Queues:
     """What queues may lose: an estimate of the fair-share rules, as far as they concern the losing queue."""
 
@@ -250,6 +284,24 @@ def _exceeds(amounts: Float64s | Int64s, bounds: Float64s) -> bool:
     return any(0 <= bound < amount for amount, bound in zip(amounts.tolist(), bounds.tolist(), strict=True))
 
 
+@attrs.frozen(kw_only=True, eq=False)
+class _Places:
+    """The entries of offers [E] by node: each *pair* [P] is one way to give up pods with one node that it frees."""
+
+    held: Int64s
+    """[E] MiB that pods hold of the device of an entry; 0 for a node."""
+    pair: Int64s
+    """[E] The pair of each entry."""
+    way: Int64s
+    """[P]"""
+    node: Int64s
+    """[P]"""
+    free: Int64s
+    """[P] Thousandths of GPUs that are free on the node without evictions."""
+    matching: Bools
+    """[P] Whether pods of the aggressor may go to the node."""
+
+
 class Room:
     """Tests whether the aggressor could fit once some pods are gone: necessary conditions that are cheap to check."""
 
@@ -279,6 +331,7 @@ class Room:
         self._most = self._most_on_a_node(waiting)
         self._rooms: Int64s = np.where(self._matching, np.minimum(free // max(self.smallest, 1), self._most), 0)
         self._total = int(self._rooms.sum())
+        self._known_places: tuple[Offers, _Places] | None = None
         self._sums = [np.bincount(codes, weights=self._rooms).astype(np.int64) for codes, _ in self.levels]
 
     def _most_on_a_node(self, waiting: Sequence[int]) -> int:
@@ -326,6 +379,54 @@ class Room:
                 node = int(np.searchsorted(self._session.facts.nodes.slot_start, ~place, side="right")) - 1
                 freed[node] = freed.get(node, 0) + GPU_UNIT
         return freed
+
+    def could_hold_each(self, rest: Mapping[int, int], offers: Offers) -> Bools:
+        """Return bool[W]: whether ``could_hold`` may be true of ``rest`` with each of ``offers``, by all nodes alone.
+
+        Required levels are left out, so False is certain, and True is where there is no such level.
+        """
+        if not self.smallest:
+            return np.ones(len(offers.groups), np.bool_)
+        places = self._places_of(offers)
+        amounts = offers.amount
+        if self.whole:
+            before = np.zeros(len(offers.place), np.int64)
+            is_there = np.zeros(len(offers.place), np.bool_)
+            for place, amount in rest.items():
+                at = offers.place == place
+                before[at], is_there[at] = amount, True
+            full = before + amounts >= places.held
+            full &= ~(is_there & (before >= places.held))
+            amounts = np.where(offers.place < 0, full * GPU_UNIT, amounts)
+            rest = self._whole_devices(rest)
+        more = np.bincount(places.pair, weights=amounts, minlength=len(places.node)).astype(np.int64)
+        free, total = places.free.copy(), self._total
+        for node, amount in rest.items():
+            if self._matching[node]:
+                free[places.node == node] += amount
+                total += min((int(self._free[node]) + amount) // self.smallest, self._most) - int(self._rooms[node])
+        gained = np.minimum((free + more) // self.smallest, self._most) - np.minimum(free // self.smallest, self._most)
+        gains = np.bincount(places.way, weights=gained * places.matching, minlength=len(offers.groups))
+        enough: Bools = total + gains >= self._missing
+        return enough
+
+    def _places_of(self, offers: Offers) -> "_Places":
+        """Return what is known of the nodes and devices of ``offers``; memoized for the last offers."""
+        known = self._known_places
+        if known is None or known[0] is not offers:
+            nodes, held = offers.place.copy(), np.zeros(len(offers.place), np.int64)
+            shared = np.flatnonzero(nodes < 0)
+            if len(shared):
+                slots = ~nodes[shared]
+                nodes[shared] = np.searchsorted(self._session.facts.nodes.slot_start, slots, side="right") - 1
+                held[shared] = self._held[slots]
+            pairs, pair = np.unique(offers.way * len(self._free) + nodes, return_inverse=True)
+            way, node = np.divmod(pairs, max(len(self._free), 1))
+            places = _Places(
+                held=held, pair=pair, way=way, node=node, free=self._free[node], matching=self._matching[node]
+            )
+            self._known_places = known = offers, places
+        return known[1]
 
     def useful(self, freed: Mapping[int, int], nodes: Bools) -> int:
         """Return how much of ``freed`` is on ``nodes`` [N]."""

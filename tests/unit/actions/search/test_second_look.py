@@ -1,7 +1,10 @@
+import itertools
 from unittest import mock
 
+import pytest
+
 from kai.actions.consolidate import Consolidate
-from kai.actions.search.losses import Giver, Room
+from kai.actions.search.losses import Cost, Giver, Offers, Room
 from kai.actions.search.second_look import MOST_LEFT_OUT, PATIENCE, Looks, SecondLook
 from tests.unit.actions.search.stage import opened, row, told
 
@@ -59,3 +62,44 @@ def test_half_of_each_of_two_devices_is_no_device():
     assert not room.could_hold({**one.places(1), **two.places(1)})
     assert room.could_hold(one.places(2))
     assert not room.could_hold({})
+
+
+@pytest.mark.parametrize("asked", [{"gpu": 1}, {"fraction": 0.6}, {"gpu": 2}, {}], ids=str)
+def test_offers_are_estimated_together_as_each_alone(asked):
+    halves = {"members": 3, "minimum": 1, "each": {"fraction": 0.5}, "runs_on": ["n", "n", "m"]}
+    whole = {"members": 2, "minimum": 1, "each": {"gpu": 1}, "runs_on": ["n", "m"]}
+    groups = {"one": halves, "two": halves, "three": whole, "four": {"each": {"fraction": 0.3}, "runs_on": ["m"]}}
+    session = opened({**groups, "wants": {"members": 2, "each": asked}}, {"n": {"gpu": 4}, "m": {"gpu": 4}})
+    part = session.portion(row(session, "wants"))
+    room = Room(session, part, part.chunk().tolist(), session.all_nodes * 0)
+    givers = [Giver(session, row(session, name)) for name in groups]
+    places = {giver.group: giver.places if room.whole else giver.freed for giver in givers}
+    offers = Offers(givers, whole=room.whole)
+    ways = list(zip(offers.groups.tolist(), offers.steps.tolist(), strict=True))
+    assert len(ways) == 7
+    for count in range(3):
+        for rest in itertools.combinations(givers, count):
+            freed = summed(places[each.group](each.steps) for each in rest)
+            alone = [room.could_hold(summed([freed, places[group](steps)])) for group, steps in ways]
+            assert room.could_hold_each(freed, offers).tolist() == alone
+
+
+def test_offers_that_cost_less_are_those_whose_costs_come_first():
+    groups = {f"g{at}": {"members": at, "minimum": 1, "each": {"gpu": 1}, "runs_on": ["n"] * at} for at in (1, 2, 3)}
+    session = opened(groups, {"n": {"gpu": 8}})
+    offers = Offers([Giver(session, row(session, name)) for name in groups], whole=True)
+    costs = [Cost(*each) for each in offers.costs.tolist()]
+    rest = Cost(0, 1, 50, 1, 1000)
+    for bound in itertools.product((0, 1), (0, 1, 2), (0, 50), (1, 2, 3), (2000, 3000)):
+        sums = [[mine + more for mine, more in zip(rest, cost, strict=True)] for cost in costs]
+        wanted = [bound[0] > 0 or each[1:] < [*bound[1:]] for each in sums]
+        assert offers.cheaper(rest, Cost(*bound)).tolist() == wanted
+
+
+def summed(parts):
+    """Return amounts by place, added up."""
+    out = {}
+    for each in parts:
+        for place, amount in each.items():
+            out[place] = out.get(place, 0) + amount
+    return out
