@@ -208,9 +208,8 @@ class Offers:
         ways = [(each, steps) for each in givers for steps in _ways(each)]
         self.groups: Int64s = np.array([each.group for each, _ in ways], np.int64)
         self.steps: Int64s = np.array([steps for _, steps in ways], np.int64)
-        self.costs: Int64s = np.array([each.cost(steps) for each, steps in ways], np.int64).reshape(
-            -1, len(Cost._fields)
-        )
+        costs = [each.cost(steps) for each, steps in ways]
+        self.costs: Int64s = np.array(costs, np.int64).reshape(-1, len(Cost._fields))
         freed = [each.places(steps) if whole else each.freed(steps) for each, steps in ways]
         self.way: Int64s = np.repeat(np.arange(len(ways)), [len(each) for each in freed])
         """[E] The row above to which each of the entries below belongs."""

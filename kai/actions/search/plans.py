@@ -198,7 +198,7 @@ class Planner:
     def _cheaper(self, before: Cost, rest: Plan, plan: Plan, offers: Offers) -> Iterable[tuple[int, int]]:
         """Yield losses of groups outside of ``plan`` that may cost less than ``before`` and serve, with ``rest``.
 
-        All are estimated at once; each that costs less counts as one plan, in their order, as if it was estimated alone.
+        All are estimated at once. Each that costs less counts as one plan, in their order, as if estimated alone.
         """
         cheaper = offers.cheaper(self.cost(rest), before)
         cheaper &= ~np.isin(offers.groups, list(plan))
