@@ -68,6 +68,8 @@ def package_of(module: str) -> str:
 
 
 def _folder(package: str) -> Path:
+    if package == NAME:
+        return PACKAGE
     loaded = sys.modules[package]
     return Path(loaded.__file__ or "").parent if loaded.__file__ else Path(next(iter(loaded.__path__)))
 

@@ -14,7 +14,7 @@ queues: {root: {quota: 2}, a: {parent: root, quota: 2}}
 groups: {starts: {queue: a, each: {gpu: 1}}, waits: {queue: a, each: {gpu: 2}}}
 run: [allocate]
 """
-CASE = str(Path(__file__).parents[2] / "virtual" / "cases" / "reclaim.yaml")
+CASE = str(Path(__file__).parents[2] / "lab" / "virtual" / "cases" / "reclaim.yaml")
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from kai.lab.virtual.results.result import SimulationResult
 from kai.lab.virtual.running.simulation import run as simulated
 from kai.lab.virtual.scenes.loading import load
 
-CASE = str(Path(__file__).parents[2] / "virtual" / "cases" / "reclaim.yaml")
+CASE = str(Path(__file__).parents[2] / "lab" / "virtual" / "cases" / "reclaim.yaml")
 PAGE = """\
 reclaim · 1 node · 8 GPUs · 2 leaf queues · 2 jobs · seed 0 · policy default
 

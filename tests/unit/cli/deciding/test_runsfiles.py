@@ -12,7 +12,7 @@ from kai.cli.command import run
 from kai.cli.deciding.runs import Wanted
 from kai.lab.report import page
 
-CASE = str(Path(__file__).parents[2] / "virtual" / "cases" / "reclaim.yaml")
+CASE = str(Path(__file__).parents[2] / "lab" / "virtual" / "cases" / "reclaim.yaml")
 
 
 @pytest.fixture

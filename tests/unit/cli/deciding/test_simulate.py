@@ -316,7 +316,7 @@ def test_all_flags_that_cannot_be_used_are_named_at_once(capsys, good):
 
 
 def test_a_configuration_is_the_one_policy_of_a_run_over_time(capsys, tmp_path):
-    case, policy = Path(__file__).parents[2] / "virtual" / "cases" / "reclaim.yaml", tmp_path / "quiet.yaml"
+    case, policy = Path(__file__).parents[2] / "lab" / "virtual" / "cases" / "reclaim.yaml", tmp_path / "quiet.yaml"
     policy.write_text("actions: allocate\n")
     first, second = (
         out(capsys, str(case), "--until", "1h", flag, str(policy)).out for flag in ("--config", "--policy")

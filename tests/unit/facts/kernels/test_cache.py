@@ -52,7 +52,7 @@ print(twice(4.0, three, np.zeros(1)), before < 2000 < max(parsed))
 """
 
 NONE_LARGE = """
-from kai.facts.kernels import linking
+from kai.facts.compiled import linking
 
 linking.LARGE = 1 << 20
 """
@@ -106,9 +106,12 @@ def run(program: str, folder: Path, **environment: str) -> list[str]:
 
 
 def copy_kernels(folder: Path) -> None:
-    """Copy the kernels into ``folder``; they need nothing else of kai."""
-    shutil.copytree(cache.PACKAGE, folder / "kai" / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "kai" / "__init__.py").touch()
+    """Copy the kernels and their compiler into ``folder``; they need nothing else of kai."""
+    facts = folder / "kai" / "facts"
+    for part in ("compiled", "kernels"):
+        shutil.copytree(cache.PACKAGE.with_name(part), facts / part, ignore=shutil.ignore_patterns("__pycache__"))
+    for package in (facts.parent, facts):
+        (package / "__init__.py").touch()
 
 
 @pytest.fixture
@@ -137,7 +140,7 @@ def test_a_filled_directory_that_cannot_be_written_to_is_read():
     if warmth.directory is None:
         pytest.skip("there is no directory that kernels could have been kept in")
     program = READ_ONLY + "from kai.facts.compiled.warm import warm\nprint(*warm())"
-    folder = cache.PACKAGE.parents[1]
+    folder = cache.PACKAGE.parents[2]
     out = run(program, folder, NUMBA_CACHE_DIR=str(warmth.directory.parent))
     assert out == [f"{warmth.kernels} 0 {warmth.directory}"]
 
@@ -188,7 +191,7 @@ def test_to_load_a_kernel_the_compiler_is_not_made_ready(compiled, filled):
 
 
 def test_a_kernel_whose_bitcode_is_gone_is_called_by_what_is_compiled_with_it(filled):
-    (filled / "kai" / "kernels" / "twice.py").write_text(KERNEL, encoding="utf-8")
+    (filled / "kai" / "facts" / "kernels" / "twice.py").write_text(KERNEL, encoding="utf-8")
     settings = {"NUMBA_CACHE_DIR": str(filled / "cache")}
     run(GIVE, filled, **settings)
     assert run(REPLACED + CALLED, filled, **settings)[2:] == ["2.0 1"]
@@ -198,7 +201,7 @@ def test_a_kernel_whose_bitcode_is_gone_is_called_by_what_is_compiled_with_it(fi
 
 
 LARGE = """
-from kai.facts.kernels import linking
+from kai.facts.compiled import linking
 
 linking.LARGE = 1
 """
@@ -277,11 +280,11 @@ def test_two_processes_give_a_function_one_name(doubling):
 
 
 def test_another_kernel_source_is_another_directory(copied):
-    source = copied / "kai" / "kernels" / "fairshare.py"
+    source = copied / "kai" / "facts" / "kernels" / "fairshare.py"
     program = "from kai.facts.compiled.cache import fingerprint\nprint(fingerprint())"
     before = run(program, copied)
-    (copied / "kai" / "kernels" / "warm.py").write_text(
-        (copied / "kai" / "kernels" / "warm.py").read_text(encoding="utf-8") + "\n# more\n", encoding="utf-8"
+    (copied / "kai" / "facts" / "compiled" / "warm.py").write_text(
+        (copied / "kai" / "facts" / "compiled" / "warm.py").read_text(encoding="utf-8") + "\n# more\n", encoding="utf-8"
     )
     assert run(program, copied) == before
     source.write_text(source.read_text(encoding="utf-8") + "\n# more\n", encoding="utf-8")
@@ -313,7 +316,7 @@ def more(watts: float) -> float:
 DRAW = """
 import numpy as np
 from racks.kernels import Racks, draw
-from kai.facts.kernels import cache
+from kai.facts.compiled import cache
 
 print(draw(Racks(drawn=np.zeros(1)), 1.0))
 hits = [kernel.dispatcher.stats.cache_hits for kernel in (draw, Racks.constructor)]

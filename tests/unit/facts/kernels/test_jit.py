@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kai.facts.compiled import compiling, jit
 from kai.facts.compiled.struct import Float64s, Struct
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 compiled = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="with the JIT off there is nothing to compile")
 
 
@@ -110,32 +110,32 @@ def test_references_that_kernels_make_are_given_back(tmp_path):
 import sys
 import numpy as np
 from numba.core.runtime import nrt, rtsys
-from kai.facts.kernels import _jit
+from kai.facts.compiled import jit
 from kai.facts.compiled.struct import Float64s, Struct
 
 class Amounts(Struct):
     values: Float64s
     factor: float
 
-@_jit.inner
+@jit.inner
 def first(amounts):
     return amounts.values[:1]
 
-@_jit.inner
+@jit.inner
 def doubled(amounts):
     return amounts.values * 2.0
 
-@_jit.inner
+@jit.inner
 def only_reads(amounts):
     rest = amounts.values[1:]
     return rest[0] if rest.shape[0] > 0 else 0.0
 
-@_jit.kernel
+@jit.kernel
 def total(amounts: Amounts) -> float:
     part = first(amounts)
     return part[0] + doubled(amounts)[0] + only_reads(amounts)
 
-@_jit.kernel
+@jit.kernel
 def values_of(amounts: Amounts) -> Float64s:
     return amounts.values
 
@@ -143,7 +143,7 @@ def made_and_freed():
     stats = rtsys.get_allocation_stats()
     return np.array([stats.alloc, stats.free])
 
-_jit.run_compiled()
+jit.run_compiled()
 amounts = Amounts(values=np.array([1.0, 2.0]), factor=3.0)
 total(amounts)
 nrt._nrt.memsys_enable_stats()

@@ -13,7 +13,7 @@ from kai.facts.compiled.warm import kernels_of, missing, signature, warm
 from kai.facts.kernels.fit import Rules
 from kai.facts.kernels.fragments import no_mix
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 compiled = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="with the JIT off there is nothing to compile")
 
 SIMULATION = """

@@ -14,7 +14,7 @@ from kai.lab.virtual.experiments import Experiment, carry_out, carry_out_all, wi
 from kai.lab.virtual.results.result import SimulationResult
 
 CASE = str(Path(__file__).parent / "cases" / "reclaim.yaml")
-LAB = str(Path(__file__).parents[3] / "examples" / "lab")
+LAB = str(Path(__file__).parents[4] / "examples" / "lab")
 EIGHT_HOURS = 8 * 3600.0
 
 

@@ -104,7 +104,7 @@ def test_dask_is_an_extra(monkeypatch: pytest.MonkeyPatch):
         carry_out_on("dask://x:1", [], HERE)
 
 
-@pytest.mark.parametrize("place", [CASE, str(Path(__file__).parents[3] / "examples" / "lab")])
+@pytest.mark.parametrize("place", [CASE, str(Path(__file__).parents[4] / "examples" / "lab")])
 def test_files_travel_with_an_experiment(place: str):
     parcel = pickle.loads(pickle.dumps(Parcel.of(place)))  # noqa: S301 - what was made a line ago
     experiment = Experiment(workload=place, until=60.0)

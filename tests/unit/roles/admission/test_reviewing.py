@@ -19,7 +19,7 @@ from kai.roles.admission.review import ALLOWED, refused
 from kai.roles.admission.serving import LONGEST, Reviewer
 from tests.unit.roles.admission.test_serving import review
 
-CONFIGURATIONS = Path(__file__).parents[3] / "deploy/components/webhooks/configurations.yaml"
+CONFIGURATIONS = Path(__file__).parents[4] / "deploy/components/webhooks/configurations.yaml"
 PATH = "/validate"
 QUICK = 30.0
 """Seconds within which a machine under load answers whatever waits for nothing."""

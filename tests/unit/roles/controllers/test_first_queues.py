@@ -7,7 +7,7 @@ from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.scheduling.queue import Queue
 from kai.roles.controllers.queue_service import first_queues
 
-SHIPPED = Path(__file__).parents[3] / "deploy" / "queues" / "queues.yaml"
+SHIPPED = Path(__file__).parents[4] / "deploy" / "queues" / "queues.yaml"
 
 
 def test_a_cluster_without_queues_gets_the_two_that_are_also_shipped_as_files():

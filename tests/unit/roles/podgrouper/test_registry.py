@@ -71,7 +71,7 @@ def test_two_groupers_of_one_name_stop_the_start():
 
 
 def test_every_module_of_a_kind_has_an_entry_point():
-    root = Path(kai.roles.podgrouper.__file__).parents[2]
+    root = Path(kai.roles.podgrouper.__file__).parents[3]
     entries = tomllib.loads((root / "pyproject.toml").read_text())["project"]["entry-points"][ENTRY_POINTS]
     modules = {path.stem for path in (root / "kai/roles/podgrouper/groupers").glob("[a-z]*.py")}
     assert {value.partition(":")[0].rpartition(".")[2] for value in entries.values()} == modules
