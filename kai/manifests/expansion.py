@@ -431,6 +431,8 @@ class _Expanding:
             made, own = taken_apart(self._in_queue(each))
             if own and not self.with_later and (made["kind"], workload.kind.kind) == ("Pod", "Job"):
                 break  # all that follow are later too, and there may be very many
+            if made["kind"] != "Pod":
+                made = dict(as_kept(Resource.of(made)).manifest)
             children.append((made, (*above, *own)))
         parents = {reference["uid"] for made, _ in children for reference in made["metadata"]["ownerReferences"]}
         self.index.add(made for made, conditions in children if not conditions)

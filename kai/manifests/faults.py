@@ -13,6 +13,7 @@ from typing import Any, Final
 import attrs
 
 from kai.api import values
+from kai.api.conventions.amounts import BILLION, exact
 from kai.api.values import BadValue
 from kai.basics import wording
 from kai.basics.parsing import is_number, list_of
@@ -74,9 +75,9 @@ def scalar_fault(value: object, name: str) -> BadValue | None:
 
 
 def exact_amount(value: object) -> Fraction | None:
-    """Return an amount exactly, to a billionth; None if it is invalid."""
+    """Return an amount exactly, to a billionth, or less finely where it is very large; None if it is invalid."""
     try:
-        return Fraction(values.amount(str(value), 10**9), 10**9)
+        return Fraction(exact(str(value)).billionths, BILLION)
     except BadValue:
         return None
 

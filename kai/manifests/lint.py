@@ -26,6 +26,7 @@ from kai.manifests.queues import check_queues, parent_of, queues_of
 from kai.manifests.reading import Reading
 from kai.manifests.refused import check_refused
 from kai.manifests.unused import pods_in, templates
+from kai.manifests.workloads.serving import DYNAMO_QUEUE
 
 _SHOWN: Final = 5
 _WHERE_QUEUES_COUNT: Final[Mapping[str, str]] = {
@@ -138,7 +139,7 @@ def _queue(document: Document, job: Job, parents: Mapping[str, str]) -> Iterator
     if is_empty:
         message = f"{key} is empty, expected the name of a queue"
     # If a key is misspelt or misplaced, another finding reports that with its place.
-    is_meant = not path and _means_queue(document)
+    is_meant = not path and key == names.QUEUE and _means_queue(document)
     yield document.finding(
         fault.code,
         message,
@@ -198,7 +199,9 @@ def _foreign(document: Document, claims: Claims, reading: Reading) -> Iterator[F
     for path, template in pods_in(document.manifest):
         spec = mapping_of(template, "spec")
         shared = part_of(document.manifest, "spec", "schedulerName")  # some kinds have one for all of their pods
-        scheduler = str(spec.get("schedulerName") or shared or "default-scheduler")
+        # Dynamo's operator names kai itself, and so does its model.
+        usual = ours if document.manifest.get("kind") == "DynamoGraphDeployment" else "default-scheduler"
+        scheduler = str(spec.get("schedulerName") or shared or usual)
         if scheduler == ours or spec.get("nodeName") or not (path or _is_pod(document)):
             continue
         of_template = part_of(template, "metadata", "labels", names.QUEUE)
@@ -269,6 +272,9 @@ def _place_of_queue(document: Document, queue: str) -> tuple[Path, str]:
     manifest = document.manifest
     if manifest.get("kind") == "PodGroup":
         return ("spec", "queue"), "queue"
+    if manifest.get("kind") == "DynamoGraphDeployment":
+        path: Path = ("metadata", "annotations", DYNAMO_QUEUE)
+        return path if document.text.has(document.number, (*document.path, *path)) else (), DYNAMO_QUEUE
     for path, holder in ((), manifest), *templates(manifest):
         labels = mapping_of(holder, "metadata", "labels")
         if labels.get(names.QUEUE) == queue:

@@ -28,7 +28,8 @@ from kai.manifests.findings import Document, Finding, field_of
 from kai.manifests.positions import Path
 from kai.manifests.schedules import WANTED, Schedule
 from kai.manifests.selection import faults_of_selection
-from kai.manifests.workloads.table import PATCHES, has_model, pod_templates
+from kai.manifests.unused import PATCHES
+from kai.manifests.workloads.table import has_model, pod_templates
 from kai.roles.podgrouper import Kind
 
 _OWN_GROUPS: Final = frozenset({"", "apps", "batch"})

@@ -82,7 +82,18 @@ def for_scheduler(name: str, ours: str = names.SCHEDULER_NAME) -> str:
 
 def pods_in(manifest: Mapping[str, Any]) -> list[tuple[tuple[str | int, ...], Mapping[str, Any]]]:
     """Return a Pod itself, or the pod templates inside an object of another kind, with their paths."""
-    return [((), manifest)] if manifest.get("kind") == "Pod" else templates(manifest)
+    if manifest.get("kind") == "Pod":
+        return [((), manifest)]
+    return [(path, template) for path, template in templates(manifest) if PATCHES.isdisjoint(path)]
+
+
+PATCHES: Final = frozenset(
+    (
+        *("runtimePatches", "podTemplateOverrides", "podSpecPatch", "patch", "templatePatch"),
+        *("leaderTemplatePatch", "workerTemplatePatch", "patchLeaderTemplate", "patchWorkerTemplate"),
+    )
+)
+"""Fields whose value patches a template in another place: fields that it lacks come from there."""
 
 
 def templates(

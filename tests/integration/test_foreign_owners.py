@@ -94,6 +94,40 @@ CHAINS = {
         ("tekton.dev/v1", "PipelineRun", "pipelineruns", {}),
     ],
     "TrainJob": [("trainer.kubeflow.org/v1alpha1", "TrainJob", "trainjobs", {})],
+    "AppWrapper": [("workload.codeflare.dev/v1beta2", "AppWrapper", "appwrappers", {})],
+    "CronWorkflow": [
+        ("argoproj.io/v1alpha1", "Workflow", "workflows", {}),
+        ("argoproj.io/v1alpha1", "CronWorkflow", "cronworkflows", {}),
+    ],
+    "DaskCluster": [
+        ("kubernetes.dask.org/v1", "DaskWorkerGroup", "daskworkergroups", {}),
+        ("kubernetes.dask.org/v1", "DaskCluster", "daskclusters", {}),
+    ],
+    "DisaggregatedSet": [
+        ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "leaderworkersets", {"spec": LEADERS}),
+        ("disaggregatedset.x-k8s.io/v1", "DisaggregatedSet", "disaggregatedsets", {}),
+    ],
+    "Experiment": [
+        ("kubeflow.org/v1", "PyTorchJob", "pytorchjobs", {"spec": {"pytorchReplicaSpecs": WORKERS}}),
+        ("kubeflow.org/v1beta1", "Trial", "trials", {}),
+        ("kubeflow.org/v1beta1", "Experiment", "experiments", {}),
+    ],
+    "InferenceService": [("serving.kserve.io/v1beta1", "InferenceService", "inferenceservices", {})],
+    "LLMInferenceService": [("serving.kserve.io/v1alpha2", "LLMInferenceService", "llminferenceservices", {})],
+    "MiniCluster": [("flux-framework.org/v1alpha2", "MiniCluster", "miniclusters", {})],
+    "NIMService": [("apps.nvidia.com/v1alpha1", "NIMService", "nimservices", {})],
+    "RayCronJob": [
+        ("ray.io/v1", "RayCluster", "rayclusters", {"spec": HEAD}),
+        ("ray.io/v1", "RayJob", "rayjobs", {"status": {"rayClusterName": "a"}}),
+        ("ray.io/v1", "RayCronJob", "raycronjobs", {}),
+    ],
+    "RoleBasedGroup": [
+        ("workloads.x-k8s.io/v1alpha2", "RoleInstance", "roleinstances", {}),
+        ("workloads.x-k8s.io/v1alpha2", "RoleInstanceSet", "roleinstancesets", {}),
+        ("workloads.x-k8s.io/v1alpha2", "RoleBasedGroup", "rolebasedgroups", {}),
+    ],
+    "SparkApplication": [("sparkoperator.k8s.io/v1beta2", "SparkApplication", "sparkapplications", {})],
+    "VolcanoJob": [("batch.volcano.sh/v1alpha1", "Job", "jobs", {"spec": {"minAvailable": 1}})],
     "DevWorkspace": [("workspace.devfile.io/v1alpha2", "DevWorkspace", "devworkspaces", {})],
 }
 READ_BESIDE = ("scheduler.grove.io/v1alpha1", "PodGang", "podgangs", {"spec": GANG})

@@ -9,21 +9,19 @@ import yaml
 
 from kai.cli.extending.installed import first_line
 from kai.manifests import expand
-from kai.manifests.workloads.table import VERSIONS, source_of
+from kai.manifests.workloads.table import source_of
 from tests.reference.marks import table
 
 _MANIFEST = re.compile(r"^```yaml[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def kinds(_: str, __: str) -> str:
-    """Return the kinds that groupers serve or models expand, what becomes a group, and whose source a model follows."""
+    """Return the kinds that groupers serve, what becomes a group, and whose source a model follows."""
     groupers = {point.name: point.load() for point in entry_points(group="kai.groupers") if _is_own(point.value)}
     rows = set()
     for grouper in groupers.values():
         for pattern in getattr(grouper, "kinds", ()):
             rows.add(_kind(pattern.group, pattern.version, pattern.kind, grouper))
-    for (group_of_kind, kind), version in VERSIONS.items():
-        rows.add(_kind(group_of_kind, version, kind, groupers["default"]))
     return table(("kind", "API version", "what becomes a group", "expanded as by"), sorted(rows))
 
 

@@ -46,10 +46,12 @@ def _needs(site: Site) -> Iterator[Evidence]:
     keys = {key_of(pod) for pod in site.waiting}
     rows = [row for row, pod in enumerate(snapshot.pods) if (pod.namespace, pod.name) in keys]
     each = Counter(int(snapshot.pod_shape[row]) for row in rows)
-    alike: Counter[str] = Counter()
-    for shape, count in each.items():
-        alike[_request(site, shape)] += count  # pods with individual claims have individual shapes
-    parts = [f"{counted(count, 'pod')} x {request}" for request, count in alike.items()]
+    named: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        leaf = int(snapshot.pod_subgroup[row])
+        name = facts.subgroups[leaf].name if leaf >= 0 else ""
+        named[name, _request(site, int(snapshot.pod_shape[row]))] += 1
+    parts = [_part(name, count, request) for (name, request), count in _told_apart(named).items()]
     least = _at_once(site)
     together = f", {least} at once" if least > 1 else ""
     constraint = facts.subgroups[0].constraint
@@ -59,6 +61,20 @@ def _needs(site: Site) -> Iterator[Evidence]:
     gpus = sum(int(asked[shape]) * count for shape, count in each.items())
     values = {"pods": len(rows), "minMember": least, "gpus": gpus / GPU_UNIT, "requiredLevel": level or None}
     yield Evidence(label="needs", text=", ".join(parts) + together + near, values=values)
+
+
+def _told_apart(named: Counter[tuple[str, str]]) -> Counter[tuple[str, str]]:
+    """Return the pods by sub-group and request; without sub-groups if these do not differ in what they ask for."""
+    alike: Counter[tuple[str, str]] = Counter()
+    for (_, request), count in named.items():
+        alike["", request] += count  # pods with individual claims have individual shapes
+    return named if len(alike) > 1 and all(name for name, _ in named) else alike
+
+
+def _part(name: str, count: int, request: str) -> str:
+    if not name:
+        return f"{counted(count, 'pod')} x {request}"
+    return f"{name} {request}" if count == 1 else f"{count} {name} x {request}"
 
 
 def _at_once(site: Site) -> int:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from kai.basics.parsing import list_of, mapping_of, part_of, text_of
 from kai.manifests.faults import exact_amount
 from kai.manifests.workloads.making import Condition, Identity, Made, Stage, count, is_set, later, pods
+from kai.roles.podgrouper.groupers.plain import SPARK_NAME, SPARK_SELECTOR
 from kai.roles.podgrouper.resource import Fields, Resource
 
 _MEBIBYTE: Final = 1 << 20
@@ -27,7 +28,9 @@ def spark_application(workload: Resource) -> Iterator[Made]:
     fields = workload.fields
     if is_set(fields, "spec", "suspend"):
         return
-    labels = {"sparkoperator.k8s.io/app-name": workload.name, "spark-role": "driver"}
+    # Spark's own id of an application has random characters.
+    known = {SPARK_NAME: workload.name, SPARK_SELECTOR: f"spark-{workload.name}"}
+    labels = {"sparkoperator.k8s.io/app-name": workload.name, "spark-role": "driver", **known}
     name = text_of(workload.manifest, "spec", "driver", "podName") or f"{workload.name}-driver"
     (driver,) = pods(workload, _template(workload, "driver"), [Identity(name=name, labels=labels)])
     yield driver

@@ -6,8 +6,8 @@ from typing import Any, Final
 from kai.api.kinds import KINDS
 from kai.manifests.grouping import Index
 from kai.manifests.positions import Path
-from kai.manifests.unused import templates
-from kai.manifests.workloads import apps, argo, grove, kubeflow, operators, ray, sets, spark, trainer
+from kai.manifests.unused import PATCHES, templates
+from kai.manifests.workloads import apps, argo, grove, kubeflow, operators, ray, serving, sets, spark, trainer
 from kai.manifests.workloads.described import described
 from kai.manifests.workloads.making import Made
 from kai.roles.podgrouper.draft import KARTA
@@ -43,6 +43,9 @@ MODELS: Final[dict[tuple[str, str], Model]] = {
     ("serving.kserve.io", "LLMInferenceService"): operators.llm_inference_service,
     ("sparkoperator.k8s.io", "SparkApplication"): spark.spark_application,
     ("workload.codeflare.dev", "AppWrapper"): operators.app_wrapper,
+    ("workloads.x-k8s.io", "RoleBasedGroup"): serving.role_based_group,
+    ("workloads.x-k8s.io", "RoleInstance"): serving.role_instance,
+    ("workloads.x-k8s.io", "RoleInstanceSet"): serving.role_instance_set,
     **{("kubeflow.org", kind): kubeflow.training_job for kind in kubeflow.REPLICA_SPECS},
 }
 """The models by API group and kind, for all versions."""
@@ -54,6 +57,7 @@ LOOKING: Final[dict[tuple[str, str], LookingModel]] = {
     (argo.GROUP, "Workflow"): argo.workflow,
     ("grove.io", "PodCliqueSet"): grove.clique_set,
     ("grove.io", "PodGangSet"): grove.clique_set,
+    ("nvidia.com", "DynamoGraphDeployment"): serving.dynamo_graph,
     ("ray.io", "RayCronJob"): ray.cron_job,
     ("ray.io", "RayJob"): ray.wrapper,
     ("ray.io", "RayService"): ray.wrapper,
@@ -83,8 +87,6 @@ _OWN_GROUPS: Final = frozenset({"", "apps", "batch"})
 _OWN_FORMS: Final = frozenset({("kubernetes.dask.org", "DaskCluster")})
 """Kinds with their own fields beside the spec of their pods."""
 _OF_TEMPLATES: Final = frozenset({*MODELS, *LOOKING, *TEMPLATES}) - _OWN_FORMS
-PATCHES: Final = frozenset({"runtimePatches", "podTemplateOverrides", "podSpecPatch"})
-"""Fields whose value patches a template in another object: fields that it lacks come from there."""
 
 
 def pod_templates(manifest: Mapping[str, Any]) -> list[tuple[Path, Mapping[str, Any]]]:
@@ -100,7 +102,7 @@ def pod_templates(manifest: Mapping[str, Any]) -> list[tuple[Path, Mapping[str, 
         for path, template in templates(manifest)
         if path
         and "kind" not in template  # a whole object embedded in another
-        and not PATCHES.intersection(map(str, path))
+        and PATCHES.isdisjoint(path)
         and (is_known or str(path[-1]).lower().endswith("template"))
     ]
 
@@ -114,6 +116,7 @@ NEEDED: Final[Mapping[tuple[str, str], tuple[tuple[str, str, str], ...]]] = {
     (argo.GROUP, "CronWorkflow"): argo.LISTED,
     (argo.GROUP, "Workflow"): argo.LISTED,
     ("grove.io", "PodCliqueSet"): grove.LISTED,
+    ("nvidia.com", "DynamoGraphDeployment"): grove.LISTED,
     ("ray.io", "RayJob"): ray.LISTED,
     (trainer.GROUP, "TrainJob"): trainer.LISTED,
 }
@@ -132,32 +135,19 @@ SOURCES: Final[Mapping[str, str]] = {
     "jobset.x-k8s.io": "JobSet 0.13.0-devel",
     "kubeflow.org": "Kubeflow training operator 1.9.3",
     "kubeflow.org/Experiment": "Katib 0.19.0",
-    "kubeflow.org/Notebook": "Kubeflow notebook controller, version not noted",
+    "kubeflow.org/Notebook": "Kubeflow notebook controller at 0017ad9a",
     "kubernetes.dask.org": "dask-kubernetes 2025.4.3",
     "leaderworkerset.x-k8s.io": "LeaderWorkerSet 0.10.0",
+    "nvidia.com": "NVIDIA Dynamo at 003d1ee5",
     "ray.io": "KubeRay 1.7.0",
     "serving.knative.dev": "Knative Serving 0.48.1",
     "serving.kserve.io": "KServe 0.20.0-rc0",
     "sparkoperator.k8s.io": "Kubeflow Spark operator 2.5.0-rc.0",
     "trainer.kubeflow.org": "Kubeflow Trainer 2.3.0",
     "workload.codeflare.dev": "AppWrapper 1.2.1",
+    "workloads.x-k8s.io": "RoleBasedGroup 0.8.0-alpha.5",
 }
 """The program and version that the models of an API group, or of a kind in it, follow."""
-VERSIONS: Final[Mapping[tuple[str, str], str]] = {
-    ("apps.nvidia.com", "NIMService"): "v1alpha1",
-    (argo.GROUP, "CronWorkflow"): "v1alpha1",
-    ("batch.volcano.sh", "Job"): "v1alpha1",
-    ("disaggregatedset.x-k8s.io", "DisaggregatedSet"): "v1",
-    ("flux-framework.org", "MiniCluster"): "v1alpha2",
-    ("kubeflow.org", "Experiment"): "v1beta1",
-    ("kubernetes.dask.org", "DaskCluster"): "v1",
-    ("ray.io", "RayCronJob"): "v1",
-    ("serving.kserve.io", "InferenceService"): "v1beta1",
-    ("serving.kserve.io", "LLMInferenceService"): "v1alpha2",
-    ("sparkoperator.k8s.io", "SparkApplication"): "v1beta2",
-    ("workload.codeflare.dev", "AppWrapper"): "v1beta2",
-}
-"""The version of kinds without a grouper; models ignore it."""
 
 
 def source_of(group: str, kind: str) -> str:

@@ -1,9 +1,10 @@
 """Faults in the tree of queues, shown as conditions on the queues.
 
 The API server accepts a parent that does not exist, a circle of parents, quotas of children beyond the quota of
-their parent, or pod groups for a queue that has children or is being deleted; the scheduler then behaves in ways that
-surprise users. Here each of these faults becomes a condition on its queue. A condition is written when it becomes true
-and set to False when it no longer is; a queue that never had the fault never carries it.
+their parent, a limit below the quota, a queue of GPUs without CPU, or pod groups for a queue that has children or is
+being deleted; the scheduler then behaves in ways that surprise users. Here each of these faults becomes a condition on
+its queue. A condition is written when it becomes true and set to False when it no longer is; a queue that never had the
+fault never carries it.
 
 Source: the peer declares `Orphan` and `OverQuota` on queues, with these meanings, and sets neither.
 """
@@ -36,12 +37,16 @@ OVER_QUOTA: Final = "OverQuota"
 """The pod groups below the queue hold more than its quota of some resource."""
 OVERCOMMITTED: Final = "QuotaOvercommitted"
 """The quotas of the children add up to more than the queue's own."""
+LOW_LIMIT: Final = "LimitBelowQuota"
+"""The limit of a resource is below the quota: the queue never gets its quota."""
+NO_COMPUTE: Final = "NoComputeResources"
+"""The queue may use GPUs, and no CPU or no memory: nothing that asks for these starts."""
 NOT_A_LEAF: Final = "NotALeaf"
 """Pod groups name the queue although it has children."""
 TERMINATING: Final = "Terminating"
 """A finalizer keeps the queue, which is being deleted; meanwhile its jobs start as before."""
 
-TYPES: Final = (ORPHAN, CYCLE, TOO_DEEP, OVER_QUOTA, OVERCOMMITTED, NOT_A_LEAF, TERMINATING)
+TYPES: Final = (ORPHAN, CYCLE, TOO_DEEP, OVER_QUOTA, OVERCOMMITTED, LOW_LIMIT, NO_COMPUTE, NOT_A_LEAF, TERMINATING)
 
 # The resource name in a status, and the number of the queue's units in one of its units.
 _HELD: Final = {"gpu": (names.NVIDIA_GPU, 1.0), "cpu": (names.CPU, 1e3), "memory": (names.MEMORY, 1e-6)}
@@ -154,6 +159,17 @@ def _of_rules(faults: Iterable[QueueFault], queue: Queue) -> Iterator[Finding]:
         ]
         message = f"quotas of its children add up to {', '.join(parts)}"
         yield Finding(type=OVERCOMMITTED, reason="ChildrenBeyondQuota", message=message)
+    if Rule.LOW_LIMIT in by_rule:
+        parts = [
+            f"{_number(fault.found)} of {_number(fault.bound)} {UNITS[fault.resource]}"
+            for fault in by_rule[Rule.LOW_LIMIT]
+        ]
+        message = f"limits are below the quotas: at most {', '.join(parts)}; a limit that is absent is 0"
+        yield Finding(type=LOW_LIMIT, reason="LimitBelowQuota", message=message)
+    if Rule.NO_COMPUTE in by_rule:
+        resources = " and ".join(fault.resource for fault in by_rule[Rule.NO_COMPUTE])
+        message = f"has no {resources}: nothing that asks for it starts; a resource that is absent is a limit of 0"
+        yield Finding(type=NO_COMPUTE, reason="LimitOfZero", message=message)
 
 
 def _not_a_leaf(children: Sequence[Queue], groups: Sequence[str]) -> Finding | None:

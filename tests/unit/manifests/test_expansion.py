@@ -10,7 +10,7 @@ from kai.manifests.unused import NOT_EXPANDED
 from kai.manifests.workloads.table import LOOKING, MODELS, source_of
 
 TEMPLATE = {"spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "c", "image": "i"}]}}
-BY_OWNER = "one group for each top owner"
+BY_OWNER = "one group for each top owner that kai may read"
 CASES = yaml.safe_load((Path(__file__).parent / "controllers.yaml").read_text())
 
 

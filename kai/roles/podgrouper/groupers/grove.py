@@ -14,7 +14,7 @@ from kai.roles.podgrouper.draft import GroupDraft, SubGroup, Topology
 from kai.roles.podgrouper.grouper import KindPattern, Request
 from kai.roles.podgrouper.lookup import Get
 from kai.roles.podgrouper.resource import Fields, Kind, Resource
-from kai.roles.podgrouper.rules import PREEMPTIBILITIES, parse_delay, standard_draft, topology_of
+from kai.roles.podgrouper.rules import PREEMPTIBILITIES, parse_delay, queue, standard_draft, topology_of
 
 POD_GANG = Kind("scheduler.grove.io", "v1alpha1", "PodGang")
 POD_GANG_LABEL = "grove.io/podgang"
@@ -33,7 +33,7 @@ class Grove:
         """Return the group of the PodGang that the pod names.
 
         Raises: InputError when there is no such PodGang, or it lacks a required value.
-        Source: the peer's Grove grouper.
+        Source: the peer's Grove grouper. It takes the queue of the PodGang or the pod only, and else the default queue.
         """
         pod = request.pod
         if POD_GANG_LABEL not in pod.labels:
@@ -42,6 +42,9 @@ class Grove:
         topology = next((gang.annotations[key] for key in TOPOLOGY_NAMES if key in gang.annotations), "")
         draft = _with_spec(standard_draft(request, gang), gang.fields, topology)
         draft = _with_top_owner(draft, request.owner)
+        named = {request.settings.queue_label, names.PROJECT}
+        if named.isdisjoint(gang.labels) and named.isdisjoint(pod.labels):
+            draft = attrs.evolve(draft, queue=queue(request, request.owner))
         parents, parent_of = _parents(gang.fields, topology)
         leaves, of_pod = _leaves(gang, topology, parent_of, pod)
         return attrs.evolve(

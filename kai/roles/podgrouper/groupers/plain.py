@@ -13,6 +13,8 @@ RunaiJobs: one group for each common name stem of pods.
 Wrappers: owners that only wrap the workload that is to be grouped. A wrapper's labels, annotations and defaults by kind
 count for the workload inside unless it has its own. An Argo Workflow owns its pods directly, so they are grouped one by
 one.
+
+Jobs of Volcano and instances of RoleBasedGroups: one gang of the pods that their fields count.
 """
 
 from collections.abc import Mapping
@@ -22,15 +24,16 @@ import attrs
 
 from kai.api import names
 from kai.basics.errors import InputError
+from kai.basics.parsing import list_of, mapping_of
 from kai.roles.podgrouper.decide import group_exists
 from kai.roles.podgrouper.draft import GroupDraft
 from kai.roles.podgrouper.grouper import ANY_VERSION, KindPattern, Request
-from kai.roles.podgrouper.resource import Resource
+from kai.roles.podgrouper.resource import Fields, Resource
 from kai.roles.podgrouper.rules import BUILD, INFERENCE, TRAIN, class_exists, group_name, read_defaults, standard_draft
 
 
 class Default:
-    """One group for each top owner. Listed kinds come here, and every kind that no other grouper claims."""
+    """One group for each top owner that kai may read."""
 
     kinds: ClassVar[tuple[KindPattern, ...]] = (
         KindPattern("apps", "v1", "ReplicaSet"),
@@ -186,6 +189,132 @@ class SkipTopOwner:
             owners = (*owners[:-1], attrs.evolve(inner, labels={**defaults, **inner.labels}))
         grouper = request.groupers.of_kind(workload.kind) or request.groupers.default
         return grouper.draft(attrs.evolve(request, owner=workload, owners=owners))
+
+
+class Wrapper:
+    """The group of the workload inside, with the labels and annotations of the owner around it."""
+
+    kinds: ClassVar[tuple[KindPattern, ...]] = (
+        KindPattern("apps.nvidia.com", ANY_VERSION, "NIMService"),
+        KindPattern("argoproj.io", "v1alpha1", "CronWorkflow"),
+        KindPattern("disaggregatedset.x-k8s.io", ANY_VERSION, "DisaggregatedSet"),
+        KindPattern("flux-framework.org", ANY_VERSION, "MiniCluster"),
+        KindPattern("kubeflow.org", "v1beta1", "Experiment"),
+        KindPattern("kubeflow.org", "v1beta1", "Trial"),
+        KindPattern("kubernetes.dask.org", ANY_VERSION, "DaskCluster"),
+        KindPattern("kubernetes.dask.org", ANY_VERSION, "DaskWorkerGroup"),
+        KindPattern("ray.io", "v1", "RayCronJob"),
+        KindPattern("serving.kserve.io", ANY_VERSION, "InferenceService"),
+        KindPattern("serving.kserve.io", ANY_VERSION, "LLMInferenceService"),
+        KindPattern("sparkoperator.k8s.io", ANY_VERSION, "SparkApplication"),
+        KindPattern("workload.codeflare.dev", ANY_VERSION, "AppWrapper"),
+        KindPattern("workloads.x-k8s.io", ANY_VERSION, "RoleInstanceSet"),
+    )
+
+    def draft(self, request: Request, /) -> GroupDraft | None:
+        """Return the group that the pod would have without its outermost owner.
+
+        Raises: InputError as the grouper of the workload inside does.
+        Source: the peer has no right to read these kinds. It ends the chain of owners beneath them, and so makes the
+            same groups without the labels and annotations.
+        """
+        wrapper, owners = request.owner, request.owners[:-1]
+        inner = owners[-1] if owners else request.pod
+        labels = {**wrapper.labels, **inner.labels}
+        workload = attrs.evolve(inner, labels=labels, annotations={**wrapper.annotations, **inner.annotations})
+        grouper = request.groupers.choose(workload.kind, request.reader, request.settings)
+        inside = attrs.evolve(request, owner=workload, owners=(*owners[:-1], workload) if owners else ())
+        return grouper.draft(inside)
+
+
+ROLE_GANG = "rbg.workloads.x-k8s.io/group-gang-scheduling"
+COMPONENT_ORDER = "rolebasedgroup.workloads.x-k8s.io/component-depends-on"
+
+
+class RoleBasedGroup(Wrapper):
+    """One gang for each instance of a role; one of all roles if an annotation says so."""
+
+    kinds: ClassVar[tuple[KindPattern, ...]] = (KindPattern("workloads.x-k8s.io", ANY_VERSION, "RoleBasedGroup"),)
+
+    def draft(self, request: Request, /) -> GroupDraft | None:
+        """Return the group of the instance, or that of all roles that do not wait for others.
+
+        Raises: InputError for a size that is no number.
+        Source: RoleBasedGroup 0.8.0-alpha.5, which says the size of the whole group to other schedulers.
+        """
+        if request.owner.annotations.get(ROLE_GANG) != "true":
+            return super().draft(request)
+        roles = request.owner.fields.children("spec", "roles") or ()
+        first = [role for role in roles if not list_of(role.value, "dependencies")]
+        least = sum(_or_one(role, "replicas") * _size(role) for role in first)
+        return attrs.evolve(standard_draft(request, request.owner), min_member=max(least, 1))
+
+
+class RoleInstance:
+    """One gang of the pods of all components that do not wait for others."""
+
+    kinds: ClassVar[tuple[KindPattern, ...]] = (KindPattern("workloads.x-k8s.io", ANY_VERSION, "RoleInstance"),)
+
+    def draft(self, request: Request, /) -> GroupDraft:
+        """Return the standard group with the sizes of the components as its minimum.
+
+        Raises: InputError for a size that is no number.
+        Source: the peer has no grouper for it, and a group for each pod.
+        """
+        components = request.owner.fields.children("spec", "components") or ()
+        first = [each for each in components if COMPONENT_ORDER not in _component_annotations(each)]
+        least = sum(_or_one(each, "size") for each in first)
+        return attrs.evolve(standard_draft(request, request.owner), min_member=max(least, 1))
+
+
+def _component_annotations(component: Fields) -> Mapping[str, object]:
+    return {
+        **mapping_of(component.value, "template", "metadata", "annotations"),
+        **mapping_of(component.value, "annotations"),
+    }
+
+
+def _size(role: Fields) -> int:
+    """Return how many pods one instance of a role has."""
+    for pattern in ("leaderWorkerPattern", "leaderWorkerSet"):
+        if role.value.get(pattern) is not None:
+            return _or_one(role.child(pattern) or role, "size")
+    custom = role.child("customComponentsPattern") if role.value.get("customComponentsPattern") is not None else role
+    components = custom.children("components") if custom is not None and custom.value.get("components") else None
+    return 1 if components is None else sum(_or_one(each, "size") for each in components)
+
+
+def _or_one(holder: Fields, key: str) -> int:
+    found = holder.integer(key)
+    return 1 if found is None else found
+
+
+class VolcanoJob:
+    """One gang of as many pods as minAvailable says, without tasks that wait for others."""
+
+    kinds: ClassVar[tuple[KindPattern, ...]] = (KindPattern("batch.volcano.sh", "v1alpha1", "Job"),)
+
+    def draft(self, request: Request, /) -> GroupDraft:
+        """Return the standard group with a minimum.
+
+        Raises: InputError for a number that is negative, or is none.
+        Source: Volcano's webhook sums up the tasks where minAvailable is 0 or absent. The peer has no right to read
+            these Jobs, and a group for each pod.
+        """
+        fields = request.owner.fields
+        stated = fields.integer("spec", "minAvailable") or 0
+        if stated < 0:
+            raise fields.error(("spec", "minAvailable"), stated, "a number of pods")
+        tasks = [each for each in fields.children("spec", "tasks") or () if not mapping_of(each.value, "dependsOn")]
+        there = sum(_or_one(task, "replicas") for task in tasks)
+        least = sum(_least(task) for task in tasks)
+        return attrs.evolve(standard_draft(request, request.owner), min_member=max(1, min(stated or least, there)))
+
+
+def _least(task: Fields) -> int:
+    """Return how many pods of a task start together at least."""
+    stated = task.integer("minAvailable")
+    return _or_one(task, "replicas") if stated is None else stated
 
 
 def _default_labels(request: Request, wrapper: Resource) -> Mapping[str, str]:

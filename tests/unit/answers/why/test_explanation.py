@@ -96,6 +96,12 @@ def test_a_gang_without_room_is_proved_with_what_it_needs_and_what_is_idle():
     }
 
 
+def test_what_a_gang_of_unequal_parts_needs_is_told_by_parts():
+    parts = {"head": {"members": 1, "each": {"cpu": 1}}, "workers": {"members": 3, "each": {"gpu": 2}}}
+    each = one({"g": {"queue": "a", "subgroups": parts}})
+    assert proof(each)["needs"] == "head 1 core, 3 workers x 2 GPUs, 4 at once"
+
+
 def test_a_pod_that_no_node_matches_is_proved_node_by_node():
     nodes = {"n1": {"gpu": 4}, "n2": {"gpu": 4, "labels": {"type": "x"}, "taints": ["disk=bad"]}}
     each = one({"g": {"queue": "a", "each": {"gpu": 1}, "selector": {"type": "x"}}}, nodes)

@@ -10,9 +10,9 @@ from kai.roles.controllers.queue_tree import Finding, conditions_after, tree_fin
 def queue(name, parent="", quota=None, allocated=None):
     spec = {"parentQueue": parent}
     if quota is not None:
-        spec["resources"] = {kind: {"quota": amount} for kind, amount in quota.items()}
+        spec["resources"] = {kind: {"quota": amount, "limit": -1} for kind, amount in quota.items()}
         for kind in ("gpu", "cpu", "memory"):
-            spec["resources"].setdefault(kind, {"quota": -1})
+            spec["resources"].setdefault(kind, {"quota": -1, "limit": -1})
     return structure_as(Queue, {"metadata": {"name": name}, "spec": spec, "status": {"allocated": allocated or {}}})
 
 
@@ -90,6 +90,24 @@ def test_children_with_more_quota_than_their_parent_overcommit_it():
     assert message(queues, "p") == "quotas of its children add up to 5 of 4 GPUs"
     unlimited = [queue("p", quota={"gpu": 4}), queue("a", "p", quota={})]
     assert message(unlimited, "p") == "quotas of its children add up to unlimited of 4 GPUs"
+
+
+def limited(name, **resources):
+    return structure_as(Queue, {"metadata": {"name": name}, "spec": {"resources": resources}})
+
+
+def test_limits_below_the_quotas_are_listed():
+    own = limited("q", gpu={"quota": 4, "limit": 2}, cpu={"quota": 1000}, memory={"quota": -1, "limit": -1})
+    assert types([own]) == {"q": ["LimitBelowQuota"]}
+    told = "limits are below the quotas: at most 2 of 4 GPUs, 0 of 1000 millicores; a limit that is absent is 0"
+    assert message([own], "q") == told
+
+
+def test_a_queue_of_gpus_without_cpu_and_memory_says_that_nothing_starts():
+    own = limited("q", gpu={"quota": 4, "limit": -1})
+    assert types([own]) == {"q": ["NoComputeResources"]}
+    told = "has no cpu and memory: nothing that asks for it starts; a resource that is absent is a limit of 0"
+    assert message([own], "q") == told
 
 
 def test_pod_groups_on_a_queue_with_children_are_listed():

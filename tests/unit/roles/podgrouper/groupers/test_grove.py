@@ -146,3 +146,10 @@ def test_a_dynamo_deployment_is_looked_through_and_its_labels_reach_the_group():
     clique = thing("grove.io/v1alpha1", "PodClique", "c", owners=[owner])
     spec = spec_of(pod(clique), clique, owner, dynamo, gang(part()))
     assert spec["preemptibility"] == "preemptible"
+
+
+@pytest.mark.parametrize(("of_gang", "queue"), [({}, "set"), ({"kai.scheduler/queue": "gang"}, "gang")])
+def test_the_queue_of_the_set_counts_where_neither_gang_nor_pod_names_one(of_gang, queue):
+    owner = top(labels={"kai.scheduler/queue": "set"})
+    found = gang(part("a", 1, "pod-0"), labels=of_gang)
+    assert spec_of(pod(owner), owner, found)["queue"] == queue

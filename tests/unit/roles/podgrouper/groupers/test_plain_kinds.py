@@ -103,3 +103,41 @@ def test_a_runai_job_keeps_a_group_of_its_old_name(parallelism, legacy):
     assert group_of(pod, job, old)["metadata"]["name"] == legacy
     without = Settings(legacy_groups=False)
     assert group_of(pod, job, old, settings=without)["metadata"]["name"] == "pg-search-work-uid"
+
+
+@pytest.mark.parametrize(
+    ("spec", "minimum"),
+    [
+        ({"tasks": [{"replicas": 2}, {"replicas": 3}]}, 5),
+        ({"minAvailable": 2, "tasks": [{"replicas": 2}, {"replicas": 3}]}, 2),
+        ({"tasks": [{"replicas": 4, "minAvailable": 1}, {}]}, 2),
+        (
+            {"minAvailable": 5, "tasks": [{"name": "a", "replicas": 2}, {"replicas": 3, "dependsOn": {"name": ["a"]}}]},
+            2,
+        ),
+        ({}, 1),
+    ],
+)
+def test_a_job_of_volcano_is_a_gang_of_the_pods_that_it_makes_at_first(spec, minimum):
+    job = thing("batch.volcano.sh/v1alpha1", "Job", spec=spec)
+    assert spec_of(pod_of(job), job)["minMember"] == minimum
+
+
+def test_an_instance_of_a_role_does_not_wait_for_components_that_wait_for_others():
+    late = {"rolebasedgroup.workloads.x-k8s.io/component-depends-on": '{"startAfter": ["main"]}'}
+    components = [{"name": "main", "size": 2}, {"name": "late", "size": 4, "annotations": late}]
+    instance = thing("workloads.x-k8s.io/v1alpha2", "RoleInstance", spec={"components": components})
+    assert spec_of(pod_of(instance), instance)["minMember"] == 2
+
+
+def test_a_role_based_group_is_one_gang_if_it_says_so():
+    roles = [
+        {"name": "router", "dependencies": ["decode"]},
+        {"name": "decode", "replicas": 2, "leaderWorkerPattern": {"size": 3}},
+        {"name": "engine", "customComponentsPattern": {"components": [{"size": 2}, {}]}},
+    ]
+    gang = {"rbg.workloads.x-k8s.io/group-gang-scheduling": "true"}
+    group = thing("workloads.x-k8s.io/v1alpha2", "RoleBasedGroup", "group", annotations=gang, spec={"roles": roles})
+    parts = thing("workloads.x-k8s.io/v1alpha2", "RoleInstanceSet", "set", owners=[group])
+    instance = thing("workloads.x-k8s.io/v1alpha2", "RoleInstance", owners=[parts])
+    assert spec_of(pod_of(instance), instance, parts, group)["minMember"] == 9

@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 from kai.roles.podgrouper import Settings
 from tests.unit.roles.podgrouper.workloads import group_of, pod_of, priority_class, spec_of, thing
 
@@ -56,3 +58,54 @@ def test_a_default_class_that_does_not_exist_is_no_default():
     job = thing("batch/v1", "Job", owners=[top])
     config_map = defaults(typeName="InferenceWorkload", priorityName="gone")
     assert spec_of(pod_of(job), job, top, config_map, settings=DEFAULTS)["priorityClassName"] == "train"
+
+
+TORCH = {"pytorchReplicaSpecs": {"Worker": {"replicas": 3}}}
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [
+        ("workload.codeflare.dev/v1beta2", "AppWrapper"),
+        ("kubeflow.org/v1beta1", "Trial"),
+        ("disaggregatedset.x-k8s.io/v1", "DisaggregatedSet"),
+        ("workloads.x-k8s.io/v1alpha2", "RoleBasedGroup"),
+    ],
+)
+def test_the_gang_inside_an_owner_of_another_operator_is_kept_and_takes_the_labels_of_that_owner(version, kind):
+    top = thing(version, kind, "top", labels={QUEUE: "q"})
+    job = thing("kubeflow.org/v1", "PyTorchJob", owners=[top], spec=TORCH)
+    group = group_of(pod_of(job, labels={"training.kubeflow.org/replica-type": "worker"}), job, top)
+    assert group["metadata"]["name"] == "pg-work-work-uid"
+    assert (group["spec"]["minMember"], group["spec"]["queue"]) == (3, "q")
+
+
+def test_an_experiment_is_a_gang_for_each_trial():
+    top = thing("kubeflow.org/v1beta1", "Experiment", "top", labels={QUEUE: "q"})
+    trial = thing("kubeflow.org/v1beta1", "Trial", "trial", owners=[top])
+    job = thing("kubeflow.org/v1", "PyTorchJob", owners=[trial], spec=TORCH)
+    spec = spec_of(pod_of(job, labels={"training.kubeflow.org/replica-type": "worker"}), job, trial, top)
+    assert (spec["minMember"], spec["queue"]) == (3, "q")
+
+
+def test_a_karta_describes_a_kind_inside_a_wrapper_too():
+    top = thing("workload.codeflare.dev/v1beta2", "AppWrapper", "top")
+    flow = thing("example.com/v1", "Flow", owners=[top], spec={"workers": 3})
+    assert spec_of(pod_of(flow, labels={"role": "worker"}), flow, top, karta_of_flows())["minMember"] == 3
+
+
+def karta_of_flows():
+    root = {"name": "flow", "kind": {"group": "example.com", "version": "v1", "kind": "Flow"}, "statusDefinition": {}}
+    child = {
+        "name": "worker",
+        "ownerRef": "flow",
+        "scaleDefinition": {"replicasPath": ".spec.workers"},
+        "podSelector": {"componentTypeSelector": {"keyPath": ".metadata.labels.role", "value": "worker"}},
+    }
+    group = {"podGroup": {"name": "gang"}}
+    spec = {
+        "structureDefinition": {"rootComponent": root, "childComponents": [child]},
+        "optimizationInstructions": {"gangScheduling": group},
+    }
+    labels = {"run.ai/karta-group": "example.com", "run.ai/karta-version": "v1", "run.ai/karta-kind": "Flow"}
+    return thing("run.ai/v1alpha1", "Karta", "flow", namespace="", labels=labels, spec=spec)
