@@ -11,6 +11,7 @@ For machines: the answer that conformance cases compare, and everything that the
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kai.answers.documents.envelope import enveloped
@@ -19,7 +20,7 @@ from kai.basics.wording import counted, first_of, number_text
 from kai.cli.console import Console, write_document
 from kai.cli.explaining.explanations import explanations
 from kai.cli.listing.queues import absent_queues, queue_tables
-from kai.cli.tables import Column, table, wrapped
+from kai.cli.tables import Cell, Column, cut_text, table, wrapped
 from kai.facts.model.axis import GPU_UNIT
 
 if TYPE_CHECKING:
@@ -113,6 +114,8 @@ COLORS = {
     "Refused": "red",
 }
 _FEW_NODES = 3
+_LEAST_TEXT = 28
+"""With less room than this beside its code, a reason is shown as its code."""
 
 
 def report(result: "Result", seen: "Overview", console: Console, *, explain: bool) -> str:
@@ -160,14 +163,14 @@ def _jobs(jobs: "Sequence[Job]", console: Console) -> str:
         Column(head="PODS", right=True, drop=4),
         Column(head="STATE"),
         Column(head="NODES", drop=5),
-        Column(head="REASON", drop=1, least=24),
+        Column(head="REASON", drop=1, least=24, most=max((len(_reason(job)) for job in jobs), default=0)),
     ]
     if console.wide:
         heads[4:4] = [Column(head="MIN", right=True), Column(head="PREEMPTIBLE")]
-    rows = []
+    rows: list[list[Cell]] = []
     for job in jobs:
         name = f"{job.namespace}/{job.name}" if console.wide or counts[job.name] > 1 else job.name
-        row = [
+        row: list[Cell] = [
             name,
             job.queue,
             "-" if job.priority is None else str(job.priority),
@@ -175,12 +178,21 @@ def _jobs(jobs: "Sequence[Job]", console: Console) -> str:
             f"{job.placed}/{job.wanted}",
             console.styled(job.state, fg=COLORS.get(job.state)),
             _nodes(job, console),
-            "  ".join(part for part in job.reason if part and part != job.state),
+            partial(_reason, job),
         ]
         if console.wide:
             row[4:4] = [str(job.minimum), "yes" if job.preemptible else "no"]
         rows.append(row)
     return table(heads, rows, console.width)
+
+
+def _reason(job: "Job", width: int = 0) -> str:
+    """Return the code and the text of a reason; only the code if little of the text fits into ``width``."""
+    parts = [part for part in job.reason if part and part != job.state]
+    whole = "  ".join(parts)
+    if not 0 < width < len(whole):
+        return whole
+    return cut_text(whole if width - len(parts[0]) >= _LEAST_TEXT else parts[0], width)
 
 
 def _nodes(job: "Job", console: Console) -> str:
