@@ -7,6 +7,9 @@ waiting groups in a namespace are dealt into turns, oldest first, and each cycle
     bound 2      kinds, oldest first   a b | c d | e      turns 0, 1, 2
     cycle 7      7 mod 3 = 1           c and d are considered; groups of the others wait for their turn
 
+A kind is what pods ask for. Pods with resource claims of their own have shapes of their own, because a shape names the
+claims; where these claims ask for the same, such pods are of one kind.
+
 Thousands of groups of one kind cost less each, and together as much. So within a turn, groups with a bounded number of
 pods are considered. Half of that number goes to the first groups by priority and age, which are considered in every
 cycle of their turn; the other groups come one part after the other. The first groups are those that would be served
@@ -24,7 +27,7 @@ import numpy as np
 
 from kai.facts.model.axis import GroupRows, Int64s
 from kai.facts.model.groups import Crowd, Crowds, PodGroup
-from kai.facts.model.pod import Status
+from kai.facts.model.pod import Shape, Status
 from kai.facts.state.snapshot import Snapshot
 
 UNBOUNDED: Final = 0
@@ -49,7 +52,7 @@ class Turns:
         if pods is None:
             return NONE
         width = len(snapshot.shapes)
-        pairs = np.unique(snapshot.pod_group[pods] * width + snapshot.pod_shape[pods])
+        pairs = np.unique(snapshot.pod_group[pods] * width + _kinds(snapshot)[snapshot.pod_shape[pods]])
         groups, first, sizes = np.unique(pairs // width, return_index=True, return_counts=True)
         # A group with pods of several shapes is a kind of its own; it counts as many as it has shapes.
         kinds = np.where(sizes == 1, pairs[first] % width, width + groups)
@@ -160,6 +163,27 @@ class Turns:
 
         (found,) = snapshot.memory.rows.columns("group seconds", snapshot.versions.groups, len(groups), read)
         return found
+
+
+def _kinds(snapshot: Snapshot) -> Int64s:
+    """Return int64[K]: for each shape, the first shape that asks for the same, whatever its claims are called.
+
+    Cost: a look at each shape that is new or whose claims may have changed.
+    """
+    catalog = snapshot.catalog.claims.claims
+
+    def asked(shape: Shape) -> tuple[Shape, tuple[object, ...]] | None:
+        names = shape.constraints.claims
+        found = [(each, catalog.get((shape.namespace, each.claim))) for each in names]
+        wanted = tuple([each if claim is None else (claim.requests, claim.constraints) for each, claim in found])
+        return (attrs.evolve(shape, constraints=attrs.evolve(shape.constraints, claims=())), wanted) if names else None
+
+    kinds = np.arange(len(snapshot.shapes))
+    first: dict[object, int] = {}
+    for row, key in enumerate(snapshot.by_shape("kinds of pods", asked, catalog) if catalog else ()):
+        if key is not None:
+            kinds[row] = first.setdefault(key, row)
+    return kinds
 
 
 def _rows_of(keys: Sequence[str], groups: Sequence[PodGroup]) -> Int64s:

@@ -1,4 +1,6 @@
 import attrs
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kai.deciding.engine.cycle import run_cycle
 from kai.deciding.explain.words import Teller
@@ -6,7 +8,8 @@ from kai.facts.model.placement import Past
 from kai.framework.decisions import Bind, Recorder
 from kai.framework.verdict import Code
 from kai.intake import Intake, IntakeSettings
-from kai.lab.scenarios.shorthand import NOW
+from kai.lab.scenarios.scenario import read_objects
+from kai.lab.scenarios.shorthand import NOW, expand
 from kai.testing import cluster, default_profile_with
 
 NODES = {"n": {"gpu": 8, "cpu": 2000}}
@@ -21,6 +24,35 @@ def flood(count, *, queue="queue", **more):
 def taken(groups, bound, revision, *, awaited=(), intake=None, **more):
     taker = intake or Intake(IntakeSettings(namespace_shapes=bound))
     return taker.take(cluster(NODES, groups, **more), NOW, Past(awaited=awaited), revision)
+
+
+def claiming(name, asks):
+    """Return a claim for as many devices as ``asks`` says."""
+    exactly = {"deviceClassName": "gpu.example.com", "count": asks}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+    }
+
+
+def with_claims(claims):
+    """Return objects in which each pod has a claim of its own; ``claims`` are the devices asked for, by claim."""
+    wants = {
+        f"g{at:03}": {"spec": {"resourceClaims": [{"name": "r", "resourceClaimName": name}]}}
+        for at, name in enumerate(claims)
+    }
+    document = {
+        "cluster": {"nodes": NODES, "objects": [claiming(name, asks) for name, asks in claims.items()]},
+        "queues": {"queue": {}},
+        "groups": wants,
+    }
+    return read_objects(expand(document, "cluster"), "cluster")[0]
+
+
+def crowds_of(claims, bound):
+    return Intake(IntakeSettings(namespace_shapes=bound)).take(with_claims(claims), NOW, revision=0).crowds
 
 
 def changed(objects, change):
@@ -62,6 +94,33 @@ def test_the_oldest_come_first():
 def test_groups_that_are_alike_share_a_turn_and_count_once():
     groups = {**flood(3), **{f"same{at}": {"each": {"gpu": 1}} for at in range(20)}}
     assert taken(groups, 4, 0).crowds.by_namespace == {}
+
+
+def test_pods_whose_own_claims_ask_for_the_same_count_once():
+    assert crowds_of({f"claim-{at}": 1 for at in range(20)}, 2).by_namespace == {}
+
+
+def test_pods_whose_own_claims_ask_for_different_things_have_turns():
+    (crowd,) = crowds_of({f"claim-{at}": 1 + at % 5 for at in range(20)}, 2).by_namespace.values()
+    assert (crowd.shapes, crowd.turns, len(crowd.groups)) == (5, 3, 12)
+
+
+def test_pods_whose_claims_are_not_there_count_by_their_names():
+    objects = with_claims({f"claim-{at}": 1 for at in range(6)})
+    gone = attrs.evolve(objects, resource_claims=())
+    (crowd,) = Intake(IntakeSettings(namespace_shapes=2)).take(gone, NOW, revision=0).crowds.by_namespace.values()
+    assert crowd.shapes == 6
+
+
+@given(asks=st.lists(st.integers(1, 4), min_size=1, max_size=12), names=st.randoms(use_true_random=False))
+@settings(max_examples=25)
+def test_the_names_of_claims_make_no_difference_to_turns(asks, names):
+    """Pods that share the only claim of each kind wait for the same turns as pods with claims of their own."""
+    labels = [f"claim-{at}" for at in range(len(asks))]
+    names.shuffle(labels)
+    found = [crowds_of(dict(zip(each, asks, strict=True)), 2) for each in (sorted(labels), labels)]
+    assert found[0].waiting.tolist() == found[1].waiting.tolist()
+    assert len({*asks}) > 2 or not len(found[0].waiting)
 
 
 def test_a_gang_whose_pods_differ_comes_whole():
