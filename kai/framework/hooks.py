@@ -280,6 +280,11 @@ class Victims:
     """bool[n]: which of the groups may be victims."""
     hopeless: Callable[[GroupRow, PodRows, GroupRows, Cause], bool] | None = None
     """Whether no search among these groups can help the group to place these pods: true only if that is certain."""
+    in_vain: Callable[[PodRows, PodRows], bool] | None = None
+    """Whether some of the first pods finds no node even if all of the second go: true only if that is certain.
+
+    Searches ask about all pods that they may take and about each set of victims, and spare themselves the simulation.
+    """
     may_reclaim: Callable[[GroupRow, Float64s], Verdict] | None = None
     """Whether a group that wants the amounts [3] may take from other queues at all. One plugin answers this."""
     before_search: Callable[[GroupRow, Cause], None] | None = None

@@ -8,4 +8,4 @@ from tests.kernels.stage import stages
 @given(stages())
 def test_shapes_are_orderly_where_their_twins_are(stage):
     for shape in stage.world.shapes:
-        assert is_orderly(stage.ledger.facts, stage.vectors, shape.row) == naive.is_orderly(shape)
+        assert is_orderly(stage.ledger.facts, stage.vectors, shape.row) == naive.is_orderly(stage.world, shape)

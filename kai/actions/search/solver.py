@@ -17,6 +17,7 @@ accept, and the messages.
 Source: the peer's actions/common/solvers (job solver, by-pod solver).
 """
 
+from collections.abc import Callable
 from enum import Enum
 from functools import cached_property
 
@@ -33,7 +34,7 @@ from kai.deciding.engine.eviction_caps import Cap
 from kai.deciding.engine.host import BudgetAnswer
 from kai.deciding.engine.portion import Portion
 from kai.deciding.engine.session import Session
-from kai.deciding.engine.shortcuts import FIRST_PROBE, LAST_PROBE
+from kai.deciding.engine.shortcuts import FIRST_PROBE, HOPELESS, LAST_PROBE
 from kai.deciding.engine.statement import Statement
 from kai.facts.kernels.columns import GPU, KIND_NONE, RELEASING
 from kai.facts.kernels.first_probe import NONE_PASSES, UNSUITED, is_final
@@ -270,7 +271,11 @@ class Search:
         self._more = BudgetAnswer.GO
         for scenario in proposals.propose(self._victims.outers(terms)):
             # A failed scenario was undone, so it would fail again: skip it by its fingerprint.
-            if not len(scenario.victims()) or (self._failed and scenario.fingerprint() in self._failed):
+            if (
+                not len(scenario.victims())
+                or (self._failed and scenario.fingerprint() in self._failed)
+                or self._is_in_vain(scenario)
+            ):
                 if not self._goes_on(self._session.budget.pass_over()):
                     return None
                 continue
@@ -282,6 +287,22 @@ class Search:
             self._failed.add(scenario.fingerprint())
         self._goes_on(self._more)
         return None
+
+    def _is_in_vain(self, scenario: Scenario) -> bool:
+        """Return whether a plugin is certain that the waiting pods find no nodes without these victims."""
+        if not self._skeptics:
+            return False
+        waiting, victims = np.array(scenario.waiting, np.int64), scenario.victims()
+        return any(each(waiting, victims) for each in self._skeptics)
+
+    @cached_property
+    def _skeptics(self) -> list[Callable[[PodRows, PodRows], bool]]:
+        """The plugins' answers to that; none for an aggressor about whose pods no plugin is asked."""
+        session = self._session
+        shapes = session.facts.pods.shape[self._aggressor.pods()]
+        if not session.takes(HOPELESS) or not session.policy.dynamic[shapes].any():
+            return []
+        return [each.in_vain for each in session.policy.victims if each.in_vain is not None]
 
     def _may_grow(self) -> bool:
         """Return whether there is time for more victims; on a no, the generator runs out and the probe ends."""

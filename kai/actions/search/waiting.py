@@ -22,7 +22,7 @@ from kai.deciding.engine.session import Session
 from kai.deciding.engine.shortcuts import ALIKE, HOPELESS, NO_LESS, SEARCH
 from kai.facts.kernels.groups import find_placed
 from kai.facts.kernels.victims import keep_queues
-from kai.facts.model.axis import Bools, GroupRow, GroupRows, PodRow, SubGroupRow
+from kai.facts.model.axis import Bools, GroupRow, GroupRows, PodRow, PodRows, SubGroupRow
 from kai.facts.model.pod import ACTIVE_ALLOCATED, Status
 from kai.framework.decisions import Cause
 from kai.framework.verdict import ACCEPTED, Code, Reason, Verdict
@@ -166,12 +166,18 @@ class EvictionPass:
     def _is_hopeless(self, session: Session, portion: Portion, state: "PassState", member: Bools) -> bool:
         """Return whether a plugin knows that the search cannot succeed."""
         chunk = portion.chunk()
+        if not session.takes(HOPELESS):
+            return False
+        if session.policy.dynamic[session.facts.pods.shape[chunk]].any():
+            asked = [each.in_vain for each in session.policy.victims if each.in_vain is not None]
+            if asked and any(in_vain(chunk, _placed_pods(session, member)) for in_vain in asked):
+                return True
         # For a single pod, a successful search is as fast as asking. Only a failing one looks at all victims.
-        if (len(chunk) == 1 and not state.has_failed.any()) or not session.takes(HOPELESS):
+        if len(chunk) == 1 and not state.has_failed.any():
             return False
         rows = np.flatnonzero(member).astype(np.int64)
-        asked = [each.hopeless for each in session.policy.victims if each.hopeless is not None]
-        return any(hopeless(GroupRow(portion.group), chunk, rows, self.cause) for hopeless in asked)
+        asking = [each.hopeless for each in session.policy.victims if each.hopeless is not None]
+        return any(hopeless(GroupRow(portion.group), chunk, rows, self.cause) for hopeless in asking)
 
     def _candidates(self, session: Session, portion: Portion, states: GroupStates | None) -> Bools:
         """Return bool[G]: the groups whose pods the group may take."""
@@ -194,6 +200,14 @@ class EvictionPass:
             if len(rows):
                 member[rows] = each.groups(GroupRow(portion.group), rows, self.cause)
         return member
+
+
+def _placed_pods(session: Session, member: Bools) -> PodRows:
+    """Return the pods with places of the groups in ``member`` [G]."""
+    groups = session.facts.pods.group
+    placed = ((ACTIVE_ALLOCATED >> session.columns.status) & 1).astype(np.bool_) & (groups >= 0)
+    pods = np.flatnonzero(placed)
+    return pods[member[groups[pods]]].astype(np.int64)
 
 
 class PassState:

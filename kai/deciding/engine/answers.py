@@ -194,7 +194,7 @@ _FUNCTIONS: Final = frozenset(
     {
         *("filter", "explain", "score", "must_wait", "admit", "keys", "partition", "tree", "together"),
         *("choose", "recorded", "effects", "lasting_effects", "encode", "credit", "report"),
-        *("queues", "groups", "hopeless", "may_reclaim", "before_search", "accept", "propose"),
+        *("queues", "groups", "hopeless", "in_vain", "may_reclaim", "before_search", "accept", "propose"),
     }
 )
 """The fields of extensions that hold functions."""
@@ -432,6 +432,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "Victims.queues": _queues,
     "Victims.groups": _by_row,
     "Victims.hopeless": _one_of("a bool", bool, np.bool_),
+    "Victims.in_vain": _one_of("a bool", bool, np.bool_),
     "Victims.may_reclaim": objection_to_verdict,
     "Victims.accept": objection_to_verdict,
 }

@@ -100,6 +100,7 @@ _INSTEAD: Final[Mapping[str, _Instead]] = {
     "Victims.queues": _Instead(_no_queues, _NOTHING),
     "Victims.groups": _Instead(_none, _every),
     "Victims.hopeless": _Instead(_plain(value=True), _plain(value=False)),
+    "Victims.in_vain": _Instead(_plain(value=True), _plain(value=False)),
     "Victims.may_reclaim": _Instead(_refused, _ACCEPTED),
     "Victims.accept": _Instead(_refused, _ACCEPTED),
     "VictimProposals.propose": _Instead(None, _NOTHING, OnFailure.LEAVE_OUT),

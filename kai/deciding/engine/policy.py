@@ -18,6 +18,7 @@ from kai.deciding.engine.rules import fold_rules
 from kai.facts.kernels.columns import Facts
 from kai.facts.kernels.fit import Vectors
 from kai.facts.model.axis import (
+    PODS,
     Bools,
     Float64s,
     GroupRow,
@@ -182,7 +183,7 @@ class Policy:
         if self.prepared[shape]:
             return
         self.prepared[shape] = True
-        mask = np.ones(len(nodes), np.bool_)
+        mask = self._have_kinds(shape)
         score = np.zeros(len(nodes), np.float64)
         for plugin in self._static:
             if not plugin.is_asked(shape):
@@ -194,6 +195,20 @@ class Policy:
         self._facts.shapes.mask[shape] = self._masks.row_of(mask)
         self._facts.shapes.score[shape] = self._scores.row_of(score)
         self._adopt_rows()
+
+    def _have_kinds(self, shape: int) -> Bools:
+        """Return bool[N]: nodes that have, or had while no pod was there, all scalar resources that ``shape`` requests.
+
+        The check of free amounts refuses the others too. But searches for victims know GPUs alone by amount: with this
+        mask, they leave out victims on nodes that never have the MIG profile or the device of the pod.
+        """
+        request, nodes = self._facts.shapes.request[shape], self._facts.nodes
+        asked = PODS + 1 + np.flatnonzero(request[PODS + 1 :] > 0)
+        if not len(asked):
+            return np.ones(len(nodes.ready), np.bool_)
+        total = nodes.allocatable[:, asked]
+        enough: Bools = ((total >= request[asked]) | (nodes.claimable[asked] & (total == 0))).all(axis=1)
+        return enough
 
     def answers(self, pod: PodRow, shape: int, nodes: NodeRows) -> Float64s:
         """Return float64[n]: the scores of ``nodes`` from the plugin of a ``scored`` shape, NaN where it refuses.

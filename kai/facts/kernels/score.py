@@ -191,7 +191,7 @@ def _rate(
         total = facts.nodes.gpu_count[node] * GPU_UNIT if resource == GPU else facts.nodes.allocatable[node, resource]
         tier += spread * (free / total) if total > 0 else 0.0
     elif (rules.binpack_cpu if resource == CPU else rules.binpack_gpu) > 0.0:
-        index.spare[row, node] = free
+        index.spare[row, node] = free if facts.nodes.allocatable[node, resource] > 0 else 0
     if rules.cpu_only > 0.0 and facts.nodes.cpu_only[node] and is_cpu_only(facts, shape):
         tier += rules.cpu_only
     if rules.availability > 0.0 and shortage(facts, columns, shape, node, True) == 0:
@@ -278,16 +278,29 @@ def drop(index: ShapeIndex, shape: int, node: int) -> None:
     _replay(index, row, node)
 
 
+@inner
+def _has_enough(facts: Facts, shape: int, node: int) -> bool:
+    """Return whether ``node`` has all that a pod of ``shape`` requests while no pod is there."""
+    for resource in range(facts.shapes.request.shape[1]):
+        total = facts.nodes.allocatable[node, resource]
+        if facts.shapes.request[shape, resource] > total and not (facts.nodes.claimable[resource] and total == 0):
+            return False
+    return True
+
+
 @kernel
 def is_orderly(facts: Facts, vectors: Vectors, shape: int) -> bool:
     """Return whether the tournament orders nodes for ``shape`` as summed scores do.
 
-    It does if static scores are equal or at least ten points apart, and if no node without the resource of the density
-    term can take the pod.
+    It does if static scores are equal or at least ten points apart, and if of the nodes that can take the pod either
+    all or none have the resource of the density term. Without it, as nodes with nothing but MIG slices, they all have
+    the density 0.
     """
     resource = CPU if is_cpu_only(facts, shape) else GPU
     if facts.shapes.request[shape, resource] <= 0 and not is_shared(facts, shape):
-        return False
+        for node in range(facts.nodes.ready.shape[0]):
+            if facts.nodes.allocatable[node, resource] > 0 and _has_enough(facts, shape, node):
+                return False
     scores = vectors.scores[facts.shapes.score[shape]]
     if np.isnan(scores).any():
         return False

@@ -21,6 +21,7 @@ lost to the pods that wait.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 
 import attrs
 import numpy as np
@@ -117,6 +118,9 @@ class Accounting:
         users = [set(claim.reserved_for) for claim in self.claims]
         self._named_before = [frozenset(named) for named in users]
         self._assigned = frozenset(assigned)
+        self._placements = assigned
+        self._concerned = np.zeros(len(pods), np.bool_)
+        self._concerned[concerned] = True
         held = np.zeros(len(pods), np.int64)
         for pod, placement in assigned.items():
             held[pod] = 1
@@ -193,6 +197,44 @@ class Accounting:
             if self.columns.reserved.values[row] == users:
                 _book(tables, self._inventory.takes(self.claims[row].allocation or ()))
         return self._inventory.with_draws(tables)
+
+    def taken_without(self, pods: PodRows) -> Tables | None:
+        """Return what would be taken if ``pods`` were evicted, or more; None if that is not known.
+
+        A claim is free without its users, be they known pods or not. A pod that came, moved or left in this session may
+        have other devices than it had when the session opened, so nothing is known then.
+
+        Cost: a few passes over all claims.
+        """
+        view, columns = self._view, self.columns
+        snapshot = view.snapshot
+        status, node = snapshot.pod_status, snapshot.pod_node
+        concerned = pods[self._concerned[pods]]
+        still = view.columns.status[concerned] == status[concerned]
+        still &= view.columns.node[concerned] == node[concerned]
+        if not still.all() or self.keeps_any:
+            return None
+        user, claim = self._uses
+        goes = np.zeros(len(status), np.bool_)
+        goes[concerned] = True
+        leaving = np.bincount(claim[goes[user]], minlength=len(self.claims))
+        free = (leaving > 0) & (leaving >= columns.reserved.values) & (columns.choice.values > 0)
+        free[[*self._releasing]] = False  # these take nothing as it is
+        tables = tuple(table.copy() for table in self._counted())
+        for row in np.flatnonzero(free).tolist():
+            _book(tables, self._inventory.takes(self._holdings[int(columns.choice.values[row])].devices), sign=-1)
+        return self._inventory.with_draws((tables[0], tables[1], tables[2]))
+
+    @cached_property
+    def _uses(self) -> tuple[Int64s, Int64s]:
+        """Pods that hold devices when the session opens, and the claims that they hold, pair by pair."""
+        pairs = [
+            (int(pod), self.rows[each.claim])
+            for pod, placement in self._placements.items()
+            for each in _distinct(placement)
+        ]
+        table = np.array(pairs, np.int64).reshape(-1, 2)
+        return table[:, 0], table[:, 1]
 
     def is_overdrawn(self, devices: Iterable[AllocatedDevice], taken: Tables) -> bool:
         """Return whether ``taken`` is more than there is of something that ``devices`` take."""

@@ -1,7 +1,7 @@
 """Answers to the engine's hooks for pods with claims, from inventory, demands and accounting."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import cast
 
 import attrs
@@ -17,12 +17,15 @@ from kai.framework import (
     NodeRow,
     NodeRows,
     PodRow,
+    PodRows,
     SessionView,
     Shape,
+    Tracked,
     Verdict,
 )
 from kai.framework.claims import AllocatedDevice, Claim, ClaimPlacement, ClaimReference, is_gpu
 from kai.framework.expressions import Selectors
+from kai.framework.kept import EVERYWHERE, NOWHERE, KeptAnswers, KeptDetails, NodeStates
 from kai.plugins.dra.accounting import Accounting, Crowd, Holding, allocation_of, assigned_placements, releasing_claims
 from kai.plugins.dra.allocator import Allocator
 from kai.plugins.dra.demand import Demand, Demands
@@ -37,6 +40,8 @@ NOT_WHOLE = "cannot allocate all DRA claims: slices of their pool are missing or
 NOT_REACHED = "claim node selector does not match node"
 NOTHING = ClaimPlacement()
 MOST_CREDIT = GPU_UNIT << 20
+FEW = 4
+"""The most nodes for which devices are counted node by node."""
 MOST_CONSUMERS = 256
 """Pods that may use one claim; resource.k8s.io/v1, ResourceClaimReservedForMaxSize."""
 
@@ -51,19 +56,77 @@ class _Wanted:
     implied: Implied | None
 
 
+class Kept:
+    """Answers that hold as long as the devices, their classes and the nodes are the same ones.
+
+    Whether a node has devices for claims, and which, follows from what the claims ask for and the use of its devices.
+    """
+
+    def __init__(self, inventory: Inventory, nodes: int) -> None:
+        """Begin without answers."""
+        distant = np.fromiter(inventory.distant, np.int64, len(inventory.distant))
+        of_device = np.where(inventory.node < 0, NOWHERE, inventory.node)
+        of_device[distant] = EVERYWHERE
+        of_capacity = of_device[[row for row, _ in inventory.cells]] if inventory.cells else of_device[:0]
+        of_counter = _nodes_of_counters(inventory, of_device)
+        self._states = NodeStates(np.arange(nodes), (of_device, of_capacity, of_counter, of_device))
+        self._met = KeptAnswers(self._states, np.bool_)
+        self._found = KeptDetails(self._states)
+
+    def met(self, asking: "Asking", nodes: NodeRows, meet: Callable[[NodeRows], Bools]) -> Bools:
+        """Return bool[n]: which of ``nodes`` have what is asked for; ``meet`` answers for states that are new."""
+        self._states.read(asking.columns)
+        return self._met.of(asking.ask, nodes, meet)
+
+    def found(self, asking: "Asking", node: NodeRow, search: Callable[[], "Found"]) -> "Found":
+        """Return the devices for what is asked for on ``node``; ``search`` finds them in a state that is new."""
+        self._states.read(asking.columns)
+        return cast("Found", self._found.of(asking.ask, node, search))
+
+
+Found = Sequence[Holding] | None
+
+
+@attrs.frozen
+class Asking:
+    """What a pod asks for, whatever the names of its claims, and the usage of devices."""
+
+    ask: Hashable
+    columns: Sequence[Tracked]
+
+
+def _nodes_of_counters(inventory: Inventory, of_device: Int64s) -> Int64s:
+    """Return the node of each counter: that of all devices that draw from it."""
+    out = np.full(len(inventory.counters), NOWHERE, np.int64)
+    for row, drawn in inventory.draws.items():
+        for counter, _ in drawn:
+            known, at = int(out[counter]), int(of_device[row])
+            if at != NOWHERE:
+                out[counter] = at if known in (NOWHERE, at) else EVERYWHERE
+    return out
+
+
 class Answers:
     """Answers about pods with claims for one session."""
 
-    def __init__(self, view: SessionView, inventory: Inventory, selectors: Selectors, concerns: Bools) -> None:
-        """Begin the accounting; ``concerns`` [K] are the shapes about which hooks will be called."""
+    def __init__(
+        self, view: SessionView, inventory: Inventory, selectors: Selectors, concerns: Bools, kept: Kept | None = None
+    ) -> None:
+        """Begin the accounting; ``concerns`` [K] are the shapes about which hooks will be called.
+
+        ``kept`` are answers from before, about the same devices, classes and nodes.
+        """
         catalog = view.snapshot.catalog.claims
         self._view = view
         self._inventory = inventory
+        self._concerns = concerns
         self._catalog = catalog
         self._classes = backing_classes(catalog.classes)
         self._alike = alike(catalog.classes)
         self._demands = Demands(inventory, catalog.classes, selectors)
         self._demand_of: dict[int, Demand] = {}
+        self._implied: dict[tuple[object, ...], tuple[Implied, Demand]] = {}
+        self._kept = kept or Kept(inventory, len(view.snapshot.nodes))
         pods = view.pods_of_shapes(concerns)
         self._assigned = assigned_placements(view, pods)
         releasing = releasing_claims(view, self._assigned, pods)
@@ -167,8 +230,24 @@ class Answers:
         Cost: one pass over the devices; a search for each node that has enough of them, unless counting decides.
         """
         base = self._wanted(pod, None)
-        mask = self._reached(base)[nodes] & ~self._mixed_up(pod)[nodes]
-        return self._meet(pod, nodes, mask, [demand for _, demand in base.open], self._accounting.taken())
+        demands = [demand for _, demand in base.open]
+
+        def meet(rows: NodeRows) -> Bools:
+            return self._meet(pod, rows, np.ones(len(rows), np.bool_), demands, self._accounting.taken())
+
+        met = self._kept.met(self._asking(pod, base), nodes, meet)
+        if base.fixed:
+            met &= self._reached(base)[nodes]
+        return met & ~self._mixed_up(pod)[nodes] if self._alike else met
+
+    def _asking(self, pod: PodRow, wanted: _Wanted) -> Asking:
+        """Return what ``pod`` asks for besides what its claims hold already."""
+        claims = tuple([(demand.claim.requests, demand.claim.constraints) for _, demand in wanted.open])
+        shape = self._shape(pod)
+        resources = needed(shape, self._classes)
+        columns = self._accounting.columns
+        tracked = (columns.in_use, columns.consumed, columns.drawn, self._accounting.seats.leaving)
+        return Asking((claims, resources, shape.containers if resources else ()), tracked)
 
     @property
     def any_waits(self) -> bool:
@@ -188,7 +267,8 @@ class Answers:
 
     def _meet(self, pod: PodRow, nodes: NodeRows, mask: Bools, demands: Sequence[Demand], taken: Tables) -> Bools:
         """Return bool[n]: where in ``mask`` devices that are not ``taken`` meet all demands of ``pod``."""
-        met = mask & self._enough(demands, taken)[nodes]
+        few = len(nodes) <= FEW
+        met = mask & (self._enough_on(nodes, demands, taken) if few else self._enough(demands, taken)[nodes])
         resources = needed(self._shape(pod), self._classes)
         if not resources and len(demands) <= 1 and all(self._counting_decides(demand) for demand in demands):
             return met
@@ -196,6 +276,36 @@ class Answers:
             row = NodeRow(int(nodes[at]))
             met[at] = self._search(self._wanted(pod, row), row, taken) is not None
         return met
+
+    def is_in_vain(self, pods: PodRows, victims: PodRows) -> bool:
+        """Return whether some of ``pods`` has too few devices on every node even if all ``victims`` are evicted.
+
+        Counting alone decides here. Whatever holds devices besides victims keeps them: a claim that is reserved for a
+        pod which is not there, say.
+        """
+        asked: dict[Hashable, tuple[PodRow, _Wanted]] = {}
+        for pod in map(PodRow, pods.tolist()):
+            if self._concerns[self._view.snapshot.pod_shape[pod]]:
+                wanted = self._wanted(pod, None)
+                asked.setdefault(self._asking(pod, wanted).ask, (pod, wanted))
+        taken = self._accounting.taken_without(victims) if asked else None
+        return taken is not None and any(self._lacks_devices(pod, wanted, taken) for pod, wanted in asked.values())
+
+    def _lacks_devices(self, pod: PodRow, wanted: _Wanted, taken: Tables) -> bool:
+        """Return whether no node has enough devices; False where that is not certain.
+
+        A claim that is allocated may be free without victims. A device on which a selector fails ends a search only
+        while it is free.
+        """
+        demands, shape = [demand for _, demand in wanted.open], self._shape(pod)
+        resources = needed(shape, self._classes)
+        nodes = self._view.snapshot.nodes
+        served = np.zeros(len(nodes), np.bool_)
+        if resources:
+            served[:] = [any(plugged(node, name) for name in resources) for node in nodes]
+            demands.append(self._implied_by(shape, resources, self._view.snapshot.pods[pod].namespace)[1])
+        is_sure = not any(want.faulty.any() for each in demands for wants in each.requests for want in wants)
+        return is_sure and not wanted.fixed and not (served | self._enough(demands, taken)).any()
 
     def explain(self, pod: PodRow, nodes: NodeRows) -> Sequence[str]:
         """Return why each of ``nodes`` was refused."""
@@ -245,6 +355,22 @@ class Answers:
                 out &= some
         return out
 
+    def _enough_on(self, nodes: NodeRows, demands: Sequence[Demand], taken: Tables) -> Bools:
+        """Return bool[n]: the same for a few nodes."""
+        out = np.array([not any(demand.fault for demand in demands)] * len(nodes), np.bool_)
+        for at, node in enumerate(nodes.tolist() if out.any() else ()):
+            rows = self._inventory.usable_on(node)
+            free = (taken[0][rows] == 0) | self._inventory.multiple[rows]
+            out[at] = all(
+                any(
+                    np.count_nonzero(want.matching[rows] & (free | want.admin)) >= (1 if want.every else want.count)
+                    for want in wants
+                )
+                for demand in demands
+                for wants in demand.requests
+            )
+        return out
+
     def _counting_decides(self, demand: Demand) -> bool:
         return demand.simple and not self._inventory.intricate and not demand.requests[0][0].faulty.any()
 
@@ -268,8 +394,17 @@ class Answers:
         if node is not None:
             resources = [name for name in needed(shape, self._classes) if not plugged(snapshot.nodes[node], name)]
             if resources:
-                implied = implied_claim(shape.containers, resources, self._classes, namespace)
+                implied = self._implied_by(shape, tuple(resources), namespace)[0]
         return _Wanted(fixed=tuple(fixed), open=tuple(wanted), implied=implied)
+
+    def _implied_by(self, shape: Shape, resources: tuple[str, ...], namespace: str) -> tuple[Implied, Demand]:
+        """Return the claim for ``resources`` of pods of ``shape``, and its demand."""
+        key = (shape.containers, resources, namespace)
+        found = self._implied.get(key)
+        if found is None:
+            implied = implied_claim(shape.containers, resources, self._classes, namespace)
+            found = self._implied[key] = implied, self._demands.of(implied.claim)
+        return found
 
     def _demand(self, row: int) -> Demand:
         found = self._demand_of.get(row)
@@ -325,7 +460,8 @@ class Answers:
         if self._accounting.any_releasing:
             found = self._search(wanted, node, self._accounting.taken_or_releasing())
         if found is None:
-            found = self._search(wanted, node, self._accounting.taken())
+            asking = self._asking(pod, wanted)
+            found = self._kept.found(asking, node, lambda: self._search(wanted, node, self._accounting.taken()))
         if found is None:
             return None
         fresh = {reference.claim: holding for (reference, _), holding in zip(wanted.open, found, strict=False)}

@@ -26,6 +26,7 @@ from kai.framework import (
     PodRow,
     SessionView,
     Shape,
+    Victims,
 )
 from kai.framework.claims import (
     AllocatedConfig,
@@ -42,7 +43,7 @@ from kai.plugins.dra.extended import backing_classes, needed
 
 if TYPE_CHECKING:
     from kai.framework.expressions import Selectors
-    from kai.plugins.dra.answers import Answers
+    from kai.plugins.dra.answers import Answers, Kept
     from kai.plugins.dra.inventory import Inventory
 
 
@@ -131,6 +132,8 @@ class Memory:
     selectors: "Selectors | None" = None
     inventory: "Inventory | None" = None
     nodes: tuple[object, ...] = ()
+    classes: Mapping[str, DeviceClass] = attrs.field(factory=dict)
+    kept: "Kept | None" = None
 
     def answers(self, view: SessionView, concerns: Bools) -> "Answers":
         """Return the answers about claims; devices are the same as long as slices and nodes are the same objects."""
@@ -145,9 +148,11 @@ class Memory:
         if known is None or not is_same or not _same(self.nodes, nodes):
             gpus = catalog.gpus if catalog.gpus.devices else None
             known = self.inventory = inventory.take_inventory(slices, nodes, view.selected_nodes, version, gpus)
-            self.nodes = nodes
+            self.nodes, self.kept = nodes, None
+        if self.kept is None or self.classes != catalog.claims.classes:
+            self.classes, self.kept = catalog.claims.classes, answers.Kept(known, len(nodes))
         self.selectors = self.selectors or Selectors()
-        return answers.Answers(view, known, self.selectors, concerns)
+        return answers.Answers(view, known, self.selectors, concerns, self.kept)
 
 
 def _same(left: Sequence[object], right: Sequence[object]) -> bool:
@@ -182,6 +187,7 @@ class Dra:
                 credit=answers.credit,
                 concerns=concerns,
             ),
+            Victims(in_vain=answers.is_in_vain),
         )
 
 

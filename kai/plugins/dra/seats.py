@@ -68,7 +68,7 @@ class Seats:
         """[D] Pods that use a device: running, being bound, allocated."""
         self._promised = view.track(promised)
         """[D] Pods that were promised the device, and devices kept for promises that lost theirs."""
-        self._leaving = view.track(np.zeros_like(using))
+        self.leaving = view.track(np.zeros_like(using))
         """[D] Pods that were evicted in this session."""
         sat_on = np.flatnonzero(using + self._going + promised).tolist()
         start = {row: _Sitters(int(using[row]), int(self._going[row]), int(promised[row])) for row in sat_on}
@@ -132,7 +132,7 @@ class Seats:
     def left_behind(self) -> Bools:
         """Return bool[N]: nodes with GPUs that pods which were evicted in this session still sit on."""
         out = np.zeros(len(self._view.snapshot.nodes), np.bool_)
-        nodes = self._inventory.node[self._leaving.values > 0]
+        nodes = self._inventory.node[self.leaving.values > 0]
         out[nodes[nodes >= 0]] = True
         return out
 
@@ -141,7 +141,7 @@ class Seats:
 
         It sits on all devices that have no room on their GPU beside its own.
         """
-        leaving, inventory = self._leaving.values > 0, self._inventory
+        leaving, inventory = self.leaving.values > 0, self._inventory
         last = leaving[rows]
         for at in np.flatnonzero(inventory.partitioned[rows]).tolist() if last.any() else ():
             key = inventory.keys[rows[at]]
@@ -185,7 +185,7 @@ class Seats:
         out: list[Effect] = []
         between: dict[int, tuple[_Sitters, _Sitters]] = {}
         for row, change in changes.items():
-            amounts = ((self._using, change.using), (self._leaving, change.leaving), (self._promised, change.promised))
+            amounts = ((self._using, change.using), (self.leaving, change.leaving), (self._promised, change.promised))
             out += [Effect(column, row, amount) for column, amount in amounts if amount]
             now = self._sitting(row)
             between[row] = (now.plus(change, -1), now) if back else (now, now.plus(change, 1))
@@ -194,7 +194,7 @@ class Seats:
     def _sitting(self, row: int) -> _Sitters:
         return _Sitters(
             int(self._using.values[row]),
-            int(self._leaving.values[row] + self._going[row]),
+            int(self.leaving.values[row] + self._going[row]),
             int(self._promised.values[row]),
         )
 

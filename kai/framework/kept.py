@@ -1,0 +1,171 @@
+"""Answers about nodes that a plugin keeps, and gives again wherever the state that they depend on is the same.
+
+A plugin that searches, such as one for devices, asks the same many times: for pods that ask for the same, about nodes
+that have not changed, and in searches for victims about states that were tried before. `NodeStates` numbers the states
+of nodes: two nodes of one kind with the same numbers in their cells have the same state, and so has a node whose cells
+are again what they were. `KeptAnswers` keeps one answer for each ask and state.
+
+There is nothing to invalidate: a change of a cell, a rollback of one, and a new cycle all lead to a state by its
+content. An answer that depends on anything but the ask, the kind of the node and its cells must not be kept.
+
+    states = NodeStates(kinds=np.arange(nodes), nodes_of=[node_of_device])
+    kept = KeptAnswers(states, np.bool_)
+    ...
+    states.read([in_use])
+    return kept.of(ask_of(pod), nodes, search_each)
+
+Both may live as long as ``kinds`` and ``nodes_of`` stay the same, cycle after cycle.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Final, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai.facts.model.axis import Int64s, NodeRow, NodeRows
+from kai.facts.state.ledger import Tracked
+
+Value = TypeVar("Value", bound=np.generic)
+
+EVERYWHERE: Final = -1
+"""The node of a cell that answers about all nodes depend on."""
+NOWHERE: Final = -2
+"""The node of a cell that no answer depends on."""
+MOST_STATES: Final = 1 << 14
+"""The most states that have answers, and the most details; beyond that, all are forgotten."""
+MOST_ASKS: Final = 512
+"""The most asks that have answers; beyond that, all are forgotten."""
+
+
+class NodeStates:
+    """Numbers for the states of nodes. Shapes: N nodes, C cells of a column."""
+
+    def __init__(self, kinds: Int64s, nodes_of: Sequence[Int64s]) -> None:
+        """Begin without cells; ``read`` comes before each question.
+
+        ``kinds`` [N] are equal numbers for nodes about which equal cells, in their order, give equal answers.
+        ``nodes_of`` are, for each column, the node of each of its cells [C], `EVERYWHERE` or `NOWHERE`.
+        """
+        self._kinds: list[int] = kinds.tolist()
+        self._nodes_of = tuple(nodes_of)
+        self._cells = [_cells_of(owners, len(kinds)) for owners in nodes_of]
+        self._everywhere = [np.flatnonzero(owners == EVERYWHERE) for owners in nodes_of]
+        self._seen: list[Int64s] = []
+        self._shared = b""
+        self._numbers: dict[tuple[int, bytes, bytes], int] = {}
+        self.epoch = 0
+        """How often all states were forgotten."""
+        self.of_nodes: Int64s = np.zeros(len(kinds), np.int64)
+        """[N] The state of each node when the cells were read last."""
+
+    @property
+    def count(self) -> int:
+        """How many states have numbers."""
+        return len(self._numbers)
+
+    def read(self, columns: Sequence[Tracked]) -> None:
+        """Update the states of nodes to the present numbers in ``columns``, in the order of ``nodes_of``.
+
+        Cost: one comparison of all cells; little more for each node with a changed one.
+        """
+        values = [column.values for column in columns]
+        if not self._seen:
+            self._seen = [each.copy() for each in values]
+            self._number_all()
+            return
+        changed = [
+            (at, (now != seen).nonzero()[0])
+            for at, (now, seen) in enumerate(zip(values, self._seen, strict=True))
+            if len(now) and now.tobytes() != seen.tobytes()
+        ]
+        if not changed:
+            return
+        nodes: set[int] = set()
+        for at, cells in changed:
+            self._seen[at][cells] = values[at][cells]
+            nodes.update(self._nodes_of[at][cells].tolist())
+        if EVERYWHERE in nodes or self.count > MOST_STATES:
+            self._number_all()
+            return
+        for node in nodes - {NOWHERE}:
+            self.of_nodes[node] = self._number(node)
+
+    def _number_all(self) -> None:
+        if self.count > MOST_STATES:
+            self._numbers.clear()
+            self.epoch += 1
+        self._shared = b"".join(seen[at].tobytes() for seen, at in zip(self._seen, self._everywhere, strict=True))
+        self.of_nodes = np.array([self._number(node) for node in range(len(self._kinds))], np.int64)
+
+    def _number(self, node: int) -> int:
+        content = b"".join([seen[at[node]].tobytes() for seen, at in zip(self._seen, self._cells, strict=True)])
+        return self._numbers.setdefault((self._kinds[node], content, self._shared), len(self._numbers))
+
+
+def _cells_of(owners: Int64s, nodes: int) -> list[Int64s]:
+    """Return the cells of each node, ascending."""
+    order = np.argsort(owners, kind="stable")
+    bounds = np.searchsorted(owners[order], np.arange(nodes + 1))
+    return [order[bounds[node] : bounds[node + 1]] for node in range(nodes)]
+
+
+class KeptAnswers(Generic[Value]):
+    """One answer for each ask and state: a number, or a bool, by node."""
+
+    def __init__(self, states: NodeStates, dtype: type[Value]) -> None:
+        """Begin with no answer to keep; answers have the type ``dtype``."""
+        self._states = states
+        self._dtype = dtype
+        self._epoch = states.epoch
+        self._known: dict[Hashable, tuple[NDArray[np.bool_], NDArray[Value]]] = {}
+
+    def of(self, ask: Hashable, nodes: NodeRows, answer: Callable[[NodeRows], NDArray[Value]]) -> NDArray[Value]:
+        """Return the answers about ``nodes``; ``answer`` is called for nodes in states that are new to ``ask``.
+
+        It gets one node of each of these states. ``ask`` stands for all that an answer depends on beside the state.
+
+        Holds: the result equals ``answer(nodes)``.
+        """
+        states = self._states
+        if self._epoch != states.epoch or len(self._known) > MOST_ASKS:
+            self._known.clear()
+            self._epoch = states.epoch
+        kept = self._known.get(ask)
+        if kept is None or len(kept[0]) < states.count:
+            kept = self._known[ask] = self._grown(kept)
+        answered, answers = kept
+        at = states.of_nodes[nodes]
+        missing = np.flatnonzero(~answered[at])
+        if len(missing):
+            new, first = np.unique(at[missing], return_index=True)
+            answers[new] = answer(nodes[missing[first]])
+            answered[new] = True
+        return answers[at]
+
+    def _grown(self, kept: tuple[NDArray[np.bool_], NDArray[Value]] | None) -> tuple[NDArray[np.bool_], NDArray[Value]]:
+        room = 2 * self._states.count + 64
+        answered, answers = np.zeros(room, np.bool_), np.zeros(room, self._dtype)
+        if kept is not None:
+            answered[: len(kept[0])], answers[: len(kept[1])] = kept
+        return answered, answers
+
+
+class KeptDetails:
+    """One detail of a placement, such as devices, for each ask, node and state."""
+
+    def __init__(self, states: NodeStates) -> None:
+        """Begin with no detail."""
+        self._states = states
+        self._epoch = states.epoch
+        self._known: dict[tuple[Hashable, int, int], object] = {}
+
+    def of(self, ask: Hashable, node: NodeRow, make: Callable[[], object]) -> object:
+        """Return what ``make`` returns, which may be None; it is called in a state that is new to ``ask``."""
+        if self._epoch != self._states.epoch or len(self._known) > MOST_STATES:
+            self._known.clear()
+            self._epoch = self._states.epoch
+        key = ask, int(node), int(self._states.of_nodes[node])
+        if key not in self._known:
+            self._known[key] = make()
+        return self._known[key]
