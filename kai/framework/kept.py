@@ -69,7 +69,7 @@ class NodeStates:
 
         Cost: one comparison of all cells; little more for each node with a changed one.
         """
-        values = [column.values for column in columns]
+        values = [column.values.reshape(-1) for column in columns]
         if not self._seen:
             self._seen = [each.copy() for each in values]
             self._number_all()

@@ -10,7 +10,7 @@ container requests whole ones; memory is aligned for guaranteed pods, devices fo
 Source: the peer's plugins/numa, after the kubelet.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar
 
@@ -37,7 +37,9 @@ from kai.framework import (
     Scores,
     SessionView,
     Shape,
+    Tracked,
 )
+from kai.framework.kept import KeptAnswers, NodeStates
 from kai.plugins.numa.kernels import INFEASIBLE, POLICY_RESTRICTED, Requests, Zones, is_aligned, place, spans
 from kai.plugins.numa.zones import (
     LAYOUTS,
@@ -141,7 +143,10 @@ class Numa:
         layouts = read_layouts(session.snapshot, reported, ignored, left)
         if layouts is None:
             return ()
-        aligner = _Aligner(session, layouts, recorded)
+        # What zones have is part of the state of a node; all else that answers depend on is in the reports.
+        name = f"answers about zones without {sorted(ignored)}"
+        kept = session.once(name, (reported, session.snapshot.axis), lambda: _Kept(layouts.zones))
+        aligner = _Aligner(session, layouts, recorded, kept)
         return (
             NodeFilter(aligner.filter_nodes, concerns=aligner.concerns, explain=_explain),
             NodeScore(aligner.score_nodes, concerns=aligner.concerns),
@@ -178,13 +183,42 @@ class _Pod:
     requests: Requests
     guaranteed: bool
     devices: Bools
+    ask: tuple[object, ...]
+    """Equal for shapes with equal answers."""
+
+
+class _Kept:
+    """How many zones pods span, by what they ask for and by what the zones of a node have."""
+
+    def __init__(self, zones: Zones) -> None:
+        sizes = np.diff(zones.start)
+        static = (
+            (sizes[node], zones.policy[node], zones.whole_pod[node], zones.aware[node].tobytes(), _part(zones, node))
+            for node in range(len(sizes))
+        )
+        numbers: dict[tuple[object, ...], int] = {}
+        kinds = np.array([numbers.setdefault(each, len(numbers)) for each in static], np.int64)
+        owners = np.repeat(np.arange(len(sizes)), sizes * zones.aware.shape[1])
+        self._states = NodeStates(kinds, (owners,))
+        self._spans = KeptAnswers(self._states, np.int64)
+
+    def spans(
+        self, ask: tuple[object, ...], left: Tracked, nodes: NodeRows, answer: Callable[[NodeRows], Int64s]
+    ) -> Int64s:
+        self._states.read((left,))
+        return self._spans.of(ask, nodes, answer)
+
+
+def _part(zones: Zones, node: int) -> bytes:
+    return zones.prefix[zones.start[node] : zones.start[node + 1]].tobytes()
 
 
 class _Aligner:
     """Answers for one session."""
 
-    def __init__(self, view: SessionView, layouts: Layouts, recorded: Mapping[int, NumaPlacement]) -> None:
+    def __init__(self, view: SessionView, layouts: Layouts, recorded: Mapping[int, NumaPlacement], kept: _Kept) -> None:
         self._view = view
+        self._kept = kept
         self._recorded = recorded
         self._layouts = layouts
         self._axis = view.snapshot.axis
@@ -206,7 +240,10 @@ class _Aligner:
             snapshot = self._view.snapshot
             shape = snapshot.shapes[row]
             requests = read_requests(shape, self._axis, snapshot.requests[row])
-            found = self._known[row] = _Pod(requests, is_guaranteed(shape), devices_of(shape, self._axis))
+            devices, guaranteed = devices_of(shape, self._axis), is_guaranteed(shape)
+            tables = (requests.pod, requests.together, requests.in_turn, requests.aligned, devices)
+            ask = (guaranteed, *(table.tobytes() for table in tables))
+            found = self._known[row] = _Pod(requests, guaranteed, devices, ask)
         return found
 
     @cached_property
@@ -216,9 +253,13 @@ class _Aligner:
 
     def _spans(self, pod: PodRow, nodes: NodeRows) -> Int64s:
         facts = self._pod(pod)
-        out = np.empty(len(nodes), np.int64)
-        spans(self._zones, facts.requests, facts.guaranteed, facts.devices, self._layouts.widest, nodes, out)
-        return out
+
+        def answer(rows: NodeRows) -> Int64s:
+            out = np.empty(len(rows), np.int64)
+            spans(self._zones, facts.requests, facts.guaranteed, facts.devices, self._layouts.widest, rows, out)
+            return out
+
+        return self._kept.spans(facts.ask, self._left, nodes, answer)
 
     def filter_nodes(self, pod: PodRow, nodes: NodeRows) -> Bools:
         """Refuse nodes with a strict policy that could not align ``pod``."""
