@@ -239,8 +239,8 @@ class Statement:
             hook = plugin.placement.lasting_effects if lasting else plugin.placement.effects
             if hook is None:
                 continue
-            for effect in hook(PodRow(pod), NodeRow(node), self._outlet.details.of(pod).get(plugin.kind)):
-                self._ledger.add(effect.column, effect.index, sign * effect.delta)
+            effects = hook(PodRow(pod), NodeRow(node), self._outlet.details.of(pod).get(plugin.kind))
+            self._ledger.add_all([(each.column, each.index, sign * each.delta) for each in effects])
 
     def promise_all(self, group: int) -> None:
         """Turn every allocation of ``group`` in this statement into a nomination: a gang starts or waits together."""

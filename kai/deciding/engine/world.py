@@ -62,8 +62,8 @@ class World:
         self.lacking = opening.lacking
         """Leaf sub-groups that had fewer pods on nodes than their minimum when the session opened."""
         self._tracked: list[Tracked] = []
-        self._lent: list[Tracked] = []
-        """Columns of the engine that were lent to plugins as targets of effects."""
+        self._given: dict[int, Tracked] = {}
+        """Columns that plugins have as targets of effects, their own and the engine's, by identity."""
         self._children: dict[int, tuple[int, ...]] = {}
         self._footprints: dict[int, tuple[int, ...]] = {}
         self.subgroup_scores: dict[int, Float64s] = {}
@@ -83,6 +83,7 @@ class World:
             raise TypeError("track: found that plugins have opened, expected a call in open")
         column = Tracked(initial.astype(np.int64))
         self._tracked.append(column)
+        self._given[id(column)] = column
         return column
 
     def engine_column(self, name: str) -> Tracked:
@@ -91,12 +92,12 @@ class World:
         of_queues = name.startswith("queue_")
         cells = layout.sizes.queues * SHARED_RESOURCES if of_queues else layout.sizes.nodes * layout.sizes.resources
         column = Tracked(np.zeros(0, np.int64), offset=getattr(layout.offsets, name), cells=cells)
-        self._lent.append(column)
+        self._given[id(column)] = column
         return column
 
     def has_column(self, column: Tracked) -> bool:
         """Return whether this world gave ``column`` to a plugin."""
-        return any(column is each for columns in (self._tracked, self._lent) for each in columns)
+        return id(column) in self._given
 
     def adopt(self, plugins: Sequence[OpenedPlugin]) -> None:
         """Fold the extensions of ``plugins`` into one policy, and open the ledger. Cost: O(arena + plugins)."""
@@ -115,8 +116,7 @@ class World:
         for plugin in policy.plugins:
             if plugin.placement is None:
                 continue
-            for effect in plugin.placement.corrections:
-                ledger.add(effect.column, effect.index, effect.delta)
+            ledger.add_all((each.column, each.index, each.delta) for each in plugin.placement.corrections)
             if plugin.placement.credit is not None:
                 self.facts.shapes.credit[slice(None) if plugin.concerns is None else plugin.concerns] = True
         # The effects of plugins at opening are part of the facts: no statement may undo them.
@@ -372,11 +372,11 @@ class World:
         shape = int(self.facts.pods.shape[pod])
         if not self.facts.shapes.credit[shape]:
             return
-        rows = self.facts.nodes.credits
-        rows[:, nodes] = 0
+        rows, whole = self.facts.nodes.credits, nodes is self.all_nodes
+        rows[:, slice(None) if whole else nodes] = 0
         for plugin in self.policy.asking(shape):
             if plugin.placement is not None and plugin.placement.credit is not None:
-                rows[:, nodes] += plugin.placement.credit(PodRow(pod), nodes)
+                rows[:, slice(None) if whole else nodes] += plugin.placement.credit(PodRow(pod), nodes)
 
     def scores_below(self, subgroup: int) -> Float64s:
         """Return float64[N]: the scores that partitions add for a leaf; the nearest sub-group with any decides."""

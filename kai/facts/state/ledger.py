@@ -7,7 +7,7 @@ Every mutable column is a view into a single flat int64 array. So the memory of 
 fingerprint is one hash, and a write is one (offset, delta). Plugins' tracked columns follow the engine's own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
 import attrs
@@ -256,6 +256,20 @@ class Ledger:
         add(self.columns, column.offset + index, delta)
         if column.offset + index < self.offsets.slot_used:
             touch(self.columns, index // self.layout.sizes.resources)
+
+    def add_all(self, changes: Iterable[tuple[Tracked, int, int]]) -> None:
+        """Change cells of plugins' columns: column, cell, and what is added, in their order."""
+        self.reserve(1)
+        columns, engine, width = self.columns, self.offsets.slot_used, self.layout.sizes.resources
+        left = self.room_for(1)
+        for column, index, delta in changes:
+            if not left:
+                self.reserve(1)
+                columns, left = self.columns, self.room_for(1)
+            left -= 1
+            add(columns, column.offset + index, delta)
+            if column.offset + index < engine:
+                touch(columns, index // width)
 
     def evict(self, pod: int) -> None:
         """Release what ``pod`` holds."""

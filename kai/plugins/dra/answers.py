@@ -125,7 +125,9 @@ class Answers:
         self._alike = alike(catalog.classes)
         self._demands = Demands(inventory, catalog.classes, selectors)
         self._demand_of: dict[int, Demand] = {}
+        self._implied_demands: dict[int, Demand] = {}
         self._implied: dict[tuple[object, ...], tuple[Implied, Demand]] = {}
+        self._needed_by: dict[int, tuple[str, ...]] = {}
         self._kept = kept or Kept(inventory, len(view.snapshot.nodes))
         pods = view.pods_of_shapes(concerns)
         self._assigned = assigned_placements(view, pods)
@@ -233,7 +235,7 @@ class Answers:
         demands = [demand for _, demand in base.open]
 
         def meet(rows: NodeRows) -> Bools:
-            return self._meet(pod, rows, np.ones(len(rows), np.bool_), demands, self._accounting.taken())
+            return self._meet(pod, rows, np.ones(len(rows), np.bool_), demands, None)
 
         met = self._kept.met(self._asking(pod, base), nodes, meet)
         if base.fixed:
@@ -244,7 +246,7 @@ class Answers:
         """Return what ``pod`` asks for besides what its claims hold already."""
         claims = tuple([(demand.claim.requests, demand.claim.constraints) for _, demand in wanted.open])
         shape = self._shape(pod)
-        resources = needed(shape, self._classes)
+        resources = self._needed(pod)
         columns = self._accounting.columns
         tracked = (columns.in_use, columns.consumed, columns.drawn, self._accounting.seats.leaving)
         return Asking((claims, resources, shape.containers if resources else ()), tracked)
@@ -265,17 +267,38 @@ class Answers:
         everywhere = np.ones(len(nodes), np.bool_)
         return ~self._meet(pod, nodes, everywhere, [demand for _, demand in wanted.open], taken)
 
-    def _meet(self, pod: PodRow, nodes: NodeRows, mask: Bools, demands: Sequence[Demand], taken: Tables) -> Bools:
-        """Return bool[n]: where in ``mask`` devices that are not ``taken`` meet all demands of ``pod``."""
+    def _meet(
+        self, pod: PodRow, nodes: NodeRows, mask: Bools, demands: Sequence[Demand], other: Tables | None
+    ) -> Bools:
+        """Return bool[n]: where in ``mask`` devices that are not taken meet all demands of ``pod``.
+
+        ``other`` is what is taken, where it is not what is taken now.
+        """
+        taken = self._accounting.taken() if other is None else other
         few = len(nodes) <= FEW
         met = mask & (self._enough_on(nodes, demands, taken) if few else self._enough(demands, taken)[nodes])
-        resources = needed(self._shape(pod), self._classes)
+        resources = self._needed(pod)
         if not resources and len(demands) <= 1 and all(self._counting_decides(demand) for demand in demands):
             return met
         for at in np.flatnonzero(met):
             row = NodeRow(int(nodes[at]))
-            met[at] = self._search(self._wanted(pod, row), row, taken) is not None
+            wanted = self._wanted(pod, row)
+            found = self._found_now(pod, wanted, row) if other is None else self._search(wanted, row, other)
+            met[at] = found is not None
         return met
+
+    def _found_now(self, pod: PodRow, wanted: _Wanted, node: NodeRow) -> Found:
+        """Return devices of ``node`` that are free now; kept for `choose` and for pods that ask for the same."""
+        asking = self._asking(pod, wanted)
+        return self._kept.found(asking, node, lambda: self._search(wanted, node, self._accounting.taken()))
+
+    def _needed(self, pod: PodRow) -> tuple[str, ...]:
+        """Return the resources that ``pod`` asks for and a class backs."""
+        row = int(self._view.snapshot.pod_shape[pod])
+        found = self._needed_by.get(row)
+        if found is None:
+            found = self._needed_by[row] = needed(self._view.snapshot.shapes[row], self._classes)
+        return found
 
     def is_in_vain(self, pods: PodRows, victims: PodRows) -> bool:
         """Return whether some of ``pods`` has too few devices on every node even if all ``victims`` are evicted.
@@ -298,7 +321,7 @@ class Answers:
         while it is free.
         """
         demands, shape = [demand for _, demand in wanted.open], self._shape(pod)
-        resources = needed(shape, self._classes)
+        resources = self._needed(pod)
         nodes = self._view.snapshot.nodes
         served = np.zeros(len(nodes), np.bool_)
         if resources:
@@ -327,7 +350,7 @@ class Answers:
     def _mixed_up(self, pod: PodRow) -> Bools:
         """Return bool[N]: where a GPU of ``pod`` would have to come from a class, and classes back several kinds."""
         nodes = self._view.snapshot.nodes
-        if not self._alike or "gpu" not in needed(self._shape(pod), self._classes):
+        if not self._alike or "gpu" not in self._needed(pod):
             return np.zeros(len(nodes), np.bool_)
         return np.array([not plugged(node, "gpu") for node in nodes], np.bool_)
 
@@ -392,9 +415,9 @@ class Answers:
                 wanted.append((reference, self._demand(row)))
         implied: Implied | None = None
         if node is not None:
-            resources = [name for name in needed(shape, self._classes) if not plugged(snapshot.nodes[node], name)]
+            resources = tuple([name for name in self._needed(pod) if not plugged(snapshot.nodes[node], name)])
             if resources:
-                implied = self._implied_by(shape, tuple(resources), namespace)[0]
+                implied = self._implied_by(shape, resources, namespace)[0]
         return _Wanted(fixed=tuple(fixed), open=tuple(wanted), implied=implied)
 
     def _implied_by(self, shape: Shape, resources: tuple[str, ...], namespace: str) -> tuple[Implied, Demand]:
@@ -404,6 +427,7 @@ class Answers:
         if found is None:
             implied = implied_claim(shape.containers, resources, self._classes, namespace)
             found = self._implied[key] = implied, self._demands.of(implied.claim)
+            self._implied_demands[id(implied)] = found[1]
         return found
 
     def _demand(self, row: int) -> Demand:
@@ -460,8 +484,7 @@ class Answers:
         if self._accounting.any_releasing:
             found = self._search(wanted, node, self._accounting.taken_or_releasing())
         if found is None:
-            asking = self._asking(pod, wanted)
-            found = self._kept.found(asking, node, lambda: self._search(wanted, node, self._accounting.taken()))
+            found = self._found_now(pod, wanted, node)
         if found is None:
             return None
         fresh = {reference.claim: holding for (reference, _), holding in zip(wanted.open, found, strict=False)}
@@ -478,7 +501,7 @@ class Answers:
         """Return devices of ``node`` that are not ``taken`` for each claim that has none; None if they do not do."""
         demands = [demand for _, demand in wanted.open]
         if wanted.implied is not None:
-            demands.append(self._demands.of(wanted.implied.claim))
+            demands.append(self._implied_demands[id(wanted.implied)])
         if not demands:
             return ()
         return self._allocate(demands, node, taken)
@@ -497,10 +520,11 @@ class Answers:
         alternative may do. The result is an upper bound; the search for devices decides. Row 0 counts GPUs that pods
         use, row 1 also those that pods were promised.
         """
-        out = np.zeros((2, len(self._view.snapshot.nodes)), np.int64)
         claimed, wanted = self._shape(pod).gpu.claimed, self._wanted(pod, None)
-        if claimed:
-            self._fill_credit(pod, nodes, wanted, out)
+        if not claimed or not (wanted.fixed or any(demand.may_need_less for _, demand in wanted.open)):
+            return np.zeros((2, len(nodes)), np.int64)
+        out = np.zeros((2, len(self._view.snapshot.nodes)), np.int64)
+        self._fill_credit(pod, nodes, wanted, out)
         return cast("Int64s", np.minimum(out, claimed * GPU_UNIT)[:, nodes])
 
     def _fill_credit(self, pod: PodRow, nodes: NodeRows, wanted: _Wanted, out: Int64s) -> None:

@@ -116,6 +116,12 @@ class Demand:
             and not self.requests[0][0].consumes
         )
 
+    @property
+    def may_need_less(self) -> bool:
+        """Whether some device that it may get counts less than what the claim asks for."""
+        wants = (want for wants in self.requests for want in wants)
+        return bool(self.claim.most_spared) or any(len(want.sharable) or len(want.partitioned) for want in wants)
+
 
 class Demands:
     """Resolves claims of one snapshot; equal requests share their answers."""
