@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 from kai.facts.model.axis import Int64s, NodeRow, NodeRows
 from kai.facts.state.ledger import Tracked
 
+__all__ = ["EVERYWHERE", "NOWHERE", "KeptAnswers", "KeptDetails", "NodeStates"]
+
 Value = TypeVar("Value", bound=np.generic)
 
 EVERYWHERE: Final = -1

@@ -200,7 +200,7 @@ class Policy:
         """Return bool[N]: nodes that have, or had while no pod was there, all scalar resources that ``shape`` requests.
 
         The check of free amounts refuses the others too. But searches for victims know GPUs alone by amount: with this
-        mask, they leave out victims on nodes that never have the MIG profile or the device of the pod.
+        mask, they leave out victims on nodes that never have the kind of device that the pod requests.
         """
         request, nodes = self._facts.shapes.request[shape], self._facts.nodes
         asked = PODS + 1 + np.flatnonzero(request[PODS + 1 :] > 0)
