@@ -100,7 +100,7 @@ class _Placer:
         self._states = count()
         self._state = next(self._states)
         """A number for the present state of the ledger, unique among all states of this attempt."""
-        self._told: dict[int, Reason] = {}
+        self._refusals: dict[int, Reason] = {}
         """The refusals of the current try, the last one for each pod."""
         self._failed: dict[bytes, dict[int, Reason]] = {}
         """The refusals of failed tries, by a digest of everything that the try depends on."""
@@ -110,7 +110,7 @@ class _Placer:
         for part in self._parts(subgroup, pods, nodes):
             failed = self._failed.get(self._key(subgroup, part)) if self._failed else None
             if failed is not None:
-                self._tell(failed)
+                self._record_again(failed)
             elif self._tries == MOST_TRIES:
                 if self._tells:
                     self._session.refuse(self._portion.group, Verdict.refused(Code.TRIES_SPENT, tries=MOST_TRIES))
@@ -129,23 +129,23 @@ class _Placer:
     def _try(self, subgroup: int, pods: PodRows, part: NodeRows) -> Descent[bool]:
         """Place ``pods`` in ``part``, or undo that and remember the failure."""
         self._tries += 1
-        mark, state, before, self._told = self._statement.mark(), self._state, self._told, {}
+        mark, state, before, self._refusals = self._statement.mark(), self._state, self._refusals, {}
         placed: bool = yield self._place_in(subgroup, pods, part)
-        told, self._told = self._told, before
-        self._told |= told
+        refusals, self._refusals = self._refusals, before
+        self._refusals |= refusals
         if not placed:
             self._statement.roll_back(mark)
             # A rollback restores the ledger, so failures that were recorded in this state count again.
             self._state = state
             if self._is_split and self._session.takes(SAME_TRY):
-                self._failed[self._key(subgroup, part)] = told
+                self._failed[self._key(subgroup, part)] = refusals
         return placed
 
-    def _tell(self, told: dict[int, Reason]) -> None:
+    def _record_again(self, refusals: dict[int, Reason]) -> None:
         """Record the refusals of a memoized failed try again."""
-        self._told |= told
+        self._refusals |= refusals
         if self._tells:
-            self._session.record(self._portion.group).pods.update(told)
+            self._session.record(self._portion.group).pods.update(refusals)
 
     def _place_in(self, subgroup: int, pods: PodRows, nodes: NodeRows) -> Descent[bool]:
         if self._session.facts.groups.leaf[subgroup]:
@@ -198,7 +198,7 @@ class _Placer:
             return True
         if self._tells:
             pod = int(pods[placed])
-            self._told[pod] = record_no_node(self._session, self._portion, leaf, pod, placed, nodes)
+            self._refusals[pod] = record_no_node(self._session, self._portion, leaf, pod, placed, nodes)
         return False
 
 

@@ -26,7 +26,7 @@ def on_one_line(message: str) -> str:
     return "".join(" " if each.isspace() else each if each.isprintable() else repr(each)[1:-1] for each in message)
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return the type and text of ``error`` on one line, for messages about errors of foreign code."""
     try:
         text = on_one_line(str(error))

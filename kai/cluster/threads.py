@@ -106,7 +106,7 @@ class Threads:
         self._is_taken = False
         self._computing = 0
         """Identifier of the computing thread."""
-        self._told: _Timer | None = None
+        self._next_warning: _Timer | None = None
 
     async def run(self, function: Callable[[*A], R], *args: *A) -> R:
         """Return the result of a function; the function runs to its end even if the caller is cancelled."""
@@ -115,7 +115,7 @@ class Threads:
             return await to_thread.run_sync(function, *args)
         await checkpoint_if_cancelled()
         context = self._context.copy()
-        told = self._loop.call_later(_LONG, self._tell, _LONG)
+        first_warning = self._loop.call_later(_LONG, self._warn, _LONG)
 
         def compute() -> R:
             self._computing = threading.get_ident()
@@ -130,13 +130,13 @@ class Threads:
                 found = await self._loop.run_in_executor(self._thread, compute)
         finally:
             self._is_taken = False
-            (self._told or told).cancel()
-            self._told = None
+            (self._next_warning or first_warning).cancel()
+            self._next_warning = None
         return found
 
-    def _tell(self, seconds: float) -> None:
+    def _warn(self, seconds: float) -> None:
         """Log the stack of a computation that takes long: it may never end and report itself."""
-        self._told = self._loop.call_later(seconds, self._tell, 2 * seconds)
+        self._next_warning = self._loop.call_later(seconds, self._warn, 2 * seconds)
         at = places(stack_of(self._computing))
         structlog.get_logger().warning("computing for long", seconds=round(seconds), at=at)
 

@@ -69,11 +69,11 @@ class KeyRing:
             del self._wanted[key], self._locks[key]
 
 
-def untold() -> None:
+def do_nothing() -> None:
     """Do nothing."""
 
 
-async def carry_out(plan: Plan[R], api: Api, keys: KeyRing, waits: Callable[[], None] = untold) -> R:
+async def carry_out(plan: Plan[R], api: Api, keys: KeyRing, waits: Callable[[], None] = do_nothing) -> R:
     """Return the result of a plan; however it ends, all its keys are released.
 
     ``waits`` is called each time before the plan waits for a key or an object.

@@ -71,9 +71,9 @@ def _not_asked_for(said: Mapping[str, Mapping[str, str]]) -> list[Finding]:
     saying = sorted(name for name, annotations in said.items() if any(key in annotations for key in _KEYS))
     if not saying:
         return []
-    told = f"{counted(len(saying), 'queue')} ({first_of(saying)}) allow namespaces, and no scheduler requires it"
+    message = f"{counted(len(saying), 'queue')} ({first_of(saying)}) allow namespaces, and no scheduler requires it"
     help_text = f"kai run --{_FLAG}=required    deploy/components/queue-access; see docs/tenancy.md"
-    return [warning(told, help_text, found=first_of(saying))]
+    return [warning(message, help_text, found=first_of(saying))]
 
 
 _GROUP: Final = "kai.scheduler/"

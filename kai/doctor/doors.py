@@ -57,12 +57,12 @@ def endpoints(seen: Seen) -> Looked:
         if not service or _is_answered(seen, namespace, service):
             continue
         closed = text_of(hook, "failurePolicy") != "Ignore"
-        told = f"webhook {text_of(hook, 'name')} of {name_of(config)} has no endpoint: service {namespace}/{service}"
+        message = f"webhook {text_of(hook, 'name')} of {name_of(config)} has no endpoint: service {namespace}/{service}"
         what = "the API server refuses what it is about" if closed else "what it would refuse is let through"
         tell = failure if closed else warning
         problems.append(
             tell(
-                f"{told}; {what}",
+                f"{message}; {what}",
                 f"kubectl -n {namespace} get endpointslices -l {_SERVICE}={service}    or kubectl delete "
                 f"{_KINDS[kind]} {name_of(config)}",
                 about=f"{_KINDS[kind]}/{name_of(config)}",
@@ -82,9 +82,9 @@ def configurations(seen: Seen) -> Looked:
     waits = f", as {counted(len(sharing), 'pod')} that wait{'s' if len(sharing) == 1 else ''} asked" if sharing else ""
     for kind, lacking in _LACKING.items():
         if kind not in kinds:
-            told = f"kai has no {_KINDS[kind]}: {lacking}{waits if kind == 'mutating' else ''}"
+            message = f"kai has no {_KINDS[kind]}: {lacking}{waits if kind == 'mutating' else ''}"
             tell = failure if kind == "mutating" else warning
-            problems.append(tell(told, _INSTALL, about=_KINDS[kind]))
+            problems.append(tell(message, _INSTALL, about=_KINDS[kind]))
     return Looked(well=f"{counted(len(kinds), 'webhook')} of kai, pods pass them", findings=problems)
 
 

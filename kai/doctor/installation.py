@@ -108,10 +108,10 @@ def programs(seen: Seen) -> Looked:
     """Check that each role runs somewhere and is ready."""
     found = seen.programs()
     if not found:
-        told = warning(
+        finding = warning(
             "kai runs nowhere in this cluster", "kubectl apply -k deploy/    or helm install; see docs/install.md"
         )
-        return Looked(well="", findings=[told])
+        return Looked(well="", findings=[finding])
     running = {role for each in found for role in each.roles}
     problems = [
         failure(f"role {role} runs nowhere", f"kai run {role}: add it to a Deployment", about=f"role/{role}")

@@ -39,12 +39,25 @@ def reservation_quotas(seen: Seen) -> Looked:
             most, taken = _whole(hard[key]), _whole(used.get(key, "0"))
             if taken < most:
                 continue
-            told = f"quota {name} in namespace {namespace} has no {key} left ({taken} of {most}): no further GPU can be"
-            problems.append(failure(f"{told} shared", mend, about=f"resourcequota/{key_of(quota)}", found=str(most)))
+            message = f"quota {name} in namespace {namespace} has no {key} left ({taken} of {most})"
+            problems.append(
+                failure(
+                    f"{message}: no further GPU can be shared",
+                    mend,
+                    about=f"resourcequota/{key_of(quota)}",
+                    found=str(most),
+                )
+            )
         if asked := [each for each in _COMPUTE if each in hard and not _asks(seen)]:
-            told = f"quota {name} in namespace {namespace} counts {first_of(asked)}: reservation pods ask for none, and"
+            message = f"quota {name} in namespace {namespace} counts {first_of(asked)}"
             mend = f"{mend}    or kai run --resource-reservation-pod-resources"
-            problems.append(failure(f"{told} are refused", mend, about=f"resourcequota/{key_of(quota)}"))
+            problems.append(
+                failure(
+                    f"{message}: reservation pods ask for none, and are refused",
+                    mend,
+                    about=f"resourcequota/{key_of(quota)}",
+                )
+            )
     return Looked(well="no quota stands in the way of pods that hold shared GPUs", findings=problems)
 
 
@@ -105,13 +118,13 @@ def offered_gpus(seen: Seen) -> Looked:
         return Looked(well=f"{counted(count, 'GPU node')} offer all of their GPUs")
     listed = [f"{name} ({offers} of {has})" for name, (offers, has) in sorted(short.items())]
     offer = "offers" if len(short) == 1 else "offer"
-    told = f"{counted(len(short), 'node')} {offer} fewer GPUs than there are: {first_of(listed)}"
+    message = f"{counted(len(short), 'node')} {offer} fewer GPUs than there are: {first_of(listed)}"
     name = min(short)
     help_text = (
         f"kubectl describe node {name}    its device plugin takes unhealthy GPUs out: look at the plugin's log there "
         f"(kubectl get pods -A --field-selector spec.nodeName={name}), and at the GPUs with nvidia-smi"
     )
-    return Looked(well="", findings=[warning(told, help_text, about=f"node/{name}", found=first_of(listed))])
+    return Looked(well="", findings=[warning(message, help_text, about=f"node/{name}", found=first_of(listed))])
 
 
 def held_gpus(seen: Seen) -> Looked:

@@ -9,7 +9,7 @@ from typing import Final
 
 from kai.api import names, values
 from kai.api.codec.structuring import structure_as
-from kai.api.conventions.binding import refusal_told
+from kai.api.conventions.binding import bind_refusal
 from kai.api.conventions.queue_rules import UNITS, QueueFault, Rule, queue_faults, shape_in
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.values import BadValue
@@ -162,12 +162,12 @@ def pods_without_group(seen: Seen) -> Looked:
         and names.SKIP not in annotations_of(each)
         and _age(each, seen.now) > _LATE
     ]
-    told = failure(
+    finding = failure(
         f"{counted(len(late), 'pod')} got no pod group in {_LATE:g}s: {first_of(late)}",
         "is the podgrouper running?    kubectl -n kai-scheduler logs deploy/kai | grep grouped",
         found=first_of(late),
     )
-    return Looked(well="each waiting pod has its pod group", findings=[told] if late else ())
+    return Looked(well="each waiting pod has its pod group", findings=[finding] if late else ())
 
 
 def bind_requests(seen: Seen) -> Looked:
@@ -206,7 +206,7 @@ def refused_binds(seen: Seen) -> Looked:
     for each in _waiting(seen):
         if any(part_of(one, "type") in _ABOUT_BINDS for one in list_of(each, "status", "conditions")):
             try:
-                text = refusal_told(structure_as(Pod, each))
+                text = bind_refusal(structure_as(Pod, each))
             except InputError:
                 continue
             if text:

@@ -17,7 +17,7 @@ import attrs
 import numpy as np
 
 import kai
-from kai.basics.errors import ConfigError, PluginError, told
+from kai.basics.errors import ConfigError, PluginError, error_text
 from kai.deciding.engine.session import Session
 from kai.facts.model.axis import NodeRows, PodRow
 from kai.facts.state.snapshot import Snapshot
@@ -57,7 +57,7 @@ def blaming(asked: str, where: str) -> Iterator[None]:
             f"{_law(cause, error.hook)}: on cluster {where!r}, {error.hook} {error.args[0]}{_place(cause)}"
         ) from error
     except BaseException as error:
-        found = f"raised {told(error)}"
+        found = f"raised {error_text(error)}"
         raise BrokenLaw(f"{_law(error, asked)}: on cluster {where!r}, {asked} {found}{_place(error)}") from error
 
 

@@ -26,7 +26,7 @@ from kai.framework.verdict import Reason, Words
 from kai.intake import take_snapshot
 from kai.lab.scenarios.shorthand import NOW
 from kai.testing.answers import BrokenLaw, Rated, blaming, check_answers, shown
-from kai.testing.scenarios import told
+from kai.testing.scenarios import decision_lines
 from kai.testing.views import cluster, open_session, opened
 
 Values = Mapping[str, Any]
@@ -191,7 +191,7 @@ def _decisions(objects: ClusterObjects, profile: Profile, where: str) -> list[st
             refusals = reason.facts.get("refusals")
             for each in (reason, *(refusals if isinstance(refusals, tuple) else ())):
                 _check_words(each, where)
-    return told(sink.decisions, taken)
+    return decision_lines(sink.decisions, taken)
 
 
 def _check_words(reason: Reason, where: str) -> None:

@@ -65,7 +65,7 @@ class RejectingSink:
         self.taken.append(decisions)
 
 
-def told(decisions: list[Decision], snapshot: Snapshot) -> list[str]:
+def decision_lines(decisions: list[Decision], snapshot: Snapshot) -> list[str]:
     """Return decisions as lines with names in place of rows, so that runs on differently ordered objects compare."""
     lines = []
     for decision in decisions:

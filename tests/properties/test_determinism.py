@@ -16,7 +16,7 @@ from kai.deciding.engine.cycle import run_cycle
 from kai.deciding.engine.shortcuts import TABLE as SHORTCUTS
 from kai.framework.decisions import Recorder
 from kai.intake import take_snapshot
-from kai.testing.scenarios import told
+from kai.testing.scenarios import decision_lines
 from tests.generate.draft import NOW
 from tests.generate.features import Chosen
 from tests.generate.scenario import generate
@@ -86,7 +86,7 @@ def decisions_on(objects: ClusterObjects) -> list[str]:
     taken = take_snapshot(objects, AT)
     sink = Recorder()
     run_cycle(taken, EVERYTHING, sink)
-    return told(sink.decisions, taken)
+    return decision_lines(sink.decisions, taken)
 
 
 @given(seeds, seeds)

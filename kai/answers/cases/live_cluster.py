@@ -22,7 +22,7 @@ from kai.answers.cases.files import kinds_of
 from kai.answers.cases.origin import Origin
 from kai.api import names
 from kai.api.cluster_objects import FIELD_OF, ClusterObjects, collect
-from kai.api.conventions.binding import at_rest, refusal_told
+from kai.api.conventions.binding import at_rest, bind_refusal
 from kai.api.kinds import ApiObject
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.scheduling.pod_group import PodGroup
@@ -55,7 +55,7 @@ def as_known(objects: ClusterObjects, scheduler: str = names.SCHEDULER_NAME) -> 
         if groups is not None and (group := groups.of(pod)):
             changed[row] = _linked(pod, group)
     for row, pod in waiting:
-        if text := refusal_told(pod):
+        if text := bind_refusal(pod):
             changed[row] = at_rest(changed.get(row, pod), text)
     if not changed:
         return objects

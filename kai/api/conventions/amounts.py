@@ -87,20 +87,20 @@ def requests_of(pod: Pod) -> tuple[Texts, Texts]:
     Limits do not stand in for missing requests here. Among init containers only sidecars count what their node
     allocated.
     """
-    known = _told(pod)
+    known = _container_statuses(pod)
 
     def counted(container: Container) -> Mapping[str, str]:
-        asked, told = container.resources.requests, known.get(container.name)
-        if told is None or told.resources is None:
+        asked, reported = container.resources.requests, known.get(container.name)
+        if reported is None or reported.resources is None:
             return asked
-        return _largest_of_each(pod, asked, told.allocated_resources, told.resources.requests)
+        return _largest_of_each(pod, asked, reported.allocated_resources, reported.resources.requests)
 
     initial = pod.spec.init_containers
     first = [counted(each) if is_sidecar(each) else each.resources.requests for each in initial]
     return [counted(each) for each in pod.spec.containers], first
 
 
-def _told(pod: Pod) -> Mapping[str, ContainerStatus]:
+def _container_statuses(pod: Pod) -> Mapping[str, ContainerStatus]:
     status = pod.status
     return {each.name: each for each in (*status.init_container_statuses, *status.container_statuses)}
 
@@ -112,32 +112,32 @@ def sums_of(pod: Pod) -> Mapping[str, str]:
     """
     if not _is_resized(pod):
         return EMPTY
-    known, is_infeasible = _told(pod), _is_infeasible(pod)
+    known, is_infeasible = _container_statuses(pod), _is_infeasible(pod)
 
     def given(container: Container) -> Mapping[str, str]:
-        told = known.get(container.name)
-        if told is not None and told.allocated_resources:
-            return told.allocated_resources
+        status = known.get(container.name)
+        if status is not None and status.allocated_resources:
+            return status.allocated_resources
         return EMPTY if is_infeasible else _asked(container)
 
     def used(container: Container) -> Mapping[str, str]:
-        told = known.get(container.name)
-        if told is not None and told.resources is not None and told.resources.requests:
-            return told.resources.requests
+        status = known.get(container.name)
+        if status is not None and status.resources is not None and status.resources.requests:
+            return status.resources.requests
         return given(container)
 
     status = pod.status
-    told: list[Amounts]
+    reported: list[Amounts]
     if status.allocated_resources and _used(status.resources):
-        told = [_numbers(_less(each, pod.spec.overhead)) for each in _of_whole(pod)]
+        reported = [_numbers(_less(each, pod.spec.overhead)) for each in _of_whole(pod)]
     else:
-        told = [_sum(pod, given), _sum(pod, used)]
+        reported = [_sum(pod, given), _sum(pod, used)]
     asked = _sum(pod, _asked)
-    lists = told if is_infeasible else [asked, *told]
+    lists = reported if is_infeasible else [asked, *reported]
     return {
         name: canonical(max(each.get(name, 0) for each in lists), parts, style=_STYLE[name])
         for name, parts in _RESIZABLE.items()
-        if any(name in each for each in (asked, *told))
+        if any(name in each for each in (asked, *reported))
     }
 
 
@@ -151,9 +151,9 @@ def _is_resized(pod: Pod) -> bool:
     if not status.container_statuses and not status.init_container_statuses:
         return False
     asked = {each.name: each.resources.requests for each in (*pod.spec.init_containers, *pod.spec.containers)}
-    for told in (*status.container_statuses, *status.init_container_statuses):
-        for amounts in (told.allocated_resources, _used(told.resources)):
-            if amounts and amounts != asked.get(told.name):
+    for reported in (*status.container_statuses, *status.init_container_statuses):
+        for amounts in (reported.allocated_resources, _used(reported.resources)):
+            if amounts and amounts != asked.get(reported.name):
                 return True
     return False
 
@@ -188,8 +188,8 @@ def requests_of_whole(pod: Pod, kubernetes: KubernetesVersion = NEWEST) -> Mappi
     asked = {name: text for name, text in {**asked, **own.requests}.items() if _is_of_whole(name)}
     if not asked or status.resources is None:
         return asked
-    told = [_less(each, pod.spec.overhead) for each in _of_whole(pod)]
-    counted = _largest_of_each(pod, asked, *told)
+    reported = [_less(each, pod.spec.overhead) for each in _of_whole(pod)]
+    counted = _largest_of_each(pod, asked, *reported)
     if kubernetes < V1_37:
         return {name: text for name, text in counted.items() if name in asked}
     return counted
@@ -204,18 +204,18 @@ def _of_whole(pod: Pod) -> tuple[Mapping[str, str], Mapping[str, str]]:
     return pod.status.allocated_resources, _used(pod.status.resources)
 
 
-def _used(told: ResourceRequirements | None) -> Mapping[str, str]:
-    return EMPTY if told is None else told.requests
+def _used(resources: ResourceRequirements | None) -> Mapping[str, str]:
+    return EMPTY if resources is None else resources.requests
 
 
-def _less(told: Mapping[str, str], overhead: Mapping[str, str]) -> Mapping[str, str]:
+def _less(reported: Mapping[str, str], overhead: Mapping[str, str]) -> Mapping[str, str]:
     """Return the resizable part of the reported amounts, less ``overhead``, at least 0."""
     if not overhead:
-        return told
+        return reported
     return {
-        name: canonical(max(0, amount(told[name], parts) - amount(overhead.get(name, "0"), parts)), parts)
+        name: canonical(max(0, amount(reported[name], parts) - amount(overhead.get(name, "0"), parts)), parts)
         for name, parts in _RESIZABLE.items()
-        if name in told
+        if name in reported
     }
 
 
@@ -223,15 +223,15 @@ def _largest_of_each(
     pod: Pod, asked: Mapping[str, str], given: Mapping[str, str], used: Mapping[str, str]
 ) -> Mapping[str, str]:
     """Return, for each resource, the largest of the requested, the allocated and the applied amount."""
-    told = (given, used)
+    reported = (given, used)
     is_infeasible = bool(pod.status.conditions) and _is_infeasible(pod)
-    if not is_infeasible and all(not amounts or amounts == asked for amounts in told):
+    if not is_infeasible and all(not amounts or amounts == asked for amounts in reported):
         return asked
     most = dict(asked)
     for name, parts in _RESIZABLE.items():
         if is_infeasible and name in most:
             most[name] = "0"
-        for text in (amounts[name] for amounts in told if name in amounts):
+        for text in (amounts[name] for amounts in reported if name in amounts):
             if name not in most or amount(most[name], parts) < amount(text, parts):
                 most[name] = text
     return most

@@ -165,25 +165,25 @@ def group_under(grant: Grant | None, pod: Pod) -> str:
     return (grant.group if grant is not None else "") or pod.metadata.annotations.get(names.POD_GROUP, "")
 
 
-def told_share(pod: Pod, scheduler_name: str) -> Mapping[str, str]:
+def share_annotations(pod: Pod, scheduler_name: str) -> Mapping[str, str]:
     """Return the annotations of a pod, with its GPU share as it was granted.
 
     Return them without a GPU share for a pod that another scheduler than ``scheduler_name`` bound.
     """
     annotations, grant = pod.metadata.annotations, grant_of(pod)
-    is_told = grant is not None and grant.is_whole
-    if not is_told and not is_foreign(pod, grant, scheduler_name):
+    is_granted = grant is not None and grant.is_whole
+    if not is_granted and not is_foreign(pod, grant, scheduler_name):
         return annotations
-    told = {key: text for key, text in annotations.items() if key not in _SHARE}
-    if grant is None or not is_told:
-        return told
+    granted = {key: text for key, text in annotations.items() if key not in _SHARE}
+    if grant is None or not is_granted:
+        return granted
     if grant.gpus:
-        told |= {names.RECEIVED_RESOURCE_TYPE: names.FRACTION, names.GPU_FRACTION_DEVICES: str(len(grant.gpus))}
+        granted |= {names.RECEIVED_RESOURCE_TYPE: names.FRACTION, names.GPU_FRACTION_DEVICES: str(len(grant.gpus))}
     if grant.portion is not None:
-        told[names.GPU_FRACTION] = format(Decimal(repr(grant.portion)), "f")
+        granted[names.GPU_FRACTION] = format(Decimal(repr(grant.portion)), "f")
     if grant.memory is not None:
-        told[names.GPU_MEMORY] = str(grant.memory)
-    return told
+        granted[names.GPU_MEMORY] = str(grant.memory)
+    return granted
 
 
 def _read(text: str) -> Grant | None:
@@ -238,7 +238,7 @@ def at_rest(pod: Pod, text: str) -> Pod:
     return attrs.evolve(pod, spec=attrs.evolve(pod.spec, scheduling_gates=gates))
 
 
-def refusal_told(pod: Pod) -> str:
+def bind_refusal(pod: Pod) -> str:
     """Return the condition text about a refused bind for which a pod rests; "" if there is none, or none any more.
 
     The scheduler's own condition wins. Before the scheduler has written one, the binder's counts, unless the scheduler
@@ -251,10 +251,10 @@ def refusal_told(pod: Pod) -> str:
         return f"{scheduled.message[:1].lower()}{scheduled.message[1:]}".rstrip(".")
     if bound is None or bound.status != "False" or bound.reason != names.BINDING_ERROR_REASON:
         return ""
-    if scheduled is not None and _told(scheduled) > _told(bound):
+    if scheduled is not None and _time_of(scheduled) > _time_of(bound):
         return ""
     return f"the bind was refused: {bound.message.rstrip('.')}"
 
 
-def _told(condition: Condition) -> float:
+def _time_of(condition: Condition) -> float:
     return max(condition.last_probe_time or 0.0, condition.last_transition_time or 0.0)

@@ -64,30 +64,30 @@ def with_claims(
     is_waiting = not pod.spec.node_name and pod.status.phase not in ENDED and pod.metadata.deletion_timestamp is None
     if not is_waiting or not any(each.resource_claim_template_name for each in pod.spec.resource_claims):
         return pod, ()
-    told = {each.name: each for each in pod.status.resource_claim_statuses}
+    claim_statuses = {each.name: each for each in pod.status.resource_claim_statuses}
     made: dict[ClaimKey, ResourceClaim] = {}
     for reference in pod.spec.resource_claims:
         template = template_of((pod.metadata.namespace, reference.resource_claim_template_name or ""))
-        if template is None or _is_served(pod, told.get(reference.name), claim_of):
+        if template is None or _is_served(pod, claim_statuses.get(reference.name), claim_of):
             continue
         key = _free_name(pod, reference, lambda at: at in made or claim_of(at) is not None)
         labels, annotations = template.spec.metadata.labels, template.spec.metadata.annotations
         metadata = _metadata(pod, key[1], labels, {**annotations, names.POD_CLAIM_NAME: reference.name})
         made[key] = ResourceClaim(metadata=metadata, spec=template.spec.spec)
-        told[reference.name] = PodResourceClaimStatus(name=reference.name, resource_claim_name=key[1])
+        claim_statuses[reference.name] = PodResourceClaimStatus(name=reference.name, resource_claim_name=key[1])
     if not made:
         return pod, ()
-    status = attrs.evolve(pod.status, resource_claim_statuses=tuple(told.values()))
+    status = attrs.evolve(pod.status, resource_claim_statuses=tuple(claim_statuses.values()))
     return attrs.evolve(pod, status=status), tuple(made.values())
 
 
 def _is_served(
-    pod: Pod, told: PodResourceClaimStatus | None, claim_of: Callable[[ClaimKey], ResourceClaim | None]
+    pod: Pod, claim_status: PodResourceClaimStatus | None, claim_of: Callable[[ClaimKey], ResourceClaim | None]
 ) -> bool:
     """Return whether the claim in a pod's status exists, or the status says that the pod needs none."""
-    if told is None or not told.resource_claim_name:
-        return told is not None
-    claim = claim_of((pod.metadata.namespace, told.resource_claim_name))
+    if claim_status is None or not claim_status.resource_claim_name:
+        return claim_status is not None
+    claim = claim_of((pod.metadata.namespace, claim_status.resource_claim_name))
     return claim is not None and (not claim.metadata.owner_references or is_made_for(claim, pod))
 
 

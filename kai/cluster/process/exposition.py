@@ -22,7 +22,7 @@ from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
 
-from kai.basics.errors import places, told
+from kai.basics.errors import error_text, places
 from kai.cluster.process.connections import Response
 from kai.cluster.process.listener import Route
 
@@ -232,7 +232,7 @@ def others(registry: CollectorRegistry) -> bytes:
         return exposition(registry)
     except Exception as error:  # noqa: BLE001 - the boundary of collectors that are not kai's
         at = places(walk_tb(error.__traceback__))
-        structlog.get_logger().warning("metrics of plugins left out", why=told(error), at=at)
+        structlog.get_logger().warning("metrics of plugins left out", why=error_text(error), at=at)
         return b""
 
 

@@ -15,7 +15,7 @@ import cattrs
 from attrs import NOTHING, Attribute
 
 from kai.basics import parsing
-from kai.basics.errors import told
+from kai.basics.errors import error_text
 from kai.basics.parsing import is_number, is_whole
 from kai.basics.wording import shown
 from kai.deciding.configuration.registry import UnknownNameError, suggestion
@@ -70,7 +70,7 @@ def build(
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise UnknownNameError(f"{place}: {cls.__name__} of {owner} raised {told(error)}") from error
+        raise UnknownNameError(f"{place}: {cls.__name__} of {owner} raised {error_text(error)}") from error
 
 
 def described(cls: type[object]) -> tuple["Attribute[Any]", ...]:
@@ -123,7 +123,7 @@ def _checked(field: "Attribute[Any]", value: object) -> object:
     origin = typing.get_origin(field.type)
     if isinstance(origin, type) and isinstance(value, str) and issubclass(origin, Collection):
         # Python iterates a text letter by letter, which no user means.
-        raise ValueError  # noqa: TRY004 - whatever is wrong with a value is told in one way
+        raise ValueError  # noqa: TRY004 - every fault of a value gets the same error type
     try:
         read = _CONVERTER.structure(value, field.type) if field.type is not None else value
         if field.validator is not None and field.converter is None:
@@ -133,7 +133,7 @@ def _checked(field: "Attribute[Any]", value: object) -> object:
     except cattrs.StructureHandlerNotFoundError:
         raise ValueError("a configuration cannot hold a value of this type; the plugin's class declares it") from None
     except Exception as error:
-        raise ValueError(f"the validator of the option raised {told(error)}") from error
+        raise ValueError(f"the validator of the option raised {error_text(error)}") from error
     return read
 
 

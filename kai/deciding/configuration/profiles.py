@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from kai.basics.errors import ConfigError, told
+from kai.basics.errors import ConfigError, error_text
 from kai.basics.wording import shown
 from kai.deciding.configuration import peer
 from kai.deciding.configuration.options import build, described
@@ -55,7 +55,7 @@ def _action(name: str, place: str, registry: Registry) -> Action:
         raise
     except BaseException as error:
         wanted = "expected a class that is made without arguments"
-        raise ConfigError(f"{subject}: found that {made.__name__}() raised {told(error)}, {wanted}") from error
+        raise ConfigError(f"{subject}: found that {made.__name__}() raised {error_text(error)}, {wanted}") from error
     own = getattr(action, "name", None)
     if own != name:
         raise ConfigError(

@@ -167,8 +167,8 @@ def _opposed(on: frozenset[str], place: str) -> list[str]:
     """Return a note if two plugins with opposite preferences are on, which cancel each other."""
     if not {"gpu_pack", "gpu_spread"} <= on:
         return []
-    told = "gpu_pack and gpu_spread are both on and cancel each other out"
-    return [f"{place}: {told}; gpu_pack: false under with: switches the first off"]
+    conflict = "gpu_pack and gpu_spread are both on and cancel each other out"
+    return [f"{place}: {conflict}; gpu_pack: false under with: switches the first off"]
 
 
 def _idle(actions: Collection[str], place: str) -> list[str]:

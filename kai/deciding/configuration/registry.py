@@ -14,7 +14,7 @@ from typing import Any, Self, cast
 
 import attrs
 
-from kai.basics.errors import ConfigError, told
+from kai.basics.errors import ConfigError, error_text
 from kai.basics.wording import shown
 from kai.framework.decisions import BUILT_IN, Action, Cause, cause_of, priority_of
 from kai.framework.objects import Objects
@@ -172,7 +172,7 @@ def load_class(point: EntryPoint) -> type[object]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a module may leave the process when it is imported, or panic
-        raise ConfigError(f"cannot be loaded from {point.value}: {told(error)}") from error
+        raise ConfigError(f"cannot be loaded from {point.value}: {error_text(error)}") from error
     method = _METHODS.get(point.group, "open")
     if not isinstance(loaded, type) or not callable(getattr(loaded, method, None)):
         kind = "a class" if isinstance(loaded, type) else type(loaded).__name__
@@ -184,7 +184,7 @@ def load_class(point: EntryPoint) -> type[object]:
         try:
             attrs.resolve_types(cast("type[attrs.AttrsInstance]", loaded))
         except Exception as error:
-            raise ConfigError(f"the types of its options cannot be resolved: {told(error)}") from error
+            raise ConfigError(f"the types of its options cannot be resolved: {error_text(error)}") from error
         reads = getattr(loaded, "reads", ())
         if not isinstance(reads, tuple) or not all(isinstance(each, Objects) for each in reads):
             raise ConfigError(

@@ -17,7 +17,7 @@ from typing import cast
 import attrs
 import numpy as np
 
-from kai.basics.errors import ActionError, KaiError, told
+from kai.basics.errors import ActionError, KaiError, error_text
 from kai.deciding.engine.failing import PluginFailure
 from kai.deciding.engine.heaps import GroupHeap
 from kai.deciding.engine.host import Budget, BudgetAnswer, Observer, Phase, Silent
@@ -316,4 +316,4 @@ def _run(action: Action, session: Session) -> None:
         module = type(action).__module__
         if module.partition(".")[0] == "kai":
             raise
-        raise ActionError(f"raised {told(error)}", action=action.name, origin=module) from error
+        raise ActionError(f"raised {error_text(error)}", action=action.name, origin=module) from error

@@ -173,7 +173,7 @@ class FastPath:
             chunk=np.empty(self._longest, np.int64),
         )
         self._full = FullQueues(session, heap, waiting[self._work.plain[waiting]])
-        self._told: dict[int, Reason] = {}
+        self._reasons: dict[int, Reason] = {}
         """The reasons that refused groups got, by group."""
         self._free_rules = session.policy.rules.replace(limits=False)
 
@@ -301,10 +301,10 @@ class FastPath:
         if state[allocating.CODE]:
             verdict = capacity_verdict(session, portion, portion.chunk())
             session.refuse(group, verdict)
-            self._told[group] = verdict.reasons[0]
+            self._reasons[group] = verdict.reasons[0]
         else:
             pod, placed = int(state[allocating.POD]), int(state[allocating.PLACED])
-            self._told[group] = record_no_node(session, portion, portion.root + 1, pod, placed, session.all_nodes)
+            self._reasons[group] = record_no_node(session, portion, portion.root + 1, pod, placed, session.all_nodes)
         session.ledger.undo_to(0)
 
     def _hand_out(self) -> None:
@@ -333,12 +333,12 @@ class FastPath:
             return
         session = self._session
         refused = refused[np.argsort(refused[:, 2], kind="stable")]
-        tellers, begins = np.unique(refused[:, 2], return_index=True)
-        for told, rows in zip(tellers.tolist(), np.split(refused, begins[1:]), strict=True):
+        sources, begins = np.unique(refused[:, 2], return_index=True)
+        for source, rows in zip(sources.tolist(), np.split(refused, begins[1:]), strict=True):
             groups, pods = rows[:, 0], rows[:, 1]
             leaves = session.facts.groups.first_subgroup[groups] + 1
             satisfied = session.columns.occupying[leaves] >= session.facts.groups.minimum[leaves]
-            session.records.refuse_alike(groups, pods, satisfied, self._told[told])
+            session.records.refuse_alike(groups, pods, satisfied, self._reasons[source])
 
     def _decisions(self, kinds: Int64s, pods: Int64s) -> Sequence[Decision]:
         session = self._session

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast, get_args
 import attrs
 import numpy as np
 
-from kai.basics.errors import ConfigError, KaiError, PluginError, told
+from kai.basics.errors import ConfigError, KaiError, PluginError, error_text
 from kai.deciding.engine.answers import (
     Check,
     check_of,
@@ -238,7 +238,7 @@ class Asking:
             except (KaiError, KeyboardInterrupt):
                 raise
             except BaseException as error:  # what compiled libraries raise where they panic is no Exception
-                raise self._blamed(hook, f"raised {told(error)}") from error
+                raise self._blamed(hook, f"raised {error_text(error)}") from error
 
         answering = ask if check is None else self._checked(hook, ask, check)
         # The one attribute of ``functools.wraps`` that is read, at a fifth of its cost.
@@ -290,7 +290,7 @@ class Asking:
             except (KaiError, KeyboardInterrupt, GeneratorExit):
                 raise
             except BaseException as error:
-                raise self._blamed(hook, f"raised {told(error)}") from error
+                raise self._blamed(hook, f"raised {error_text(error)}") from error
 
         return ask
 

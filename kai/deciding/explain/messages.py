@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
 
-from kai.basics.errors import told
+from kai.basics.errors import error_text
 from kai.deciding.engine.records import GroupRecord
 from kai.deciding.explain.code_texts import DIVISORS, WRITERS, amount
 from kai.facts.kernels import fit
@@ -146,7 +146,7 @@ def _own_text(write: Callable[[Facts], object], reason: Reason) -> str:
     text = _made(write, reason)
     if isinstance(text, str):
         return text
-    found = told(text) if isinstance(text, Exception) else f"it returned {type(text).__name__}, expected str"
+    found = error_text(text) if isinstance(text, Exception) else f"it returned {type(text).__name__}, expected str"
     return f"refused; the plugin's text of {reason.code.value} cannot be made: {found}"
 
 

@@ -32,7 +32,7 @@ def missing_topology(reasons: Sequence[Reason]) -> Iterator[Words]:
             yield Words("TopologyLevelMissing", text, reason.facts)
 
 
-def code_told(reason: Reason) -> str:
+def metric_code(reason: Reason) -> str:
     """Return the code of a reason for metrics, as far as it is known without a call to plugins."""
     missing, words = _missing(reason), messages.own_words(reason)
     if missing:
@@ -48,9 +48,9 @@ def _missing(reason: Reason) -> str:
 
 def refusal_words(refusals: Sequence[Reason]) -> Words:
     """Return the objection of each plugin that refuses the pod on every node."""
-    told = [messages.pod_refusal(each) for each in refusals]
-    texts = [f"{rule}: {text.rstrip('.')}" for rule, text in told]
-    plugins = tuple(rule for rule, _ in told)
+    objections = [messages.pod_refusal(each) for each in refusals]
+    texts = [f"{rule}: {text.rstrip('.')}" for rule, text in objections]
+    plugins = tuple(rule for rule, _ in objections)
     return Words(Code.POD_REFUSED, f"its pod is refused by {'; by '.join(texts)}", {"plugins": plugins})
 
 
@@ -134,11 +134,11 @@ def said_of_nodes(record: GroupRecord) -> Mapping[str, int]:
 
 
 def _counts(record: GroupRecord) -> Sequence[tuple[int, NodeReason]]:
-    found = _most_told(record.reasons)
+    found = _histogram_of(record.reasons)
     return () if found is None else found.counts
 
 
-def _most_told(reasons: Iterable[Reason]) -> Histogram | None:
+def _histogram_of(reasons: Iterable[Reason]) -> Histogram | None:
     return whole_histogram(each.facts.get("histogram") for each in reasons)
 
 
@@ -184,7 +184,7 @@ def no_room(record: GroupRecord, facts: PodGroup, running: int = 0) -> Iterator[
                 more = {0: "no other fits", 1: "only 1 more fits"}.get(int(number(placed)), f"only {placed} more fit")
                 text = f"{whose} must run together, {run} {'does' if run == 1 else 'do'}, and {more} now"
             part = reason.facts.get("subgroup")
-            found = _most_told(each for each in record.reasons if each.facts.get("subgroup") == part)
+            found = _histogram_of(each for each in record.reasons if each.facts.get("subgroup") == part)
             said = in_the_way({} if found is None else _said_by(found))
             text += f": {said}" if said else ""
             yield Words("GangDoesNotFit", text, {**reason.facts, "needed": least})

@@ -229,17 +229,17 @@ def place_pods(
     for at in range(pods.shape[0]):
         shape, group = facts.pods.shape[pods[at]], facts.pods.group[pods[at]]
         resource = CPU if is_cpu_only(facts, shape) else GPU
-        is_told = columns.touches[0] - seen <= columns.touched.shape[0]
+        is_logged = columns.touches[0] - seen <= columns.touched.shape[0]
         if not _goes_by_bounds(facts, rules, shape):
             now, followed = (0, 0), -1
         else:
-            if followed == resource and is_told:
+            if followed == resource and is_logged:
                 ends = _follow(columns, resource, nodes, seen, ends, free)
             else:
                 _read_free(facts, columns, resource, nodes, free)
                 ends, followed = _ends_of(free), resource
             now = (ends[0], ends[1])
-        if known == shape and owner == group and now == bounds and is_told:
+        if known == shape and owner == group and now == bounds and is_logged:
             _rescore(facts, columns, rules, vectors, shape, nodes, extra, seen, bounds, scores)
         else:
             score_within(facts, columns, rules, vectors, shape, nodes, extra, now, scores)
@@ -304,7 +304,7 @@ def _count_shortages(facts: Facts, columns: Columns, shape: int, node: int, firs
 
     Pods that are leaving still hold their resources.
     """
-    told, width = False, facts.shapes.request.shape[1]
+    is_short, width = False, facts.shapes.request.shape[1]
     for resource in range(width):
         amount = facts.shapes.request[shape, resource]
         if resource == GPU or (amount <= 0 and resource != CPU and resource != MEMORY):
@@ -314,7 +314,7 @@ def _count_shortages(facts: Facts, columns: Columns, shape: int, node: int, firs
             continue
         if amount > total - columns.used[node, resource]:
             counts[CODES + resource] += 1
-            told = True
+            is_short = True
     kind, device = facts.shapes.kind[shape], facts.nodes.gpu_memory[node]
     if kind != KIND_MIG:
         gpus = facts.shapes.request[shape, GPU] - facts.shapes.claimed[shape] * GPU_UNIT
@@ -323,11 +323,11 @@ def _count_shortages(facts: Facts, columns: Columns, shape: int, node: int, firs
         taken = columns.used[node, GPU] + slots_in_use(facts, columns, node) * GPU_UNIT
         if gpus > facts.nodes.allocatable[node, GPU] - taken:
             counts[CODES + GPU] += 1
-            told = True
+            is_short = True
     if kind == KIND_MEMORY and facts.shapes.memory[shape] > device:
         counts[CODES + width] += 1
-        told = True
-    if not told:
+        is_short = True
+    if not is_short:
         counts[CODES + first - SHORT_OF] += 1
 
 

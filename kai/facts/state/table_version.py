@@ -45,9 +45,9 @@ class TableVersion:
     fresh: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64))
     """Rows whose object is new, ascending."""
     mark: object = attrs.field(factory=object)
-    told: tuple[Run, ...] | None = None
+    known_runs: tuple[Run, ...] | None = None
     """The runs of rows that moved together, if the maker of the version knows them."""
-    _told_rows: int = 0
+    _run_rows: int = 0
     """The number of rows, for a version with known runs."""
 
     @classmethod
@@ -82,7 +82,7 @@ class TableVersion:
             now += count - at
         rows = np.array(fresh, np.int64)
         if len(runs) <= _MOST_RUNS:
-            return cls(before=before, fresh=rows, told=tuple(runs), told_rows=now)
+            return cls(before=before, fresh=rows, known_runs=tuple(runs), run_rows=now)
         source = np.arange(now)
         source[rows] = -1
         first, end, start = np.array(runs, np.int64).T
@@ -92,17 +92,17 @@ class TableVersion:
     @cached_property
     def source(self) -> Int64s | None:
         """[rows] Where each row was, -1 for fresh rows; None: every row kept its place."""
-        if self.told is None:
+        if self.known_runs is None:
             return self._source
-        source = np.full(self._told_rows, -1, np.int64)
-        for first, end, before in self.told:
+        source = np.full(self._run_rows, -1, np.int64)
+        for first, end, before in self.known_runs:
             source[first:end] = np.arange(before, before + end - first)
         return source
 
     @property
     def has_kept_places(self) -> bool:
         """Whether every row is in the same place as before."""
-        return self.told is None and self._source is None
+        return self.known_runs is None and self._source is None
 
     def carried(self, column: Column) -> Column:
         """Return a copy of a column of the version before with rows in their new places; fresh rows are arbitrary."""
@@ -140,7 +140,7 @@ class TableVersion:
     @property
     def _count(self) -> int:
         """The number of rows, if some changed places."""
-        return self._told_rows if self.told is not None or self._source is None else len(self._source)
+        return self._run_rows if self.known_runs is not None or self._source is None else len(self._source)
 
     @cached_property
     def _runs(self) -> Sequence[Run] | None:
@@ -148,8 +148,8 @@ class TableVersion:
 
         Copying a run takes half the time of fetching its rows one by one.
         """
-        if self.told is not None:
-            return self.told
+        if self.known_runs is not None:
+            return self.known_runs
         source = self.source
         if source is None or len(self.fresh) > _FEW:
             return None
@@ -185,7 +185,7 @@ class TableVersion:
     def carry(self, values: list[T], fresh: Sequence[T]) -> None:
         """Update a list in place to the result of ``carried_list``. Cost: a move of pointers for each changed place."""
         most = _FEW + len(values) // 256
-        places = self._gaps(len(values)) if self.told is not None or len(self.fresh) <= most else ()
+        places = self._gaps(len(values)) if self.known_runs is not None or len(self.fresh) <= most else ()
         if not 0 < len(places) <= most:
             # In place, because the garbage collector traverses a new long list, but not one of an old generation.
             values[:] = self.carried_list(values, fresh)
@@ -197,9 +197,9 @@ class TableVersion:
 
     def _gaps(self, before: int) -> list[tuple[int, int, int]]:
         """Return the gaps where rows of the version before gave way to fresh ones: first, end, fresh count."""
-        if self.told is not None:
-            ends = [(0, 0), *((end, start + end - first) for first, end, start in self.told)]
-            begins = [*((first, start) for first, _, start in self.told), (self._told_rows, before)]
+        if self.known_runs is not None:
+            ends = [(0, 0), *((end, start + end - first) for first, end, start in self.known_runs)]
+            begins = [*((first, start) for first, _, start in self.known_runs), (self._run_rows, before)]
             found = [(old, start, first - now) for (now, old), (first, start) in zip(ends, begins, strict=True)]
             return [gap for gap in found if gap[2] or gap[1] > gap[0]]
         source = self.source
@@ -229,7 +229,7 @@ class TableVersion:
         source[self.fresh] = -1
         rows = np.where(source >= 0, row_before[source], -1)[chosen] if len(row_before) else np.full(chosen.sum(), -1)
         return attrs.evolve(
-            self, told=None, source=rows.astype(np.int64), fresh=np.flatnonzero(rows < 0).astype(np.int64)
+            self, known_runs=None, source=rows.astype(np.int64), fresh=np.flatnonzero(rows < 0).astype(np.int64)
         )
 
 

@@ -94,13 +94,13 @@ class Topology:
             if partition.verdict:
                 return partition
             reason = partition.verdict.reasons[0]
-            told = {
+            details = {
                 "group": facts.key,
                 "subgroup": facts.subgroups[at].name,
                 "topology": constraint.topology,
                 "required": any(part.constraint is not None and part.constraint.required for part in facts.subgroups),
             }
-            return attrs.evolve(partition, verdict=Verdict.refused(reason.code, **{**told, **reason.facts}))
+            return attrs.evolve(partition, verdict=Verdict.refused(reason.code, **{**details, **reason.facts}))
 
         def tree(group: GroupRow) -> DomainTree | None:
             constraints = [each.constraint for each in session.snapshot.groups[group].subgroups if each.constraint]
@@ -124,7 +124,7 @@ class Topology:
         return (Domains(partition, groups=session.constrained_groups, tree=tree, together=together),)
 
 
-MOST_TOLD = 100
+MOST_NAMED = 100
 """Domains that a refusal lists at most."""
 
 
@@ -246,7 +246,7 @@ class _DomainSearch:
                 held=int(self._pods_per_node(members[at]).sum()) if counted else -1,
                 short=() if counted else self._short_of(members[at]),
             )
-            for at in np.flatnonzero(listed)[:MOST_TOLD].tolist()
+            for at in np.flatnonzero(listed)[:MOST_NAMED].tolist()
         )
 
     def _short_of(self, rows: Int64s) -> tuple[str, ...]:

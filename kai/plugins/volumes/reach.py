@@ -126,15 +126,15 @@ class Reach:
         for at, claim in enumerate(searching):
             # A volume large enough for a claim is so for every smaller one: counting from here up decides.
             matched &= self._volumes_for(claim) >= (1 if self._kept_for(claim) else len(searching) - at)
-        told = [claim.selected_node for claim in claims if claim.selected_node]
+        chosen_nodes = [claim.selected_node for claim in claims if claim.selected_node]
         made = self._provisioning(kind)
-        for name in told:
+        for name in chosen_nodes:
             here = self._everywhere(accepted=False)
             row = self._session.snapshot.node_rows.get(name, NONE)
             if row != NONE:
                 here[row] = True
             made = made & here
-        if told:
+        if chosen_nodes:
             matched = self._everywhere(accepted=False)
         yield NO_VOLUME, matched | made
         if not self._session.parameters.schedule_csi_storage:

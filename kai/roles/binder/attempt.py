@@ -142,17 +142,17 @@ def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[O
             raise
         # A rejected write will be rejected again; other obstacles may go away.
         retryable = error.reason is not Reason.REJECTED
-        message = _told(error, {"", pod.metadata.namespace, binder.settings.reservation.namespace})
+        message = _refusal_text(error, {"", pod.metadata.namespace, binder.settings.reservation.namespace})
         gone = isinstance(error.refusal, NamespaceEnding) and error.namespace == pod.metadata.namespace
         return (yield from _fail(binder, request, pod, node, message, retryable=retryable, gone=gone))
     return (yield from _finish(request, pod))
 
 
-def _told(error: RefusedError, named: Collection[str]) -> str:
+def _refusal_text(error: RefusedError, named: Collection[str]) -> str:
     """Return a refusal for the users of a pod, who must not learn names from other namespaces."""
     if error.namespace in named:
         return str(error)
-    return f"what other pods hold on the node could not be looked at or put right: {error.reason.value}"
+    return f"the state of other pods on the node could not be read or repaired: {error.reason.value}"
 
 
 def _lost_queue(request: BindRequest) -> Plan[str]:
@@ -160,11 +160,11 @@ def _lost_queue(request: BindRequest) -> Plan[str]:
 
     For a written bind request the scheduler deletes the request if its queue is deleted before the bind.
     """
-    told = None if request.metadata.uid else ordered_grant(request)
-    if told is None or not told.queue:
+    grant = None if request.metadata.uid else ordered_grant(request)
+    if grant is None or not grant.queue:
         return ""
-    found = yield from find_for_sure(Ref(Queue, told.queue))
-    return "" if found is not None else f"queue {told.queue} does not exist any more"
+    found = yield from find_for_sure(Ref(Queue, grant.queue))
+    return "" if found is not None else f"queue {grant.queue} does not exist any more"
 
 
 def _finish(request: BindRequest, pod: Pod) -> Plan[Outcome]:

@@ -256,14 +256,14 @@ def _prepare_extended(context: BindContext, extended: ExtendedResourceClaimAlloc
         protected = attrs.evolve(claim.metadata, finalizers=(names.DRA_FINALIZER,))
         yield from create(ref, unstructure(attrs.evolve(claim, metadata=protected)))
     yield from _change_status(ref, _reservation(context, extended.allocation), pod)
-    told = {
+    claim_status = {
         "resourceClaimName": ref.name,
         "requestMappings": [unstructure(mapping) for mapping in extended.container_mappings],
     }
     current = pod.status.extended_resource_claim_status
-    if current is not None and unstructure(current) == {key: value for key, value in told.items() if value}:
+    if current is not None and unstructure(current) == {key: value for key, value in claim_status.items() if value}:
         return
-    body = {"status": {"extendedResourceClaimStatus": told}}
+    body = {"status": {"extendedResourceClaimStatus": claim_status}}
     yield from patch(Ref.to(pod), body, uid=pod.metadata.uid, subresource="status")
 
 

@@ -26,7 +26,7 @@ from kai.basics.errors import ApiError
 from kai.cluster.port import Api, Connectivity
 from kai.cluster.requests import NoSuchKind
 from kai.cluster.signals import warn
-from kai.cluster.work import KeyRing, carry_out, place_of, untold
+from kai.cluster.work import KeyRing, carry_out, do_nothing, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -169,7 +169,7 @@ class PlanRunner:
     _named: dict[tuple[str, str], None] = attrs.field(factory=dict)
     """Subjects and places of bugs that were logged already."""
 
-    async def run(self, plan: Plan[R], subject: str = "", waits: Callable[[], None] = untold) -> R | str:
+    async def run(self, plan: Plan[R], subject: str = "", waits: Callable[[], None] = do_nothing) -> R | str:
         """Return the result of a plan, or why it has none, as text; ``waits`` is called when it waits for others."""
         try:
             return await carry_out(plan, self.api, self._keys, waits)

@@ -108,7 +108,7 @@ class Sweeping:
 
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
-_MOST_UNTOLD: Final = 1 << 12
+_MOST_EVENTS: Final = 1 << 12
 """Limit of bind events that wait to be written; events of further binds are dropped."""
 
 Traced: TypeAlias = Callable[[str, str], AbstractContextManager[Callable[[str], None]]]
@@ -149,7 +149,7 @@ class BinderService:
     _queue: BindQueue = attrs.field(init=False)
     _plans: PlanRunner = attrs.field(init=False)
     _sweeping: Sweeping = attrs.field(init=False)
-    _untold: int = 0
+    _events_in_flight: int = 0
     _tasks: anyio.abc.TaskGroup | None = None
     _due: float | None = None
     _alarm: Alarm | None = None
@@ -261,9 +261,9 @@ class BinderService:
         log_outcome(self.cluster.connectivity, effect.ref, outcome)
         self.observe(BindEnded(result=result.value, seconds=self.cluster.clock.monotonic() - began))
         self._step(AttemptEnded(effect.ref, outcome))
-        if outcome.event is not None and self._tasks is not None and self._untold < _MOST_UNTOLD:
+        if outcome.event is not None and self._tasks is not None and self._events_in_flight < _MOST_EVENTS:
             # Not part of the attempt: under load events may wait, while an attempt holds one of few slots.
-            self._tasks.start_soon(self._tell, outcome.event)
+            self._tasks.start_soon(self._write_event, outcome.event)
 
     async def _tried(self, effect: StartAttempt) -> tuple[Outcome, Verdict]:
         """Return the outcome of an attempt, and its verdict for metrics, which is BUG if a bug in kai ended it."""
@@ -287,12 +287,12 @@ class BinderService:
         await self.cluster.connectivity.opened()
         await catch_up(self.cluster.store)
 
-    async def _tell(self, event: Emit) -> None:
-        self._untold += 1
+    async def _write_event(self, event: Emit) -> None:
+        self._events_in_flight += 1
         try:
             reply = await self.cluster.api.perform(event)
         finally:
-            self._untold -= 1
+            self._events_in_flight -= 1
         if isinstance(reply, Refusal):
             structlog.get_logger().debug("event not written", pod=str(event.ref), why=reply.message)
 

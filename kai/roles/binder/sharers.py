@@ -107,11 +107,11 @@ def has_bound(request: BindRequest, pod: Pod) -> bool:
 def granted(request: BindRequest) -> Grant:
     """Return the grant of a request: its queue, pool and group, if it names them, and its devices."""
     spec = request.spec
-    told = ordered_grant(request) or Grant()
-    account = Grant(queue=told.queue, pool=told.pool, group=told.group)
+    grant = ordered_grant(request) or Grant()
+    account = Grant(queue=grant.queue, pool=grant.pool, group=grant.group)
     if spec.received_resource_type != names.FRACTION:
         return account
-    portion, memory = told.portion, told.memory
+    portion, memory = grant.portion, grant.memory
     if portion is None and memory is None:
         portion = portion_granted(request) or None
     return replace(account, gpus=spec.selected_gpu_groups, portion=portion, memory=memory)

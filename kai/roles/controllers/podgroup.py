@@ -22,7 +22,7 @@ import attrs
 from kai.api import names
 from kai.api.conventions import gpu_sharing
 from kai.api.conventions.amounts import Amount, effective_requests, exact, plus, texts
-from kai.api.conventions.binding import group_of, told_share
+from kai.api.conventions.binding import group_of, share_annotations
 from kai.api.fields import INT64_MAX
 from kai.api.kinds import title
 from kai.api.kubernetes.dra import ResourceClaim
@@ -111,13 +111,13 @@ def _count(pod: Pod, around: Surroundings) -> tuple[dict[str, Amount], dict[str,
     """Return the amounts that a pod requests and holds; an ended pod counts nothing, its claims may be gone."""
     if pod.status.phase in ENDED:
         return {}, {}
-    devices, told = _claimed_devices(pod, around.claim), told_share(pod, around.scheduler_name)
+    devices, share = _claimed_devices(pod, around.claim), share_annotations(pod, around.scheduler_name)
     requested: dict[str, Amount] = {}
     allocated: dict[str, Amount] = {}
     if pod.status.phase in {"Pending", "Running"}:
-        requested = plus(plus(effective_requests(pod, around.kubernetes), _requested_share(told)), devices)
+        requested = plus(plus(effective_requests(pod, around.kubernetes), _requested_share(share)), devices)
     if _is_placed(pod):
-        received = _received_share(told, pod.spec.node_name, around.node)
+        received = _received_share(share, pod.spec.node_name, around.node)
         allocated = plus(plus(effective_requests(pod, around.kubernetes), received), devices)
     return requested, allocated
 

@@ -12,7 +12,7 @@ import attrs
 import structlog
 
 from kai.api import names
-from kai.api.conventions.binding import group_of, told_share
+from kai.api.conventions.binding import group_of, share_annotations
 from kai.api.kinds import ApiObject, Key, key_of, title
 from kai.api.kubernetes.dra import ResourceClaim
 from kai.api.kubernetes.meta import PriorityClass
@@ -45,7 +45,7 @@ def _claimed_in(pod: Pod) -> Iterable[str]:
 def _shares_by_memory(pod: Pod) -> Iterable[str]:
     return (
         (pod.spec.node_name,)
-        if pod.spec.node_name and names.GPU_MEMORY in told_share(pod, pod.spec.scheduler_name)
+        if pod.spec.node_name and names.GPU_MEMORY in share_annotations(pod, pod.spec.scheduler_name)
         else ()
     )
 

@@ -18,7 +18,7 @@ from typing import ClassVar, Protocol, TypeGuard
 import attrs
 
 from kai.api import names
-from kai.basics.errors import ConfigError, PluginError, told
+from kai.basics.errors import ConfigError, PluginError, error_text
 from kai.roles.podgrouper.draft import GroupDraft
 from kai.roles.podgrouper.lookup import Reader
 from kai.roles.podgrouper.resource import Kind, Resource
@@ -182,7 +182,7 @@ def _load(point: EntryPoint) -> Grouper:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # an imported module may raise anything, SystemExit included
-        raise PluginError(f"cannot be made: {told(error)}", plugin=point.name, hook=hook) from error
+        raise PluginError(f"cannot be made: {error_text(error)}", plugin=point.name, hook=hook) from error
     if not _is_grouper(made):
         raise PluginError(f"{point.value} lacks `kinds` or `draft`, which a grouper has", plugin=point.name, hook=hook)
     return made

@@ -3,7 +3,7 @@ import pytest
 from kai.framework import Bind, Evict
 from kai.framework.decisions import Cause
 from kai.testing import RecordingSink, RejectingSink, snapshot
-from kai.testing.scenarios import told
+from kai.testing.scenarios import decision_lines
 
 BIND = Bind(pod=0, node=0)
 
@@ -26,4 +26,7 @@ def test_a_rejecting_sink_takes_so_many_statements_and_no_more():
 
 def test_decisions_are_told_by_name():
     taken = snapshot({"n1": {"gpu": 1}}, {"g": {}})
-    assert told([BIND, Evict(pod=0, cause=Cause.STALE)], taken) == ["Bind default/g-0 -> n1", "Evict default/g-0"]
+    assert decision_lines([BIND, Evict(pod=0, cause=Cause.STALE)], taken) == [
+        "Bind default/g-0 -> n1",
+        "Evict default/g-0",
+    ]

@@ -294,9 +294,10 @@ class Committer:
             self.feedback.recent_evictions.note(pod.metadata.uid, queue, decision.gpus, now)
         self._evictions.begin(key_of(pod), queue, self._cycle)
         budgeted = self.settings.evict_by is EvictBy.BUDGET and self._budgets.of(self.reader).may_cover(pod)
-        told = self.settings.names_others
         said = (
-            orders.eviction_event(decision, snapshot, group, victims[group], names_others=told) if group >= 0 else None
+            orders.eviction_event(decision, snapshot, group, victims[group], names_others=self.settings.names_others)
+            if group >= 0
+            else None
         )
         request = orders.eviction(pod, self.settings, stamp, budgeted=budgeted)
         leaving = attrs.evolve(pod, metadata=attrs.evolve(pod.metadata, deletion_timestamp=self.now()))

@@ -144,22 +144,22 @@ class Promises:
     """The node that each pod was last nominated for, by UID, and the cycle of that nomination."""
 
     _cycle: int = -1
-    _told: dict[str, tuple[str, int]] = attrs.field(factory=dict)
+    _nominated: dict[str, tuple[str, int]] = attrs.field(factory=dict)
 
     def begin_cycle(self, cycle: int) -> None:
         """Begin a cycle, and forget nominations that no recent cycle repeated."""
         self._cycle = cycle
-        self._told = {uid: told for uid, told in self._told.items() if told[1] > cycle - _KEPT}
+        self._nominated = {uid: last for uid, last in self._nominated.items() if last[1] > cycle - _KEPT}
 
     def note(self, uid: str, node: str) -> bool:
         """Remember a nomination; return whether the node differs from the last one."""
-        told = self._told.get(uid)
-        self._told[uid] = (node, self._cycle)
-        return told is None or told[0] != node
+        last = self._nominated.get(uid)
+        self._nominated[uid] = (node, self._cycle)
+        return last is None or last[0] != node
 
     def forget(self, uid: str) -> None:
         """Forget the nomination of a pod that is being bound."""
-        self._told.pop(uid, None)
+        self._nominated.pop(uid, None)
 
 
 @attrs.define

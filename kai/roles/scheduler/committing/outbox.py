@@ -264,8 +264,8 @@ class Outbox:
             self.commit(Answered(send.ticket, reply))
             if isinstance(reply, BindRequest) and self.hand_over is not None:
                 self.hand_over(reply)
-        is_told = not send.ticket or isinstance(send.request, Patch | Emit)  # the committer signals all others
-        if is_told and isinstance(reply, Refusal) and not isinstance(reply, NotLeading):
+        is_logged_here = not send.ticket or isinstance(send.request, Patch | Emit)  # the committer signals all others
+        if is_logged_here and isinstance(reply, Refusal) and not isinstance(reply, NotLeading):
             what = type(send.request).__name__.lower()
             log = structlog.get_logger()
             # An object that changed or went needs no action, and an outage is logged elsewhere.

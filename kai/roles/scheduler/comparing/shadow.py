@@ -199,7 +199,7 @@ class Shadow:
     _starts: dict[str, _Start] = attrs.field(factory=dict)
     _departures: dict[str, _Departure] = attrs.field(factory=dict)
     _waits: dict[str, _Wait] = attrs.field(factory=dict)
-    _told: set[tuple[str, str]] = attrs.field(factory=set)
+    _counted: set[tuple[str, str]] = attrs.field(factory=set)
     """Decisions that are counted already, with the pod's UID."""
     _cycle: int = 0
     _time: float = 0.0
@@ -254,7 +254,7 @@ class Shadow:
         if start.node == node:
             return
         for other, twin in self._starts.items():
-            if other != uid and twin.kin == start.kin and twin.node == node and (BIND, other) not in self._told:
+            if other != uid and twin.kin == start.kin and twin.node == node and (BIND, other) not in self._counted:
                 start.node, twin.node = node, start.node
                 return
 
@@ -280,9 +280,9 @@ class Shadow:
 
     def _is_first(self, decision: str, uid: str) -> bool:
         """Return whether a decision was not counted yet, and mark it as counted."""
-        if (decision, uid) in self._told:
+        if (decision, uid) in self._counted:
             return False
-        self._told.add((decision, uid))
+        self._counted.add((decision, uid))
         return True
 
     def _forget(self, seen: Placements) -> None:
@@ -291,7 +291,7 @@ class Shadow:
             del self._starts[uid]
         for uid in [each for each in self._departures if each not in seen.holding]:
             del self._departures[uid]
-        self._told = {(decision, uid) for decision, uid in self._told if uid in seen.pods}
+        self._counted = {(decision, uid) for decision, uid in self._counted if uid in seen.pods}
 
     # --- What we decide ------------------------------------------------------------------------------------------
 
@@ -324,7 +324,7 @@ class Shadow:
         for each in done.decided:
             uid, subject = snapshot.pods[each.pod].uid, _subject(snapshot, each.pod)
             if isinstance(each, Evict):
-                if (EVICT, uid) not in self._told:
+                if (EVICT, uid) not in self._counted:
                     known = self._departures.get(uid)
                     since = now if known is None else known.since
                     departures[uid] = _Departure(subject=subject, why=_cause(snapshot, each), since=since)
@@ -338,7 +338,7 @@ class Shadow:
                 since=now if before is None or before.is_held else before.since,
                 is_held=is_held,
             )
-        return {uid: each for uid, each in starts.items() if (BIND, uid) not in self._told}, departures
+        return {uid: each for uid, each in starts.items() if (BIND, uid) not in self._counted}, departures
 
     # --- What the other leaves undone ----------------------------------------------------------------------------
 
@@ -349,14 +349,14 @@ class Shadow:
         words = words_of_groups(objects, {each.subject.job for each in late.values()})
         for uid, start in late.items():
             del self._starts[uid]
-            self._told.add((BIND, uid))
+            self._counted.add((BIND, uid))
             self.counts[BIND, Outcome.WAITS_THERE] += 1
             why = words.get(start.subject.job, "") or word_of_pod(seen.pods.get(uid))
             yield self._difference(Outcome.WAITS_THERE, start.subject, f"starts on {start.node}", _FITS, "waits", why)
         for uid, leaves in list(self._departures.items()):
             if now - leaves.since >= self.patience:
                 del self._departures[uid]
-                self._told.add((EVICT, uid))
+                self._counted.add((EVICT, uid))
                 self.counts[EVICT, Outcome.STAYS_THERE] += 1
                 yield self._difference(Outcome.STAYS_THERE, leaves.subject, "is evicted", leaves.why, "stays")
 

@@ -40,7 +40,7 @@ class Shadowing:
     """Counts since the start, as of the last look."""
     due: float | None = None
     """When an open decision becomes a difference, as of the last look."""
-    _told: Counter[tuple[str, Outcome]] = attrs.field(factory=Counter)
+    _last_counts: Counter[tuple[str, Outcome]] = attrs.field(factory=Counter)
     """The counts at the last hourly line."""
 
     async def look(self, done: Done) -> None:
@@ -69,8 +69,8 @@ class Shadowing:
         try:
             while True:
                 await self.cluster.clock.sleep(HOUR)
-                self.tell("shadow: last hour", self.counts - self._told)
-                self._told = self.counts.copy()
+                self.tell("shadow: last hour", self.counts - self._last_counts)
+                self._last_counts = self.counts.copy()
         finally:
             self.tell("shadow: since the start", self.counts)
 

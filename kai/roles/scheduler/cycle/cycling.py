@@ -19,7 +19,7 @@ import structlog
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.fields import EMPTY
 from kai.api.memory import growing, paused, settle
-from kai.basics.errors import PluginError, told
+from kai.basics.errors import PluginError, error_text
 from kai.basics.kubernetes_version import NEWEST, KubernetesVersion
 from kai.cluster.process.tracing import Taken
 from kai.deciding.engine.cycle import CycleReport, Profile, run_cycle
@@ -121,7 +121,7 @@ class Cycles:
     """Memoized: the last report, and its explanation for users."""
     _declared: Declared | None = None
     """Errors in the manifests of queues that are left out, if users were shown them; the report lacks these."""
-    _told: frozenset[str] = frozenset()
+    _published: frozenset[str] = frozenset()
     """UIDs of groups whose reason was published, while some groups wait for their turn."""
     _accused: list[tuple[Blame, list[Suspect]]] = attrs.field(factory=list)
     _dumps: int = 0
@@ -179,7 +179,7 @@ class Cycles:
 
         Holds: not called while a cycle runs.
         """
-        self._told, self._explained = frozenset(), None
+        self._published, self._explained = frozenset(), None
 
     def read_ahead(self, arrived: Iterable[ApiObject]) -> None:
         """Parse objects as they arrive, so that the next cycle need not; before the first cycle do nothing.
@@ -315,7 +315,7 @@ class Cycles:
     def _explain(
         self, snapshot: Snapshot, report: CycleReport, attend: Callable[[int], None], objects: ClusterObjects
     ) -> Overall:
-        detailed, told = self.profile.parameters.detailed_fit_errors, self._told
+        detailed, published = self.profile.parameters.detailed_fit_errors, self._published
         self._declared = None
 
         def declared() -> Declared:
@@ -323,10 +323,12 @@ class Cycles:
             return self._declared
 
         pool = self.settings.pool
-        overall = explain(snapshot, report, pool, detailed=detailed, told=told, attend=attend, declared=declared)
+        overall = explain(
+            snapshot, report, pool, detailed=detailed, published=published, attend=attend, declared=declared
+        )
         later = [*snapshot.crowds.waiting.tolist(), *report.left.tolist()]
         accounted = [each.uid for each in overall.groups if each.unschedulable or each.not_ready] if later else []
-        self._told = frozenset([*accounted, *(snapshot.groups[row].uid for row in later)])
+        self._published = frozenset([*accounted, *(snapshot.groups[row].uid for row in later)])
         return overall
 
     def _is_declared_anew(self, objects: ClusterObjects) -> bool:
@@ -348,7 +350,7 @@ class Cycles:
         try:
             return write_archive(given, self.settings, "failed-cycle")
         except Exception as error:  # noqa: BLE001 - a dump only helps diagnosis: the next cycle needs none
-            structlog.get_logger().warning("snapshot not written", why=told(error))
+            structlog.get_logger().warning("snapshot not written", why=error_text(error))
             return ""
 
 

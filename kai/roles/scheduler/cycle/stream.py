@@ -136,7 +136,7 @@ class Stream:
     count: int = 0
     decided: list[Decision] = attrs.field(factory=list)
     _waiting: deque[Decided] = attrs.field(factory=deque)
-    _is_told: bool = False
+    _is_woken: bool = False
 
     def take(self, decisions: tuple[Decision, ...], /) -> None:
         """Hand over the decisions of one statement.
@@ -159,13 +159,13 @@ class Stream:
             trace=self.observer.trace,
         )
         self._waiting.append(event)
-        if not self._is_told:
-            self._is_told = True
+        if not self._is_woken:
+            self._is_woken = True
             self.wake(self)
 
     def taken(self, most: int | None = None) -> tuple[Decided, ...]:
         """Remove and return waiting statements, at most ``most``; called on the event loop."""
-        self._is_told = False
+        self._is_woken = False
         out: list[Decided] = []
         while self._waiting and len(out) != most:
             out.append(self._waiting.popleft())
@@ -182,7 +182,7 @@ class Stream:
         Raises: AbandonedError.
         """
         if self.is_stopped():
-            raise AbandonedError("the cycle was told to stop")
+            raise AbandonedError("the cycle was stopped")
 
     def _tally(self, decisions: tuple[Decision, ...], snapshot: Snapshot) -> None:
         bound = {int(snapshot.pod_group[each.pod]) for each in decisions if isinstance(each, Bind)}

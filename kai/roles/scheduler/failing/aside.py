@@ -100,8 +100,8 @@ def with_aside(
                 condition=Waiting(message=text, reasons=reasons),
                 pods=pods,
             )
-    told = tuple(accounts.values())
-    return attrs.evolve(overall, groups=told, settled=overall.settled - mine, waiting=dict(tally))
+    settled = overall.settled - mine
+    return attrs.evolve(overall, groups=tuple(accounts.values()), settled=settled, waiting=dict(tally))
 
 
 def message(suspect: Suspect, record: Record) -> str:
@@ -151,8 +151,8 @@ def with_early(overall: Overall, objects: ClusterObjects, early: Iterable[Pod]) 
             accounts[key] = _account(accounts.get(key), group, mine[key], members[key])
     waiting = Counter(overall.waiting)
     waiting[NOT_READY] += sum(map(len, mine.values()))
-    told = tuple(accounts.values())
-    return attrs.evolve(overall, groups=told, settled=overall.settled - mine.keys(), waiting=dict(waiting))
+    settled = overall.settled - mine.keys()
+    return attrs.evolve(overall, groups=tuple(accounts.values()), settled=settled, waiting=dict(waiting))
 
 
 def _account(known: GroupAccount | None, group: PodGroup, early: list[Pod], members: list[Pod]) -> GroupAccount:
@@ -164,7 +164,7 @@ def _account(known: GroupAccount | None, group: PodGroup, early: list[Pod], memb
     nodes = sorted({pod.spec.node_name for pod in stand_ins})
     kept = f" Pods of it were moved; their places on {listed(nodes)} are kept for two minutes at most." if nodes else ""
     text = f"{not_ready({'missing': missing})}.{kept}"
-    told = tuple(
+    unready = tuple(
         PodAccount(
             name=pod.metadata.name,
             namespace=pod.metadata.namespace,
@@ -175,4 +175,4 @@ def _account(known: GroupAccount | None, group: PodGroup, early: list[Pod], memb
         for pod in early
     )
     base = known or GroupAccount(name=metadata.name, namespace=metadata.namespace, uid=metadata.uid, stamps={})
-    return attrs.evolve(base, not_ready=text, pods=(*base.pods, *told))
+    return attrs.evolve(base, not_ready=text, pods=(*base.pods, *unready))

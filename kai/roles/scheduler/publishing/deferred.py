@@ -151,16 +151,16 @@ class Losses:
     _dues: Deadlines[Key] = attrs.field(factory=Deadlines)
     """When to retry the times that have no write in flight."""
 
-    def stamps_with(self, group: PodGroup, told: Mapping[str, str | None]) -> Mapping[str, str | None]:
+    def stamps_with(self, group: PodGroup, stamps: Mapping[str, str | None]) -> Mapping[str, str | None]:
         """Return the timestamps of an account, with the latest eviction if the annotation lacks it."""
         written = group.metadata.annotations.get(names.LAST_EVICTION)
         known = self._unwritten.get(key_of(group))
         kept = known.time if known is not None and known.uid == group.metadata.uid else None
-        losses = [time for time in (told.get(names.LAST_EVICTION), kept) if time is not None]
+        losses = [time for time in (stamps.get(names.LAST_EVICTION), kept) if time is not None]
         found = max(losses, key=_instant_of, default=None)
         if found is None or (written is not None and _instant_of(found) <= _instant_of(written)):
-            return {key: text for key, text in told.items() if key != names.LAST_EVICTION}
-        return {**told, names.LAST_EVICTION: found}
+            return {key: text for key, text in stamps.items() if key != names.LAST_EVICTION}
+        return {**stamps, names.LAST_EVICTION: found}
 
     def sent(self, group: PodGroup, time: str) -> None:
         """Remember a time whose write is in flight."""

@@ -25,7 +25,7 @@ from kai.deciding.explain import messages
 from kai.deciding.explain.code_texts import not_ready
 from kai.deciding.explain.codes import stage_of
 from kai.deciding.explain.declared import Declared, missing_queue
-from kai.deciding.explain.recorded import code_told, held_text, refused_pods, vacated_nodes
+from kai.deciding.explain.recorded import held_text, metric_code, refused_pods, vacated_nodes
 from kai.facts.model.groups import DEFAULT_SUBGROUP, PodGroup
 from kai.facts.model.pod import ACTIVE_ALLOCATED, ACTIVE_USED, ALIVE, Status, status_mask
 from kai.framework.verdict import Code, Reason
@@ -126,24 +126,26 @@ def explain(
     pool: str,
     *,
     detailed: bool = False,
-    told: frozenset[str] = frozenset(),
+    published: frozenset[str] = frozenset(),
     attend: Callable[[int], None] = lambda _: None,
     declared: Callable[[], Declared] = Declared,
 ) -> Overall:
     """Return the accounts of all groups that wait, changed or are stale, and the fair shares of queues.
 
-    ``detailed``: messages have a line for each node. ``told``: UIDs of groups whose reason was published before; these
-    get no account that only says that they wait for their turn. ``attend`` is called with the row of the group that is
-    being explained, -1 at the end. ``declared`` is called to explain a queue that is not in the snapshot.
+    ``detailed``: messages have a line for each node. ``published``: UIDs of groups whose reason was published before;
+    they get no account that only says that they wait for their turn. ``attend`` is called with the row of the group
+    that is being explained, -1 at the end. ``declared`` is called to explain a queue that is not in the snapshot.
 
     Cost: O(pods) in columns, then O(groups and pods that wait).
     """
-    teller = _Teller(snapshot, report, pool, detailed=detailed, told=told, attend=attend, declared=declared)
+    explainer = _Explainer(
+        snapshot, report, pool, detailed=detailed, published=published, attend=attend, declared=declared
+    )
     return Overall(
-        groups=tuple(teller.accounts()),
-        settled=teller.settled(),
+        groups=tuple(explainer.accounts()),
+        settled=explainer.settled(),
         fair_shares=fair_shares(snapshot, report),
-        waiting=teller.waiting(),
+        waiting=explainer.waiting(),
     )
 
 
@@ -168,7 +170,7 @@ class _Why:
     """Whether the engine looks for a place; a state of the group, its queue or a pod may forbid that."""
 
 
-class _Teller:
+class _Explainer:
     def __init__(
         self,
         snapshot: Snapshot,
@@ -176,14 +178,14 @@ class _Teller:
         pool: str,
         *,
         detailed: bool,
-        told: frozenset[str],
+        published: frozenset[str],
         attend: Callable[[int], None],
         declared: Callable[[], Declared],
     ) -> None:
         self._snapshot = snapshot
         self._declare = declared
         self._attend = attend
-        self._told = told
+        self._published = published
         self._later = np.zeros(len(snapshot.groups), np.bool_)
         self._later[snapshot.crowds.waiting] = True
         self._later[report.left] = True
@@ -220,7 +222,7 @@ class _Teller:
         changed = ~np.isnan(self._report.stale_since) | self._stamped()
         for row in np.flatnonzero((self._waiting > 0) | (self._promised > 0) | changed).tolist():
             group = self._snapshot.groups[row]
-            if changed[row] or not (self._later[row] and group.uid in self._told):
+            if changed[row] or not (self._later[row] and group.uid in self._published):
                 self._attend(row)
                 yield self._account(row, group)
         self._attend(-1)
@@ -253,7 +255,7 @@ class _Teller:
             return _Why((Code.GATED if gated else Code.NOT_READY).value, missing=missing)
         record = record or self._report.records.get(row)
         reasons = record.reasons if record else ()
-        code = min(map(code_told, reasons), key=stage_of, default=_NOT_TRIED)
+        code = min(map(metric_code, reasons), key=stage_of, default=_NOT_TRIED)
         return _Why(code, record, is_tried=is_tried)
 
     def settled(self) -> frozenset[tuple[str, str]]:
@@ -364,8 +366,8 @@ class _Teller:
         """Yield pods that wait for others to leave their node; the event of the nomination says so, too."""
         for pod in self._rows(row)[self._is_promised[self._rows(row)]].tolist():
             text = held_text([self._snapshot.nodes[int(self._report.node[pod])].name], self._vacated)
-            told = self._pod(pod, self._with_pool(group, _capitalized(text)), on_pod=True)
-            yield attrs.evolve(told, reason=Code.HELD_FOR_LEAVING.value, is_announced=False)
+            account = self._pod(pod, self._with_pool(group, _capitalized(text)), on_pod=True)
+            yield attrs.evolve(account, reason=Code.HELD_FOR_LEAVING.value, is_announced=False)
 
     def _held(self, row: int, group: PodGroup) -> Waiting:
         """Return the condition of a group whose pods all wait for others to leave their nodes."""
@@ -399,13 +401,13 @@ class _Teller:
             facts = self._snapshot.pods[pod]
             if not facts.refused:
                 continue
-            told = self._pod(pod, self._with_pool(group, facts.refused), on_pod=True)
+            account = self._pod(pod, self._with_pool(group, facts.refused), on_pod=True)
             if facts.refused_code == Code.BIND_REFUSED:
                 text = self._with_pool(group, f"{_capitalized(facts.refused)}.")
-                told = attrs.evolve(
-                    told, message=text, reason=Code.BIND_REFUSED.value, is_announced=False, is_figured=True
+                account = attrs.evolve(
+                    account, message=text, reason=Code.BIND_REFUSED.value, is_announced=False, is_figured=True
                 )
-            yield told
+            yield account
 
     def _pod(self, row: int, message: str, *, on_pod: bool) -> PodAccount:
         facts = self._snapshot.pods[row]

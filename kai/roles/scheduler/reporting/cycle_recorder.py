@@ -121,14 +121,14 @@ class CycleRecorder:
             log.info("cycle ended with its term", what=failure.message)
             return
         facts = {"kind": failure.kind, "why": failure.message, "at": failure.named, "snapshot": failure.dump}
-        told = {key: value for key, value in facts.items() if value}
+        fields = {key: value for key, value in facts.items() if value}
         if failure.again:
             self.metrics.cycle_repeated(failure.kind)
-            log.warning("cycle repeated", **told)
+            log.warning("cycle repeated", **fields)
         else:
             self.metrics.cycle_failed(failure.kind)
             self.hourly.cycle(None)
-            log.error("cycle abandoned", **told)
+            log.error("cycle abandoned", **fields)
 
     def _measure(self, outcome: Done, seconds: float) -> None:
         self.metrics.cycle(seconds)

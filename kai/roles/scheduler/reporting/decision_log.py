@@ -35,7 +35,7 @@ from kai.cluster.process.decisions import (
     line_of,
     numbers_in,
 )
-from kai.deciding.explain.recorded import code_told
+from kai.deciding.explain.recorded import metric_code
 from kai.facts.model.axis import GPU, GPU_UNIT, SHARED_RESOURCES, Int64s
 from kai.facts.model.groups import PodGroup
 from kai.facts.model.pod import Node, Pod, Status
@@ -75,7 +75,7 @@ class DecisionLog:
     _hash: tuple[int, str] = (-1, "")
     _refused: dict[str, str] = attrs.field(factory=dict)
     """The reason of the last refusal of each group, by UID."""
-    _is_told: bool = False
+    _is_warned: bool = False
 
     @classmethod
     def to(cls, path: str, megabytes: int, files: int, dropped: Callable[[int], None]) -> DecisionLog:
@@ -123,7 +123,7 @@ class DecisionLog:
             if record is None or not record.reasons:
                 continue
             group, reason = snapshot.groups[row], record.reasons[0]
-            code = found[group.uid] = code_told(reason)
+            code = found[group.uid] = metric_code(reason)
             if known.get(group.uid) != code:
                 at = at if at.input_hash else attrs.evolve(at, input_hash=self._hash_of(snapshot, cycle))
                 fresh.append(_Refusal(group=group, code=code, facts=reason.facts, at=at))
@@ -158,16 +158,16 @@ class DecisionLog:
     def _write(self, made: list[Made]) -> None:
         try:
             self.file.append(b"".join([line_of(each()) for each in made]))
-            self._is_told = False
+            self._is_warned = False
         except Exception as error:  # noqa: BLE001 - the boundary of the writer: later decisions must still be written
             self.dropped(len(made))
             self.file.close()
-            self._tell(error)
+            self._warn(error)
         self._written += len(made)
 
-    def _tell(self, error: Exception) -> None:
-        if not self._is_told:
-            self._is_told = True
+    def _warn(self, error: Exception) -> None:
+        if not self._is_warned:
+            self._is_warned = True
             why = (error.strerror or str(error)) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
             structlog.get_logger().warning("decision log not written", path=str(self.file.path), why=why)
 

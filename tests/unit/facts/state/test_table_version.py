@@ -154,7 +154,7 @@ def test_a_version_that_is_told_its_changes_says_where_rows_were_however_many_ch
     found, wanted = (make(TableVersion(), before, now, changed) for make in (told_successor, successor))
     assert found.source.tolist() == wanted.source.tolist()
     assert found.fresh.tolist() == wanted.fresh.tolist()
-    assert (found.told is None) == (count == 1000)
+    assert (found.known_runs is None) == (count == 1000)
     column = np.arange(100, 100 + count)
     stayed = found.source >= 0
     assert found.carried(column)[stayed].tolist() == column[found.source[stayed]].tolist()

@@ -87,7 +87,7 @@ async def test_an_order_is_carried_out_as_soon_as_it_is_seen():
 
 async def test_an_event_that_waits_for_its_turn_holds_up_no_bind_and_of_many_some_are_left_out(monkeypatch):
     """In a peak of load events stand back for seconds, and there are places for ten attempts at a time."""
-    monkeypatch.setattr("kai.roles.binder.service._MOST_UNTOLD", 25)
+    monkeypatch.setattr("kai.roles.binder.service._MOST_EVENTS", 25)
     pods = [f"p{number}" for number in range(30)]
     memory = cluster(node(cpu="64"), *(pod(name) for name in pods))
     perform = MemoryApi.perform

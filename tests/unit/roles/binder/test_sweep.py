@@ -218,7 +218,7 @@ def test_a_node_is_swept_group_by_group_in_both_forms_of_the_label():
     assert swept == (f"{RESERVED}/gpu-reservation-a", "ns/multi")
 
 
-_UNNAMED = "what other pods hold on the node could not be looked at or put right: rejected"
+_UNNAMED = "the state of other pods on the node could not be read or repaired: rejected"
 
 
 @pytest.mark.parametrize(("namespace", "told"), [("ns", "delete pod ns/u: a webhook says no"), ("theirs", _UNNAMED)])

@@ -78,7 +78,7 @@ def test_answers_are_kept_in_their_order():
 
 def test_a_cycle_that_is_to_stop_ends_at_the_next_question():
     def stop():
-        raise AbandonedError("the cycle was told to stop")
+        raise AbandonedError("the cycle was stopped")
 
     timed = Timed(SearchBudgets(), Clock(), check=stop)
     timed.begin_action("reclaim")
