@@ -214,9 +214,9 @@ def report_bug(error: Exception, subject: str) -> int:
             where = file.name
     except OSError:
         say(text)
-    told = str(error).splitlines()[0] if str(error) else ""
+    message = str(error).splitlines()[0] if str(error) else ""
     if not isinstance(error, PluginError):
         # The class matters for a bug report; for a third-party plugin or action the message says enough.
-        told = f"this is a bug of kai: {type(error).__name__}: {told}"
-    say_error(told, f"details are in {where}" if where else "")
+        message = f"this is a bug of kai: {type(error).__name__}: {message}"
+    say_error(message, f"details are in {where}" if where else "")
     return BUG

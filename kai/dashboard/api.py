@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
-from kai.answers.documents.explanations import eviction, explanation, past_eviction, settled_values, told_of_jobs
+from kai.answers.documents.explanations import eviction, explanation, jobs_document, past_eviction, settled_values
 from kai.answers.documents.items import entitlement_values, job_values, node_values, occupancy_values, queue_items
 from kai.answers.outcomes.job_lines import lines_named
 from kai.answers.why.explanation import Fold
@@ -107,7 +107,7 @@ def question_of(path: str, query: Mapping[str, str]) -> Question | Response:
 
 def answer(look: Look, question: Question, history: History | None = None) -> Response:
     """Return the answer to a question about one moment. Cost: seconds in a large cluster; not for the event loop."""
-    told = look.history(history or History())
+    past = look.history(history or History())
     parameters = dict(question.parameters)
     match question.parts:
         case ("jobs",):
@@ -119,14 +119,14 @@ def answer(look: Look, question: Question, history: History | None = None) -> Re
         case ("nodes", *rest):
             return _node(look, rest[0]) if rest else _nodes(look, parameters)
         case ("evictions",):
-            return _evictions(look, parameters, told.happenings)
+            return _evictions(look, parameters, past.happenings)
         case ("why",):
             return _why(look, parameters)
         case ("waiting",):
             return _waiting(look, parameters)
         case _:
             return as_json(
-                look.document("CycleList", {"items": [cycle_values(each) for each in reversed(told.cycles)]})
+                look.document("CycleList", {"items": [cycle_values(each) for each in reversed(past.cycles)]})
             )
 
 
@@ -185,7 +185,7 @@ def _why(look: Look, parameters: Mapping[str, str]) -> Response:
         return problem(404, f"found no job {name[:80]}")
     if len({line.job.namespace for line in lines}) > 1:
         return problem(409, f"found jobs {name[:80]} in several namespaces, expected a namespace")
-    kind, fields = told_of_jobs(look.told(lines), look.untried)
+    kind, fields = jobs_document(look.explained(lines), look.untried)
     return as_json(look.document(kind, fields))
 
 
@@ -194,8 +194,8 @@ def explanation_fields(look: Look, namespace: str, name: str) -> dict[str, Any]:
     line = look.find(namespace, name)
     if line is None:
         return {}
-    told = look.explain(line)
-    fields = settled_values(line) if told is None else explanation(Fold(explanation=told))
+    explained = look.explain(line)
+    fields = settled_values(line) if explained is None else explanation(Fold(explanation=explained))
     mine = [each for each in look.evictions if each.job == line.job.key]
     more = {"evicted": [eviction(each) for each in mine], "assumptions": list(look.assumptions(line))}
     return {**fields, **more, "untried": look.untried}

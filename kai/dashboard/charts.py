@@ -193,12 +193,12 @@ def row_of(node: NodeSlots, colors: Mapping[str, str]) -> NodeRow:
         cells=tuple(_cell(slot, colors) for slot in node.slots),
         free=node.free,
         ready=node.ready,
-        users=_told(users, GPU_UNIT),
+        users=_usage_text(users, GPU_UNIT),
         slices=tuple(_slice_row(found, colors, ready=node.ready) for found in node.slices),
     )
 
 
-def _told(users: Mapping[tuple[str, str], int], unit: int) -> str:
+def _usage_text(users: Mapping[tuple[str, str], int], unit: int) -> str:
     """Return the usage by queue and state, as text."""
     return ", ".join(
         f"{queue} {number_text(amount / unit)}{'' if state == USED else f' {state}'}"
@@ -217,7 +217,9 @@ def _slice_row(found: Slices, colors: Mapping[str, str], *, ready: bool) -> Slic
     # Promises beyond the free slices are for slices that are being vacated, which have cells already.
     here += cells[HELD][: max(0, found.total - len(here))]
     here += [Cell(color="", state=FREE, height=0.0)] * (found.total - len(here))
-    return SliceRow(profile=found.profile, cells=tuple(here), free=found.free if ready else 0, users=_told(users, 1))
+    return SliceRow(
+        profile=found.profile, cells=tuple(here), free=found.free if ready else 0, users=_usage_text(users, 1)
+    )
 
 
 def free_slices_of(nodes: Sequence[NodeSlots]) -> list[tuple[str, int]]:

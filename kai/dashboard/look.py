@@ -324,7 +324,7 @@ class WholeLook(Look):
         """Return why a job waits, and which changes would help."""
         return self._explainer.explain(line.job) if line.waits else None
 
-    def told(self, lines: Sequence[JobLine]) -> Explained:
+    def explained(self, lines: Sequence[JobLine]) -> Explained:
         """Explain jobs as thoroughly as a command, with as many decisions; without any in a large cluster."""
         explainer = Explainer(self.cycle.outcome, self.seen, lines=self.lines) if self.tries else self._explainer
         return explained_jobs(self.cycle.outcome, explainer, lines, verify=self.tries)

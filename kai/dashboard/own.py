@@ -179,20 +179,20 @@ class OwnLook(Look):
     def explain(self, line: JobLine) -> JobExplanation | None:
         """Return why a job of the reader waits, and which changes of it would help."""
         full = self._whole.find(line.job.namespace, line.job.name)
-        told = None if full is None else self._whole.explain(full)
-        if told is None:
+        explained = None if full is None else self._whole.explain(full)
+        if explained is None:
             return None
         own, scope = unproved(line, self.time), self.scope
-        also = (words for words in told.also if _words(words, line.job, scope).text == words.text)
-        trials = (self._trial(trial) for trial in told.suggestions.told)
+        also = (words for words in explained.also if _words(words, line.job, scope).text == words.text)
+        trials = (self._trial(trial) for trial in explained.suggestions.changes)
         return attrs.evolve(
             own,
             also=tuple(_words(words, line.job, scope) for words in also),
-            evidence=tuple(each for each in told.evidence if _is_own(each, scope)),
+            evidence=tuple(each for each in explained.evidence if _is_own(each, scope)),
             suggestions=Suggestions(
-                told=tuple(each for each in trials if each is not None), all_tried=told.suggestions.all_tried
+                changes=tuple(each for each in trials if each is not None), all_tried=explained.suggestions.all_tried
             ),
-            waiting=in_general(told.waiting, own.waiting),
+            waiting=in_general(explained.waiting, own.waiting),
         )
 
     @property

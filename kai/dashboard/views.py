@@ -237,7 +237,7 @@ def _job(look: Look, history: History, namespace: str, name: str) -> View:
     line = look.find(namespace, name)
     if line is None:
         return View(title="There is no such job", sections={}, is_found=False)
-    told = [
+    happenings = [
         each
         for each in reversed(history.happenings)
         if (each.namespace, each.job) == (namespace, name) or (each.for_namespace, each.for_job) == (namespace, name)
@@ -247,11 +247,11 @@ def _job(look: Look, history: History, namespace: str, name: str) -> View:
         sections={
             "explanation": {
                 "line": line,
-                "told": explanation_fields(look, namespace, name),
+                "explanation": explanation_fields(look, namespace, name),
                 "tries": look.tries,
                 "now": look.time,
             },
-            "history": {"items": told},
+            "history": {"items": happenings},
         },
     )
 
@@ -382,7 +382,7 @@ def _by_code(folds: Sequence[Fold]) -> Sequence[tuple[str, int]]:
 def _row(look: Look, fold: Fold) -> Values:
     members, code = (fold.explanation.job, *fold.alike), fold.explanation.reason.code
     return {
-        "told": fold.explanation,
+        "explanation": fold.explanation,
         "jobs": len(members),
         "pods": sum(job.wanted for job in members),
         "gpus": sum(job.gpus for job in members) / GPU_UNIT,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kai.manifests.adoption import Adoption
 
 
-def told(findings: "Iterable[Finding]") -> "tuple[Finding, ...]":
+def reportable(findings: "Iterable[Finding]") -> "tuple[Finding, ...]":
     """Return the findings to report; those that make jobs wait are left to the reasons of these jobs."""
     return tuple(each for each in findings if each.meaning != "wait")
 
@@ -81,7 +81,7 @@ class Result:
     @property
     def findings(self) -> "tuple[Finding, ...]":
         """Faults of the input, except those that make jobs wait: the reasons of these jobs name them."""
-        return told(self.case.findings) if isinstance(self.case, Case) else ()
+        return reportable(self.case.findings) if isinstance(self.case, Case) else ()
 
     @property
     def is_refused(self) -> bool:

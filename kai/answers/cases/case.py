@@ -173,9 +173,9 @@ def other_schedulers(case: Case) -> tuple[str, ...]:
     counts = Counter(pod.spec.scheduler_name for pod in case.objects.pods if pod.status.phase not in ENDED)
     if case.objects.pod_groups or not counts or ours in counts:
         return ()
-    told = ", ".join(f"{number} for {name or 'default-scheduler'}" for name, number in sorted(counts.items()))
+    by_scheduler = ", ".join(f"{number} for {name or 'default-scheduler'}" for name, number in sorted(counts.items()))
     flags = " ".join(f"--scheduler-name {name or 'default-scheduler'}" for name in sorted(counts))
-    return (f"no pod is for {ours} ({told}); {flags} asks what kai would do with them",)
+    return (f"no pod is for {ours} ({by_scheduler}); {flags} asks what kai would do with them",)
 
 
 def other_pools(case: Case) -> tuple[str, ...]:
@@ -186,9 +186,9 @@ def other_pools(case: Case) -> tuple[str, ...]:
     if not others:
         return ()
     if len(groups) > others.total():
-        told = ", ".join(f"{pool}: {number}" for pool, number in sorted(others.items()))
+        by_pool = ", ".join(f"{pool}: {number}" for pool, number in sorted(others.items()))
         first = next(iter(sorted(others)))
-        counts = f"{counted(others.total(), 'pod group')} of other node pools not shown ({told})"
+        counts = f"{counted(others.total(), 'pod group')} of other node pools not shown ({by_pool})"
         return (f"{counts}; --config with a SchedulingShard of partitionLabelValue {first} shows that pool",)
     pools = ", ".join(sorted({settings.pool(labels) for labels in groups} - {""})) or "none"
     ours = settings.node_pool or f"what has no label {settings.node_pool_label}"
@@ -302,7 +302,7 @@ def with_claims_of_templates(objects: ClusterObjects, pods: Collection[ClaimKey]
         if pods is not None and key_of(pod) not in pods:
             found.append(pod)
             continue
-        told, made = with_claims(pod, templates.get, claims.get)
+        claiming, made = with_claims(pod, templates.get, claims.get)
         claims |= {key_of(each): each for each in made}
-        found.append(told)
+        found.append(claiming)
     return attrs.evolve(objects, pods=tuple(found), resource_claims=tuple(claims.values()))

@@ -131,7 +131,7 @@ def documents(found: "Explained") -> dict[str, Any]:
     }
 
 
-def told_of_jobs(found: "Explained", untried: str | None = None) -> tuple[str, dict[str, Any]]:
+def jobs_document(found: "Explained", untried: str | None = None) -> tuple[str, dict[str, Any]]:
     """Return the kind and the fields of an answer about jobs: waiting jobs first, then the others.
 
     ``untried`` says why no change was tried; None where changes were.
@@ -186,7 +186,7 @@ def explanation(fold: "Fold") -> dict[str, Any]:
         "reason": {**reason(each.reason), "wireReason": each.wire_reason or None},
         "also": [reason(words) for words in each.also],
         "evidence": [evidence_values(one) for one in each.evidence],
-        "suggestions": [_suggestion(trial, each.owner) for trial in each.suggestions.told],
+        "suggestions": [_suggestion(trial, each.owner) for trial in each.suggestions.changes],
         "allChangesTried": each.suggestions.all_tried,
         "waiting": each.waiting,
         "position": each.position,

@@ -43,10 +43,10 @@ def bound_claims(
 
     ``request`` has the keys of the bind request about claims.
     """
-    told = fields({key: request[key] for key in _WRITTEN if key in request}, pod)
-    if not told:
+    spec_fields = fields({key: request[key] for key in _WRITTEN if key in request}, pod)
+    if not spec_fields:
         return ()
-    spec = structure_as(BindRequestSpec, told)
+    spec = structure_as(BindRequestSpec, spec_fields)
     allocations = {each.name: each.allocation for each in spec.resource_claim_allocations}
     found: dict[ClaimKey, ResourceClaim] = {}
     for reference in pod.spec.resource_claims:

@@ -21,7 +21,7 @@ from kai.facts.model.groups import UNLIMITED, Queue, Shares, path_to
 from kai.framework.division import divide
 
 _CLOSE = 1e-6
-_MOST_TOLD = 3
+_MOST_NAMED = 3
 _MOST_TRIED = 12
 
 
@@ -69,10 +69,10 @@ class _Tree:
         """Yield siblings whose share the queue would gain from if they requested nothing, the largest shares first."""
         others = [each for each in self._children[self._queues[row].parent] if each != row and self.shares[each] > 0]
         others.sort(key=lambda each: (-self.shares[each], self._queues[each].name))
-        told = 0
+        named = 0
         for other in others[:_MOST_TRIED]:
-            if told < _MOST_TOLD and self.share_of(row, silent=other) > self.shares[row] + _CLOSE:
-                told += 1
+            if named < _MOST_NAMED and self.share_of(row, silent=other) > self.shares[row] + _CLOSE:
+                named += 1
                 yield self._queues[other].name
 
     def own(self, row: int) -> Iterator[str]:

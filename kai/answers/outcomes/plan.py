@@ -150,7 +150,7 @@ def pods_of(cycle: Cycle) -> Answer:
             Status.RELEASING if row in lapsed else after.status(row),
             lapsed.get(row, nodes[row]),
             after.devices(row),
-            _told(cycle, row),
+            _details(cycle, row),
         )
         for row in range(len(names))
     }
@@ -169,7 +169,7 @@ def settled_pods(snapshot: Snapshot, last: Cycle) -> Answer:
             Status(int(snapshot.pod_status[row])),
             int(snapshot.pod_node[row]),
             snapshot.pod_devices.get(row, ()),
-            _told(last, rows[snapshot.pods[row].key]),
+            _details(last, rows[snapshot.pods[row].key]),
         )
         for row in range(len(names))
     }
@@ -181,18 +181,18 @@ def pod_names(snapshot: Snapshot) -> list[str]:
     return [pod.name if seen[pod.name] == 1 else pod.key for pod in snapshot.pods]
 
 
-def _pod(snapshot: Snapshot, status: Status, node: int, devices: Sequence[str], told: Answer) -> Answer:
+def _pod(snapshot: Snapshot, status: Status, node: int, devices: Sequence[str], details: Answer) -> Answer:
     here = within(status, ACTIVE_USED)
     return {
         "status": status.label,
         "node": snapshot.nodes[node].name if node >= 0 else "",
         "gpuGroups": list(devices) if here else [],
         "numaZones": [],
-        **(told if here else {}),
+        **(details if here else {}),
     }
 
 
-def _told(cycle: Cycle, pod: int) -> Answer:
+def _details(cycle: Cycle, pod: int) -> Answer:
     """Return the details of a pod's placement: those chosen in this cycle, else those on record."""
     found: Answer = {}
     for detail in cycle.report.details.get(pod, {}).values():

@@ -162,8 +162,8 @@ class Evictions:
         inner = f" (with {self._cycle.snapshot.queues[leaf].name})" if leaf != queue else ""
         bound = round(facts.quota.of(at))
         fair, quota = (plain(each) if at == GPU else quantity(each, LEADING[at]) for each in (share, bound))
-        told = f", quota {quota if bound >= 0 else 'unlimited'}" if with_quota else ""
-        return f"{facts.name}{inner} used {quantity(round(used), LEADING[at])}{told}, fair share {fair}"
+        quota_text = f", quota {quota if bound >= 0 else 'unlimited'}" if with_quota else ""
+        return f"{facts.name}{inner} used {quantity(round(used), LEADING[at])}{quota_text}, fair share {fair}"
 
 
 def _second_look(evict: Evict) -> Iterator[str]:

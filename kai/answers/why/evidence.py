@@ -12,7 +12,7 @@ from kai.answers.why.changes import Site
 from kai.answers.why.evictions import Evictions
 from kai.answers.why.facts import Evidence, Maker, asks_gpus, idle, in_units, preempting, reclaiming, within_quotas
 from kai.answers.why.obstacles import affinities, claims, config_maps, devices, foreign_nodes, ports, topologies
-from kai.answers.why.unfit_nodes import nodes_told
+from kai.answers.why.unfit_nodes import unfit_evidence
 from kai.api.kinds import key_of
 from kai.basics.wording import counted
 from kai.deciding.explain import messages
@@ -93,8 +93,8 @@ def _request(site: Site, shape: int) -> str:
     if gpu.kind is GpuKind.MEMORY:
         parts = [f"{gpu.memory} MiB of {'a GPU' if gpu.devices == 1 else f'each of {gpu.devices} GPUs'}"]
     others = [at for at in np.flatnonzero(request) if at not in (GPU, _PODS)]
-    told = [at for at in others if names[at] in _short(site)] if parts else others
-    return " and ".join(parts + [quantity(int(request[at]), names[at]) for at in told]) or "nothing"
+    named = [at for at in others if names[at] in _short(site)] if parts else others
+    return " and ".join(parts + [quantity(int(request[at]), names[at]) for at in named]) or "nothing"
 
 
 def _short(site: Site) -> set[str]:
@@ -357,7 +357,7 @@ _NO_ROOM: tuple[Maker, ...] = (
     _needs,
     idle,
     _histogram,
-    nodes_told,
+    unfit_evidence,
     ports,
     claims,
     devices,
@@ -372,15 +372,15 @@ _BY_STAGE: Mapping[Stage, tuple[Maker, ...]] = {
     Stage.QUEUE: (),
     Stage.READINESS: (),
     Stage.BIND: (_needs,),
-    Stage.IMPOSSIBLE: (_needs, nodes_told),
+    Stage.IMPOSSIBLE: (_needs, unfit_evidence),
     Stage.LIMIT: (_bound,),
     Stage.QUOTA: (_bound,),
-    Stage.MATCH: (_needs, nodes_told),
+    Stage.MATCH: (_needs, unfit_evidence),
 }
 _BY_CODE: Mapping[str, tuple[Maker, ...]] = {
     "QueueDoesNotExist": (_queues,),
     "DomainTooSmall": (_needs, _domains),
-    "NoNodeMatches": (_needs, _objections, nodes_told, _selected, affinities, claims, ports),
+    "NoNodeMatches": (_needs, _objections, unfit_evidence, _selected, affinities, claims, ports),
     "NoNodes": (_needs, foreign_nodes),
     "PodRefused": (_needs, config_maps, claims, devices),
     "TopologyMissing": (_needs, topologies),

@@ -35,7 +35,7 @@ from kai.answers.why.suggestions import (
     usual,
     waiting,
 )
-from kai.answers.why.trials import ChangeTrials, Effort, GroupKey, Tell, untold
+from kai.answers.why.trials import ChangeTrials, Effort, GroupKey, Tell, ignore_progress
 from kai.answers.why.written import written
 from kai.api import names
 from kai.api.cluster_objects import ClusterObjects
@@ -118,7 +118,7 @@ class Explained:
         return tuple(fold.explanation for fold in self.folds)
 
 
-def explained(outcome: Outcome, seen: Overview, tell: Tell = untold) -> Explained:
+def explained(outcome: Outcome, seen: Overview, tell: Tell = ignore_progress) -> Explained:
     """Return the explanation of the last cycle; report the progress of the search for changes to ``tell``.
 
     Jobs that differ only in their names share one explanation. Beyond MOST_APART jobs, all jobs of a queue with the
@@ -166,7 +166,7 @@ class Explainer:
         *,
         lines: Iterable[JobLine] = (),
         most: int = MOST_DECISIONS,
-        tell: Tell = untold,
+        tell: Tell = ignore_progress,
     ) -> None:
         """Read an outcome and its overview; ``lines`` are its jobs, where they are computed already.
 
@@ -196,8 +196,8 @@ class Explainer:
         alone = self._trials.alone(site) if site.waiting and hopes(reason) else None
         found = suggest(site, self._trials) if site.waiting and verify else Suggestions(all_tried=verify)
         proof = evidence(site)
-        told = _SAYS_THE_SAME.get(reason.code, frozenset()) | {reason.code}
-        told |= {"AtFairShare"} if any(each.label == "taking" for each in proof) else set()
+        covered = _SAYS_THE_SAME.get(reason.code, frozenset()) | {reason.code}
+        covered |= {"AtFairShare"} if any(each.label == "taking" for each in proof) else set()
         line = self._lines[job.key]
         since = _waits_since(line)
         younger = self._younger(site, since) if competes(reason) else ()
@@ -207,7 +207,7 @@ class Explainer:
             summary=summary(job, reason),
             reason=reason,
             wire_reason=next((each.reason for each in job.explanations if not each.is_detail), ""),
-            also=tuple(each for each in site.reasons if each.code not in told and _tells_more(each))[:_MOST_ALSO],
+            also=tuple(each for each in site.reasons if each.code not in covered and _tells_more(each))[:_MOST_ALSO],
             evidence=(
                 *proof,
                 *absent_classes(site),

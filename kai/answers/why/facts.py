@@ -149,8 +149,8 @@ _MOST_NAMED = 4
 def reclaiming(site: Site) -> Iterator[Evidence]:
     """Yield why a queue that is entitled to reclaim finds no victims."""
     record = site.cycle.report.records.get(site.group)
-    told = [] if record is None else [*record.notes, *record.reasons]
-    if any(each.code in {Code.NOT_ELIGIBLE, Code.PREEMPTION_DELAY} for each in told):
+    reasons = [] if record is None else [*record.notes, *record.reasons]
+    if any(each.code in {Code.NOT_ELIGIBLE, Code.PREEMPTION_DELAY} for each in reasons):
         return
     found = site.takeable(Cause.RECLAIM)
     if found is None or found.free or not (found.fixed or found.protected):
@@ -177,8 +177,8 @@ def within_quotas(site: Site) -> Iterator[Evidence]:
         return
     if not _is_within(queues[own], held.get(own, 0) + 1):
         return
-    told = [f"{queues[row].name} has {_gpus(held[row])} and a quota of {_quota(queues[row])}" for row in rivals]
-    text = f"{listed(told, _MOST_NAMED)}: what a queue has within its quota is not taken back"
+    holdings = [f"{queues[row].name} has {_gpus(held[row])} and a quota of {_quota(queues[row])}" for row in rivals]
+    text = f"{listed(holdings, _MOST_NAMED)}: what a queue has within its quota is not taken back"
     yield Evidence(label="quotas", text=text, values={"withinQuota": [queues[row].name for row in rivals]})
     parent = queues[rivals[0]].parent
     siblings = [queue for queue in queues if queue.parent == parent and queue.quota.gpu >= 0]

@@ -38,10 +38,10 @@ def latest_events(
     names = {"PodGroup": {group}, "Pod": set(list(pods)[:_MOST_PODS])}
     found = list_events_about(access, namespace, [name for each in names.values() for name in sorted(each)])
     events = [each for each in map(_read, found) if each is not None and each.name in names.get(each.kind, ())]
-    return tuple(_told(events, now))
+    return tuple(_evidence(events, now))
 
 
-def _told(events: Iterable[_Event], now: float) -> Iterator[Evidence]:
+def _evidence(events: Iterable[_Event], now: float) -> Iterator[Evidence]:
     latest: dict[tuple[str, str], _Event] = {}
     for each in sorted(events, key=lambda event: event.time, reverse=True):
         latest.setdefault((each.reason, each.message), each)
@@ -58,8 +58,8 @@ def _read(event: Mapping[str, Any]) -> _Event | None:
     """Return an event; None without a valid time."""
     metadata, subject = mapping_of(event, "metadata"), mapping_of(event, "involvedObject")
     series = mapping_of(event, "series")
-    told = (series.get("lastObservedTime"), *(event.get(key) for key in ("lastTimestamp", "eventTime")))
-    text = next((str(each) for each in (*told, metadata.get("creationTimestamp")) if each), "")
+    observed = (series.get("lastObservedTime"), *(event.get(key) for key in ("lastTimestamp", "eventTime")))
+    text = next((str(each) for each in (*observed, metadata.get("creationTimestamp")) if each), "")
     try:
         time = times.instant(text)
     except BadValue:

@@ -19,7 +19,7 @@ from kai.answers.outcomes.states import memory_asked, state_of
 from kai.answers.why.explanation import JobExplanation, summary
 from kai.answers.why.facts import Evidence
 from kai.answers.why.suggestions import Suggestions
-from kai.answers.why.written import bound_evidence, newest, reasons_told, unready
+from kai.answers.why.written import bound_evidence, condition_reasons, newest, unready
 from kai.api import values as times
 from kai.api.cluster_objects import ClusterObjects, collect
 from kai.api.kinds import ApiObject, key_of
@@ -207,12 +207,12 @@ class _Reader:
 
     def _unseen(self, group: PodGroup, source: Manifest) -> Job:
         """Return a job by the requested and allocated resources in its status, where its pods cannot be listed."""
-        status, told = source.status.resources_status, newest(source) is not None
+        status, is_reported = source.status.resources_status, newest(source) is not None
         least = max(1, least_pods(group))
         if status.allocated:
-            state = State.PARTIAL if told else State.RUNNING
+            state = State.PARTIAL if is_reported else State.RUNNING
         else:
-            state = State.WAITS if told or status.requested else State.EMPTY
+            state = State.WAITS if is_reported or status.requested else State.EMPTY
         return self._described(
             group,
             state,
@@ -285,7 +285,7 @@ class _Reader:
         """Return why pods wait, never empty: what the group itself shows first, then the conditions."""
         own = unready(group, self._snapshot, pods, self._declared) if self._sees_pods else ()
         found: dict[str, Words] = {}
-        for words in (*own, *reasons_told(source)):
+        for words in (*own, *condition_reasons(source)):
             found.setdefault(words.code, words)
         return tuple(found.values()) or (Words("NotTried", "the scheduler has not written why"),)
 
@@ -314,8 +314,8 @@ class _Reader:
         values = {"pods": job.wanted if line.counted else None, "minMember": job.minimum, "gpus": job.gpus / GPU_UNIT}
         yield Evidence(label="needs", text=text, values=values)
         if condition is not None and condition.last_transition_time is not None:
-            told = times.instant_text(condition.last_transition_time)
-            yield Evidence(label="told", text=f"by the scheduler at {told}", values={"time": told})
+            reported = times.instant_text(condition.last_transition_time)
+            yield Evidence(label="told", text=f"by the scheduler at {reported}", values={"time": reported})
         if group.last_eviction is not None:
             evicted = times.instant_text(group.last_eviction)
             yield Evidence(label="evicted", text=f"pods of it had to go at {evicted}", values={"time": evicted})

@@ -95,17 +95,19 @@ def from_events(access: Access, namespace: str) -> tuple[PastEviction, ...]:
 
     Raises: UnreachableError where events cannot be listed.
     """
-    found = [told for event in list_events(access, _REASON, namespace) for told in _told(event)]
+    found = [each for event in list_events(access, _REASON, namespace) for each in _eviction_in(event)]
     return tuple(sorted(found, key=lambda each: (each.time, each.job, each.pod)))
 
 
-def joined(logged: Iterable[PastEviction], told: Iterable[PastEviction]) -> tuple[PastEviction, ...]:
+def joined(logged: Iterable[PastEviction], in_events: Iterable[PastEviction]) -> tuple[PastEviction, ...]:
     """Return both sources as one list, the oldest first, without the events of evictions that the log has as well."""
     out = list(logged)
     known = {(each.pod, _minute(each.time)) for each in out}
     # The log has the time of the snapshot, the event that of its writing: seconds later, possibly in the next minute.
     out += [
-        each for each in told if not {(each.pod, _minute(each.time)), (each.pod, _minute(each.time, before=60))} & known
+        each
+        for each in in_events
+        if not {(each.pod, _minute(each.time)), (each.pod, _minute(each.time, before=60))} & known
     ]
     return tuple(sorted(out, key=lambda each: (each.time, each.job, each.pod)))
 
@@ -145,7 +147,7 @@ def _numbers(found: Decision) -> str:
     return "; ".join(said)
 
 
-def _told(event: Mapping[str, Any]) -> Iterator[PastEviction]:
+def _eviction_in(event: Mapping[str, Any]) -> Iterator[PastEviction]:
     """Yield the eviction that an event records; nothing for an event that is not about a pod group's evicted pod."""
     metadata, subject = mapping_of(event, "metadata"), mapping_of(event, "involvedObject")
     if event.get("reason") != _REASON or subject.get("kind") != "PodGroup":

@@ -108,8 +108,8 @@ def _is_about(event: Manifest, kind: str, name: str) -> bool:
 
 def _event(event: Manifest) -> str:
     times = part_of(event, "count") or part_of(event, "series", "count")
-    told = f" ({times} times)" if isinstance(times, int) and times > 1 else ""
-    return f"{_said(event)}{told}"
+    repeated = f" ({times} times)" if isinstance(times, int) and times > 1 else ""
+    return f"{_said(event)}{repeated}"
 
 
 def _said(said: Manifest) -> str:

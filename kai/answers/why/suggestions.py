@@ -26,7 +26,7 @@ from kai.facts.model.pod import TERMINATING, Status, within
 from kai.framework.decisions import Evict
 from kai.framework.verdict import Code
 
-MOST_TOLD = 4
+MOST_CHANGES = 4
 MOST_DECISIONS = 240
 """Upper bound on the repeated decisions for all groups of an outcome together."""
 MOST_FOR_ONE = 40
@@ -39,7 +39,7 @@ WORTH = 50_000
 class Suggestions:
     """Proved changes, the best outcome first."""
 
-    told: tuple[ChangeTrial, ...] = ()
+    changes: tuple[ChangeTrial, ...] = ()
     all_tried: bool = True
     """False when the limit on trials left some changes untried."""
 
@@ -65,8 +65,8 @@ def suggest(site: Site, trials: ChangeTrials) -> Suggestions:
         found = _proved(family, site, trials, known)
         if found and (known is None or _order(found[-1]) < _order(known[-1])):
             best[family.topic] = found
-    told = sorted((trial for found in best.values() for trial in found), key=_order)[:MOST_TOLD]
-    return Suggestions(told=tuple(told), all_tried=not trials.refused)
+    changes = sorted((trial for found in best.values() for trial in found), key=_order)[:MOST_CHANGES]
+    return Suggestions(changes=tuple(changes), all_tried=not trials.refused)
 
 
 def _order(trial: ChangeTrial) -> tuple[int, bool]:
@@ -229,7 +229,7 @@ def waiting(site: Site, reason: Words, alone: Alone | None = None, found: Sugges
     if then is not None and (reason.code not in _BOUNDS or then.code != reason.code):
         said = "" if any(each.text == then.text for each in site.reasons) else f": {then.text}"
         return f"{_ALONE}{said} ({then.code})"
-    delay = any(each.change.field == "preemptionDelay" for each in found.told)
+    delay = any(each.change.field == "preemptionDelay" for each in found.changes)
     if reason.code == "PreemptionDelayNotElapsed" and found.all_tried and not delay:
         return f"{_OTHERS_END}; it would wait without the delay, too"
     if reason.code == Code.EVICTIONS_CAPPED:
@@ -257,17 +257,17 @@ def usual(reason: Words) -> str:
     return _WAITING.get(reason.code, _IN_VAIN.get(stage_of(reason.code), _OTHERS_END))
 
 
-def passed_again(told: str) -> str:
+def passed_again(text: str) -> str:
     """Add to the text about waiting that jobs which need less may overtake the job again."""
-    return f"{told}{_PASSED}" if told.startswith(_OTHERS_END) else told
+    return f"{text}{_PASSED}" if text.startswith(_OTHERS_END) else text
 
 
-def in_general(told: str, otherwise: str) -> str:
-    """Return ``told``, shortened to a text without figures and names where possible, else ``otherwise``."""
-    told = told.removesuffix(_PASSED)
-    if told.startswith(_ALONE):
+def in_general(text: str, otherwise: str) -> str:
+    """Return ``text``, shortened to a text without figures and names where possible, else ``otherwise``."""
+    text = text.removesuffix(_PASSED)
+    if text.startswith(_ALONE):
         return _ALONE
-    return told if told in _PLAIN else otherwise
+    return text if text in _PLAIN else otherwise
 
 
 _PLAIN: Final = frozenset({*_WAITING.values(), *_IN_VAIN.values(), _OTHERS_END, LOST})

@@ -38,7 +38,7 @@ Tell: TypeAlias = Callable[[str, int, int, str], None]
 """A progress callback: the activity, the steps done, the most steps there may be, and a detail."""
 
 
-def untold(what: str, done: int, total: int, detail: str, /) -> None:
+def ignore_progress(what: str, done: int, total: int, detail: str, /) -> None:
     """Report nothing: for answers that a service computes before a request comes."""
 
 
@@ -49,7 +49,7 @@ class Effort:
     Holds: the reported steps never exceed the total, and equal it once the last group is explained.
     """
 
-    tell: Tell = untold
+    tell: Tell = ignore_progress
     _groups: int = 0
     _each: int = 0
     """Most trials for one group; 0: nothing is tried and nothing is reported."""
@@ -81,10 +81,10 @@ class Effort:
             self.tell(TRYING, total, total, "")
             return
         done = self._ended * self._each + min(self._tried, self._each - 1)
-        told = f"{self._tried} tried, {self._each} at most"
+        detail = f"{self._tried} tried, {self._each} at most"
         if self._groups > 1:
-            told = f"job {self._ended + 1} of {self._groups}, {told}"
-        self.tell(TRYING, done, total, told)
+            detail = f"job {self._ended + 1} of {self._groups}, {detail}"
+        self.tell(TRYING, done, total, detail)
 
 
 GroupKey = tuple[str, str]

@@ -31,7 +31,7 @@ def unfit(site: Site) -> list[NodeState]:
     return sorted(found, key=lambda each: (-int(idle[snapshot.node_rows[each.name], GPU]), each.name))
 
 
-def nodes_told(site: Site) -> Iterator[Evidence]:
+def unfit_evidence(site: Site) -> Iterator[Evidence]:
     """Yield the nodes that take no pods, with the time since then, and those that have lost GPUs."""
     found = unfit(site)
     for closed in dict.fromkeys(each.closed for each in found if each.closed):

@@ -45,7 +45,7 @@ def newest(source: Manifest) -> SchedulingCondition | None:
     return max(conditions, key=lambda each: parsing.signed(each.transition_id) or 0, default=None)
 
 
-def reasons_told(source: Manifest) -> tuple[Words, ...]:
+def condition_reasons(source: Manifest) -> tuple[Words, ...]:
     """Return the reasons in the newest condition, the dominant one first."""
     condition = newest(source)
     if condition is None:
@@ -57,21 +57,21 @@ def reasons_told(source: Manifest) -> tuple[Words, ...]:
     return tuple(each for each in found if " " not in each.code) or tuple(found)
 
 
-def _words(told: UnschedulableReason) -> Words:
-    bound = _BOUNDS.get(told.reason)
-    details = None if told.details is None else told.details.queue_details
+def _words(reason: UnschedulableReason) -> Words:
+    bound = _BOUNDS.get(reason.reason)
+    details = None if reason.details is None else reason.details.queue_details
     if bound is not None and details is not None:
         facts = _bound_facts(bound, details)
         if facts:
             return Words(bound, bound_text(Reason(code=bound, facts=facts)), facts)
-    gang = _GANG.search(told.message)
+    gang = _GANG.search(reason.message)
     if gang is not None:
         placed, needed = int(gang[1]), int(gang[2])
         fit = {0: "none fits", 1: "only 1 fits"}.get(placed, f"only {placed} fit")
-        said = in_the_way(_said_of_nodes(told.message[gang.end() :]))
+        said = in_the_way(_said_of_nodes(reason.message[gang.end() :]))
         text = f"its {needed} pods must start together, and {fit} now" + (f": {said}" if said else "")
         return Words("GangDoesNotFit", text, {"placed": placed, "needed": needed})
-    return Words(told.reason or Code.NO_NODE, _condition_line(told.message))
+    return Words(reason.reason or Code.NO_NODE, _condition_line(reason.message))
 
 
 def _said_of_nodes(message: str) -> Mapping[str, int]:
@@ -150,10 +150,10 @@ def written(group: ApiPodGroup, waiting: Iterable[Pod]) -> Iterator[Evidence]:
     condition, message = newest(group), ""
     if condition is not None:
         message = _line(condition.message or "; ".join(f"{each.reason}: {each.message}" for each in condition.reasons))
-        told = condition.last_transition_time
+        changed = condition.last_transition_time
         pool = f"node pool {condition.node_pool}, " if condition.node_pool not in ("", "default") else ""
         # An absolute time: an age would change between two calls, and between the service and a command.
-        when = "" if told is None else f" ({pool}written at {instant_text(told)})"
+        when = "" if changed is None else f" ({pool}written at {instant_text(changed)})"
         values = {"message": message, "nodePool": condition.node_pool or None}
         yield Evidence(label="condition", text=f"{_short(message)}{when}", values=values)
     said = Counter(text for pod in waiting for text in _of_pod(pod, message))

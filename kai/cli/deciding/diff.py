@@ -312,8 +312,8 @@ def _text(found: "Comparison", console: Console) -> str:
     if first is not None:
         one, other = _decision(first.decision_a), _decision(first.decision_b)
         pod = (first.decision_a or first.decision_b or {}).get("pod")
-        told = f"first divergence: cycle {first.cycle}, {pod}: {found.a} {one}, {found.b} {other}"
-        parts.append(wrapped(told, console.width, indent="  "))
+        text = f"first divergence: cycle {first.cycle}, {pod}: {found.a} {one}, {found.b} {other}"
+        parts.append(wrapped(text, console.width, indent="  "))
     return "\n\n".join(parts)
 
 

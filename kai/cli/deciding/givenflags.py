@@ -22,9 +22,9 @@ def refuse_given(flags: Mapping[str, str], where: str, instead: str) -> None:
 
     Raises: UsageError.
     """
-    told = " and ".join(flag for name, flag in flags.items() if is_given(name))
-    if told:
-        raise click.UsageError(f"{told} cannot be used {where}\n{instead}")
+    refused = " and ".join(flag for name, flag in flags.items() if is_given(name))
+    if refused:
+        raise click.UsageError(f"{refused} cannot be used {where}\n{instead}")
 
 
 def refuse_of_others(path: str) -> None:

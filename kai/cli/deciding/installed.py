@@ -127,8 +127,8 @@ def _with_flags(chosen: Chosen, lines: Iterable[list[str]]) -> Chosen:
     policy = attrs.evolve(
         base, configuration=configuration, said=base.said | said.keys(), settings={**base.settings, **settings}
     )
-    told = sorted(given.named & (PARAMETER_OF.keys() | SETTING_OF.keys()))
-    texts = {name: given.text(name) for name in told}
+    chosen_flags = sorted(given.named & (PARAMETER_OF.keys() | SETTING_OF.keys()))
+    texts = {name: given.text(name) for name in chosen_flags}
     flags = tuple(f"--{name}={text.lower() if text in {'True', 'False'} else text}" for name, text in texts.items())
     return attrs.evolve(chosen, policy=policy, flags=flags)
 

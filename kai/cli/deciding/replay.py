@@ -117,12 +117,12 @@ def _write(case: "Case", plan: "Plan", found: "tuple[Difference, ...] | None", c
     else:
         console.write(f"decisions {plan.digest}, {len(found)} differ from what is recorded:")
         shown = found if console.wide else found[:_MOST]
-        console.write("\n".join(f"  cycle {each.cycle}  {each.pod}  {told(each)}" for each in shown))
+        console.write("\n".join(f"  cycle {each.cycle}  {each.pod}  {difference_text(each)}" for each in shown))
         if len(shown) < len(found):
             console.write(f"  and {len(found) - len(shown)} more (-o wide)")
 
 
-def told(difference: "Difference") -> str:
+def difference_text(difference: "Difference") -> str:
     """Return one difference as a sentence."""
     words = {"place": "starts on", "hold": "is promised", "evict": "is evicted from", "move": "moves from"}
     word = words[difference.kind]

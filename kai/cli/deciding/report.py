@@ -59,15 +59,15 @@ def counting(plan: "Plan") -> str:
     evicted = {each.pod for each in plan.evict}
     moved = {each.pod for each in plan.move}
     held = {each.pod for each in plan.hold} - started - moved
-    told = [f"{_start(started)} now"] if started else []
+    parts = [f"{_start(started)} now"] if started else []
     if held:
         after = f"after {counted(len(evicted), 'evicted pod has', 'evicted pods have')} stopped"
-        told.append(f"{_start(held)} {after if evicted else 'when others have left'}")
+        parts.append(f"{_start(held)} {after if evicted else 'when others have left'}")
     elif evicted:
-        told.append(f"{counted(len(evicted), 'pod is', 'pods are')} evicted")
+        parts.append(f"{counted(len(evicted), 'pod is', 'pods are')} evicted")
     if moved:
-        told.append(f"{counted(len(moved), 'pod moves', 'pods move')} to other nodes")
-    return f"Plan: {', '.join(told)}." if told else "Plan: nothing to do."
+        parts.append(f"{counted(len(moved), 'pod moves', 'pods move')} to other nodes")
+    return f"Plan: {', '.join(parts)}." if parts else "Plan: nothing to do."
 
 
 def _start(pods: AbstractSet[str]) -> str:
@@ -256,14 +256,14 @@ def _answer(result: "Result") -> dict[str, Any]:
         name: pod.key for name, pod in zip(pod_names(outcome.last.snapshot), outcome.last.snapshot.pods, strict=True)
     }
 
-    def told(cycle: "Cycle", pods: "Mapping[str, Any]") -> dict[str, Any]:
+    def by_key(cycle: "Cycle", pods: "Mapping[str, Any]") -> dict[str, Any]:
         states = dict(zip((pod.key for pod in cycle.snapshot.pods), pod_states(cycle), strict=True))
         return {keys[name]: {"state": str(states[keys[name]]), **pod} for name, pod in pods.items()}
 
-    out["pods"] = told(outcome.last, out["pods"])
+    out["pods"] = by_key(outcome.last, out["pods"])
     if "stable" in out:
         moments = zip(outcome.stable, out["stable"], strict=True)
-        out["stable"] = [{**moment, "pods": told(cycle, moment["pods"])} for cycle, moment in moments]
+        out["stable"] = [{**moment, "pods": by_key(cycle, moment["pods"])} for cycle, moment in moments]
     return out
 
 

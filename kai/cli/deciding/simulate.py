@@ -131,10 +131,10 @@ def _refuse_flags_of_one_moment() -> None:
 
     Raises: UsageError.
     """
-    told = [f"--{name}: {instead}" for name, instead in _OF_ONE_MOMENT.items() if is_given(name)]
-    if told:
-        flags = " and ".join(each.partition(":")[0] for each in told)
-        raise click.UsageError(f"{flags} cannot be used with virtual time\n{'; '.join(told)}")
+    refused = [f"--{name}: {instead}" for name, instead in _OF_ONE_MOMENT.items() if is_given(name)]
+    if refused:
+        flags = " and ".join(each.partition(":")[0] for each in refused)
+        raise click.UsageError(f"{flags} cannot be used with virtual time\n{'; '.join(refused)}")
 
 
 def _policy(path: str | None) -> "Policy | None":

@@ -92,11 +92,11 @@ def _say(file: str, case: "Case", document: dict[str, Any], console: Console, *,
 
         write_kind("Snapshot", {"file": file, "redacted": redact, "counts": counts}, console, case.origin)
         return
-    told = " · ".join(
+    sizes = " · ".join(
         counted(counts.get(key, 0), name)
         for key, name in (("nodes", "node"), ("pods", "pod"), ("podGroups", "job"), ("queues", "queue"))
     )
-    console.write(f"saved {file}: {told}")
+    console.write(f"saved {file}: {sizes}")
     plan = (document.get("kai") or {}).get("plan")
     if plan:
         console.write(f"decisions {plan['decisionHash']}; again: kai replay {file} --expect")

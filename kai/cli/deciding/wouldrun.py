@@ -48,8 +48,8 @@ def arrival_text(found: Arrival, console: "Console", items: "Sequence[Item]" = (
     parts = [wrapped(_answer(found), console.width, indent="  ")]
     if found.answer not in {STARTS, AFTER_EVICTIONS} and len(found.jobs) == 1:
         parts.append(_code(found.jobs[0]))
-    told: set[str] = set()
-    rows = [_job_row(job, found, told) for job in found.jobs]
+    queues_shown: set[str] = set()
+    rows = [_job_row(job, found, queues_shown) for job in found.jobs]
     for departures, mark in ((found.plan.evict, "-"), (found.plan.move, "~")):
         rows += _departures(departures, mark, 0 if console.wide else _ROWS)
     parts += _columns(rows, console)
@@ -92,8 +92,8 @@ def besides_text(found: Arrival) -> str:
     """Return the effects of the same cycle on other jobs; "" if there are none."""
     counts = found.besides.counts
     words = {"start": "start", "hold": "wait for places that others leave", "evict": "go", "move": "move"}
-    told = [f"{counted(counts[kind], 'pod')} {word}" for kind, word in words.items() if counts[kind]]
-    return f"note: besides, for other jobs: {', '.join(told)}" if told else ""
+    effects = [f"{counted(counts[kind], 'pod')} {word}" for kind, word in words.items() if counts[kind]]
+    return f"note: besides, for other jobs: {', '.join(effects)}" if effects else ""
 
 
 def plan_values(found: Arrival, items: "Sequence[Item]" = ()) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def _code(job: "Job") -> str:
     return " · ".join([*parts, f"queue {job.queue}", f"{counted(job.wanted, 'pod')}, {_gpus(job)}"])
 
 
-def _job_row(job: "Job", found: Arrival, told: set[str]) -> list[str]:
+def _job_row(job: "Job", found: Arrival, queues_shown: set[str]) -> list[str]:
     """Return the row of a job. The usage of its queue is shown in the queue's first row only."""
     starts = answer_of(job) in {STARTS, AFTER_EVICTIONS}
     nodes = _nodes(job.nodes)
@@ -150,8 +150,8 @@ def _job_row(job: "Job", found: Arrival, told: set[str]) -> list[str]:
         return ["!", job.title or job.name, _size(job), f"{job.state} {job.reason[0]}", f"queue {job.queue}"]
     if not starts and job.words is not None:
         nodes = job.words.code
-    usage = "" if job.queue in told else _usage(job, found)
-    told.add(job.queue)
+    usage = "" if job.queue in queues_shown else _usage(job, found)
+    queues_shown.add(job.queue)
     return ["+" if starts else "?", job.title or job.name, _size(job, found.parts.get(job.key, ())), nodes, usage]
 
 
@@ -234,11 +234,11 @@ def _counts(found: Arrival) -> str:
 def _quotas(over: "Sequence[QueueLine]") -> str:
     if not over:
         return "No quota is exceeded."
-    told = [
+    usages = [
         f"{queue.name} {number_text(share.used / GPU_UNIT)} of {number_text((share.quota or 0) / GPU_UNIT)}"
         for queue, share in ((queue, queue.shares[2]) for queue in over)
     ]
-    return f"Over quota: {', '.join(told)}."
+    return f"Over quota: {', '.join(usages)}."
 
 
 def _columns(rows: Sequence[Sequence[str]], console: "Console") -> list[str]:
@@ -288,8 +288,8 @@ def _explanation(found: Arrival, items: "Sequence[Item]") -> dict[str, Any] | No
         return None
     job, words = waiting[0], waiting[0].words
     subject = {"kind": "PodGroup", "namespace": job.namespace, "name": job.name, "uid": None}
-    told = next((each for each in items if each["subject"]["name"] == job.name), None)
-    helps = {} if told is None else {key: told[key] for key in ("suggestions", "allChangesTried", "waiting")}
+    item = next((each for each in items if each["subject"]["name"] == job.name), None)
+    helps = {} if item is None else {key: item[key] for key in ("suggestions", "allChangesTried", "waiting")}
     return {"subject": subject, "state": found.answer, "reason": {"code": words.code, "detail": words.text}, **helps}
 
 

@@ -232,5 +232,5 @@ def _happened(lines: Sequence[Line], console: Console, most: int, width: int) ->
             blocks[-1].append(line)
         else:
             blocks.append([line])
-    told = [line for block in reversed(blocks) for line in block]
-    yield from (line_text(line, console, width) for line in told[:most])
+    newest_first = [line for block in reversed(blocks) for line in block]
+    yield from (line_text(line, console, width) for line in newest_first[:most])

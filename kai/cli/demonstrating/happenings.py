@@ -105,10 +105,10 @@ class Happenings:
     def _waiting(self, overview: Overview, now: float) -> Iterator[Line]:
         """Yield the waiting jobs whose reason changed."""
         codes = {job.key: job.words.code for job in overview.jobs if job.words is not None and job.state != "Held"}
-        told = [job for job in overview.jobs if job.key in codes and codes[job.key] != self._codes.get(job.key)]
+        changed = [job for job in overview.jobs if job.key in codes and codes[job.key] != self._codes.get(job.key)]
         self._codes = codes
         by_reason: dict[tuple[str, str], list[Job]] = {}
-        for job in told:
+        for job in changed:
             by_reason.setdefault((job.queue, codes[job.key]), []).append(job)
         for (queue, code), jobs in by_reason.items():
             if len(jobs) > _FEW:

@@ -228,14 +228,14 @@ def _with_promises(cells: Sequence[Gpu], promised: Sequence[str]) -> Iterator[Gp
 
 
 def _jobs(run: Simulation, overview: Overview | None, at: float) -> Iterator[JobShown]:
-    told = {} if overview is None else {job.key: job for job in overview.jobs}
+    by_key = {} if overview is None else {job.key: job for job in overview.jobs}
     for job in dict.fromkeys(run.workloads.jobs.values()):
         lives = [slot.life for task in job.tasks for slot in task.slots if slot.life is not None]
         if not lives:
             continue
         running = sum(life.state is State.RUNNING for life in lives)
         keys = [f"{life.group.metadata.namespace}/{life.group.metadata.name}" for life in lives]
-        words = next((told[key].words for key in keys if key in told and told[key].words is not None), None)
+        words = next((by_key[key].words for key in keys if key in by_key and by_key[key].words is not None), None)
         text = _ends(job, at) if running == len(lives) else "" if words is None else words.text
         yield JobShown(
             key=keys[0],

@@ -176,7 +176,7 @@ class Player:
     """How often the user turned the page."""
     _asked: tuple[int, str, int] = (-1, "", 0)
     """Cycle and job of the last explanation, and its width."""
-    _told: str = ""
+    _explanation: str = ""
 
     def play(self) -> float:
         """Play, and return the instant at which it ended."""
@@ -276,13 +276,15 @@ class Player:
         asked = (run.last.number, job.key, self.stage.columns())
         if self._asked != asked:
             # Each suggested change is verified by a decision of its own, which takes seconds on a busy machine.
-            before = self._told if self._asked[1] == job.key else f"{job.name} waits."
+            before = self._explanation if self._asked[1] == job.key else f"{job.name} waits."
             self.stage.draw(self._frame(picture, f"{before}\n\n{place}; deciding what would help ..."))
-            self._told = self.explain(self.watched.outcome(run), job.key, asked[2])
+            self._explanation = self.explain(self.watched.outcome(run), job.key, asked[2])
             self._asked = asked
         # The reason says that the next end is unknown, but the simulation knows it: the line below shows it.
-        told = self._told.replace(_UNKNOWN, "(next end: see below)") if picture.upcoming else self._told
-        return f"{told}\n\n{place}"
+        explanation = (
+            self._explanation.replace(_UNKNOWN, "(next end: see below)") if picture.upcoming else self._explanation
+        )
+        return f"{explanation}\n\n{place}"
 
     def _evictions(self) -> str:
         """Return the last evictions, each with the figures that allowed it."""

@@ -119,13 +119,13 @@ def changes_text(item: Item, console: Console, who: str = "it") -> Iterator[str]
     if not rows and item["reason"]["code"] in {"HeldForLeaving", "Moves"}:
         yield f"{waiting[0].upper()}{waiting[1:]}.{_eta(item)}"
         return
-    told = bool(rows)
+    has_changes = bool(rows)
     rows.append(["  wait", waiting + _eta(item)])
     yield f"To make {who} run"
-    if not told:
+    if not has_changes:
         yield f"  {'No single change that was tried would start it.' if is_whole else 'No change was tried.'}"
     yield columns(rows, width=console.width)
-    if told and not is_whole:
+    if has_changes and not is_whole:
         yield "  not all changes were tried"
 
 

@@ -9,7 +9,7 @@ from kai.answers.documents.asking import RefusedByServiceError, read
 from kai.answers.documents.reading import entitlement, job_lines, occupancy, owners_of_jobs, waiting_jobs
 from kai.answers.documents.reading import evictions as found_now
 from kai.answers.documents.reading import past_evictions as found_before
-from kai.cli.explaining.servedjobs import told, told_of_all
+from kai.cli.explaining.servedjobs import jobs_answer, waiting_answer
 from kai.cli.explaining.subjectkinds import split_subject
 from kai.cli.explaining.subjects import NoSubjectError, named_jobs, unknown_job
 from kai.cli.explaining.whyevicted import EvictionAnswer, Record, logged
@@ -38,7 +38,7 @@ def jobs_named(source: Source, served: Served, name: str) -> tuple[View, bool]:
         raise unknown_job(name, "those that you may list", listed, owners, source)
     documents = [served.ask(f"jobs/{line.job.namespace}/{line.job.name}") for line in lines[:_MOST]]
     whole = documents[0] if len(documents) == 1 else _joined(documents)
-    return ServedView(shown=told(whole), document=whole), all(line.job.runs for line in lines)
+    return ServedView(shown=jobs_answer(whole), document=whole), all(line.job.runs for line in lines)
 
 
 def _joined(documents: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -139,7 +139,7 @@ def waiting(source: Source, served: Served, asked: Asked) -> tuple[View, bool]:
         keys = {line.job.key for line in _listed(source, served)[0]}
         items = [kept for item in document["items"] if (kept := _chosen(item, keys, served)) is not None]
         document = {**document, "items": items}
-    found = told_of_all(document, document["items"], detail=asked.detail)
+    found = waiting_answer(document, document["items"], detail=asked.detail)
     return ServedView(shown=found, document=document), not found.items
 
 
@@ -151,5 +151,5 @@ def _chosen(item: Mapping[str, Any], keys: Collection[str], served: Served) -> M
         return None
     first, *rest = chosen
     # The text describes the first job. If the selector drops that one, request the explanation of the new first job.
-    told = item if first is item["subject"] else served.ask(f"jobs/{first['namespace']}/{first['name']}")
-    return {**told, "alike": rest}
+    explained = item if first is item["subject"] else served.ask(f"jobs/{first['namespace']}/{first['name']}")
+    return {**explained, "alike": rest}

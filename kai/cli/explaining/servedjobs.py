@@ -30,7 +30,7 @@ def is_for_service(source: "Source", asked: Asked) -> bool:
     return source.is_live and is_plain and is_usual and split_subject(asked.name)[0] in {"", "job"}
 
 
-def job_told(served: "Served", asked: Asked) -> tuple[View, bool]:
+def explained_by_service(served: "Served", asked: Asked) -> tuple[View, bool]:
     """Return why the jobs of a name wait, and whether they run, from a service that sees the whole cluster.
 
     Raises: UnreachableError where the service does not answer, or answers in part.
@@ -43,11 +43,11 @@ def job_told(served: "Served", asked: Asked) -> tuple[View, bool]:
         raise RefusedByServiceError(f"{served.service.name}: found an answer that leaves something out")
     if document.get("untried"):  # the service tried no changes; this command does
         raise RefusedByServiceError(f"{served.service.name}: {document['untried']}")
-    view = told(document)
+    view = jobs_answer(document)
     return ServedView(shown=view, document=document), all(item["state"] in RUNS for item in view.items)
 
 
-def told(document: Document) -> JobAnswer:
+def jobs_answer(document: Document) -> JobAnswer:
     """Return the answer about jobs that a document holds.
 
     Raises: UnreachableError for an incomplete document.
@@ -59,12 +59,12 @@ def told(document: Document) -> JobAnswer:
 
 
 def _answer(kind: str, document: Document) -> JobAnswer:
-    found = JobAnswer(kind=kind, told=document, now=instant(document["generatedAt"]))
+    found = JobAnswer(kind=kind, document=document, now=instant(document["generatedAt"]))
     _prove(found)
     return found
 
 
-def told_of_all(document: Document, items: Sequence[Mapping[str, Any]], *, detail: bool) -> WaitingAnswer:
+def waiting_answer(document: Document, items: Sequence[Mapping[str, Any]], *, detail: bool) -> WaitingAnswer:
     """Return the answer about all waiting jobs, from the ``items`` of a document.
 
     Raises: UnreachableError for an incomplete document.

@@ -9,7 +9,7 @@ import click
 from kai.basics.errors import UnreachableError
 from kai.cli.completing import complete_subjects
 from kai.cli.console import Console
-from kai.cli.explaining.servedjobs import is_for_service, job_told
+from kai.cli.explaining.servedjobs import explained_by_service, is_for_service
 from kai.cli.explaining.subjectkinds import split_subject
 from kai.cli.explaining.subjects import NoSubjectError, find_subject
 from kai.cli.explaining.whyjobs import Asked, JobAnswer, WaitingAnswer
@@ -81,7 +81,7 @@ def why(source: Source, console: Console, *, is_coded: bool, **given: Any) -> in
         findings=lambda result: findings_about(source, result, asked),
         own=lambda own: noted(own_answer(source, own, asked)),
         served=lambda served: noted(served_answer(source, served, asked)),
-        soon=(lambda served: noted(job_told(served, asked))) if is_for_service(source, asked) else None,
+        soon=(lambda served: noted(explained_by_service(served, asked))) if is_for_service(source, asked) else None,
     )
     try:
         code = show(source, console, ways)
@@ -152,15 +152,15 @@ def answer(source: Source, result: "Result", asked: Asked) -> tuple[View, bool]:
     jobs = [line.job for line in subject.lines]
     if source.reached is not None:
         asked.notes.extend(_later(source, source.reached, [line.job.name for line in subject.lines if line.waits]))
-    told = JobAnswer.of(outcome, seen, subject.lines, asked)
+    view = JobAnswer.of(outcome, seen, subject.lines, asked)
     # The service gives the same answer as this command, but without events; so --detail never asks the service.
-    told = _with_events(told, subject.lines, source) if asked.detail else told
-    return told, all(job.runs for job in jobs)
+    view = _with_events(view, subject.lines, source) if asked.detail else view
+    return view, all(job.runs for job in jobs)
 
 
 def findings_about(source: Source, result: "Result", asked: Asked) -> "Iterator[Finding]":
     """Yield findings about the manifests of the jobs in question; with ``--all`` only refusals."""
-    from kai.lab.request import told
+    from kai.lab.request import reportable
 
     case = source.case_of(result)
     if source.reached is not None:  # its inputs were checked when it ran
@@ -170,7 +170,7 @@ def findings_about(source: Source, result: "Result", asked: Asked) -> "Iterator[
         return
     yield from (each for each in result.findings if each.origin is None)
     for line in find_subject(asked.name, source, result).lines:
-        yield from told(case.about.get(line.job.key, ()))
+        yield from reportable(case.about.get(line.job.key, ()))
 
 
 def _later(source: Source, reached: "Reached", names: Sequence[str]) -> Iterator[str]:
@@ -265,8 +265,8 @@ def _of_queue(outcome: "Outcome", seen: "Overview", name: str) -> View:
     below = seen.queues_below(name)
     # In queue order, so that the jobs named first are the next to start.
     waiting = [line.job for line in job_lines(outcome, seen) if line.waits and line.job.queue in below]
-    told = assumptions(outcome.case.objects, (name,))
-    return QueueAnswer(found=entitlement(outcome, seen, name), waiting=waiting, assumptions=told)
+    assumed = assumptions(outcome.case.objects, (name,))
+    return QueueAnswer(found=entitlement(outcome, seen, name), waiting=waiting, assumptions=assumed)
 
 
 def _of_node(outcome: "Outcome", seen: "Overview", name: str) -> View:

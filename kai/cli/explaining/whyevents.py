@@ -30,8 +30,10 @@ def with_events(found: JobAnswer, lines: "Sequence[JobLine]", source: "Source") 
         items = [_with_events(item, waiting, source, found.now) for item in found.items]
     except UnreachableError:
         return found
-    told: dict[str, Any] = {**found.told, **items[0]} if found.kind == "Explanation" else {**found.told, "items": items}
-    return attrs.evolve(found, told=told)
+    document: dict[str, Any] = (
+        {**found.document, **items[0]} if found.kind == "Explanation" else {**found.document, "items": items}
+    )
+    return attrs.evolve(found, document=document)
 
 
 def _with_events(item: Item, waiting: "dict[str, JobLine]", source: "Source", now: float) -> dict[str, Any]:

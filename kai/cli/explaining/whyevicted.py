@@ -229,17 +229,17 @@ def _record(source: "Source", asked: "Asked", namespace: str) -> Record:
     if not source.is_live:
         return Record(evictions=found, looked_at=tuple(where))
     try:
-        told = from_events(source.access, namespace)
+        in_events = from_events(source.access, namespace)
     except UnreachableError as error:
         missing = f"cannot {error.missing}" if error.missing else str(error)
         return Record(evictions=found, looked_at=tuple(where), missing=missing)
-    return Record(evictions=joined(found, told), looked_at=(EVENTS, *where))
+    return Record(evictions=joined(found, in_events), looked_at=(EVENTS, *where))
 
 
 def _with_queues(record: Record, seen: "Overview") -> Record:
     """Return the record with missing queues filled in from jobs that still exist."""
     queues = {job.key: job.queue for job in seen.jobs}
-    told = tuple(
+    evictions = tuple(
         attrs.evolve(
             each,
             queue=each.queue or queues.get(each.job, ""),
@@ -247,7 +247,7 @@ def _with_queues(record: Record, seen: "Overview") -> Record:
         )
         for each in record.evictions
     )
-    return attrs.evolve(record, evictions=told)
+    return attrs.evolve(record, evictions=evictions)
 
 
 def _bare(name: str) -> str:

@@ -45,7 +45,7 @@ class JobAnswer:
 
     kind: str
     """The kind of the document: one explanation, or a list."""
-    told: Mapping[str, Any]
+    document: Mapping[str, Any]
     """The document: an explanation, or a list with ``items``. The text for people is rendered from it."""
     now: float
     wire: Mapping[str, Sequence[tuple[str, str]]] | None = None
@@ -54,40 +54,40 @@ class JobAnswer:
     @classmethod
     def of(cls, outcome: "Outcome", seen: "Overview", lines: "Sequence[JobLine]", asked: Asked) -> "JobAnswer":
         """Explain the jobs of ``lines``."""
-        from kai.answers.documents.explanations import told_of_jobs
+        from kai.answers.documents.explanations import jobs_document
         from kai.answers.why.explanation import Explainer, explained_jobs
 
         explainer = Explainer(outcome, seen, lines=lines, tell=report)
         found = explained_jobs(outcome, explainer, lines, verify=asked.verify)
-        kind, told = told_of_jobs(found)
+        kind, document = jobs_document(found)
         wire = _wire(found.folds) if asked.detail else None
-        return cls(kind=kind, told=told, now=outcome.case.now, wire=wire)
+        return cls(kind=kind, document=document, now=outcome.case.now, wire=wire)
 
     @classmethod
     def of_own(cls, folds: "Sequence[Fold]", settled: "Sequence[JobLine]", now: float, *, detail: bool) -> "JobAnswer":
         """Build the answer from the conditions of jobs, without a decision."""
-        from kai.answers.documents.explanations import told_of_jobs
+        from kai.answers.documents.explanations import jobs_document
         from kai.answers.why.explanation import Explained
 
-        kind, told = told_of_jobs(Explained(folds=tuple(folds), settled=tuple(settled)))
-        return cls(kind=kind, told=told, now=now, wire=_wire(folds) if detail else None)
+        kind, document = jobs_document(Explained(folds=tuple(folds), settled=tuple(settled)))
+        return cls(kind=kind, document=document, now=now, wire=_wire(folds) if detail else None)
 
     @classmethod
     def of_fate(cls, fate: "Fate", now: float) -> "JobAnswer":
         """Report the outcome of a job that has no pods at the chosen moment of a run over virtual time."""
         from kai.answers.documents.explanations import fate_values
 
-        return cls(kind="Explanation", told=fate_values(fate), now=now)
+        return cls(kind="Explanation", document=fate_values(fate), now=now)
 
     @property
     def items(self) -> Sequence[Item]:
         """The explanations; waiting jobs come first."""
-        found: Sequence[Item] = [self.told] if self.kind == "Explanation" else self.told["items"]
+        found: Sequence[Item] = [self.document] if self.kind == "Explanation" else self.document["items"]
         return found
 
     def fields(self) -> dict[str, Any]:
         """Return the explanation, or ``items``."""
-        return dict(self.told)
+        return dict(self.document)
 
     def names(self) -> list[str]:
         """Return the names of the pod groups, as ``-o name`` writes them."""
@@ -97,9 +97,9 @@ class JobAnswer:
         """Return a block for each reason, a line for each job that does not wait, and the evictions."""
         parts = [block(each, console, wire=_wire_of(each, self.wire)) for each in self.items if each["reason"]]
         parts += ["\n".join(self._lines(each, console)) for each in self.items if not each["reason"]]
-        gone = self.told["evicted"]
+        gone = self.document["evicted"]
         parts += evicted(gone, (), _titles(each[key] for each in gone for key in ("job", "beneficiary")), console)
-        return "\n\n".join([*parts, *assumed(self.told["assumptions"])])
+        return "\n\n".join([*parts, *assumed(self.document["assumptions"])])
 
     def _lines(self, item: Item, console: Console) -> Iterator[str]:
         yield console.styled(wrapped(item["summary"], console.width, indent="  "), bold=True)

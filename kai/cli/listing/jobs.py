@@ -205,8 +205,8 @@ def served_jobs(source: Source, served: "Served", wanted: Wanted) -> View:
 
     pods = "true" if wanted.pods else ""
     document = served.ask("jobs", namespace=served.namespace, queue=wanted.queue, pods=pods)
-    told = read(document, "JobList", job_lines)
-    lines = tuple(line for line in told if _is_in(wanted, line) and source.selector.matches(line.labels))
+    listed = read(document, "JobList", job_lines)
+    lines = tuple(line for line in listed if _is_in(wanted, line) and source.selector.matches(line.labels))
     keys = {line.job.key for line in lines}
     items = [item for item in document["items"] if f"{item['namespace']}/{item['name']}" in keys]
     now = times.instant(document["generatedAt"])

@@ -372,5 +372,5 @@ def _room(nodes: "Sequence[NodeSlots]") -> str:
     if not free:
         return f"largest gang that would start now without evicting: none, 0 of {total} GPUs are free{also}"
     fits = [(size, sum(node.free // size for node in nodes)) for size in _SIZES]
-    told = ", or ".join(f"{counted(count, 'pod')} x {counted(size, 'GPU')}" for size, count in fits if count)
-    return f"largest gang that would start now without evicting: {told} ({free} of {total} GPUs are free){also}"
+    gangs = ", or ".join(f"{counted(count, 'pod')} x {counted(size, 'GPU')}" for size, count in fits if count)
+    return f"largest gang that would start now without evicting: {gangs} ({free} of {total} GPUs are free){also}"

@@ -210,8 +210,8 @@ class QueueView:
         labels = {each.metadata.name: each.metadata.labels for each in outcome.case.objects.queues}
         items = queue_items(self.lines, outcome.last.snapshot.queues, steps_of(outcome, seen), unit, labels)
         absent = left_out(outcome) if self.is_whole else ()
-        told = [{"name": name, "code": words.code, "text": words.text} for name, words in absent]
-        return {"items": items, "leftOut": told}
+        omitted = [{"name": name, "code": words.code, "text": words.text} for name, words in absent]
+        return {"items": items, "leftOut": omitted}
 
     def names(self) -> list[str]:
         """Return the names of the queues, as ``-o name`` writes them."""

@@ -128,7 +128,7 @@ _IDLE: Final = frozenset({"threading", "queue", "concurrent.futures.thread", "an
 """Modules whose frames alone make up the stack of an idle thread."""
 
 
-async def end_when_told(roles: anyio.CancelScope, leave: Callable[[], Awaitable[None]]) -> None:
+async def end_on_signal(roles: anyio.CancelScope, leave: Callable[[], Awaitable[None]]) -> None:
     """Wait for a signal, then cancel the roles; leave without them if they take too long or a second signal comes.
 
     The caller cancels this task once the roles have ended. ``leave`` gives back the lease, which other replicas wait

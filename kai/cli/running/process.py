@@ -28,7 +28,7 @@ from kai.basics.errors import ConfigError, KaiError
 from kai.cli.running.dashboards import Board, Place, make_board, wanted_dashboard
 from kai.cli.running.flags import Given
 from kai.cli.running.identity import ProcessIdentity
-from kai.cli.running.lifetime import end_when_told, tell_standstill, tidying, work_in_terms
+from kai.cli.running.lifetime import end_on_signal, tell_standstill, tidying, work_in_terms
 from kai.cli.running.roleflags import ADMISSION, BINDER, FLAGS, LEASES, REPORTED_AS, SCHEDULER, TOGETHER
 from kai.cli.running.rolemetrics import ApiCalls, MissingRights, ObjectsNotRead, RoleMetrics
 from kai.cli.running.roles import (
@@ -235,7 +235,7 @@ class Process:
                 identity = plan.certificate.identity(connection, self._namespace(), self.probes, plan.observe)
                 tasks.start_soon(partial(serve_webhooks, port, identity, open_doors, observe=plan.observe))
             work += (partial(work_in_terms, role, connection, leadership) for role in plan.others)
-            await _until_told(work, partial(self._leave, connection, plan))
+            await _until_signal(work, partial(self._leave, connection, plan))
             tasks.cancel_scope.cancel()
 
     async def _leave(self, connection: Connection, plan: _Plan) -> None:
@@ -364,11 +364,11 @@ class _Plan:
         ]
 
 
-async def _until_told(work: Iterable[Callable[[], Any]], leave: Callable[[], Awaitable[None]]) -> None:
+async def _until_signal(work: Iterable[Callable[[], Any]], leave: Callable[[], Awaitable[None]]) -> None:
     """Work until a signal ends it, then leave."""
     async with anyio.create_task_group() as ending:
         async with anyio.create_task_group() as roles:
-            ending.start_soon(end_when_told, roles.cancel_scope, leave)
+            ending.start_soon(end_on_signal, roles.cancel_scope, leave)
             roles.start_soon(anyio.sleep_forever)  # webhooks run outside this group and must keep the process alive
             for each in work:
                 roles.start_soon(each)

@@ -16,9 +16,9 @@
   };
 
   // What the service says of itself: which cycle is shown, and before it, after "!", what is wrong.
-  const heard = (told) => {
+  const heard = (text) => {
     last = Date.now();
-    say(told, told.startsWith("!"));
+    say(text, text.startsWith("!"));
   };
 
   // How to find an element again after its section was replaced.

@@ -19,7 +19,7 @@ from kai.answers.cases.plan_document import KINDS, Departure, comparable_slots
 from kai.answers.offline.run import Outcome
 from kai.answers.outcomes.overview import Job, Overview
 from kai.answers.outcomes.plan import plan_of
-from kai.answers.why.written import reasons_told
+from kai.answers.why.written import condition_reasons
 from kai.api.kinds import key_of
 from kai.basics.parsing import mappings_of
 from kai.basics.wording import counted, first_of
@@ -299,7 +299,7 @@ def _divergence(a: Sequence[Mapping[str, Any]] | None, b: Sequence[Mapping[str, 
     mine, theirs = _by_identity(a), _by_identity(b)
     first: tuple[int, str, str] | None = None
     for key in mine.keys() | theirs.keys():
-        if _told(mine.get(key)) != _told(theirs.get(key)) and (first is None or key < first):
+        if _compared_values(mine.get(key)) != _compared_values(theirs.get(key)) and (first is None or key < first):
             first = key
     if first is None:
         return None
@@ -320,7 +320,7 @@ def _about(pod: tuple[int, str], items: Iterable[Mapping[str, Any]]) -> Mapping[
     return next((each for each in items if (int(each.get("cycle", 1)), str(each.get("pod"))) == pod), None)
 
 
-def _told(item: Mapping[str, Any] | None) -> object:
+def _compared_values(item: Mapping[str, Any] | None) -> object:
     if item is None:
         return None
     return (comparable_slots(item), *(item.get(key) for key in ("node", "aggressor", "to", "cause", "rule", "share")))
@@ -331,12 +331,12 @@ _FEW = 4
 
 def agreement(outcome: Outcome, seen: Overview) -> Agreement | None:
     """Compare with the conditions of groups; None where there are none."""
-    told = {
-        key_of(each): reasons_told(each)
+    recorded = {
+        key_of(each): condition_reasons(each)
         for each in outcome.case.objects.pod_groups
         if each.status.scheduling_conditions
     }
-    if not any(told.values()):
+    if not any(recorded.values()):
         return None
     departures: dict[str, list[Departure]] = {}
     for each in plan_of(outcome).evict:
@@ -346,7 +346,7 @@ def agreement(outcome: Outcome, seen: Overview) -> Agreement | None:
     for job in seen.jobs:
         gone = departures.get(job.key, [])
         waited = job.words is not None or bool(job.started or job.held)
-        reasons = told.get((job.namespace, job.name), ())
+        reasons = recorded.get((job.namespace, job.name), ())
         if not waited and not gone:
             continue
         if waited and not reasons and not gone:

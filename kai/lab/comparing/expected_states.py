@@ -55,7 +55,7 @@ def _pods(cycle: Cycle) -> dict[str, list[tuple[str, str]]]:
 
 
 def _group(job: Job, want: object, pods: list[tuple[str, str]]) -> Iterator[str]:
-    have = _told(pods)
+    have = _states_text(pods)
     sentence = sentence_of(want, job.name)
     for clause in sentence.split(","):
         count, state, nodes = parsed_clause(clause, job.name)
@@ -75,7 +75,7 @@ def _because(want: object) -> str:
     return f" because of {shown(next(iter(want.values())))}" if isinstance(want, Mapping) else ""
 
 
-def _told(pods: list[tuple[str, str]]) -> str:
+def _states_text(pods: list[tuple[str, str]]) -> str:
     counts: dict[str, list[str]] = {}
     for state, node in pods:
         counts.setdefault(state, []).append(node)

@@ -121,7 +121,7 @@ def _figure(result: SimulationResult, bars: Sequence[Bar], where: dict[str, int]
                 "y": [short(where[bar.node] + _FILLED / 2 - (lanes[bar] + bar.gpus / 2) * scale) for bar in mine],
                 "width": [short(bar.gpus * scale) for bar in mine],
                 "marker": marker,
-                "text": [_told(result, bar) for bar in mine],
+                "text": [_hover_text(result, bar) for bar in mine],
                 "textposition": "none",
                 "hovertemplate": "%{text}<extra></extra>",
             }
@@ -132,7 +132,7 @@ def _figure(result: SimulationResult, bars: Sequence[Bar], where: dict[str, int]
     return {"data": data, "layout": layout(height, frame.time_axis, y, barmode="overlay", hovermode="closest")}
 
 
-def _told(result: SimulationResult, bar: Bar) -> str:
+def _hover_text(result: SimulationResult, bar: Bar) -> str:
     job = result.jobs[bar.job]
     size = f"{counted(bar.pods, 'pod')}, {counted(round(bar.gpus, 3), 'GPU')}"
     span = f"T+{span_text(bar.start)} to T+{span_text(bar.end)}"

@@ -250,7 +250,7 @@ def _figure(result: SimulationResult, marks: Sequence[Sequence[EvictionResult]],
                 "x": [frame.at(mark[0].time_seconds) for mark in mine],
                 "y": [row] * len(mine),
                 "marker": marker,
-                "text": [label(_told(mark)) for mark in mine],
+                "text": [label(_hover_text(mark)) for mark in mine],
                 "hovertemplate": "%{text}<extra></extra>",
             }
         )
@@ -259,7 +259,7 @@ def _figure(result: SimulationResult, marks: Sequence[Sequence[EvictionResult]],
     return {"data": data, "layout": layout(110 + 60 * len(causes), frame.time_axis, y, hovermode="closest")}
 
 
-def _told(mark: Sequence[EvictionResult]) -> str:
+def _hover_text(mark: Sequence[EvictionResult]) -> str:
     gpus = counted(round(sum(each.gpus for each in mark), 3), "GPU")
     gainers = _gainers(mark)
     gains = f", for {gainers}" if gainers else ""

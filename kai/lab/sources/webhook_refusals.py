@@ -52,16 +52,16 @@ def refusals(documents: Sequence[Document], said: Iterable[Finding], jobs: Itera
     ``jobs`` are the results of controllers and the pod grouper, which may have more than the templates. Objects from an
     API server are skipped: they were admitted, or are older than the webhooks.
     """
-    told: dict[str, set[tuple[str, int]]] = {}
+    known: dict[str, set[tuple[str, int]]] = {}
     for each in said:
         if each.is_error:
-            told.setdefault(each.file, set()).add((each.code, each.line))
+            known.setdefault(each.file, set()).add((each.code, each.line))
     fresh = {at: each for at, each in enumerate(documents) if not each.is_kept}
     wrong: set[int] = set()
     for at, document in fresh.items():
         for path, manifest in _asked(document):
             same = _SAME[str(manifest["kind"])]
-            alike = [line for code, line in told.get(document.text.name, ()) if code in same]
+            alike = [line for code, line in known.get(document.text.name, ()) if code in same]
             if alike and not set(_lines(document, path)).isdisjoint(alike):
                 wrong.add(at)
                 continue

@@ -185,9 +185,9 @@ class Format:
     @property
     def columns(self) -> set[str]:
         """All columns that the format knows."""
-        told = {column for each in self.exclusions for column in each.patterns}
+        excluding = {column for each in self.exclusions for column in each.patterns}
         read = {each.column for rule in self.job.values() for each in rule.chain()}
-        return {*(each for one in self.needs for each in one.split("|")), *told, *read}
+        return {*(each for one in self.needs for each in one.split("|")), *excluding, *read}
 
     def missing(self, columns: Collection[str]) -> list[str]:
         """Return the needed columns that are missing."""

@@ -207,8 +207,8 @@ def _gpus(rules: Mapping[str, Rule], row: Row, pods: int) -> tuple[int, float | 
     if share is not None and not 0 <= share <= 1:
         raise RowError(f"{rules['share'].column} is {share:g}, expected a part of one GPU")
     if share and asked not in {0, 1}:
-        told = f"{rules['share'].column} is {share:g} beside {asked:g} of {column}"
-        raise RowError(f"{told}, expected a part of one GPU or whole ones")
+        found = f"{rules['share'].column} is {share:g} beside {asked:g} of {column}"
+        raise RowError(f"{found}, expected a part of one GPU or whole ones")
     if share is None and not asked:
         share = (_bounded(rules, "all_share", row, pods) or 0.0) / pods
         if share > 1:
@@ -231,11 +231,11 @@ def _refuse_less(rules: Mapping[str, Rule], row: Row, demand: Demand) -> None:
     if demand.share is None or demand.share >= LEAST_SHARE:
         return
     if _value(rules, "share", row) == demand.share:
-        told = f"{rules['share'].column} is {demand.share:g}"
+        found = f"{rules['share'].column} is {demand.share:g}"
     else:
         column = rules["all_gpus" if "all_gpus" in rules else "gpus"].of(row).column
-        told = f"{column} gives {demand.share:g} of a GPU to each of {demand.pods} pods"
-    raise RowError(f"{told}, expected at least {LEAST_SHARE:g}")
+        found = f"{column} gives {demand.share:g} of a GPU to each of {demand.pods} pods"
+    raise RowError(f"{found}, expected at least {LEAST_SHARE:g}")
 
 
 def _each(rules: Mapping[str, Rule], name: str, row: Row, pods: int) -> float | None:

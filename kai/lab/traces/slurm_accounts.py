@@ -84,13 +84,13 @@ def _queue(account: str, name: str, parent: str, said: Account) -> Proposal:
         )
         for resource in ("gpu", "cpu", "memory")
     }
-    told = [f"weight: Fairshare={share}" if share else "", f"limit: GrpTRES={said['grptres']}" if limits else ""]
+    bounds = [f"weight: Fairshare={share}" if share else "", f"limit: GrpTRES={said['grptres']}" if limits else ""]
     return Proposal(
         name=name,
         parent=parent,
         shares=shares,
         source=f"account {account}",
-        reason="; ".join(filter(None, told)) or "no bounds",
+        reason="; ".join(filter(None, bounds)) or "no bounds",
         title=account if account != name else "",
     )
 

@@ -152,15 +152,15 @@ def carry_out_all(experiments: Sequence[Experiment], most: int | None = None) ->
     if workers <= 1:
         return tuple(map(carry_out, experiments))
     context = multiprocessing.get_context("spawn")
-    told = context.RawArray("i", len(experiments))
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_tell_in, initargs=(told,)) as pool:
+    shared = context.RawArray("i", len(experiments))
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_share_progress, initargs=(shared,)) as pool:
         others = set(multiprocessing.active_children())
         try:
             with _deaf_to_interrupts():
-                futures = [pool.submit(_carry_out_told, at, each) for at, each in enumerate(experiments)]
+                futures = [pool.submit(_carry_out_reporting, at, each) for at, each in enumerate(experiments)]
             waiting = set(futures)
             while waiting:
-                show_all(told, workers)
+                show_all(shared, workers)
                 ended, waiting = wait(waiting, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
                 if any(each.exception() is not None for each in ended):
                     break
@@ -174,7 +174,7 @@ def carry_out_all(experiments: Sequence[Experiment], most: int | None = None) ->
     failed = [error for each in futures if not each.cancelled() and (error := each.exception()) is not None]
     if failed:
         raise failed[0]
-    show_all(told, workers)
+    show_all(shared, workers)
     return tuple(each.result() for each in futures)
 
 
@@ -189,19 +189,19 @@ def _deaf_to_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-_TOLD: MutableSequence[int] = []
+_PROGRESS: MutableSequence[int] = []
 """In a worker process: shared memory with the progress of each run."""
 
 
-def _tell_in(told: MutableSequence[int]) -> None:
-    global _TOLD  # noqa: PLW0603 - shared memory can be handed to a process only at its start
-    _TOLD = told
+def _share_progress(shared: MutableSequence[int]) -> None:
+    global _PROGRESS  # noqa: PLW0603 - shared memory can be handed to a process only at its start
+    _PROGRESS = shared
 
 
-def _carry_out_told(at: int, experiment: Experiment) -> Done:
-    with heard_by(telling(_TOLD, at)):
+def _carry_out_reporting(at: int, experiment: Experiment) -> Done:
+    with heard_by(telling(_PROGRESS, at)):
         done = carry_out(experiment)
-    _TOLD[at] = STEPS
+    _PROGRESS[at] = STEPS
     return done
 
 

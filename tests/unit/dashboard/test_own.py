@@ -238,9 +238,9 @@ def test_a_change_of_a_queue_that_may_not_be_read_is_no_suggestion():
     fields = {}
     for queues in ({"team-zebra"}, set()):
         own = OwnLook.of(look, Scope(namespaces=frozenset({THEIRS}), queues=frozenset(queues), nodes=False))
-        found = own.explain(own.find(THEIRS, "walrus-waits")).suggestions.told
+        found = own.explain(own.find(THEIRS, "walrus-waits")).suggestions.changes
         fields[bool(queues)] = [trial.change.field for trial in found]
         assert not [trial for trial in found if trial.losses or {node for _, node in trial.placement} & {*NODES}]
-    assert [trial.change.field for trial in look.explain(line).suggestions.told][:1] == fields[True][:1]
+    assert [trial.change.field for trial in look.explain(line).suggestions.changes][:1] == fields[True][:1]
     assert "limit of queue team-zebra" in fields[True]
     assert "limit of queue team-zebra" not in fields[False]

@@ -98,12 +98,12 @@ def _never(result: SimulationResult) -> Iterator[str]:
     by_reason: dict[str, list[JobResult]] = {}
     for job in never:
         by_reason.setdefault(job.reason or "", []).append(job)
-    told = sorted(((code, jobs) for code, jobs in by_reason.items() if code), key=lambda each: -len(each[1]))
-    for code, jobs in told[:_MOST_REASONS]:
+    by_count = sorted(((code, jobs) for code, jobs in by_reason.items() if code), key=lambda each: -len(each[1]))
+    for code, jobs in by_count[:_MOST_REASONS]:
         others = f" So it is with {counted(len(jobs) - 1, 'more job')} ({code})." if len(jobs) > 1 else ""
         yield f"At the end {jobs[0].reason_text}{others}"
-    if len(told) > _MOST_REASONS:
-        yield f"The result has {counted(len(told) - _MOST_REASONS, 'more reason')}."
+    if len(by_count) > _MOST_REASONS:
+        yield f"The result has {counted(len(by_count) - _MOST_REASONS, 'more reason')}."
 
 
 # --- Passed jobs ---------------------------------------------------------------------------------------------------

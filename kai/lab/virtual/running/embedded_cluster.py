@@ -105,9 +105,9 @@ class Claims:
 
     def come(self, pod: Pod) -> Pod:
         """Make the claims of a new pod, and return the pod with their names."""
-        told, made = with_claims(pod, self._templates.get, self._claims.get)
+        claiming, made = with_claims(pod, self._templates.get, self._claims.get)
         self._put(made)
-        return told
+        return claiming
 
     def bind(self, pod: Pod, request: Mapping[str, object]) -> None:
         """Apply the claim allocations of a bind request for a pod."""
@@ -217,9 +217,9 @@ class EmbeddedCluster:
 
     def add(self, pod: Pod) -> Pod:
         """Add a pod, with the claims that are made for it, and return it."""
-        told = self._claims.come(pod) if pod.spec.resource_claims else pod
-        self.pods.put(told)
-        return told
+        claiming = self._claims.come(pod) if pod.spec.resource_claims else pod
+        self.pods.put(claiming)
+        return claiming
 
     def remove(self, pod: Pod) -> None:
         """Remove a pod, and free its claims."""
@@ -278,8 +278,8 @@ def held_gpus(decision: Bind, snapshot: Snapshot) -> float:
 
 def _not_had(decision: Bind, snapshot: Snapshot) -> int:
     """Return the thousandths of requested GPUs that a pod does not get because its claims are allocated partitions."""
-    told = decision.request.get("resourceClaimAllocations")
-    given = [mapping_of(each).get("allocation") for each in told] if isinstance(told, list) else []
+    allocations = decision.request.get("resourceClaimAllocations")
+    given = [mapping_of(each).get("allocation") for each in allocations] if isinstance(allocations, list) else []
     return sum(snapshot.catalog.gpus.not_had(each.devices) for each in given if isinstance(each, DeviceAllocation))
 
 

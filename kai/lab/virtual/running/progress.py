@@ -29,7 +29,7 @@ class Progress:
 
     scene: Scene
     until: float
-    _told: int = -1
+    _reported: int = -1
 
     def show(self, now: float, records: Records) -> None:
         """Report the progress, if it reached another thousandth."""
@@ -41,8 +41,8 @@ class Progress:
             done = int(STEPS * arrived / all_jobs)
             where = f"T+{span_text(now)}, {arrived:,} of {_jobs(all_jobs)} arrived, {records.ended:,} ended"
         done = min(done, STEPS - 1)
-        if done > self._told:
-            self._told = done
+        if done > self._reported:
+            self._reported = done
             report(self._what, done, STEPS, where)
 
     def finish(self) -> None:
@@ -54,21 +54,21 @@ class Progress:
         return f"simulating {self.scene.title}"
 
 
-def telling(told: MutableSequence[int], at: int) -> Listener:
+def telling(shared: MutableSequence[int], at: int) -> Listener:
     """Return a listener that writes the progress of the run in this process into one place of shared memory."""
 
     def listen(_what: str, done: int, total: int, detail: str | None) -> None:
         if detail is not None:  # other work, such as compiling, reports without a detail
-            told[at] = min(STEPS * done // total, STEPS - 1)  # the last step is the gathering of the result
+            shared[at] = min(STEPS * done // total, STEPS - 1)  # the last step is the gathering of the result
 
     return listen
 
 
-def show_all(told: Sequence[int], at_a_time: int) -> None:
+def show_all(shared: Sequence[int], at_a_time: int) -> None:
     """Report the total progress of parallel runs, from what each of them wrote."""
-    total, ended = STEPS * len(told), sum(each == STEPS for each in told)
-    what = f"simulating {len(told)} runs, {at_a_time} at a time"
-    report(what, sum(told), total, f"{ended} ended")
+    total, ended = STEPS * len(shared), sum(each == STEPS for each in shared)
+    what = f"simulating {len(shared)} runs, {at_a_time} at a time"
+    report(what, sum(shared), total, f"{ended} ended")
 
 
 def _jobs(number: int) -> str:

@@ -329,9 +329,9 @@ class Records:
 
     def later_notes(self) -> Iterator[str]:
         """Yield a note on later pods that never ran together."""
-        told = list(self.later.values())
-        if told:
-            yield f"Never ran together: {first_of(told, _FEW)}."
+        names = list(self.later.values())
+        if names:
+            yield f"Never ran together: {first_of(names, _FEW)}."
 
     def start(self, job: int, now: float, waited: float) -> None:
         """Record that enough pods of a job, or of a task of it, run together after it waited."""

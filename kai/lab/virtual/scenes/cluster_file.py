@@ -244,10 +244,12 @@ class _Reading:
             raise WrongError(path, f"found {shown(values)}", "a mapping such as {at: 3h, node: gpu-04, fail: 40m}")
         _refuse_others(values, EVENT_KEYS, path)
         at = _seconds(values.get("at"), (*path, "at"))
-        told = [key for key in ("fail", "drain", "taint", "add") if key in values]
-        if len(told) != 1:
-            raise WrongError(path, f"found {' and '.join(told) or 'nothing that happens'}", "fail, drain, taint or add")
-        change = Change(told[0])
+        changes = [key for key in ("fail", "drain", "taint", "add") if key in values]
+        if len(changes) != 1:
+            raise WrongError(
+                path, f"found {' and '.join(changes) or 'nothing that happens'}", "fail, drain, taint or add"
+            )
+        change = Change(changes[0])
         self._refuse_aside(values, change, path)
         if change is Change.ADD:
             return NodeEvent(at=at, change=change, added=self._added(values, path, number))
@@ -262,7 +264,7 @@ class _Reading:
             taint = structure_as(Taint, _taint(values["taint"], (*path, "taint")))
             lasts = _seconds(values["for"], (*path, "for")) if "for" in values else None
             return NodeEvent(at=at, change=change, nodes=named, taint=taint, seconds=lasts)
-        lasts = None if values[told[0]] is True else _seconds(values[told[0]], (*path, told[0]))
+        lasts = None if values[changes[0]] is True else _seconds(values[changes[0]], (*path, changes[0]))
         return NodeEvent(at=at, change=change, nodes=named, seconds=lasts)
 
     @staticmethod

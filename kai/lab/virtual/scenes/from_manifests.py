@@ -119,9 +119,9 @@ def read_workload(
     documents, declared, findings = _taken(
         documents, Surroundings(scheduler_name=scheduler, operators=operators), beside
     )
-    told = _beginning(declared)
+    first_arrival = _beginning(declared)
     cron_jobs = [each for each in documents if is_repeated(each.manifest)]
-    began = told or (_start(documents, start) if cron_jobs and until < inf else None)
+    began = first_arrival or (_start(documents, start) if cron_jobs and until < inf else None)
     prepared, arrivals, said = _prepare(documents, declared, seed, (began or 0.0, until))
     reading = read(prepared, Surroundings(scheduler_name=scheduler, operators=operators, with_later=True))
     refused = RefusedError.of(reading.findings)
@@ -153,7 +153,7 @@ def read_workload(
         counts=counts,
         findings=tuple(dict.fromkeys(each for each in (*findings, *reading.findings) if each.meaning != WAIT)),
         notes=(*(str(each) for each in reading.expansion.unused), *said),
-        is_dated=told is not None,
+        is_dated=first_arrival is not None,
     )
 
 
@@ -189,8 +189,8 @@ def _declarations(documents: Sequence[Document]) -> tuple[list[Declared], list[F
 
 def _beginning(declared: Sequence[Declared]) -> float | None:
     """Return the first arrival that is a calendar time."""
-    told = [each.arrival.epoch for each in declared if isinstance(each.arrival, Instant)]
-    return min(told) if told else None
+    times = [each.arrival.epoch for each in declared if isinstance(each.arrival, Instant)]
+    return min(times) if times else None
 
 
 def _start(documents: Sequence[Document], start: float | None) -> float:

@@ -68,7 +68,7 @@ def test_a_pod_that_moved_is_told_beside_those_that_run():
     (each,) = explained(outcome, overview(outcome)).jobs
     assert each.summary == "g moves: 1 pod starts again on n2, where its place is kept."
     assert each.waiting == "nothing to do: pods that move start again on their new nodes"
-    assert (each.since, each.suggestions.told) == (None, ())
+    assert (each.since, each.suggestions.changes) == (None, ())
 
 
 def test_the_new_node_has_a_place_that_is_held_and_the_old_one_a_pod_that_leaves():

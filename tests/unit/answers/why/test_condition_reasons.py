@@ -1,6 +1,6 @@
 import pytest
 
-from kai.answers.why.written import bound_evidence, newest, reasons_told
+from kai.answers.why.written import bound_evidence, condition_reasons, newest
 from kai.api.codec.structuring import structure_as
 from kai.api.scheduling.pod_group import PodGroup
 from tests.doubles.own_cluster import GANG, OVER_LIMIT, OwnGroup
@@ -13,14 +13,14 @@ def group(*reasons, **condition):
 
 
 def told(*reasons, **condition):
-    return [(str(words.code), words.text) for words in reasons_told(group(*reasons, **condition))]
+    return [(str(words.code), words.text) for words in condition_reasons(group(*reasons, **condition))]
 
 
 def test_a_limit_is_told_with_its_numbers_in_the_words_of_a_full_answer():
     assert told(OVER_LIMIT) == [
         ("OverLimit", "queue team may not use more than 4 GPUs, and this job would make it 7 GPUs")
     ]
-    (words,) = reasons_told(group(OVER_LIMIT))
+    (words,) = condition_reasons(group(OVER_LIMIT))
     (evidence,) = bound_evidence(words)
     assert (evidence.label, evidence.text) == ("team", "limit 4   used 3   this job 4   over by 3")
 
@@ -33,7 +33,7 @@ def test_a_quota_is_told_for_what_cannot_be_taken_back():
         "podGroupRequestedNonPreemptibleResources": {"cpu": "1500m"},
     }
     reason = {"reason": "NonPreemptibleOverQuota", "message": "m", "details": {"queueDetails": details}}
-    (words,) = reasons_told(group(reason))
+    (words,) = condition_reasons(group(reason))
     assert words.text == "non-preemptible pods of team may use 2 cores, and this job would make it 2.5 cores"
     (evidence,) = bound_evidence(words)
     assert evidence.text == "quota 2000   used 1000   this job 1500   over by 500"
@@ -44,7 +44,7 @@ def test_a_limit_without_numbers_is_told_as_it_is_written():
     ((code, text),) = told(written)
     assert code == "OverLimit"
     assert text == OVER_LIMIT["message"]
-    assert not list(bound_evidence(reasons_told(group(written))[0]))
+    assert not list(bound_evidence(condition_reasons(group(written))[0]))
 
 
 @pytest.mark.parametrize(("placed", "text"), [(0, "none fits"), (1, "only 1 fits"), (3, "only 3 fit")])

@@ -62,7 +62,9 @@ def case(gang, objects=(), nodes=TWO):
 
 def told(*args, **more):
     (each,) = explain(case(*args, **more)).jobs
-    return [trial for trial in each.suggestions.told if not trial.change.text.startswith(("minimum", "1 pod", "2 pod"))]
+    return [
+        trial for trial in each.suggestions.changes if not trial.change.text.startswith(("minimum", "1 pod", "2 pod"))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,7 @@ def test_the_template_of_claims_changes_with_them():
     }
     objects = [CLASS, *slices(*TWO), devices("t", template=True, count=2), claim, pod, group]
     (each,) = explain(scenario({}, {"nodes": TWO, "objects": objects})).jobs
-    (trial,) = each.suggestions.told
+    (trial,) = each.suggestions.changes
     assert sentence(trial) == "1 device of class nic, not 2: starts on n1"
     changed = {(each["kind"], each["name"]) for each in patches_of(trial.before, trial.change.objects)}
     assert changed == {("ResourceClaim", "g-0-nic"), ("ResourceClaimTemplate", "t")}
@@ -183,4 +185,4 @@ def test_what_nodes_have_is_told_to_readers_who_may_list_them(given, change, may
     scope = Scope(namespaces=frozenset({"default"}), queues=frozenset({"a"}), nodes=may_list)
     own = OwnLook.of(look, scope)
     found = own.explain(own.find("default", "g"))
-    assert any(change in trial.change.text for trial in found.suggestions.told) is may_list
+    assert any(change in trial.change.text for trial in found.suggestions.changes) is may_list

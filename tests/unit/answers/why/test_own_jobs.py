@@ -60,7 +60,7 @@ def test_what_takes_other_rights_is_unknown_and_not_guessed(read):
     line = jobs["gang"].line
     assert (line.job.priority, line.job.preemptible, line.position, line.keys) == (None, None, None, ())
     explanation = jobs["gang"].explanation
-    assert not explanation.suggestions.told
+    assert not explanation.suggestions.changes
     assert not explanation.suggestions.all_tried
     assert explanation.waiting.endswith("is not known without the right to list nodes")
 

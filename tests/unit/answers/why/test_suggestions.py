@@ -42,7 +42,7 @@ def scenario(groups, cluster=None, queues=None, run=("allocate", "consolidation"
 def told(groups, *args, of="g", **more):
     """Return what is suggested for a group, each change with what it leads to."""
     (each,) = [each for each in explain(scenario(groups, *args, **more)).jobs if each.job.name == of]
-    return [sentence(trial) for trial in each.suggestions.told]
+    return [sentence(trial) for trial in each.suggestions.changes]
 
 
 def sentence(trial):
@@ -61,7 +61,7 @@ def lab():
 
 
 def test_in_the_lab_vit_xl_could_pass_its_limit_but_would_then_find_no_room(lab):
-    assert [sentence(trial) for trial in lab["vit-xl"].suggestions.told] == [
+    assert [sentence(trial) for trial in lab["vit-xl"].suggestions.changes] == [
         "minMember 4 -> 3: waits for GangDoesNotFit",
         "6 GPUs a pod, not 8: waits for GangDoesNotFit",
         "limit of vision 40 -> 48: waits for GangDoesNotFit",
@@ -89,40 +89,40 @@ def test_another_way_to_say_the_same_is_not_gone_through_where_it_leads_no_furth
 
 
 def test_in_the_lab_nothing_helps_eval_sweep(lab):
-    assert lab["eval-sweep"].suggestions.told == ()
+    assert lab["eval-sweep"].suggestions.changes == ()
     assert lab["eval-sweep"].suggestions.all_tried
 
 
 def test_in_the_lab_pp_train_could_be_smaller_or_spread(lab):
-    assert [trial.change.text for trial in lab["pp-train"].suggestions.told] == [
+    assert [trial.change.text for trial in lab["pp-train"].suggestions.changes] == [
         "topology.kubernetes.io/rack preferred, not required",
         "minMember 5 -> 4",
         "4 GPUs a pod, not 6",
     ]
-    assert [str(trial.result) for trial in lab["pp-train"].suggestions.told] == ["waits", "waits", "waits"]
+    assert [str(trial.result) for trial in lab["pp-train"].suggestions.changes] == ["waits", "waits", "waits"]
 
 
 def test_in_the_lab_rl_sim_could_tolerate_the_taint_or_take_other_gpus(lab):
-    first, second = lab["rl-sim"].suggestions.told
+    first, second = lab["rl-sim"].suggestions.changes
     assert sentence(first) == "toleration for maintenance=disk:NoSchedule: starts on gpu-13, probe-b loses 1"
     assert second.change.text == "selector nvidia.com/gpu.product NVIDIA-A100-SXM4-40GB -> NVIDIA-H100-80GB-HBM3"
     assert (str(second.result), second.nodes) == ("held", ("gpu-02",))
 
 
 def test_in_the_lab_serve_llm_could_be_smaller_or_preemptible_or_get_more_quota(lab):
-    assert [sentence(trial).partition(",")[0] for trial in lab["serve-llm"].suggestions.told] == [
+    assert [sentence(trial).partition(",")[0] for trial in lab["serve-llm"].suggestions.changes] == [
         "6 GPUs a pod",
         "kai.scheduler/preemptibility: preemptible: waits for AtFairShare",
         "quota of chat 12 -> 13: waits for AtFairShare",
     ]
-    assert (str(lab["serve-llm"].suggestions.told[0].result), lab["serve-llm"].suggestions.told[0].nodes) == (
+    assert (str(lab["serve-llm"].suggestions.changes[0].result), lab["serve-llm"].suggestions.changes[0].nodes) == (
         "held",
         ("gpu-03",),
     )
 
 
 def test_in_the_lab_who_is_promised_a_place_needs_no_change(lab):
-    assert lab["vit-large"].suggestions.told == ()
+    assert lab["vit-large"].suggestions.changes == ()
     assert (lab["vit-large"].job.state, lab["vit-large"].waiting) == (
         "Held",
         "nothing to do: it starts when they have left",
@@ -196,7 +196,7 @@ H100 = ("spec", "nodeSelector", "nvidia.com/gpu.product")
     ],
 )
 def test_in_the_lab_what_is_told_happens_when_the_manifest_is_changed(lab, tmp_path, job, change, kind, name, edit):
-    trial = lab[job].suggestions.told[change]
+    trial = lab[job].suggestions.changes[change]
     found = edited(tmp_path, kind, name, edit)
     before = lab[job].job
     now = found[job]
@@ -302,7 +302,7 @@ def test_texts_speak_the_words_of_the_form_and_fields_those_of_objects():
     short = scenario({"g": group})
     for case, text in ((short, "minimum 9 -> 8"), (attrs.evolve(short, short_groups=frozenset()), "minMember 9 -> 8")):
         (job,) = explain(case).jobs
-        (trial,) = job.suggestions.told
+        (trial,) = job.suggestions.changes
         assert (trial.change.text, trial.change.field) == (text, "minMember")
 
 
@@ -438,7 +438,7 @@ def test_at_most_four_changes_are_told():
         "no required node affinity: starts on n1 n4",
     ]
     found = told({"g": {**group, "spec": {"affinity": {"nodeAffinity": required}}}}, {"nodes": nodes})
-    assert found == every[: suggestions.MOST_TOLD]
+    assert found == every[: suggestions.MOST_CHANGES]
 
 
 # ----------------------------------------------------------------------------------------------------------- how
@@ -451,7 +451,9 @@ def test_the_order_of_objects_does_not_matter():
         objects, nodes=objects.nodes[::-1], pods=objects.pods[::-1], pod_groups=objects.pod_groups[::-1]
     )
     first, second = (explain(attrs.evolve(case, objects=each)).jobs[0] for each in (objects, turned))
-    assert [sentence(each) for each in first.suggestions.told] == [sentence(each) for each in second.suggestions.told]
+    assert [sentence(each) for each in first.suggestions.changes] == [
+        sentence(each) for each in second.suggestions.changes
+    ]
 
 
 def test_the_last_of_several_cycles_is_the_one_that_is_decided_again():
@@ -467,7 +469,7 @@ def test_when_too_many_changes_are_to_be_tried_it_is_said_and_nothing_unproved_i
     monkeypatch.setattr(suggestions, "MOST_FOR_ONE", 1)
     (each,) = explain(scenario({"g": {"queue": "a", "members": 9, "each": {"gpu": 1}}})).jobs
     assert not each.suggestions.all_tried
-    assert each.suggestions.told == ()
+    assert each.suggestions.changes == ()
 
 
 def test_many_groups_share_one_allowance():

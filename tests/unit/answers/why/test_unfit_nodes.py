@@ -33,7 +33,9 @@ def proof(explanation):
 
 
 def told(explanation):
-    return {each.change.text: (str(each.result), each.started, each.waiting) for each in explanation.suggestions.told}
+    return {
+        each.change.text: (str(each.result), each.started, each.waiting) for each in explanation.suggestions.changes
+    }
 
 
 def losing(count):

@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from kai.cli.running import lifetime
-from kai.cli.running.lifetime import end_when_told
+from kai.cli.running.lifetime import end_on_signal
 from kai.cluster.threads import Threads
 
 
@@ -31,7 +31,7 @@ def process(monkeypatch):
     async def run(role, *signals):
         async with anyio.create_task_group() as tasks:
             async with anyio.create_task_group() as roles:
-                tasks.start_soon(end_when_told, roles.cancel_scope, give_back)
+                tasks.start_soon(end_on_signal, roles.cancel_scope, give_back)
                 roles.start_soon(role, computes_for_long)
                 for number in signals:
                     await anyio.wait_all_tasks_blocked()

@@ -81,7 +81,7 @@ async def test_a_process_with_the_scheduler_has_it_look(monkeypatch):
     monkeypatch.setattr("anyio.to_thread.run_sync", InlineCpu().run)
     monkeypatch.setattr(process, "connect", connected)
     monkeypatch.setattr(process, "listen", silent)
-    monkeypatch.setattr(process, "end_when_told", after_a_while)
+    monkeypatch.setattr(process, "end_on_signal", after_a_while)
     monkeypatch.setattr("kai.cli.running.lifetime.collect_young", lambda: looks.append(anyio.current_time() - begun))
     given = read_flags(("scheduler", "--leader-elect=false"), FLAGS, ROLES, TOGETHER)
     await attrs.evolve(Process.of(given, {}), registry=CollectorRegistry()).run()

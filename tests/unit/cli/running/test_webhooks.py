@@ -131,7 +131,7 @@ def admission(monkeypatch, folder):
             scope.cancel()
 
         monkeypatch.setattr(process, "connect", connected)
-        monkeypatch.setattr(process, "end_when_told", signalled)
+        monkeypatch.setattr(process, "end_on_signal", signalled)
         made = Process.of(read("admission", f"--webhook-cert-dir={folder}"), environment)
         await attrs.evolve(made, registry=CollectorRegistry(), probes=made.probes).run()
         return served
