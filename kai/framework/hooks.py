@@ -177,7 +177,7 @@ class NodeScore:
 
 @attrs.frozen
 class PodFilter:
-    """Refuses pods whatever the node. The refusals of all plugins are told together."""
+    """Refuses pods whatever the node. One message names the refusals of all plugins."""
 
     admit: Callable[[PodRow], Verdict]
     concerns: Bools | None = attrs.field(default=None, kw_only=True, eq=False)
@@ -226,10 +226,10 @@ class Domains:
 
 
 @runtime_checkable
-class Told(Protocol):
-    """A detail of a placement that answers tell of the pod: fields of it, as JSON has them."""
+class ShownDetail(Protocol):
+    """A detail of a placement that answers show with the pod, as JSON fields."""
 
-    def told(self) -> Mapping[str, object]:
+    def shown_fields(self) -> Mapping[str, object]:
         """Return the fields by name."""
 
 
@@ -243,7 +243,7 @@ class Placement:
     kind: str = ""
     """The kind of detail that ``choose`` makes; the plugin's name if it is left out."""
     choose: Callable[[PodRow, NodeRow], object | None] | None = None
-    """A detail of the placement (which zone, which device); None refuses the node. One that is ``Told`` is shown.
+    """A detail of the placement (zone, device); None refuses the node. Answers show the fields of a ``ShownDetail``.
 
     Details are compared with ``==``, so a detail is no array, and no bool: that would read as an answer to "may it?".
     """

@@ -18,7 +18,7 @@ from kai.facts.model.axis import GPU, GPU_UNIT, Int64s
 from kai.facts.model.pod import ACTIVE_USED, Status, within
 from kai.facts.state.snapshot import Snapshot
 from kai.framework.decisions import Bind, Decision, Evict
-from kai.framework.hooks import Told
+from kai.framework.hooks import ShownDetail
 from kai.intake.bind_requests import fields
 
 
@@ -196,8 +196,8 @@ def _details(cycle: Cycle, pod: int) -> Answer:
     """Return the details of a pod's placement: those chosen in this cycle, else those on record."""
     found: Answer = {}
     for detail in cycle.report.details.get(pod, {}).values():
-        if isinstance(detail, Told):
-            found |= detail.told()
+        if isinstance(detail, ShownDetail):
+            found |= detail.shown_fields()
     return found
 
 

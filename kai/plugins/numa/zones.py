@@ -213,7 +213,7 @@ class NumaPlacement:
     names: tuple[str, ...] = ()
     amounts: tuple[Amounts, ...] = ()
 
-    def told(self) -> Mapping[str, object]:
+    def shown_fields(self) -> Mapping[str, object]:
         """Return the zones as answers show them, by position."""
         return {"numaZones": list(self.zones)}
 

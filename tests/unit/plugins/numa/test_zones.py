@@ -55,7 +55,7 @@ def test_records_are_read_in_the_order_of_the_zones():
     placement = PLACEMENTS[0]
     assert placement.zones == (0, 1)
     assert placement.names == ("z0", "z1")
-    assert placement.told() == {"numaZones": [0, 1]}
+    assert placement.shown_fields() == {"numaZones": [0, 1]}
 
 
 def test_active_pods_on_record_draw_from_their_zones():
