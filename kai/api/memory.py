@@ -36,7 +36,7 @@ def keep_freed() -> bool:
     A cycle of 100,000 pods fills a hundred columns of a megabyte each and drops them. By default glibc returns such
     memory to the kernel at once and requests it again, and the kernel clears each page anew: 3 microseconds for 4 KB,
     four times what filling the page takes. Threads other than the first fare worst: their memory lies in heaps of 64
-    MB, each of which is returned whole as soon as it is unused.
+    MB; a block is returned whole as soon as it is unused.
     """
     try:
         tell = ctypes.CDLL(None).mallopt

@@ -115,7 +115,7 @@ class DomainTree:
     ordered: int
     """The deepest depth at which tightness counts."""
     preferred: int = -1
-    """The depth of which ten steps of score are made, -1: none."""
+    """The depth at which scores get ten steps, -1: none."""
     step: float = 0.0
     """The score of each of the ten steps."""
     required: bool = False
@@ -131,7 +131,7 @@ class Together:
     tree: str = ""
     """The name of the tree of domains that it asks for."""
     level: str = ""
-    """The node label whose values are the domains of which one must hold all its pods; "" if none must."""
+    """The node label whose values name the domains; one domain must hold all its pods; "" if none must."""
 
 
 class PartitionNodes(Protocol):

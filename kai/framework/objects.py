@@ -52,7 +52,7 @@ def selector_of(written: Mapping[str, Any] | None) -> Selector | None:
 
 
 def node_terms_of(written: Mapping[str, Any] | None) -> tuple[NodeTerm, ...] | None:
-    """Return the terms of a node selector, one of which must hold; None when there is no selector."""
+    """Return the alternative terms of a node selector; None when there is no selector."""
     if written is None:
         return None
     return tuple(

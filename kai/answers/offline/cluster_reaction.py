@@ -83,7 +83,7 @@ def _reserved(claim: ResourceClaim, pod: ApiPod, allocation: AllocationResult | 
 def claims_after(
     claims: Iterable[ResourceClaim], snapshot: Snapshot, report: CycleReport, made: Iterable[ResourceClaim] = ()
 ) -> tuple[ResourceClaim, ...]:
-    """Return the claims as the next cycle finds them, with those that were ``made`` for extended resources.
+    """Return the claims as the next cycle finds them, with the claims ``made`` for extended resources.
 
     They are reserved for pods that were bound or stay where they are, and for pods that the snapshot lacks. Allocations
     for promised pods are dropped.

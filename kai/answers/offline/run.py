@@ -38,7 +38,7 @@ WORTH_LOADING: Final = 400_000
 """Work above which a command loads compiled kernels, later than a service: it decides only a few cycles.
 
 Measured with searches as far as commands search: loading takes a second of processor, and 230,000 pairs (500 nodes,
-4,000 pods, 50 of which wait) take 0.4 seconds plain.
+4,000 pods, 50 waiting) take 0.4 seconds plain.
 """
 _PACE: Final = Pace(WORTH_LOADING)
 _HOSTS: Final[list[str]] = []

@@ -209,7 +209,7 @@ class NodeSlots:
 
     @property
     def over(self) -> int:
-        """GPUs that pods hold beyond those that the node offers."""
+        """GPUs that pods hold beyond the node's allocatable ones."""
         return max(0, len(self.slots) - self.gpus)
 
     @property

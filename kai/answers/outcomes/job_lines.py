@@ -92,7 +92,7 @@ class JobLine:
 
 
 def job_lines(outcome: Outcome, seen: Overview) -> tuple[JobLine, ...]:
-    """Return all jobs: those that do not wait first, then those that wait, in the order of their queues.
+    """Return all jobs; the waiting ones come last, in the order of their queues.
 
     Cost: where a job waits, one session beyond the decision itself.
     """

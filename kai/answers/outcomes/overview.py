@@ -85,7 +85,7 @@ class Job:
     held: int = 0
     """Pods that are promised a place, including moved pods that have not come back."""
     evicted: int = 0
-    """Pods that are evicted, including those that move."""
+    """Pods that are evicted, moved ones included."""
     moved: int = 0
     """Pods that move to another node."""
     gpu_memory: int = 0

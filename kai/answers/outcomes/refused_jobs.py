@@ -1,4 +1,4 @@
-"""Workloads that a cluster would refuse, as jobs beside those that were decided on."""
+"""Workloads that a cluster would refuse, as jobs without a decision."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Candidate changes for a waiting group: only those that bear on its dominant reason.
+"""Candidate changes for a waiting group: only changes that bear on its dominant reason.
 
 A family is one field. Its steps go from the least change to the greatest, so that a binary search finds the least one
 that helps; or they are alternatives without an order.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def families(site: Site) -> Iterator[Family]:
-    """Yield the families to try for the dominant reason of a group, first those that its owner can change."""
+    """Yield the families to try for the dominant reason of a group, its owner's fields first."""
     code = site.reasons[0].code
     makers = _BY_CODE.get(code) if code in _BY_CODE else _BY_STAGE.get(stage_of(code), _ROOM)
     if site.reasons[0].facts.get("sized"):

@@ -271,7 +271,7 @@ class Explainer:
             yield fold
 
     def in_line(self, jobs: Sequence[Job]) -> list[Job]:
-        """Return ``jobs`` in the order in which the scheduler tries them; those that cannot be tried come last."""
+        """Return ``jobs`` in the order in which the scheduler tries them; untriable ones come last."""
         last = len(jobs) + 1
         return sorted(jobs, key=lambda job: (self._lines[job.key].position or last, job.key))
 

@@ -32,7 +32,7 @@ def unfit(site: Site) -> list[NodeState]:
 
 
 def unfit_evidence(site: Site) -> Iterator[Evidence]:
-    """Yield the nodes that take no pods, with the time since then, and those that have lost GPUs."""
+    """Yield the nodes that take no pods, with the time since then, and the nodes with lost GPUs."""
     found = unfit(site)
     for closed in dict.fromkeys(each.closed for each in found if each.closed):
         mine = [each for each in found if each.closed == closed]

@@ -164,7 +164,7 @@ def written(group: ApiPodGroup, waiting: Iterable[Pod]) -> Iterator[Evidence]:
 
 
 def _of_pod(pod: Pod, message: str) -> Iterator[str]:
-    """Yield the conditions that hold a pod back, less those that repeat the message of its group."""
+    """Yield the conditions that hold a pod back, unless they repeat the message of its group."""
     for each in pod.status.conditions:
         text = _line(each.message)
         if each.type in _READY or (each.type == names.POD_SCHEDULED_CONDITION and each.status != "False"):

@@ -76,7 +76,7 @@ def _comes_from(origin: object) -> Callable[[Hint], bool]:
 
 
 def _class_reader(cls: Hint, converter: cattrs.Converter) -> Reader:
-    """Make the reader of an api class; it visits the keys present and ignores those that the class does not declare.
+    """Make the reader of an api class; it visits the keys present and ignores undeclared ones.
 
     Cost: nothing until the first object is read. Most clusters have no objects of most classes, and making a draft
     class pays off from `_WORTH_A_DRAFT` objects on.

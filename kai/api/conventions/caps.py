@@ -217,7 +217,7 @@ def excess_of_selector(spec: object) -> str:
 
 
 def few(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Return labels and annotations as they are if they are within the caps, else only those that kai reads."""
+    """Return labels and annotations as they are if they are within the caps, else only the ones kai reads."""
     if not excess_of({"labels": labels, "annotations": annotations}):
         return labels, annotations
     return _trimmed(labels), _trimmed(annotations)

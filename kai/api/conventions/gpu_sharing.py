@@ -110,7 +110,7 @@ def maps_read(annotations: Mapping[str, str], read: Iterable[str]) -> SharedMaps
 
 
 def shared_maps(annotations: Mapping[str, str], place: ContainerPlace, read: Iterable[str] = ()) -> SharedMaps | None:
-    """Return the maps of a container: those that it reads, else those of its place; None if admission chose none."""
+    """Return the maps that a container reads, else those of its place; None if admission chose none."""
     prefix = annotations.get(names.SHARED_GPU_CONFIG_MAP)
     return None if prefix is None else maps_read(annotations, read) or _maps(f"{prefix}-{place}")
 

@@ -323,7 +323,7 @@ class DeviceClass:
 
 @attrs.frozen(kw_only=True)
 class DeviceTaintSelector:
-    """The devices that a rule taints: those that match every set field, so an empty selector selects every device."""
+    """The devices that a rule taints: they match every set field, so an empty selector selects every device."""
 
     driver: str | None = None
     pool: str | None = None
@@ -340,7 +340,7 @@ class DeviceTaintRuleSpec:
 
 @attrs.frozen(kw_only=True)
 class DeviceTaintRule:
-    """A taint that an administrator puts on devices, beside those that their drivers put on them."""
+    """A taint that an administrator puts on devices, in addition to their drivers' taints."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: DeviceTaintRuleSpec

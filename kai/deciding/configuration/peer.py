@@ -67,7 +67,7 @@ class Arguments:
             return self._instead(key, parsing.DURATION_WANTED, 0.0)
 
     def choice(self, key: str, choices: tuple[str, ...]) -> str:
-        """Return one of ``choices``, the first of which is the default."""
+        """Return one of ``choices``; the first is the default."""
         text = self._text(key)
         if not text or text in choices:
             return text or choices[0]
@@ -317,7 +317,7 @@ def read_victims(value: object, place: str) -> Literal["least-harm", "as-peer"]:
 
 @attrs.frozen
 class Settings:
-    """The peer's scheduler parameters, by its names; only those that affect decisions are known here.
+    """The peer's scheduler parameters, by its names; only parameters that affect decisions are known here.
 
     A snapshot omits zero values, so a missing key means zero there (``zeroed``); in a scenario it means the default.
     """

@@ -150,7 +150,7 @@ def _read_ours(document: Mapping[str, object], place: str) -> Configuration:
 
 
 def _switched_off(value: object, place: str, on: Sequence[str]) -> tuple[tuple[PluginEntry, ...], frozenset[str]]:
-    """Return the plugins that ``with`` adds or changes, and the names of those that it switches off with false.
+    """Return the plugins that ``with`` adds or changes, and the names that it switches off with false.
 
     Raises: ConfigError, also for a name that is switched off but was not on.
     """
@@ -179,7 +179,7 @@ def _idle(actions: Collection[str], place: str) -> list[str]:
 def _changed(
     plugins: Iterable[PluginEntry], more: Iterable[PluginEntry], named: Collection[str]
 ) -> tuple[PluginEntry, ...]:
-    """Return plugins with options set, and with those that are new after them.
+    """Return plugins with options set, new plugins last.
 
     ``named`` are the plugins that the document lists under ``plugins``. Messages place the others where the document
     has them, under ``with``: a user who looks for ``plugins`` in the file would find nothing.

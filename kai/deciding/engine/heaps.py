@@ -33,7 +33,7 @@ class GroupHeap:
     def __init__(self, session: Session, *, victims: bool = False, depth: int = -1, every_key: bool = False) -> None:
         """Make an empty heap that keeps at most ``depth`` groups of a queue.
 
-        ``every_key``: the records hold the keys of all groups, not only of those that were ever in the heap.
+        ``every_key``: the records hold the keys of all groups, even if they were never in the heap.
         """
         self._session = session
         self._victims = victims

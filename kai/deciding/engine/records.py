@@ -198,7 +198,7 @@ def shortage(world: World, shape: int, node: int, reason: NodeReason) -> Shortag
 
 
 def _wanted_gpus(world: World, shape: int, nodes: NodeRows) -> Int64s:
-    """Return the thousandths of GPUs that a pod requests from each node, without those that plugins count."""
+    """Return the thousandths of GPUs that a pod requests from each node, without GPUs that plugins count."""
     if world.snapshot.shapes[shape].gpu.kind is GpuKind.MEMORY:
         return _counted_gpus(world, shape, nodes)
     amount = int(world.facts.shapes.request[shape, GPU] - world.facts.shapes.claimed[shape] * GPU_UNIT)

@@ -38,7 +38,7 @@ class World:
     policy: Policy
     """The folded extensions of all plugins; set once they have opened."""
     ledger: Ledger
-    """The ledger of which pods hold what, and where; set once plugins have opened."""
+    """The ledger: pods, the amounts that they hold, and their nodes; set once plugins have opened."""
     key_count: int
     """The number of keys that order groups; set once plugins have opened. The last key is unique."""
 

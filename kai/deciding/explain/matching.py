@@ -195,7 +195,7 @@ class Matching:
         return self._known[shape]
 
     def refusals(self, pods: Sequence[int], needed: int, required: str) -> Iterator[Words]:
-        """Yield what excludes every node for ``pods``, or so many nodes that too few pods could ever start.
+        """Yield what excludes every node for ``pods``, or leaves room for too few of them ever to start.
 
         ``needed`` of them start together, in one domain of the node label ``required`` ("": anywhere); 0 if other pods
         of their group have nodes already.

@@ -1,7 +1,7 @@
 """The allocate loop as one kernel: pop the next group, place its chunk, keep or undo it, push the group back.
 
 It serves *plain* groups: those with one leaf whose pods need only static answers of plugins. It also serves groups that
-differ from these only in a tree of domains, one of which takes all their pods. It returns to Python for any other
+differ from these only in a tree of domains: one domain takes all their pods. It returns to Python for any other
 group, for a group that does not fit into the first domain, and for a refusal that needs a message; then it is called
 again. ``kai.actions.allocate`` is the plain form; the test suite compares the two.
 """

@@ -29,7 +29,7 @@ UNFIT = 1 << 40
 """More MiB than a device has, and more devices than a node has."""
 
 SPARE, USABLE, LEAST, ROOM, SLOT, SUMS, CHOSEN, ROWS = 0, 1, 2, 3, 4, 5, 6, 7
-"""Rows of the rest of a node. By typical shape: devices that suit it, beyond those that a pod needs; MiB on these; the
+"""Rows of the rest of a node. By typical shape: devices that suit it, beyond the pod's need; MiB on these; the
 MiB that a shared device needs to suit it. By shared device: MiB left, slot. Sums. Devices that a pod takes."""
 WHOLES, SHARING, TOTAL = 0, 1, 2
 """Idle devices; shared devices; MiB left on both."""
@@ -174,7 +174,7 @@ def _least(
 ) -> tuple[int, float]:
     """Return the device whose use loses least, as its place in ``left``, FRESH, or NONE; and the loss.
 
-    Of those that lose the same, the one with least left is taken.
+    Among equal losses, the device with least left is taken.
     """
     device, total = facts.nodes.gpu_memory[node], left[SUMS, TOTAL] - wanted
     best, least, least_room = NONE, 0.0, 0

@@ -245,7 +245,7 @@ def sort_by_leaf(leaf: Int64s, order: Int64s, start: Int64s, out: Int64s) -> Non
 def find_places(created: Float64s, order: Int64s, rows: Int64s, places: Int64s) -> bool:
     """Find the position of each of ``rows`` in ``order`` [n], which is sorted by ``created`` [n]; return whether done.
 
-    It is not done if so many rows share a time that a pass over all of them would be faster.
+    It gives up when a scan of all rows would be faster, because very many rows share a time.
     Cost: O(log n) for each row, and one look at those of its time.
     """
     looks = 0

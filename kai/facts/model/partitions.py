@@ -74,7 +74,7 @@ class Gpus:
 
     all: tuple[Gpu, ...] = ()
     of_device: Mapping[DeviceKey, tuple[Gpu, ...]] = attrs.field(factory=dict)
-    """The GPUs of which a device takes a part: one, or those that it spans."""
+    """The GPUs that a device takes a part of: one, or all that it spans."""
     devices: Mapping[DeviceKey, Device] = attrs.field(factory=dict)
 
     @property

@@ -94,7 +94,7 @@ class Base:
     """Groups that have a time since which an optional sub-group lacks pods."""
 
     def open(self, snapshot: Snapshot) -> Opening:
-        """Book every assigned pod of ``snapshot``, of which this is the base.
+        """Book every assigned pod of ``snapshot``, whose base this is.
 
         Holds: the books belong to the caller. They reuse the memory of the last session if no view of that is left.
         Cost: O(P + N R). If the last session was on a snapshot with the same rows: that of its writes and of the pods

@@ -67,7 +67,7 @@ def _stays(known: _Known, created: Float64s, rows: Int64s, uid: Uid) -> bool:
     order, places = known.order, np.empty(len(rows), np.int64)
     if not find_places(writable(known.created), order, rows, places):
         return False
-    # Pairs of adjacent places of which at least one has a new object.
+    # Pairs of adjacent places where at least one object is new.
     later = np.concatenate([places[places > 0], places[places + 1 < len(order)] + 1])
     one, other = order[later - 1], order[later]
     if (created[one] > created[other]).any():

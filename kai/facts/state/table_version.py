@@ -220,7 +220,7 @@ class TableVersion:
     def among(self, chosen_before: Bools, chosen: Bools) -> "TableVersion":
         """Return the version of the sub-table of ``chosen`` rows; the version before had ``chosen_before``.
 
-        It has the mark of the whole table, of which it is a view.
+        It is a view of the whole table and has its mark.
         """
         if chosen.all() and chosen_before.all():
             return self
