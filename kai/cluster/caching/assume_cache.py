@@ -194,6 +194,8 @@ class AssumeCache(Generic[T]):
         self._tombstones.leave(uid, version)
         self.newest = max(self.newest, version)
         known_uid, known_version = self.version(key) or _NOTHING
+        # Names are reused, UIDs are not. An object of another UID goes only if the deletion is later than its version:
+        # a name has one object at a time, so the known one had ended before.
         if uid and known_uid and uid != known_uid and not 0 <= known_version < version:
             return
         self._rejected.pop(key, None)
@@ -207,10 +209,12 @@ class AssumeCache(Generic[T]):
         self.newest = max(self.newest, seen.version)
         if self._tombstones.covers(seen.uid, seen.version):
             return False
+        # A write shows twice, in its answer and in the watch, and in either order.
         return known is None or seen.version < 0 or known[1] < 0 or seen.version > known[1]
 
     def _put(self, seen: Peek, manifest: Any) -> None:  # noqa: ANN401 - JSON from outside; the codec says what it is
         known_uid = (self.version(seen.key) or _NOTHING)[0]
+        # A new UID under a known name: the old object has ended, though its DELETED event may still come.
         if known_uid and known_uid != seen.uid:
             self._tombstones.leave(known_uid, seen.version)
         try:
@@ -279,6 +283,7 @@ class AssumeCache(Generic[T]):
         self.newest = version if starts_over else max(self.newest, version)
         for key in () if listed is None else self._besides(listed):
             uid, known = self.version(key) or _NOTHING
+            # A newer object came by an answer or the stream after the server had read the list.
             if starts_over or known <= version:
                 self.remove_key(key, uid, version)
         for key, assumption in self._asked.answered.items():
@@ -311,6 +316,7 @@ class AssumeCache(Generic[T]):
             self.forget(key)
             return
         before = self._assumed.get(key)
+        # If this write fails, the last confirmed one is shown again: the watch may not have delivered it yet.
         done = before if before is None or before.is_answered else before.before
         self._assumed[key] = _Assumption(until, actual, obj, before=done)
         self._shown.put(key, obj)

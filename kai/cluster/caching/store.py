@@ -58,15 +58,15 @@ class _Sync:
 
     watched: Watched
     completed: int = 0
-    """Number of the list after which the kind is current again, following the last outage."""
+    """Number of the last complete list."""
     due: int = 0
-    """When the watch last delivered something, on the monotonic clock."""
+    """Number of the list after which the kind is current again, following the last outage."""
     heard: float = 0.0
-    """When old tombstones were last forgotten."""
+    """When the watch last delivered something, on the monotonic clock."""
     faded: float = 0.0
-    """Requests another list from the watch; returns its number."""
+    """When old tombstones were last forgotten."""
     refresh: Callable[[], int] | None = None
-    """Asks the watch for another list; returns its number."""
+    """Requests another list from the watch; returns its number."""
 
 
 class WatchedStore:

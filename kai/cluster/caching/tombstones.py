@@ -78,6 +78,7 @@ class Tombstones:
         if uid:
             self._young[uid] = _End(version if version >= 0 else _FOREVER, self.noted)
             self.noted += 1
+            # Dictionaries keep the order of insertion: the oldest tombstone goes first.
             if len(self._young) > _MOST:
                 del self._young[next(iter(self._young))]
 

@@ -170,6 +170,7 @@ class ListWatch:
         if event.rest:
             limit = self.settings.page
             return (ReadPage(variant=self.variant, limit=limit, rest=event.rest, is_first=False),)
+        # All pages of a list are as of one version: a stream from there misses nothing.
         self.version = event.version
         self.completed = self.started
         self.problem, self._was_cut = "", False
@@ -179,6 +180,7 @@ class ListWatch:
 
     def _take_refusal(self, event: Refused, now: float) -> tuple[Effect, ...]:
         self.problem = event.message or f"HTTP status {event.status}"
+        # No answer at all: another server, restored from a backup, may answer next.
         self._was_cut |= event.status == 0
         if event.status == 410:
             return self._expire(now, event.retry_after)
@@ -187,6 +189,7 @@ class ListWatch:
         if event.status == 404 or is_done_without:
             return self._take_absence(now)
         self._failures += 1
+        # A continue token lasts only until etcd compacts its version, so begin again with the first page.
         if self._phase is _Phase.LISTING:
             self._token = ""
         longest = self.settings.longest_pause if event.status else self.settings.unreachable_pause
@@ -236,17 +239,20 @@ class ListWatch:
         self._phase = _Phase.OPENING
         if self._was_cut:
             return (AskVersion(variant=self.variant),)
+        # Spread over as long again: streams that were opened together must not all be reopened together.
         seconds = self.settings.shortest_stream * (1.0 + self.draw())
         return (OpenStream(variant=self.variant, version=self.version, seconds=seconds),)
 
     def _take_version(self, event: VersionCame) -> tuple[Effect, ...]:
         self._was_cut = False
+        # A server below our version would stay silent, and then skip the events until it has caught up.
         if self._wants_list or not self.version.isdecimal() or event.version < int(self.version):
             return self._list()
         return self._open()
 
     def _hear(self, version: str, now: float) -> None:
         self._heard_at = now
+        # A bookmark counts like an event: the server only sends it when it has delivered everything before.
         if version and version != self.version:
             self.version = version
             self._brought = True

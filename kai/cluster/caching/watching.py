@@ -113,6 +113,7 @@ class Watcher:
         self._wants_list = True
         if self._wake is not None and (self._is_streaming or self.machine.is_absent):
             self._wake.cancel()
+        # A list in progress may have been requested before what the caller wants to see, so only the next one counts.
         return self.machine.started + 1
 
     def _go_on(self, was_away: bool) -> None:  # noqa: FBT001 - the signature of a listener
@@ -180,6 +181,7 @@ class Watcher:
 
     async def _read_page(self, effect: ReadPage) -> Event:
         cache = self.store.cache(self.watched.cls)
+        # Before the request: answers and events that arrive while it is in flight may be newer than the list.
         asked = cache.ask()
         names = await self._names(effect)
         if isinstance(names, Refused):
@@ -242,6 +244,7 @@ class Watcher:
                 cache.end_list(version)
         self.store.heard(cls)
         if is_last:
+            # Writes go to the version that was listed: the server serves it.
             self.served.settle(cls, BY_CLASS[cls].api_versions[effect.variant])
             self.store.listed(cls, self.machine.started)
 

@@ -245,6 +245,7 @@ class LeaseLeadership:
     # --- Calls -----------------------------------------------------------------------------------------------------
 
     async def _read(self) -> Event:
+        # Without a resourceVersion a GET is a quorum read: an older record would let us take over a lease in use.
         answer = await self._transport.request(self._call("GET", self._path()))
         record = _record(answer)
         if record is not None:
@@ -266,7 +267,9 @@ class LeaseLeadership:
 
     async def _write(self, effect: WriteLease) -> Event:
         body = to_json(self._manifest(effect))
+        # The term counts from the sending. Others count from when they see the record, which is later.
         sent_at = self._clock.monotonic()
+        # The manifest keeps the resourceVersion that was read: the server answers 409 if another process wrote since.
         if effect.before.version:
             answer = await self._transport.request(self._call("PUT", self._path(), body))
         else:
@@ -279,6 +282,7 @@ class LeaseLeadership:
         if refusal.reason is Reason.UNKNOWN:
             self._note(answer)
             return OutcomeUnknown(sent_at=sent_at)
+        # To lose the race for a lease is no problem of the lease.
         if refusal.reason not in {Reason.CONFLICT, Reason.ALREADY_EXISTS}:
             self._note(answer)
         return WriteRefused()

@@ -289,6 +289,7 @@ class Election:
         if self._resigning:
             return Finished()
         is_free = record is None or not record.holder or self._is_earlier_life(record.holder)
+        # After a lost answer the read may precede our own write: look once more before another one is sent.
         if not was_in_doubt and (is_free or self._ran_out(record, now)):
             return self._acquisition(record or Record())
         return WakeAt(self._next_look(record, now))
@@ -356,6 +357,7 @@ class Election:
         return WriteLease(holder="", transitions=seen.transitions, before=seen, ends=True)
 
     def _ran_out(self, record: Record | None, now: float) -> bool:
+        # From the moment when we saw the record change: its renewTime is by the clock of another machine.
         return record is not None and now >= self._changed_at + record.duration
 
     # --- Writes ----------------------------------------------------------------------------------------------------
@@ -364,6 +366,7 @@ class Election:
         return WriteLease(holder=self.settings.identity, transitions=record.transitions, before=record)
 
     def _acquisition(self, record: Record) -> WriteLease:
+        # Go clients count changes of the holder. As an epoch the number must grow with each term of ours as well.
         transitions = max(record.transitions, self._highest) + 1
         return WriteLease(holder=self.settings.identity, transitions=transitions, before=record, begins=True)
 

@@ -44,10 +44,12 @@ async def succeed(store: Store, leadership: Leadership, clock: Clock) -> Term:
     """
     while True:
         term = await leadership.begun()
+        # Counted from the beginning of the term, so that the delay overlaps with the first lists.
         fenced = clock.monotonic() + FENCE_DELAY
         await store.synced()
         if leadership.has_rivals:
             await clock.sleep(fenced - clock.monotonic())
+            # The last leader's writes that were admitted just before show only in a list requested after the fence.
             await store.refresh(*DECISIVE)
         if leadership.holds(term):
             return term

@@ -111,6 +111,7 @@ class Sender:
                     return Withheld()
                 answer = await self._exchange(call)
                 attempt += 1
+                # The term ended before the first byte: unlike a lost answer, this certainly had no effect.
                 if isinstance(answer, NoAnswer) and not answer.was_sent and not may_send():
                     return Withheld()
                 self._count(_FOREIGN if _is_foreign_refusal(call, answer) else label, answer)
@@ -147,6 +148,7 @@ class Sender:
                 return await self.transport.request(call)
             finally:
                 del self._bounded[id(call)]
+        # Some bytes may have left: only a read can tell whether the write took effect.
         return NoAnswer(was_sent=True, message="the term ended before the answer came")
 
     async def _away(self) -> NoAnswer | None:

@@ -245,6 +245,7 @@ class Window:
             del self._behind[ticket.key]
 
     def _adapt(self, latency: float, sent_at: float, now: float) -> None:
+        # The usual latency rises by 2 % with each answer, so a server that stays slower is accepted in the end.
         self._usual = latency if not self._usual else min(self._usual * _FORGETTING, latency)
         if latency > max(_QUICK, self._usual * _SLOW_FACTOR):
             self._cut(_CUT_SLOW, sent_at, now)

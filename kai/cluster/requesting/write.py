@@ -173,6 +173,7 @@ class Requests:
             found = self.store.get(ref.cls, ref.name, ref.namespace)
             if found is not None:
                 return found
+            # The watch covers the whole kind: what the store lacks does not exist, and needs no call.
             if self.store.is_whole(ref.cls):
                 return Refusal(reason=Reason.NOT_FOUND, message=f"{ref} not found")
         answer = await self.sender.send(encode_read(request, self.served), _label(request), _alone())
@@ -264,6 +265,7 @@ class Requests:
         if pod is None:
             return
         if not pod.spec.node_name:
+            # The answer to a binding is a Status, not the pod: show the node until the watch does.
             annotations = {**pod.metadata.annotations, **request.annotations}
             shown = attrs.evolve(
                 pod,
@@ -284,6 +286,7 @@ class Requests:
             return now is None or now.metadata.uid != uid or now.metadata.deletion_timestamp is not None
 
         if pod.metadata.deletion_timestamp is None:
+            # An evicted pod holds its node until its containers have stopped. Times on the wire are in whole seconds.
             moment = math.floor(self.clock.now())
             shown = attrs.evolve(pod, metadata=attrs.evolve(pod.metadata, deletion_timestamp=float(moment)))
             self.store.assume(shown, is_confirmed)
@@ -296,6 +299,7 @@ class Requests:
         if not isinstance(body, Mapping):
             return
         metadata = mapping_of(body, "metadata")
+        # Some deletions are answered with the object, others with a Status that has its UID.
         if body.get("kind") == BY_CLASS[ref.cls].kind:
             stays = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
             if metadata.get("deletionTimestamp") and stays:
@@ -387,6 +391,7 @@ class Requests:
     async def _settle(self, ref: Ref[Any]) -> None:
         for pause in _SETTLE_PAUSES:
             await self.clock.sleep(pause)
+            # Past the store: its watch may not have delivered the write yet, if there was one.
             reply = await self._get(Get(ref=ref, fresh=True))
             if not isinstance(reply, Refusal) or reply.reason is not Reason.UNAVAILABLE:
                 return
@@ -413,6 +418,7 @@ class FencedRequests:
         """Return a request, annotated with its term if it takes room on a node."""
         if isinstance(request, Bind):
             return attrs.evolve(request, annotations={**request.annotations, **self._stamp()})
+        # A pod that is created with a node takes room without a binding, as reservation pods do.
         if isinstance(request, Create) and request.ref.cls is Pod and request.manifest["spec"].get("nodeName"):
             metadata = request.manifest["metadata"]
             stamped = {**metadata, "annotations": {**metadata.get("annotations", {}), **self._stamp()}}

@@ -98,6 +98,7 @@ def encode_read(request: Get | List, served: Served, *, limit: int = 0, token: s
 
 def page_query(limit: int, token: str) -> Query:
     """Return the query parameters for one page of a list."""
+    # No resourceVersion: "0" would allow an answer from the server's cache, which may be older than what was seen here.
     query = [("limit", str(limit))] if limit else []
     if token:
         query.append(("continue", token))
@@ -131,6 +132,7 @@ def encode_write(request: Create | Patch | Delete | Bind | Apply | JsonPatch | E
             return Call(method="PATCH", path=path, body=body, content_type=JSON_PATCH)
         case Apply():
             body = to_json(_complete(request.manifest, request, served))
+            # Without force, a field that another manager owns is answered with 409.
             query = (("fieldManager", request.manager), ("force", "true"))
             return Call(method="PATCH", path=path, query=query, body=body, content_type=APPLY_PATCH)
 
@@ -226,6 +228,7 @@ def _binding(request: Bind) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": request.ref.name, "namespace": request.ref.namespace}
     if request.uid:
         metadata["uid"] = request.uid
+    # A binding with a resourceVersion is refused with 409 after any other write to the pod.
     if request.resource_version:
         metadata["resourceVersion"] = request.resource_version
     if request.annotations:

@@ -86,11 +86,13 @@ def bind(binder: Binder, request: BindRequest, pod: Pod, node: Node) -> Plan[Pod
     Raises: BindFailureError, InputError or RefusedError; then `undo` takes back the preparations.
     """
     context = BindContext(pod=pod, node=node, request=request)
+    # First: a reservation without users would count as a GPU in use, and the node would seem full.
     yield from sweep_node(node.metadata.name, binder.settings)
     if shares_gpu(context):
         context = yield from _reserve_all(binder, context)
     for step in binder.steps:
         yield from step.prepare(context)
+    # Preparations may take minutes, so only the checks and the write are done under the lock of the node.
     return (yield from locked(node_key(node.metadata.name), _take(binder, context)))
 
 
@@ -188,6 +190,7 @@ def _take(binder: Binder, context: BindContext) -> Plan[Pod]:
         error = RefusedError(reply, request)
         if reply.reason not in {Reason.CONFLICT, Reason.NOT_FOUND, Reason.UNKNOWN}:
             raise error
+        # A binding whose answer was lost is refused when it is repeated: the pod itself shows whether it is done.
         current = yield from find(Ref.to(context.pod), fresh=True)
         if _is_done(current, context):
             return context.pod
@@ -221,6 +224,7 @@ def _look(
     Raises: BindFailureError if a check fails.
     """
     ref = Ref(Node, context.node.metadata.name)
+    # The store first: each bind reads its node, and only a node that it lacks is worth a call.
     shown = yield from find(ref)
     node = shown if shown is not None else (yield from find(ref, fresh=True))
     if node is None:
@@ -230,6 +234,7 @@ def _look(
 
     def fits(now: Node | None, pods: tuple[Pod, ...] | None) -> bool:
         beside = others if pods is None else _without(pods, context.pod)
+        # The store returns the same objects while they do not change, so identity saves the check.
         if now is shown and len(beside) == len(others) and all(map(operator.is_, beside, others)):
             return True
         current = node if now is shown else now

@@ -67,7 +67,7 @@ def refuse_node(sight: Sight) -> str:
         return f"{title(node)} is not in node pool {pool}"
     if pool is None and found is not None:
         # As in the scheduler: a request without a pool belongs to the pool whose nodes lack this label.
-        return f"{title(node)} is in node pool {found} now, and the order is for none"
+        return f"{title(node)} is in node pool {found} now, and the bind request is for none"
     taint = untolerated(sight.pod, node)
     if taint is not None:
         return f"{title(node)} has taint {taint.key}:{taint.effect}, which the pod does not tolerate"

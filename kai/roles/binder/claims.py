@@ -253,6 +253,7 @@ def _prepare_extended(context: BindContext, extended: ExtendedResourceClaimAlloc
         found = yield from find(ref, fresh=True)
     if found is None:
         claim = extended_claim(pod, extended.device_requests)
+        # As Kubernetes' scheduler does: devices are freed only of claims with this finalizer.
         protected = attrs.evolve(claim.metadata, finalizers=(names.DRA_FINALIZER,))
         yield from create(ref, unstructure(attrs.evolve(claim, metadata=protected)))
     yield from _change_status(ref, _reservation(context, extended.allocation), pod)

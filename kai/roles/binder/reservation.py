@@ -111,6 +111,7 @@ def reservation_pod(
             "labels": {names.APP: settings.app_label, names.GPU_GROUP: group},
             "annotations": {names.KARPENTER_DO_NOT_DISRUPT: "true"},
         },
+        # A node in the spec needs no binding, so no scheduler takes up this pod.
         "spec": {key: value for key, value in spec.items() if value},
         "status": {"conditions": [{"type": names.POD_SCHEDULED_CONDITION, "status": "True"}]},
     }
@@ -180,11 +181,11 @@ def _device_of(
     if held is not None and _holds_device(held):
         return (yield from _device_of_existing(held, node, group, settings))
     made = yield from _make(pod, node, group, settings, gate)
-    device = yield from _told_device(made, settings)
+    device = yield from _reported_device(made, settings)
     if device is None:
         # Without an identity the GPU serves no pod; the next bind into the group creates a new reservation pod.
         yield from delete(Ref.to(made), uid=made.metadata.uid, grace_seconds=0)
-        raise _silent(made)
+        raise _unreported(made)
     return device
 
 
@@ -193,9 +194,9 @@ def _device_of_existing(reservation: Pod, node: str, group: str, settings: Reser
     where = reservation.spec.node_name
     if where and where != node:
         raise BindFailureError(f"GPU group {group} is on node {where}, not on {node}", retryable=False)
-    device = yield from _told_device(reservation, settings)
+    device = yield from _reported_device(reservation, settings)
     if device is None:
-        raise _silent(reservation)
+        raise _unreported(reservation)
     return device
 
 
@@ -250,7 +251,7 @@ def _make_if(gate: Gate, ref: Ref[Pod], node: str, manifest: Mapping[str, Any]) 
             return found
 
 
-def _told_device(reservation: Pod, settings: ReservationSettings) -> Plan[str | None]:
+def _reported_device(reservation: Pod, settings: ReservationSettings) -> Plan[str | None]:
     """Return the GPU of a reservation pod, after waiting for its report; None if it reports none."""
     known: Pod | None = reservation
     if not _has_settled(reservation):
@@ -277,7 +278,7 @@ def _is_ending(metadata: ObjectMeta) -> bool:
     return metadata.deletion_timestamp is not None
 
 
-def _silent(reservation: Pod) -> BindFailureError:
+def _unreported(reservation: Pod) -> BindFailureError:
     where = f"{reservation.metadata.namespace}/{reservation.metadata.name}"
-    message = f"failed waiting for GPU reservation pod to allocate: {where} does not tell its GPU"
+    message = f"failed waiting for GPU reservation pod to allocate: {where} has not reported its GPU"
     return BindFailureError(message, retryable=True)

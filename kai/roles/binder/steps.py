@@ -66,6 +66,7 @@ def upsert_config_map(
     body = _change(pod, existing, values, renewed)
     if not body:
         return existing
+    # The UID makes the API server refuse the patch if another map has taken the name since.
     return (yield from patch(ref, body, uid=existing.metadata.uid))
 
 

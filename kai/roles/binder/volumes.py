@@ -207,6 +207,7 @@ def _offer_volume(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Pla
         "name": metadata.name,
         "uid": metadata.uid,
     }
+    # Here the volume names the claim; the volume controller completes the claim. The annotation lets it undo both.
     body = {"metadata": {"annotations": {names.VOLUME_BOUND_BY_CONTROLLER: "yes"}}, "spec": {"claimRef": reference}}
     yield from patch(
         Ref(PersistentVolume, volume.metadata.name),

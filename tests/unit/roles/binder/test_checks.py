@@ -41,7 +41,7 @@ def test_a_node_outside_of_the_shard_is_refused():
 
 def test_a_node_that_was_given_to_a_pool_takes_no_pod_that_was_decided_without_one():
     given = node(labels={"kai.scheduler/node-pool": "blue"})
-    assert refuse_node(sight(on=given)) == "node n1 is in node pool blue now, and the order is for none"
+    assert refuse_node(sight(on=given)) == "node n1 is in node pool blue now, and the bind request is for none"
 
 
 def test_a_node_that_is_going_is_refused():
