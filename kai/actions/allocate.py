@@ -40,6 +40,7 @@ class Allocate:
         if not len(waiting):
             return
         heap = GroupHeap(session, depth=session.parameters.queue_depth.get(self.name, -1))
+        # Before the heap is filled: its order must count what these groups get.
         self._serve_awaited(session, waiting)
         heap.fill(waiting, again=True)
         turns = FastPath(session, heap, waiting).others() if session.takes(ALLOCATE) else _one_by_one(session, heap)

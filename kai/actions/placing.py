@@ -74,6 +74,7 @@ def place_waiting_group(session: Session, statement: Statement, portion: Portion
 def _place_group(
     session: Session, statement: Statement, portion: Portion, nodes: NodeRows, *, promise: bool, tells: bool
 ) -> bool:
+    # Scores of partitions hold for one attempt, and the last one may have been of another group.
     session.subgroup_scores.clear()
     chunk = portion.chunk()
     if not len(chunk):

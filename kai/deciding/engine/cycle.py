@@ -212,6 +212,7 @@ def remember(session: Session, profile: Profile, report: CycleReport, budget: Wa
     if report.failures:
         return  # a failing plugin may succeed next time on the same facts, so a repeated report could be wrong
     content = snapshot.versions.content
+    # Groups take turns in crowded namespaces, so cycles on the same facts alternate: keep one report for each turn.
     known = {turn: each for turn, each in _known(snapshot).items() if each.content is content}
     known[_turn_of(snapshot)] = _AtRest(content, profile, snapshot.now, until, report)
     snapshot.memory.keep(_NAME, known)
@@ -314,6 +315,7 @@ def _run(action: Action, session: Session) -> None:
         raise
     except BaseException as error:
         module = type(action).__module__
+        # A bug of kai keeps its type and traceback; only an action of another package gets the blame.
         if module.partition(".")[0] == "kai":
             raise
         raise ActionError(f"raised {error_text(error)}", action=action.name, origin=module) from error

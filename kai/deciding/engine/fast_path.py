@@ -137,7 +137,6 @@ def _asks(requests: Int64s) -> Bools:
     return some
 
 
-"""Cells (shapes x nodes) that tournaments may take; further shapes are placed the plain way."""
 BATCH = 4096
 """The number of decisions that are collected before they are handed out."""
 

@@ -132,6 +132,7 @@ class GroupHeap:
         self.refresh()
         self._member[group] = True
         self._parts.pop(group, None)
+        # A whole group is always the same object, so identity tells a part from it.
         if portion is not session.portion(group):
             self._parts[group] = portion
         self._describe(np.array([group], np.int64))

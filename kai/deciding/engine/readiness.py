@@ -133,6 +133,7 @@ class Awaited:
         snapshot = self._world.snapshot
         of_pod = snapshot.pod_group
         losing = {int(of_pod[each.pod]) for each in decisions if isinstance(each, Evict)}
+        # A moved pod is nominated as well, but its group gains nothing by the search.
         gaining = {int(of_pod[each.pod]) for each in decisions if isinstance(each, Nominate)} - losing
         for group in losing - {-1}:
             self._keys.pop(snapshot.groups[group].key, None)

@@ -328,6 +328,7 @@ def _kinds(statements: Sequence[tuple[Decision, ...]]) -> Iterable[tuple[type[De
 
 def base_of(snapshot: Snapshot) -> Base:
     """Return the base of ``snapshot``, made once per snapshot."""
+    # Kept in the snapshot's own dictionary: it lives exactly as long as the facts that it was made from.
     base = snapshot.__dict__.get("_base")
     if base is None:
         base = make_base(snapshot)

@@ -275,6 +275,7 @@ class Statement:
                 world.note_time("last_eviction", int(world.facts.pods.group[decision.pod]), world.clock.read())
         self._ledger.settle()
         self._ledger.seal()
+        # The end of the block undoes only what comes after this.
         self._begin = self._ledger.mark
         if decisions:
             self._outlet.committed(self.action, decisions)
@@ -292,6 +293,7 @@ class Statement:
             bound &= statuses == ALLOCATED
             if bound.all():
                 return self._outlet.bindings.of(pods)
+            # Binds are made in bulk, and taken below in the order in which the operations were made.
             bindings = iter(self._outlet.bindings.of(pods[bound]) if bound.any() else ())
         out: list[Decision] = []
         evicted: set[int] = set()
