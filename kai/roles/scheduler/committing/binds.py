@@ -150,6 +150,7 @@ class BindOperation:
             return self._looked(reply, at)
         refusal = reply if isinstance(reply, Refusal) else None
         if self._stage == "clear":
+            # Gone, or a new one has its name, because the deletion names a UID: in both cases the next create shows it.
             if refusal is None or refusal.reason in {Reason.NOT_FOUND, Reason.CONFLICT}:
                 return self._create()
             self._stage = "look"
@@ -164,8 +165,10 @@ class BindOperation:
         return self._dropped(reply.failure) if reply.is_gone else self._refused(reply.failure)
 
     def _not_created(self, refusal: Refusal, at: Moment) -> Step:
+        # It may be our own request, from a write whose answer was lost.
         if refusal.reason is Reason.ALREADY_EXISTS:
             return self._look()
+        # A second write could collide with the first, which may still take effect: read first.
         if refusal.reason is Reason.UNKNOWN:
             self._stage = "look"
             return Pause()

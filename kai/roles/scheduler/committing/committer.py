@@ -124,6 +124,7 @@ class Committer:
             case TermEnded():
                 effects += self._drop()
                 self._term = None
+            # Statements of an ended term may still arrive from the cycle's thread; they match no case.
             case Decided() if self._term is not None and event.term == self._term:
                 effects += self._decided(event, now)
             case Expired(requests) if self._term is not None:
@@ -287,6 +288,7 @@ class Committer:
     def _evict(
         self, decision: Evict, pod: Pod, snapshot: Snapshot, victims: Counter[int], stamp: Stamp, now: float
     ) -> list[Effect]:
+        # It is leaving already, and its place becomes free all the same.
         if pod.metadata.deletion_timestamp is not None:
             return []
         queue = snapshot.groups[group].queue if (group := int(snapshot.pod_group[decision.pod])) >= 0 else ""

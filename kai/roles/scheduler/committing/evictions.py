@@ -102,6 +102,7 @@ class EvictionOperation:
         if isinstance(found, Refusal) and found.reason is not Reason.NOT_FOUND:
             return Pause()
         stays = isinstance(found, Pod) and found.metadata.uid == self.pod.metadata.uid
+        # Gone, or leaving because another process deleted it: its place becomes free either way.
         if not stays or (isinstance(found, Pod) and found.metadata.deletion_timestamp is not None):
             return self._evicted(at)
         if self.is_stale(at.now):

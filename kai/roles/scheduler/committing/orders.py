@@ -141,6 +141,7 @@ def pool_label(settings: SchedulerSettings) -> dict[str, str]:
 
 def is_same_order(found: BindRequest, ours: BindRequest) -> bool:
     """Return whether an existing bind request equals ours, so that no write is needed."""
+    # By UID: a request that an earlier pod of the same name left may even have the same spec.
     owners = {owner.uid for owner in found.metadata.owner_references}
     wanted = {owner.uid for owner in ours.metadata.owner_references}
     return found.spec == ours.spec and bool(owners & wanted)
@@ -193,6 +194,7 @@ def pipelined_event(pod: Pod, node: str) -> Emit:
 
 def eviction(pod: Pod, settings: SchedulerSettings, stamp: Stamp, *, budgeted: bool) -> Request:
     """Return the write that removes ``pod``; ``budgeted``: a disruption budget covers it."""
+    # The eviction API answers 429 while a disruption budget forbids the eviction; a deletion asks no budget.
     by = settings.evict_by
     if by is EvictBy.EVICTION or (by is EvictBy.BUDGET and budgeted):
         return EvictRequest(ref=Ref.to(pod), uid=pod.metadata.uid, annotations=stamp.annotations())

@@ -160,6 +160,7 @@ class Outbox:
             if len(self._quiet) >= _MOST_EXPLANATIONS:
                 self._left_out.append(self._quiet.pop(next(iter(self._quiet))))
             self._quiet_count += 1
+            # Replaces an unsent write of the same topic: only the latest state is worth a call.
             self._quiet[send.topic or self._quiet_count] = send
             self._more_quiet.set()
         else:
@@ -259,6 +260,7 @@ class Outbox:
 
     async def _write(self, send: Send) -> object:
         api = self._api
+        # The term may have ended while the write waited in the queue.
         reply: object = NotLeading() if api is None else await api.perform(send.request)
         if send.ticket:
             self.commit(Answered(send.ticket, reply))

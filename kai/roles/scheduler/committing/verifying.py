@@ -118,6 +118,7 @@ def _existing_order(reader: Reader, pod: Pod) -> str:
 
 
 def _against_eviction(reader: Reader, settings: SchedulerSettings, pod: Pod) -> str:
+    # An eviction cannot be taken back. A bind needs no such check, because the binder checks it again.
     if reader.age() > settings.stale_store_seconds:
         return "may not be evicted on old knowledge: a watch is silent"
     if pod.status.phase in ENDED:

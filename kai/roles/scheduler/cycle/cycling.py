@@ -143,6 +143,7 @@ class Cycles:
         """
         budget = Timed(self.settings.configuration.parameters.budgets, self.clock, part_seconds, stream.check)
         given = self.last = attrs.evolve(given, aside=self.inquiry.begin(given.objects, self.clock()))
+        # If this cycle fails, the next one serves the same groups first.
         self.awaited = given.past.awaited
         error = ""
         try:

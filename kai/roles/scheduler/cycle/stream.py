@@ -165,6 +165,7 @@ class Stream:
 
     def taken(self, most: int | None = None) -> tuple[Decided, ...]:
         """Remove and return waiting statements, at most ``most``; called on the event loop."""
+        # Before the deque is emptied: a statement that is added in between wakes the loop again, so none is missed.
         self._is_woken = False
         out: list[Decided] = []
         while self._waiting and len(out) != most:

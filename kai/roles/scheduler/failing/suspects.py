@@ -122,6 +122,7 @@ class Inquiry:
         self._blame = blame
         self._tries += 1
         self._in_a_row += 1
+        # Searches that end and begin anew, without a whole success in between, must end as well.
         if self._in_a_row > 2 * _MOST_TRIES:
             return self._give_up()
         if self._tries > _MOST_TRIES:

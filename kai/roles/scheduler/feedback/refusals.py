@@ -73,6 +73,7 @@ class NodeRefusals:
         """Remember a refusal; return how often the pod was refused so far."""
         count = self._counts.get(refusal.uid, (0, 0.0))[0] + 1
         pause = doubling_pause(count, _FIRST, _LONGEST)
+        # Taken out first, so that the dictionary is in the order of the latest refusals and the oldest is dropped.
         self._counts.pop(refusal.uid, None)
         self._counts[refusal.uid] = (count, now + pause + _FORGOTTEN_AFTER)
         reason = " ".join(refusal.reason.split())[:_LONGEST_REASON]
@@ -103,6 +104,7 @@ class NodeRefusals:
             if entry.until > now and uid in waiting and node in seen:
                 if entry.users is None:
                     entry.users, entry.node = users[node], seen[node]
+                # Room comes from a user that left or a node that changed; further users make none.
                 if entry.users <= users[node] and entry.node == seen[node]:
                     entry.users = users[node]
                     kept[uid, node] = entry

@@ -62,6 +62,7 @@ class FairShares:
                 due = min(due, until)
                 continue
             self.outgoing.quiet[uid] = now + self.outgoing.quiet_seconds
+            # A merge patch keeps the keys that it does not mention, and deletes those that are null.
             gone = dict.fromkeys(key for key in queue.status.fair_share if key not in share)
             body = {"metadata": {"uid": uid}, "status": {"fairShare": {**gone, **share}}}
             patch = Patch(ref=Ref(Queue, name), patch=body, subresource="status")
@@ -195,6 +196,7 @@ class Publisher:
     def _take(self, overall: Overall) -> None:
         """Take the accounts of a cycle; they replace earlier ones of the same groups and of settled groups."""
         for key in overall.settled.intersection(self._waiting):
+            # Its timestamps must still be written; its reasons no longer hold.
             account = self._waiting[key]
             self._waiting[key] = attrs.evolve(account, pods=(), condition=None, not_ready="", unschedulable="")
         for account in overall.groups:
