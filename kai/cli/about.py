@@ -103,7 +103,7 @@ def warm(console: Console) -> int:
 
 
 def load_plugins() -> tuple[list[str], list[str]]:
-    """Import all installed plugins to register their kernels; return their modules, and those that failed."""
+    """Import all installed plugins to register their kernels; return their modules, and the failed ones."""
     modules, missing = [], []
     for point in sorted(entry_points(group="kai.plugins")):
         try:

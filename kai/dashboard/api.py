@@ -247,7 +247,7 @@ def _node(look: Look, name: str) -> Response:
 
 
 def _evictions(look: Look, parameters: Mapping[str, str], happenings: Sequence[Happening]) -> Response:
-    """Return evictions of the reader's pods; for readers who may see everything, also those that jobs gain by."""
+    """Return evictions of the reader's pods; for readers who may see everything, also evictions in favour of a job."""
     namespace = parameters.get("namespace", "")
     if refused := _refused(look, namespace):
         return refused

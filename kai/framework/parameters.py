@@ -40,7 +40,7 @@ class Parameters:
     allow_consolidating_reclaim: bool = True
     """Whether victims that find another place count as not reclaimed."""
     victims: Literal["least-harm", "as-peer"] = attrs.field(default=LEAST_HARM, validator=in_((LEAST_HARM, AS_PEER)))
-    """Which victims go: those that lose least (least-harm), or the first that serve, as in KAI-Scheduler (as-peer)."""
+    """Which victims go: the least loss (least-harm), or the first that serve, as in KAI-Scheduler (as-peer)."""
     use_scheduling_signatures: bool = True
     """Whether a group is skipped when one that is no harder failed in the same action."""
     default_staleness_grace_seconds: float = 60.0

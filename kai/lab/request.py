@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def reportable(findings: "Iterable[Finding]") -> "tuple[Finding, ...]":
-    """Return the findings to report; those that make jobs wait are left to the reasons of these jobs."""
+    """Return the findings to report; a finding that makes a job wait is left to the job's reason."""
     return tuple(each for each in findings if each.meaning != "wait")
 
 

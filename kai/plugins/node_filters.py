@@ -61,7 +61,7 @@ Demand = tuple[tuple[tuple[str, str], ...], tuple[NodeTerm, ...] | None, frozens
 
 @attrs.frozen(kw_only=True)
 class Affinity:
-    """Refuse nodes whose labels, name or features are not those that a pod selects, requires or needs."""
+    """Refuse nodes without the labels, name or features that a pod selects, requires or needs."""
 
     def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the filter, for the shapes that select nodes."""

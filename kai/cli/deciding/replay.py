@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kai.manifests.adoption import Adoption
 
 EPILOG = """\
-Exit code 0, or 1 if the decisions differ from those that the snapshot records (with --expect: 4 if it
+Exit code 0, or 1 if the decisions differ from the recorded ones (with --expect: 4 if the snapshot
 records none). Under another policy or with more cycles they differ, of course; kai diff says what it means.
 
 \b

@@ -41,7 +41,7 @@ _SWITCH_SECONDS = 0.0005
 EPILOG = """\b
 ROLE is one of scheduler, binder, podgrouper, podgroup-controller,
 queue-controller, node-scale-adjuster and admission. Without one, all of them
-but admission run in this process. Flags are those that KAI-Scheduler's
+but admission run in this process. It takes the flags that KAI-Scheduler's
 operator writes for each component, in Go's form (--name=value, --name value,
 -name).
 

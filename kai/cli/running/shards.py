@@ -1,7 +1,7 @@
 """Render a SchedulingShard into the scheduler's configuration, as KAI-Scheduler's operator does for its scheduler.
 
-The operator writes a configuration file, which is ``Rendered.document`` here, and a command line, of which
-``Rendered.flags`` has the flags that the scheduler knows. A Config (``kai-config``) beside the shard has the settings
+The operator writes a configuration file, which is ``Rendered.document`` here, and a command line;
+``Rendered.flags`` has its flags that the scheduler knows. A Config (``kai-config``) beside the shard has the settings
 that all shards of an installation share.
 
 Source: KAI-Scheduler's pkg/apis/kai/v1, defaults of a shard, and its operator's pkg/operator/operands/scheduler.

@@ -191,7 +191,7 @@ class MomentResult(Document):
 
     scenario: str
     pods: Mapping[str, Any] = attrs.field(factory=dict)
-    """By namespace/name. The state is one of those that jobs have, the status is KAI-Scheduler's word for it."""
+    """By namespace/name. The states are the same as of jobs; the status is KAI-Scheduler's word."""
     nodes: Mapping[str, Any] = attrs.field(factory=dict)
     counts: tuple[Mapping[str, int], ...] = ()
     """Of each cycle."""

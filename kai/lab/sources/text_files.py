@@ -25,7 +25,7 @@ from kai.manifests.workloads.table import describes_pods
 
 @attrs.frozen(kw_only=True)
 class Texts:
-    """The manifests of some texts, and the faults of those that cannot be read."""
+    """The manifests of some texts, and the faults of unreadable ones."""
 
     documents: tuple[Document, ...]
     texts: tuple[bytes, ...] = ()

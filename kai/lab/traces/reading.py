@@ -247,7 +247,7 @@ def _zero(jobs: Sequence[TraceJob], form: Format) -> float:
 
 
 def _from(jobs: Sequence[TraceJob], since: float, path: str) -> list[TraceJob]:
-    """Return jobs from an instant on: running ones, with their remaining time, come before those that waited.
+    """Return jobs from an instant on: running ones, with their remaining time, come before waiting ones.
 
     Raises: InputError for a trace without start times, or without jobs from then on.
     """

@@ -1,6 +1,6 @@
 """Virtual time: the scheduler on an embedded cluster whose clock jumps from one event to the next.
 
-Read `running.simulation` first. The subpackages, each of which imports only those above it in this list:
+Read `running.simulation` first. A subpackage imports only the ones above it in this list:
 
     scenes/   the input of one run: files, traces and snapshots become jobs, nodes and node events
     running/  the event loop, the embedded cluster, the owners of pods, and the records

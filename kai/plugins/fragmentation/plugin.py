@@ -57,7 +57,7 @@ Demand = tuple[tuple[tuple[str, str], ...], tuple[NodeTerm, ...] | None, tuple[T
 
 @attrs.frozen(kw_only=True, eq=False)
 class Kinds:
-    """The shapes that ask for whole GPUs or for parts of them; those that ask for the same are one kind.
+    """The shapes that ask for whole GPUs or for parts of them; shapes with equal requests are one kind.
 
     Shapes: K shapes, D kinds, Q places where kinds may run, N nodes.
     """

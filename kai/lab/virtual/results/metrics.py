@@ -382,7 +382,7 @@ def _title(job: JobResult) -> str:
 
 
 def _stays(run: Run) -> tuple[StayResult, ...]:
-    """Return the stays that ended, and those that are open at the horizon."""
+    """Return the stays that ended, and the ones still open at the horizon."""
     return tuple(
         StayResult(job=each.job, node=each.node, start_seconds=each.start, end_seconds=each.end, gpus=each.gpus)
         for each in (*run.records.stays, *run.staying)

@@ -83,7 +83,7 @@ class Meters:
         """The most GPUs that any node ever had."""
         self.even_sum, self.even_seconds = 0.0, 0.0
         self.idle_sum, self.unusable_sum = 0.0, 0.0
-        """GPU-seconds while pods wait: of all idle GPUs, and of those that the largest waiting pod cannot use."""
+        """GPU-seconds while pods wait: of all idle GPUs, and of idle GPUs too few for the largest waiting pod."""
         self.series = Series(3 * count + len(PIECES) + 1)
         self._nodes: dict[str, tuple[float, float]] = {}
         """By node: its GPUs, and the held ones among them."""

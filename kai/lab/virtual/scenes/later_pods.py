@@ -31,7 +31,7 @@ class LaterPods:
 
 
 def with_later(tasks: Sequence[TaskPlan], later: Sequence[LaterPods], arrival: float) -> tuple[TaskPlan, ...]:
-    """Return the tasks of a job with those that come later.
+    """Return the tasks of a job, later ones included.
 
     Pods that wait until others are ready or have a node work together with these, and join their task. Pods that wait
     until others complete are a task of their own.

@@ -224,7 +224,7 @@ def _name_of(document: Document) -> str:
 
 
 def _cluster_file(path: str, queues: Collection[str] = ()) -> ClusterFile:
-    """Return the cluster file at a path; ``queues`` are those that the workload brings."""
+    """Return the cluster file at a path; ``queues`` come with the workload."""
     place = Path(path)
     if _is_snapshot(path):
         return ClusterFile(documents=())
