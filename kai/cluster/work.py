@@ -191,6 +191,7 @@ class WorkQueue(Generic[K]):
         """Add a key."""
         item = self._items.setdefault(key, _Item(now))
         if item.running:
+            # The first event counts: later ones must not defer the next work again and again.
             item.again = now if item.again is None else item.again
         else:
             item.since = now
@@ -214,9 +215,11 @@ class WorkQueue(Generic[K]):
             item.failures += 1
             due = now + max(self._pause(item.failures), ended.after or 0.0)
             if item.again is not None:
+                # A new event ends the back-off, but not a delay that the API server asked for.
                 due = min(due, now + max(self.options.gather, ended.after or 0.0))
             self._put_back(key, due, item.failures)
         elif item.again is not None:
+            # The work may have read the object before that event, so it is done once more.
             self._put_back(key, max(now, item.again + self.options.gather), 0, since=item.again)
         elif ended.after is not None:
             self._put_back(key, now + ended.after, 0)

@@ -190,6 +190,7 @@ class Shown(Generic[T]):
             self._news.setdefault(key, before)
         for lookup in self._indexes.values():
             lookup.put(key, before, obj)
+        # A new object took the name: subscribers must also see the end of the old one.
         if before is not None and obj is not None and before.metadata.uid != obj.metadata.uid and before.metadata.uid:
             self._on_change(key, Change(before, None))
             self._on_change(key, Change(None, obj))

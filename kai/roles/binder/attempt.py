@@ -204,6 +204,7 @@ def _fail(
     failed first, because its preparations end with it.
     """
     leftovers: tuple[str, ...] = ()
+    # Before the undo: this write raises the version of the pod, so a binding that is still in flight is refused.
     current = yield from report_failure(pod, request.spec.selected_node, message)
     if current is not None and current.spec.node_name == request.spec.selected_node:
         return (yield from _finish(request, current))
