@@ -109,6 +109,7 @@ def book(
         amount = facts.shapes.request[shape, resource] * sign
         if amount == 0 or facts.nodes.allocatable[node, resource] == 0:
             continue
+        # A shared device is booked by its slot, and its reservation pod holds that same device.
         if resource == GPU and (shared or facts.pods.reservation[pod]):
             continue
         cell = node * width + resource
@@ -244,6 +245,7 @@ def evict(facts: Facts, columns: Columns, offsets: Offsets, pod: int) -> None:
         book(facts, columns, offsets, pod, node, RELEASING, placement, 1)
         if status == PIPELINED:
             _forget(columns, offsets, placement)
+    # Queues count it as gone at once, though it holds its node until it ends: else more victims would be searched for.
     charge(facts, columns, offsets, pod, node, -1)
     set_status(facts, columns, offsets, pod, RELEASING)
     add(columns, offsets.virtual + pod, 1 - columns.virtual[pod])

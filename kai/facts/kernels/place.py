@@ -229,6 +229,7 @@ def place_pods(
     for at in range(pods.shape[0]):
         shape, group = facts.pods.shape[pods[at]], facts.pods.group[pods[at]]
         resource = CPU if is_cpu_only(facts, shape) else GPU
+        # The ring of changed nodes keeps the last ones only: a reader further behind reads all nodes again.
         is_logged = columns.touches[0] - seen <= columns.touched.shape[0]
         if not _goes_by_bounds(facts, rules, shape):
             now, followed = (0, 0), -1

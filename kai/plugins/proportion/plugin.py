@@ -137,6 +137,7 @@ class Proportion:
                 )
                 shares[family.rows, resource] = out * unit
         shares[:, GPU] = without_rounding(shares[:, GPU], requested[:, GPU])
+        # A negative quota is none: such a queue is bounded by its limit alone.
         allocatable = np.where(facts.quota < 0, facts.limit, np.maximum(facts.quota, shares))
         capped = np.where(facts.limit < 0, allocatable, np.minimum(allocatable, facts.limit))
         return FairShares(
