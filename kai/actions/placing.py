@@ -35,16 +35,16 @@ def place_group(
     nodes: NodeRows,
     *,
     promise: bool,
-    tells: bool | None = None,
+    records: bool | None = None,
 ) -> bool:
     """Place the next chunk of ``portion`` on ``nodes`` (ascending): all of it, or return False.
 
-    ``promise`` marks a simulation, which only promises places. ``tells``: whether to record refusals; None: record them
-    unless this is a simulation. The caller undoes the changes of a failed attempt.
+    ``promise`` marks a simulation, which only promises places. ``records``: whether to record refusals; None: record
+    them unless this is a simulation. The caller undoes the changes of a failed attempt.
     """
     before = session.attend(portion.group)
     placed = _place_group(
-        session, statement, portion, nodes, promise=promise, tells=not promise if tells is None else tells
+        session, statement, portion, nodes, promise=promise, records=not promise if records is None else records
     )
     session.attend(before)
     return placed
@@ -63,16 +63,16 @@ def place_waiting_group(session: Session, statement: Statement, portion: Portion
     if statement.has_waited:
         statement.roll_back(mark)
         statement.may_wait = False
-        placed = place_group(session, statement, portion, nodes, promise=False, tells=False)
+        placed = place_group(session, statement, portion, nodes, promise=False, records=False)
         statement.may_wait = True
         if not placed:
             statement.roll_back(mark)
-            return place_group(session, statement, portion, nodes, promise=False, tells=False)
+            return place_group(session, statement, portion, nodes, promise=False, records=False)
     return True
 
 
 def _place_group(
-    session: Session, statement: Statement, portion: Portion, nodes: NodeRows, *, promise: bool, tells: bool
+    session: Session, statement: Statement, portion: Portion, nodes: NodeRows, *, promise: bool, records: bool
 ) -> bool:
     # Scores of partitions hold for one attempt, and the last one may have been of another group.
     session.subgroup_scores.clear()
@@ -81,21 +81,25 @@ def _place_group(
         return False
     verdict = capacity_verdict(session, portion, chunk)
     if not verdict:
-        if tells:
+        if records:
             session.refuse(portion.group, verdict)
         return False
-    return descend(_Placer(session, statement, portion, promise=promise, tells=tells).place(portion.root, chunk, nodes))
+    return descend(
+        _Placer(session, statement, portion, promise=promise, records=records).place(portion.root, chunk, nodes)
+    )
 
 
 class _Placer:
     """One attempt to place a portion."""
 
-    def __init__(self, session: Session, statement: Statement, portion: Portion, *, promise: bool, tells: bool) -> None:
+    def __init__(
+        self, session: Session, statement: Statement, portion: Portion, *, promise: bool, records: bool
+    ) -> None:
         self._session = session
         self._statement = statement
         self._portion = portion
         self._promise = promise
-        self._tells = tells
+        self._records = records
         self._is_split = not session.policy.leaves_alone(np.array([portion.group], np.int64))[0]
         self._tries = 0
         self._states = count()
@@ -113,7 +117,7 @@ class _Placer:
             if failed is not None:
                 self._record_again(failed)
             elif self._tries == MOST_TRIES:
-                if self._tells:
+                if self._records:
                     self._session.refuse(self._portion.group, Verdict.refused(Code.TRIES_SPENT, tries=MOST_TRIES))
                 return False
             elif (yield self._try(subgroup, pods, part)):
@@ -145,7 +149,7 @@ class _Placer:
     def _record_again(self, refusals: dict[int, Reason]) -> None:
         """Record the refusals of a memoized failed try again."""
         self._refusals |= refusals
-        if self._tells:
+        if self._records:
             self._session.record(self._portion.group).pods.update(refusals)
 
     def _place_in(self, subgroup: int, pods: PodRows, nodes: NodeRows) -> Descent[bool]:
@@ -185,7 +189,7 @@ class _Placer:
                     continue
                 if partition.scores is not None:
                     self._session.subgroup_scores[subgroup] = partition.scores
-                if not partition.verdict and self._tells:
+                if not partition.verdict and self._records:
                     self._session.refuse(self._portion.group, partition.verdict)
                 out += partition.parts
             parts = out
@@ -197,7 +201,7 @@ class _Placer:
         if placed == len(pods):
             self._state = next(self._states)
             return True
-        if self._tells:
+        if self._records:
             pod = int(pods[placed])
             self._refusals[pod] = record_no_node(self._session, self._portion, leaf, pod, placed, nodes)
         return False

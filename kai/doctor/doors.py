@@ -59,9 +59,9 @@ def endpoints(seen: Seen) -> Looked:
         closed = text_of(hook, "failurePolicy") != "Ignore"
         message = f"webhook {text_of(hook, 'name')} of {name_of(config)} has no endpoint: service {namespace}/{service}"
         what = "the API server refuses what it is about" if closed else "what it would refuse is let through"
-        tell = failure if closed else warning
+        severity = failure if closed else warning
         problems.append(
-            tell(
+            severity(
                 f"{message}; {what}",
                 f"kubectl -n {namespace} get endpointslices -l {_SERVICE}={service}    or kubectl delete "
                 f"{_KINDS[kind]} {name_of(config)}",
@@ -83,8 +83,8 @@ def configurations(seen: Seen) -> Looked:
     for kind, lacking in _LACKING.items():
         if kind not in kinds:
             message = f"kai has no {_KINDS[kind]}: {lacking}{waits if kind == 'mutating' else ''}"
-            tell = failure if kind == "mutating" else warning
-            problems.append(tell(message, _INSTALL, about=_KINDS[kind]))
+            severity = failure if kind == "mutating" else warning
+            problems.append(severity(message, _INSTALL, about=_KINDS[kind]))
     return Looked(well=f"{counted(len(kinds), 'webhook')} of kai, pods pass them", findings=problems)
 
 
@@ -111,8 +111,8 @@ def certificates(seen: Seen) -> Looked:
             when = f"ends in {days:.1f} days" if days >= 0 else f"ended {-days:.1f} days ago"
             said = f"the caBundle of {webhook} {when}"
         if said:
-            tell = failure if end is None or end < seen.now else warning
-            problems.append(tell(said, _RENEW, about=f"{_KINDS[kind]}/{name_of(config)}"))
+            severity = failure if end is None or end < seen.now else warning
+            problems.append(severity(said, _RENEW, about=f"{_KINDS[kind]}/{name_of(config)}"))
         if end is not None and math.isfinite(end):
             ends.append(end)
     first = f", the first ends in {(min(ends) - seen.now) / 86_400:.0f} days" if ends else ""

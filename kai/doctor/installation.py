@@ -134,8 +134,8 @@ def _troubles(program: Program) -> Iterator[Finding]:
         mend = (
             f"{kubectl} set resources deploy {program.owner} --limits=memory=2Gi    how much it takes: docs/install.md"
         )
-        tell = warning if program.is_ready and count < _OFTEN else failure
-        yield tell(
+        severity = warning if program.is_ready and count < _OFTEN else failure
+        yield severity(
             f"{who} was restarted {often}, the last time for want of memory (OOMKilled)",
             mend,
             about=f"pod/{where}",
@@ -185,10 +185,10 @@ def one_scheduler(seen: Seen) -> Looked:
         where = f"node pool {pool}" if pool else "the nodes without a node pool"
         if len(owners) > 1:
             in_doubt = any(each.may_serve_another_pool for each in members)
-            tell = warning if in_doubt else failure
+            severity = warning if in_doubt else failure
             unless = ", unless a shard in --scheduler-conf says otherwise" if in_doubt else ""
             problems.append(
-                tell(
+                severity(
                     f"{len(owners)} schedulers named {name} decide about {where}{unless}: {first_of(owners)}",
                     "give one of them another --partition-label-value, or scale it to 0",
                     found=", ".join(owners),
@@ -322,9 +322,9 @@ def other_scheduler(seen: Seen) -> Looked:
         pool = _flags(each).get("partition-label-value", "")
         count = counted(replicas if isinstance(replicas, int) else 1, "replica")
         lease = "" if replicas not in {None, 1} else ", which takes no lease"
-        tell = failure if pool in ours else warning
+        severity = failure if pool in ours else warning
         problems.append(
-            tell(
+            severity(
                 f"the scheduler of KAI-Scheduler runs ({name_of(each)}, {count}{lease})",
                 _way_to_stop(seen, each),
                 about=f"deployment/{key_of(each)}",

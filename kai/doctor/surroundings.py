@@ -84,9 +84,9 @@ def runtime_classes(seen: Seen) -> Looked:
         said = " and ".join([*who, *([f"setting {first_of(flags)}"] if flags else [])])
         refused = "; the API server refuses pods that share GPUs" if f"--{_FRACTION_CLASS}" in flags else ""
         mend = f"or kai run {flags[0]}=''" if flags else "or correct spec.runtimeClassName of the workloads"
-        tell = failure if shares or pods[name] else warning
+        severity = failure if shares or pods[name] else warning
         problems.append(
-            tell(
+            severity(
                 f"runtime class {name} does not exist ({said}){refused}",
                 f"install what makes it, such as the GPU operator, {mend}    kubectl get runtimeclasses",
                 about=f"runtimeclass/{name}",

@@ -252,7 +252,9 @@ def gpu_memory(seen: Seen) -> Looked:
             warning(f"{found}; pods that ask for GPU memory find no place there", help_text, found=first_of(silent))
         )
     gpu_nodes = sum(bool(_gpus(each)) for each in seen.all("nodes"))
-    return Looked(well=f"{counted(gpu_nodes, 'GPU node')}, all tell the memory of their GPUs", findings=problems)
+    return Looked(
+        well=f"{counted(gpu_nodes, 'GPU node')}, each has a label with the memory of its GPUs", findings=problems
+    )
 
 
 def reservations(seen: Seen) -> Looked:
@@ -264,9 +266,9 @@ def reservations(seen: Seen) -> Looked:
     ]
     problems: list[Finding] = []
     for namespace in sorted((wanted or {names.RESERVATION_NAMESPACE}) - known):
-        tell = failure if sharing else warning
+        severity = failure if sharing else warning
         problems.append(
-            tell(
+            severity(
                 f"namespace {namespace} does not exist: GPUs cannot be shared"
                 + (f", as {counted(len(sharing), 'pod')} asked" if sharing else ""),
                 "kubectl apply -k deploy/lasting",
@@ -288,10 +290,10 @@ def pools(seen: Seen) -> Looked:
         if (pool := labels_of(each).get(names.NODE_POOL))
     )
     in_doubt = any(each.may_serve_another_pool for each in seen.programs())
-    tell = warning if in_doubt else failure
+    severity = warning if in_doubt else failure
     unless = ", unless a shard in --scheduler-conf names it" if in_doubt else ""
     problems = [
-        tell(
+        severity(
             f"node pool {pool} has no scheduler{unless}: "
             f"{counted(count, 'queue or job', 'queues and jobs')} wait for one",
             f"run a scheduler with --partition-label-value={pool}, or remove the label {names.NODE_POOL}",

@@ -119,7 +119,7 @@ class Result:
 
         if self.outcome is None or self.overview is None:
             return None
-        return explained(self.outcome, self.overview, tell=report)
+        return explained(self.outcome, self.overview, on_progress=report)
 
     def differences(self) -> Differences:
         """Return the differences between the answer and the expectation of the case."""

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from kai.deciding.explain.codes import NEVER
-from kai.deciding.explain.words import Teller
+from kai.deciding.explain.words import GroupReasons
 from kai.facts.model.axis import GPU, GPU_UNIT
 from kai.facts.model.pod import Status
 from kai.framework.decisions import Bind, Cause, Evict, Nominate
@@ -76,7 +76,7 @@ def what_no_node_has_idle_is_idle_nowhere(trial: Trial) -> Iterator[str]:
     A node that is in no domain of the level that the job requires is none that it may use.
     """
     cycle = trial.outcome.last
-    teller = Teller(cycle.snapshot, trial.outcome.profile, cycle.report)
+    teller = GroupReasons(cycle.snapshot, trial.outcome.profile, cycle.report)
     rows = {facts.name: row for row, facts in enumerate(cycle.snapshot.groups)}
     total = sum(max(0, int(idle)) for idle in cycle.report.idle[:, GPU]) / GPU_UNIT
     for job in trial.jobs.values():

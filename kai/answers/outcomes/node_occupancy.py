@@ -13,7 +13,7 @@ from kai.answers.outcomes.overview import Job, Overview
 from kai.answers.outcomes.states import counted_gpus
 from kai.deciding.explain.codes import Stage, stage_of
 from kai.deciding.explain.phrases import objection, of_devices, plain, quantity
-from kai.deciding.explain.words import Teller
+from kai.deciding.explain.words import GroupReasons
 from kai.facts.model.axis import GPU, GPU_UNIT
 from kai.facts.model.pod import ACTIVE_ALLOCATED, ACTIVE_USED, GpuKind, Node, Status, within
 
@@ -155,15 +155,15 @@ def _tenants(outcome: Outcome, seen: Overview, row: int) -> Sequence[Tenant]:
 def _kept_away(outcome: Outcome, seen: Overview, row: int) -> Iterator[tuple[str, str]]:
     """Yield each waiting job with what keeps it from the node."""
     cycle = outcome.last
-    teller = Teller(cycle.snapshot, outcome.profile, cycle.report)
+    group_reasons = GroupReasons(cycle.snapshot, outcome.profile, cycle.report)
     groups = {group.key: at for at, group in enumerate(cycle.snapshot.groups)}
     for job in seen.jobs:
         if job.words is None or job.held or job.wanted == job.placed:
             continue
-        yield job.title, _why(outcome, teller, job, groups[job.key], row)
+        yield job.title, _why(outcome, group_reasons, job, groups[job.key], row)
 
 
-def _why(outcome: Outcome, teller: Teller, job: Job, group: int, row: int) -> str:
+def _why(outcome: Outcome, group_reasons: GroupReasons, job: Job, group: int, row: int) -> str:
     snapshot, report = outcome.last.snapshot, outcome.last.report
     code = "" if job.words is None else job.words.code
     if stage_of(code) in _TOO_EARLY:
@@ -172,7 +172,7 @@ def _why(outcome: Outcome, teller: Teller, job: Job, group: int, row: int) -> st
     if not pending:
         return f"waits for something else first ({code})"
     pod = int(pending[0])
-    for text, nodes in teller.objections(pod).items():
+    for text, nodes in group_reasons.objections(pod).items():
         if row in nodes:
             return objection(text)
     shape = int(snapshot.pod_shape[pod])

@@ -30,7 +30,7 @@ from kai.deciding.explain.declared import Declared, missing_queue
 from kai.deciding.explain.messages import Explanation
 from kai.deciding.explain.phrases import Words, listed
 from kai.deciding.explain.recorded import least_pods
-from kai.deciding.explain.words import Teller
+from kai.deciding.explain.words import GroupReasons
 from kai.facts.model.axis import GPU_UNIT
 from kai.facts.model.pod import ACTIVE_ALLOCATED, Status, within
 from kai.framework.decisions import Evict
@@ -179,12 +179,14 @@ def overview(outcome: Outcome) -> Overview:
     """Return the jobs by queue and name, the queues as a tree, and the evictions of the last cycle."""
     cycle = outcome.last
     snapshot = cycle.snapshot
-    teller = Teller(snapshot, outcome.profile, cycle.report, declared_in(outcome.case.objects, outcome.case.settings))
+    group_reasons = GroupReasons(
+        snapshot, outcome.profile, cycle.report, declared_in(outcome.case.objects, outcome.case.settings)
+    )
     pods = pods_by_group(cycle)
     columns = _Columns.of(cycle)
     names = Counter(group.name for group in snapshot.groups)
     jobs = [
-        _job(cycle, columns, group, pods[group], teller, is_alone=names[facts.name] == 1)
+        _job(cycle, columns, group, pods[group], group_reasons, is_alone=names[facts.name] == 1)
         for group, facts in enumerate(snapshot.groups)
     ]
     amounts = np.array([snapshot.axis.vector(node.allocatable) for node in snapshot.nodes], np.int64)
@@ -288,14 +290,16 @@ class _Members:
         )
 
 
-def _job(cycle: Cycle, columns: _Columns, group: int, pods: Sequence[int], teller: Teller, *, is_alone: bool) -> Job:
+def _job(
+    cycle: Cycle, columns: _Columns, group: int, pods: Sequence[int], group_reasons: GroupReasons, *, is_alone: bool
+) -> Job:
     """Return a job; its title is the plain name where it ``is_alone`` in having it."""
     snapshot, evicted = cycle.snapshot, columns.evicted
     facts = snapshot.groups[group]
     members = _Members.of(columns, pods)
     alive, held, placed, waiting, lost = members.alive, members.held, members.placed, members.waiting, members.lost
     moving = members.moving
-    words = teller.tell(group) if waiting or held or moving else None
+    words = group_reasons.dominant(group) if waiting or held or moving else None
     record = cycle.report.records.get(group)
     moved = [pod for pod in lost if evicted[pod].moved_to >= 0]
     state = _state(pods, members)

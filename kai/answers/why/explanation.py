@@ -35,14 +35,14 @@ from kai.answers.why.suggestions import (
     usual,
     waiting,
 )
-from kai.answers.why.trials import ChangeTrials, Effort, GroupKey, Tell, ignore_progress
+from kai.answers.why.trials import ChangeTrials, Effort, GroupKey, OnProgress, ignore_progress
 from kai.answers.why.written import written
 from kai.api import names
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.kinds import key_of
 from kai.basics.wording import counted
 from kai.deciding.explain.phrases import Words, listed
-from kai.deciding.explain.words import Teller
+from kai.deciding.explain.words import GroupReasons
 from kai.facts.model.axis import GPU
 from kai.facts.model.groups import PodGroup
 from kai.facts.model.pod import Status
@@ -118,13 +118,13 @@ class Explained:
         return tuple(fold.explanation for fold in self.folds)
 
 
-def explained(outcome: Outcome, seen: Overview, tell: Tell = ignore_progress) -> Explained:
-    """Return the explanation of the last cycle; report the progress of the search for changes to ``tell``.
+def explained(outcome: Outcome, seen: Overview, on_progress: OnProgress = ignore_progress) -> Explained:
+    """Return the explanation of the last cycle; report the progress of the search for changes to ``on_progress``.
 
     Jobs that differ only in their names share one explanation. Beyond MOST_APART jobs, all jobs of a queue with the
     same reason code share one.
     """
-    explainer = Explainer(outcome, seen, tell=tell)
+    explainer = Explainer(outcome, seen, on_progress=on_progress)
     waits = [job for job in seen.jobs if job.words is not None]
     evictions = Evictions(outcome.last)
     alike = explainer.twins if len(waits) <= MOST_APART else explainer.reasons
@@ -166,20 +166,22 @@ class Explainer:
         *,
         lines: Iterable[JobLine] = (),
         most: int = MOST_DECISIONS,
-        tell: Tell = ignore_progress,
+        on_progress: OnProgress = ignore_progress,
     ) -> None:
         """Read an outcome and its overview; ``lines`` are its jobs, where they are computed already.
 
-        The progress of the search for changes is reported to ``tell``.
+        The progress of the search for changes is reported to ``on_progress``.
         """
         cycle = outcome.last
         self._outcome = outcome
         self._seen = seen
         self._objects = _objects_before(outcome)
         settings = outcome.case.settings
-        self._teller = Teller(cycle.snapshot, outcome.profile, cycle.report, declared_in(self._objects, settings))
+        self._group_reasons = GroupReasons(
+            cycle.snapshot, outcome.profile, cycle.report, declared_in(self._objects, settings)
+        )
         searches = None if outcome.searches is None else TRYING
-        self._effort = Effort(tell)
+        self._effort = Effort(on_progress)
         self._trials = ChangeTrials(outcome.profile, settings, cycle, most, searches, outcome.intake, self._effort)
         self._size = 0 if searches is None else len(cycle.snapshot.pods) + len(cycle.snapshot.nodes)
         self._starts = Starts(cycle, self._objects)
@@ -305,8 +307,8 @@ class Explainer:
             source=self._sources[key],
             waiting=tuple(self._pods[each] for each in self._members.get(key, ())),
             placed=job.placed + job.held,
-            reasons=self._teller.tell_all(self._rows[key]),
-            takeable=partial(self._teller.takeable, self._rows[key]),
+            reasons=self._group_reasons.all(self._rows[key]),
+            takeable=partial(self._group_reasons.takeable, self._rows[key]),
             fields=SHORT
             if job.namespace == names.DEFAULT_NAMESPACE and job.name in self._outcome.case.short_groups
             else OBJECTS,

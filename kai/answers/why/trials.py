@@ -24,7 +24,7 @@ from kai.api.kinds import key_of
 from kai.basics.errors import InputError
 from kai.deciding.explain.codes import Stage, stage_of
 from kai.deciding.explain.phrases import Words
-from kai.deciding.explain.words import Teller
+from kai.deciding.explain.words import GroupReasons
 from kai.facts.model.pod import ACTIVE_ALLOCATED, Status, within
 from kai.framework.decisions import Evict
 from kai.intake import Intake, IntakeSettings
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kai.facts.model.groups import PodGroup
 
 TRYING: Final = "trying changes"
-Tell: TypeAlias = Callable[[str, int, int, str], None]
+OnProgress: TypeAlias = Callable[[str, int, int, str], None]
 """A progress callback: the activity, the steps done, the most steps there may be, and a detail."""
 
 
@@ -49,7 +49,7 @@ class Effort:
     Holds: the reported steps never exceed the total, and equal it once the last group is explained.
     """
 
-    tell: Tell = ignore_progress
+    on_progress: OnProgress = ignore_progress
     _groups: int = 0
     _each: int = 0
     """Most trials for one group; 0: nothing is tried and nothing is reported."""
@@ -78,13 +78,13 @@ class Effort:
         if not total:
             return
         if self._ended == self._groups:
-            self.tell(TRYING, total, total, "")
+            self.on_progress(TRYING, total, total, "")
             return
         done = self._ended * self._each + min(self._tried, self._each - 1)
         detail = f"{self._tried} tried, {self._each} at most"
         if self._groups > 1:
             detail = f"job {self._ended + 1} of {self._groups}, {detail}"
-        self.tell(TRYING, done, total, detail)
+        self.on_progress(TRYING, done, total, detail)
 
 
 GroupKey = tuple[str, str]
@@ -231,7 +231,7 @@ class ChangeTrials:
         if _places(cycle).get(key, 0) > site.placed:
             return Alone()
         declared = declared_in(objects, self._settings)
-        return Alone(Teller(cycle.snapshot, self._profile, cycle.report, declared).tell(group))
+        return Alone(GroupReasons(cycle.snapshot, self._profile, cycle.report, declared).dominant(group))
 
     def _decided(self, objects: ClusterObjects, intake: Intake) -> Cycle:
         self._effort.count()
@@ -267,7 +267,7 @@ class ChangeTrials:
         if not found.waiting:
             return found
         declared = declared_in(change.objects, self._settings)
-        reason = Teller(cycle.snapshot, self._profile, cycle.report, declared).tell(group)
+        reason = GroupReasons(cycle.snapshot, self._profile, cycle.report, declared).dominant(group)
         if not comes_later(reason, site.reasons[0]):
             return found
         return attrs.evolve(found, result=Result.WAITS, reason=reason)

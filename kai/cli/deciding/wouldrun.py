@@ -369,7 +369,7 @@ def _explained(found: "Arrival", result: "Result") -> "Sequence[Mapping[str, Any
     waiting = [job for job in found.jobs if job.words is not None and answer_of(job) in {WAITS, NEVER}]
     if not waiting or result.outcome is None or result.overview is None:
         return ()
-    explainer = Explainer(result.outcome, result.overview, tell=report)
+    explainer = Explainer(result.outcome, result.overview, on_progress=report)
     return [explanation(fold) for fold in explainer.folded(waiting, explainer.twins)]
 
 

@@ -146,7 +146,7 @@ def demonstrate(name: str, wanted: Wanted, console: Console) -> int:
         watched.begin()
         at = _watch(scene, wanted, watched, console, speed=speed, note=address)
     ended = run.finish(at)
-    _tell(ended, console)
+    _report_end(ended, console)
     if wanted.save is not None:
         save(wanted.save, scene, ended, console)
     if not console.is_for_machines:
@@ -165,7 +165,7 @@ def _watch(scene: DemoScene, wanted: Wanted, watched: Watched, console: Console,
     """Play a run on the terminal, or write it line by line; return the instant at which watching ended."""
     if console.is_for_machines or not (sys.stdout is not None and sys.stdout.isatty()):
         # A page is watched live, so with --dashboard the lines keep the scene's pace; otherwise they need none.
-        return _tell_lines(scene, watched, console, speed=inf if wanted.dashboard is None else speed)
+        return _print_lines(scene, watched, console, speed=inf if wanted.dashboard is None else speed)
     from kai.cli.demonstrating.playing import opened
 
     with opened(console) as stage:
@@ -178,7 +178,7 @@ def _watch(scene: DemoScene, wanted: Wanted, watched: Watched, console: Console,
             return min(pacing.virtual, watched.until)
 
 
-def _tell_lines(
+def _print_lines(
     scene: DemoScene, watched: Watched, console: Console, *, speed: float, pause: Callable[[float], None] = time.sleep
 ) -> float:
     """Write the events of a run as lines, at ``speed``, or as fast as it can be decided."""
@@ -250,7 +250,7 @@ def _board(address: str | None, watched: Watched, console: Console) -> Iterator[
 # --- Afterwards ----------------------------------------------------------------------------------------------------
 
 
-def _tell(ended: Run, console: Console) -> None:
+def _report_end(ended: Run, console: Console) -> None:
     result = result_of(ended)
     if console.is_for_machines:
         from kai.cli.console import write_document

@@ -57,7 +57,7 @@ class JobAnswer:
         from kai.answers.documents.explanations import jobs_document
         from kai.answers.why.explanation import Explainer, explained_jobs
 
-        explainer = Explainer(outcome, seen, lines=lines, tell=report)
+        explainer = Explainer(outcome, seen, lines=lines, on_progress=report)
         found = explained_jobs(outcome, explainer, lines, verify=asked.verify)
         kind, document = jobs_document(found)
         wire = _wire(found.folds) if asked.detail else None
@@ -152,7 +152,7 @@ class WaitingAnswer:
         from kai.answers.why.explanation import Explainer
         from kai.deciding.explain.codes import stage_of
 
-        explainer = Explainer(outcome, seen, tell=report)
+        explainer = Explainer(outcome, seen, on_progress=report)
         waiting = explainer.in_line([job for job in jobs if job.words is not None])
         folds = list(explainer.folded(waiting, explainer.reasons, verify=asked.verify)) if waiting else []
         folds.sort(key=lambda fold: (stage_of(fold.explanation.reason.code), -len(fold.alike)))

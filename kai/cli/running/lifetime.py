@@ -60,7 +60,7 @@ class _Looks:
         self.is_over = threading.Event()
 
 
-async def tell_standstill() -> None:
+async def log_standstill() -> None:
     """Run the event-loop watchdog for the loop of this task, until cancelled."""
     looks = _Looks()
     threading.Thread(target=_look, args=(looks,), name="standstill", daemon=True).start()

@@ -28,7 +28,7 @@ from kai.basics.errors import ConfigError, KaiError
 from kai.cli.running.dashboards import Board, Place, make_board, wanted_dashboard
 from kai.cli.running.flags import Given
 from kai.cli.running.identity import ProcessIdentity
-from kai.cli.running.lifetime import end_on_signal, tell_standstill, tidying, work_in_terms
+from kai.cli.running.lifetime import end_on_signal, log_standstill, tidying, work_in_terms
 from kai.cli.running.roleflags import ADMISSION, BINDER, FLAGS, LEASES, REPORTED_AS, SCHEDULER, TOGETHER
 from kai.cli.running.rolemetrics import ApiCalls, MissingRights, ObjectsNotRead, RoleMetrics
 from kai.cli.running.roles import (
@@ -226,7 +226,7 @@ class Process:
                 port = await tasks.start(board.run)
                 structlog.get_logger().info("dashboard", host=board.place.address.host, port=port)
             tasks.start_soon(connection.run)
-            tasks.start_soon(tell_standstill)
+            tasks.start_soon(log_standstill)
             if plan.certificate is not None:
                 from kai.roles.admission.serving import serve_webhooks
 

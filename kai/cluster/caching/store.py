@@ -390,7 +390,7 @@ def _only_tells(change: Change[Any]) -> bool:
 def _cache_of(watched: Watched, on_change: Callable[[type[ApiObject], Key, Change[Any]], None]) -> AssumeCache[Any]:
     cls: type[Any] = watched.cls
 
-    def tell(key: Key, change: Change[Any]) -> None:
+    def note_change(key: Key, change: Change[Any]) -> None:
         on_change(cls, key, change)
 
-    return AssumeCache(cls, tell)
+    return AssumeCache(cls, note_change)

@@ -118,14 +118,14 @@ class LeaseLeadership:
     def resign(self) -> None:
         """End the term now; `run` releases the lease and returns."""
         self._is_resigning = True
-        self._tell()
+        self._wake_waiting()
         if self._wake is not None:
             self._wake.cancel()
 
     def outgrow(self, epoch: int) -> None:
         """Lead only in epochs after ``epoch`` from now on."""
         self._election.outgrow(epoch)
-        self._tell()
+        self._wake_waiting()
         self._look()
 
     async def give_back(self) -> None:
@@ -163,10 +163,10 @@ class LeaseLeadership:
             event = Resigned()
         effect = self._election.step(event, self._clock.monotonic())
         if self._election.term != before:
-            self._tell()
+            self._wake_waiting()
         return effect
 
-    def _tell(self) -> None:
+    def _wake_waiting(self) -> None:
         """Wake the tasks that wait for a term to begin or end."""
         self._changed.set()
         self._changed = anyio.Event()

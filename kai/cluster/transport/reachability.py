@@ -216,7 +216,7 @@ class Reachability:
         now = self.clock.monotonic()
         if now - self._news_at >= _BETWEEN_NEWS:
             self._news_at = now
-            self._tell(was_away=False)
+            self._notify(was_away=False)
 
     def note(self, answer: Answer | NoAnswer | None) -> None:
         """Record how a call ended; None for a stream that opened."""
@@ -290,9 +290,9 @@ class Reachability:
         self.away_since, self.why = None, ""
         self._back.set()
         self._back = anyio.Event()
-        self._tell(was_away=True)
+        self._notify(was_away=True)
 
-    def _tell(self, *, was_away: bool) -> None:
+    def _notify(self, *, was_away: bool) -> None:
         for listener in tuple(self._listeners):
             listener(was_away)
 

@@ -146,7 +146,7 @@ REASON_CODES: tuple[ReasonCode, ...] = (
         ),
         (
             "GpuMemoryUnknown",
-            "The pods ask for GPU memory, and no node tells how much its GPUs have.",
+            "The pods ask for GPU memory, and no node has a label with the memory of its GPUs.",
             "Set the label nvidia.com/gpu.memory on the nodes; GPU feature discovery does so.",
         ),
         (

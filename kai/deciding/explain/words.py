@@ -49,7 +49,7 @@ from kai.framework.verdict import Code, Reason
 _NOTHING = GroupRecord()
 
 
-class Teller:
+class GroupReasons:
     """Explains why the groups of one cycle wait.
 
     Cost: plugins are asked what they would refuse on an empty cluster, once per shape, and only when needed.
@@ -64,11 +64,11 @@ class Teller:
         self._report = report
         self._declared = declared or Declared()
 
-    def tell(self, group: int) -> Words:
+    def dominant(self, group: int) -> Words:
         """Return the dominant reason why pods of ``group`` wait."""
         return next(self._reasons(group))
 
-    def tell_all(self, group: int) -> tuple[Words, ...]:
+    def all(self, group: int) -> tuple[Words, ...]:
         """Return every reason that holds, the dominant one first, each code once."""
         found: dict[str, Words] = {}
         for words in self._reasons(group):

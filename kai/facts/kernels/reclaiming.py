@@ -222,7 +222,7 @@ def _is_plain(facts: Facts, columns: Columns, work: Reclaiming, first: int) -> b
 
 
 @inner
-def _tell(facts: Facts, claim: Claim, work: Reclaiming, row: int, pod: int) -> None:
+def _record_queues(facts: Facts, claim: Claim, work: Reclaiming, row: int, pod: int) -> None:
     """Record the two queues in the message about ``pod``, where their paths part, and their usage before."""
     parents = facts.queues.parent
     victim, mine = facts.groups.queue[facts.pods.group[pod]], facts.groups.queue[claim.group[0]]
@@ -262,7 +262,7 @@ def _make_final(facts: Facts, columns: Columns, offsets: Offsets, work: Reclaimi
         kind, pod = columns.operations[at, 0], columns.operations[at, 1]
         before = columns.evicted_status[pod]
         if kind == OP_EVICT and before > 0 and before != 1 + PIPELINED:
-            _tell(facts, work.fairness.claim, work, _write(columns, work, kind, pod), pod)
+            _record_queues(facts, work.fairness.claim, work, _write(columns, work, kind, pod), pod)
         elif kind == OP_PIPELINE and columns.status[pod] == PIPELINED and columns.virtual[pod] > 0:
             _write(columns, work, kind, pod)
     for at in range(first, columns.counters[0]):

@@ -101,7 +101,7 @@ def _in_words(results: Sequence[SimulationResult], chosen: Sequence[tuple[str, s
         gains = (theirs > mine) is (key in BETTER_HIGH)
         (better if gains else worse).append(f"{name} ({texts[0]} to {texts[1]})")
     if not better and not worse:
-        return f"None of them tells {one.policy} and {other.policy} apart."
+        return f"None of them differs between {one.policy} and {other.policy}."
     parts = [f"{side} in {', '.join(names)}" for side, names in (("better", better), ("worse", worse)) if names]
     return f"{other.policy} is {'; '.join(parts)}."
 

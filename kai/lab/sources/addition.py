@@ -132,7 +132,7 @@ def _refuse_those_that_are_there(case: Case, added: Iterable[ApiObject], files: 
         name = "/".join(found[0])
         raise InputError(
             f"{files}: pod {name}: found it in the cluster already, expected a workload that is not; "
-            f"kai why {found[0][1]} tells of it"
+            f"kai why {found[0][1]} explains it"
         )
 
 

@@ -29,7 +29,7 @@ from kai.deciding.configuration.registry import Registry
 from kai.lab.virtual.moments import Reached, archive_of, reach, reasons_at_the_end
 from kai.lab.virtual.results.metrics import PolicyInput, result_of
 from kai.lab.virtual.results.result import SimulationResult
-from kai.lab.virtual.running.progress import STEPS, show_all, telling
+from kai.lab.virtual.running.progress import STEPS, progress_into, show_all
 from kai.lab.virtual.running.simulation import run
 from kai.lab.virtual.scenes.file_kinds import is_trace
 from kai.lab.virtual.scenes.loading import Loaded, load
@@ -199,7 +199,7 @@ def _share_progress(shared: MutableSequence[int]) -> None:
 
 
 def _carry_out_reporting(at: int, experiment: Experiment) -> Done:
-    with heard_by(telling(_PROGRESS, at)):
+    with heard_by(progress_into(_PROGRESS, at)):
         done = carry_out(experiment)
     _PROGRESS[at] = STEPS
     return done

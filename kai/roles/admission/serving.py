@@ -259,9 +259,9 @@ class CertificateOfFiles:
         self._observe = observe
         self._known = certificate.stamp()
         self.context = certificate.context()
-        self._tell()
+        self._report_expiry()
 
-    def _tell(self) -> None:
+    def _report_expiry(self) -> None:
         with suppress(OSError, InputError):  # it was readable just before, but a file may change at any time
             ends_at = end_of((self._certificate.folder / CERTIFICATE).read_text())
             self._observe(CertificateUsed(ends_at))
@@ -282,7 +282,7 @@ class CertificateOfFiles:
                 structlog.get_logger().warning("certificate not renewed", why=str(error))
             else:
                 self._known = now
-                self._tell()
+                self._report_expiry()
                 structlog.get_logger().info("certificate renewed", folder=str(self._certificate.folder))
 
 

@@ -183,9 +183,9 @@ class PlanRunner:
         """Log a bug in kai, once for each subject and place."""
         log, at = structlog.get_logger(), place_of(error)
         key = (subject, at[-1])
-        tell = log.debug if key in self._named else log.error
+        write = log.debug if key in self._named else log.error
         self._named.pop(key, None)
         self._named[key] = None
         if len(self._named) > _MOST_NAMED:
             del self._named[next(iter(self._named))]
-        tell("plan failed", subject=subject, why=str(error), kind=type(error).__name__, at=at)
+        write("plan failed", subject=subject, why=str(error), kind=type(error).__name__, at=at)

@@ -4,7 +4,7 @@ import attrs
 
 from kai.deciding.engine.cycle import run_cycle
 from kai.deciding.explain.messages import reason_text
-from kai.deciding.explain.words import Teller
+from kai.deciding.explain.words import GroupReasons
 from kai.facts.model.placement import NoRoom, Past
 from kai.framework.decisions import Bind, Evict
 from kai.intake import Intake
@@ -70,7 +70,7 @@ def test_a_pod_that_no_other_node_takes_is_told_who_refused_it():
     places, report = decided(snapshot)
     assert places == []
     (row,) = [row for row, group in enumerate(snapshot.groups) if group.name == "a"]
-    told = Teller(snapshot, default_profile_with(), report).tell(row)
+    told = GroupReasons(snapshot, default_profile_with(), report).dominant(row)
     assert str(told) == f"NoNodeMatches: no node matches: 2 nodes refused it: {WHY}"
     (reason,) = report.records[row].reasons
     assert reason_text(reason).endswith(f"2 node(s) refused it: {WHY}.")

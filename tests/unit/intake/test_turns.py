@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai.deciding.engine.cycle import run_cycle
-from kai.deciding.explain.words import Teller
+from kai.deciding.explain.words import GroupReasons
 from kai.facts.model.placement import Past
 from kai.framework.decisions import Bind, Recorder
 from kai.framework.verdict import Code
@@ -157,7 +157,7 @@ def test_who_waits_for_a_turn_is_not_tried_and_told_so():
         " this one waits for its turn"
     )
     for row in rows:
-        told = Teller(snapshot, PROFILE, report).tell(row)
+        told = GroupReasons(snapshot, PROFILE, report).dominant(row)
         assert (told.code, told.text) == (Code.WAITS_FOR_TURN, text)
 
 
@@ -223,7 +223,7 @@ def test_who_waits_in_a_crowd_of_pods_is_told_how_many_there_are():
     text = "namespace default has 10 pending pods, and at most 4 are considered in a cycle; this one waits for its turn"
     rows = snapshot.crowds.waiting.tolist()
     assert len(rows) == 6
-    assert {Teller(snapshot, PROFILE, report).tell(row).text for row in rows} == {text}
+    assert {GroupReasons(snapshot, PROFILE, report).dominant(row).text for row in rows} == {text}
 
 
 def test_a_gang_larger_than_the_bound_comes_whole_and_has_its_turn():

@@ -245,7 +245,7 @@ class EmbeddedCluster:
         self._claims.bind(pod, decision.request)
         return bound
 
-    def tell_to_go(self, pod: Pod, now: float) -> Pod:
+    def terminate(self, pod: Pod, now: float) -> Pod:
         """Mark a pod as terminating, and return it."""
         leaving = attrs.evolve(pod, metadata=attrs.evolve(pod.metadata, deletion_timestamp=self.instant(now)))
         self.pods.put(leaving)

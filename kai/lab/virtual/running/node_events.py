@@ -40,7 +40,7 @@ class Nodes:
     def begin(self, scene: Scene) -> None:
         """Enter the node events of the scene into the calendar."""
         for name in self.cluster.nodes:
-            self._tell(name)
+            self._notify(name)
         for event in scene.events:
             self.calendar.enter(event.at, partial(self._happen, event))
         for faults in scene.faults:
@@ -134,15 +134,15 @@ class Nodes:
 
     def _put(self, node: Node) -> None:
         self.cluster.put_node(node)
-        self._tell(node.metadata.name)
+        self._notify(node.metadata.name)
         self.workloads.is_changed = True
 
     def _remove(self, name: str) -> None:
         self.cluster.remove_node(name)
-        self._tell(name)
+        self._notify(name)
         self.workloads.is_changed = True
 
-    def _tell(self, name: str) -> None:
+    def _notify(self, name: str) -> None:
         self.records.meters.advance(self.calendar.now)
         self.records.meters.node(name, self.cluster.gpus_of(name))
 

@@ -54,7 +54,7 @@ class Progress:
         return f"simulating {self.scene.title}"
 
 
-def telling(shared: MutableSequence[int], at: int) -> Listener:
+def progress_into(shared: MutableSequence[int], at: int) -> Listener:
     """Return a listener that writes the progress of the run in this process into one place of shared memory."""
 
     def listen(_what: str, done: int, total: int, detail: str | None) -> None:

@@ -343,7 +343,7 @@ class Workloads:
             self._end(life)
             return
         self._stop(life)
-        life.pod = self.cluster.tell_to_go(life.pod, self.calendar.now)
+        life.pod = self.cluster.terminate(life.pod, self.calendar.now)
         self.calendar.enter(self.calendar.now + self.grace, partial(self._gone, life))
         self.is_changed = True
 

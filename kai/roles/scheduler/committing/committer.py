@@ -168,7 +168,7 @@ class Committer:
             self._pauses.hasten(ticket, now)
         self._messages.hurry(now)
 
-    def _tell(self, request: Request, now: float) -> Send:
+    def _send_message(self, request: Request, now: float) -> Send:
         """Return the effect that sends a request; events and patches for users are retried if they are not written."""
         if not isinstance(request, Emit | Patch):
             return Send(request)
@@ -305,7 +305,7 @@ class Committer:
         leaving = attrs.evolve(pod, metadata=attrs.evolve(pod.metadata, deletion_timestamp=self.now()))
         effects: list[Effect] = [Assume(leaving, _is_leaving(pod))]
         if self.settings.mark_victims:
-            effects.append(self._tell(orders.victim_condition(pod, self.now()), now))
+            effects.append(self._send_message(orders.victim_condition(pod, self.now()), now))
         return [
             *effects,
             *self._begin(EvictionOperation(pod, request, said, now, decision.cause.name, decision.gpus), now),
@@ -313,7 +313,7 @@ class Committer:
 
     def _promise(self, pod: Pod, node: str, now: float) -> list[Effect]:
         is_news = self._promises.note(pod.metadata.uid, node)
-        return [self._tell(orders.pipelined_event(pod, node), now)] if is_news else []
+        return [self._send_message(orders.pipelined_event(pod, node), now)] if is_news else []
 
     def _expired(self, found: Iterable[ExpiredRequest], now: float) -> list[Effect]:
         effects: list[Effect] = []
@@ -393,7 +393,7 @@ class Committer:
         effects: list[Effect] = [] if end.stands else [Forget(*operation.target)]
         if end.kept and self._kept.note(end.kept, now):
             return effects
-        return [*effects, end.signal, *(self._tell(request, now) for request in end.then)]
+        return [*effects, end.signal, *(self._send_message(request, now) for request in end.then)]
 
 
 def _is_there(request: BindRequest) -> Callable[[BindRequest | None], bool]:

@@ -75,7 +75,7 @@ class Outbox:
     _quiet_count: int = 0
     _left_out: deque[Send] = attrs.field(factory=deque)
     """Explanations dropped for lack of room, until their sender is notified."""
-    _is_telling: bool = False
+    _is_notifying: bool = False
     _on_the_way: set[str] = attrs.field(factory=set)
     """Topics with a write in flight."""
     _more_urgent: anyio.Event = attrs.field(factory=anyio.Event)
@@ -111,7 +111,7 @@ class Outbox:
                 self._changed.set()
             else:
                 self._carry_out(effect)
-        self._tell_left_out()
+        self._notify_left_out()
         self.metrics.under_way(self.committer.under_way)
         if not self.committer.is_evicting:
             self._evictions_ended.set()
@@ -131,7 +131,7 @@ class Outbox:
                 self._changed.set()
             else:
                 self._carry_out(effect)
-        self._tell_left_out()
+        self._notify_left_out()
 
     def _carry_out(self, effect: effects.Effect) -> None:
         match effect:
@@ -167,11 +167,11 @@ class Outbox:
             self._urgent.append(send)
             self._more_urgent.set()
 
-    def _tell_left_out(self) -> None:
+    def _notify_left_out(self) -> None:
         """Notify the senders of dropped requests that these were not written, so that they send them again later."""
-        if self._is_telling:  # the sender's reaction may be dropped as well: avoid recursion
+        if self._is_notifying:  # the sender's reaction may be dropped as well: avoid recursion
             return
-        self._is_telling = True
+        self._is_notifying = True
         dropped = Refusal(reason=Reason.UNAVAILABLE, message="dropped, too much is to be written")
         try:
             while self._left_out:
@@ -181,7 +181,7 @@ class Outbox:
                 elif send.ticket:
                     self.commit(Answered(send.ticket, dropped))
         finally:
-            self._is_telling = False
+            self._is_notifying = False
 
     def _carry(self, carry: Carry) -> None:
         def done(failure: str, is_gone: bool) -> None:  # noqa: FBT001 - the two facts of Carried, in order
@@ -272,8 +272,8 @@ class Outbox:
             log = structlog.get_logger()
             # An object that changed or went needs no action, and an outage is logged elsewhere.
             is_usual = reply.reason in {Reason.NOT_FOUND, Reason.CONFLICT} or self.cluster.connectivity.may_be_away
-            tell = log.debug if is_usual else log.info
-            tell("not written", what=what, why=reply.why)
+            write = log.debug if is_usual else log.info
+            write("not written", what=what, why=reply.why)
         return reply
 
     async def _keep_time(self) -> None:

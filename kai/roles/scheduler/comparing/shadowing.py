@@ -69,12 +69,12 @@ class Shadowing:
         try:
             while True:
                 await self.cluster.clock.sleep(HOUR)
-                self.tell("shadow: last hour", self.counts - self._last_counts)
+                self.log_counts("shadow: last hour", self.counts - self._last_counts)
                 self._last_counts = self.counts.copy()
         finally:
-            self.tell("shadow: since the start", self.counts)
+            self.log_counts("shadow: since the start", self.counts)
 
-    def tell(self, event: str, counts: Tally) -> None:
+    def log_counts(self, event: str, counts: Tally) -> None:
         """Log how far the two schedulers agree."""
         structlog.get_logger().info(event, agreement=summary(counts), **by_outcome(counts))
 

@@ -55,7 +55,7 @@ class DeferredAccounts:
     _under_way: dict[Key, tuple[GroupAccount, set[str]]] = attrs.field(factory=dict)
     """Groups with writes without an answer: the account and the topics of the writes."""
 
-    def tell(self, account: GroupAccount) -> None:
+    def replace(self, account: GroupAccount) -> None:
         """Replace the account of a group; if a write in flight is refused, the new account is retried."""
         self._drop(account.key)
         if account.key in self._under_way:

@@ -209,7 +209,7 @@ class Publisher:
         fresh = [key for key, _ in zip(self._waiting, range(_AT_ONCE), strict=False)]
         for key in fresh:
             account = self._waiting.pop(key)
-            self.outgoing.deferred.tell(account)
+            self.outgoing.deferred.replace(account)
             yield from self._account(account, now)
         for account in self.outgoing.deferred.take(now, _AT_ONCE - len(fresh)):
             if account.key not in self._waiting:

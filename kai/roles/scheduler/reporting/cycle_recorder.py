@@ -72,9 +72,9 @@ class Hourly:
         """Log a line each hour, until cancelled."""
         while True:
             await self.clock.sleep(HOUR)
-            self.tell()
+            self.log_line()
 
-    def tell(self) -> None:
+    def log_line(self) -> None:
         """Log the line and reset the counts."""
         structlog.get_logger().info(
             "last hour",
@@ -102,13 +102,13 @@ class CycleRecorder:
 
     def record(self, number: int, outcome: Done | Failure, seconds: float) -> None:
         """Record the outcome and duration of cycle ``number``."""
-        self._tell_aside()
-        self._tell_faults()
+        self._log_aside()
+        self._log_faults()
         if isinstance(outcome, Failure):
             self._record_failure(number, outcome)
             return
         if not outcome.again:
-            self._tell_common(outcome)
+            self._log_common(outcome)
         self._measure(outcome, seconds)
         self.hourly.cycle(self.metrics.waiting)
         log = structlog.get_logger().bind(cycle=number)
@@ -145,7 +145,7 @@ class CycleRecorder:
             self.metrics.plugin_failed(each.plugin, each.hook, each.times)
         self.metrics.state(outcome.snapshot, outcome.report, outcome.overall.waiting)
 
-    def _tell_aside(self) -> None:
+    def _log_aside(self) -> None:
         """Log each object once that was set aside since the last cycle."""
         inquiry = self.cycles.inquiry
         self.metrics.set_aside(len(inquiry.records))
@@ -158,7 +158,7 @@ class CycleRecorder:
                 )
         inquiry.fresh.clear()
 
-    def _tell_faults(self) -> None:
+    def _log_faults(self) -> None:
         """Log each failing plugin once, and once more when it works again."""
         faults, log = self.cycles.faults, structlog.get_logger()
         for each in faults.fresh:
@@ -179,7 +179,7 @@ class CycleRecorder:
         faults.fresh.clear()
         faults.over.clear()
 
-    def _tell_common(self, outcome: Done) -> None:
+    def _log_common(self, outcome: Done) -> None:
         """Log once that a single error set aside most groups: then no group is at fault.
 
         The process stays ready: else a tenant with many groups could take the webhooks of this process away.

@@ -161,7 +161,7 @@ def log_signal(signal: Signal, *, may_be_away: bool = False) -> None:
     """
     log = structlog.get_logger()
     facts = {key: value for key, value in attrs.asdict(signal, recurse=False).items() if value is not None}
-    tell = log.warning if isinstance(signal, _WARNINGS) else log.info
+    write = log.warning if isinstance(signal, _WARNINGS) else log.info
     if may_be_away and isinstance(signal, WriteGivenUp):
-        tell = log.debug
-    tell(_TEXTS[type(signal)], **facts)
+        write = log.debug
+    write(_TEXTS[type(signal)], **facts)

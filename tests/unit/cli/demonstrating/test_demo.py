@@ -116,8 +116,8 @@ def test_pages_take_the_time_that_the_speed_gives_them_without_a_terminal(monkey
     from kai.cli.demonstrating import demo
 
     pauses: list[float] = []
-    wait = demo._tell_lines
-    monkeypatch.setattr(demo, "_tell_lines", lambda *given, **more: wait(*given, **more, pause=pauses.append))
+    wait = demo._print_lines
+    monkeypatch.setattr(demo, "_print_lines", lambda *given, **more: wait(*given, **more, pause=pauses.append))
     assert run(["demo", "gang", "--until", "10m", "--speed", "30x", "-q", *flags]) == 0
     assert 0 <= taken - sum(pauses) < 5.0
 
@@ -126,12 +126,12 @@ def test_what_happens_is_there_before_the_next_pause(monkeypatch, tmp_path):
     from kai.cli.demonstrating import demo
 
     path, seen = tmp_path / "out", []
-    wait = demo._tell_lines
+    wait = demo._print_lines
 
     def pause(_: float) -> None:
         seen.append(path.read_text(encoding="utf-8"))
 
-    monkeypatch.setattr(demo, "_tell_lines", lambda *given, **more: wait(*given, **more, pause=pause))
+    monkeypatch.setattr(demo, "_print_lines", lambda *given, **more: wait(*given, **more, pause=pause))
     with path.open("w", encoding="utf-8") as file:
         monkeypatch.setattr("sys.stdout", file)
         assert run(["demo", "gang", "--until", "10m", "-q", "--dashboard", "127.0.0.1:0"]) == 0

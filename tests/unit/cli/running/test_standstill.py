@@ -7,7 +7,7 @@ import pytest
 import structlog
 
 from kai.cli.running import lifetime
-from kai.cli.running.lifetime import tell_standstill
+from kai.cli.running.lifetime import log_standstill
 
 
 @pytest.mark.anyio
@@ -15,7 +15,7 @@ async def test_a_loop_that_stands_still_is_told_with_its_place(monkeypatch):
     monkeypatch.setattr(lifetime, "_LOOKS_APART", 0.001)
     with structlog.testing.capture_logs() as logs:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(tell_standstill)
+            tasks.start_soon(log_standstill)
             await anyio.wait_all_tasks_blocked()
             while len(logs) < 2:
                 pass
@@ -29,7 +29,7 @@ async def test_a_loop_that_stands_still_is_told_with_its_place(monkeypatch):
 async def test_looks_end_with_the_process():
     before = set(threading.enumerate())
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(tell_standstill)
+        tasks.start_soon(log_standstill)
         await anyio.wait_all_tasks_blocked()
         (looking,) = set(threading.enumerate()) - before
         tasks.cancel_scope.cancel()

@@ -8,7 +8,7 @@ from kai.api import names
 from kai.deciding.explain.declared import Declared, missing_queue
 from kai.deciding.explain.phrases import listed, plain, quantity
 from kai.deciding.explain.recorded import least_pods, share_text
-from kai.deciding.explain.words import Teller
+from kai.deciding.explain.words import GroupReasons
 from kai.framework.hooks import Dependence, NodeScore, PluginUse
 from kai.lab.scenarios.scenario import read_short
 from kai.testing import snapshot
@@ -333,7 +333,7 @@ def test_a_share_is_told_with_what_the_whole_gang_would_make_of_it():
     outcome = simulate(read_short({**document, "groups": groups, "run": ["allocate", "reclaim"]}, "words"))
     cycle = outcome.last
     (row,) = [at for at, group in enumerate(cycle.snapshot.groups) if group.name == "g"]
-    words = {each.code: each for each in Teller(cycle.snapshot, outcome.profile, cycle.report).tell_all(row)}
+    words = {each.code: each for each in GroupReasons(cycle.snapshot, outcome.profile, cycle.report).all(row)}
     assert words["AtFairShare"].text == (
         "no room; with this job queue a would use 5 GPUs, more than its fair share of 4 GPUs, so it may take none from "
         "others"

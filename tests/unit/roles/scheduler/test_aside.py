@@ -147,7 +147,7 @@ def test_an_error_that_is_its_own_cause_has_a_place():
 
 
 def test_a_group_that_cannot_be_explained_is_named_and_the_others_are_explained(monkeypatch):
-    teller = cycling.explain.__globals__["_Teller"]
+    teller = cycling.explain.__globals__["_Explainer"]
     account = teller._account
 
     def failing(self, row, group):

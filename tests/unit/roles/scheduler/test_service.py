@@ -459,7 +459,7 @@ def test_what_is_decided_counts_for_the_hour_and_is_written_down(tmp_path):
         rig.memory.server.add(making.pod("late-0", group="late", requests={"cpu": "10m"}))
         await rig.until(lambda: "late-0" in rig.bound())
         await rig.touch()
-        rig.scheduler.hourly.tell()
+        rig.scheduler.hourly.log_line()
         log.close()
 
     logs = lead(cluster_of("a"), play)

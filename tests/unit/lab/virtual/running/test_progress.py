@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from kai.basics.progress import heard_by
-from kai.lab.virtual.running.progress import show_all, telling
+from kai.lab.virtual.running.progress import progress_into, show_all
 from kai.lab.virtual.running.simulation import run
 from tests.unit.lab.virtual.builders import cluster, job, scene_of
 
@@ -28,9 +28,9 @@ def test_a_run_tells_virtual_time_jobs_that_ended_and_its_end(until: float, half
 
 def test_runs_side_by_side_tell_how_far_all_of_them_are():
     told, heard = [0, 0, 0], list[tuple[str, int, int, str | None]]()
-    telling(told, 0)("simulating a", 1000, 1000, "")
-    telling(told, 1)("simulating b", 250, 500, "T+1h of 2h")
-    telling(told, 2)("compiling kernels", 5, 9, None)
+    progress_into(told, 0)("simulating a", 1000, 1000, "")
+    progress_into(told, 1)("simulating b", 250, 500, "T+1h of 2h")
+    progress_into(told, 2)("compiling kernels", 5, 9, None)
     assert told == [999, 500, 0]  # what came out of the first one is not there yet
     told[0] = 1000
     with heard_by(lambda *each: heard.append(each)):
