@@ -177,6 +177,7 @@ async def connect(options: Options) -> AsyncIterator[Connection]:
     async with AsyncExitStack() as stack:
         requests = await stack.enter_async_context(Client(account, user_agent=agent, connections=options.widest))
         watches = await stack.enter_async_context(Client(account, user_agent=agent))
+        # Two connections: the watch for a release keeps one open, and must not delay the renewal.
         lease = await stack.enter_async_context(Client(account, user_agent=agent, connections=2))
         connection = assemble(
             options,

@@ -29,6 +29,7 @@ _LONGEST_PLACE: Final = 200
 _TWO_BUDGETS: Final = "This pod has more than one PodDisruptionBudget"
 """Start of the message, with status 500 and no other mark, that the API server will never evict a pod."""
 _REASONS: Final = {
+    # The credentials are read again after it, so the same request may succeed later.
     401: Reason.UNAVAILABLE,
     409: Reason.CONFLICT,
     410: Reason.UNAVAILABLE,
