@@ -21,7 +21,7 @@ def _preemptible(session: Session, groups: GroupRows) -> GroupRows:
 
 
 def _movable(session: Session, portion: Portion, placed: Bools) -> Bools:
-    """Return the first groups, by name, that may be moved: those that can start again with the pods they have.
+    """Return the first groups, by name, that may be moved: they can start again with the pods they have.
 
     A gang with a pod that has ended lacks that pod at a new start: its other pods would be moved away and never run.
     A pod that is being deleted is no such loss, because its owner creates another.

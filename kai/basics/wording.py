@@ -113,7 +113,7 @@ _NOT_WANTED: Final = {
 
 
 def number_text(number: float, digits: int = 6) -> str:
-    """Return a number with so many significant digits, and in any case all before the point: without an exponent."""
+    """Return a number with ``digits`` significant digits, at least all before the point; without an exponent."""
     text = f"{number:.{digits}g}"
     if "e" not in text or abs(number) >= _HUGE:
         return text

@@ -42,7 +42,7 @@ class Dependence(IntEnum):
 
     SHAPE: labels, taints and the like; the engine asks once per shape and session. GROUP: the shape, and where the pods
     of the pod's own group are; the engine asks again when one of them was placed, and once for all pods that are alone
-    in their groups. SESSION: anything, such as what is left on a node or where other pods are; the engine asks each
+    in their groups. SESSION: anything, such as the room on a node or the places of other pods; the engine asks each
     time. The default is SESSION, which is safe.
     """
 
@@ -154,7 +154,7 @@ class NodeFilter:
 
     ``filter`` says which nodes a pod may go to. ``explain`` returns a text for each of the nodes that it refused.
     ``signatures`` [K] are texts by shape. If the search for victims was in vain for one group, it leaves out other
-    groups whose pods have equal texts and ask for the same. ``single`` [K] are the shapes of which no node takes a
+    groups whose pods have equal texts and ask for the same. ``single`` [K] are the shapes whose nodes take no
     second pod; searches for victims leave out what could not serve such pods.
     """
 
@@ -275,7 +275,7 @@ class Victims:
     """Which groups may lose pods for which others."""
 
     queues: Callable[[GroupRow, Cause], Bools | None] | None = None
-    """bool[Q]: of which queues groups may be victims; None: of all. Groups without a queue are none then."""
+    """bool[Q]: the queues whose groups may be victims; None: all. With a mask, groups without a queue are none."""
     groups: Callable[[GroupRow, GroupRows, Cause], Bools] | None = None
     """bool[n]: which of the groups may be victims."""
     hopeless: Callable[[GroupRow, PodRows, GroupRows, Cause], bool] | None = None

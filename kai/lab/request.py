@@ -80,7 +80,7 @@ class Result:
 
     @property
     def findings(self) -> "tuple[Finding, ...]":
-        """Faults of the input, except those that make jobs wait: the reasons of these jobs name them."""
+        """Faults of the input, unless they make a job wait: its reason names them."""
         return reportable(self.case.findings) if isinstance(self.case, Case) else ()
 
     @property
@@ -106,7 +106,7 @@ class Result:
 
     @cached_property
     def lines(self) -> tuple[JobLine, ...]:
-        """All jobs, those that wait in the order of their queues, and the refused ones last."""
+        """All jobs: waiting ones in the order of their queues, refused ones last."""
         if self.outcome is None or self.overview is None:
             return ()
         return (*job_lines(self.outcome, self.overview), *refused_lines(self.outcome.case.refused))

@@ -140,7 +140,7 @@ class Taints:
 class Tainted:
     """Which nodes are tainted alike, and with which taints: mostly few kinds of nodes, but each may be of its own.
 
-    Shapes: M kinds, T taints, the first of which is none.
+    Shapes: M kinds, T taints; the first taint is none.
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:

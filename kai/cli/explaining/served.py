@@ -35,7 +35,7 @@ def jobs_named(source: Source, served: Served, name: str) -> tuple[View, bool]:
     listed, owners = _listed(source, served)
     lines = named_jobs(name, listed, source, owners)
     if not lines:
-        raise unknown_job(name, "those that you may list", listed, owners, source)
+        raise unknown_job(name, "the jobs that you may list", listed, owners, source)
     documents = [served.ask(f"jobs/{line.job.namespace}/{line.job.name}") for line in lines[:_MOST]]
     whole = documents[0] if len(documents) == 1 else _joined(documents)
     return ServedView(shown=jobs_answer(whole), document=whole), all(line.job.runs for line in lines)
@@ -110,7 +110,7 @@ def evictions(source: Source, served: Served, asked: Asked) -> tuple[View, bool]
         chosen = named_jobs(asked.name, lines, source, owners) if name else lines
         keys = {line.job.key for line in chosen} or record.jobs_named(name)
         if not keys and name:
-            raise unknown_job(asked.name, "those that you may list", lines, owners, source)
+            raise unknown_job(asked.name, "the jobs that you may list", lines, owners, source)
         now = tuple(each for each in now if keys & {each.job, each.beneficiary})
         record, runs = record.about(keys), all(line.job.runs for line in chosen)
     titles = {key: key.rpartition("/")[2] for each in now for key in (each.job, each.beneficiary) if key}

@@ -29,7 +29,7 @@ def propose_queues(source: Source, console: Console, file: str) -> int:
     for note in notes:
         console.talk(f"note: {note}")
     if not proposals:
-        said = "kai lists those that exist: kai queues"
+        said = "kai queues lists the existing ones"
         raise InputError(f"{source.place or 'the cluster'}: found no queue that is not there already; {said}")
     if file:
         try:

@@ -126,7 +126,7 @@ MEANINGS: Final[Mapping[str, str]] = {
         "ours. Whether events about evictions name pod groups of other namespaces, as KAI-Scheduler's do"
     ),
     "queue-access": (
-        "ours. Which namespaces may use a queue. open: all, as with KAI-Scheduler; required: those that the queue "
+        "ours. Which namespaces may use a queue. open: all, as with KAI-Scheduler; required: the ones that the queue "
         "allows"
     ),
     "decision-log": (

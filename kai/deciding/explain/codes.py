@@ -262,7 +262,7 @@ REASON_CODES: tuple[ReasonCode, ...] = (
         ),
         (
             "TriesSpent",
-            "Its sub-groups lie within each other, and so many sets of nodes were tried for them that no more are.",
+            "Its sub-groups are nested, and the most sets of nodes that kai tries for one group were tried.",
             "Use fewer levels of sub-groups, or fewer that ask for a topology level of their own.",
         ),
         (

@@ -139,7 +139,7 @@ class EmptyNodes:
             return Words("NoNodeLargeEnough", text, {**facts, "most": most})
         if int(self._allocatable[:, GPU].max()) < devices * GPU_UNIT:
             return self._too_few_devices(f"{memory} MiB of memory of", devices)
-        return Words("NoNodeLargeEnough", f"{asked}, and no node has so many of them", {**facts, "most": most})
+        return Words("NoNodeLargeEnough", f"{asked}, and no node has that many", {**facts, "most": most})
 
     def _too_few_devices(self, part: str, devices: int) -> Words:
         most = int(self._allocatable[:, GPU].max()) // GPU_UNIT

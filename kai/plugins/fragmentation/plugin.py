@@ -257,11 +257,10 @@ def unused_beside(sizes: Sequence[int], counts: Sequence[int]) -> list[float]:
 
 @attrs.frozen(kw_only=True)
 class Fragmentation:
-    """Keep what is left of GPUs usable for the pods that usually come.
+    """Keep the rest of GPUs usable for the usual pods.
 
-    ``weight`` is what a GPU that stays usable is worth, in points of score. ``shapes`` is how many of the most frequent
-    shapes count as usual. ``order`` has large groups go first and those that need no GPU last, so that more of what
-    waits at once fits.
+    ``weight``: the points of score for a GPU that stays usable. ``shapes``: how many of the most frequent shapes count
+    as usual. ``order``: serve large groups first and groups without GPUs last, so that more of the waiting pods fit.
     """
 
     weight: float = attrs.field(default=10.0, validator=gt(0.0))

@@ -51,7 +51,7 @@ def _attached(catalog: VolumeCatalog, key: tuple[str, str]) -> Attached | None:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Uses:
-    """Which volumes pods of which shapes have.
+    """The volumes of the pods of each shape.
 
     Shapes: K shapes of pods, V volumes.
     """

@@ -182,7 +182,7 @@ def _not_a_leaf(children: Sequence[Queue], groups: Sequence[str]) -> Finding | N
 def _terminating(queue: Queue) -> Finding | None:
     if queue.metadata.deletion_timestamp is None:
         return None
-    message = "is being deleted: its jobs start until it is gone, those that wait then find no queue of its name"
+    message = "is being deleted: its jobs start until it is gone; jobs that still wait then find no queue of its name"
     return Finding(type=TERMINATING, reason="DeletionRequested", message=message)
 
 

@@ -147,7 +147,7 @@ def test_what_is_not_allowed_leaves_with_3(shown, ours, arguments):
 
 def test_a_job_that_may_not_be_listed_is_unknown(shown, ours):
     assert shown(ours, "why", "quokka", code=4).err.startswith(
-        "error: found no job quokka among those that you may list"
+        "error: found no job quokka among the jobs that you may list"
     )
 
 

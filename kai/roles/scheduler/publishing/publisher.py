@@ -62,7 +62,7 @@ class FairShares:
                 due = min(due, until)
                 continue
             self.outgoing.quiet[uid] = now + self.outgoing.quiet_seconds
-            # A merge patch keeps the keys that it does not mention, and deletes those that are null.
+            # A merge patch keeps the keys that it does not mention, and deletes keys with null.
             gone = dict.fromkeys(key for key in queue.status.fair_share if key not in share)
             body = {"metadata": {"uid": uid}, "status": {"fairShare": {**gone, **share}}}
             patch = Patch(ref=Ref(Queue, name), patch=body, subresource="status")
