@@ -28,7 +28,7 @@ from kai.cluster.caching.store import Watched, WatchedStore
 from kai.cluster.clock import SystemClock
 from kai.cluster.port import Arrivals
 from kai.cluster.requests import Evict as EvictRequest
-from kai.cluster.transport.encoding import Served, encode_write
+from kai.cluster.transport.encoding import ServedVersions, encode_write
 from kai.deciding.configuration.profiles import default_profile
 from kai.deciding.engine.cycle import Profile, run_cycle
 from kai.facts.compiled.warm import warm as warm_kernels
@@ -101,7 +101,7 @@ class Live:
 
     store: WatchedStore = Factory(_store)
     intake: Intake = Factory(lambda: Intake(_settings().intake))
-    served: Served = Factory(Served)
+    served: ServedVersions = Factory(ServedVersions)
     forms: BindTemplates = Factory(lambda: BindTemplates(_settings()))
     profile: Profile = Factory(_profile)
     _listening: ExitStack = Factory(ExitStack)

@@ -27,7 +27,7 @@ from kai.cluster.requesting.window import Window
 from kai.cluster.requesting.write import Requests
 from kai.cluster.transport.client import Account, Client, user_agent
 from kai.cluster.transport.credentials import Source
-from kai.cluster.transport.encoding import Reporter, Served
+from kai.cluster.transport.encoding import Reporter, ServedVersions
 from kai.cluster.transport.reachability import Observed, Reachability, Rights
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def assemble(
 ) -> Connection:
     """Return the port over these transports, not running yet; ``server`` returns its address for the log."""
     store = WatchedStore(options.watched, clock)
-    served = Served()
+    served = ServedVersions()
     reachability, rights = Reachability(requests, clock, draw, server), Rights(clock)
     requests, watches, lease = (Observed(each, reachability, rights) for each in (requests, watches, lease))
     leadership = None if options.lease is None else LeaseLeadership(options.lease, lease, clock, draw)
@@ -154,7 +154,7 @@ def _watchers(
     options: Options,
     store: WatchedStore,
     transport: Transport,
-    served: Served,
+    served: ServedVersions,
     clock: Clock,
     draw: Draw,
     reachability: Reachability,

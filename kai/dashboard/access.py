@@ -18,7 +18,7 @@ import attrs
 
 from kai.basics.trees import ancestry
 from kai.cluster.process.listener import STRANGE_NAME, is_asked_locally
-from kai.cluster.requesting.reviews import KEPT, Identity, Permission, Reviews
+from kai.cluster.requesting.reviews import KEPT, ClientIdentity, Permission, Reviews
 
 if TYPE_CHECKING:
     from kai.cluster.process.connections import Request
@@ -83,7 +83,7 @@ class Reader:
     """A client whose requests are answered."""
 
     token: str = attrs.field(default="", repr=False)
-    identity: Identity | None = None
+    identity: ClientIdentity | None = None
     """The owner of the token; None on this machine, where there is none."""
 
     @property

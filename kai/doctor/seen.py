@@ -272,7 +272,7 @@ class Check:
 
 
 @attrs.frozen(kw_only=True)
-class Verdict:
+class Diagnosis:
     """The outcome of one check."""
 
     check: Check
@@ -281,16 +281,16 @@ class Verdict:
     findings: tuple[Finding, ...] = ()
 
 
-def run_check(check: Check, seen: Seen) -> Verdict:
+def run_check(check: Check, seen: Seen) -> Diagnosis:
     """Run a check; if a list that it needs is missing, skip it with the reason."""
     lacking = [name for name in check.needs if name in seen.unread]
     if lacking:
         message = f"{check.title}: not looked at: {'; '.join(_why(name, seen.unread[name]) for name in lacking)}"
-        return Verdict(check=check, severity=Severity.SKIP, message=message)
+        return Diagnosis(check=check, severity=Severity.SKIP, message=message)
     looked = check.look(seen)
     findings = tuple(looked.findings)
     worst = Severity.FAIL if any(each.severity is Severity.FAIL for each in findings) else Severity.WARN
-    return Verdict(check=check, severity=worst if findings else Severity.OK, message=looked.well, findings=findings)
+    return Diagnosis(check=check, severity=worst if findings else Severity.OK, message=looked.well, findings=findings)
 
 
 def _why(name: str, why: str) -> str:
@@ -299,7 +299,7 @@ def _why(name: str, why: str) -> str:
     return f"it takes the right to list {resource}" if why == NOT_ALLOWED and resource else f"{name}: {why}"
 
 
-def is_blind(verdicts: Iterable[Verdict]) -> bool:
+def is_blind(verdicts: Iterable[Diagnosis]) -> bool:
     """Return whether nothing in the cluster could be judged: each check that needs a list was skipped."""
     severities = {each.severity for each in verdicts if each.check.needs}
     return severities == {Severity.SKIP}

@@ -204,7 +204,7 @@ def node_not_checked_at_all() -> list[Patch]:
 
 @bug
 def orders_of_earlier_terms_carried_out() -> list[Patch]:
-    return [(queue.Terms, "refuse", _no_reason)]
+    return [(queue.LeaderTerms, "refuse", _no_reason)]
 
 
 @bug

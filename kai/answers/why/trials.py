@@ -112,7 +112,7 @@ class Result(StrEnum):
 
 
 @attrs.frozen(kw_only=True)
-class Loss:
+class TrialLoss:
     """Another group that has fewer places with the change than without it."""
 
     name: str
@@ -140,7 +140,7 @@ class ChangeTrial:
     """The started pods with their nodes."""
     reason: Words | None = None
     """The reason for which the group then waits."""
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[TrialLoss, ...] = ()
     before: ClusterObjects | None = attrs.field(default=None, repr=False, eq=False)
     """The objects without the change."""
 
@@ -272,11 +272,11 @@ class ChangeTrials:
             return found
         return attrs.evolve(found, result=Result.WAITS, reason=reason)
 
-    def _losses(self, cycle: Cycle, mine: GroupKey) -> Iterator[Loss]:
+    def _losses(self, cycle: Cycle, mine: GroupKey) -> Iterator[TrialLoss]:
         """Yield the groups that are worse off than without the change, the greatest loss first."""
         has, evicted = _places(cycle), _evicted(cycle)
         losses = [
-            Loss(
+            TrialLoss(
                 name=key[1],
                 namespace=key[0],
                 pods=had - has.get(key, 0),

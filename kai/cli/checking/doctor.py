@@ -11,7 +11,7 @@ from kai.cli.failures import NO, UNREACHABLE, keep_logs_off, say_error
 from kai.cli.sources import cluster_options
 
 if TYPE_CHECKING:
-    from kai.doctor.seen import Check, Finding, Seen, Verdict
+    from kai.doctor.seen import Check, Diagnosis, Finding, Seen
 
 EPILOG = """\
 Exit code 0 if no check failed (warnings do not count), 1 if one did, 3 if the cluster cannot be reached,
@@ -56,7 +56,7 @@ def doctor(console: Console, only: str, context: str, kubeconfig: str, user: str
     return 0
 
 
-def _say_blind(verdicts: "list[Verdict]", seen: "Seen", title: str) -> None:
+def _say_blind(verdicts: "list[Diagnosis]", seen: "Seen", title: str) -> None:
     """Report that no check could be made: ``0 of 25 checks need attention`` alone would read as health."""
     from kai.doctor.reading import not_allowed
 
@@ -131,7 +131,7 @@ def _look(kubeconfig: str, context: str, user: str) -> "tuple[Seen, str]":
         raise error from None
 
 
-def _write(verdicts: "list[Verdict]", console: Console) -> None:
+def _write(verdicts: "list[Diagnosis]", console: Console) -> None:
     """Write a line for each passed check and for each finding, and the number of checks that need attention."""
     from kai.doctor.seen import Severity
 
@@ -153,7 +153,7 @@ def _mark(severity: str, console: Console) -> str:
     return console.styled(f"{severity:<4}", fg=_COLORS[severity])
 
 
-def _items(verdict: "Verdict") -> list[dict[str, Any]]:
+def _items(verdict: "Diagnosis") -> list[dict[str, Any]]:
     if not verdict.findings:
         return [_item(verdict.check, str(verdict.severity), verdict.message)]
     return [_item(verdict.check, str(each.severity), each.message, each) for each in verdict.findings]

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen
-class Served:
+class ServedDemo:
     """A running dashboard server."""
 
     url: str
@@ -70,7 +70,7 @@ class Served:
 
 
 @contextmanager
-def served(text: str) -> Iterator[Served]:
+def served(text: str) -> Iterator[ServedDemo]:
     """Serve a dashboard at an address of this machine.
 
     Raises: CommandLineError for an address that others can reach, ConfigError for one that is taken.
@@ -89,7 +89,7 @@ def served(text: str) -> Iterator[Served]:
             known, _ = group.split(ConfigError)
             raise (group if known is None else known.exceptions[0]) from None
         try:
-            yield Served(url=f"http://{address.host}:{port}/", feed=feed, portal=portal)
+            yield ServedDemo(url=f"http://{address.host}:{port}/", feed=feed, portal=portal)
         finally:
             serving.cancel()
 

@@ -17,7 +17,7 @@ from kai.basics.trees import descendants
 from kai.basics.wording import span_text
 from kai.facts.model.axis import GPU, GPU_UNIT
 from kai.framework.decisions import Nominate
-from kai.lab.virtual.running.live_jobs import Job, Life, State
+from kai.lab.virtual.running.live_jobs import Life, LiveJob, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -248,13 +248,13 @@ def _jobs(run: Simulation, overview: Overview | None, at: float) -> Iterator[Job
         )
 
 
-def _ends(job: Job, at: float) -> str:
+def _ends(job: LiveJob, at: float) -> str:
     """Return when a running job ends, as text."""
     end = max((_end(job, task.since, task.progress) for task in job.tasks if task.runs), default=inf)
     return f"ends in {span_text(max(0.0, end - at))}" if end < inf else ""
 
 
-def _end(job: Job, since: float, progress: float) -> float:
+def _end(job: LiveJob, since: float, progress: float) -> float:
     behaviour = job.plan.behaviour
     return inf if behaviour.duration is None else since + behaviour.startup + behaviour.duration - progress
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kai.cluster.port import Cluster, Store
     from kai.cluster.process.listener import Probes
     from kai.roles.admission import AdmissionSettings
-    from kai.roles.admission.serving import Decide, Identity
+    from kai.roles.admission.serving import Decide, ServerIdentity
 
 _LETTERS: Final = string.ascii_lowercase + string.digits
 _PROBE: Final = "certificate"
@@ -40,7 +40,9 @@ class CertificateSource:
     secret: str = ""
     lifetime: float = 0.0
 
-    def identity(self, cluster: Cluster, namespace: str, probes: Probes, observe: Observe = unobserved) -> Identity:
+    def identity(
+        self, cluster: Cluster, namespace: str, probes: Probes, observe: Observe = unobserved
+    ) -> ServerIdentity:
         """Return the certificate for the server; problems with it show in ``probes``.
 
         Raises: ConfigError for a missing certificate in a folder.

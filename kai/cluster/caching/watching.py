@@ -60,7 +60,7 @@ from kai.cluster.transport.calls import (
     Stream,
     Transport,
 )
-from kai.cluster.transport.encoding import Served, collection, page_query
+from kai.cluster.transport.encoding import ServedVersions, collection, page_query
 from kai.cluster.transport.reachability import Reachability
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Watcher:
     store: WatchedStore
     transport: Transport
     clock: Clock
-    served: Served
+    served: ServedVersions
     reachability: Reachability
     _wake: anyio.CancelScope | None = None
     _is_streaming: bool = False

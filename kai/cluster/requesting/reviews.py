@@ -48,7 +48,7 @@ def _canonical(extra: Mapping[str, Any]) -> str:
 
 
 @attrs.frozen(kw_only=True)
-class Identity:
+class ClientIdentity:
     """The owner of a token."""
 
     user: str
@@ -75,10 +75,10 @@ class Reviews:
 
     send: Send
     clock: Clock
-    _identities: dict[str, tuple[float, Identity | None]] = attrs.field(factory=dict)
-    _allowed: dict[tuple[Identity, Permission], tuple[float, bool]] = attrs.field(factory=dict)
+    _identities: dict[str, tuple[float, ClientIdentity | None]] = attrs.field(factory=dict)
+    _allowed: dict[tuple[ClientIdentity, Permission], tuple[float, bool]] = attrs.field(factory=dict)
 
-    async def identify(self, token: str, most_age: float = KEPT) -> Identity | None:
+    async def identify(self, token: str, most_age: float = KEPT) -> ClientIdentity | None:
         """Return the owner of a token, from an answer of at most ``most_age`` seconds ago; None for an invalid token.
 
         Raises: ReviewError without an answer of the API server.
@@ -95,7 +95,7 @@ class Reviews:
         _remember(self._identities, digest, (now, found))
         return found
 
-    async def allows(self, identity: Identity, permission: Permission, most_age: float = KEPT) -> bool:
+    async def allows(self, identity: ClientIdentity, permission: Permission, most_age: float = KEPT) -> bool:
         """Return whether a user has a permission, from an answer of at most ``most_age`` seconds ago.
 
         Raises: ReviewError without an answer of the API server.
@@ -133,11 +133,11 @@ class Reviews:
         return status
 
 
-def _identity(status: Mapping[str, Any]) -> Identity | None:
+def _identity(status: Mapping[str, Any]) -> ClientIdentity | None:
     user = status.get("user")
     if status.get("authenticated") is not True or not isinstance(user, Mapping) or not user.get("username"):
         return None
-    return Identity(
+    return ClientIdentity(
         user=str(user["username"]),
         uid=str(user.get("uid") or ""),
         groups=tuple(map(str, list_of(user, "groups"))),

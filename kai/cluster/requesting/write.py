@@ -52,7 +52,7 @@ from kai.cluster.transport.answers import decoded, refusal_of
 from kai.cluster.transport.calls import Answer, NoAnswer, always
 from kai.cluster.transport.encoding import (
     Reporter,
-    Served,
+    ServedVersions,
     encode_event,
     encode_event_again,
     encode_read,
@@ -115,7 +115,7 @@ class Requests:
 
     store: WatchedStore
     sender: Sender
-    served: Served
+    served: ServedVersions
     clock: Clock
     reporter: Reporter
     leadership: Leadership | None = None

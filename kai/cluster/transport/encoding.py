@@ -27,7 +27,7 @@ def collection(api_version: str, plural: str, namespace: str = "") -> str:
 
 
 @attrs.define
-class Served:
+class ServedVersions:
     """The API version of each kind that the server serves, as far as it is known; else the one that kai writes."""
 
     _versions: dict[type[ApiObject], str] = attrs.field(factory=dict)
@@ -82,7 +82,7 @@ def _plain(value: object) -> object:
     raise TypeError(f"found a value of type {type(value).__name__}, expected JSON")
 
 
-def encode_read(request: Get | List, served: Served, *, limit: int = 0, token: str = "") -> Call:
+def encode_read(request: Get | List, served: ServedVersions, *, limit: int = 0, token: str = "") -> Call:
     """Return the call for a read from the API server; for a list, the page of the continue token."""
     if isinstance(request, Get):
         return Call(method="GET", path=served.path(request.ref))
@@ -110,7 +110,7 @@ def label_selector(labels: Mapping[str, str]) -> str:
     return ",".join(f"{key}={value}" for key, value in labels.items())
 
 
-def encode_write(request: Create | Patch | Delete | Bind | Apply | JsonPatch | Evict, served: Served) -> Call:
+def encode_write(request: Create | Patch | Delete | Bind | Apply | JsonPatch | Evict, served: ServedVersions) -> Call:
     """Return the call for a write."""
     match request:
         case Create():
@@ -137,7 +137,7 @@ def encode_write(request: Create | Patch | Delete | Bind | Apply | JsonPatch | E
             return Call(method="PATCH", path=path, query=query, body=body, content_type=APPLY_PATCH)
 
 
-def encode_event(request: Emit, reporter: Reporter, served: Served, *, name: str, now: float) -> Call:
+def encode_event(request: Emit, reporter: Reporter, served: ServedVersions, *, name: str, now: float) -> Call:
     """Return the call that creates an event.
 
     Source: events of cluster-scoped objects are in the namespace "default", where kubectl expects them.
@@ -196,14 +196,14 @@ def _short(message: str) -> str:
     return message if len(message) <= _LONGEST_EVENT else f"{message[: _LONGEST_EVENT - 1]}…"
 
 
-def _created(request: Create, served: Served) -> bytes:
+def _created(request: Create, served: ServedVersions) -> bytes:
     manifest = request.manifest
     if isinstance(manifest, Printed) and manifest.api_version == served.version(request.ref.cls):
         return manifest.text
     return to_json(_complete(manifest, request, served))
 
 
-def _complete(manifest: Mapping[str, Any], request: Create | Apply, served: Served) -> dict[str, Any]:
+def _complete(manifest: Mapping[str, Any], request: Create | Apply, served: ServedVersions) -> dict[str, Any]:
     """Return a manifest with apiVersion, kind, name and namespace, to match the path."""
     ref = request.ref
     metadata: dict[str, Any] = {"name": ref.name, **manifest.get("metadata", {})}

@@ -160,7 +160,7 @@ def without_rounding(shares: Float64s, asked: Float64s) -> Float64s:
     return shares
 
 
-class Terms(NamedTuple):
+class ResourceTerms(NamedTuple):
     """What each queue of a family has of one resource, in the unit that remainders are handed out in."""
 
     quota: Float64s
@@ -176,7 +176,7 @@ class Family(NamedTuple):
     rows: Int64s
     order: Int64s
     priority: Int64s
-    terms: tuple[Terms, ...]
+    terms: tuple[ResourceTerms, ...]
 
 
 def families_of(session: SessionView) -> tuple[Family, ...]:
@@ -193,7 +193,7 @@ def families_of(session: SessionView) -> tuple[Family, ...]:
         parent = waiting.pop()
         rows = np.array(children[parent], np.int64)
         terms = [
-            Terms(
+            ResourceTerms(
                 quota=np.where(facts.quota[rows, at] < 0, UNLIMITED, facts.quota[rows, at] / unit),
                 limit=np.where(facts.limit[rows, at] < 0, UNLIMITED, facts.limit[rows, at] / unit),
                 weight=np.ascontiguousarray(weight[rows, at]),

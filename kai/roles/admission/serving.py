@@ -211,7 +211,7 @@ class Certificate:
         return context
 
 
-class Identity(Protocol):
+class ServerIdentity(Protocol):
     """The server's certificate, kept current."""
 
     @property
@@ -230,7 +230,7 @@ class Identity(Protocol):
 
 async def serve_webhooks(
     port: int,
-    certificate: Identity,
+    certificate: ServerIdentity,
     doors: Mapping[str, Decide],
     *,
     host: str = "",

@@ -65,7 +65,7 @@ def validate_topology(request: AdmissionRequest) -> AdmissionResponse:
     return refused(f"invalid topology aliases: {'; '.join(faults)}") if faults else ALLOWED
 
 
-class Fault(Enum):
+class MinimumFault(Enum):
     """A fault of a minimum; decides whether it is refused or causes a warning."""
 
     MISPLACED = auto()
@@ -75,8 +75,8 @@ class Fault(Enum):
 
 
 _WARNINGS: Final = {
-    "CREATE": frozenset({Fault.MORE_THAN_CHILDREN}),
-    "UPDATE": frozenset({Fault.MORE_THAN_CHILDREN, Fault.MEMBERS_OF_PARENT}),
+    "CREATE": frozenset({MinimumFault.MORE_THAN_CHILDREN}),
+    "UPDATE": frozenset({MinimumFault.MORE_THAN_CHILDREN, MinimumFault.MEMBERS_OF_PARENT}),
 }
 
 
@@ -117,7 +117,7 @@ def validate_pod_group(request: AdmissionRequest) -> AdmissionResponse:
     faults = [fault for sub_group in sorted(sub_groups, key=_name) for fault in _misplaced(sub_group, children)]
     roots = len(children.get(None, ()))
     if min_sub_group is not None and min_sub_group > roots:
-        faults.append((Fault.MORE_THAN_CHILDREN, f"minSubGroup ({min_sub_group}) {_exceeds(roots)}"))
+        faults.append((MinimumFault.MORE_THAN_CHILDREN, f"minSubGroup ({min_sub_group}) {_exceeds(roots)}"))
     warned = _WARNINGS[request.operation]
     warnings = tuple(message for fault, message in faults if fault in warned)
     errors = [message for fault, message in faults if fault not in warned]
@@ -186,27 +186,27 @@ def _depth(children: Mapping[str | None, list[str]]) -> tuple[int, int]:
     return depth, reached
 
 
-def _misplaced(sub_group: SubGroupShape, children: Mapping[str | None, list[str]]) -> list[tuple[Fault, str]]:
+def _misplaced(sub_group: SubGroupShape, children: Mapping[str | None, list[str]]) -> list[tuple[MinimumFault, str]]:
     """Return the faults in the minimums of one sub-group."""
     count = len(children.get(sub_group.name, ()))
     name = _quoted(sub_group.name)
-    faults: list[tuple[Fault, str]] = []
+    faults: list[tuple[MinimumFault, str]] = []
     if count == 0:
         if sub_group.min_sub_group is not None:
             message = f"subgroup {name}: minSubGroup cannot be set on a leaf SubGroup (no child SubGroups)"
-            faults.append((Fault.MISPLACED, message))
+            faults.append((MinimumFault.MISPLACED, message))
         if sub_group.min_member is None:
-            faults.append((Fault.MISSING, f"subgroup {sub_group.name}: minMember is required"))
+            faults.append((MinimumFault.MISSING, f"subgroup {sub_group.name}: minMember is required"))
         return faults
     if sub_group.min_member is not None:
         message = (
             f"subgroup {name}: minMember cannot be set on a mid-level SubGroup (has child SubGroups);"
             " use minSubGroup instead"
         )
-        faults.append((Fault.MEMBERS_OF_PARENT, message))
+        faults.append((MinimumFault.MEMBERS_OF_PARENT, message))
     if sub_group.min_sub_group is not None and sub_group.min_sub_group > count:
         message = f"subgroup {name}: minSubGroup ({sub_group.min_sub_group}) {_exceeds(count)}"
-        faults.append((Fault.MORE_THAN_CHILDREN, message))
+        faults.append((MinimumFault.MORE_THAN_CHILDREN, message))
     return faults
 
 

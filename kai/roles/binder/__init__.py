@@ -10,20 +10,20 @@ machine with a ``step``. Neither uses a network or a clock: a shell does (`servi
 
 from kai.roles.binder.attempt import attempt
 from kai.roles.binder.bind import Binder
-from kai.roles.binder.outcome import Outcome, Verdict
+from kai.roles.binder.outcome import BindOutcome, BindVerdict
 from kai.roles.binder.queue import BindQueue
 from kai.roles.binder.sharers import BinderSettings, ReservationSettings
 from kai.roles.binder.steps import StepOptions, resolve_steps
 from kai.roles.binder.sweep import sweep_everything, sweep_group
 
 __all__ = [
+    "BindOutcome",
     "BindQueue",
+    "BindVerdict",
     "Binder",
     "BinderSettings",
-    "Outcome",
     "ReservationSettings",
     "StepOptions",
-    "Verdict",
     "attempt",
     "resolve_steps",
     "sweep_everything",

@@ -27,7 +27,7 @@ from kai.basics.errors import InputError
 from kai.cluster.requests import NamespaceEnding
 from kai.roles.binder.bind import Binder, bind, undo
 from kai.roles.binder.checks import refuse_pod
-from kai.roles.binder.outcome import BindFailureError, Outcome, Verdict, WithdrawnError
+from kai.roles.binder.outcome import BindFailureError, BindOutcome, BindVerdict, WithdrawnError
 from kai.roles.binder.reporting import bound_event, failed, report_bound, report_failure, succeeded, write_status
 from kai.roles.binder.sweep import sweep_group
 
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
     from kai.roles.binder.sharers import BinderSettings
 
-_NOTHING: Final = Outcome(verdict=Verdict.NOTHING_TO_DO)
+_NOTHING: Final = BindOutcome(verdict=BindVerdict.NOTHING_TO_DO)
 
 
-def attempt(binder: Binder, ref: Ref[BindRequest], *, patient: bool = True) -> Plan[Outcome]:
+def attempt(binder: Binder, ref: Ref[BindRequest], *, patient: bool = True) -> Plan[BindOutcome]:
     """Try to carry out a bind request, and return the outcome.
 
     If the API server does not answer, the attempt is interrupted while the caller is ``patient``, and fails otherwise.
@@ -51,10 +51,10 @@ def attempt(binder: Binder, ref: Ref[BindRequest], *, patient: bool = True) -> P
             return _NOTHING
         return (yield from _carry_out(binder, request, patient=patient))
     except RefusedError as error:
-        return Outcome(verdict=Verdict.INTERRUPTED, message=str(error), delay=error.refusal.retry_after)
+        return BindOutcome(verdict=BindVerdict.INTERRUPTED, message=str(error), delay=error.refusal.retry_after)
 
 
-def attempt_unwritten(binder: Binder, request: BindRequest, *, patient: bool = True) -> Plan[Outcome]:
+def attempt_unwritten(binder: Binder, request: BindRequest, *, patient: bool = True) -> Plan[BindOutcome]:
     """Try to carry out a bind of this process without a written bind request, and return the outcome.
 
     Use it only for binds without preparation: after a crash no other process could find and finish it. A failure is
@@ -63,10 +63,10 @@ def attempt_unwritten(binder: Binder, request: BindRequest, *, patient: bool = T
     try:
         return (yield from _carry_out(binder, request, patient=patient))
     except RefusedError as error:
-        return Outcome(verdict=Verdict.INTERRUPTED, message=str(error), delay=error.refusal.retry_after)
+        return BindOutcome(verdict=BindVerdict.INTERRUPTED, message=str(error), delay=error.refusal.retry_after)
 
 
-def give_back(binder: Binder, ref: Ref[BindRequest], message: str, *, plainly: bool = False) -> Plan[Outcome]:
+def give_back(binder: Binder, ref: Ref[BindRequest], message: str, *, plainly: bool = False) -> Plan[BindOutcome]:
     """Fail a bind request for good because of a bug in kai, and return the outcome.
 
     The scheduler removes such a request, lets its pod back off, and decides anew. ``plainly``: skip the undo, which may
@@ -84,15 +84,15 @@ def give_back(binder: Binder, ref: Ref[BindRequest], message: str, *, plainly: b
         node = yield from find(Ref(Node, request.spec.selected_node))
         return (yield from _fail(binder, request, pod, node, message, retryable=False))
     except RefusedError as error:
-        return Outcome(verdict=Verdict.INTERRUPTED, message=str(error), delay=error.refusal.retry_after)
+        return BindOutcome(verdict=BindVerdict.INTERRUPTED, message=str(error), delay=error.refusal.retry_after)
 
 
-def _mark_failed(request: BindRequest, pod: Pod, message: str) -> Plan[Outcome]:
+def _mark_failed(request: BindRequest, pod: Pod, message: str) -> Plan[BindOutcome]:
     """Report the failure on the pod and mark the request, unless the pod is bound after all."""
     current = yield from report_failure(pod, request.spec.selected_node, message)
     if current is not None and current.spec.node_name == request.spec.selected_node:
         yield from write_status(request, succeeded())
-        return Outcome(verdict=Verdict.BOUND)
+        return BindOutcome(verdict=BindVerdict.BOUND)
     outcome = yield from _give_up(request, message)
     return attrs.evolve(outcome, leftovers=("what was prepared for the bind",))
 
@@ -105,11 +105,11 @@ def is_finished(request: BindRequest) -> bool:
     return request.status.phase == "Failed" and (limit is None or request.status.failed_attempts >= limit)
 
 
-def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[Outcome]:
+def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[BindOutcome]:
     if request.spec.received_resource_type == names.FRACTION and not request.spec.selected_gpu_groups:
         # No GPU can be reserved for it. Deleted, because the scheduler would count it as a bind in flight for ever.
         yield from delete(Ref.to(request), uid=request.metadata.uid)
-        return Outcome(verdict=Verdict.NOTHING_TO_DO, message=f"{title(request)}: names no GPU groups, deleted")
+        return BindOutcome(verdict=BindVerdict.NOTHING_TO_DO, message=f"{title(request)}: names no GPU groups, deleted")
     ref = Ref(Pod, request.spec.pod_name, request.metadata.namespace)
     pod = yield from find_for_sure(ref)
     if pod is not None and pod.spec.node_name:
@@ -117,10 +117,10 @@ def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[O
         # scheduler would wait for ever for a pod whose request is marked as bound.
         pod = yield from find(ref, fresh=True)
     if pod is None:
-        return (yield from _give_up(request, f"pod {request.spec.pod_name} does not exist", Verdict.GONE))
+        return (yield from _give_up(request, f"pod {request.spec.pod_name} does not exist", BindVerdict.GONE))
     if not is_for(request, pod.metadata.uid):
         message = f"{title(pod)} is another pod than the one of that name for which this was decided"
-        return (yield from _give_up(request, message, Verdict.GONE))
+        return (yield from _give_up(request, message, BindVerdict.GONE))
     if pod.spec.node_name == request.spec.selected_node:
         return (yield from _finish(request, pod))
     if pod.spec.node_name:
@@ -167,10 +167,10 @@ def _lost_queue(request: BindRequest) -> Plan[str]:
     return "" if found is not None else f"queue {grant.queue} does not exist any more"
 
 
-def _finish(request: BindRequest, pod: Pod) -> Plan[Outcome]:
+def _finish(request: BindRequest, pod: Pod) -> Plan[BindOutcome]:
     """Report that a pod is bound. If the write to the pod fails, the request is marked all the same."""
     if not request.metadata.uid:
-        return Outcome(verdict=Verdict.BOUND)  # the scheduler, which ordered it, reports an unwritten bind
+        return BindOutcome(verdict=BindVerdict.BOUND)  # the scheduler, which ordered it, reports an unwritten bind
     node, leftovers = request.spec.selected_node, []
     try:
         yield from report_bound(pod, node)
@@ -179,13 +179,13 @@ def _finish(request: BindRequest, pod: Pod) -> Plan[Outcome]:
             raise
         leftovers.append(str(error))
     yield from write_status(request, succeeded())
-    return Outcome(verdict=Verdict.BOUND, leftovers=tuple(leftovers), event=bound_event(pod, node))
+    return BindOutcome(verdict=BindVerdict.BOUND, leftovers=tuple(leftovers), event=bound_event(pod, node))
 
 
-def _give_up(request: BindRequest, message: str, verdict: Verdict = Verdict.FAILED) -> Plan[Outcome]:
+def _give_up(request: BindRequest, message: str, verdict: BindVerdict = BindVerdict.FAILED) -> Plan[BindOutcome]:
     """Fail a request for good because its pod is gone, replaced or bound elsewhere; undo and report nothing."""
     yield from write_status(request, failed(message, _counted(request, retryable=False)))
-    return Outcome(verdict=verdict, message=message)
+    return BindOutcome(verdict=verdict, message=message)
 
 
 def _fail(
@@ -197,7 +197,7 @@ def _fail(
     *,
     retryable: bool,
     gone: bool = False,
-) -> Plan[Outcome]:
+) -> Plan[BindOutcome]:
     """Undo a failed bind, and report the failure.
 
     ``gone``: there is nothing to bind any more. The same applies if the pod turns out to be terminating, whatever
@@ -217,12 +217,12 @@ def _fail(
     yield from write_status(request, failed(message, attempts))
     leftovers += yield from _sweep(binder, request)
     if gone:
-        return Outcome(verdict=Verdict.GONE, message=message, leftovers=leftovers)
+        return BindOutcome(verdict=BindVerdict.GONE, message=message, leftovers=leftovers)
     limit = request.spec.backoff_limit
     if not retryable or limit is None or attempts >= limit:
-        return Outcome(verdict=Verdict.FAILED, message=message, leftovers=leftovers)
+        return BindOutcome(verdict=BindVerdict.FAILED, message=message, leftovers=leftovers)
     delay = bind_delay(attempts, binder.settings)
-    return Outcome(verdict=Verdict.RETRY, message=message, delay=delay, leftovers=leftovers)
+    return BindOutcome(verdict=BindVerdict.RETRY, message=message, delay=delay, leftovers=leftovers)
 
 
 def _has_left(pod: Pod | None) -> bool:

@@ -1,7 +1,7 @@
 """The outcome of an attempt at a bind, and the interfaces of the parts of a bind.
 
-`BindContext` is the input of the steps of a bind, and `BindStep` their protocol. `Outcome` and `Verdict` say how an
-attempt ended, and `log_outcome` logs it.
+`BindContext` is the input of the steps of a bind, and `BindStep` their protocol. `BindOutcome` and `BindVerdict` say
+how an attempt ended, and `log_outcome` logs it.
 
 `order_for_sure` reads a bind request. While its CRD is being replaced, or just after the API server started, the server
 answers for a while as if the kind did not exist. That says nothing about a single request: one counted as deleted would
@@ -97,7 +97,7 @@ class WithdrawnError(BindFailureError):
     """The request was deleted during its bind: because its pod, queue or node is gone, or by a user."""
 
 
-class Verdict(enum.Enum):
+class BindVerdict(enum.Enum):
     """The kind of an outcome."""
 
     BOUND = "bound"
@@ -116,10 +116,10 @@ class Verdict(enum.Enum):
 
 
 @attrs.frozen(kw_only=True)
-class Outcome:
+class BindOutcome:
     """The end of an attempt, for the queue, which decides on retries, and for the log."""
 
-    verdict: Verdict
+    verdict: BindVerdict
     message: str = ""
     delay: float | None = None
     """Seconds until a retry makes sense."""
@@ -129,22 +129,22 @@ class Outcome:
     """Event to send; no bind has to wait for it."""
 
 
-def log_outcome(connectivity: Connectivity, ref: Ref[BindRequest], outcome: Outcome) -> None:
+def log_outcome(connectivity: Connectivity, ref: Ref[BindRequest], outcome: BindOutcome) -> None:
     """Log the outcome of an attempt."""
     known = {"bind_request": f"{ref.namespace}/{ref.name}"}
     log = structlog.get_logger().bind(**known)
     if outcome.leftovers:
         warn(connectivity, "could not be undone yet", **known, leftovers=list(outcome.leftovers))
     match outcome.verdict:
-        case Verdict.BOUND:
+        case BindVerdict.BOUND:
             log.info("bound")
-        case Verdict.BUG:
+        case BindVerdict.BUG:
             log.debug(outcome.verdict.value, why=outcome.message)  # `PlanRunner` has logged the bug
-        case Verdict.NOTHING_TO_DO:
+        case BindVerdict.NOTHING_TO_DO:
             log.debug("nothing to do", why=outcome.message)
-        case Verdict.GONE:
+        case BindVerdict.GONE:
             log.info("nothing to bind any more", why=outcome.message)
-        case Verdict.INTERRUPTED:
+        case BindVerdict.INTERRUPTED:
             warn(
                 connectivity,
                 outcome.verdict.value,

@@ -10,10 +10,10 @@ all binds. A request that failed leaves its capacity to others during its back-o
 count of attempts is in the request; a limit on attempts holds across restarts as well. A request whose attempts end
 with bugs in kai is tried three times.
 
-`Terms` finds late requests of former leaders. The writes of a leader that was suspended may arrive when another leads
-already. Its decisions are based on an outdated cluster, so the binder refuses them. A request of an earlier term is not
-late for that reason alone: the next leader may have seen it, and then counts on it. It is late if it was created after
-a request of a later term.
+`LeaderTerms` finds late requests of former leaders. The writes of a leader that was suspended may arrive when another
+leads already. Its decisions are based on an outdated cluster, so the binder refuses them. A request of an earlier term
+is not late for that reason alone: the next leader may have seen it, and then counts on it. It is late if it was created
+after a request of a later term.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kai.api.scheduling.bind_request import BindRequest
 from kai.basics.deadlines import Deadlines, doubling_pause
 from kai.basics.parsing import signed
 from kai.roles.binder.attempt import bind_delay, is_finished
-from kai.roles.binder.outcome import Outcome, Verdict
+from kai.roles.binder.outcome import BindOutcome, BindVerdict
 from kai.roles.binder.sharers import BinderSettings
 from kai.roles.binder.sweep import groups_to_sweep
 
@@ -40,7 +40,7 @@ _KEPT: Final = 8
 
 
 @attrs.define
-class Terms:
+class LeaderTerms:
     """When the terms of leaders began, as far as bind requests show it."""
 
     _began: dict[str, dict[int, float]] = attrs.field(factory=dict)
@@ -124,7 +124,7 @@ class AttemptEnded:
     """An attempt ended."""
 
     ref: Ref[BindRequest]
-    outcome: Outcome
+    outcome: BindOutcome
 
 
 @attrs.frozen
@@ -308,7 +308,7 @@ class BindQueue:
         else:
             self._running -= 1
 
-    def _end_attempt(self, ref: Ref[BindRequest], outcome: Outcome, now: float) -> None:
+    def _end_attempt(self, ref: Ref[BindRequest], outcome: BindOutcome, now: float) -> None:
         key = (ref.namespace, ref.name)
         entry = self._entries.get(key)
         if entry is None or not entry.running:
@@ -323,13 +323,13 @@ class BindQueue:
             self._left.clear()
         if entry.replaced:
             self._see(entry.request, now)
-        elif outcome.verdict is Verdict.RETRY:
+        elif outcome.verdict is BindVerdict.RETRY:
             self._schedule(key, _Entry(entry.request), now + (outcome.delay or 0.0))
-        elif outcome.verdict is Verdict.INTERRUPTED:
+        elif outcome.verdict is BindVerdict.INTERRUPTED:
             count = entry.interruptions + 1
             pause = max(outcome.delay or 0.0, doubling_pause(count, _FIRST_PAUSE, _LONGEST_PAUSE))
             self._schedule(key, _Entry(entry.request, interruptions=count, bugs=entry.bugs), now + pause)
-        elif outcome.verdict is Verdict.BUG:
+        elif outcome.verdict is BindVerdict.BUG:
             pause = doubling_pause(entry.bugs + 1, _FIRST_PAUSE, _LONGEST_PAUSE)
             self._schedule(key, _Entry(entry.request, bugs=entry.bugs + 1), now + pause)
 

@@ -39,13 +39,14 @@ from kai.cluster.threads import pieces
 from kai.cluster.work import Alarm
 from kai.roles.binder.attempt import attempt, attempt_unwritten, give_back
 from kai.roles.binder.bind import Binder
-from kai.roles.binder.outcome import Outcome, PlanRunner, Verdict, log_outcome
+from kai.roles.binder.outcome import BindOutcome, BindVerdict, PlanRunner, log_outcome
 from kai.roles.binder.queue import (
     AttemptEnded,
     AttemptWaits,
     BindQueue,
     Effect,
     Event,
+    LeaderTerms,
     PodSeen,
     RequestGone,
     RequestSeen,
@@ -54,7 +55,6 @@ from kai.roles.binder.queue import (
     Started,
     StartSweep,
     SweepEnded,
-    Terms,
     Tick,
     WakeAt,
 )
@@ -145,7 +145,7 @@ class BinderService:
     traced: Traced = untraced
     sweep_seconds: float = 60.0
     """Interval between sweeps of everything."""
-    _terms: Terms = attrs.field(factory=Terms)
+    _terms: LeaderTerms = attrs.field(factory=LeaderTerms)
     _queue: BindQueue = attrs.field(init=False)
     _plans: PlanRunner = attrs.field(init=False)
     _sweeping: Sweeping = attrs.field(init=False)
@@ -265,7 +265,7 @@ class BinderService:
             # Not part of the attempt: under load events may wait, while an attempt holds one of few slots.
             self._tasks.start_soon(self._write_event, outcome.event)
 
-    async def _tried(self, effect: StartAttempt) -> tuple[Outcome, Verdict]:
+    async def _tried(self, effect: StartAttempt) -> tuple[BindOutcome, BindVerdict]:
         """Return the outcome of an attempt, and its verdict for metrics, which is BUG if a bug in kai ended it."""
         subject = str(effect.ref)
 
@@ -273,14 +273,14 @@ class BinderService:
             self._step(AttemptWaits(effect.ref))
 
         found = await self._plans.run(attempt(self.binder, effect.ref, patient=effect.patient), subject, waits)
-        if isinstance(found, Outcome):
+        if isinstance(found, BindOutcome):
             return found, found.verdict
         for plainly in (False, True) if effect.is_last else ():
             plan = give_back(self.binder, effect.ref, f"an error of kai: {found}", plainly=plainly)
             given = await self._plans.run(plan, subject)
-            if isinstance(given, Outcome):
-                return given, Verdict.BUG
-        return Outcome(verdict=Verdict.BUG, message=found), Verdict.BUG
+            if isinstance(given, BindOutcome):
+                return given, BindVerdict.BUG
+        return BindOutcome(verdict=BindVerdict.BUG, message=found), BindVerdict.BUG
 
     async def _ready(self) -> None:
         """Wait until the API server answers, and the store shows again what nodes hold."""
@@ -306,17 +306,19 @@ class BinderService:
             with self.traced("bind", _trace_of(request)) as ended:
                 plan = attempt_unwritten(self.binder, request, patient=patient)
                 found = await self._plans.run(plan, str(Ref.to(request)))
-                outcome = found if isinstance(found, Outcome) else Outcome(verdict=Verdict.FAILED, message=found)
-                result = outcome.verdict if isinstance(found, Outcome) else Verdict.BUG
+                outcome = (
+                    found if isinstance(found, BindOutcome) else BindOutcome(verdict=BindVerdict.FAILED, message=found)
+                )
+                result = outcome.verdict if isinstance(found, BindOutcome) else BindVerdict.BUG
                 ended(result.value)
             log_outcome(self.cluster.connectivity, Ref.to(request), outcome)
             self.observe(BindEnded(result=result.value, seconds=self.cluster.clock.monotonic() - began))
-            if outcome.verdict is not Verdict.INTERRUPTED:
+            if outcome.verdict is not BindVerdict.INTERRUPTED:
                 break
             count += 1
             await self._rest(max(outcome.delay or 0.0, doubling_pause(count, _FIRST_PAUSE, _LONGEST_PAUSE)))
-        failure = "" if outcome.verdict is Verdict.BOUND else outcome.message or outcome.verdict.value
-        done(failure, outcome.verdict is Verdict.GONE)
+        failure = "" if outcome.verdict is BindVerdict.BOUND else outcome.message or outcome.verdict.value
+        done(failure, outcome.verdict is BindVerdict.GONE)
 
     async def _rest(self, seconds: float) -> None:
         """Wait for ``seconds``, or until the API server answers again."""

@@ -54,7 +54,7 @@ _LONGEST_LIST: Final = 5
 
 
 @attrs.frozen(kw_only=True)
-class Finding:
+class QueueFinding:
     """One fault of one queue, in words."""
 
     type: str
@@ -62,7 +62,7 @@ class Finding:
     message: str
 
 
-def tree_findings(queues: Iterable[Queue], groups: Iterable[PodGroup]) -> dict[str, tuple[Finding, ...]]:
+def tree_findings(queues: Iterable[Queue], groups: Iterable[PodGroup]) -> dict[str, tuple[QueueFinding, ...]]:
     """Return the faults of every queue by its name, in the order of `TYPES`; queues without a fault are left out.
 
     Cost: linear in queues and groups.
@@ -74,7 +74,7 @@ def tree_findings(queues: Iterable[Queue], groups: Iterable[PodGroup]) -> dict[s
             children.setdefault(queue.spec.parent_queue, []).append(queue)
     direct = _groups_by_queue(groups)
     faults = queue_faults(map(shape_of, known.values()))
-    result: dict[str, tuple[Finding, ...]] = {}
+    result: dict[str, tuple[QueueFinding, ...]] = {}
     for name, queue in known.items():
         found = (
             *_of_rules(faults.get(name, ()), queue),
@@ -88,7 +88,9 @@ def tree_findings(queues: Iterable[Queue], groups: Iterable[PodGroup]) -> dict[s
     return result
 
 
-def conditions_after(before: Sequence[Condition], findings: Iterable[Finding], *, now: float) -> tuple[Condition, ...]:
+def conditions_after(
+    before: Sequence[Condition], findings: Iterable[QueueFinding], *, now: float
+) -> tuple[Condition, ...]:
     """Return the conditions of a queue after a look at the tree; `before` itself if nothing changed.
 
     Conditions of other controllers are kept. The transition time changes only with the status. A new message alone
@@ -109,7 +111,7 @@ def conditions_after(before: Sequence[Condition], findings: Iterable[Finding], *
     return tuple(before) if result == tuple(before) else result
 
 
-def _became_true(condition: Condition, finding: Finding, now: float) -> Condition:
+def _became_true(condition: Condition, finding: QueueFinding, now: float) -> Condition:
     since = condition.last_transition_time if condition.status == "True" else now
     return attrs.evolve(
         condition,
@@ -120,7 +122,7 @@ def _became_true(condition: Condition, finding: Finding, now: float) -> Conditio
     )
 
 
-def _over_quota(queue: Queue) -> Finding | None:
+def _over_quota(queue: Queue) -> QueueFinding | None:
     if queue.spec.resources is None:
         return None
     parts = []
@@ -134,56 +136,56 @@ def _over_quota(queue: Queue) -> Finding | None:
             parts.append(f"{_number(held)} of {_number(quota)} {UNITS[resource]}")
     if not parts:
         return None
-    return Finding(type=OVER_QUOTA, reason="AllocatedBeyondQuota", message=f"holds {', '.join(parts)}")
+    return QueueFinding(type=OVER_QUOTA, reason="AllocatedBeyondQuota", message=f"holds {', '.join(parts)}")
 
 
-def _of_rules(faults: Iterable[QueueFault], queue: Queue) -> Iterator[Finding]:
+def _of_rules(faults: Iterable[QueueFault], queue: Queue) -> Iterator[QueueFinding]:
     """Yield the faults of a queue that are shown as conditions."""
     by_rule: dict[Rule, list[QueueFault]] = {}
     for fault in faults:
         by_rule.setdefault(fault.rule, []).append(fault)
     if Rule.ORPHAN in by_rule:
         message = f"parent queue {queue.spec.parent_queue} does not exist"
-        yield Finding(type=ORPHAN, reason="ParentNotFound", message=message)
+        yield QueueFinding(type=ORPHAN, reason="ParentNotFound", message=message)
     for fault in by_rule.get(Rule.CYCLE, ()):
         path = " -> ".join([*_shortened(fault.circle), fault.circle[0]])
-        yield Finding(type=CYCLE, reason="ParentsFormACycle", message=f"parents lead in a circle: {path}")
+        yield QueueFinding(type=CYCLE, reason="ParentsFormACycle", message=f"parents lead in a circle: {path}")
     for fault in by_rule.get(Rule.TOO_DEEP, ()):
         above, most = f"{fault.found - 1:.0f}", f"{fault.bound - 1:.0f}"
         message = f"has {above} queues above it, at most {most} may be: nothing here is scheduled"
-        yield Finding(type=TOO_DEEP, reason="TooManyParents", message=message)
+        yield QueueFinding(type=TOO_DEEP, reason="TooManyParents", message=message)
     if Rule.OVERCOMMITTED in by_rule:
         parts = [
             f"{_number(fault.found)} of {_number(fault.bound)} {UNITS[fault.resource]}"
             for fault in by_rule[Rule.OVERCOMMITTED]
         ]
         message = f"quotas of its children add up to {', '.join(parts)}"
-        yield Finding(type=OVERCOMMITTED, reason="ChildrenBeyondQuota", message=message)
+        yield QueueFinding(type=OVERCOMMITTED, reason="ChildrenBeyondQuota", message=message)
     if Rule.LOW_LIMIT in by_rule:
         parts = [
             f"{_number(fault.found)} of {_number(fault.bound)} {UNITS[fault.resource]}"
             for fault in by_rule[Rule.LOW_LIMIT]
         ]
         message = f"limits are below the quotas: at most {', '.join(parts)}; a limit that is absent is 0"
-        yield Finding(type=LOW_LIMIT, reason="LimitBelowQuota", message=message)
+        yield QueueFinding(type=LOW_LIMIT, reason="LimitBelowQuota", message=message)
     if Rule.NO_COMPUTE in by_rule:
         resources = " and ".join(fault.resource for fault in by_rule[Rule.NO_COMPUTE])
         message = f"has no {resources}: nothing that asks for it starts; a resource that is absent is a limit of 0"
-        yield Finding(type=NO_COMPUTE, reason="LimitOfZero", message=message)
+        yield QueueFinding(type=NO_COMPUTE, reason="LimitOfZero", message=message)
 
 
-def _not_a_leaf(children: Sequence[Queue], groups: Sequence[str]) -> Finding | None:
+def _not_a_leaf(children: Sequence[Queue], groups: Sequence[str]) -> QueueFinding | None:
     if not children or not groups:
         return None
     message = f"has children, yet pod groups name it: {', '.join(_shortened(groups))}"
-    return Finding(type=NOT_A_LEAF, reason="PodGroupsOnParent", message=message)
+    return QueueFinding(type=NOT_A_LEAF, reason="PodGroupsOnParent", message=message)
 
 
-def _terminating(queue: Queue) -> Finding | None:
+def _terminating(queue: Queue) -> QueueFinding | None:
     if queue.metadata.deletion_timestamp is None:
         return None
     message = "is being deleted: its jobs start until it is gone; jobs that still wait then find no queue of its name"
-    return Finding(type=TERMINATING, reason="DeletionRequested", message=message)
+    return QueueFinding(type=TERMINATING, reason="DeletionRequested", message=message)
 
 
 def _groups_by_queue(groups: Iterable[PodGroup]) -> dict[str, list[str]]:

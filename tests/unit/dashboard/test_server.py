@@ -8,7 +8,7 @@ import pytest
 
 from kai.answers.offline.run import simulate
 from kai.cluster.process.connections import Request, Response
-from kai.cluster.requesting.reviews import Identity, ReviewError
+from kai.cluster.requesting.reviews import ClientIdentity, ReviewError
 from kai.dashboard import answer_cache
 from kai.dashboard.access import LocalAccess, TokenAccess
 from kai.dashboard.answer_cache import AnswerCache
@@ -38,7 +38,7 @@ class Rights:
         del most_age
         if self.is_away:
             raise ReviewError(self.why, retryable=not self.is_forbidden)
-        return Identity(user=token, extra=dict(self.extra)) if token in self.tokens else None
+        return ClientIdentity(user=token, extra=dict(self.extra)) if token in self.tokens else None
 
     async def allows(self, identity, permission, most_age=30.0):
         del most_age

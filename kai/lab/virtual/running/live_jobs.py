@@ -108,7 +108,7 @@ class Task:
     Units: seconds of virtual time.
     """
 
-    job: Job
+    job: LiveJob
     plan: TaskPlan
     slots: tuple[Slot, ...] = ()
     running: int = 0
@@ -159,7 +159,7 @@ class Task:
 
 
 @attrs.define(eq=False)
-class Job:
+class LiveJob:
     """A present job."""
 
     plan: JobPlan

@@ -21,7 +21,7 @@ from kai.api import names
 from kai.api.kinds import Key, key_of
 from kai.api.kubernetes.pod import GRACE_SECONDS, Pod
 from kai.lab.virtual.running.embedded_cluster import EmbeddedCluster, held_gpus
-from kai.lab.virtual.running.live_jobs import Calendar, Job, Life, Slot, State, Task
+from kai.lab.virtual.running.live_jobs import Calendar, Life, LiveJob, Slot, State, Task
 from kai.lab.virtual.running.records import Ending, Loss, Records
 from kai.lab.virtual.scenes.job_plans import JobPlan, Overlap, Replacement, Series, TaskPlan, identity_of
 from kai.roles.scheduler.loop.wakeups import starts_alone
@@ -46,7 +46,7 @@ class Workloads:
     records: Records
     grace: float = GRACE_SECONDS
     lives: dict[Key, Life] = attrs.field(factory=dict)
-    jobs: dict[Key, Job] = attrs.field(factory=dict)
+    jobs: dict[Key, LiveJob] = attrs.field(factory=dict)
     """By namespace and name of their groups."""
     waiting: int = 0
     """Number of waiting pods."""
@@ -56,7 +56,7 @@ class Workloads:
     """Whether pods were created that start without others."""
     left: dict[str, float] = attrs.field(factory=dict)
     """When a pod was last gone from each node."""
-    _latest: dict[str, Job] = attrs.field(factory=dict)
+    _latest: dict[str, LiveJob] = attrs.field(factory=dict)
     """The last run of each CronJob."""
     _put_off: dict[str, JobPlan] = attrs.field(factory=dict)
     """By CronJob: the run that waits for the previous one to end."""
@@ -71,7 +71,7 @@ class Workloads:
             return
         now = self.calendar.now
         group = _born(plan.group, self.cluster.instant(now))
-        job = Job(plan=plan, number=self.records.arrive(plan, now), group=group, left=len(plan.tasks))
+        job = LiveJob(plan=plan, number=self.records.arrive(plan, now), group=group, left=len(plan.tasks))
         self._add_group(group, job)
         if plan.series is not None:
             self._latest[plan.series.name] = job
@@ -111,7 +111,7 @@ class Workloads:
         else:
             self.records.missed[plan.owner] += 1
 
-    def _begin(self, job: Job, plan: TaskPlan) -> None:
+    def _begin(self, job: LiveJob, plan: TaskPlan) -> None:
         if job.is_over:
             return
         task = Task(job=job, plan=plan, idle_since=self.calendar.now, has_late=not plan.late)
@@ -247,7 +247,7 @@ class Workloads:
             if slot.life is None:
                 self._fill(slot)
 
-    def _give_up(self, job: Job, ending: Ending) -> None:
+    def _give_up(self, job: LiveJob, ending: Ending) -> None:
         """End a job before its work is done."""
         for task in job.tasks:
             if not task.is_over:
@@ -269,7 +269,7 @@ class Workloads:
         if not job.left and not job.is_over:
             self._job_is_over(job, ending)
 
-    def _begin_after(self, job: Job, task: Task) -> None:
+    def _begin_after(self, job: LiveJob, task: Task) -> None:
         """Begin the tasks whose last open dependency was this one."""
         job.done.add(job.plan.tasks.index(task.plan))
         begun = [each for each in job.blocked if job.done.issuperset(each.after)]
@@ -277,7 +277,7 @@ class Workloads:
         for each in begun:
             self._begin(job, each)
 
-    def _job_is_over(self, job: Job, ending: Ending) -> None:
+    def _job_is_over(self, job: LiveJob, ending: Ending) -> None:
         job.is_over = True
         self.records.end(job.number, self.calendar.now, ending)
         self._drop_group(key_of(job.group), job)
@@ -376,12 +376,12 @@ class Workloads:
 
     # --- Groups ----------------------------------------------------------------------------------------------------
 
-    def stamp(self, job: Job, key: str, instant: float) -> None:
+    def stamp(self, job: LiveJob, key: str, instant: float) -> None:
         """Write an instant on the group of a job, or remove it."""
         job.group = self.cluster.stamp(job.group, key, instant)
         self.is_changed = True
 
-    def _add_group(self, group: PodGroup, job: Job) -> None:
+    def _add_group(self, group: PodGroup, job: LiveJob) -> None:
         self.jobs[key_of(group)] = job
         self.cluster.groups.put(group)
 
@@ -394,7 +394,7 @@ class Workloads:
             self.cluster.groups.put(job.group)
             self.is_changed = True
 
-    def _drop_group(self, key: Key, job: Job) -> None:
+    def _drop_group(self, key: Key, job: LiveJob) -> None:
         """Remove a group that has no pods and gets none."""
         if not self._members[key] and (job.is_over or key != key_of(job.group)):
             del self._members[key]

@@ -115,7 +115,7 @@ _KEEPS: Final = "nothing that waits may have its place"
 _FEW: Final = 4
 
 
-class Outcome(StrEnum):
+class ShadowOutcome(StrEnum):
     """How a decision of the other scheduler, or the lack of one, compares with ours."""
 
     EQUAL = "equal"
@@ -137,7 +137,7 @@ class Difference:
 
     time: float
     cycle: int
-    outcome: Outcome
+    outcome: ShadowOutcome
     job: str
     """``namespace/name``."""
     queue: str
@@ -150,7 +150,7 @@ class Difference:
 
 
 @attrs.frozen(kw_only=True)
-class Subject:
+class ShadowSubject:
     """A pod, its job and its queue."""
 
     pod: str
@@ -162,7 +162,7 @@ class Subject:
 class _Start:
     """A pod that we start, or nominate for a node."""
 
-    subject: Subject
+    subject: ShadowSubject
     node: str
     kin: tuple[object, ...]
     """Equal for twins, which may swap nodes."""
@@ -172,14 +172,14 @@ class _Start:
 
 @attrs.frozen(kw_only=True)
 class _Departure:
-    subject: Subject
+    subject: ShadowSubject
     why: str
     since: float
 
 
 @attrs.frozen(kw_only=True)
 class _Wait:
-    subject: Subject
+    subject: ShadowSubject
     why: str
     spec: PodGroupSpec | None
     """Spec of its group while it waited."""
@@ -193,7 +193,7 @@ class Shadow:
     """Name of the other scheduler in pods."""
     patience: float
     """How many seconds the other may take for a decision that we made, before that is a difference."""
-    counts: Counter[tuple[str, Outcome]] = attrs.field(factory=Counter)
+    counts: Counter[tuple[str, ShadowOutcome]] = attrs.field(factory=Counter)
     """Count of pods by decision and outcome."""
     _seen: Placements | None = None
     _starts: dict[str, _Start] = attrs.field(factory=dict)
@@ -238,16 +238,16 @@ class Shadow:
             start, wait, node = self._starts.get(uid), self._waits.get(uid), seen.placed[uid]
             if start is not None:
                 self._swap(uid, start, node)
-                outcome = Outcome.EQUAL if start.node == node else Outcome.OTHER_NODE
+                outcome = ShadowOutcome.EQUAL if start.node == node else ShadowOutcome.OTHER_NODE
                 self.counts[BIND, outcome] += 1
-                if outcome is not Outcome.EQUAL:
+                if outcome is not ShadowOutcome.EQUAL:
                     why = _HELD if start.is_held else _FITS
                     yield self._difference(outcome, start.subject, f"starts on {start.node}", why, f"starts on {node}")
             elif wait is None or changed or wait.subject.job in grown or wait.spec != specs.get(wait.subject.job):
-                self.counts[BIND, Outcome.UNSEEN] += 1
+                self.counts[BIND, ShadowOutcome.UNSEEN] += 1
             else:
-                self.counts[BIND, Outcome.STARTS_THERE] += 1
-                yield self._difference(Outcome.STARTS_THERE, wait.subject, "waits", wait.why, f"starts on {node}")
+                self.counts[BIND, ShadowOutcome.STARTS_THERE] += 1
+                yield self._difference(ShadowOutcome.STARTS_THERE, wait.subject, "waits", wait.why, f"starts on {node}")
 
     def _swap(self, uid: str, start: _Start, node: str) -> None:
         """Swap the nodes of a pod and its twin if that explains the other's decision."""
@@ -266,17 +266,17 @@ class Shadow:
             if uid not in before.placed or pod.spec.scheduler_name != self.scheduler_name:
                 continue
             if uid in self._departures and self._is_first(EVICT, uid):
-                self.counts[EVICT, Outcome.EQUAL] += 1
+                self.counts[EVICT, ShadowOutcome.EQUAL] += 1
                 continue
             why = word_of_evictor(pod, is_cordoned=seen.placed[uid] in cordoned)
             if why and self._is_first(EVICT, uid):
-                self.counts[EVICT, Outcome.EVICTED_THERE] += 1
+                self.counts[EVICT, ShadowOutcome.EVICTED_THERE] += 1
                 job = group_of(pod)
-                subject = Subject(pod=pod.metadata.name, job=job, queue=queues.get(job, ""))
-                yield self._difference(Outcome.EVICTED_THERE, subject, "stays", _KEEPS, "is evicted", why)
+                subject = ShadowSubject(pod=pod.metadata.name, job=job, queue=queues.get(job, ""))
+                yield self._difference(ShadowOutcome.EVICTED_THERE, subject, "stays", _KEEPS, "is evicted", why)
         for uid in sorted(before.holding - seen.pods.keys()):  # deleted between two cycles, so never seen terminating
             if uid in self._departures and self._is_first(EVICT, uid):
-                self.counts[EVICT, Outcome.EQUAL] += 1
+                self.counts[EVICT, ShadowOutcome.EQUAL] += 1
 
     def _is_first(self, decision: str, uid: str) -> bool:
         """Return whether a decision was not counted yet, and mark it as counted."""
@@ -350,18 +350,26 @@ class Shadow:
         for uid, start in late.items():
             del self._starts[uid]
             self._counted.add((BIND, uid))
-            self.counts[BIND, Outcome.WAITS_THERE] += 1
+            self.counts[BIND, ShadowOutcome.WAITS_THERE] += 1
             why = words.get(start.subject.job, "") or word_of_pod(seen.pods.get(uid))
-            yield self._difference(Outcome.WAITS_THERE, start.subject, f"starts on {start.node}", _FITS, "waits", why)
+            yield self._difference(
+                ShadowOutcome.WAITS_THERE, start.subject, f"starts on {start.node}", _FITS, "waits", why
+            )
         for uid, leaves in list(self._departures.items()):
             if now - leaves.since >= self.patience:
                 del self._departures[uid]
                 self._counted.add((EVICT, uid))
-                self.counts[EVICT, Outcome.STAYS_THERE] += 1
-                yield self._difference(Outcome.STAYS_THERE, leaves.subject, "is evicted", leaves.why, "stays")
+                self.counts[EVICT, ShadowOutcome.STAYS_THERE] += 1
+                yield self._difference(ShadowOutcome.STAYS_THERE, leaves.subject, "is evicted", leaves.why, "stays")
 
     def _difference(
-        self, outcome: Outcome, subject: Subject, ours: str, our_reason: str, theirs: str, their_reason: str = ""
+        self,
+        outcome: ShadowOutcome,
+        subject: ShadowSubject,
+        ours: str,
+        our_reason: str,
+        theirs: str,
+        their_reason: str = "",
     ) -> Difference:
         return Difference(
             time=self._time,
@@ -380,12 +388,12 @@ class Shadow:
 # --- Words ---------------------------------------------------------------------------------------------------------
 
 
-def _subject(snapshot: Snapshot, row: int) -> Subject:
+def _subject(snapshot: Snapshot, row: int) -> ShadowSubject:
     pod, group = snapshot.pods[row], int(snapshot.pod_group[row])
     if group < 0:
-        return Subject(pod=pod.name, job=(pod.namespace, pod.group), queue="")
+        return ShadowSubject(pod=pod.name, job=(pod.namespace, pod.group), queue="")
     facts = snapshot.groups[group]
-    return Subject(pod=pod.name, job=(facts.namespace, facts.name), queue=facts.queue)
+    return ShadowSubject(pod=pod.name, job=(facts.namespace, facts.name), queue=facts.queue)
 
 
 def _why(account: GroupAccount | None) -> str:
@@ -399,7 +407,7 @@ def _cause(snapshot: Snapshot, each: Evict) -> str:
 
 def _joined(found: Iterable[Difference]) -> Iterator[Difference]:
     """Merge the differences of a job with the same outcome, and name a few of the nodes."""
-    together: dict[tuple[str, Outcome], list[Difference]] = {}
+    together: dict[tuple[str, ShadowOutcome], list[Difference]] = {}
     for each in found:
         together.setdefault((each.job, each.outcome), []).append(each)
     for alike in together.values():

@@ -14,7 +14,7 @@ from kai.api.values import instant_text
 from kai.basics.wording import counted, first_of
 from kai.cluster.port import Cluster
 from kai.cluster.process.connections import Response
-from kai.roles.scheduler.comparing.shadow import Difference, Outcome, Shadow
+from kai.roles.scheduler.comparing.shadow import Difference, Shadow, ShadowOutcome
 from kai.roles.scheduler.reporting.cycle_recorder import HOUR
 from kai.roles.scheduler.reporting.metrics import SchedulerMetrics
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SHADOW_PATH: Final = "/api/v1/shadow"
 _MOST: Final = 500
 _FEW_PODS: Final = 4
-Tally = Mapping[tuple[str, Outcome], int]
+Tally = Mapping[tuple[str, ShadowOutcome], int]
 
 
 @attrs.define(eq=False)
@@ -36,11 +36,11 @@ class Shadowing:
     shadow: Shadow
     differences: deque[Difference] = attrs.field(factory=lambda: deque(maxlen=_MOST))
     """The newest differences."""
-    counts: Counter[tuple[str, Outcome]] = attrs.field(factory=Counter)
+    counts: Counter[tuple[str, ShadowOutcome]] = attrs.field(factory=Counter)
     """Counts since the start, as of the last look."""
     due: float | None = None
     """When an open decision becomes a difference, as of the last look."""
-    _last_counts: Counter[tuple[str, Outcome]] = attrs.field(factory=Counter)
+    _last_counts: Counter[tuple[str, ShadowOutcome]] = attrs.field(factory=Counter)
     """The counts at the last hourly line."""
 
     async def look(self, done: Done) -> None:
@@ -90,7 +90,7 @@ class Shadowing:
             "summary": summary(self.counts),
             "decided": compared,
             "equal": _equal(self.counts),
-            "unseen": sum(count for (_, outcome), count in self.counts.items() if outcome is Outcome.UNSEEN),
+            "unseen": sum(count for (_, outcome), count in self.counts.items() if outcome is ShadowOutcome.UNSEEN),
             "counts": [
                 {"decision": decision, "outcome": outcome.value, "pods": count}
                 for (decision, outcome), count in sorted(self.counts.items())
@@ -117,15 +117,18 @@ def by_outcome(counts: Tally) -> dict[str, int]:
     return dict(sorted(out.items()))
 
 
-_DIFFERENCES: Final = frozenset(each.value for each in Outcome) - {Outcome.EQUAL.value, Outcome.UNSEEN.value}
+_DIFFERENCES: Final = frozenset(each.value for each in ShadowOutcome) - {
+    ShadowOutcome.EQUAL.value,
+    ShadowOutcome.UNSEEN.value,
+}
 
 
 def _compared(counts: Tally) -> int:
-    return sum(count for (_, outcome), count in counts.items() if outcome is not Outcome.UNSEEN)
+    return sum(count for (_, outcome), count in counts.items() if outcome is not ShadowOutcome.UNSEEN)
 
 
 def _equal(counts: Tally) -> int:
-    return sum(count for (_, outcome), count in counts.items() if outcome is Outcome.EQUAL)
+    return sum(count for (_, outcome), count in counts.items() if outcome is ShadowOutcome.EQUAL)
 
 
 def _values(each: Difference) -> dict[str, Any]:

@@ -64,7 +64,7 @@ _PROBATION: Final = 60.0
 
 
 @attrs.frozen(kw_only=True)
-class Fault:
+class PluginFault:
     """A hook that is known to fail."""
 
     plugin: str
@@ -90,10 +90,10 @@ class Fault:
 class Faults:
     """The hooks that are known to fail."""
 
-    known: dict[Hook, Fault] = attrs.field(factory=dict)
-    fresh: list[Fault] = attrs.field(factory=list)
+    known: dict[Hook, PluginFault] = attrs.field(factory=dict)
+    fresh: list[PluginFault] = attrs.field(factory=list)
     """Faults that are not logged yet."""
-    over: list[Fault] = attrs.field(factory=list)
+    over: list[PluginFault] = attrs.field(factory=list)
     """Ended faults that are not logged yet."""
     _profiles: tuple[Profile, Profile] | None = None
     """Memoized: the last profile, and the one with stand-ins that was made of it."""
@@ -126,7 +126,7 @@ class Faults:
         if not (is_everywhere or self._is_at_fault(use, error.hook, reaction, groups)):
             return None
         self._learn(
-            Fault(
+            PluginFault(
                 plugin=error.plugin,
                 origin=error.origin,
                 hook=error.hook,
@@ -184,7 +184,7 @@ class Faults:
         known = self.known.copy().values()
         return "; ".join(f"{each.message} ({words[each.reaction]})" for each in known if each.reaction in words)
 
-    def _learn(self, fault: Fault) -> None:
+    def _learn(self, fault: PluginFault) -> None:
         self.known[fault.key] = fault
         self._profiles = None
 

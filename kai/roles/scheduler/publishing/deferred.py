@@ -131,7 +131,7 @@ class DeferredAccounts:
 
 
 @attrs.frozen
-class Loss:
+class EvictionTime:
     """When the group with this UID lost pods to evictions."""
 
     uid: str
@@ -147,7 +147,7 @@ class Losses:
 
     pause: float
     """How long to wait after a refusal before the time is written again."""
-    _unwritten: dict[Key, Loss] = attrs.field(factory=dict)
+    _unwritten: dict[Key, EvictionTime] = attrs.field(factory=dict)
     _dues: Deadlines[Key] = attrs.field(factory=Deadlines)
     """When to retry the times that have no write in flight."""
 
@@ -166,13 +166,13 @@ class Losses:
         """Remember a time whose write is in flight."""
         key = key_of(group)
         self._drop(key)
-        self._unwritten[key] = Loss(group.metadata.uid, time)
+        self._unwritten[key] = EvictionTime(group.metadata.uid, time)
         if len(self._unwritten) > _MOST:
             self._drop(next(iter(self._unwritten)))
 
     def held(self, group: PodGroup, time: str, now: float) -> None:
         """Remember a time whose write was held back, and retry it after the pause."""
-        if self._unwritten.get(key_of(group)) != Loss(group.metadata.uid, time):
+        if self._unwritten.get(key_of(group)) != EvictionTime(group.metadata.uid, time):
             self.sent(group, time)
             self._dues[key_of(group)] = now + self.pause
 
@@ -187,7 +187,7 @@ class Losses:
         else:
             self._drop(key)
 
-    def take(self, now: float, most: int) -> tuple[tuple[Key, Loss], ...]:
+    def take(self, now: float, most: int) -> tuple[tuple[Key, EvictionTime], ...]:
         """Remove and return at most ``most`` times that are due."""
         return tuple((key, self._unwritten.pop(key)) for key in islice(self._dues.take(now), most))
 

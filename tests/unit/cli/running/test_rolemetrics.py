@@ -15,7 +15,7 @@ from kai.cluster.signals import (
     ReviewEnded,
     WorkEnded,
 )
-from kai.roles.binder import Verdict
+from kai.roles.binder import BindVerdict
 
 QUEUE = Queue(metadata=ObjectMeta(name="q"))
 
@@ -29,7 +29,7 @@ def shown(*signals):
 
 
 def test_each_result_of_a_bind_begins_at_0():
-    assert set(BIND_RESULTS) == {each.value for each in Verdict} - {Verdict.NOTHING_TO_DO.value}
+    assert set(BIND_RESULTS) == {each.value for each in BindVerdict} - {BindVerdict.NOTHING_TO_DO.value}
     text = shown()
     assert all(f'kai_bind_attempts_total{{result="{each}"}} 0.0' in text for each in BIND_RESULTS)
 

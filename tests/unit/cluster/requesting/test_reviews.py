@@ -6,11 +6,11 @@ import anyio
 import attrs
 import pytest
 
-from kai.cluster.requesting.reviews import KEPT, Identity, Permission, ReviewError, Reviews
+from kai.cluster.requesting.reviews import KEPT, ClientIdentity, Permission, ReviewError, Reviews
 from kai.cluster.transport.calls import Answer, NoAnswer
 from tests.doubles.cluster import VirtualClock
 
-ANNA = Identity(user="anna", uid="1", groups=("team",))
+ANNA = ClientIdentity(user="anna", uid="1", groups=("team",))
 LIST = Permission(verb="list", resource="podgroups", group="scheduling.run.ai", namespace="amber")
 
 

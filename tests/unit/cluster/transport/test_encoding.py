@@ -10,7 +10,7 @@ from kai.api.scheduling.bind_request import BindRequest
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue
 from kai.cluster.requests import Apply, Evict, JsonPatch
-from kai.cluster.transport.encoding import Served, encode_read, encode_write, to_json
+from kai.cluster.transport.encoding import ServedVersions, encode_read, encode_write, to_json
 
 POD = Ref(Pod, "p", "team")
 GROUP = Ref(PodGroup, "g", "team")
@@ -19,7 +19,7 @@ AT_GROUP = "/apis/scheduling.run.ai/v2alpha2/namespaces/team/podgroups/g"
 
 
 def written(request):
-    call = encode_write(request, Served())
+    call = encode_write(request, ServedVersions())
     return call.method, call.path, call.content_type.partition("/")[2], json.loads(call.body)
 
 
@@ -52,7 +52,7 @@ def test_a_patch_goes_to_the_object_or_its_subresource_in_its_form():
 
 def test_to_apply_names_the_manager_and_takes_fields_over():
     request = Apply(ref=Ref(Queue, "q"), manifest={"spec": {}}, manager="kai", subresource="status")
-    call = encode_write(request, Served())
+    call = encode_write(request, ServedVersions())
     assert call.path == "/apis/scheduling.run.ai/v2/queues/q/status"
     assert call.query == (("fieldManager", "kai"), ("force", "true"))
     assert call.content_type == "application/apply-patch+yaml"
@@ -101,16 +101,18 @@ def test_an_eviction_carries_the_uid_and_what_admission_checks():
 
 
 def test_reads_select_on_the_server():
-    call = encode_read(List(cls=Pod, namespace="team", labels={"a": "b", "c": "d"}, node="n"), Served(), limit=5)
+    call = encode_read(
+        List(cls=Pod, namespace="team", labels={"a": "b", "c": "d"}, node="n"), ServedVersions(), limit=5
+    )
     assert call.path == "/api/v1/namespaces/team/pods"
     assert call.query == (("labelSelector", "a=b,c=d"), ("fieldSelector", "spec.nodeName=n"), ("limit", "5"))
-    assert encode_read(Get(ref=Ref(BindRequest, "a/b", "x y")), Served()).path.endswith(
+    assert encode_read(Get(ref=Ref(BindRequest, "a/b", "x y")), ServedVersions()).path.endswith(
         "/namespaces/x%20y/bindrequests/a%2Fb"
     )
 
 
 def test_a_kind_is_found_in_the_version_that_is_served():
-    served = Served()
+    served = ServedVersions()
     served.settle(ResourceClaim, "resource.k8s.io/v1beta1")
     assert served.path(Ref(ResourceClaim, "c", "team")).startswith("/apis/resource.k8s.io/v1beta1/namespaces/team/")
     call = encode_write(Create(ref=Ref(ResourceClaim, "c", "team"), manifest={}), served)

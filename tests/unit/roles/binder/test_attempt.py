@@ -5,7 +5,7 @@ from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Bind, Create, Delete, Get, List, Patch, Reason, Ref, Refusal
 from kai.api.scheduling.bind_request import BindRequest
-from kai.roles.binder import Verdict
+from kai.roles.binder import BindVerdict
 from kai.roles.binder.attempt import attempt
 from kai.roles.binder.bind import bind
 from kai.roles.binder.outcome import BindFailureError
@@ -44,7 +44,7 @@ def condition(server, name="p"):
 def test_a_pod_is_bound_and_everybody_told():
     server = cluster(node(), pod(), bind_request())
     outcome = try_once(server)
-    assert outcome.verdict is Verdict.BOUND
+    assert outcome.verdict is BindVerdict.BOUND
     assert node_of(server) == "n1"
     assert server.get("Pod", "p", "ns")["metadata"]["annotations"] == {
         "received-resource-type": "Regular",
@@ -70,7 +70,7 @@ def test_the_binding_names_the_pods_uid_and_version():
 
 def test_a_sharing_pod_gets_its_gpu_its_label_and_its_config_maps():
     server = cluster(node(), sharing_pod(), sharing_request())
-    assert try_once(server).verdict is Verdict.BOUND
+    assert try_once(server).verdict is BindVerdict.BOUND
     metadata = server.get("Pod", "p", "ns")["metadata"]
     assert metadata["labels"] == {"runai-gpu-group": "g1"}
     assert metadata["annotations"]["received-resource-type"] == "Fraction"
@@ -81,7 +81,7 @@ def test_a_sharing_pod_gets_its_gpu_its_label_and_its_config_maps():
 
 def test_a_pod_on_several_gpus_joins_all_groups_in_the_order_of_the_request():
     server = cluster(node(), sharing_pod(devices=2), sharing_request(groups=("b", "a")))
-    assert try_once(server).verdict is Verdict.BOUND
+    assert try_once(server).verdict is BindVerdict.BOUND
     assert server.get("Pod", "p", "ns")["metadata"]["labels"] == {"runai-gpu-group/a": "a", "runai-gpu-group/b": "b"}
     visible = server.get("ConfigMap", "p-abc1234-shared-gpu-0-evar", "ns")["data"]["NVIDIA_VISIBLE_DEVICES"]
     assert visible == "GPU-b,GPU-a"
@@ -102,7 +102,7 @@ def test_the_predicted_numa_zones_are_written_with_the_binding():
 )
 def test_a_finished_request_is_left_alone(request_status):
     server = cluster(node(), pod(), bind_request(status=request_status))
-    assert try_once(server).verdict is Verdict.NOTHING_TO_DO
+    assert try_once(server).verdict is BindVerdict.NOTHING_TO_DO
     assert server.writes == []
 
 
@@ -110,7 +110,7 @@ def test_a_request_that_is_gone_or_going_is_left_alone():
     going = bind_request()
     going["metadata"]["deletionTimestamp"] = "2023-01-01T00:00:00Z"
     for server in (cluster(node(), pod()), cluster(node(), pod(), going)):
-        assert try_once(server).verdict is Verdict.NOTHING_TO_DO
+        assert try_once(server).verdict is BindVerdict.NOTHING_TO_DO
         assert server.writes == []
 
 
@@ -124,7 +124,7 @@ def test_a_bind_of_a_fraction_without_gpu_groups_is_refused():
 
 def test_a_fraction_without_gpu_groups_is_deleted():
     server = cluster(node(), sharing_pod(), sharing_request(groups=()))
-    assert try_once(server).verdict is Verdict.NOTHING_TO_DO
+    assert try_once(server).verdict is BindVerdict.NOTHING_TO_DO
     assert server.names("BindRequest") == []
 
 
@@ -155,7 +155,7 @@ def test_what_changed_since_the_decision_fails_the_request_for_good(change, mess
     server = cluster(node(), pod(), bind_request(limit=3))
     change(server)
     outcome = try_once(server)
-    assert outcome.verdict is Verdict.FAILED
+    assert outcome.verdict is BindVerdict.FAILED
     assert message in status(server)["reason"]
     assert status(server) == {"phase": "Failed", "reason": status(server)["reason"], "failedAttempts": 3}
     assert not any(isinstance(write, Bind) for write in server.writes)
@@ -179,15 +179,19 @@ def test_two_pods_for_the_last_gpu_do_not_both_get_it():
         bind_request("a"),
         bind_request("b"),
     )
-    assert try_once(server, "a").verdict is Verdict.BOUND
-    assert try_once(server, "b").verdict is Verdict.FAILED
+    assert try_once(server, "a").verdict is BindVerdict.BOUND
+    assert try_once(server, "b").verdict is BindVerdict.FAILED
     assert "has 0 of nvidia.com/gpu left, the pod needs 1" in status(server, "b")["reason"]
 
 
 def test_a_third_half_does_not_fit_on_one_gpu():
     names = ("a", "b", "c")
     server = cluster(node(), *map(sharing_pod, names), *(sharing_request(name) for name in names))
-    assert [try_once(server, name).verdict for name in names] == [Verdict.BOUND, Verdict.BOUND, Verdict.FAILED]
+    assert [try_once(server, name).verdict for name in names] == [
+        BindVerdict.BOUND,
+        BindVerdict.BOUND,
+        BindVerdict.FAILED,
+    ]
     assert "GPU group g1 on node n1 would hold 1.50 of a GPU" in status(server, "c")["reason"]
 
 
@@ -198,7 +202,7 @@ def test_shrinking_the_annotation_of_a_bound_pod_frees_nothing():
     try_once(server, "b")
     for name in ("a", "b"):
         server.change("Pod", name, "ns", {"metadata": {"annotations": {"gpu-fraction": "0.01"}}})
-    assert try_once(server, "c").verdict is Verdict.FAILED
+    assert try_once(server, "c").verdict is BindVerdict.FAILED
 
 
 def test_no_gpu_is_reserved_on_a_node_that_lost_its_own_since_the_bind_began():
@@ -209,7 +213,7 @@ def test_no_gpu_is_reserved_on_a_node_that_lost_its_own_since_the_bind_began():
             server.change("Node", "n1", "", {"status": {"allocatable": {"nvidia.com/gpu": "0"}}})
 
     server.fault = lose
-    assert try_once(server).verdict is Verdict.FAILED
+    assert try_once(server).verdict is BindVerdict.FAILED
     assert "has no GPU left to be shared" in status(server)["reason"]
     assert not any(isinstance(write, Create) for write in server.writes)
 
@@ -217,7 +221,7 @@ def test_no_gpu_is_reserved_on_a_node_that_lost_its_own_since_the_bind_began():
 def test_no_gpu_is_reserved_on_a_node_that_has_none_left():
     holder = pod("holder", requests={"nvidia.com/gpu": "1"}, phase="Running", nodeName="n1")
     server = cluster(node(gpus=1), holder, sharing_pod(), sharing_request())
-    assert try_once(server).verdict is Verdict.FAILED
+    assert try_once(server).verdict is BindVerdict.FAILED
     assert "has no GPU left to be shared" in status(server)["reason"]
     assert not any(isinstance(write, Create) for write in server.writes)
 
@@ -235,7 +239,7 @@ def test_a_failed_bind_leaves_nothing_behind():
         Refusal(reason=Reason.REJECTED, message="a webhook says no") if isinstance(r, Bind) else None
     )
     outcome = try_once(server)
-    assert outcome.verdict is Verdict.FAILED
+    assert outcome.verdict is BindVerdict.FAILED
     assert outcome.leftovers == ()
     assert server.names("ConfigMap") == []
     assert server.names("Pod") == ["p"]
@@ -249,7 +253,7 @@ def test_a_reservation_that_others_use_survives_a_failed_bind():
     server = cluster(node(), sharing_pod("a"), sharing_pod("b"), sharing_request("a"), sharing_request("b"))
     try_once(server, "a")
     server.fault = lambda r: Refusal(reason=Reason.REJECTED) if isinstance(r, Bind) else None
-    assert try_once(server, "b").verdict is Verdict.FAILED
+    assert try_once(server, "b").verdict is BindVerdict.FAILED
     assert len(server.names("Pod")) == 3
     assert server.get("Pod", "a", "ns")["metadata"]["labels"] == {"runai-gpu-group": "g1"}
 
@@ -257,7 +261,7 @@ def test_a_reservation_that_others_use_survives_a_failed_bind():
 def test_a_reservation_pod_that_never_tells_its_gpu_is_taken_away():
     server = cluster(node(), sharing_pod(), sharing_request(limit=2), settle=silent)
     outcome = try_once(server)
-    assert outcome.verdict is Verdict.RETRY
+    assert outcome.verdict is BindVerdict.RETRY
     assert "failed waiting for GPU reservation pod to allocate" in outcome.message
     assert server.names("Pod") == ["p"]
 
@@ -265,15 +269,15 @@ def test_a_reservation_pod_that_never_tells_its_gpu_is_taken_away():
 def test_a_limit_on_attempts_is_a_limit():
     server = cluster(node(), sharing_pod(), sharing_request(limit=3), settle=silent)
     outcomes = [try_once(server) for _ in range(5)]
-    assert [outcome.verdict for outcome in outcomes[:3]] == [Verdict.RETRY, Verdict.RETRY, Verdict.FAILED]
+    assert [outcome.verdict for outcome in outcomes[:3]] == [BindVerdict.RETRY, BindVerdict.RETRY, BindVerdict.FAILED]
     assert [outcome.delay for outcome in outcomes[:3]] == [1.0, 2.0, None]
-    assert {outcome.verdict for outcome in outcomes[3:]} == {Verdict.NOTHING_TO_DO}
+    assert {outcome.verdict for outcome in outcomes[3:]} == {BindVerdict.NOTHING_TO_DO}
     assert status(server)["failedAttempts"] == 3
 
 
 def test_without_a_limit_the_first_failure_is_the_last():
     server = cluster(node(), sharing_pod(), sharing_request(), settle=silent)
-    assert [try_once(server).verdict for _ in range(2)] == [Verdict.FAILED, Verdict.NOTHING_TO_DO]
+    assert [try_once(server).verdict for _ in range(2)] == [BindVerdict.FAILED, BindVerdict.NOTHING_TO_DO]
 
 
 def test_a_retry_may_succeed_and_then_no_longer_shows_the_failure():
@@ -281,7 +285,7 @@ def test_a_retry_may_succeed_and_then_no_longer_shows_the_failure():
     try_once(server)
     assert condition(server)["status"] == "False"
     server.settle = device_plugin
-    assert try_once(server).verdict is Verdict.BOUND
+    assert try_once(server).verdict is BindVerdict.BOUND
     assert status(server) == {"phase": "Succeeded", "failedAttempts": 1}
     assert condition(server)["status"] == "True"
 
@@ -289,7 +293,7 @@ def test_a_retry_may_succeed_and_then_no_longer_shows_the_failure():
 def test_a_malformed_annotation_is_named_and_nothing_is_made():
     broken = sharing_pod(annotations={"gpu-fraction-num-devices": "many"})
     server = cluster(node(), broken, sharing_request(limit=5))
-    assert try_once(server).verdict is Verdict.FAILED
+    assert try_once(server).verdict is BindVerdict.FAILED
     assert 'gpu-fraction-num-devices: found "many", expected a whole number of devices' in status(server)["reason"]
     assert server.names("Pod") == ["p"]
 
@@ -298,7 +302,7 @@ def test_a_pod_that_admission_never_saw_is_refused_in_words():
     bare = sharing_pod()
     bare["metadata"]["annotations"] = {"gpu-fraction": "0.5"}
     server = cluster(node(), bare, sharing_request())
-    assert try_once(server).verdict is Verdict.FAILED
+    assert try_once(server).verdict is BindVerdict.FAILED
     assert "has no annotation runai/shared-gpu-configmap" in status(server)["reason"]
 
 
@@ -311,7 +315,7 @@ def test_what_cannot_be_undone_is_said_and_keeps_nothing_else_from_being_undone(
 
     server.fault = fault
     outcome = try_once(server)
-    assert outcome.verdict is Verdict.FAILED
+    assert outcome.verdict is BindVerdict.FAILED
     assert len(outcome.leftovers) == 1
     assert "delete configmap ns/p-abc1234-shared-gpu-0: no" in outcome.leftovers[0]
     assert server.get("Pod", "p", "ns")["metadata"]["labels"] == {}
@@ -339,7 +343,7 @@ def change_before_bind(server, patch):
 def test_a_change_that_nothing_was_decided_on_is_bound_over(patch):
     server = cluster(node(), pod(), bind_request())
     change_before_bind(server, patch)
-    assert try_once(server).verdict is Verdict.BOUND
+    assert try_once(server).verdict is BindVerdict.BOUND
 
 
 @pytest.mark.parametrize(
@@ -355,7 +359,7 @@ def test_a_change_that_nothing_was_decided_on_is_bound_over(patch):
 def test_a_change_that_matters_is_decided_anew(patch, message):
     server = cluster(node(), pod(), bind_request())
     change_before_bind(server, patch)
-    assert try_once(server).verdict is Verdict.FAILED
+    assert try_once(server).verdict is BindVerdict.FAILED
     assert message in status(server)["reason"]
 
 
@@ -367,7 +371,7 @@ def test_a_pod_that_never_stops_changing_may_be_tried_again():
             server.change("Pod", "p", "ns", {"status": {"reason": str(server.version)}})
 
     server.fault = fault
-    assert try_once(server).verdict is Verdict.RETRY
+    assert try_once(server).verdict is BindVerdict.RETRY
     assert "keeps changing" in status(server)["reason"]
 
 
@@ -382,7 +386,7 @@ def test_a_node_that_vanishes_while_volumes_are_prepared_is_refused():
         return None
 
     server.fault = fault
-    assert try_once(server).verdict is Verdict.FAILED
+    assert try_once(server).verdict is BindVerdict.FAILED
     assert "node n1: does not exist any more" in status(server)["reason"]
 
 
@@ -392,7 +396,7 @@ def test_what_cannot_be_said_to_the_pod_does_not_undo_its_bind():
         Refusal(reason=Reason.REJECTED) if isinstance(request, Patch) and request.ref.cls is Pod else None
     )
     outcome = try_once(server)
-    assert (outcome.verdict, len(outcome.leftovers)) == (Verdict.BOUND, 1)
+    assert (outcome.verdict, len(outcome.leftovers)) == (BindVerdict.BOUND, 1)
     assert status(server)["phase"] == "Succeeded"
 
 
@@ -406,7 +410,7 @@ def test_a_pod_that_was_bound_elsewhere_while_failing_is_left_alone():
         return None
 
     server.fault = fault
-    assert try_once(server).verdict is Verdict.FAILED
+    assert try_once(server).verdict is BindVerdict.FAILED
     assert "is bound to node n2 already" in status(server)["reason"]
     assert server.events == []
 
@@ -414,7 +418,7 @@ def test_a_pod_that_was_bound_elsewhere_while_failing_is_left_alone():
 def test_a_second_binding_is_read_as_the_success_that_it_reports():
     server = cluster(node(), pod(), bind_request())
     change_before_bind(server, {"spec": {"nodeName": "n1"}})
-    assert try_once(server).verdict is Verdict.BOUND
+    assert try_once(server).verdict is BindVerdict.BOUND
 
 
 # --- When the API server does not answer -------------------------------------------------------------------------
@@ -425,7 +429,7 @@ def test_an_outage_interrupts_and_says_nothing():
     down = Refusal(reason=Reason.UNAVAILABLE, message="too many requests", retry_after=7.0)
     server.fault = lambda request: down if isinstance(request, Bind) else None
     outcome = try_once(server)
-    assert (outcome.verdict, outcome.delay) == (Verdict.INTERRUPTED, 7.0)
+    assert (outcome.verdict, outcome.delay) == (BindVerdict.INTERRUPTED, 7.0)
     assert server.writes == []
     assert server.events == []
 
@@ -433,20 +437,20 @@ def test_an_outage_interrupts_and_says_nothing():
 def test_the_patience_with_an_outage_ends():
     server = cluster(node(), pod(), bind_request(limit=2))
     server.fault = lambda request: Refusal(reason=Reason.UNAVAILABLE) if isinstance(request, Bind) else None
-    assert try_once(server, patient=False).verdict is Verdict.RETRY
+    assert try_once(server, patient=False).verdict is BindVerdict.RETRY
 
 
 def test_a_lost_answer_is_never_given_up_on():
     server = cluster(node(), pod(), bind_request())
     server.fault = lambda request: Refusal(reason=Reason.UNKNOWN) if isinstance(request, Bind) else None
-    assert try_once(server, patient=False).verdict is Verdict.INTERRUPTED
+    assert try_once(server, patient=False).verdict is BindVerdict.INTERRUPTED
     assert status(server) == {}
 
 
 def test_a_binding_that_was_done_although_its_answer_was_lost_is_found():
     server = cluster(node(), pod(), bind_request())
     server.lost = lambda request: isinstance(request, Bind)
-    assert try_once(server).verdict is Verdict.BOUND
+    assert try_once(server).verdict is BindVerdict.BOUND
 
 
 def late_binding(server):
@@ -460,7 +464,7 @@ def late_binding(server):
         return None
 
     server.fault = fault
-    assert try_once(server).verdict is Verdict.INTERRUPTED
+    assert try_once(server).verdict is BindVerdict.INTERRUPTED
     server.fault = lambda _: None
     return late[0]
 
@@ -476,7 +480,7 @@ def test_a_binding_that_comes_late_is_fenced_off_before_anything_is_undone():
             answers.append(server._bind(late))
 
     server.fault = land_before_the_first_deletion
-    assert try_once(server).verdict is Verdict.FAILED
+    assert try_once(server).verdict is BindVerdict.FAILED
     assert [answer.reason for answer in answers] == [Reason.CONFLICT]
     assert node_of(server) is None
 
@@ -492,7 +496,7 @@ def test_a_binding_that_lands_just_before_the_fence_is_the_truth():
             landed.append(server._bind(late))
 
     server.fault = land_before_the_first_patch
-    assert try_once(server).verdict is Verdict.BOUND
+    assert try_once(server).verdict is BindVerdict.BOUND
     assert landed == [None]
     assert [event.reason for event in server.events] == ["Bound"]
     assert len(server.names("ConfigMap")) == 2
@@ -508,7 +512,7 @@ def test_a_binding_that_only_the_store_shows_is_made_again():
         return forgotten if is_remembered else server.perform(request)
 
     outcome = carry_out(attempt(BINDER, Ref(BindRequest, "p", "ns")), ahead)
-    assert outcome.verdict is Verdict.BOUND
+    assert outcome.verdict is BindVerdict.BOUND
     assert node_of(server) == "n1"
     assert status(server) == {"phase": "Succeeded"}
 
@@ -520,7 +524,7 @@ def test_a_binding_that_a_lagging_store_does_not_show_is_the_truth():
     server._bind(late)
     server.remove("Node", "n1")
     server.fault = lambda r: before if isinstance(r, Get) and not r.fresh and r.ref.cls is Pod else None
-    assert try_once(server).verdict is Verdict.BOUND
+    assert try_once(server).verdict is BindVerdict.BOUND
     assert [event.reason for event in server.events] == ["Bound"]
     assert len(server.names("ConfigMap")) == 2
 
@@ -533,7 +537,7 @@ def test_a_local_store_that_lags_is_not_believed_about_what_does_not_exist():
         return Refusal(reason=Reason.NOT_FOUND) if stale and request.ref.cls.__name__ != "BindRequest" else None
 
     server.fault = fault
-    assert try_once(server).verdict is Verdict.BOUND
+    assert try_once(server).verdict is BindVerdict.BOUND
 
 
 def test_reads_before_a_plain_bind_need_no_quorum():

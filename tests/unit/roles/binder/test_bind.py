@@ -7,7 +7,7 @@ from kai.api.kubernetes.meta import ConfigMap
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Bind, Create, List, Reason, Ref, Refusal
 from kai.api.scheduling.bind_request import BindRequest
-from kai.roles.binder import Verdict
+from kai.roles.binder import BindVerdict
 from kai.roles.binder.attempt import attempt
 from kai.roles.binder.reservation import reservation_name
 from tests.doubles.plans import carry_out
@@ -54,7 +54,7 @@ def test_what_was_granted_is_written_with_the_binding(request_, written):
     if "selectedGPUGroups" in request_["spec"]:
         wanting = sharing_pod(annotations={"kai.scheduler/granted": '{"queue":"forged"}'})
     server = cluster(node(), wanting, request_)
-    assert try_once(server).verdict is Verdict.BOUND
+    assert try_once(server).verdict is BindVerdict.BOUND
     assert json.loads(server.get("Pod", "p", "ns")["metadata"]["annotations"]["kai.scheduler/granted"]) == written
 
 
@@ -90,7 +90,7 @@ def test_a_label_takes_no_stranger_into_a_group():
         pod("v", labels=label, annotations=whole, nodeName="n2", phase="Running"),
     ]
     server = cluster(node(), *strangers, holder(0.5), reservation(), sharing_pod(), sharing_request())
-    assert try_once(server).verdict is Verdict.BOUND
+    assert try_once(server).verdict is BindVerdict.BOUND
 
 
 def test_a_bind_under_way_counts_and_the_request_of_a_namesake_does_not():
@@ -100,7 +100,7 @@ def test_a_bind_under_way_counts_and_the_request_of_a_namesake_does_not():
     assert "would hold 1.40 of a GPU" in try_once(server).message
     under_way["metadata"]["ownerReferences"][0]["uid"] = "of-the-past"
     server = cluster(node(), coming, under_way, reservation(), sharing_pod(), sharing_request())
-    assert try_once(server).verdict is Verdict.BOUND
+    assert try_once(server).verdict is BindVerdict.BOUND
 
 
 def test_a_config_map_of_others_stays_and_the_pod_is_told():
@@ -113,7 +113,7 @@ def test_a_config_map_of_others_stays_and_the_pod_is_told():
     wanting = sharing_pod(annotations={"runai/shared-gpu-configmap": "prod-settings"})
     server = cluster(node(), wanting, sharing_request(limit=3), theirs)
     before = server.get("ConfigMap", "prod-settings-0", "ns")
-    assert try_once(server).verdict is Verdict.FAILED
+    assert try_once(server).verdict is BindVerdict.FAILED
     assert server.get("ConfigMap", "prod-settings-0", "ns") == before
     (event,) = server.events
     assert (event.type, event.reason) == ("Warning", "BindingError")
@@ -130,10 +130,10 @@ def test_a_pod_whose_gpu_is_let_go_while_its_bind_is_prepared_is_not_bound_until
 
     server.fault = leaving
     outcome = try_once(server)
-    assert outcome.verdict is Verdict.RETRY
+    assert outcome.verdict is BindVerdict.RETRY
     assert outcome.message == "GPU group g1: its reservation pod does not exist any more"
     assert not server.get("Pod", "p", "ns")["spec"].get("nodeName")
-    assert try_once(server).verdict is Verdict.BOUND
+    assert try_once(server).verdict is BindVerdict.BOUND
     assert len(server.names("Pod")) == 2
 
 
@@ -158,7 +158,7 @@ def test_a_node_that_changes_before_its_binding_is_sent_is_looked_at_again(becom
 
     server.fault = changing
     outcome = try_once(server)
-    assert outcome.verdict is (Verdict.FAILED if message else Verdict.BOUND)
+    assert outcome.verdict is (BindVerdict.FAILED if message else BindVerdict.BOUND)
     assert message in outcome.message
     assert server.get("Pod", "p", "ns")["spec"].get("nodeName") == (None if message else "n1")
 
@@ -187,7 +187,7 @@ def test_a_node_that_changes_before_its_reservation_is_sent_is_looked_at_again(b
 
     server.fault = changing
     outcome = try_once(server)
-    assert outcome.verdict is (Verdict.FAILED if message else Verdict.BOUND)
+    assert outcome.verdict is (BindVerdict.FAILED if message else BindVerdict.BOUND)
     assert outcome.message == message
     assert len(server.names("Pod")) == (1 if message else 2)
 
@@ -196,7 +196,7 @@ def test_a_reservation_whose_node_fits_again_at_the_second_look_is_sent():
     server = cluster(node(), sharing_pod(), sharing_request())
     conflicts = [Refusal(reason=Reason.CONFLICT)]
     server.fault = lambda request: conflicts.pop() if is_reservation(request) and conflicts else None
-    assert try_once(server).verdict is Verdict.BOUND
+    assert try_once(server).verdict is BindVerdict.BOUND
     assert sum(map(is_reservation, server.requests)) == 2
 
 
@@ -205,7 +205,7 @@ def test_a_reservation_whose_node_keeps_changing_is_tried_again_later():
     changed = Refusal(reason=Reason.CONFLICT, message="its node changed")
     server.fault = lambda request: changed if is_reservation(request) else None
     outcome = try_once(server)
-    assert outcome.verdict is Verdict.RETRY
+    assert outcome.verdict is BindVerdict.RETRY
     assert outcome.message == f"create pod {RESERVED}/{reservation_name('n1', 'g1')}: its node changed"
     assert sum(map(is_reservation, server.requests)) == 5
 
@@ -221,13 +221,13 @@ def test_a_reservation_that_another_process_made_meanwhile_is_used():
             request = attrs.evolve(request, fits=lambda now, _, asked=request: asked.fits(now, pods))
         return server.perform(request)
 
-    assert carry_out(attempt(BINDER, Ref(BindRequest, "p", "ns")), perform).verdict is Verdict.BOUND
+    assert carry_out(attempt(BINDER, Ref(BindRequest, "p", "ns")), perform).verdict is BindVerdict.BOUND
     assert len(server.names("Pod")) == 2
 
 
 @pytest.mark.parametrize(
     ("cpu", "verdict", "why"),
-    [("1", Verdict.BOUND, ""), ("8", Verdict.FAILED, "node n1 has 0 of cpu left, the pod needs 1")],
+    [("1", BindVerdict.BOUND, ""), ("8", BindVerdict.FAILED, "node n1 has 0 of cpu left, the pod needs 1")],
 )
 def test_a_binding_that_waits_for_its_turn_is_not_sent_once_others_fill_its_node(cpu, verdict, why):
     server = cluster(node(cpu="9"), pod("old", nodeName="n1", requests={"cpu": "1"}), pod(), bind_request())

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kai.api.plans import WRITES, Reason, Ref, Refusal
 from kai.api.scheduling.bind_request import BindRequest
-from kai.roles.binder import Verdict, sweep_everything
+from kai.roles.binder import BindVerdict, sweep_everything
 from kai.roles.binder.attempt import attempt
 from tests.doubles.plans import carry_out
 from tests.unit.roles.binder.clusters import (
@@ -97,7 +97,7 @@ def finish(server):
     server.lost = lambda _: False
     carry_out(sweep_everything(SETTINGS), server.perform)
     for _ in range(5):
-        if try_once(server).verdict is Verdict.NOTHING_TO_DO:
+        if try_once(server).verdict is BindVerdict.NOTHING_TO_DO:
             return server.state()
     raise AssertionError("the request is never finished")
 
@@ -186,5 +186,5 @@ def test_an_attempt_at_what_is_done_writes_nothing_twice():
     finish(server)
     before = len(server.writes)
     server.change("BindRequest", "p", "ns", {"status": {"phase": None}})
-    assert try_once(server).verdict is Verdict.BOUND
+    assert try_once(server).verdict is BindVerdict.BOUND
     assert len(server.writes) == before + 1

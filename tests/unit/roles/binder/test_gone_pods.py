@@ -5,7 +5,7 @@ import pytest
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Bind, Create, Get, Reason, Refusal
 from kai.cluster.requests import NamespaceEnding
-from kai.roles.binder import Verdict
+from kai.roles.binder import BindVerdict
 from tests.unit.roles.binder.clusters import bind_request, cluster, node, pod, sharing_pod, sharing_request, try_once
 
 
@@ -41,7 +41,7 @@ def test_a_pod_that_left_since_the_decision_is_no_failure_and_is_told_nothing(ch
     server = cluster(node(), pod(), bind_request(limit=3))
     change(server)
     outcome = try_once(server)
-    assert outcome.verdict is Verdict.GONE
+    assert outcome.verdict is BindVerdict.GONE
     assert message in outcome.message
     assert status(server) == {"phase": "Failed", "reason": outcome.message, "failedAttempts": 3}
     assert not any(isinstance(write, Bind) for write in server.writes)
@@ -59,11 +59,11 @@ def test_a_pod_that_is_told_to_go_while_its_bind_fails_is_no_failure():
         return None
 
     server.fault = fault
-    assert try_once(server).verdict is Verdict.GONE
+    assert try_once(server).verdict is BindVerdict.GONE
     assert server.events == []
 
 
-@pytest.mark.parametrize(("request_", "expected"), [(Bind, Verdict.GONE), (Create, Verdict.FAILED)])
+@pytest.mark.parametrize(("request_", "expected"), [(Bind, BindVerdict.GONE), (Create, BindVerdict.FAILED)])
 def test_the_end_of_the_pods_namespace_is_no_failure_and_that_of_the_reservations_is(request_, expected):
     server = cluster(node(), sharing_pod(), sharing_request())
     server.fault = lambda request: NamespaceEnding(message="it ends") if isinstance(request, request_) else None
@@ -73,7 +73,7 @@ def test_the_end_of_the_pods_namespace_is_no_failure_and_that_of_the_reservation
 def test_a_pod_that_vanishes_at_the_last_moment_is_no_failure():
     server = cluster(node(), pod(), bind_request())
     server.fault = lambda request: server.remove("Pod", "p", "ns") if isinstance(request, Bind) else None
-    assert try_once(server).verdict is Verdict.GONE
+    assert try_once(server).verdict is BindVerdict.GONE
     assert "does not exist any more" in status(server)["reason"]
 
 
@@ -88,6 +88,6 @@ def test_a_pod_that_goes_while_its_bind_is_prepared_is_not_bound():
         return Refusal(reason=Reason.NOT_FOUND) if gone and is_of_pod else None
 
     server.fault = fault
-    assert try_once(server).verdict is Verdict.GONE
+    assert try_once(server).verdict is BindVerdict.GONE
     assert not [each for each in asked if isinstance(each, Bind)]
     assert "pod ns/p: does not exist any more" in status(server)["reason"]

@@ -6,7 +6,7 @@ from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Ref
 from kai.api.scheduling.bind_request import BindRequest
-from kai.roles.binder.outcome import Outcome, Verdict
+from kai.roles.binder.outcome import BindOutcome, BindVerdict
 from kai.roles.binder.queue import (
     AttemptEnded,
     AttemptWaits,
@@ -37,7 +37,7 @@ def ref(name="p"):
 
 
 def ended(verdict, name="p", **fields):
-    return AttemptEnded(ref(name), Outcome(verdict=verdict, **fields))
+    return AttemptEnded(ref(name), BindOutcome(verdict=verdict, **fields))
 
 
 def queue():
@@ -72,7 +72,7 @@ def test_only_so_many_are_attempted_together_and_the_rest_in_the_order_they_came
     started = [attempts(binds.step(RequestSeen(request(name)), float(i))) for i, name in enumerate("zyxw")]
     assert started == [["z"], ["y"], [], []]
     assert (binds.running, binds.waiting) == (2, 2)
-    assert attempts(binds.step(ended(Verdict.BOUND, "z"), 5.0)) == ["x"]
+    assert attempts(binds.step(ended(BindVerdict.BOUND, "z"), 5.0)) == ["x"]
 
 
 def test_an_attempt_that_waits_for_others_gives_up_its_place_until_it_ends():
@@ -82,9 +82,9 @@ def test_an_attempt_that_waits_for_others_gives_up_its_place_until_it_ends():
     assert attempts(binds.step(AttemptWaits(ref("a")), 1.0)) == ["c"]
     assert attempts(binds.step(AttemptWaits(ref("a")), 1.0)) == [], "once, however often it waits"
     assert (binds.running, binds.waiting) == (3, 3)
-    assert attempts(binds.step(ended(Verdict.BOUND, "a"), 2.0)) == [], "it had no place left to give"
-    assert attempts(binds.step(ended(Verdict.BOUND, "b"), 2.0)) == ["d"]
-    assert attempts(binds.step(ended(Verdict.BOUND, "c"), 2.0)) == ["e"]
+    assert attempts(binds.step(ended(BindVerdict.BOUND, "a"), 2.0)) == [], "it had no place left to give"
+    assert attempts(binds.step(ended(BindVerdict.BOUND, "b"), 2.0)) == ["d"]
+    assert attempts(binds.step(ended(BindVerdict.BOUND, "c"), 2.0)) == ["e"]
     assert attempts(binds.step(AttemptWaits(ref("a")), 3.0)) == [], "of what has ended nothing is known"
 
 
@@ -93,9 +93,9 @@ def test_an_attempt_that_waited_and_is_repeated_takes_a_place_again():
     for name in "abc":
         binds.step(RequestSeen(request(name, limit=5)), 0.0)
     binds.step(AttemptWaits(ref("a")), 0.0)
-    binds.step(ended(Verdict.RETRY, "a", delay=1.0), 1.0)
+    binds.step(ended(BindVerdict.RETRY, "a", delay=1.0), 1.0)
     assert attempts(binds.step(Tick(), 5.0)) == [], "b and c are at work"
-    assert attempts(binds.step(ended(Verdict.BOUND, "b"), 6.0)) == ["a"]
+    assert attempts(binds.step(ended(BindVerdict.BOUND, "b"), 6.0)) == ["a"]
 
 
 def test_a_finished_request_is_forgotten():
@@ -108,7 +108,7 @@ def test_a_finished_request_is_forgotten():
 def test_a_failed_attempt_is_repeated_after_its_delay():
     binds = queue()
     binds.step(RequestSeen(request(limit=3)), 0.0)
-    effects = binds.step(ended(Verdict.RETRY, delay=4.0), 10.0)
+    effects = binds.step(ended(BindVerdict.RETRY, delay=4.0), 10.0)
     assert (attempts(effects), wake(effects)) == ([], 14.0)
     assert attempts(binds.step(Tick(), 13.9)) == []
     assert attempts(binds.step(Tick(), 14.0)) == ["p"]
@@ -117,7 +117,7 @@ def test_a_failed_attempt_is_repeated_after_its_delay():
 def test_seeing_the_own_status_does_not_shorten_the_pause():
     binds = queue()
     binds.step(RequestSeen(request(limit=3)), 0.0)
-    binds.step(ended(Verdict.RETRY, delay=4.0), 10.0)
+    binds.step(ended(BindVerdict.RETRY, delay=4.0), 10.0)
     after = request(limit=3, status={"phase": "Failed", "failedAttempts": 1})
     assert attempts(binds.step(RequestSeen(after), 11.0)) == []
 
@@ -130,7 +130,7 @@ def test_a_restart_does_not_shorten_the_pause_either():
 
 
 def test_an_end_for_good_is_the_end():
-    for verdict in (Verdict.BOUND, Verdict.FAILED, Verdict.NOTHING_TO_DO):
+    for verdict in (BindVerdict.BOUND, BindVerdict.FAILED, BindVerdict.NOTHING_TO_DO):
         binds = queue()
         binds.step(RequestSeen(request()), 0.0)
         assert binds.step(ended(verdict), 1.0) == ()
@@ -143,7 +143,7 @@ def test_interruptions_are_repeated_ever_later_and_at_last_without_patience():
     assert effects[0].patient
     now, pauses, patient = 0.0, [], []
     for _ in range(8):
-        effects = binds.step(ended(Verdict.INTERRUPTED), now)
+        effects = binds.step(ended(BindVerdict.INTERRUPTED), now)
         pauses.append(wake(effects) - now)
         now = wake(effects)
         (start,) = [e for e in binds.step(Tick(), now) if isinstance(e, StartAttempt)]
@@ -155,13 +155,13 @@ def test_interruptions_are_repeated_ever_later_and_at_last_without_patience():
 def test_a_server_that_asks_to_be_left_alone_is():
     binds = queue()
     binds.step(RequestSeen(request()), 0.0)
-    assert wake(binds.step(ended(Verdict.INTERRUPTED, delay=90.0), 0.0)) == 90.0
+    assert wake(binds.step(ended(BindVerdict.INTERRUPTED, delay=90.0), 0.0)) == 90.0
 
 
 def test_a_request_that_is_gone_is_not_attempted_again():
     binds = queue()
     binds.step(RequestSeen(request(limit=3)), 0.0)
-    binds.step(ended(Verdict.RETRY, delay=1.0), 0.0)
+    binds.step(ended(BindVerdict.RETRY, delay=1.0), 0.0)
     binds.step(RequestGone(request()), 0.5)
     assert attempts(binds.step(Tick(), 5.0)) == []
 
@@ -169,7 +169,7 @@ def test_a_request_that_is_gone_is_not_attempted_again():
 def test_the_pause_of_a_deleted_request_is_not_that_of_its_successor():
     binds = queue()
     binds.step(RequestSeen(request(limit=9)), 0.0)
-    binds.step(ended(Verdict.RETRY, delay=1.0), 0.0)
+    binds.step(ended(BindVerdict.RETRY, delay=1.0), 0.0)
     binds.step(RequestGone(request()), 0.5)
     failed = request(limit=9, status={"phase": "Failed", "failedAttempts": 3})
     assert wake(binds.step(RequestSeen(failed), 0.5)) is not None
@@ -183,12 +183,12 @@ def test_a_request_of_the_same_name_made_meanwhile_is_attempted_after():
     new = attrs.evolve(request(), metadata=attrs.evolve(request().metadata, uid="new"))
     assert attempts(binds.step(RequestSeen(new), 1.0)) == []
     assert attempts(binds.step(RequestSeen(new), 2.0)) == []
-    assert attempts(binds.step(ended(Verdict.FAILED), 3.0)) == ["p"]
+    assert attempts(binds.step(ended(BindVerdict.FAILED), 3.0)) == ["p"]
 
 
 def test_an_end_that_nobody_waits_for_changes_nothing():
     binds = queue()
-    assert binds.step(ended(Verdict.BOUND), 0.0) == ()
+    assert binds.step(ended(BindVerdict.BOUND), 0.0) == ()
     assert binds.running == 0
 
 
@@ -216,7 +216,7 @@ def test_a_pod_that_ended_has_its_groups_swept():
 def test_what_an_attempt_left_behind_is_swept():
     binds = queue()
     binds.step(RequestSeen(sharing()), 0.0)
-    assert sweeps(binds.step(ended(Verdict.FAILED, leftovers=("a label",)), 1.0)) == ["g1", "g2"]
+    assert sweeps(binds.step(ended(BindVerdict.FAILED, leftovers=("a label",)), 1.0)) == ["g1", "g2"]
 
 
 def test_a_group_that_a_pod_left_during_an_attempt_is_swept_again_after_it():
@@ -226,7 +226,7 @@ def test_a_group_that_a_pod_left_during_an_attempt_is_swept_again_after_it():
     gone = structure_as(Pod, pod("p", labels={"runai-gpu-group": "g"}, phase="Running"))
     assert sweeps(binds.step(PodSeen(gone, None), 1.0)) == ["g"]
     assert sweeps(binds.step(SweepEnded("g", succeeded=True), 2.0)) == []
-    assert sweeps(binds.step(ended(Verdict.BOUND), 3.0)) == ["g"]
+    assert sweeps(binds.step(ended(BindVerdict.BOUND), 3.0)) == ["g"]
 
 
 def test_of_groups_that_pods_left_no_more_are_remembered_than_requests_still_mean_to_use():
@@ -238,7 +238,7 @@ def test_of_groups_that_pods_left_no_more_are_remembered_than_requests_still_mea
         binds.step(PodSeen(gone, None), 1.0)
         binds.step(SweepEnded(group, succeeded=True), 1.0)
     assert len(binds._left) < 2000
-    assert sweeps(binds.step(ended(Verdict.BOUND), 2.0)) == ["g"]
+    assert sweeps(binds.step(ended(BindVerdict.BOUND), 2.0)) == ["g"]
 
 
 def test_a_sweep_that_failed_is_repeated_ever_later():
@@ -269,7 +269,9 @@ def test_a_sweep_that_was_hurried_and_failed_again_rests_for_all_of_its_pause():
 
 
 EVENTS = st.lists(
-    st.tuples(st.sampled_from(["see", "gone", "end", "tick"]), st.sampled_from("abcd"), st.sampled_from(list(Verdict))),
+    st.tuples(
+        st.sampled_from(["see", "gone", "end", "tick"]), st.sampled_from("abcd"), st.sampled_from(list(BindVerdict))
+    ),
     max_size=40,
 )
 

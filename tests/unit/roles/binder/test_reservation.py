@@ -3,7 +3,7 @@ import pytest
 from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Await, Create, Get, List, Lock, Reason, Refusal, RefusedError, Unlock, every_node
-from kai.roles.binder.outcome import BindFailureError, Verdict
+from kai.roles.binder.outcome import BindFailureError, BindVerdict
 from kai.roles.binder.reservation import leave_groups, node_key, reservation_name, reservation_pod, reserve_device
 from kai.roles.binder.sharers import PodResources, ReservationSettings
 from tests.doubles.plans import carry_out
@@ -191,7 +191,7 @@ def test_a_gpu_that_was_reserved_although_the_answer_was_lost_is_known_before_th
     """The store of the next bind would lack it until the watch brings it."""
     server = cluster(node(gpus=1), sharing_pod(), sharing_request())
     server.lost = lambda request: isinstance(request, Create) and request.ref.cls is Pod
-    assert try_once(server, patient=is_patient).verdict is Verdict.BOUND
+    assert try_once(server, patient=is_patient).verdict is BindVerdict.BOUND
     (made,) = [place for place, each in enumerate(server.requests) if isinstance(each, Create) and each.ref.cls is Pod]
     known, freed = server.requests[made + 1 : made + 3]
     assert known == Get(ref=server.requests[made].ref, fresh=True)
@@ -201,7 +201,7 @@ def test_a_gpu_that_was_reserved_although_the_answer_was_lost_is_known_before_th
 def test_where_it_is_not_known_whether_a_gpu_was_reserved_the_bind_is_tried_again():
     server = cluster(node(gpus=1), sharing_pod(), sharing_request())
     server.fault = lambda r: Refusal(reason=Reason.UNKNOWN) if isinstance(r, Create) and r.ref.cls is Pod else None
-    assert try_once(server).verdict is Verdict.INTERRUPTED
+    assert try_once(server).verdict is BindVerdict.INTERRUPTED
     assert server.get("BindRequest", "p", "ns")["status"] == {}
     server.fault = lambda _: None
-    assert try_once(server).verdict is Verdict.BOUND
+    assert try_once(server).verdict is BindVerdict.BOUND

@@ -12,7 +12,7 @@ from kai.api.plans import Bind, Create, Delete, Emit, List, Reason, Ref, Refusal
 from kai.api.scheduling.bind_request import BindRequest
 from kai.cluster.process.tracing import make_tracing
 from kai.cluster.signals import BindEnded
-from kai.roles.binder.outcome import Verdict
+from kai.roles.binder.outcome import BindVerdict
 from kai.roles.binder.service import WATCHED, BinderService
 from tests.doubles.cluster import MemoryApi, MemoryCluster
 from tests.unit.roles.binder.clusters import (
@@ -82,7 +82,7 @@ async def test_an_order_is_carried_out_as_soon_as_it_is_seen():
         await memory.pass_time()
         assert node_of(memory) == "n1"
         assert status(memory)["phase"] == "Succeeded"
-    assert [fact.result for fact in facts if isinstance(fact, BindEnded)] == [Verdict.BOUND.value]
+    assert [fact.result for fact in facts if isinstance(fact, BindEnded)] == [BindVerdict.BOUND.value]
 
 
 async def test_an_event_that_waits_for_its_turn_holds_up_no_bind_and_of_many_some_are_left_out(monkeypatch):

@@ -3,7 +3,7 @@ import pytest
 from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Delete, Get, List, Lock, Reason, Refusal
-from kai.roles.binder.outcome import Verdict
+from kai.roles.binder.outcome import BindVerdict
 from kai.roles.binder.sharers import BinderSettings
 from kai.roles.binder.sweep import groups_to_sweep, sweep_everything, sweep_group, sweep_node, sweep_requests
 from tests.doubles.api_server import ApiServer
@@ -226,7 +226,7 @@ def test_a_bind_whose_sweep_is_refused_names_no_pod_of_another_namespace(namespa
     server = cluster(node(), user(namespace=namespace), pod(), bind_request())
     refusal = Refusal(reason=Reason.REJECTED, message="a webhook says no")
     server.fault = lambda request: refusal if isinstance(request, Delete) else None
-    assert try_once(server).verdict is Verdict.FAILED
+    assert try_once(server).verdict is BindVerdict.FAILED
     (condition,) = [each for each in server.get("Pod", "p", "ns")["status"]["conditions"] if each["type"] == "PodBound"]
     assert condition["message"] == f"Failed to bind pod ns/p to node n1: {told}"
 

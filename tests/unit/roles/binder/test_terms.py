@@ -1,6 +1,6 @@
 from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.scheduling.bind_request import BindRequest
-from kai.roles.binder.queue import Terms
+from kai.roles.binder.queue import LeaderTerms
 
 
 def order(epoch, created, lease="kai-scheduler"):
@@ -10,7 +10,7 @@ def order(epoch, created, lease="kai-scheduler"):
 
 
 def terms(*orders):
-    found = Terms()
+    found = LeaderTerms()
     for each in orders:
         found.see(each)
     return found

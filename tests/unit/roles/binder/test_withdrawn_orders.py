@@ -7,7 +7,7 @@ from kai.api.codec.structuring import structure_as
 from kai.api.plans import Create, Get, Patch, Ref
 from kai.api.scheduling.bind_request import BindRequest
 from kai.cluster.requests import NoSuchKind
-from kai.roles.binder import Verdict
+from kai.roles.binder import BindVerdict
 from kai.roles.binder.attempt import attempt, attempt_unwritten
 from tests.doubles.plans import carry_out
 from tests.unit.intake import making
@@ -31,7 +31,7 @@ def test_a_pod_whose_order_is_withdrawn_while_its_bind_is_prepared_is_not_bound(
         return reply
 
     outcome = carry_out(attempt(BINDER, Ref(BindRequest, "p", "ns")), perform)
-    assert (outcome.verdict, outcome.message) == (Verdict.GONE, "bindrequest ns/p: was withdrawn")
+    assert (outcome.verdict, outcome.message) == (BindVerdict.GONE, "bindrequest ns/p: was withdrawn")
     assert not node_of(server)
     assert not server.get("Pod", "p", "ns")["metadata"]["labels"]
     assert not [name for name in server.names("Pod") if name.startswith("gpu-reservation")]
@@ -54,13 +54,13 @@ def test_an_order_whose_kind_is_not_served_for_a_moment_is_carried_out_later(req
 
     ref = Ref(BindRequest, "p", "ns")
     outcome = carry_out(attempt(BINDER, ref), perform)
-    assert outcome.verdict is Verdict.INTERRUPTED
+    assert outcome.verdict is BindVerdict.INTERRUPTED
     assert server.get("BindRequest", "p", "ns").get("status", {}).get("phase") != "Failed"
-    assert carry_out(attempt(BINDER, ref), server.perform).verdict is Verdict.BOUND
+    assert carry_out(attempt(BINDER, ref), server.perform).verdict is BindVerdict.BOUND
     assert node_of(server) == "n1"
 
 
-@pytest.mark.parametrize(("there", "expected"), [(True, Verdict.BOUND), (False, Verdict.FAILED)])
+@pytest.mark.parametrize(("there", "expected"), [(True, BindVerdict.BOUND), (False, BindVerdict.FAILED)])
 def test_an_order_that_was_never_written_stands_as_long_as_its_queue_does(there, expected):
     server = cluster(node(), pod(), *([making.queue("q")] if there else []))
     order = structure_as(BindRequest, bind_request())

@@ -4,7 +4,7 @@ from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.meta import Condition
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue
-from kai.roles.controllers.queue_tree import Finding, conditions_after, tree_findings
+from kai.roles.controllers.queue_tree import QueueFinding, conditions_after, tree_findings
 
 
 def queue(name, parent="", quota=None, allocated=None):
@@ -128,7 +128,7 @@ def test_the_order_of_queues_changes_nothing():
     assert tree_findings(queues, []) == tree_findings(queues[::-1], [])
 
 
-FINDING = Finding(type="Orphan", reason="ParentNotFound", message="parent queue x does not exist")
+FINDING = QueueFinding(type="Orphan", reason="ParentNotFound", message="parent queue x does not exist")
 
 
 def test_a_new_finding_becomes_a_true_condition():

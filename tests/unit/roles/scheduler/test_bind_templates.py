@@ -9,7 +9,7 @@ from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.bind_request import BindRequest
-from kai.cluster.transport.encoding import Served, encode_write
+from kai.cluster.transport.encoding import ServedVersions, encode_write
 from kai.facts.model.placement import Quantities
 from kai.framework.decisions import Bind
 from kai.intake import IntakeSettings
@@ -48,7 +48,7 @@ PODS = st.builds(
 )
 def test_an_order_is_sent_byte_for_byte_as_the_object_that_it_is(decisions, pods, node, devices, pool, stamp):
     settings = SchedulerSettings(intake=IntakeSettings(node_pool=pool))
-    forms, served = BindTemplates(settings), Served()
+    forms, served = BindTemplates(settings), ServedVersions()
     for decision in decisions:
         for pod in pods:
             order = (decision, pod, node, devices)
@@ -69,7 +69,7 @@ def test_a_form_is_made_once_for_all_that_are_alike_and_serves_each_of_them():
 
 def test_an_order_for_a_server_of_another_version_names_that_version():
     pod = Pod(metadata=ObjectMeta(name="pod", namespace="team", uid="uid"))
-    served = Served()
+    served = ServedVersions()
     served.settle(BindRequest, "scheduling.run.ai/v2")
     sent = json.loads(
         encode_write(BindTemplates(SchedulerSettings()).create(Bind(pod=0, node=0), pod, "n1"), served).body

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from kai.cluster.election.leading import SoleLeadership
 from kai.roles.scheduler.comparing import shadowing
-from kai.roles.scheduler.comparing.shadow import BIND, EVICT, Outcome
+from kai.roles.scheduler.comparing.shadow import BIND, EVICT, ShadowOutcome
 from kai.roles.scheduler.making import make_scheduler
 from kai.roles.scheduler.settings import SchedulerSettings
 from tests.doubles import virtual_time
@@ -108,7 +108,7 @@ def test_a_pod_that_the_other_puts_where_it_was_put_here_is_equal_and_counted_on
         rig.bind("a-0")
         await rig.looked()
         await rig.looked(2 * PATIENCE)
-        assert rig.counts == {(BIND, Outcome.EQUAL): 1}
+        assert rig.counts == {(BIND, ShadowOutcome.EQUAL): 1}
         assert rig.shadowing.document()["summary"] == "1 of 1 decisions equal"
 
     shadow(play, *job("a"))
@@ -121,7 +121,7 @@ def test_a_bind_request_of_the_other_is_its_decision():
         await rig.looked()
         rig.bind("a-0")
         await rig.looked()
-        assert rig.counts == {(BIND, Outcome.EQUAL): 1}
+        assert rig.counts == {(BIND, ShadowOutcome.EQUAL): 1}
 
     shadow(play, *job("a"))
 
@@ -133,7 +133,7 @@ def test_another_node_is_a_difference_that_names_both():
         other = {"n", "m"} - {ours}
         rig.bind("a-0", *other)
         await rig.looked()
-        assert rig.counts == {(BIND, Outcome.OTHER_NODE): 1}
+        assert rig.counts == {(BIND, ShadowOutcome.OTHER_NODE): 1}
         found = difference(rig)
         assert (found["job"], found["queue"], found["outcome"]) == ("default/a", "q", "other-node")
         assert found["ours"] == {"does": f"starts on {ours}", "because": "it fits, within the share of its queue"}
@@ -155,7 +155,7 @@ def test_pods_of_one_job_and_shape_may_change_places():
         rig.bind("a-0", nodes["a-1"])
         rig.bind("a-1", nodes["a-0"])
         await rig.looked()
-        assert rig.counts == {(BIND, Outcome.EQUAL): 2}
+        assert rig.counts == {(BIND, ShadowOutcome.EQUAL): 2}
 
     shadow(play, *job("a", pods=2, cpu="6"), nodes=("n", "m"))
 
@@ -166,11 +166,11 @@ def test_what_the_other_leaves_waiting_is_a_difference_once_patience_ends_with_w
         assert rig.counts == {}
         await rig.looked(PATIENCE)
         await rig.looked(PATIENCE)
-        assert rig.counts == {(BIND, Outcome.WAITS_THERE): 1}
+        assert rig.counts == {(BIND, ShadowOutcome.WAITS_THERE): 1}
         assert difference(rig)["theirs"] == {"does": "waits", "because": "no nodes with enough"}
         rig.bind("a-0")
         await rig.looked()
-        assert rig.counts == {(BIND, Outcome.WAITS_THERE): 1}
+        assert rig.counts == {(BIND, ShadowOutcome.WAITS_THERE): 1}
 
     group, pod = job("a")
     words = {"type": "UnschedulableOnNodePool", "status": "True", "message": "no nodes with enough"}
@@ -182,7 +182,7 @@ def test_what_starts_there_and_waits_here_is_a_difference_with_the_reason_to_wai
         await rig.looked()
         rig.bind("a-0")
         await rig.looked()
-        assert rig.counts == {(BIND, Outcome.STARTS_THERE): 1}
+        assert rig.counts == {(BIND, ShadowOutcome.STARTS_THERE): 1}
         found = difference(rig)
         assert found["ours"]["does"] == "waits"
         assert "q" in found["ours"]["because"]
@@ -197,7 +197,7 @@ def test_what_starts_when_something_left_before_this_scheduler_looked_is_not_com
         rig.memory.server.remove("Pod", "a-0", "default")
         rig.bind("b-0")
         await rig.looked()
-        assert rig.counts == {(BIND, Outcome.UNSEEN): 1}
+        assert rig.counts == {(BIND, ShadowOutcome.UNSEEN): 1}
         assert rig.shadowing.document()["decided"] == 0
 
     group, pod = job("a", cpu="6")
@@ -234,7 +234,7 @@ def test_an_eviction_that_both_decide_is_equal():
         (victim,) = rig.shadowing.shadow._departures.values()
         rig.evict(victim.subject.pod)
         await rig.looked()
-        assert rig.counts == {(EVICT, Outcome.EQUAL): 1}
+        assert rig.counts == {(EVICT, ShadowOutcome.EQUAL): 1}
 
     shadow(play, *reclaiming())
 
@@ -245,7 +245,7 @@ def test_an_eviction_that_both_decide_is_equal_where_the_pod_is_gone_before_the_
         (victim,) = rig.shadowing.shadow._departures.values()
         rig.memory.server.remove("Pod", victim.subject.pod, "default")
         await rig.looked()
-        assert rig.counts == {(EVICT, Outcome.EQUAL): 1}
+        assert rig.counts == {(EVICT, ShadowOutcome.EQUAL): 1}
 
     shadow(play, *reclaiming())
 
@@ -266,7 +266,7 @@ def test_an_eviction_that_the_other_does_not_make_is_a_difference_once_patience_
     async def play(rig):
         await rig.looked(2 * PATIENCE)
         await rig.looked(2 * PATIENCE)
-        assert rig.counts == {(EVICT, Outcome.STAYS_THERE): 1}
+        assert rig.counts == {(EVICT, ShadowOutcome.STAYS_THERE): 1}
         found = difference(rig)
         assert found["ours"]["does"] == "is evicted"
         assert found["ours"]["because"].startswith("reclaim for default/entitled")
@@ -288,7 +288,7 @@ def test_only_a_pod_that_a_scheduler_made_go_is_an_eviction_of_the_other(conditi
         await rig.looked()
         rig.evict("a-0", *([condition] if condition else []))
         await rig.looked()
-        assert rig.counts == ({(EVICT, Outcome.EVICTED_THERE): 1} if differs else {})
+        assert rig.counts == ({(EVICT, ShadowOutcome.EVICTED_THERE): 1} if differs else {})
         if differs:
             assert difference(rig)["theirs"]["because"] == condition.get("message", condition["reason"])
 

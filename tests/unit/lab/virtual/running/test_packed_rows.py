@@ -6,7 +6,7 @@ from math import inf, nan
 import numpy as np
 import pytest
 
-from kai.lab.virtual.running.live_jobs import Job, Life, Slot, Task
+from kai.lab.virtual.running.live_jobs import Life, LiveJob, Slot, Task
 from kai.lab.virtual.running.meters import Meters
 from kai.lab.virtual.running.records import (
     Ending,
@@ -101,7 +101,7 @@ def test_jobs_that_are_over_are_freed_without_the_collector():
     gc.disable()
     try:
         run(scene)
-        left = [type(each).__name__ for each in gc.get_objects() if isinstance(each, Job | Task | Slot | Life)]
+        left = [type(each).__name__ for each in gc.get_objects() if isinstance(each, LiveJob | Task | Slot | Life)]
     finally:
         gc.enable()
     assert left == []
