@@ -10,7 +10,7 @@ from kai.deciding.explain.codes import BY_CODE, NEVER, REASON_CODES, Stage, stag
 from kai.framework.verdict import Code
 
 KAI = Path(kai.__file__).parent
-FOLDERS = ("explain", "simulation", "plugins")
+FOLDERS = ("deciding/explain", "answers", "lab", "plugins")
 
 
 def texts(node):
