@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 import attrs
 
 from kai.api.kubernetes.dra import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
-from kai.api.kubernetes.meta import ConfigMap, Foreign, Namespace, PodDisruptionBudget, PriorityClass
+from kai.api.kubernetes.meta import ConfigMap, Foreign, Job, Namespace, PodDisruptionBudget, PriorityClass
 from kai.api.kubernetes.node import Node, NodeResourceTopology
 from kai.api.kubernetes.pod import Pod
 from kai.api.kubernetes.storage import (
@@ -59,6 +59,7 @@ ApiObject: TypeAlias = (
     | DeviceClass
     | DeviceTaintRule
     | NodeResourceTopology
+    | Job
     | Foreign
 )
 """An object of a kind that kai knows, or that a plugin reads."""
@@ -135,7 +136,9 @@ KINDS: Final[tuple[Kind, ...]] = (
 BY_NAME: Final[dict[tuple[str, str], Kind]] = {
     (version, kind.kind): kind for kind in KINDS for version in kind.api_versions
 }
-BY_CLASS: Final[dict[type[ApiObject], Kind]] = {kind.cls: kind for kind in KINDS}
+WRITTEN: Final = (Kind(Job, "Job", "jobs", ("batch/v1",), namespaced=True),)
+"""Kinds that kai reads and writes one by one; they are neither watched nor part of a snapshot."""
+BY_CLASS: Final[dict[type[ApiObject], Kind]] = {kind.cls: kind for kind in (*KINDS, *WRITTEN)}
 
 
 Key: TypeAlias = tuple[str, str]

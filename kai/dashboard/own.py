@@ -381,6 +381,7 @@ _WRITTEN = frozenset(
         "PodGroupRefused",
         "QueueNotAllowed",
         "PriorityNotAllowed",
+        "TimeLimit",
         "SubGroupsInvalid",
         "UnknownSubGroup",
         "Gated",

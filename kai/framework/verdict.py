@@ -83,6 +83,7 @@ class Code(StrEnum):
     UNKNOWN_SUBGROUP = "UnknownSubGroup"
     SUBGROUPS_INVALID = "SubGroupsInvalid"
     HELD = "PodGroupRefused"
+    TIME_LIMIT = "TimeLimit"
     QUEUE_NOT_ALLOWED = "QueueNotAllowed"
     PRIORITY_NOT_ALLOWED = "PriorityNotAllowed"
     POD_REFUSED = "PodRefused"

@@ -141,7 +141,7 @@ class GroupReader:
         annotations = metadata.annotations
         priority = around.priorities.get(spec.priority_class_name, around.default_priority)
         preemptible = _is_preemptible(spec.preemptibility, priority)
-        code, held = _held(tree, annotations) or around.permissions.refusal(source, preemptible=preemptible)
+        code, held = _held(tree, source) or around.permissions.refusal(source, preemptible=preemptible)
         return PodGroup(
             name=metadata.name,
             namespace=metadata.namespace,
@@ -169,9 +169,14 @@ class GroupReader:
         )
 
 
-def _held(tree: "_Tree", annotations: Mapping[str, str]) -> Refusal | None:
-    held = tree.held or annotations.get(REFUSED, "")
-    return (Code.HELD, held) if held else None
+def _held(tree: "_Tree", source: api.PodGroup) -> Refusal | None:
+    held = tree.held or source.metadata.annotations.get(REFUSED, "")
+    if held:
+        return Code.HELD, held
+    for each in source.status.conditions:
+        if each.type == names.TIME_LIMIT and each.status == "True":
+            return Code.TIME_LIMIT, each.message
+    return None
 
 
 def _is_preemptible(stated: str, priority: int) -> bool:

@@ -12,6 +12,7 @@ from kai.api import names
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.conventions.binding import at_rest, refusal_text
 from kai.api.conventions.caps import REFUSED as REFUSED_BY_CAP
+from kai.api.scheduling.pod_group import PodGroupCondition
 from kai.api.scheduling.queue import DEEPEST_QUEUE
 from kai.facts.model.placement import Past
 from kai.framework.hooks import Dependence, NodeScore, PluginUse
@@ -158,6 +159,17 @@ def _strange(objects: ClusterObjects) -> ClusterObjects:
     return attrs.evolve(objects, pods=tuple(pods))
 
 
+def _over_its_limit(objects: ClusterObjects) -> ClusterObjects:
+    """Let the job have ended at the limit of its run time."""
+    condition = PodGroupCondition(
+        type=names.TIME_LIMIT, status="True", reason=names.TIME_LIMIT, message="ran for 1h0m0s"
+    )
+    groups = [
+        attrs.evolve(group, status=attrs.evolve(group.status, conditions=(condition,))) for group in objects.pod_groups
+    ]
+    return attrs.evolve(objects, pod_groups=tuple(groups))
+
+
 _NONE: Final[frozenset[tuple[str, str]]] = frozenset()
 _NOT_READY: Final = frozenset({("PodGroup", "NotReady")})
 _CONTAINER: Final = {"name": "main", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
@@ -189,6 +201,7 @@ SCENES: Final[Mapping[str, Scene]] = {
     ),
     "QueueNotAllowed": Scene(groups={"g": _ONE}, names="default", settings={"queue_access": QueueAccess.REQUIRED}),
     "PriorityNotAllowed": Scene(groups={"g": _ONE}, names="preemptible", changed=_fixed, besides={"cluster": _BOUNDED}),
+    "TimeLimit": Scene(groups={"g": _ONE}, names="ran for 1h0m0s", changed=_over_its_limit),
     "QueueDoesNotExist": Scene(groups={"g": {**_ONE, "queue": "ghost"}}, names="ghost", doctor="D034"),
     "QueueOrphaned": Scene(
         groups={"g": _ONE}, names="ghost", queues={"a": {"parent": "ghost", "quota": 4}}, doctor="D031"

@@ -334,6 +334,7 @@ _BY_STAGE: Mapping[Stage, tuple[Maker, ...]] = {
 _BY_CODE: Mapping[str, tuple[Maker, ...]] = {
     "PodGroupRefused": (),
     "PriorityNotAllowed": (),
+    "TimeLimit": (),
     "SubGroupsInvalid": (),
     "UnknownSubGroup": (),
     "Gated": (_gates, _existing),

@@ -188,6 +188,7 @@ _WAITING = {
     "NoScore": "does not help while the plugin scores nodes like that",
     "NoNodes": "does not help while there are no nodes",
     "NotTried": "until an action tries it",
+    "TimeLimit": "until its limit is longer, or its requeue-delay is over",
 }
 _BOUNDS: Final = frozenset({"OverLimit", "NonPreemptibleOverQuota"})
 LOST = "pods that move start again on their new nodes, evicted pods once there is room for them again"

@@ -96,6 +96,8 @@ EXPLANATIONS: Final[Mapping[type, Mapping[str, str]]] = {
         "priority": "Queues of higher priority are served first and reclaimed from last. Default 100.",
         "preempt_min_runtime": "How long a running workload is safe from workloads of higher priority in its queue.",
         "reclaim_min_runtime": "How long a running workload is safe from queues that are below their fair share.",
+        "max_runtime": "How long a workload in or below this queue may run; queues below may only shorten it.",
+        "default_runtime": "How long a workload that states no limit may run; the queue nearest to it counts.",
     },
     QueueResource: {
         "quota": "The guaranteed share: GPUs in devices, CPU in millicores, memory in megabytes. -1 is unlimited.",
@@ -135,6 +137,8 @@ EXPLANATIONS: Final[Mapping[type, Mapping[str, str]]] = {
     PodGroupStatus: {
         "conditions": "The latest observations.",
         "scheduling_conditions": "Why the group is not scheduled: the last word of each node pool.",
+        "running_since": "Since when its minimum runs. Only for groups with a limit of their run time.",
+        "consumed_runtime": "How long earlier runs took, which count against the limit.",
     },
     SchedulingCondition: {
         "type": "UnschedulableOnNodePool.",

@@ -135,6 +135,30 @@ class PodDisruptionBudget:
 
 
 @attrs.frozen(kw_only=True)
+class JobSpec:
+    """The deadline of a Job; its own controller counts it from ``status.startTime`` on."""
+
+    active_deadline_seconds: Count64 | None = None
+
+
+@attrs.frozen(kw_only=True)
+class JobStatus:
+    """When a Job started, and whether it has ended."""
+
+    start_time: Time | None = None
+    conditions: tuple[Condition, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Job:
+    """A Job, as far as a limit of its run time is concerned."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
+
+
+@attrs.frozen(kw_only=True)
 class Foreign:
     """An object that a plugin reads; each such kind is a subclass."""
 

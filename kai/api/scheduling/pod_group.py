@@ -140,6 +140,8 @@ class PodGroupStatus:
     conditions: tuple[PodGroupCondition, ...] = ()
     scheduling_conditions: tuple[SchedulingCondition, ...] = ()
     resources_status: PodGroupResources = PodGroupResources()
+    running_since: Time | None = None
+    consumed_runtime: Seconds | None = None
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)

@@ -53,6 +53,8 @@ class QueueSpec:
     resources: QueueResources | None = None
     preempt_min_runtime: Seconds | None = None
     reclaim_min_runtime: Seconds | None = None
+    max_runtime: Seconds | None = None
+    default_runtime: Seconds | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import anyio
 import attrs
 
 from kai.api.cluster_objects import FIELD_OF
@@ -298,14 +299,17 @@ def _binds_at_once(given: Given) -> bool:
 
 
 def _pod_groups(given: Given, observe: Observe) -> Role:
+    from kai.roles.controllers import runtime_service
     from kai.roles.controllers.podgroup_service import WATCHED, PodGroupController
 
     scheduler_name = given.text("scheduler-name")
 
     async def work(cluster: Cluster) -> None:
-        await PodGroupController(cluster, scheduler_name, observe=observe).run()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(runtime_service.RuntimeLimits(cluster, observe=observe).run)
+            await PodGroupController(cluster, scheduler_name, observe=observe).run()
 
-    return Role(name=POD_GROUPS, watched=WATCHED, work=work)
+    return Role(name=POD_GROUPS, watched=tuple(dict.fromkeys((*WATCHED, *runtime_service.WATCHED))), work=work)
 
 
 def _queues(given: Given, observe: Observe) -> Role:

@@ -71,6 +71,11 @@ REASON_CODES: tuple[ReasonCode, ...] = (
             "Use one of the classes that the message lists, or let the job be preemptible.",
         ),
         (
+            "TimeLimit",
+            "The job has run for as long as it may, and kai has ended it.",
+            "Lengthen kai.scheduler/max-runtime of the pod group, or submit the job again; a job that requeues waits.",
+        ),
+        (
             "QueueDoesNotExist",
             "The job names a queue that does not exist.",
             "Correct the label kai.scheduler/queue of the workload, or create the queue.",

@@ -19,6 +19,7 @@ import attrs
 
 from kai.api import names
 from kai.api.conventions.caps import APPLIED, few
+from kai.api.conventions.runtime_limits import owner_deadline
 from kai.api.scheduling.pod_group import name_after
 from kai.api.values import duration_text, nanoseconds
 from kai.basics.errors import InputError
@@ -184,15 +185,17 @@ def group_labels(owner: Resource, pod: Resource) -> Mapping[str, str]:
 
 
 def group_annotations(owner: Resource, pod: Resource) -> Mapping[str, str]:
-    """Return the top owner as text and the pod's user, overridden by the annotations of ``owner``.
+    """Return the top owner as text, its deadline and the pod's user, overridden by the annotations of ``owner``.
 
     The annotation of `kubectl apply` is left out: it is the owner's whole manifest, environment included, and
     more accounts may read pod groups than that. Beyond the cap of a pod group, only annotations that kai reads are
     kept.
     """
     user = {names.USER: pod.annotations[names.USER]} if names.USER in pod.annotations else {}
-    own = {key: text for key, text in owner.annotations.items() if key != APPLIED}
-    return few({}, {**user, names.TOP_OWNER: top_owner_text(owner), **own})[1]
+    own = {key: text for key, text in owner.annotations.items() if key not in {APPLIED, names.OWNER_DEADLINE}}
+    deadline = owner_deadline(owner.manifest)
+    told = {names.OWNER_DEADLINE: deadline} if deadline else {}
+    return few({}, {**user, names.TOP_OWNER: top_owner_text(owner), **told, **own})[1]
 
 
 def topology_of(annotations: Mapping[str, str]) -> Topology:

@@ -1,8 +1,9 @@
 """The write that turns the existing group into the desired one.
 
-Other clients write to a group too: its queue, its node pool, markUnschedulable, its back-off, and a topology
-constraint that the workload does not set belong to their last writer. The rest of ``spec`` and the owner follow the
-workload; labels and annotations are added, never removed. An object that would stay the same is not written.
+Other clients write to a group too: its queue, its node pool, markUnschedulable, its back-off, a topology constraint
+that the workload does not set, and the limits of its run time belong to their last writer. The rest of ``spec`` and the
+owner follow the workload. Labels and annotations are added, never removed, except for a deadline that the owner no
+longer has. An object that would stay the same is not written.
 """
 
 import enum
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from kai.api import names
 from kai.api.conventions.caps import REFUSED
 from kai.api.values import nanoseconds
 from kai.basics.errors import InputError
@@ -20,6 +22,9 @@ from kai.roles.podgrouper.resource import Manifest
 
 KEPT_FIELDS = ("queue", "markUnschedulable", "schedulingBackoff")
 """Fields of ``spec`` that are kept from the existing group; if it lacks one, the field stays absent."""
+
+RUNTIME_KEYS = (names.MAX_RUNTIME, names.EXPECTED_RUNTIME, names.RUNTIME_POLICY, names.REQUEUE_DELAY)
+"""Annotations that are kept from the existing group: the limit of a run is changed there, not at the owner."""
 
 _APPLIED_METADATA = ("name", "namespace", "resourceVersion", "labels", "annotations", "ownerReferences")
 
@@ -75,7 +80,11 @@ def reconcile(existing: Manifest | None, desired: Manifest, settings: Settings) 
     old_labels = mapping_of(old, "labels")
     labels = {**old_labels, **_own_labels(old_labels, mapping_of(new, "labels"), settings)}
     old_annotations = {key: text for key, text in mapping_of(old, "annotations").items() if key != REFUSED}
-    annotations = {**old_annotations, **mapping_of(new, "annotations")}
+    added = mapping_of(new, "annotations")
+    kept = {key: old_annotations[key] for key in RUNTIME_KEYS if key in old_annotations}
+    annotations = {**old_annotations, **added, **kept}
+    if names.OWNER_DEADLINE not in added:
+        annotations.pop(names.OWNER_DEADLINE, None)
     owners = new.get("ownerReferences") or []
     is_same = (
         comparable(spec) == comparable(mapping_of(existing, "spec"))

@@ -193,6 +193,8 @@ QUEUE: Final[Manifest] = {
         "resources": {"gpu": SHARES, "cpu": SHARES, "memory": SHARES},
         "preemptMinRuntime": "1m0s",
         "reclaimMinRuntime": "48h0m0s",
+        "maxRuntime": "24h0m0s",
+        "defaultRuntime": "1h0m0s",
     },
     "status": {
         "childQueues": ["x"],
@@ -264,6 +266,8 @@ POD_GROUP: Final[Manifest] = {
             "allocatedNonPreemptible": AMOUNTS,
             "requested": AMOUNTS,
         },
+        "runningSince": "2026-01-31T12:00:00Z",
+        "consumedRuntime": "30m0s",
     },
 }
 DEVICE_TOLERATION: Final = {"key": "bad", "operator": "Exists", "effect": "NoSchedule"}

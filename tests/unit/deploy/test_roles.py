@@ -23,6 +23,8 @@ CREATED = {
     ("binder", "cluster", "events"),
     ("binder", "cluster", "resourceclaims"),
     ("binder", "kai-resource-reservation", "pods"),
+    ("podgroup-controller", "cluster", "pods/eviction"),
+    ("podgroup-controller", "cluster", "events"),
     ("podgrouper", "cluster", "events"),
     ("podgrouper", "cluster", "podgroups"),
     ("queue-controller", "cluster", "queues"),
@@ -143,9 +145,10 @@ def test_single_objects_are_read_only_where_they_are_written_or_nothing_else_tel
     assert found == LOOKED_AT
 
 
-def test_workloads_are_only_read():
+def test_workloads_are_only_read_but_for_the_deadlines_of_jobs():
     own = {"", "scheduling.run.ai", "resource.k8s.io", "coordination.k8s.io", "admissionregistration.k8s.io"}
-    assert {verb for _, _, group, _, verb in RIGHTS if group not in own} <= READ
+    written = {right for right in RIGHTS if right[2] not in own and right[4] not in READ}
+    assert written == {("podgroup-controller", "cluster", "batch", "jobs", "patch")}
 
 
 def test_the_scheduler_cannot_delete_a_pod():
