@@ -1,9 +1,9 @@
 """The loop that keeps the limits of run times: one look at a group whenever it, its pods or its queues changed.
 
 A look at a group without a limit costs a few look-ups and writes nothing. A group that runs under a limit is looked at
-every `PERIOD` and at the instants that the limit sets (`kai.roles.controllers.runtime_limits`); each look writes the status
-of the group once at most. When a group has ended, its Job is ended first, so that it does not make the pods again, and
-the pods are evicted after that.
+every `PERIOD` and at the instants that the limit sets (`kai.roles.controllers.runtime_limits`); each look writes the
+status of the group once at most. When a group has ended, its Job is ended first, so that it does not make the pods
+again, and the pods are evicted after that.
 """
 
 from __future__ import annotations
