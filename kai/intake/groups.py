@@ -175,7 +175,7 @@ def _held(tree: "_Tree", source: api.PodGroup) -> Refusal | None:
         return Code.HELD, held
     for each in source.status.conditions:
         if each.type == names.TIME_LIMIT and each.status == "True":
-            return Code.TIME_LIMIT, each.message
+            return Code.TIME_LIMIT, each.message or "the group has run for as long as it may"
     return None
 
 

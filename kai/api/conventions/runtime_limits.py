@@ -109,6 +109,9 @@ class Bound:
         return min(ends, key=lambda end: end.at, default=None)
 
 
+UNBOUNDED: Final = Bound()
+
+
 def bound(group: PodGroup, queues: Iterable[Queue]) -> Bound:
     """Return the limits of a group in the first of ``queues``, whose ancestors follow it.
 
@@ -228,6 +231,12 @@ def _duration(
     return None
 
 
+def is_runtime(value: object, key: str) -> bool:
+    """Return whether the value of annotation ``key`` counts."""
+    found = _seconds(value) if isinstance(value, str) else None
+    return found is not None and (_is_delay if key == names.REQUEUE_DELAY else _is_limit)(found)
+
+
 def _seconds(text: str) -> float | None:
     try:
         return seconds(text)
@@ -241,6 +250,45 @@ def _is_limit(found: float) -> bool:
 
 def _is_delay(found: float) -> bool:
     return 0 <= found <= LONGEST
+
+
+# --- Fields of queues that contradict each other -------------------------------------------------------------------
+
+_MINIMA: Final = ("preemptMinRuntime", "reclaimMinRuntime")
+
+
+@attrs.frozen(kw_only=True)
+class Conflict:
+    """A duration of a queue that a maximum makes void."""
+
+    field: str
+    found: str
+    most: str
+    owner: str
+    """The queue with the maximum."""
+
+    @property
+    def is_promise(self) -> bool:
+        """Whether the queue promises a run time that it does not grant."""
+        return self.field in _MINIMA
+
+
+def runtime_conflicts(queues: Iterable[Mapping[str, Any]]) -> Iterator[Conflict]:
+    """Yield what is longer in the first of these manifests than a maximum of it or of its ancestors, which follow.
+
+    Each field is yielded once, with the lowest maximum. Invalid durations are left to those who read the fields.
+    """
+    chain = tuple(queues)
+    for row, field in ((0, "preemptMinRuntime"), (0, "reclaimMinRuntime"), (0, "defaultRuntime"), (1, "maxRuntime")):
+        found = text_of(chain[0], "spec", field) if chain else ""
+        limits = [
+            (most, text_of(each, "spec", "maxRuntime"), text_of(each, "metadata", "name"))
+            for each in chain[row:]
+            if (most := _seconds(text_of(each, "spec", "maxRuntime"))) is not None and _is_limit(most)
+        ]
+        own = _seconds(found)
+        if own is not None and limits and own > min(limits)[0]:
+            yield Conflict(field=field, found=found, most=min(limits)[1], owner=min(limits)[2])
 
 
 # --- Fields of owners ----------------------------------------------------------------------------------------------

@@ -139,3 +139,16 @@ def test_a_namespace_bounds_what_priorities_its_groups_have(annotations, spec, t
 def test_the_codes_have_a_meaning_and_help(code):
     assert BY_CODE[code].means
     assert BY_CODE[code].help
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "held"),
+    [
+        ("True", "ran for 1h0m0s", ("ran for 1h0m0s", "TimeLimit")),
+        ("True", "", ("the group has run for as long as it may", "TimeLimit")),
+        ("False", "ends in 5m0s", ("", "PodGroupRefused")),
+    ],
+)
+def test_a_group_that_reached_its_limit_is_held(status, message, held):
+    condition = {"type": "TimeLimit", "status": status, "message": message}
+    assert told(group("g", status={"conditions": [condition]}), settings=IntakeSettings()) == held

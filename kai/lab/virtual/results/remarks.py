@@ -177,6 +177,9 @@ def _failed(result: SimulationResult) -> Iterator[str]:
     failed = [job.name for job in result.jobs if job.state == "failed"]
     if failed:
         yield f"{counted(len(failed), 'job')} crashed more often than retried: {first_of(failed, 4)}."
+    limited = [job.name for job in result.jobs if job.state == "time limit"]
+    if limited:
+        yield f"{counted(len(limited), 'job')} ended at the limit of the run time: {first_of(limited, 4)}."
     nodes = result.value("nodeFailures")
     if nodes:
         yield f"Nodes failed {counted(nodes, 'time')}."

@@ -78,7 +78,7 @@ class JobResult:
     pods: int
     gpus: float
     state: str
-    """waiting, running, done, failed or taken back."""
+    """waiting, running, done, failed, time limit or taken back."""
     arrival_seconds: float
     first_place_seconds: float | None
     """When a pod of it first had a place, or the promise of one."""

@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 import attrs
 
+from kai.api.conventions.runtime_limits import UNBOUNDED, Bound
 from kai.api.kinds import Key, key_of
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
@@ -177,6 +178,13 @@ class LiveJob:
     left: int = 0
     """Number of tasks that have not ended."""
     is_over: bool = False
+    limits: Bound = UNBOUNDED
+    since: float = nan
+    """When a task of it began to run; NaN while none does."""
+    consumed: float = 0.0
+    """The length of its earlier runs, which count against the limits of its run time."""
+    run: int = 0
+    """The number of its current run: the end of an earlier one is ignored."""
 
     def let_go(self) -> None:
         """Break reference cycles, so that memory is freed immediately instead of by the garbage collector."""

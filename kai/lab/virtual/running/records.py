@@ -129,6 +129,8 @@ class Ending(StrEnum):
     DONE = "done"
     FAILED = "failed"
     """It crashed more often than its owner retries."""
+    TIME_LIMIT = "time limit"
+    """It ran for as long as it may."""
     TAKEN_BACK = "taken back"
     """Its owner reduced the replicas."""
 

@@ -11,15 +11,18 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from functools import partial
-from math import inf, nan
+from math import inf, isnan, nan
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from kai.answers.offline.cluster_reaction import recreated
 from kai.api import names
+from kai.api.conventions.runtime_limits import Force, Limit, Policy, bound, queue_chain
 from kai.api.kinds import Key, key_of
 from kai.api.kubernetes.pod import GRACE_SECONDS, Pod
+from kai.api.scheduling.pod_group import PodGroupCondition
+from kai.api.scheduling.queue import Queue
 from kai.lab.virtual.running.embedded_cluster import EmbeddedCluster, held_gpus
 from kai.lab.virtual.running.live_jobs import Calendar, Life, LiveJob, Slot, State, Task
 from kai.lab.virtual.running.records import Ending, Loss, Records
@@ -62,6 +65,8 @@ class Workloads:
     """By CronJob: the run that waits for the previous one to end."""
     _members: Counter[Key] = attrs.field(factory=Counter)
     """Number of pods by group."""
+    _chains: dict[str, tuple[Queue, ...]] = attrs.field(factory=dict)
+    """Queues with their ancestors, by name."""
 
     # --- Arrivals --------------------------------------------------------------------------------------------------
 
@@ -73,6 +78,7 @@ class Workloads:
         group = _born(plan.group, self.cluster.instant(now))
         job = LiveJob(plan=plan, number=self.records.arrive(plan, now), group=group, left=len(plan.tasks))
         self._add_group(group, job)
+        job.limits = bound(group, self._chain(group.spec.queue))
         if plan.series is not None:
             self._latest[plan.series.name] = job
         most = plan.at_once or len(plan.tasks)
@@ -187,6 +193,7 @@ class Workloads:
         task.run += 1
         self.records.later.pop(task.plan, None)
         self.records.start(job.number, now, now - task.idle_since)
+        self._count(job)
         # Each event carries the number of this start, so that it is ignored after an interruption.
         if behaviour.duration is not None:
             end = now + behaviour.startup + behaviour.duration - task.progress
@@ -203,6 +210,7 @@ class Workloads:
         # Work without an end, such as serving, has no progress to lose; only its warm-up is lost.
         kept = work if behaviour.duration is None else max(task.progress, behaviour.saved(work))
         task.progress, task.since, task.idle_since = kept, nan, now
+        self._count(task.job)
         if loss is not None:
             held = sum(life.gpus for life in self._lives_of(task) if life.state is State.RUNNING)
             self.records.lose(task.job.number, (work - kept + warm) * (held + task.gone_at(now)), loss)
@@ -212,6 +220,7 @@ class Workloads:
         if task.run != run or not task.runs:
             return
         task.is_over, task.since = True, nan
+        self._count(task.job)
         self._end_all(task)
         self._task_is_over(task, Ending.DONE)
 
@@ -229,6 +238,51 @@ class Workloads:
             return
         delay = min(_FIRST_BACKOFF * 2 ** (job.failures - 1), _LONGEST_BACKOFF)
         self.calendar.enter(self.calendar.now + delay, partial(self._fill_again, task))
+
+    # --- Limits of run times ---------------------------------------------------------------------------------------
+
+    def _count(self, job: Job) -> None:
+        """Start the clock of a job when its first task runs, and stop it when none does."""
+        if not job.limits.limits:
+            return  # nearly all jobs, and a job may have very many tasks
+        now = self.calendar.now
+        runs = any(task.runs for task in job.tasks)
+        if not runs and not isnan(job.since):
+            job.consumed, job.since = job.consumed + now - job.since, nan
+        elif runs and isnan(job.since):
+            job.since = now
+            job.run += 1
+            end = job.limits.end(now, job.consumed)
+            if end is not None:
+                self.calendar.enter(end.at, partial(self._reach_limit, job, job.run, end.limit))
+
+    def _reach_limit(self, job: Job, run: int, limit: Limit) -> None:
+        """End a job at a limit, unless that run is over; a job that requeues waits until its delay has passed."""
+        if job.is_over or job.run != run or isnan(job.since):
+            return
+        if limit.force is not Force.KAI or job.limits.policy is not Policy.REQUEUE:
+            self._give_up(job, Ending.TIME_LIMIT)
+            return
+        self._mark(job, "True")
+        for life in [life for task in job.tasks for life in self._lives_of(task) if life.state is State.RUNNING]:
+            self.evict(life)
+        job.consumed = 0.0
+        self.calendar.enter(self.calendar.now + job.limits.requeue_delay, partial(self._mark, job, "False"))
+
+    def _mark(self, job: Job, status: str) -> None:
+        """Write on the group of a job whether it has reached its limit, so that cycles try none of its pods."""
+        condition = PodGroupCondition(type=names.TIME_LIMIT, status=status, reason=names.TIME_LIMIT)
+        job.group = attrs.evolve(job.group, status=attrs.evolve(job.group.status, conditions=(condition,)))
+        if not job.is_over:
+            self.cluster.groups.put(job.group)
+            self.is_changed = True
+
+    def _chain(self, name: str) -> tuple[Queue, ...]:
+        """Return a queue and its ancestors. Queues do not change while time passes."""
+        if name not in self._chains:
+            queues = {each.metadata.name: each for each in self.cluster.rest.queues}
+            self._chains[name] = queue_chain(name, queues.get)
+        return self._chains[name]
 
     @staticmethod
     def _lives_of(task: Task) -> list[Life]:
