@@ -158,6 +158,20 @@ CODES: Final[dict[str, Code]] = {
         "too many queues stand above a queue",
         "A scheduler looks at 32 queues above each other; jobs in a queue further down wait.",
     ),
+    "Q021": Code(
+        ERROR,
+        ADVICE,
+        "a queue promises a run time that is longer than its maximum",
+        "preemptMinRuntime and reclaimMinRuntime protect a job that runs; maxRuntime of the queue, or of a queue above "
+        "it, ends the job earlier. Make the promise shorter, or the maximum longer.",
+    ),
+    "Q022": Code(
+        WARNING,
+        ADVICE,
+        "a run time of a queue is longer than the maximum that holds for it",
+        "The maximum of a queue holds for everything below it, and queues below can only shorten it. The longer value "
+        "has no effect.",
+    ),
     "J001": Code(
         ERROR,
         WAIT,

@@ -12,6 +12,7 @@ from typing import Any, Final
 import attrs
 
 from kai.api import names
+from kai.api.conventions.runtime_limits import WANTED, Policy, is_runtime
 from kai.api.scheduling.pod_group import PodGroup
 from kai.basics.parsing import mapping_of
 from kai.manifests.expansion import is_workload
@@ -38,6 +39,7 @@ class Key:
     on: frozenset[str] = frozenset({_WORKLOAD, _POD})
     values: tuple[str, ...] = ()
     """All valid values; empty if the value is not one of a few words."""
+    is_duration: bool = False
 
 
 def _keys() -> dict[str, Key]:
@@ -59,6 +61,11 @@ def _keys() -> dict[str, Key]:
             ),
             Key(),
         ),
+        **dict.fromkeys(
+            (names.MAX_RUNTIME, names.EXPECTED_RUNTIME, names.REQUEUE_DELAY),
+            Key(on=frozenset({_WORKLOAD, _POD, _GROUP}), is_duration=True),
+        ),
+        names.RUNTIME_POLICY: Key(on=frozenset({_WORKLOAD, _POD, _GROUP}), values=tuple(Policy)),
         **dict.fromkeys(
             (
                 *(names.GPU_FRACTION, names.GPU_MEMORY, names.GPU_FRACTION_DEVICES, names.GPU_FRACTION_CONTAINER),
@@ -134,6 +141,9 @@ def _check(document: Document, holder: str, path: Path, key: str, value: object)
         yield document.finding("J031", message, (*path, key), at_key=True, hint=_DOES_NOT_COUNT)
     if part == known.as_ and known.values and value not in known.values:
         yield _other_value(document, (*path, key), key, value, known.values)
+    if part == known.as_ and known.is_duration and not is_runtime(value, key):
+        message = f"{key}: found {_quoted(value)}, expected {WANTED}: what is written does not count"
+        yield document.finding("F007", message, (*path, key), found=str(value), expected=WANTED)
 
 
 def _elsewhere(document: Document, holder: str, place: Path, key: str, known: Key) -> Iterator[Finding]:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kai.api import names
 from kai.api.conventions.queue_rules import RESOURCES, UNITS, QueueFault, QueueShape, Rule, queue_faults, shape_in
+from kai.api.conventions.runtime_limits import runtime_conflicts
 from kai.api.fields import EMPTY
 from kai.basics.parsing import is_number, mapping_of, part_of
+from kai.basics.trees import ancestry
 from kai.basics.wording import number_text
 from kai.manifests.findings import Document, Finding
 
@@ -50,6 +52,17 @@ def check_queues(documents: Sequence[Document], beside: Mapping[str, str] = EMPT
             yield from _check_amounts(name, queue, resource, mapping_of(resources, resource))
         for fault in faults.get(name, ()):
             yield from _worded(fault, queue, queues)
+        yield from _check_runtimes(name, queues)
+
+
+def _check_runtimes(name: str, queues: Mapping[str, Document]) -> Iterator[Finding]:
+    """Yield the run times of a queue that are longer than the maximum that holds for it."""
+    parents = {each: parent_of(queue) for each, queue in queues.items()}
+    chain = [queues[each] for each in dict.fromkeys(ancestry(name, parents)) if each in queues]
+    for each in runtime_conflicts(document.manifest for document in chain):
+        message = f"queue {name}: {each.field} is {each.found}, and maxRuntime of queue {each.owner} is {each.most}"
+        code, hint = ("Q021", "the job ends before") if each.is_promise else ("Q022", "it has no effect")
+        yield queues[name].finding(code, message, ("spec", each.field), hint=hint, object=f"queue {name}")
 
 
 def _worded(fault: QueueFault, queue: Document, queues: Mapping[str, Document]) -> Iterator[Finding]:

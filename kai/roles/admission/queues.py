@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from kai.api.conventions.queue_rules import amount, excess
+from kai.api.conventions.runtime_limits import runtime_conflicts
 from kai.roles.admission.review import (
     ALLOWED,
     AdmissionRequest,
@@ -87,6 +88,9 @@ def validate_queue(request: AdmissionRequest, settings: AdmissionSettings, find:
     queue = read_queue(request.object)
     if queue.quotas is None:
         return refused(_MISSING, warnings=(_MISSING,))
+    for each in runtime_conflicts((request.object or {},)):
+        if each.is_promise:
+            return refused(f"queue {queue.name}: spec.{each.field}: found {each.found}, expected at most {each.most}")
     if not settings.queue_quota_validation:
         return ALLOWED
     warnings: list[str] = []
