@@ -45,7 +45,7 @@ class Force(enum.Enum):
 
     KAI = "kai"
     OWNER = "the owner's own controller, or Kueue"
-    NOTHING = "nobody: from there on others may take its place"
+    NOTHING = "nothing: from there on other groups may take its place"
 
 
 @attrs.frozen(kw_only=True)
