@@ -241,7 +241,7 @@ class Workloads:
 
     # --- Limits of run times ---------------------------------------------------------------------------------------
 
-    def _count(self, job: Job) -> None:
+    def _count(self, job: LiveJob) -> None:
         """Start the clock of a job when its first task runs, and stop it when none does."""
         if not job.limits.limits:
             return  # nearly all jobs, and a job may have very many tasks
@@ -256,7 +256,7 @@ class Workloads:
             if end is not None:
                 self.calendar.enter(end.at, partial(self._reach_limit, job, job.run, end.limit))
 
-    def _reach_limit(self, job: Job, run: int, limit: Limit) -> None:
+    def _reach_limit(self, job: LiveJob, run: int, limit: Limit) -> None:
         """End a job at a limit, unless that run is over; a job that requeues waits until its delay has passed."""
         if job.is_over or job.run != run or isnan(job.since):
             return
@@ -269,7 +269,7 @@ class Workloads:
         job.consumed = 0.0
         self.calendar.enter(self.calendar.now + job.limits.requeue_delay, partial(self._mark, job, "False"))
 
-    def _mark(self, job: Job, status: str) -> None:
+    def _mark(self, job: LiveJob, status: str) -> None:
         """Write on the group of a job whether it has reached its limit, so that cycles try none of its pods."""
         condition = PodGroupCondition(type=names.TIME_LIMIT, status=status, reason=names.TIME_LIMIT)
         job.group = attrs.evolve(job.group, status=attrs.evolve(job.group.status, conditions=(condition,)))
