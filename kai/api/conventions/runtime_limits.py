@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from kai.api import names
-from kai.api.kinds import title
 from kai.api.scheduling.queue import DEEPEST_QUEUE, Queue
 from kai.api.values import WANTED_DURATION, BadValue, duration_text, seconds
 from kai.basics.parsing import is_whole, mappings_of, part_of, text_of, unsigned
@@ -182,7 +181,7 @@ def _of_queue(queue: Queue, field: str, found: float | None, force: Force, fault
     if _is_limit(found):
         yield Limit(seconds=found, source=f"queue {queue.metadata.name}: spec.{field}", force=force)
     else:
-        subject = title(queue)
+        subject = f"queue {queue.metadata.name}"
         faults.append(BadValue(duration_text(found), WANTED, subject=subject, path=("spec", field)))
 
 
