@@ -34,6 +34,7 @@ from kai.answers.why.suggestions import (
     suggest,
     usual,
     waiting,
+    with_known_end,
 )
 from kai.answers.why.trials import ChangeTrials, Effort, GroupKey, OnProgress, ignore_progress
 from kai.answers.why.written import written
@@ -204,6 +205,7 @@ class Explainer:
         since = _waits_since(line)
         younger = self._younger(site, since) if competes(reason) else ()
         until = LOST if job.evicted > job.moved and reason.code == "Moves" else waiting(site, reason, alone, found)
+        until = with_known_end(until, site, reason)
         return JobExplanation(
             job=job,
             summary=summary(job, reason),

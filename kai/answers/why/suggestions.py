@@ -7,7 +7,8 @@ The text about waiting names the event that ends it, or says that waiting is in 
 The start time of a job is given only where the cluster states it. An unknown end time is never guessed.
 """
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Final
 
@@ -19,6 +20,9 @@ from kai.answers.why.changes import Site
 from kai.answers.why.obstacle_candidates import Family
 from kai.answers.why.trials import Alone, ChangeTrial, ChangeTrials, Result
 from kai.api.cluster_objects import ClusterObjects
+from kai.api.conventions.runtime_limits import bound, has_end, queue_chain
+from kai.api.kinds import key_of
+from kai.basics.wording import span_text
 from kai.deciding.explain.codes import Stage, stage_of
 from kai.deciding.explain.phrases import Words, number, quantity
 from kai.facts.model.axis import LEADING
@@ -200,7 +204,10 @@ _IN_VAIN = {
 
 
 _NOT_TRIED: Final = Suggestions(all_tried=False)
-_OTHERS_END: Final = "until running work ends (no end time is known)"
+_RUNNING_ENDS: Final = "until running work ends"
+_NO_END: Final = "(no end time is known)"
+_OTHERS_END: Final = f"{_RUNNING_ENDS} {_NO_END}"
+_KNOWN_END: Final = re.compile(r"\(at the latest [^()]*\)")
 _PASSED: Final = "; jobs that need less may pass it again"
 _ALONE: Final = "does not help: it would wait if all other jobs were gone, too"
 
@@ -260,12 +267,51 @@ def usual(reason: Words) -> str:
 
 def passed_again(text: str) -> str:
     """Add to the text about waiting that jobs which need less may overtake the job again."""
-    return f"{text}{_PASSED}" if text.startswith(_OTHERS_END) else text
+    return f"{text}{_PASSED}" if text.startswith(_RUNNING_ENDS) else text
+
+
+def with_known_end(text: str, site: Site, reason: Words) -> str:
+    """Say in ``text`` when the first of the running jobs ends at the latest, if one of them has a limit.
+
+    Where the job waits for its queue, only jobs in and below that queue count.
+    """
+    if _NO_END not in text:
+        return text
+    queue = str(reason.facts["queue"]) if reason.code in _BOUNDS else ""
+    first = min(_known_ends(site, queue), default=None)
+    if first is None:
+        return text
+    at, job, source = first
+    left = at - site.cycle.snapshot.now
+    when = f"in {span_text(left)}" if left > 0 else "at any moment"
+    return text.replace(_NO_END, f"(at the latest {when}: {job}, {source})")
+
+
+def _known_ends(site: Site, queue: str) -> Iterator[tuple[float, str, str]]:
+    """Yield when running jobs end at the latest, with their names and the field that says so."""
+    snapshot, queues = site.cycle.snapshot, {each.metadata.name: each for each in site.objects.queues}
+    limited = {}
+    for each in site.objects.pod_groups:
+        chain = queue_chain(each.spec.queue, queues.get)
+        if has_end(each, chain) and (not queue or any(above.metadata.name == queue for above in chain)):
+            limited[key_of(each)] = each, chain
+    if not limited:
+        return  # as in most clusters; the pods are many
+    rows = {(group.namespace, group.name): row for row, group in enumerate(snapshot.groups)}
+    running = set(snapshot.pod_group[snapshot.pod_status == Status.RUNNING].tolist())
+    for key, (group, chain) in limited.items():
+        row = rows.get(key)
+        if row is None or row not in running:
+            continue
+        since = group.status.running_since or snapshot.groups[row].last_start
+        end = None if since is None else bound(group, chain).end(since, group.status.consumed_runtime or 0.0)
+        if end is not None:
+            yield end.at, "/".join(key), end.limit.source
 
 
 def in_general(text: str, otherwise: str) -> str:
     """Return ``text``, shortened to a text without figures and names where possible, else ``otherwise``."""
-    text = text.removesuffix(_PASSED)
+    text = _KNOWN_END.sub(_NO_END, text.removesuffix(_PASSED))
     if text.startswith(_ALONE):
         return _ALONE
     return text if text in _PLAIN else otherwise

@@ -161,6 +161,17 @@ def is_limited(group: PodGroup, queues: Iterable[Queue]) -> bool:
     )
 
 
+def has_end(group: PodGroup, queues: Iterable[Queue]) -> bool:
+    """Return whether a group may have a limit, kai's or another's. Cost: a few look-ups."""
+    metadata = group.metadata
+    return (
+        names.MAX_RUNTIME in metadata.annotations
+        or names.OWNER_DEADLINE in metadata.annotations
+        or names.KUEUE_MAX_EXECUTION in metadata.labels
+        or any(each.spec.max_runtime is not None or each.spec.default_runtime is not None for each in queues)
+    )
+
+
 def ended_at(group: PodGroup) -> float | None:
     """Return when kai ended a group at its limit; None if it did not, or lets it run again."""
     for each in group.status.conditions:

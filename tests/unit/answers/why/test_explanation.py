@@ -514,3 +514,23 @@ def test_a_job_that_no_younger_one_passed_is_told_nothing_of_it():
 def test_a_job_that_lacks_a_queue_is_not_told_that_others_passed_it():
     groups = {"g": {"queue": "ghost", "each": {"gpu": 4}}, "runs": {"queue": "a", "each": {"gpu": 3}, "runs_on": "n1"}}
     assert "passed by" not in proof(one(groups))
+
+
+@pytest.mark.parametrize(
+    ("annotations", "text"),
+    [
+        ({"kai.scheduler/max-runtime": "1h"}, "50m: default/runs, annotation kai.scheduler/max-runtime"),
+        (
+            {"kai.scheduler/owner-deadline": "30m spec.limit"},
+            "20m: default/runs, spec.limit",
+        ),
+    ],
+)
+def test_the_first_end_that_is_known_is_said(annotations, text):
+    groups = {
+        "runs": {"queue": "a", "each": {"gpu": 4}, "runs_on": "n1", "annotations": annotations},
+        "other": {"queue": "a", "each": {"gpu": 4}, "runs_on": "n2"},
+        "g": {"queue": "a", "each": {"gpu": 4}},
+    }
+    each = one(groups, queues={"a": {"quota": 8}}, nodes={"n1": {"gpu": 4}, "n2": {"gpu": 4}})
+    assert each.waiting == f"until running work ends (at the latest in {text})"
