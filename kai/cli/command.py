@@ -40,6 +40,8 @@ COMMANDS = {
         "explaining.why:why",
         "Tell why a job waits, a queue has its share, or a node is empty, and what would help.",
     ),
+    "history": ("listing.report:history", "Show over time what a queue held, from the file that the scheduler writes."),
+    "report": ("listing.report:report_command", "Report who used what over days, weeks or months, from the same file."),
     "plugins": ("extending.plugins:plugins", "List plugins and what they do; write the package of a new one."),
     "snapshot": (
         "deciding.snapshot:snapshot",

@@ -12,7 +12,7 @@ import pytest
 from tests.architecture.source import PACKAGE, ROOT, AnyFunction, Module, modules, packages
 
 LONGEST_MODULE = 600
-MOST_MODULES = 650
+MOST_MODULES = 665
 SHORTEST_MEDIAN = 180
 """Of all modules but those that describe a package: with many small files a reader thinks in names of files."""
 LONGEST_FUNCTION = 50
@@ -96,11 +96,12 @@ LIGHT = {
     "api",
     "cluster",
     "doctor",
+    "history",
     "manifests",
     *(f"roles.{name}" for name in ("admission", "binder", "controllers", "podgrouper")),
 }
 # In neither list on purpose: they join the two sides, or stand above or beneath both.
-FREE = {"answers", "cli", "dashboard", "history", "intake", "lab", "roles", "testing"}
+FREE = {"answers", "cli", "dashboard", "intake", "lab", "roles", "testing"}
 MOST_PACKAGES = 18
 
 

@@ -29,6 +29,7 @@ from kai.api.values import duration_text
 from kai.basics.errors import ConfigError, InputError
 from kai.basics.parsing import mapping_of, part_of
 from kai.basics.wording import shown
+from kai.deciding.configuration.past_usage import SQLITE
 from kai.deciding.configuration.peer import BUDGETED, DEFAULT_ACTIONS
 from kai.deciding.configuration.registry import Registry
 
@@ -281,6 +282,8 @@ def _budgets(budgets: ScenarioSearchBudgets, where: str) -> dict[str, Any]:
 def _usage(usage: object, config: Config, where: str, notes: list[str]) -> object:
     """Return the source of past usage; if the shard names none, the one of the Config, as in the operator."""
     if not isinstance(usage, Mapping) or usage.get("connectionString") or usage.get("connectionStringEnvVar"):
+        return usage
+    if usage.get("clientType") == SQLITE:  # a file has no default: shards must not share one
         return usage
     prometheus = config.spec.prometheus
     outside = prometheus.get("externalPrometheusUrl")

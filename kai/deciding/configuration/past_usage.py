@@ -1,5 +1,7 @@
 """Settings of past usage: its source, its window, and how fast it decays; and the times of cron windows.
 
+The source is Prometheus, or a database of kai's own in one file (``clientType: sqlite``).
+
 The keys are the peer's, in its configuration file (``usageDBConfig``) as in a SchedulingShard. Missing keys have the
 peer's defaults. The service reads the usage itself: see ``kai.roles.scheduler.cycle.past_usage``.
 
@@ -67,6 +69,12 @@ _PARAMS: Final = (
     *("fetchInterval", "stalenessPeriod", "waitTimeout", "extraParams"),
 )
 _STAND_INS: Final = ("fake", "fake-with-history")
+PROMETHEUS: Final = "prometheus"
+SQLITE: Final = "sqlite"
+CLIENTS: Final = (PROMETHEUS, SQLITE)
+_OF_SQLITE: Final = ("retention",)
+IN_MEMORY: Final = ":memory:"
+"""The place of a database that is lost with its process: for simulations."""
 _WEEK: Final = 7 * 86_400.0
 _WINDOW: Final = re.compile(r"(?:(\d+)y)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?", re.ASCII)
 _WINDOW_UNITS: Final = (365 * 86_400.0, _WEEK, 86_400.0, 3600.0, 60.0, 1.0, 0.001)
@@ -96,9 +104,14 @@ class WindowType(StrEnum):
 class UsageSettings:
     """How past usage is queried."""
 
+    client: str = PROMETHEUS
+    """What kind of database it is: one of ``CLIENTS``."""
     address: str = ""
+    """The address of Prometheus, or the file of kai's own database."""
     address_variable: str = ""
     """The environment variable that holds the address."""
+    retention_seconds: float = 90 * 86_400.0
+    """For how long kai's own database keeps what ended."""
     window: WindowType = WindowType.SLIDING
     window_text: str = "1w"
     window_seconds: float = _WEEK
@@ -142,21 +155,25 @@ def read_usage(value: object, place: str, notes: list[str]) -> UsageSettings | N
             f"{place}.clientType: found {shown(client)}, a stand-in for tests, expected prometheus; nothing is read"
         )
         return None
-    if client != "prometheus":
-        raise ConfigError(f"{place}.clientType: found {shown(client)}, expected prometheus")
+    if client not in CLIENTS:
+        raise ConfigError(f"{place}.clientType: found {shown(client)}, expected one of {', '.join(CLIENTS)}")
     address, variable = (_text(found, key, place) for key in ("connectionString", "connectionStringEnvVar"))
     if bool(address) == bool(variable):
         both = "both" if address else "neither"
         raise ConfigError(f"{place}: found {both}, expected one of connectionString, connectionStringEnvVar")
     if address:
-        check_address(address, f"{place}.connectionString")
-    settings = UsageSettings(address=address, address_variable=variable)
+        check_address(client, address, f"{place}.connectionString")
+    settings = UsageSettings(client=client, address=address, address_variable=variable)
     params = found.get("usageParams")
     return settings if params is None else _with_params(settings, params, f"{place}.usageParams", notes)
 
 
-def check_address(address: str, place: str) -> None:
-    """Raise ConfigError if ``address`` is no address of a database."""
+def check_address(client: str, address: str, place: str) -> None:
+    """Raise ConfigError if ``address`` is no address of a database of this kind."""
+    if client == SQLITE:
+        if not (address.startswith("/") and not address.endswith("/")) and address != IN_MEMORY:
+            raise ConfigError(f'{place}: found {shown(address)}, expected a file such as "/var/lib/kai/history.db"')
+        return
     if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", address):
         raise ConfigError(f'{place}: found {shown(address)}, expected an address such as "http://prometheus:9090"')
 
@@ -164,6 +181,9 @@ def check_address(address: str, place: str) -> None:
 def _with_params(settings: UsageSettings, value: object, place: str, notes: list[str]) -> UsageSettings:
     params = _mapping(value, place, _PARAMS)
     extra = _extra(params.get("extraParams"), f"{place}.extraParams")
+    if settings.client == SQLITE:
+        settings = attrs.evolve(settings, retention_seconds=_retention(extra, settings, f"{place}.extraParams"))
+        extra = {}
     text = _text(params, "windowSize", place) or settings.window_text
     window = _window_type(params, place)
     fetch = _duration(params, "fetchInterval", place, settings.fetch_seconds)
@@ -173,11 +193,15 @@ def _with_params(settings: UsageSettings, value: object, place: str, notes: list
     if staleness < fetch:
         notes.append(f"{place}.stalenessPeriod: found less than fetchInterval, expected at least that; used that")
     resolution = _extra_duration(extra, "queryResolution", settings.resolution_seconds, place, notes)
+    length = _window(text, f"{place}.windowSize")
+    if settings.client == SQLITE and settings.retention_seconds < length:
+        notes.append(f"{place}.extraParams.retention: found less than windowSize, expected at least that; used that")
+        settings = attrs.evolve(settings, retention_seconds=length)
     return attrs.evolve(
         settings,
         window=window,
         window_text=text,
-        window_seconds=_window(text, f"{place}.windowSize"),
+        window_seconds=length,
         start=_start(params, place) if window is WindowType.TUMBLING else 0.0,
         cron=_cron(params, place) if window is WindowType.CRON else None,
         half_life_seconds=max(0.0, _duration(params, "halfLifePeriod", place, 0.0)),
@@ -263,6 +287,16 @@ def _extra(value: object, place: str) -> Mapping[str, str]:
     if not isinstance(value, Mapping) or not all(isinstance(each, str) for pair in value.items() for each in pair):
         raise ConfigError(f"{place}: found {shown(value)}, expected a mapping of text to text")
     return value
+
+
+def _retention(extra: Mapping[str, str], settings: UsageSettings, place: str) -> float:
+    """Return for how long to keep what ended; all other parameters are those of Prometheus."""
+    for key in extra:
+        if key not in _OF_SQLITE:
+            message = f"{place}: found key {shown(key)}, expected {', '.join(_OF_SQLITE)} for clientType {SQLITE}"
+            raise UnknownNameError(message, help=suggestion(key, _OF_SQLITE))
+    text = extra.get("retention")
+    return settings.retention_seconds if text is None else _window(text, f"{place}.retention")
 
 
 def _extra_duration(extra: Mapping[str, str], key: str, default: float, place: str, notes: list[str]) -> float:

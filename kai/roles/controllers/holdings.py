@@ -18,6 +18,7 @@ import attrs
 from kai.api import names
 from kai.api.conventions.amounts import add_up, effective_requests, texts
 from kai.api.conventions.binding import account_of, grant_of, group_of, held_under
+from kai.api.conventions.pod_amounts import Surroundings
 from kai.api.kinds import Key
 from kai.api.kubernetes.dra import ResourceClaim
 from kai.api.kubernetes.meta import ObjectMeta
@@ -27,7 +28,7 @@ from kai.api.scheduling.pod_group import PodGroup, PodGroupResources, PodGroupSp
 from kai.basics.errors import InputError
 from kai.basics.kubernetes_version import KubernetesVersion, newest
 from kai.cluster.port import Change, Index, Store
-from kai.roles.controllers.podgroup import Surroundings, pod_group_resources
+from kai.roles.controllers.podgroup import pod_group_resources
 from kai.roles.controllers.sums import Sum, Sums
 
 

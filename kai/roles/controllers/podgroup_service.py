@@ -13,6 +13,7 @@ import structlog
 
 from kai.api import names
 from kai.api.conventions.binding import group_of, share_annotations
+from kai.api.conventions.pod_amounts import Surroundings
 from kai.api.kinds import ApiObject, Key, key_of, title
 from kai.api.kubernetes.dra import ResourceClaim
 from kai.api.kubernetes.meta import PriorityClass
@@ -26,7 +27,7 @@ from kai.cluster.signals import Observe, unobserved
 from kai.cluster.threads import pieces_of
 from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers, ended_by
 from kai.roles.controllers.holdings import MEMBERS
-from kai.roles.controllers.podgroup import Surroundings, pod_group_resources, status_patch
+from kai.roles.controllers.podgroup import pod_group_resources, status_patch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from kai.cluster.process.tracing import Tracing, no_tracing
 from kai.cluster.requesting.refused_writes import ReadOnlyApi
+from kai.deciding.configuration.past_usage import SQLITE
 from kai.deciding.configuration.profiles import make_profile
 from kai.roles.scheduler.committing.committer import Committer
 from kai.roles.scheduler.committing.outbox import CarryOut, HandOver, Outbox
@@ -23,6 +24,7 @@ from kai.roles.scheduler.loop.wakeups import IndependentPods, OtherPools, Rests,
 from kai.roles.scheduler.publishing.publisher import Publisher
 from kai.roles.scheduler.reporting.cycle_recorder import Hourly
 from kai.roles.scheduler.reporting.decision_log import DecisionLog
+from kai.roles.scheduler.reporting.history import HistoryRecorder
 from kai.roles.scheduler.reporting.metrics import SchedulerMetrics
 
 if TYPE_CHECKING:
@@ -78,6 +80,7 @@ def make_scheduler(
         cycles=Cycles(settings, profile, cluster.clock.monotonic),
         hourly=hourly,
         usage=past_usage(settings.configuration.usage, settings.usage_address, cluster.clock, metrics),
+        history=_history(settings, cluster, leadership),
         decisions=_decision_log(settings, metrics),
         shadowing=_shadowing(cluster, settings, metrics) if settings.shadow else None,
     )
@@ -86,6 +89,21 @@ def make_scheduler(
 def _shadowing(cluster: Cluster, settings: SchedulerSettings, metrics: SchedulerMetrics) -> Shadowing:
     name, patience = settings.configuration.parameters.scheduler_name, settings.shadow_patience_seconds
     return Shadowing(cluster, metrics, Shadow(scheduler_name=name, patience=patience))
+
+
+def _history(settings: SchedulerSettings, cluster: Cluster, leadership: Leadership) -> HistoryRecorder | None:
+    """Return what records the history; None where past usage comes from elsewhere. A shadow writes none."""
+    usage = settings.configuration.usage
+    if usage is None or usage.client != SQLITE or settings.shadow:
+        return None
+    return HistoryRecorder(
+        path=settings.usage_address or usage.address,
+        retention_seconds=usage.retention_seconds,
+        cluster=cluster,
+        leadership=leadership,
+        scheduler_name=settings.configuration.parameters.scheduler_name,
+        owns=settings.intake.owns,
+    )
 
 
 def _decision_log(settings: SchedulerSettings, metrics: SchedulerMetrics) -> DecisionLog | None:

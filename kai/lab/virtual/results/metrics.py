@@ -45,7 +45,7 @@ ASSUMPTIONS: Final = (
     "Work is saved at checkpoints only; a job without checkpoints begins anew after each interruption.",
     "Cycles are decided when something changed, at most ten times a second.",
     "Searches for victims are not limited in time.",
-    "Past usage of queues counts for nothing.",
+    "Past usage of queues counts with usageDBConfig of clientType sqlite, and is that of the run.",
 )
 
 

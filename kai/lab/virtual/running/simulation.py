@@ -30,8 +30,10 @@ from kai.deciding.engine.cycle import CycleReport, Profile, holds_until, run_cyc
 from kai.facts.model.axis import GPU_UNIT
 from kai.facts.model.placement import Past
 from kai.framework.decisions import Bind, Decision, Evict, Recorder
+from kai.history.facts import BY_ACTION, Ended
 from kai.intake import Intake, IntakeSettings, take_snapshot
 from kai.lab.virtual.running.embedded_cluster import EmbeddedCluster
+from kai.lab.virtual.running.history import RunHistory
 from kai.lab.virtual.running.live_jobs import Calendar
 from kai.lab.virtual.running.meters import Meters
 from kai.lab.virtual.running.node_events import Nodes
@@ -146,6 +148,9 @@ class Simulation:
         self.records = Records(Meters(leaves))
         self.workloads = Workloads(self._calendar, self.cluster, self.records)
         self._nodes = Nodes(self._calendar, self.cluster, self.workloads, self.records)
+        parameters = self._configuration.parameters
+        self.history = RunHistory.of(self._configuration.usage, self.cluster, settings, parameters.scheduler_name)
+        """Who held what in this run; None where past usage is not configured."""
         self._intake = Intake(settings)
         self._awaited: tuple[str, ...] = ()
         self._evicted = RecentEvictions()
@@ -209,12 +214,18 @@ class Simulation:
         self._calendar.advance(at)
         while self._calendar.next <= at:
             self._calendar.pop()()  # it may schedule further events for this instant, which happen too
+        self._record()
         self._note_change()
+
+    def _record(self) -> None:
+        if self.history is not None:
+            self.history.look(self.cluster.instant(self._calendar.now))
 
     def decide(self) -> None:
         """Run a cycle if one is due by now."""
         if self._due <= self._calendar.now:
             self._cycle()
+            self._record()
             self._note_change()
 
     def finish(self, horizon: float | None = None) -> Run:
@@ -343,6 +354,7 @@ class Simulation:
         objects = self.cluster.objects()
         self._moved.look(objects, now)
         past = Past(
+            usage={} if self.history is None else self.history.usage(self.cluster.instant(now)),
             awaited=self._moved.served_first(self._awaited),
             protected=self._moved.spared(()),
             evicted=self._evicted.current(now) if self._profile.parameters.caps_evictions_by_the_hour else (),
@@ -366,6 +378,8 @@ class Simulation:
         known = holds_until(snapshot) - self.cluster.began
         due = self._evicted.next_due() if self._profile.parameters.caps_evictions_by_the_hour else None
         known = min(known, inf if due is None else due, inf if moved is None else moved)
+        if self.history is not None:
+            known = min(known, self.history.next_read - self.cluster.began)
         if known > now:
             return known
         if known > now - AFTER_DEADLINE:  # the core answers a little early, before the deadline
@@ -399,6 +413,10 @@ class Simulation:
     def _evict(self, decision: Evict, snapshot: Snapshot, node: str) -> None:
         pod = snapshot.pods[decision.pod]
         life = self.workloads.lives[pod.namespace, pod.name]
+        if self.history is not None:
+            self.history.recording.note_eviction(
+                life.pod.metadata.uid, BY_ACTION.get(decision.cause.name, Ended.EVICTED)
+            )
         gains = -1
         if decision.aggressor >= 0:
             group = snapshot.groups[decision.aggressor]

@@ -1,10 +1,12 @@
-"""The past usage of queues: read from a Prometheus database about every minute, independently of cycles.
+"""The past usage of queues: read from a database about every minute, independently of cycles.
+
+The database is Prometheus (`Prometheus`), or the one that kai writes itself (`Recorded`).
 
 Only the first cycle waits for it, and only for a limited time. The last reading counts until it is stale; then past
 usage counts as zero until the database answers again. A failing database never stops scheduling.
 
-Each resource takes two queries over the window: the sum of what each queue held, and the sum of the capacity. Their
-quotient is the past usage of a queue, a fraction of the cluster.
+With Prometheus each resource takes two queries over the window: the sum of what each queue held, and the sum of the
+capacity. Their quotient is the past usage of a queue, a fraction of the cluster.
 
 Source: KAI-Scheduler's pkg/scheduler/cache/usagedb, which uses stale values for ever, and its package prometheus: the
 queries over a sliding window are the same, letter by letter. For tumbling and cron windows KAI-Scheduler sends
@@ -18,14 +20,16 @@ import datetime as dt
 import math
 from base64 import b64encode
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import anyio
 import attrs
 import msgspec
 import structlog
+from anyio import to_thread
 
 from kai.basics import parsing
 from kai.basics.errors import ConfigError, KaiError
@@ -34,8 +38,17 @@ from kai.basics.wording import shown
 from kai.cluster.port import Clock
 from kai.cluster.transport.calls import Answer, Call, NoAnswer, Query
 from kai.cluster.transport.connections import Connections
-from kai.deciding.configuration.past_usage import RESOURCES, UsageSettings, WindowType, check_address
+from kai.deciding.configuration.past_usage import (
+    IN_MEMORY,
+    RESOURCES,
+    SQLITE,
+    UsageSettings,
+    WindowType,
+    check_address,
+)
 from kai.facts.model.groups import Shares
+from kai.history.database import HistoryError, reading
+from kai.history.reports import past_usage as recorded_usage
 from kai.roles.scheduler.reporting.metrics import SchedulerMetrics
 
 _LABEL: Final = "queue_name"
@@ -267,12 +280,59 @@ def _authorization(address: str) -> str:
     return f"Basic {b64encode(words.encode()).decode()}"
 
 
+class UsageDatabase(Protocol):
+    """A source of past usage."""
+
+    async def read(self) -> Mapping[str, Shares]:
+        """Return the past usage of queues by name, as fractions of the cluster.
+
+        Raises: UsageError.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close what is open."""
+        ...
+
+
+@attrs.define(eq=False)
+class Recorded:
+    """The database that kai writes itself (`kai.history`)."""
+
+    settings: UsageSettings
+    path: str
+    clock: Clock
+
+    async def read(self) -> Mapping[str, Shares]:
+        """Return the past usage of queues by name; that of an empty database is none, and true.
+
+        Raises: UsageError.
+        """
+        now = self.clock.now()
+        since, settings = window_start(self.settings, now), self.settings
+        try:
+            return await to_thread.run_sync(_recorded, self.path, since, now, settings.half_life_seconds)
+        except HistoryError as error:
+            raise UsageError(str(error)) from None
+
+    async def close(self) -> None:
+        """Do nothing: each reading has a connection of its own."""
+
+
+def _recorded(path: str, since: float, now: float, half_life: float) -> dict[str, Shares]:
+    if not Path(path).exists():
+        return {}  # no scheduler has recorded yet
+    with reading(path) as connection:
+        found = recorded_usage(connection, round(since * 1000), round(now * 1000), half_life * 1000)
+    return {name: Shares(gpu=gpu, cpu=cpu, memory=memory) for name, (gpu, cpu, memory) in sorted(found.items())}
+
+
 @attrs.define(eq=False)
 class PastUsage:
     """The last reading of past usage, until it is stale."""
 
     settings: UsageSettings
-    database: Prometheus
+    database: UsageDatabase
     clock: Clock
     metrics: SchedulerMetrics
     known: Mapping[str, Shares] = NONE
@@ -283,7 +343,7 @@ class PastUsage:
 
     async def run(self) -> None:
         """Read in a loop, until cancelled."""
-        self.metrics.usage_known(known=False)
+        self._show(known=False)
         due = self.clock.monotonic()
         try:
             while True:
@@ -314,7 +374,7 @@ class PastUsage:
         self.metrics.usage_read(self.clock.monotonic() - since)
         if self._read_at is None:
             structlog.get_logger().info("past usage counts", queues=len(found))
-            self.metrics.usage_known(known=True)
+            self._show(known=True)
         self.known, self._read_at = found, since
 
     async def _wait(self, due: float) -> None:
@@ -332,8 +392,11 @@ class PastUsage:
         age = self.clock.monotonic() - self._read_at
         if age >= self.settings.staleness_seconds:
             structlog.get_logger().warning("past usage is stale and counts no more", seconds=round(age))
-            self.metrics.usage_known(known=False)
+            self._show(known=False)
             self.known, self._read_at = NONE, None
+
+    def _show(self, *, known: bool) -> None:
+        self.metrics.usage_known(known=known, client=self.settings.client)
 
 
 def _why(error: Exception) -> str:
@@ -347,12 +410,16 @@ def usage_address(settings: UsageSettings, environment: Mapping[str, str]) -> st
     Raises: ConfigError for a variable that is not set, or holds no address.
     """
     if settings.address:
+        if settings.address == IN_MEMORY:
+            raise ConfigError(
+                f'usageDBConfig.connectionString: found "{IN_MEMORY}", expected a file that outlives the process'
+            )
         return settings.address
     place = f"usageDBConfig.connectionStringEnvVar: ${settings.address_variable}"
     found = environment.get(settings.address_variable, "")
     if not found:
         raise ConfigError(f"{place}: found nothing, expected the address of a database")
-    check_address(found, place)
+    check_address(settings.client, found, place)
     return found
 
 
@@ -362,5 +429,10 @@ def past_usage(
     """Return the reader of past usage; None where the configuration has none."""
     if settings is None:
         return None
-    database = Prometheus((address or settings.address).rstrip("/"), settings, clock)
+    place = address or settings.address
+    database: UsageDatabase
+    if settings.client == SQLITE:
+        database = Recorded(settings, place, clock)
+    else:
+        database = Prometheus(place.rstrip("/"), settings, clock)
     return PastUsage(settings, database, clock, metrics)

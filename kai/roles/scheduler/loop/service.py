@@ -41,6 +41,7 @@ from kai.roles.scheduler.publishing.deferred import recalled_starts
 from kai.roles.scheduler.publishing.publisher import CycleOver
 from kai.roles.scheduler.reporting.cycle_recorder import CycleRecorder, Hourly
 from kai.roles.scheduler.reporting.decision_log import DecisionLog
+from kai.roles.scheduler.reporting.history import HistoryRecorder
 from kai.roles.scheduler.reporting.metrics import SchedulerMetrics
 from kai.roles.scheduler.settings import SchedulerSettings
 
@@ -84,6 +85,8 @@ class Scheduler:
     rests: Rests
     usage: PastUsage | None = None
     """Past usage of queues; None where it is not configured."""
+    history: HistoryRecorder | None = None
+    """Records who holds what; None where that is not configured."""
     decisions: DecisionLog | None = None
     """Where decisions are logged; None for nowhere."""
     shadowing: Shadowing | None = None
@@ -170,6 +173,8 @@ class Scheduler:
                 tasks.start_soon(self.hourly.run)
                 if self.shadowing is not None:
                     tasks.start_soon(self.shadowing.run)
+                if self.history is not None:
+                    tasks.start_soon(self.history.run, term)
                 tasks.start_soon(prefetch, self.cluster.store, self.cycles.read_ahead, self.intake_in_use)
                 await self.leadership.ended(term)
                 structlog.get_logger().warning("leading no more", epoch=term.epoch)
@@ -340,6 +345,8 @@ class Scheduler:
         """Pass the outcome of a cycle to the decision log, the publisher and the onlooker."""
         if self.decisions is not None:
             self.decisions.refused(outcome.snapshot, outcome.report, self.number)
+        if self.history is not None:
+            self.history.note(outcome.snapshot, outcome.decided)
         if self.shadowing is None:
             self.outbox.publish(CycleOver(outcome.overall))
         if not outcome.again:
@@ -364,7 +371,8 @@ class Scheduler:
     def note(self) -> str:
         """Return a condition that needs attention but does not stop the role, as text; "" if there is none."""
         lasts = self._lasts() if self.metrics.cycle_lasts() >= _LASTING else ""
-        return lasts or self.cycles.faults.note or self.kernels.note()
+        unrecorded = "" if self.history is None else self.history.problem
+        return lasts or self.cycles.faults.note or self.kernels.note() or unrecorded
 
     def _lasts(self) -> str:
         return f'a cycle has not ended for {self.metrics.cycle_lasts():.0f} s: see "computing for long" in the log'

@@ -389,11 +389,11 @@ class SchedulerMetrics:
         """Count a reading of past usage that failed."""
         self._usage_reads.labels("failed").inc()
 
-    def usage_known(self, *, known: bool) -> None:
+    def usage_known(self, *, known: bool, client: str = "prometheus") -> None:
         """Show whether past usage counts."""
         for result in ("done", "failed"):
             self._usage_reads.labels(result)
-        self._usage_known.labels("prometheus").set(float(known))
+        self._usage_known.labels(client).set(float(known))
 
     # --- Decisions and writes ------------------------------------------------------------------------------------
 

@@ -102,8 +102,8 @@ def test_a_negative_half_life_is_none():
 @pytest.mark.parametrize(
     ("more", "params", "message"),
     [
-        ({"clientType": "influx"}, None, "u.clientType: found 'influx', expected prometheus"),
-        ({"clientType": None}, None, "u.clientType: found '', expected prometheus"),
+        ({"clientType": "influx"}, None, "u.clientType: found 'influx', expected one of prometheus, sqlite"),
+        ({"clientType": None}, None, "u.clientType: found '', expected one of prometheus, sqlite"),
         ({"connectionString": ""}, None, "u: found neither, expected one of connectionString"),
         ({"connectionStringEnvVar": "X"}, None, "u: found both, expected one of connectionString"),
         ({"connectionString": "prometheus:9090"}, None, "u.connectionString: found 'prometheus:9090', expected an add"),
@@ -136,3 +136,39 @@ def test_what_cannot_be_used_stops_the_start(more, params, message):
 @pytest.mark.parametrize("document", [{"usageDBConfig": LEAST}, {"actions": ["allocate"], "usageDBConfig": LEAST}])
 def test_both_forms_of_a_configuration_may_ask_for_it(document):
     assert read_configuration(document, "c.yaml").usage == UsageSettings(address=ADDRESS)
+
+
+def recorded(path="/var/lib/kai/history.db", **extra):
+    params = {"windowSize": "1w", "extraParams": extra}
+    notes = []
+    value = {"clientType": "sqlite", "connectionString": path, "usageParams": params}
+    return read_usage(value, "usageDBConfig", notes), notes
+
+
+def test_a_database_of_kais_own_is_a_file_that_keeps_what_ended_for_ninety_days():
+    settings, notes = recorded()
+    assert (settings.client, settings.address) == ("sqlite", "/var/lib/kai/history.db")
+    assert (settings.retention_seconds, notes) == (90 * 86_400.0, [])
+    assert recorded(retention="1y")[0].retention_seconds == 365 * 86_400.0
+
+
+def test_a_retention_shorter_than_the_window_is_as_long_as_the_window():
+    settings, notes = recorded(retention="1d")
+    assert settings.retention_seconds == 7 * 86_400.0
+    assert notes == [
+        "usageDBConfig.usageParams.extraParams.retention: found less than windowSize, expected at least that; used that"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "extra", "message"),
+    [
+        ("history.db", {}, "connectionString: found 'history.db', expected a file such as \"/var/lib/kai/history.db\""),
+        ("/var/lib/kai/", {}, "connectionString: found '/var/lib/kai/', expected a file"),
+        ("/h.db", {"queryResolution": "1m"}, "extraParams: found key 'queryResolution', expected retention"),
+        ("/h.db", {"retention": "forever"}, "extraParams.retention: found 'forever', expected a duration"),
+    ],
+)
+def test_a_database_of_kais_own_that_cannot_be_is_refused(path, extra, message):
+    with pytest.raises(ConfigError, match=message):
+        recorded(path, **extra)

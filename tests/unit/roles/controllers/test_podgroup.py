@@ -1,13 +1,14 @@
 import pytest
 
 from kai.api.codec.structuring import structure_as
+from kai.api.conventions.pod_amounts import Surroundings, gpu_memory
 from kai.api.kubernetes.dra import ResourceClaim
 from kai.api.kubernetes.meta import PriorityClass
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup, PodGroupResources
 from kai.api.values import BadValue
-from kai.roles.controllers.podgroup import Surroundings, gpu_memory, is_preemptible, pod_group_resources, status_patch
+from kai.roles.controllers.podgroup import is_preemptible, pod_group_resources, status_patch
 
 
 def group(status=None, **spec):

@@ -1,0 +1,278 @@
+"""``kai report`` and ``kai history``: what was held over days, weeks and months.
+
+Both read the file that the scheduler writes, here or in a pod (``kubectl exec``), and need neither a cluster nor numpy.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import html
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import attrs
+import click
+
+from kai.basics.errors import CommandLineError
+from kai.basics.wording import number_text, shown
+from kai.cli.console import Console, console_options
+from kai.cli.tables import Column, table, wrapped
+from kai.history.database import heard_until, queues_by_row, reading
+from kai.history.facts import HOURS, RESOURCES
+from kai.history.reports import by_queue, capacity
+from kai.history.tables import KINDS, PERIODS, Report, Row, Span, instant, midnight, report, spans
+
+PLACE: Final = "/var/lib/kai/history.db"
+_EXACT: Final = ("gpuMicroseconds", "lostGpuMicroseconds", "uid", "depth")
+"""Keys of documents that tables for people leave out."""
+_WANTED_TIME: Final = 'a day such as "2026-01-31", a time such as "2026-01-31T12:00", or "7d" for that long ago'
+_AGO: Final = re.compile(r"([0-9]{1,5})([hdw])")
+_UNITS: Final = {"h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
+_BAR: Final = 40
+
+
+@attrs.frozen(kw_only=True)
+class _Time:
+    since: str
+    until: str
+    zone: str
+
+    def span(self, heard: int) -> tuple[Span, ZoneInfo]:
+        """Return the time that was asked for; by default the present month up to the last record.
+
+        Raises: CommandLineError.
+        """
+        try:
+            zone = ZoneInfo(self.zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            found = shown(self.zone)
+            raise CommandLineError(f'--tz: found {found}, expected a time zone such as "Europe/Berlin"') from None
+        today = dt.datetime.fromtimestamp(heard / 1000, zone).date()
+        since = _instant(self.since, "--from", heard, zone) if self.since else midnight(today.replace(day=1), zone)
+        until = _instant(self.until, "--to", heard, zone) if self.until else heard
+        if since > until:
+            raise CommandLineError(f"--from: found {instant(since)}, expected a time before --to, {instant(until)}")
+        return Span(since=since, until=until), zone
+
+
+def _instant(text: str, flag: str, heard: int, zone: ZoneInfo) -> int:
+    ago = _AGO.fullmatch(text)
+    if ago:
+        return heard - int(ago[1]) * _UNITS[ago[2]]
+    try:
+        moment = dt.datetime.fromisoformat(text)
+        return round((moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise CommandLineError(f"{flag}: found {shown(text)}, expected {_WANTED_TIME}") from None
+
+
+def _time_options(function: Any) -> Any:  # noqa: ANN401 - as decorators of click return
+    for option in reversed(
+        (
+            click.option("--file", "place", default=PLACE, show_default=True, metavar="FILE", help="The history."),
+            click.option("--from", "since", default="", metavar="TIME", help=f"From when: {_WANTED_TIME}."),
+            click.option("--to", "until", default="", metavar="TIME", help="Up to when. Default: the last record."),
+            click.option("--tz", "zone", default="UTC", show_default=True, help="The time zone of days."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+# -------------------------------------------------------------------------------------------------------------- report
+
+
+@click.command(name="report")
+@click.argument("kind", type=click.Choice(tuple(KINDS)))
+@_time_options
+@click.option("--by", type=click.Choice(PERIODS), default=None, help="A report for each of these.")
+@console_options(("table", "wide", "csv", "json", "html"))
+def report_command(
+    console: Console, *, kind: str, place: str, since: str, until: str, zone: str, by: str | None
+) -> None:
+    """Report who used what over a time: from the file with the history of usage."""
+    with reading(place) as connection:
+        heard = heard_until(connection) or 0
+        span, local = _Time(since=since, until=until, zone=zone).span(heard)
+        made = report(connection, kind, span, by=by or "", zone=local)
+    console.write(_FORMS[console.output if console.output in _FORMS else "table"](made, console).rstrip("\n"))
+
+
+def as_csv(made: Report, console: Console) -> str:
+    """Return all rows with the begin and the end of their spans."""
+    del console
+    out = io.StringIO()
+    heads = _heads(made)
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["from", "to", *heads])
+    for span, rows in made.spans:
+        for row in rows:
+            writer.writerow([instant(span.since), instant(span.until), *(row[head] for head in heads)])
+    return out.getvalue()
+
+
+def as_json(made: Report, console: Console) -> str:
+    """Return all rows with exact amounts."""
+    del console
+    return json.dumps(
+        {
+            "kind": "UsageReport",
+            "report": made.kind,
+            "recordedUntil": None if made.recorded is None else instant(made.recorded),
+            "spans": [
+                {"from": instant(span.since), "to": instant(span.until), "rows": list(rows)}
+                for span, rows in made.spans
+            ],
+        },
+        indent=2,
+        ensure_ascii=False,
+    )
+
+
+def as_table(made: Report, console: Console) -> str:
+    """Return a table for each span."""
+    parts = [_title(made, span) + "\n" + _table(rows, console) for span, rows in made.spans]
+    return "\n\n".join(parts) or "no time to report on"
+
+
+def _title(made: Report, span: Span) -> str:
+    name = f"{made.kind} {span.name}".strip()
+    return f"{name}: {instant(span.since)} to {instant(span.until)}"
+
+
+def _heads(made: Report) -> list[str]:
+    first = next((rows[0] for _, rows in made.spans if rows), {})
+    return list(first)
+
+
+def _table(rows: Sequence[Row], console: Console) -> str:
+    if not rows:
+        return "nothing was held"
+    keys = [key for key in rows[0] if key not in _EXACT and not key.endswith("Exact")]
+    are_numbers = {key: not any(isinstance(row[key], str) for row in rows) for key in keys}
+    heads = [Column(head=_head(key), right=are_numbers[key], drop=at if at > 1 else 0) for at, key in enumerate(keys)]
+    return table(heads, [[_cell(row, key) for key in keys] for row in rows], console.width)
+
+
+def _head(key: str) -> str:
+    words = "".join(f" {each}" if each.isupper() else each for each in key)
+    return words.upper().replace("PERCENT", "%")
+
+
+def _cell(row: Row, key: str) -> str:
+    value = row[key]
+    text = "-" if value is None else number_text(value, 6) if isinstance(value, int | float) else str(value) or "-"
+    return "  " * row["depth"] + text if key == "queue" and "depth" in row else text
+
+
+_STYLE: Final = (
+    "body{font:14px sans-serif;margin:2em;max-width:70em}table{border-collapse:collapse;margin:1em 0}"
+    "th,td{padding:.3em .8em;border-bottom:1px solid #ccc;text-align:left}.n{text-align:right}"
+)
+
+
+def as_html(made: Report, console: Console) -> str:
+    """Return a page without scripts and without anything from elsewhere."""
+    del console
+    parts = [f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{made.kind}</title><style>{_STYLE}</style>']
+    for span, rows in made.spans:
+        parts.append(f"<h2>{html.escape(_title(made, span))}</h2>")
+        keys = [key for key in (rows[0] if rows else ()) if key not in _EXACT and not key.endswith("Exact")]
+        parts.append("<table><tr>" + "".join(f"<th>{_head(key)}</th>" for key in keys) + "</tr>")
+        for row in rows:
+            cells = (_html_cell(row, key) for key in keys)
+            parts.append(f"<tr>{''.join(cells)}</tr>")
+        parts.append("</table>" if rows else "</table><p>nothing was held</p>")
+    return "\n".join((*parts, "</html>"))
+
+
+def _html_cell(row: Row, key: str) -> str:
+    text = html.escape(_cell(row, key)).replace("  ", "&emsp;")
+    return f'<td class="n">{text}</td>' if isinstance(row[key], int | float) else f"<td>{text}</td>"
+
+
+_FORMS: Final = {"table": as_table, "csv": as_csv, "json": as_json, "html": as_html}
+
+
+# ------------------------------------------------------------------------------------------------------------- history
+
+
+@click.command()
+@click.argument("queue", required=False, default="")
+@_time_options
+@click.option("--by", type=click.Choice(PERIODS), default="day", show_default=True, help="A line for each of these.")
+@click.option("--resource", type=click.Choice(RESOURCES), default="gpu", show_default=True, help="Show this resource.")
+@console_options(("table", "wide", "json"))
+def history(
+    console: Console, *, queue: str, place: str, since: str, until: str, zone: str, by: str, resource: str
+) -> None:
+    """Show over time what QUEUE and those below it held, or all queues together."""
+    at = RESOURCES.index(resource)
+    with reading(place) as connection:
+        heard = heard_until(connection) or 0
+        span, local = _Time(since=since, until=until, zone=zone).span(heard)
+        named = {each.name: each.uid for each in queues_by_row(connection).values()}
+        if queue and queue not in named:
+            known = ", ".join(sorted(name for name in named if name)) or "no queue yet"
+            raise CommandLineError(f"queue: found {shown(queue)}, expected one of {known}")
+        lines = []
+        for each in spans(span.since, min(span.until, heard), by, local):
+            had = capacity(connection, each.since, each.until)
+            uses = by_queue(connection, each.since, each.until)
+            held = uses[named[queue]].held[at] if queue and named[queue] in uses else 0 if queue else had.held[at]
+            lines.append(_line(each, held, had.capacity[at], had.unrecorded, at))
+    if console.is_for_machines:
+        console.write(
+            json.dumps({"kind": "UsageHistory", "queue": queue, "resource": resource, "items": lines}, indent=2)
+        )
+        return
+    console.write(_chart(lines, queue, resource, place, console))
+
+
+def _line(span: Span, held: int, whole: int, unrecorded: int, resource: int) -> dict[str, Any]:
+    return {
+        "name": span.name,
+        "from": instant(span.since),
+        "to": instant(span.until),
+        "hours": round((span.until - span.since) / 3_600_000, 4),
+        "heldHours": round(held / HOURS[resource], 4),
+        "capacityHours": round(whole / HOURS[resource], 4),
+        "fraction": round(held / whole, 6) if whole else 0.0,
+        "unrecordedHours": round(unrecorded / 3_600_000, 4),
+        "held": held,
+        "capacity": whole,
+    }
+
+
+def _chart(lines: Sequence[Mapping[str, Any]], queue: str, resource: str, place: str, console: Console) -> str:
+    title = f"{resource}-hours of {queue or 'all queues'}, and what part of the cluster that is"
+    if not lines:
+        return f"{Path(place).name} has no record of that time"
+    heads = [
+        Column(head="FROM"),
+        Column(head="HOURS", right=True, drop=3),
+        Column(head="HELD", right=True),
+        Column(head="OF", right=True, drop=2),
+        Column(head="%", right=True),
+        Column(head=""),
+    ]
+    rows = [
+        [
+            line["name"],
+            number_text(line["hours"], 4),
+            number_text(line["heldHours"], 6),
+            number_text(line["capacityHours"], 6),
+            f"{100 * line['fraction']:.1f}",
+            "█" * round(line["fraction"] * _BAR),
+        ]
+        for line in lines
+    ]
+    gaps = sum(line["unrecordedHours"] for line in lines)
+    note = f"no scheduler recorded for {number_text(gaps, 3)} hours of it" if gaps else ""
+    return "\n".join([title, table(heads, rows, console.width), *([wrapped(note, console.width)] if note else [])])

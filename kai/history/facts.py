@@ -1,0 +1,132 @@
+"""What is recorded: jobs that hold resources on nodes, with their queues, and the states of nodes.
+
+Units, here and in the database: instants in milliseconds since the epoch; GPUs and CPU cores in thousandths, memory in
+megabytes (10^6 bytes). An amount over time is a product of both: GPUs in GPU-microseconds, cores alike, memory in
+megabyte-milliseconds. All of these are integers, so sums are exact.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import attrs
+
+GPU, CPU, MEMORY = range(3)
+RESOURCES: Final = ("gpu", "cpu", "memory")
+GPU_HOUR: Final = 3_600_000_000
+"""GPU-microseconds in a GPU-hour; core-microseconds in a core-hour alike."""
+GIGABYTE_HOUR: Final = 3_600_000_000
+"""Megabyte-milliseconds in a gigabyte-hour."""
+HOURS: Final = (GPU_HOUR, GPU_HOUR, GIGABYTE_HOUR)
+"""For each resource: what one GPU, core or gigabyte held for one hour amounts to."""
+
+
+class Amounts(NamedTuple):
+    """One amount for each resource."""
+
+    gpu: int = 0
+    cpu: int = 0
+    memory: int = 0
+
+    def plus(self, other: Amounts, sign: int = 1) -> Amounts:
+        """Return the sum; with ``sign`` -1 the difference."""
+        return Amounts(self.gpu + sign * other.gpu, self.cpu + sign * other.cpu, self.memory + sign * other.memory)
+
+
+NOTHING: Final = Amounts()
+
+
+class Ended(IntEnum):
+    """Why a job held an amount no longer; the numbers stand in databases."""
+
+    CHANGED = 0
+    """It holds another amount since, or is in another place of the tree."""
+    DONE = 1
+    FAILED = 2
+    DELETED = 3
+    RECLAIMED = 4
+    PREEMPTED = 5
+    CONSOLIDATED = 6
+    """Moved, so that others fit."""
+    EVICTED = 7
+    """For another reason, or by another program."""
+    NODE = 8
+    """Its node is gone."""
+    UNSEEN = 9
+    """It ended while no scheduler recorded. What it held after the last record counts for nothing."""
+    TIME_LIMIT = 10
+
+
+BY_ACTION: Final = {
+    "reclaim": Ended.RECLAIMED,
+    "preempt": Ended.PREEMPTED,
+    "consolidation": Ended.CONSOLIDATED,
+}
+"""Why pods end that kai evicts, by the action; evictions by other actions are `Ended.EVICTED`."""
+LOSSES: Final = (Ended.FAILED, Ended.RECLAIMED, Ended.PREEMPTED, Ended.CONSOLIDATED, Ended.EVICTED, Ended.NODE)
+"""Ends after which the work since the last checkpoint is lost."""
+
+
+@attrs.frozen(kw_only=True, cache_hash=True)
+class QueueFacts:
+    """A queue and its place in the tree at a time."""
+
+    uid: str
+    name: str
+    display_name: str = ""
+    parent: QueueFacts | None = None
+
+    @property
+    def path(self) -> tuple[QueueFacts, ...]:
+        """The queue and those above it, itself first."""
+        return (self, *(() if self.parent is None else self.parent.path))
+
+
+NO_QUEUE: Final = QueueFacts(uid="", name="")
+"""The queue of pods that have none."""
+
+
+@attrs.frozen(kw_only=True)
+class JobFacts:
+    """A pod group, as reports name it."""
+
+    uid: str
+    namespace: str
+    name: str
+    kind: str = ""
+    user: str = ""
+    created: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class Held:
+    """What a job holds on a node."""
+
+    job: JobFacts
+    queue: QueueFacts
+    model: str
+    """The GPU model of the node; "" if unknown."""
+    amounts: Amounts
+    first_bound: int | None = None
+    """When the first of its pods there was bound; None if that is not known."""
+    last_bound: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class NodeState:
+    """What a node has, and how much of that is down or held beyond it.
+
+    Holds: capacity + over = held + idle + down, and none of them is negative.
+    """
+
+    model: str
+    capacity: Amounts
+    down: Amounts = NOTHING
+    """What is not held, and could not be: the node is not ready or closed for pods, or devices fail."""
+    over: Amounts = NOTHING
+    """What pods hold beyond the capacity."""
+
+
+Key = tuple[str, str]
+"""UID of a job and name of a node."""

@@ -1,0 +1,320 @@
+"""Sums over a time in the database: what was held and by whom, what the cluster had, and what jobs there were.
+
+All sums are exact integers. So they are additive in time, the sums of queues, users and GPU models are each the same
+total, and for each resource ``held + idle + down = capacity + over``. A row that is still open counts up to what was
+recorded last, never into the future.
+
+Past usage is the fraction of the capacity that a queue held over a window. With a half-life, what it held from ``a`` to
+``b`` counts at ``t`` with its exact integral, ``amount * H/ln 2 * (2^-((t-b)/H) - 2^-((t-a)/H))``, and capacity alike.
+A queue is known by its UID: its history stays with it when it moves. A queue that was deleted and made anew under the
+same name begins with none. What it held counts for the queues that were above it at that time.
+
+Units: see `kai.history.facts`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from kai.history.database import OPEN, heard_until, queues_by_row, uid_text
+from kai.history.facts import LOSSES, NOTHING, RESOURCES, Amounts, Ended, QueueFacts
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Mapping, Sequence
+
+_SECOND: Final = 1000
+
+
+@attrs.frozen(kw_only=True)
+class Use:
+    """What was held over a time.
+
+    Units: amounts over time.
+    """
+
+    held: Amounts = NOTHING
+    lost: Amounts = NOTHING
+    """The part of it that ended in a failure, an eviction or the loss of a node. It is counted in ``held`` too."""
+    jobs: int = 0
+    """Jobs that held something in that time."""
+
+    def plus(self, other: Use) -> Use:
+        """Return the sum; a job in both counts twice."""
+        return Use(held=self.held.plus(other.held), lost=self.lost.plus(other.lost), jobs=self.jobs + other.jobs)
+
+
+@attrs.frozen(kw_only=True)
+class Capacity:
+    """What the cluster had over a time, and what became of it.
+
+    Holds: ``held + idle + down == capacity + over``, for each resource; none is negative.
+    Units: amounts over time.
+    """
+
+    capacity: Amounts
+    held: Amounts
+    down: Amounts
+    """Not held, and could not be: nodes that were not ready or closed, and devices that failed."""
+    over: Amounts
+    """Held beyond what nodes had."""
+    unrecorded: int
+    """Milliseconds in which no scheduler recorded."""
+
+    @property
+    def idle(self) -> Amounts:
+        """What could have been held, and was not."""
+        return self.capacity.plus(self.over).plus(self.held, -1).plus(self.down, -1)
+
+
+def _over_time(column: str) -> str:
+    """Return expressions whose sums fit into 64 bits, also for memory of large clusters over years; see `_whole`."""
+    return f"SUM({column} * ((b - a) / {_SECOND})), SUM({column} * ((b - a) % {_SECOND}))"
+
+
+def _whole(parts: Sequence[int | None]) -> Amounts:
+    numbers = [each or 0 for each in parts]
+    return Amounts(*(numbers[at] * _SECOND + numbers[at + 1] for at in range(0, len(numbers), 2)))
+
+
+_SUMS: Final = ", ".join(map(_over_time, RESOURCES))
+_LOST: Final = ", ".join(str(int(each)) for each in LOSSES)
+
+
+def _clipped(columns: str, table: str) -> str:
+    return (
+        f"SELECT {columns}, MAX(since, :from) AS a, MIN(until, :heard, :to) AS b FROM {table}"
+        " WHERE until > :from AND since < :to AND since < :heard"
+    )
+
+
+def _window(connection: sqlite3.Connection, since: int, until: int) -> dict[str, int]:
+    heard = heard_until(connection)
+    return {"from": since, "to": until, "heard": since if heard is None else heard}
+
+
+BY: Final[Mapping[str, str]] = {
+    "queue": "queue",
+    "user": "user",
+    "model": "(SELECT model FROM place WHERE place.id = held.place)",
+    "node": "(SELECT node FROM place WHERE place.id = held.place)",
+    "kind": "(SELECT kind FROM job WHERE job.id = held.job)",
+    "namespace": "(SELECT namespace FROM job WHERE job.id = held.job)",
+    "size": "(SELECT gpu FROM job WHERE job.id = held.job)",
+    "ended": "IFNULL(IIF(until > :to, NULL, ended), -1)",
+    "all": "1",
+}
+"""What sums can be taken by."""
+
+
+def use_by(connection: sqlite3.Connection, by: str, since: int, until: int) -> dict[int | str, Use]:
+    """Return what was held over a time by each value of ``by``, one of `BY`.
+
+    Values are row ids of queues and of words, names of models and nodes, or thousandths of GPUs as sizes.
+    """
+    rows = connection.execute(
+        f"SELECT k, ended IN ({_LOST}) AND until <= :to AS is_lost, COUNT(DISTINCT job), {_SUMS} FROM"
+        f" ({_clipped(f'{BY[by]} AS k, job, ended, until, gpu, cpu, memory', 'held')}) WHERE b > a"
+        " GROUP BY k, is_lost ORDER BY k",
+        _window(connection, since, until),
+    )
+    found: dict[int | str, Use] = {}
+    for key, is_lost, jobs, *parts in rows:
+        held = _whole(parts)
+        found[key] = found.get(key, Use()).plus(Use(held=held, lost=held if is_lost else NOTHING, jobs=jobs))
+    return found
+
+
+def words(connection: sqlite3.Connection) -> dict[int, str]:
+    """Return users, kinds and namespaces by row."""
+    return dict(connection.execute("SELECT id, text FROM word"))
+
+
+def by_queue(connection: sqlite3.Connection, since: int, until: int) -> dict[str, Use]:
+    """Return what each queue held over a time, by UID; a queue counts what the queues below it held then."""
+    known, found = queues_by_row(connection), dict[str, Use]()
+    for row, use in use_by(connection, "queue", since, until).items():
+        facts = known[int(row)]
+        for each in facts.path:
+            found[each.uid] = found.get(each.uid, Use()).plus(use)
+    return found
+
+
+def capacity(connection: sqlite3.Connection, since: int, until: int, model: str | None = None) -> Capacity:
+    """Return what the cluster had over a time; with ``model`` only nodes with GPUs of that model."""
+    window = {**_window(connection, since, until), "model": model}
+    at = "" if model is None else " AND place IN (SELECT id FROM place WHERE model = :model)"
+    columns = [f"{each}{suffix}" for suffix in ("", "_down", "_over") for each in RESOURCES]
+    sums = ", ".join(map(_over_time, columns))
+    had = connection.execute(
+        f"SELECT {sums} FROM ({_clipped(', '.join(columns), 'capacity')}{at}) WHERE b > a", window
+    ).fetchone()
+    held = connection.execute(
+        f"SELECT {_SUMS} FROM ({_clipped(', '.join(RESOURCES), 'held')}{at}) WHERE b > a", window
+    ).fetchone()
+    gaps = connection.execute(f"SELECT SUM(b - a) FROM ({_clipped('1', 'gap')}) WHERE b > a", window).fetchone()
+    whole, down, over = (_whole(had[at : at + 6]) for at in (0, 6, 12))
+    return Capacity(capacity=whole, held=_whole(held), down=down, over=over, unrecorded=gaps[0] or 0)
+
+
+@attrs.frozen(kw_only=True)
+class JobLine:
+    """One job over a time."""
+
+    uid: str
+    namespace: str
+    name: str
+    kind: str
+    user: str
+    queue: str
+    """The name of the queue that it held something of last."""
+    size: int
+    """The most thousandths of GPUs that it held at once, ever."""
+    created: int
+    """When its group was made; 0 if that is not known."""
+    started: int
+    """When it first held something, ever as far as is recorded."""
+    ended: int | None
+    """When it held nothing any more; None if it still holds something."""
+    why: Ended | None
+    use: Use
+
+    @property
+    def wait(self) -> int | None:
+        """Milliseconds from its creation to its first start; None if that is not known."""
+        return None if not self.created else max(0, self.started - self.created)
+
+
+def jobs(connection: sqlite3.Connection, since: int, until: int) -> list[JobLine]:
+    """Return the jobs that held something over a time, by their start."""
+    window = _window(connection, since, until)
+    rows = connection.execute(
+        f"SELECT job, {_SUMS}, SUM(CASE WHEN ended IN ({_LOST}) AND until <= :to THEN gpu * (b - a) ELSE 0 END)"
+        f" FROM ({_clipped('job, ended, until, gpu, cpu, memory', 'held')}) WHERE b > a GROUP BY job",
+        window,
+    ).fetchall()
+    used = {row: Use(held=_whole(parts), lost=Amounts(gpu=lost), jobs=1) for row, *parts, lost in rows}
+    facts = connection.execute(
+        "SELECT job.id, job.uid, namespace, job.name, kind, job.user, job.gpu, created, began, last, queue.name, ended"
+        " FROM (SELECT job AS of, MIN(since) AS began FROM held GROUP BY job)"
+        # With one MAX and no MIN beside it SQLite takes the other columns from that row.
+        " JOIN (SELECT job, queue AS at, ended, MAX(until) AS last FROM held GROUP BY job) ON job = of"
+        " JOIN job ON job.id = of JOIN queue ON queue.id = at ORDER BY began, job.id"
+    )
+    text = words(connection)
+    return [
+        JobLine(
+            uid=uid_text(uid),
+            namespace=text[namespace],
+            name=name,
+            kind=text[kind],
+            user=text[user],
+            queue=queue,
+            size=size,
+            created=created,
+            started=started,
+            ended=None if ended == OPEN else ended,
+            why=None if ended == OPEN or why is None else Ended(why),
+            use=used[row],
+        )
+        for row, uid, namespace, name, kind, user, size, created, started, ended, queue, why in facts
+        if row in used
+    ]
+
+
+def total(uses: Iterable[Use]) -> Use:
+    """Return the sum."""
+    found = Use()
+    for use in uses:
+        found = found.plus(use)
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------- past usage
+
+Integrals = tuple[float, float, float]
+"""One integral for each resource, in units of amounts times milliseconds."""
+Fractions = tuple[float, float, float]
+"""One fraction of the cluster for each resource."""
+_NONE: Final[Integrals] = (0.0, 0.0, 0.0)
+
+
+def weight(a: float, b: float, at: float, half_life: float) -> float:
+    """Return the integral of the weight over [a, b], seen at ``at``: b - a without a half-life (0).
+
+    Units: all in the same unit of time.
+    """
+    if half_life <= 0:
+        return b - a
+    pace = math.log(2) / half_life
+    # The same as a difference of powers: 1 - e^-2x = 2 tanh x / (1 + tanh x) loses no digits where a and b are near.
+    half = math.tanh((b - a) / 2 * pace)
+    return 2 / pace * math.exp((b - at) * pace) * half / (1 + half)
+
+
+def _weight_in_sql(half_life: float) -> str:
+    """Return `weight` as an expression over the columns a and b and the parameter :to."""
+    if half_life <= 0:
+        return "(b - a)"
+    pace = math.log(2) / half_life
+    half = f"tanh((b - a) * {pace / 2!r})"
+    return f"({2 / pace!r} * exp((b - :to) * {pace!r}) * {half} / (1 + {half}))"
+
+
+def _sums(
+    connection: sqlite3.Connection, table: str, by: str, window: Mapping[str, int], half_life: float
+) -> list[tuple[float, ...]]:
+    """Return the integrals over the window of each value of ``by``."""
+    columns = ", ".join(f"TOTAL({each} * w)" for each in RESOURCES)
+    inner = (
+        f"SELECT {by} AS k, {', '.join(RESOURCES)}, MAX(since, :from) AS a, MIN(until, :heard, :to) AS b"
+        f" FROM {table} WHERE until > :from AND since < :to"
+    )
+    weighed = f"SELECT *, {_weight_in_sql(half_life)} AS w FROM ({inner}) WHERE b > a"
+    return connection.execute(f"SELECT k, {columns} FROM ({weighed}) GROUP BY k", window).fetchall()
+
+
+def past_usage(connection: sqlite3.Connection, since: int, at: int, half_life: float = 0.0) -> dict[str, Fractions]:
+    """Return the past usage of queues by name, over the window from ``since`` to ``at``, seen at ``at``.
+
+    A resource that the cluster had none of counts 0. What is not recorded yet counts neither as held nor as capacity.
+
+    Units: milliseconds.
+    """
+    heard = heard_until(connection)
+    if heard is None:
+        return {}
+    window = {"from": since, "to": at, "heard": heard}
+    total = _add(row[1:] for row in _sums(connection, "capacity", "1", window, half_life))
+    queues = queues_by_row(connection)
+    held: dict[str, Integrals] = {}
+    for queue, *parts in _sums(connection, "held", "queue", window, half_life):
+        facts = queues[int(queue)]
+        for each in facts.path:
+            held[each.uid] = _add((held.get(each.uid, _NONE), parts))
+    names = current_names(queues)
+    return {names[uid]: _fractions(parts, total) for uid, parts in held.items() if names.get(uid)}
+
+
+def _fractions(parts: Integrals, total: Integrals) -> Fractions:
+    gpu, cpu, memory = (part / whole if whole else 0.0 for part, whole in zip(parts, total, strict=True))
+    return gpu, cpu, memory
+
+
+def _add(parts: Iterable[Iterable[float]]) -> Integrals:
+    rows = [tuple(each) for each in parts]
+    gpu, cpu, memory = (math.fsum(row[column] for row in rows) for column in range(3))
+    return gpu, cpu, memory
+
+
+def current_names(queues: Mapping[int, QueueFacts]) -> dict[str, str]:
+    """Return the last name of each queue by UID; of several queues that had one name, only the last has it."""
+    by_name: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for facts in queues.values():
+        names[facts.uid] = facts.name
+        by_name[facts.name] = facts.uid
+    return {uid: name for uid, name in names.items() if by_name[name] == uid}

@@ -1,0 +1,249 @@
+"""Reports as tables: jobs, queues, users and so on over a time, and what became of the capacity, by day if wanted.
+
+A report is a list of rows with the same keys; `KINDS` says which there are. Numbers are exact integers (see
+`kai.history.facts`) or their hours. Rows are in the order of what they held, jobs in the order of their start.
+
+Days, weeks and months are those of a time zone: a day there has 23 or 25 hours where clocks change.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo
+
+import attrs
+
+from kai.history import reports
+from kai.history.database import heard_until, queues_by_row
+from kai.history.facts import HOURS, RESOURCES, Amounts, Ended, QueueFacts
+from kai.history.reports import Use
+
+if TYPE_CHECKING:
+    import sqlite3
+
+Row = Mapping[str, Any]
+PERIODS: Final = ("day", "week", "month")
+NO_QUEUE: Final = "(no queue)"
+_UNKNOWN: Final = "(unknown)"
+_HOUR: Final = 3_600_000
+_SIZES: Final = (0, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000)
+"""Bounds of the classes of sizes, in thousandths of GPUs."""
+
+
+@attrs.frozen(kw_only=True)
+class Span:
+    """A time, in milliseconds since the epoch, and how it is called."""
+
+    since: int
+    until: int
+    name: str = ""
+
+
+def spans(since: int, until: int, period: str, zone: ZoneInfo) -> Iterator[Span]:
+    """Yield the days, weeks or months of a time in a time zone, in order; the first and the last may be cut.
+
+    Holds: they follow each other from ``since`` to ``until``.
+    """
+    at = since
+    while at < until:
+        local = dt.datetime.fromtimestamp(at / 1000, zone)
+        begin = local.date()
+        if period == "week":
+            begin -= dt.timedelta(days=begin.weekday())
+        elif period == "month":
+            begin = begin.replace(day=1)
+        end = min(until, midnight(_after(begin, period), zone))
+        yield Span(since=at, until=end, name=f"{begin:%Y-%m}" if period == "month" else f"{begin:%Y-%m-%d}")
+        at = end
+
+
+def _after(day: dt.date, period: str) -> dt.date:
+    if period == "month":
+        return (day.replace(day=28) + dt.timedelta(days=4)).replace(day=1)
+    return day + dt.timedelta(days=7 if period == "week" else 1)
+
+
+def midnight(day: dt.date, zone: ZoneInfo) -> int:
+    """Return when a day begins, in milliseconds since the epoch."""
+    return round(dt.datetime.combine(day, dt.time(), zone).timestamp() * 1000)
+
+
+# ---------------------------------------------------------------------------------------------------------------- rows
+
+
+def rows_of(connection: sqlite3.Connection, kind: str, span: Span) -> list[Row]:
+    """Return the rows of a report, one of `KINDS`, over a time."""
+    return KINDS[kind](connection, span)
+
+
+def _of_use(use: Use, whole: int) -> dict[str, Any]:
+    return {
+        "jobs": use.jobs,
+        **{name: _hours(use.held, at) for at, name in enumerate(("gpuHours", "cpuHours", "gigabyteHours"))},
+        "lostGpuHours": _hours(use.lost, 0),
+        "percent": round(100 * use.held.gpu / whole, 2) if whole else 0.0,
+        "gpuMicroseconds": use.held.gpu,
+        "lostGpuMicroseconds": use.lost.gpu,
+    }
+
+
+def _hours(amounts: Amounts, resource: int) -> float:
+    return round(amounts[resource] / HOURS[resource], 4)
+
+
+def _by(by: str, head: str) -> Callable[[sqlite3.Connection, Span], list[Row]]:
+    """Return a report of what was held by the values of ``by``, the largest first."""
+
+    def report(connection: sqlite3.Connection, span: Span) -> list[Row]:
+        texts = reports.words(connection) if by in {"user", "namespace", "kind"} else {}
+        uses = reports.use_by(connection, by, span.since, span.until)
+        whole = reports.total(uses.values()).held.gpu
+        named = {
+            str(texts.get(key, key) if isinstance(key, int) else key) or _UNKNOWN: each for key, each in uses.items()
+        }
+        order = sorted(named.items(), key=lambda each: (-each[1].held.gpu, each[0]))
+        return [{head: name, **_of_use(use, whole)} for name, use in order]
+
+    return report
+
+
+def _queues(connection: sqlite3.Connection, span: Span) -> list[Row]:
+    """Return queues as a tree; a queue has what the queues below it held then."""
+    uses = reports.by_queue(connection, span.since, span.until)
+    latest = {each.uid: each for each in queues_by_row(connection).values()}
+    tops = [uid for uid in uses if _parent(latest[uid]) not in uses]
+    whole = reports.total(uses[uid] for uid in tops).held.gpu
+    rows: list[Row] = []
+
+    def below(uids: list[str], depth: int) -> None:
+        for uid in sorted(uids, key=lambda each: (-uses[each].held.gpu, latest[each].name)):
+            name = latest[uid].name or NO_QUEUE
+            rows.append({"queue": name, "depth": depth, "uid": uid, **_of_use(uses[uid], whole)})
+            below([each for each in uses if each != uid and _parent(latest[each]) == uid], depth + 1)
+
+    below(tops, 0)
+    return rows
+
+
+def _parent(queue: QueueFacts) -> str | None:
+    return None if queue.parent is None else queue.parent.uid
+
+
+def _sizes(connection: sqlite3.Connection, span: Span) -> list[Row]:
+    uses = reports.use_by(connection, "size", span.since, span.until)
+    whole = reports.total(uses.values()).held.gpu
+    classes: dict[int, Use] = {}
+    for size, use in uses.items():
+        least = max(bound for bound in _SIZES if bound <= int(size))
+        classes[least] = classes.get(least, Use()).plus(use)
+    return [{"gpus": _class_name(least), **_of_use(classes[least], whole)} for least in sorted(classes)]
+
+
+def _class_name(least: int) -> str:
+    at = _SIZES.index(least)
+    if at + 1 == len(_SIZES):
+        return f"{least // 1000} or more"
+    last = _SIZES[at + 1] // 1000 - 1
+    return "less than 1" if not at else str(least // 1000) if last == least // 1000 else f"{least // 1000} to {last}"
+
+
+def _endings(connection: sqlite3.Connection, span: Span) -> list[Row]:
+    uses = reports.use_by(connection, "ended", span.since, span.until)
+    whole = reports.total(uses.values()).held.gpu
+    rows = [{"why": why_text(None if key < 0 else Ended(key)), **_of_use(use, whole)} for key, use in _numbered(uses)]
+    return sorted(rows, key=lambda row: (-row["gpuMicroseconds"], row["why"]))
+
+
+def _numbered(uses: Mapping[int | str, Use]) -> list[tuple[int, Use]]:
+    return [(int(key), use) for key, use in uses.items()]
+
+
+def why_text(why: Ended | None) -> str:
+    """Return why a job holds something no longer; that it does, for None."""
+    return "runs" if why is None else why.name.lower().replace("_", " ")
+
+
+def _jobs(connection: sqlite3.Connection, span: Span) -> list[Row]:
+    return [
+        {
+            "job": f"{job.namespace}/{job.name}",
+            "kind": job.kind,
+            "queue": job.queue or NO_QUEUE,
+            "user": job.user,
+            "gpus": job.size / 1000,
+            "started": instant(job.started),
+            "waitSeconds": None if job.wait is None else job.wait / 1000,
+            "runSeconds": None if job.ended is None else (job.ended - job.started) / 1000,
+            "endedBy": why_text(job.why),
+            "uid": job.uid,
+            **{key: each for key, each in _of_use(job.use, 0).items() if key not in {"jobs", "percent"}},
+        }
+        for job in reports.jobs(connection, span.since, span.until)
+    ]
+
+
+def instant(milliseconds: int) -> str:
+    """Return an instant as Kubernetes writes it."""
+    return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _utilisation(connection: sqlite3.Connection, span: Span) -> list[Row]:
+    """Return what became of each resource: held + idle + down = capacity + over."""
+    found = reports.capacity(connection, span.since, span.until)
+    rows: list[Row] = []
+    for at, name in enumerate(RESOURCES):
+        parts = {
+            "capacity": found.capacity[at],
+            "held": found.held[at],
+            "idle": found.idle[at],
+            "down": found.down[at],
+            "over": found.over[at],
+        }
+        hours = {f"{part}Hours": round(amount / HOURS[at], 4) for part, amount in parts.items()}
+        percent = round(100 * found.held[at] / found.capacity[at], 2) if found.capacity[at] else 0.0
+        exact = {f"{part}Exact": amount for part, amount in parts.items()}
+        rows.append(
+            {
+                "resource": name,
+                **hours,
+                "percent": percent,
+                "unrecordedHours": round(found.unrecorded / _HOUR, 4),
+                **exact,
+            }
+        )
+    return rows
+
+
+KINDS: Final[Mapping[str, Callable[[sqlite3.Connection, Span], list[Row]]]] = {
+    "jobs": _jobs,
+    "queues": _queues,
+    "users": _by("user", "user"),
+    "namespaces": _by("namespace", "namespace"),
+    "sizes": _sizes,
+    "models": _by("model", "model"),
+    "nodes": _by("node", "node"),
+    "endings": _endings,
+    "utilisation": _utilisation,
+}
+"""The reports."""
+
+
+@attrs.frozen(kw_only=True)
+class Report:
+    """A report: for each span its rows."""
+
+    kind: str
+    spans: tuple[tuple[Span, tuple[Row, ...]], ...]
+    recorded: int | None
+    """The instant up to which all was recorded; None for an empty database."""
+
+
+def report(connection: sqlite3.Connection, kind: str, span: Span, *, by: str = "", zone: ZoneInfo) -> Report:
+    """Return a report over a time; with ``by``, one of `PERIODS`, for each of these."""
+    heard = heard_until(connection)
+    end = span.until if heard is None else min(span.until, heard)
+    chosen = tuple(spans(span.since, end, by, zone)) if by else (attrs.evolve(span, until=max(span.since, end)),)
+    parts = tuple((each, tuple(rows_of(connection, kind, each))) for each in chosen)
+    return Report(kind=kind, spans=parts, recorded=heard)

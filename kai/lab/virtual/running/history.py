@@ -1,0 +1,100 @@
+"""The history of a run: who holds what from when to when, in a database in memory, and past usage from it.
+
+It is what the service writes and reads (`kai.history`), by the clock of the run. So a run over weeks divides as the
+service would. A run writes no file, whatever file its configuration names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from kai.api.kinds import key_of
+from kai.api.listing import Listing
+from kai.deciding.configuration.past_usage import SQLITE, UsageSettings
+from kai.facts.model.groups import Shares
+from kai.history.database import MEMORY, Author, Writer, connect
+from kai.history.recording import Recording
+from kai.history.reports import past_usage
+from kai.intake import IntakeSettings
+from kai.lab.virtual.running.embedded_cluster import EmbeddedCluster
+from kai.roles.scheduler.cycle.past_usage import window_start
+
+
+@attrs.define(eq=False)
+class RunHistory:
+    """The history of a run so far.
+
+    Units: seconds since the epoch.
+    """
+
+    settings: UsageSettings
+    cluster: EmbeddedCluster
+    recording: Recording
+    writer: Writer | None = None
+    next_read: float = 0.0
+    """When past usage is read again."""
+    _usage: Mapping[str, Shares] = attrs.field(factory=dict)
+    _seen: dict[int, Sequence[Any]] = attrs.field(factory=dict)
+    """The listing of each kind at the last look."""
+
+    @classmethod
+    def of(
+        cls, settings: UsageSettings | None, cluster: EmbeddedCluster, intake: IntakeSettings, scheduler_name: str
+    ) -> RunHistory | None:
+        """Return the history of a run that begins; None if its configuration has none."""
+        if settings is None or settings.client != SQLITE:
+            return None
+        recording = Recording(scheduler_name, intake.owns, lambda: intake.kubernetes)
+        recording.note_devices(cluster.claimable)
+        return cls(settings, cluster, recording)
+
+    def look(self, now: float) -> None:
+        """Record what changed since the last look."""
+        objects = self.cluster.objects()
+        for kind, listed in enumerate((objects.queues, objects.nodes, objects.resource_claims, objects.pod_groups)):
+            self._compare(kind, listed)
+        self._compare(-1, objects.pods)
+        at = round(now * 1000)
+        if self.writer is None:
+            self.writer = self._begin(at)
+        else:
+            self.writer.write(at, *self.recording.taken())
+
+    def _compare(self, kind: int, listed: Sequence[Any]) -> None:
+        before = self._seen.get(kind, ())
+        if listed is before:
+            return
+        self._seen[kind] = listed
+        gone, come = _difference(before, listed)
+        there = {key_of(each) for each in come}
+        for each in gone:
+            if key_of(each) not in there:
+                self.recording.see(each, None)
+        for each in come:
+            self.recording.see(None, each)
+
+    def _begin(self, at: int) -> Writer:
+        held, nodes = self.recording.everything()
+        author, retention = Author(epoch=None, identity="run"), round(self.settings.retention_seconds * 1000)
+        connection = connect(MEMORY, writes=True)
+        return Writer.begin(MEMORY, author, at, held, nodes, retention=retention, connection=connection)
+
+    def usage(self, now: float) -> Mapping[str, Shares]:
+        """Return past usage as it was read last, which is as often as the service reads it."""
+        if self.writer is not None and now >= self.next_read:
+            self.next_read = now + self.settings.fetch_seconds
+            since, half_life = window_start(self.settings, now), self.settings.half_life_seconds
+            found = past_usage(self.writer.connection, round(since * 1000), round(now * 1000), half_life * 1000)
+            self._usage = {name: Shares(gpu=gpu, cpu=cpu, memory=memory) for name, (gpu, cpu, memory) in found.items()}
+        return self._usage
+
+
+def _difference(before: Sequence[Any], now: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return what is gone and what came, objects that changed among both."""
+    if isinstance(before, Listing) and isinstance(now, Listing) and now.before is before.mark:
+        return now.gone, now.come
+    old, new = {id(each) for each in before}, {id(each) for each in now}
+    return [each for each in before if id(each) not in new], [each for each in now if id(each) not in old]

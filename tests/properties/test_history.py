@@ -1,0 +1,155 @@
+"""Laws of the history of usage: what is recorded is counted once and exactly, whatever happens to those who record."""
+
+import math
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai.history import reports
+from kai.history.database import DAY, MEMORY, Author, Writer, connect
+from kai.history.facts import Amounts, Ended, Held, JobFacts, NodeState, QueueFacts
+from kai.history.reports import past_usage, weight
+
+T = 1_800_000_000_000
+TOP = QueueFacts(uid="top", name="top")
+QUEUES = [QueueFacts(uid=name, name=name, parent=TOP) for name in ("a", "b", "c")]
+NODE = NodeState(model="H100", capacity=Amounts(64_000, 640_000, 1_000_000))
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["hold", "hold", "hold", "end", "end", "wait", "crash"]),
+        st.integers(0, 3),  # which job
+        st.integers(0, 2),  # of which queue
+        st.integers(1, 8),  # GPUs
+        st.integers(-5_000, 50_000),  # after how many milliseconds; a clock may be set back
+    ),
+    max_size=30,
+)
+HALF_LIVES = st.sampled_from([0, 1_000, 60_000, 3_600_000])
+
+
+class Kept:
+    """A database in memory that outlives its writers, and the same history as a plain list."""
+
+    def __init__(self, shift=0):
+        self.connection = connect(MEMORY, writes=True)
+        self.now = self.clock = T + shift
+        self.epoch, self.open, self.closed = 0, {}, []
+        self.begin()
+
+    def begin(self):
+        self.epoch += 1
+        author, held = (
+            Author(epoch=self.epoch, identity=str(self.epoch)),
+            {key: each for key, (each, _) in self.open.items()},
+        )
+        nodes, days = {"n": NODE}, 90 * DAY
+        self.writer = Writer.begin(MEMORY, author, self.clock, held, nodes, retention=days, connection=self.connection)
+
+    def step(self, kind, job, queue, gpus, later):
+        self.clock += later
+        self.now = max(self.now, self.clock)
+        key = (f"job-{job}", "n")
+        if kind == "crash":
+            self.begin()
+        elif kind == "wait":
+            self.writer.write(self.clock)
+        else:
+            facts = JobFacts(uid=key[0], namespace="ns", name=key[0], user=f"user-{job % 2}")
+            amounts = Amounts(gpus * 1000, gpus * 100, gpus)
+            now = Held(job=facts, queue=QUEUES[queue], model="H100", amounts=amounts)
+            if key in self.open:
+                before, since = self.open.pop(key)
+                self.closed.append((before, since, self.now))
+            if kind == "hold":
+                self.open[key] = (now, self.now)
+            self.writer.write(self.clock, {key: now if kind == "hold" else Ended.DONE})
+
+    def intervals(self):
+        return [*self.closed, *((held, since, self.now) for held, since in self.open.values())]
+
+
+def kept(steps, shift=0):
+    made = Kept(shift)
+    for each in steps:
+        made.step(*each)
+    return made
+
+
+def gpus(uses):
+    return {key: use.held.gpu for key, use in uses.items() if use.held.gpu}
+
+
+@given(STEPS)
+def test_each_queue_has_what_a_plain_list_says_to_the_microsecond(steps):
+    made, expected = kept(steps), {}
+    for held, since, until in made.intervals():
+        for queue in held.queue.path:
+            expected[queue.uid] = expected.get(queue.uid, 0) + held.amounts.gpu * (until - since)
+    found = gpus(reports.by_queue(made.connection, T, made.now))
+    assert found == {uid: amount for uid, amount in expected.items() if amount}
+
+
+@given(STEPS, st.integers(0, 300_000), st.sampled_from(list(reports.BY)))
+def test_sums_are_additive_in_time_and_the_same_by_whatever_they_are_taken(steps, at, by):
+    made = kept(steps)
+    middle, end = min(T + at, made.now), made.now
+    parts = [reports.use_by(made.connection, by, *each) for each in ((T, middle), (middle, end))]
+    whole = reports.use_by(made.connection, by, T, end)
+    for key, use in whole.items():
+        split = [part.get(key, reports.Use()) for part in parts]
+        assert use.held == split[0].held.plus(split[1].held)
+    capacity = reports.capacity(made.connection, T, end)
+    assert reports.total(whole.values()).held == capacity.held
+    assert capacity.held.plus(capacity.idle).plus(capacity.down) == capacity.capacity.plus(capacity.over)
+
+
+@given(STEPS, HALF_LIVES)
+def test_past_usage_is_the_integral_in_closed_form(steps, half_life):
+    made = kept(steps)
+    end = made.now + 1
+    sums = {}
+    for held, since, until in made.intervals():
+        sums[held.queue.uid] = sums.get(held.queue.uid, 0.0) + held.amounts.gpu * faded(since, until, end, half_life)
+    whole = NODE.capacity.gpu * faded(T, made.now, end, half_life)
+    found = past_usage(made.connection, T, end, half_life)
+    for uid, amount in sums.items():
+        share = amount / whole if whole else 0.0
+        assert found.get(uid, (0.0,))[0] == pytest.approx(share, rel=1e-9, abs=1e-12)
+
+
+def faded(a, b, at, half_life):
+    if not half_life:
+        return b - a
+    return half_life / math.log(2) * (2 ** (-(at - b) / half_life) - 2 ** (-(at - a) / half_life))
+
+
+@given(st.integers(0, 10**7), st.integers(1, 10**7), st.integers(0, 10**6), st.integers(1000, 10**6))
+def test_the_weight_of_a_time_is_the_sum_of_those_of_its_hours(start, length, later, half_life):
+    a, b, at, hour = start, start + length, start + length + later, 3_600_000
+    cuts = [a, *range((a // hour + 1) * hour, b, hour), b]
+    parts = math.fsum(weight(one, other, at, half_life) for one, other in pairwise(cuts))
+    assert parts == pytest.approx(weight(a, b, at, half_life), rel=1e-9)
+
+
+@given(STEPS, st.integers(0, 10**9), HALF_LIVES)
+def test_the_same_history_at_another_time_has_the_same_shares(steps, shift, half_life):
+    one, other = kept(steps), kept(steps, shift)
+    first = past_usage(one.connection, T, one.now + 1, half_life)
+    second = past_usage(other.connection, T + shift, other.now + 1, half_life)
+    assert second.keys() == first.keys()
+    for name, share in first.items():
+        assert second[name] == pytest.approx(share, rel=1e-9)
+
+
+@given(STEPS, st.integers(1, 8))
+def test_who_used_more_has_more_and_the_others_as_much(steps, more):
+    made = kept([*steps, ("end", 3, 0, 1, 0)])
+    before = gpus(reports.by_queue(made.connection, T, made.now + DAY))
+    made.step("hold", 3, 0, more, 0)
+    made.step("end", 3, 0, more, 10_000_000)
+    after = gpus(reports.by_queue(made.connection, T, made.now + DAY))
+    still = sum(held.amounts.gpu for held, _ in made.open.values())
+    assert after["a"] > before.get("a", 0)
+    assert still or {uid: after.get(uid) for uid in ("b", "c")} == {uid: before.get(uid) for uid in ("b", "c")}

@@ -1,0 +1,195 @@
+"""The database of history: what writers leave, what the next one makes of it, and who may write."""
+
+import sqlite3
+
+import pytest
+
+from kai.history import reports
+from kai.history.database import DAY, Author, DeposedError, HistoryError, Writer, connect, reading
+from kai.history.facts import NOTHING, Amounts, Ended, Held, JobFacts, NodeState, QueueFacts
+from kai.history.reports import past_usage
+
+T = 1_800_000_000_000
+HOUR = 3_600_000
+TOP = QueueFacts(uid="top", name="top")
+TEAM = QueueFacts(uid="team", name="team", parent=TOP)
+NODES = {"n1": NodeState(model="H100", capacity=Amounts(8000, 64000, 512000))}
+
+
+def held(gpus, uid="job-1", queue=TEAM, bound=None, **more):
+    job = JobFacts(uid=uid, namespace="ns", name=uid, **more)
+    amounts = Amounts(gpus * 1000, gpus * 4000, gpus * 16000)
+    return Held(job=job, queue=queue, model="H100", amounts=amounts, first_bound=bound, last_bound=bound)
+
+
+def begun(path, at=T, present=(), nodes=NODES, epoch=1, identity="one", retention=90 * DAY):
+    author = Author(epoch=epoch, identity=identity)
+    return Writer.begin(str(path), author, at, dict(present), nodes, retention=retention)
+
+
+def gpu_seconds(path, since=T, until=T + DAY):
+    with reading(str(path)) as connection:
+        found = reports.by_queue(connection, since, until)
+    return {uid: use.held.gpu / 1e6 for uid, use in found.items()}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "history.db"
+
+
+def test_a_job_of_a_second_counts_a_second_for_its_queue_and_those_above(path):
+    writer = begun(path)
+    writer.write(T + 5000, {("job-1", "n1"): held(2)})
+    writer.write(T + 6000, {("job-1", "n1"): Ended.DONE})
+    assert gpu_seconds(path) == {"team": 2.0, "top": 2.0}
+
+
+def test_what_is_open_counts_up_to_the_last_record(path):
+    writer = begun(path, present={("job-1", "n1"): held(2)})
+    writer.write(T + 7000)
+    assert gpu_seconds(path) == {"team": 14.0, "top": 14.0}
+    assert gpu_seconds(path, T + 6000) == {"team": 2.0, "top": 2.0}
+
+
+def test_what_is_still_held_after_a_crash_was_held_meanwhile(path):
+    begun(path, present={("job-1", "n1"): held(2)}).write(T + 1000)
+    begun(path, T + 9000, {("job-1", "n1"): held(2)}, epoch=2).write(T + 10_000)
+    assert gpu_seconds(path)["team"] == 20.0
+
+
+def test_what_is_gone_after_a_crash_counts_up_to_the_last_record(path):
+    begun(path, present={("job-1", "n1"): held(2)}).write(T + 1000)
+    begun(path, T + 9000, epoch=2)
+    assert gpu_seconds(path)["team"] == 2.0
+    with reading(str(path)) as connection:
+        (job,) = reports.jobs(connection, T, T + DAY)
+        assert (job.why, job.ended) == (Ended.UNSEEN, T + 1000)
+        assert reports.capacity(connection, T, T + DAY).unrecorded == 8000
+
+
+def test_what_began_after_a_crash_counts_from_its_binding(path):
+    begun(path).write(T + 1000)
+    begun(path, T + 9000, {("job-1", "n1"): held(2, bound=T + 4000)}, epoch=2).write(T + 10_000)
+    assert gpu_seconds(path)["team"] == 12.0
+
+
+def test_what_ended_and_began_again_in_a_crash_does_not_count_between(path):
+    begun(path, present={("job-1", "n1"): held(2)}).write(T + 1000)
+    begun(path, T + 9000, {("job-1", "n1"): held(2, bound=T + 8000)}, epoch=2).write(T + 10_000)
+    assert gpu_seconds(path)["team"] == 6.0
+
+
+def test_a_job_that_was_bound_before_there_was_a_database_counts_from_its_first_record(path):
+    begun(path, present={("job-1", "n1"): held(2, bound=T - HOUR)}).write(T + 1000)
+    assert gpu_seconds(path, T - DAY) == {"team": 2.0, "top": 2.0}
+
+
+def test_a_clock_that_is_set_back_adds_nothing(path):
+    writer = begun(path, present={("job-1", "n1"): held(1)})
+    writer.write(T + 10_000)
+    writer.write(T + 2000, {("job-2", "n1"): held(1, "job-2")})
+    writer.write(T + 9000, {("job-2", "n1"): Ended.DONE})
+    assert gpu_seconds(path)["team"] == 10.0
+    with reading(str(path)) as connection:
+        assert [job.uid for job in reports.jobs(connection, T, T + DAY)] == ["job-1"]
+
+
+def test_a_writer_of_an_earlier_term_is_refused(path):
+    first = begun(path, epoch=1)
+    begun(path, epoch=2, identity="two")
+    with pytest.raises(DeposedError, match="two"):
+        first.write(T + 1000, {("job-1", "n1"): held(2)})
+    with pytest.raises(DeposedError, match="epoch 1 after 2 of two") as refused:
+        begun(path, epoch=1)
+    assert refused.value.epoch == 2
+    assert gpu_seconds(path) == {}
+
+
+def test_without_a_lease_the_last_that_began_writes(path):
+    first = begun(path, epoch=None)
+    second = begun(path, epoch=None, identity="two")
+    with pytest.raises(DeposedError):
+        first.write(T + 1000)
+    second.write(T + 1000)
+
+
+def test_a_queue_that_moves_takes_its_history_along_and_the_one_above_keeps_what_it_had(path):
+    writer = begun(path, present={("job-1", "n1"): held(1)})
+    other = QueueFacts(uid="other", name="other")
+    moved = QueueFacts(uid="team", name="team", display_name="Team", parent=other)
+    writer.write(T + 10_000, {("job-1", "n1"): held(1, queue=moved)})
+    writer.write(T + 15_000)
+    assert gpu_seconds(path) == {"team": 15.0, "top": 10.0, "other": 5.0}
+
+
+def test_a_queue_made_anew_under_an_old_name_begins_without_a_past(path):
+    writer = begun(path, present={("job-1", "n1"): held(1)})
+    writer.write(T + 10_000, {("job-1", "n1"): Ended.DONE})
+    writer.write(T + 10_000, {("job-2", "n1"): held(4, "job-2", queue=QueueFacts(uid="anew", name="team"))})
+    writer.write(T + 11_000)
+    with reading(str(path)) as connection:
+        found = past_usage(connection, T, T + 11_000)
+    assert found == {
+        "team": pytest.approx((4 / 88, 16 / (64 * 11), 64 / (512 * 11))),
+        "top": pytest.approx((10 / 88, 40 / (64 * 11), 160 / (512 * 11))),
+    }
+
+
+def test_the_parts_of_the_capacity_add_up(path):
+    closed = NodeState(model="H100", capacity=Amounts(8000, 0, 0), down=Amounts(6000, 0, 0))
+    writer = begun(path, nodes={"n1": closed}, present={("job-1", "n1"): held(2)})
+    over = NodeState(model="H100", capacity=Amounts(1000, 0, 0), over=Amounts(1000, 0, 0))
+    writer.write(T + 1000, nodes={"n1": over})
+    writer.write(T + 2000, {("job-1", "n1"): Ended.DONE}, {"n1": None})
+    with reading(str(path)) as connection:
+        found = reports.capacity(connection, T, T + DAY)
+    parts = [each.gpu / 1e6 for each in (found.held, found.idle, found.down, found.capacity, found.over)]
+    assert parts == [4.0, 0.0, 6.0, 9.0, 1.0]
+
+
+def test_what_ended_before_the_retention_is_forgotten_with_its_jobs(path):
+    writer = begun(path, present={("job-1", "n1"): held(1), ("job-2", "n1"): held(1, "job-2")}, retention=DAY)
+    writer.write(T + 1000, {("job-1", "n1"): Ended.DONE})
+    writer.write(T + 3 * DAY)
+    with reading(str(path)) as connection:
+        assert [job.uid for job in reports.jobs(connection, T, T + 9 * DAY)] == ["job-2"]
+        assert connection.execute("SELECT COUNT(*) FROM job").fetchone() == (1,)
+
+
+def test_jobs_say_how_long_they_waited_and_why_they_ended(path):
+    writer = begun(path)
+    writer.write(T + 5000, {("job-1", "n1"): held(2, created=T + 2000, user="ann", kind="Job")})
+    writer.write(T + 9000, {("job-1", "n1"): Ended.RECLAIMED})
+    with reading(str(path)) as connection:
+        (job,) = reports.jobs(connection, T, T + DAY)
+    assert (job.wait, job.why, job.user, job.kind, job.size) == (3000, Ended.RECLAIMED, "ann", "Job", 2000)
+    assert job.use.lost.gpu == job.use.held.gpu == 8_000_000
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: path.write_text("no database at all" * 100), "file is not a database"),
+        (lambda path: sqlite3.connect(path).execute("CREATE TABLE other (a)"), "tables of another program"),
+        (lambda path: sqlite3.connect(path).execute("PRAGMA user_version = 99"), "found version 99, expected"),
+        (lambda path: path.mkdir(), "unable to open"),
+    ],
+)
+def test_a_file_that_is_no_history_is_refused(path, make, message):
+    make(path)
+    with pytest.raises(HistoryError, match=message):
+        begun(path)
+
+
+def test_readers_make_no_file(path):
+    with pytest.raises(HistoryError, match="found no file"), reading(str(path)):
+        pass
+    assert not path.exists()
+
+
+def test_nothing_is_known_of_an_empty_database(path):
+    connect(str(path), writes=True).close()
+    with reading(str(path)) as connection:
+        assert past_usage(connection, T, T + DAY) == {}
+        assert reports.capacity(connection, T, T + DAY).capacity == NOTHING

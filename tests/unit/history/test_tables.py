@@ -1,0 +1,177 @@
+"""Reports as tables: their rows, the days of a time zone, and the commands that show them."""
+
+import datetime as dt
+import json
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+import pytest
+from click.testing import CliRunner
+
+from kai.cli.command import kai
+from kai.history.database import reading
+from kai.history.facts import Amounts, Ended, NodeState, QueueFacts
+from kai.history.tables import KINDS, Span, report, rows_of, spans
+from tests.unit.history.test_database import HOUR, TEAM, TOP, begun, held
+
+T = round(dt.datetime(2026, 10, 24, 22, tzinfo=dt.UTC).timestamp() * 1000)
+"""Midnight in Berlin, on the day on which clocks there are set back."""
+NODES = {"n1": NodeState(model="H100", capacity=Amounts(8000, 64000, 512000))}
+OTHER = QueueFacts(uid="other", name="other", parent=TOP)
+
+
+@pytest.fixture
+def path(tmp_path):
+    made = tmp_path / "history.db"
+    writer = begun(made, T, nodes=NODES)
+    writer.write(T, {("a", "n1"): held(2, "a", user="ann", created=T - 60_000), ("b", "n1"): held(1, "b", OTHER)})
+    writer.write(T + 10 * HOUR, {("a", "n1"): Ended.RECLAIMED})
+    writer.write(T + 30 * HOUR, {("b", "n1"): Ended.DONE})
+    writer.write(T + 49 * HOUR)
+    return made
+
+
+def rows(path, kind, since=T, until=T + 49 * HOUR):
+    with reading(str(path)) as connection:
+        return rows_of(connection, kind, Span(since=since, until=until))
+
+
+def said(rows, *keys):
+    return [tuple(row[key] for key in keys) for row in rows]
+
+
+def test_queues_are_a_tree_in_which_parents_have_the_sum(path):
+    assert said(rows(path, "queues"), "queue", "depth", "jobs", "gpuHours", "lostGpuHours", "percent") == [
+        ("top", 0, 2, 50.0, 20.0, 100.0),
+        ("other", 1, 1, 30.0, 0.0, 60.0),
+        ("team", 1, 1, 20.0, 20.0, 40.0),
+    ]
+
+
+def test_other_reports_are_by_what_they_are_called(path):
+    assert said(rows(path, "users"), "user", "gpuHours") == [("(unknown)", 30.0), ("ann", 20.0)]
+    assert said(rows(path, "sizes"), "gpus", "gpuHours") == [("1", 30.0), ("2 to 3", 20.0)]
+    assert said(rows(path, "models"), "model", "gpuHours") == [("H100", 50.0)]
+    assert said(rows(path, "nodes"), "node", "gpuHours") == [("n1", 50.0)]
+    assert said(rows(path, "namespaces"), "namespace", "jobs") == [("ns", 2)]
+    assert said(rows(path, "endings"), "why", "gpuHours") == [("done", 30.0), ("reclaimed", 20.0)]
+    assert said(rows(path, "endings", until=T + HOUR), "why", "gpuHours") == [("runs", 3.0)]
+
+
+def test_jobs_are_in_the_order_of_their_start(path):
+    keys = ("job", "queue", "user", "gpus", "waitSeconds", "runSeconds", "endedBy")
+    assert said(rows(path, "jobs"), *keys) == [
+        ("ns/a", "team", "ann", 2.0, 60.0, 36_000.0, "reclaimed"),
+        ("ns/b", "other", "", 1.0, None, 108_000.0, "done"),
+    ]
+
+
+def test_utilisation_has_each_part_of_the_capacity(path):
+    (gpu, *_) = rows(path, "utilisation")
+    assert [gpu[f"{each}Hours"] for each in ("capacity", "held", "idle", "down", "over")] == [392.0, 50.0, 342.0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("zone", "day", "hours"),
+    [
+        ("Europe/Berlin", "2026-03-29", 23),
+        ("Europe/Berlin", "2026-10-25", 25),
+        ("America/New_York", "2026-03-08", 23),
+        ("America/New_York", "2026-11-01", 25),
+        ("Australia/Lord_Howe", "2026-04-05", 24.5),
+        ("Australia/Lord_Howe", "2026-10-04", 23.5),
+        ("America/Santiago", "2026-09-06", 23),
+        ("America/Santiago", "2026-04-04", 25),
+        ("Africa/Cairo", "2026-04-24", 23),
+        ("Asia/Kolkata", "2026-03-29", 24),
+        ("UTC", "2026-03-29", 24),
+        ("Europe/London", "2026-10-25", 25),
+    ],
+)
+def test_a_day_is_as_long_as_its_clocks_say(zone, day, hours):
+    place = ZoneInfo(zone)
+    begin = dt.datetime.combine(dt.date.fromisoformat(day) - dt.timedelta(days=2), dt.time(), place).timestamp()
+    found = list(spans(round(begin * 1000), round(begin * 1000) + 5 * 24 * HOUR, "day", place))
+    (length,) = [each.until - each.since for each in found if each.name == day]
+    assert length == hours * HOUR
+    assert all(one.until == other.since for one, other in pairwise(found))
+
+
+def test_weeks_begin_on_monday_and_months_on_the_first():
+    begin, end = (round(dt.datetime(2026, *each, tzinfo=dt.UTC).timestamp() * 1000) for each in ((1, 30), (3, 3)))
+    zone = ZoneInfo("UTC")
+    assert [each.name for each in spans(begin, end, "month", zone)] == ["2026-01", "2026-02", "2026-03"]
+    assert [each.name for each in spans(begin, end, "week", zone)][:2] == ["2026-01-26", "2026-02-02"]
+
+
+def test_the_days_of_a_report_add_up_to_the_whole(path):
+    zone = ZoneInfo("Europe/Berlin")
+    with reading(str(path)) as connection:
+        span = Span(since=T, until=T + 49 * HOUR)
+        whole = report(connection, "utilisation", span, zone=zone).spans[0][1][0]
+        days = report(connection, "utilisation", span, by="day", zone=zone)
+    parts = [part[0] for _, part in days.spans]
+    assert [each["capacityHours"] for each in parts] == [200.0, 192.0]
+    for key in ("capacityExact", "heldExact", "idleExact"):
+        assert sum(part[key] for part in parts) == whole[key]
+
+
+def ran(*words):
+    return CliRunner().invoke(kai, words)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", ["table", "wide", "csv", "json", "html"])
+def test_the_same_file_gives_the_same_bytes(path, kind, form):
+    words = ("report", kind, "--file", str(path), "--from", "2026-10-24", "--tz", "Europe/Berlin", "-o", form)
+    first, second = ran(*words), ran(*words)
+    assert (first.exit_code, first.output) == (0, second.output)
+    assert first.output
+
+
+def test_a_table_of_queues(path):
+    assert ran("report", "queues", "--file", str(path), "--from", "2d").output.splitlines()[:3] == [
+        "queues: 2026-10-24T23:00:00Z to 2026-10-26T23:00:00Z",
+        "QUEUE    JOBS  GPU HOURS  CPU HOURS  GIGABYTE HOURS  LOST GPU HOURS     %",
+        "top         2         47        188             752              18   100",
+    ]
+
+
+def test_a_page_shows_names_as_text(tmp_path):
+    made = tmp_path / "history.db"
+    writer = begun(made, T, nodes=NODES)
+    writer.write(T, {("a", "n1"): held(2, "a", TEAM, user="<script>")})
+    writer.write(T + HOUR)
+    page = ran("report", "users", "--file", str(made), "-o", "html").output
+    assert "&lt;script&gt;" in page
+    assert "<script>" not in page
+
+
+def test_the_history_of_a_queue_by_day(path):
+    words = ("history", "team", "--file", str(path), "--from", "2026-10-25", "--tz", "Europe/Berlin")
+    lines = ran(*words).output.splitlines()
+    assert [line.split()[:5] for line in lines[2:]] == [
+        ["2026-10-25", "25", "20", "200", "10.0"],
+        ["2026-10-26", "24", "0", "192", "0.0"],
+    ]
+    items = json.loads(ran(*words, "-o", "json").output)["items"]
+    assert [each["held"] for each in items] == [20 * 3_600_000_000, 0]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("history", "nobody"), "queue: found 'nobody', expected one of other, team, top"),
+        (("report", "jobs", "--tz", "Mars/Base"), "--tz: found 'Mars/Base', expected a time zone"),
+        (("report", "jobs", "--from", "soon"), "--from: found 'soon', expected a day"),
+        (("report", "jobs", "--from", "2027-01-01"), "expected a time before --to"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(path, words, message):
+    found = ran(*words, "--file", str(path))
+    assert found.exit_code != 0
+    assert message in str(found.exception)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    assert "found no file" in str(ran("history", "--file", str(tmp_path / "none.db")).exception)

@@ -1,0 +1,76 @@
+"""Runs over virtual time that divide by past usage, from the database that the service would write."""
+
+import pytest
+
+from kai.deciding.configuration.reading import read_configuration
+from kai.history import reports
+from kai.lab.virtual.running.simulation import run, simulation_of
+from tests.unit.lab.virtual.builders import cluster, job, scene_of
+
+HOUR = 3600.0
+
+
+def queues(**weights: float) -> str:
+    """Return queues below the one of the cluster that have no quota, each with a weight."""
+    return "".join(
+        f"""
+---
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {{name: {name}}}
+spec:
+  parentQueue: all
+  resources:
+    gpu: {{quota: 0, limit: -1, overQuotaWeight: {weight}}}
+    cpu: {{quota: -1, limit: -1, overQuotaWeight: 1}}
+    memory: {{quota: -1, limit: -1, overQuotaWeight: 1}}
+"""
+        for name, weight in weights.items()
+    )
+
+
+def work(queue: str, count: int, *, gpus: int, minutes: int) -> str:
+    """Return more jobs than a queue can have done; they come within minutes."""
+    text = job(queue, gpus, duration=f"{minutes}m", arrival=f"poisson(rate=6000/h, count={count})")
+    return text.replace("kai.scheduler/queue: work", f"kai.scheduler/queue: {queue}")
+
+
+def configuration(**params: str):
+    usage = {"clientType": "sqlite", "connectionString": ":memory:", "usageParams": {"fetchInterval": "1m", **params}}
+    return read_configuration({"usageDBConfig": usage}, "test")
+
+
+def shares(text: str, hours: float, settled: float = 0.0, **params: str) -> dict[str, float]:
+    """Return the GPU-hours of each queue after ``settled`` hours."""
+    simulation = simulation_of(scene_of(text), configuration(**params), until=hours * HOUR)
+    result = simulation.run()
+    began = round(simulation.cluster.began * 1000)
+    since, until = (began + round(each * HOUR * 1000) for each in (settled, result.horizon / HOUR))
+    connection = simulation.history.writer.connection
+    return {uid: use.held.gpu / 3.6e9 for uid, use in reports.by_queue(connection, since, until).items()}
+
+
+def test_two_queues_whose_jobs_take_all_gpus_take_turns_after_four_half_lives():
+    text = cluster(1, gpus=16, quota=0) + queues(one=1, two=1)
+    text += work("one", 50, gpus=16, minutes=1) + work("two", 50, gpus=16, minutes=1)
+    found = shares(text, 1.25, settled=0.5, windowSize="30m", halfLifePeriod="7m30s", fetchInterval="10s")
+    assert found["one"] + found["two"] == pytest.approx(found["all"])
+    assert found["all"] > 0.95 * 16 * 0.75
+    # Shares are whole GPUs: as long as past usage differs by less than one GPU of sixteen, both have eight.
+    assert 7.5 / 8.5 <= found["one"] / found["two"] <= 8.5 / 7.5
+
+
+def test_three_queues_with_a_backlog_have_the_same_hours_of_a_window_within_a_hundredth():
+    names = ("a", "b", "c")
+    text = cluster(1, gpus=6, quota=0) + queues(**dict.fromkeys(names, 1))
+    text += "".join(work(name, 20, gpus=2, minutes=10 + 3 * at) for at, name in enumerate(names))
+    found = shares(text, 3, windowSize="1w")
+    mean = sum(found[name] for name in names) / 3
+    assert max(abs(found[name] - mean) for name in names) <= 0.01 * mean
+
+
+def test_without_a_database_a_run_has_no_history_and_the_same_decisions():
+    text = cluster(1) + job("train", 2, duration="10m")
+    plain, usual = (run(scene_of(text), each, until=HOUR) for each in (None, read_configuration({}, "test")))
+    assert simulation_of(scene_of(text), None, until=HOUR).history is None
+    assert plain.digest == usual.digest

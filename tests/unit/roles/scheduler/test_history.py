@@ -1,0 +1,159 @@
+"""The scheduler records who holds what, beside its cycles, and reads past usage from what it recorded."""
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import anyio
+import anyio.lowlevel
+import attrs
+import pytest
+
+from kai.basics.kubernetes_version import newest
+from kai.cluster.port import Change, Term
+from kai.deciding.configuration.past_usage import read_usage
+from kai.framework.decisions import Cause, Evict
+from kai.history import reports
+from kai.history.database import DAY, Author, Writer, reading
+from kai.history.facts import Ended
+from kai.roles.scheduler.cycle.past_usage import Recorded, UsageError
+from kai.roles.scheduler.reporting.history import HistoryRecorder
+from tests.unit.history.test_recording import WORLD, pod
+
+T = 1_800_000_000.0
+FIRST = tuple(Change(None, each) for each in (*WORLD, pod()))
+
+
+@attrs.define
+class Clock:
+    """Time that passes by ten seconds whenever it is asked for."""
+
+    time: float = T
+    paused: object = None
+
+    def now(self):
+        self.time += 10.0
+        return self.time
+
+    async def sleep(self, seconds):
+        if self.paused is not None and seconds >= 1.0:
+            self.paused(seconds)
+        await anyio.lowlevel.checkpoint()
+
+
+@attrs.define
+class Store:
+    """Gives batches of changes one after the other, then says that all were taken."""
+
+    batches: list
+    over: anyio.Event = attrs.field(factory=anyio.Event)
+
+    def watches(self, cls):
+        return True
+
+    @contextmanager
+    def changes(self, *classes):
+        async def each():
+            for batch in self.batches:
+                yield batch
+            self.over.set()
+            await anyio.sleep_forever()
+
+        yield each()
+
+
+def recorded(path, batches, epoch=1, meanwhile=None, paused=None):
+    """Return the recorder after all batches were taken; ``meanwhile`` is called before it starts."""
+    outgrown = []
+    leadership = SimpleNamespace(outgrow=outgrown.append)
+
+    async def work():
+        store = Store(batches)
+        cluster = SimpleNamespace(store=store, clock=Clock(paused=paused), kubernetes=newest)
+        recorder = HistoryRecorder(str(path), 9e6, cluster, leadership, "kai-scheduler", lambda _: True)
+        if meanwhile is not None:
+            meanwhile(recorder)
+        term = Term(epoch=epoch, identity=f"process-{epoch}", lease="kai")
+        async with anyio.create_task_group() as tasks:
+
+            async def ended():
+                await recorder.run(term)
+                store.over.set()
+
+            tasks.start_soon(ended)
+            await store.over.wait()
+            tasks.cancel_scope.cancel()
+        return recorder
+
+    return anyio.run(work), outgrown
+
+
+def lines(path):
+    with reading(str(path)) as connection:
+        return reports.jobs(connection, 0, 10**15)
+
+
+def test_what_the_store_shows_is_recorded_until_the_term_ends(tmp_path):
+    path = tmp_path / "history.db"
+    recorded(path, [FIRST, (Change(pod(), pod(phase="Succeeded")),)])
+    (line,) = lines(path)
+    assert (line.name, line.why, line.use.held.gpu) == ("train", Ended.DONE, 2000 * 10_000)
+    assert line.queue == "team"
+
+
+def test_the_cause_of_an_eviction_is_recorded(tmp_path):
+    path = tmp_path / "history.db"
+    snapshot = SimpleNamespace(pods=[SimpleNamespace(uid="p1")], nodes=())
+    evict = Evict(pod=0, cause=Cause.RECLAIM)
+    recorded(path, [FIRST, (Change(pod(), None),)], meanwhile=lambda recorder: recorder.note(snapshot, (evict,)))
+    assert [line.why for line in lines(path)] == [Ended.RECLAIMED]
+
+
+def test_a_recorder_of_an_earlier_term_writes_nothing_and_its_lease_grows_past_the_file(tmp_path):
+    path = tmp_path / "history.db"
+    Writer.begin(str(path), Author(epoch=5, identity="five"), round(T * 1000), {}, {}, retention=DAY).close()
+    recorder, outgrown = recorded(path, [FIRST], epoch=3)
+    assert outgrown == [5]
+    assert "epoch 3 after 5 of five" in recorder.problem
+    assert lines(path) == []
+
+
+def test_a_database_that_cannot_be_written_is_tried_again_and_said(tmp_path):
+    path = tmp_path / "later" / "history.db"
+    pauses = []
+
+    def paused(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            path.parent.mkdir()
+
+    recorder, _ = recorded(path, [FIRST], paused=paused)
+    assert pauses[:2] == [1.0, 2.0]
+    assert recorder.problem == ""
+    assert lines(path) == []
+
+
+def read(path, now, **params):
+    notes = []
+    value = {"clientType": "sqlite", "connectionString": str(path), "usageParams": params}
+    settings = read_usage(value, "usageDBConfig", notes)
+    clock = SimpleNamespace(now=lambda: now)
+    return anyio.run(Recorded(settings, str(path), clock).read), notes
+
+
+def test_past_usage_is_what_was_held_of_what_there_was(tmp_path):
+    path = tmp_path / "history.db"
+    recorded(path, [FIRST, (Change(pod(), pod(phase="Succeeded")),), (), ()])
+    found, notes = read(path, T + 40, windowSize="1h", windowType="sliding")
+    assert {name: share.gpu for name, share in found.items()} == {"team": 1 / 12, "top": 1 / 12}
+    assert notes == []
+
+
+def test_before_anything_is_recorded_no_queue_has_used_anything(tmp_path):
+    assert read(tmp_path / "history.db", T)[0] == {}
+
+
+def test_a_file_that_is_no_database_is_an_error_of_the_reading(tmp_path):
+    path = tmp_path / "history.db"
+    path.write_text("something else" * 100)
+    with pytest.raises(UsageError, match="not a database"):
+        read(path, T)
