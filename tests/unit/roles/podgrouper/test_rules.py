@@ -185,3 +185,10 @@ def test_topology_is_the_owners_alone():
     assert spec_of(pod_of(owner), owner)["topologyConstraint"] == {"topology": "t", "requiredTopologyLevel": "rack"}
     plain = work()
     assert "topologyConstraint" not in spec_of(pod_of(plain, annotations=keys), plain)
+
+
+def test_the_deadline_of_the_owner_is_copied_and_cannot_be_written_by_hand():
+    by_hand = {"kai.scheduler/owner-deadline": "1s mine"}
+    owner = thing("example.com/v1", "Work", annotations=by_hand, spec={"activeDeadlineSeconds": 90})
+    found = group_of(pod_of(owner), owner)["metadata"]["annotations"]["kai.scheduler/owner-deadline"]
+    assert found == "1m30s spec.activeDeadlineSeconds"

@@ -137,3 +137,17 @@ def test_a_malformed_group_is_set_right(broken):
     write = after(broken, group())
     assert write.verb is Verb.UPDATE
     assert write.manifest["spec"]["minMember"] == 1
+
+
+@pytest.mark.parametrize("key", ["max-runtime", "expected-runtime", "runtime-policy", "requeue-delay"])
+def test_a_limit_of_the_run_time_that_the_group_has_is_kept(key):
+    held, ours = (group(annotations={f"kai.scheduler/{key}": text}) for text in ("theirs", "ours"))
+    assert after(held, ours).verb is Verb.NOTHING
+    assert after(group(), ours).manifest["metadata"]["annotations"] == {f"kai.scheduler/{key}": "ours"}
+
+
+def test_a_deadline_goes_with_that_of_the_owner():
+    key = "kai.scheduler/owner-deadline"
+    held, longer = (group(annotations={key: text}) for text in ("1m0s spec.a", "2m0s spec.a"))
+    assert after(held, longer).manifest["metadata"]["annotations"] == {key: "2m0s spec.a"}
+    assert after(held, group()).manifest["metadata"]["annotations"] == {}
