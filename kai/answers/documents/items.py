@@ -205,7 +205,7 @@ def job_values(line: "JobLine", *, with_pods: bool = False, owners: "Sequence[Ab
         "position": line.position,
         "orderKeys": [{"name": key.name, "value": key.value} for key in line.keys],
         "reason": {"code": code, "text": text} if code else None,
-        "endsInSeconds": None,
+        "endsInSeconds": line.ends_in,
         "labels": dict(line.labels),
         **listed,
     }

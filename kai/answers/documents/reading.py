@@ -77,6 +77,7 @@ def _job_line(item: Values) -> JobLine:
         position=item["position"],
         keys=tuple(OrderKey(key["name"], float(key["value"])) for key in item["orderKeys"]),
         pods=tuple(map(_pod_line, item.get("podList") or ())),
+        ends_in=item.get("endsInSeconds"),
         counted=counted,
     )
 

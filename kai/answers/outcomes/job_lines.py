@@ -16,8 +16,10 @@ from kai.answers.outcomes.states import (
     pod_states,
     wanted_by_memory,
 )
+from kai.api.conventions.runtime_limits import bound, has_end, queue_chain
 from kai.api.kinds import key_of
 from kai.api.scheduling.pod_group import PodGroup as Manifest
+from kai.api.scheduling.queue import Queue
 from kai.deciding.engine.cycle import WaitingOrder, explained_order
 from kai.facts.model.groups import PodGroup
 from kai.facts.model.pod import STAND_IN, Status
@@ -82,6 +84,8 @@ class JobLine:
     """
     keys: tuple[OrderKey, ...]
     pods: tuple[PodLine, ...]
+    ends_in: float | None = None
+    """Seconds until it ends at the latest; None for a job that does not run, or that nothing limits."""
     counted: bool = True
     """Whether its pods could be listed; otherwise the minimum of the group stands for their number."""
 
@@ -104,6 +108,7 @@ def job_lines(outcome: Outcome, seen: Overview) -> tuple[JobLine, ...]:
     places = _positions(order.groups, rows, seen.jobs)
     members, left = pods_by_group(outcome.last), kept_places(snapshot).left
     columns = _Columns.of(outcome)
+    queues = {each.metadata.name: each for each in outcome.case.objects.queues}
     lines = []
     for job in seen.jobs:
         key = (job.namespace, job.name)
@@ -122,9 +127,22 @@ def job_lines(outcome: Outcome, seen: Overview) -> tuple[JobLine, ...]:
                 others_before=places[row].others if row in places and not outcome.last.decisions else None,
                 keys=tuple(OrderKey(name, float(value)) for name, value in values),
                 pods=tuple(_pod(outcome, columns, pod) for pod in pods if pod not in left),
+                ends_in=_ends_in(manifests.get(key), group, queues, snapshot.now) if job.placed else None,
             )
         )
     return tuple(sorted(lines, key=_place))
+
+
+def _ends_in(manifest: Manifest | None, group: PodGroup, queues: Mapping[str, Queue], now: float) -> float | None:
+    """Return in how many seconds a group that runs ends at the latest; None if nothing limits it."""
+    if manifest is None:
+        return None
+    chain = queue_chain(manifest.spec.queue, queues.get)
+    since = manifest.status.running_since or group.last_start
+    if since is None or not has_end(manifest, chain):
+        return None
+    end = bound(manifest, chain).end(since, manifest.status.consumed_runtime or 0.0)
+    return None if end is None else max(0.0, end.at - now)
 
 
 def lines_named(name: str, lines: Sequence[JobLine]) -> tuple[JobLine, ...]:

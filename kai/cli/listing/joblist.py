@@ -91,6 +91,11 @@ class Row:
         return min((line.since for line in waiting if line.since is not None), default=None)
 
     @property
+    def ends_in(self) -> float | None:
+        """Seconds until the first of its jobs ends at the latest; None if nothing limits them."""
+        return min((line.ends_in for line in self.lines if line.ends_in is not None), default=None)
+
+    @property
     def position(self) -> int | None:
         """The best position in the queue."""
         return min((line.position for line in self.lines if line.position is not None), default=None)

@@ -297,6 +297,8 @@ def _table(rows: Sequence[Row], console: Console, now: float) -> str:
 def _reason(row: Row) -> tuple[str, str]:
     """Return code and text of a reason. Evicted jobs get the cause as the code, which their state repeats otherwise."""
     code, text = row.reason
+    if not code and row.ends_in is not None:
+        return "", f"ends in {span(row.ends_in)} at the latest"
     if code != row.state:
         return code, text
     causes = list(dict.fromkeys(_CAUSE.findall(text)))

@@ -294,3 +294,25 @@ def test_pods_that_go_in_this_moment_are_not_counted_among_those_that_wait(capsy
     assert jobs["chat-2-burst"]["state"] == jobs["chat-4-burst"]["state"] == "Evicted"
     assert (jobs["chat-2-burst"]["pods"]["waiting"], jobs["chat-4-burst"]["pods"]["waiting"]) == (0, 2)
     assert {name for name, each in jobs.items() if each["pods"]["waiting"]} == listed
+
+
+LIMITED = """
+about: Of two jobs that run, one has a limit.
+cluster: {nodes: {n1: {gpu: 2}}}
+queues: {a: {quota: 2}}
+groups:
+  limited: {queue: a, each: {gpu: 1}, runs_on: n1, started: 10m, annotations: {kai.scheduler/max-runtime: 1h}}
+  free: {queue: a, each: {gpu: 1}, runs_on: n1}
+run: [allocate]
+expect: {free: running on n1}
+"""
+
+
+def test_a_job_with_a_limit_says_when_it_ends(capsys, tmp_path):
+    (tmp_path / "case.yaml").write_text(LIMITED)
+    assert run(["jobs", "-f", str(tmp_path / "case.yaml"), "-o", "json"]) == 0
+    found = {each["name"]: each["endsInSeconds"] for each in json.loads(capsys.readouterr().out)["items"]}
+    assert found == {"limited": 3000.0, "free": None}
+    assert run(["jobs", "-f", str(tmp_path / "case.yaml")]) == 0
+    (line,) = (each for each in capsys.readouterr().out.splitlines() if "ends in" in each)
+    assert (line.split()[0], line.endswith("ends in 50m at the latest")) == ("limited", True)
