@@ -115,7 +115,7 @@ def _later(case: Case, reading: Reading) -> Iterator[LaterPods]:
     asked = {str(job.group["metadata"]["name"]): sum(map(claims.gpus_with, job.pods)) for job in reading.expansion.jobs}
     found: dict[tuple[str, str], LaterPods] = {}
     for each in reading.expansion.later:
-        job, once = str(each.group["metadata"]["name"]), " and ".join(str(condition) for condition in each.conditions)
+        job, once = str(each.group["metadata"]["name"]), " and ".join(dict.fromkeys(map(str, each.conditions)))
         goes_on = all(condition.stage is not Stage.COMPLETE for condition in each.conditions)
         beside = asked.get(job, 0.0) if goes_on else 0.0
         known = found.get((job, once), LaterPods(job=job, once=once, pods=0, gpus=0.0, beside=beside))

@@ -1,19 +1,32 @@
-"""Argo Workflows: the pods of the first steps.
+"""Argo Workflows: the pods of the first steps, and of those that follow once their predecessors are complete.
 
-Source: the workflow controller, Argo Workflows 3.7. Pods belong to the Workflow itself, and each runs the containers of
-one template; a template of the types resource and data has a pod of Argo's own executor. A Workflow may take its spec,
-and a step its template, from a WorkflowTemplate. Which steps follow depends on the results of the first ones, so they
-are not created yet.
+Source: the workflow controller, Argo Workflows 4.1.0-rc2. Pods belong to the Workflow itself, and each runs the
+containers of one template; a template of the types resource and data has a pod of Argo's own executor. A Workflow may
+take its spec, and a step its template, from a WorkflowTemplate. Steps with a condition (``when``) are taken to run, and
+a list from the result of another step counts as one item. A template that calls itself is followed once.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
 from kai.basics.parsing import list_of, mapping_of, part_of
 from kai.manifests.grouping import Index
-from kai.manifests.workloads.making import Identity, Made, child, is_set, named_elsewhere, part, pods
+from kai.manifests.workloads.making import (
+    MOST_PODS,
+    Condition,
+    Identity,
+    Made,
+    Stage,
+    child,
+    is_set,
+    later,
+    named_elsewhere,
+    part,
+    pods,
+)
 from kai.roles.podgrouper.resource import Fields, Kind, Resource
 
 GROUP: Final = "argoproj.io"
@@ -29,6 +42,9 @@ _OF_POD: Final = ("nodeSelector", "tolerations", "affinity", "schedulerName", "p
 _OWN_CONTAINER: Final = ("container", "script")
 _EXECUTED: Final = ("resource", "data")
 """Types of templates whose pod has only Argo's own container."""
+_STEP: Final = "simulation.kai.scheduler/step"
+"""A label that tells the pods of one step from others. Argo itself writes no such label."""
+_TASK: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_]*")
 _MERGED: Final = ("nodeSelector", "podMetadata")
 
 
@@ -46,7 +62,7 @@ def cron_workflow(workload: Resource, _: Index) -> Iterator[Made]:
 
 
 def workflow(workload: Resource, index: Index) -> Iterator[Made]:
-    """Yield the first pods of a workflow; none if it is suspended or finished.
+    """Yield the pods of a workflow, those of later steps with their conditions; none if it is suspended or finished.
 
     Raises: InputError if the entrypoint is not a template, AbsentError for a WorkflowTemplate that is not in the input.
     """
@@ -64,9 +80,14 @@ def workflow(workload: Resource, index: Index) -> Iterator[Made]:
         spec = Fields(joined, held.subject if "entrypoint" not in spec.value else spec.subject, "spec")
     holder = _Templates(workload, index, spec)
     entry = spec.text("entrypoint") or ""
-    for number, template in enumerate(holder.first(entry, spec, 0), start=1):
+    holder.run(entry, spec, (), ())
+    steps = sorted(holder.steps, key=lambda step: bool(step.conditions))
+    for number, step in enumerate(steps, start=1):
+        template = step.template
         name = f"{workload.name}-{template.text('name')}-{number}"
-        yield from pods(workload, _pod_template(workload, spec, template), [Identity(name=name)])
+        identity = Identity(name=name, labels={_STEP: step.label})
+        for pod in pods(workload, _pod_template(workload, spec, template), [identity]):
+            yield later(pod, *step.conditions)
 
 
 def _elsewhere(workload: Resource, reference: Fields, index: Index) -> Fields:
@@ -86,67 +107,128 @@ def _joined(held: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     return {**held, **{key: value for key, value in own.items() if value is not None}, **merged}
 
 
+_Conditions = tuple[Condition, ...]
+
+
+@attrs.frozen(kw_only=True)
+class _Step:
+    """One pod: its template, the label of its step, and the steps that must be complete before."""
+
+    template: Fields
+    label: str
+    conditions: _Conditions
+
+
 @attrs.frozen
 class _Templates:
-    """The templates of one spec, which steps call."""
+    """The templates of one spec, which steps call, and the pods that come of them."""
 
     workload: Resource
     index: Index
     spec: Fields
+    steps: list[_Step] = attrs.field(factory=list)
 
-    def first(self, name: str, holder: Fields, depth: int) -> Iterator[Fields]:
-        """Yield, once for each pod, the first templates to run for the template of this name.
+    def run(self, name: str, holder: Fields, before: _Conditions, above: tuple[str, ...]) -> _Conditions:
+        """Add the pods of the template of this name; return the conditions for what follows it.
 
-        Raises: InputError for the name of no template.
+        ``before`` are the conditions for the template itself, ``above`` the names of the templates that call it.
+
+        Raises: InputError for the name of no template, and for templates that call one another at once without an end.
         """
         templates = {each.text("name") or "": each for each in self.spec.children("templates") or ()}
         template = templates.get(name)
         if template is None:
-            key = ("entrypoint",) if depth == 0 else ("template",)
+            key = ("entrypoint",) if not above else ("template",)
             raise holder.error(key, name, f"one of the templates: {', '.join(templates) or 'there is none'}")
-        if depth > _DEEPEST:
+        if name in above and before:
+            return before
+        if len(above) > _DEEPEST:
             raise template.error(("name",), name, "a template that does not call itself at once")
-        yield from self._begin(template, depth)
+        return self._begin(template, before, (*above, name))
 
-    def _begin(self, template: Fields, depth: int) -> Iterator[Fields]:
-        for step in _begun(template):
-            for _ in range(_times(step)):
-                yield from self._called(step, depth + 1)
+    def _begin(self, template: Fields, before: _Conditions, above: tuple[str, ...]) -> _Conditions:
+        after = before
+        for row in _rows(template):
+            after = self._together(row, after, above)
+        dag = part(template, "dag")
+        if dag is not None:
+            after = self._in_order(tuple(dag.children("tasks") or ()), before, above)
         if any(template.value.get(key) is not None for key in (*_OWN_CONTAINER, *_EXECUTED, "containerSet")):
-            yield template
+            return (*(after if after != before else ()), self._add(template, before))
+        return after
 
-    def _called(self, step: Fields, depth: int) -> Iterator[Fields]:
+    def _add(self, template: Fields, before: _Conditions) -> Condition:
+        label = str(len(self.steps) + 1)
+        self.steps.append(_Step(template=template, label=label, conditions=before))
+        labels = {_LABEL: self.workload.name, _STEP: label}
+        return Condition(stage=Stage.COMPLETE, labels=labels, subject=template.text("name") or "a step")
+
+    def _together(self, steps: Sequence[Fields], before: _Conditions, above: tuple[str, ...]) -> _Conditions:
+        """Add the steps of one row; what follows waits for all of them."""
+        found = [each for step in steps for each in self._repeated(step, before, above)]
+        return tuple(found) or before
+
+    def _in_order(self, tasks: Sequence[Fields], before: _Conditions, above: tuple[str, ...]) -> _Conditions:
+        """Add the tasks of a graph, each after those that it depends on; what follows waits for all of them."""
+        known = {task.text("name") or "": task for task in tasks}
+        done: dict[str, _Conditions] = {}
+        left = dict(known)
+        while left:
+            ready = [name for name, task in left.items() if done.keys() >= _needed(task, known)]
+            if not ready:
+                break  # a circle: Argo refuses it
+            for name in ready:
+                task = left.pop(name)
+                waits = [each for one in sorted(_needed(task, known)) for each in done[one]]
+                own = tuple(dict.fromkeys(waits)) or before
+                done[name] = tuple(self._repeated(task, own, above)) or own
+        return tuple(dict.fromkeys(each for one in done.values() for each in one)) or before
+
+    def _repeated(self, step: Fields, before: _Conditions, above: tuple[str, ...]) -> Iterator[Condition]:
+        for _ in range(_times(step)):
+            after = self._called(step, before, above)
+            yield from (after if after != before else ())
+
+    def _called(self, step: Fields, before: _Conditions, above: tuple[str, ...]) -> _Conditions:
         inline, reference = part(step, "inline"), part(step, "templateRef")
         if inline is not None:
             named = {"name": step.text("name") or "inline", **inline.value}
-            yield from self._begin(Fields(named, inline.subject, inline.path), depth)
-        elif reference is not None:
-            there = _Templates(self.workload, self.index, _elsewhere(self.workload, reference, self.index))
-            yield from there.first(reference.text("template") or "", reference, depth)
-        else:
-            yield from self.first(step.text("template") or "", step, depth)
+            return self._begin(Fields(named, inline.subject, inline.path), before, (*above, ""))
+        if reference is not None:
+            there = attrs.evolve(self, spec=_elsewhere(self.workload, reference, self.index))
+            return there.run(reference.text("template") or "", reference, before, above)
+        return self.run(step.text("template") or "", step, before, above)
 
 
-def _begun(template: Fields) -> Iterator[Fields]:
-    """Yield the first steps of a template: those of its first row, or the tasks without dependencies."""
-    steps = template.value.get("steps")
-    if isinstance(steps, list) and steps:
-        first = steps[0] if isinstance(steps[0], list) else part_of(steps[0], "parallel") or [steps[0]]
-        for at, step in enumerate(first):
-            yield Fields(mapping_of(step), template.subject, f"{template.path}.steps[0][{at}]")
-    dag = part(template, "dag")
-    for task in (dag.children("tasks") or ()) if dag is not None else ():
-        if not task.value.get("dependencies") and not task.value.get("depends"):
-            yield task
+def _rows(template: Fields) -> Iterator[tuple[Fields, ...]]:
+    """Yield the rows of steps of a template; the steps of one row run at once."""
+    for number, row in enumerate(list_of(template.value, "steps")):
+        steps = row if isinstance(row, list) else list_of(row, "parallel") or [row]
+        path = f"{template.path}.steps[{number}]"
+        yield tuple(Fields(mapping_of(step), template.subject, f"{path}[{at}]") for at, step in enumerate(steps))
+
+
+def _needed(task: Fields, known: Mapping[str, Fields]) -> set[str]:
+    """Return the tasks that a task depends on: those listed, or those named in an expression."""
+    listed = set(map(str, list_of(task.value, "dependencies")))
+    expression = str(task.value.get("depends") or "")
+    return (listed | {each.group() for each in _TASK.finditer(expression)}) & known.keys()
 
 
 def _times(step: Fields) -> int:
-    """Return how many instances of a step run at once: a list from the result of another step counts as 1."""
+    """Return how many instances of a step run at once: a list from the result of another step counts as 1.
+
+    Raises: InputError for more than any workflow has.
+    """
     items = step.value.get("withItems")
     if isinstance(items, list):
         return len(items)
     count = str(part_of(step.value, "withSequence", "count"))
-    return int(count) if count.isdecimal() else 1
+    if not (count.isascii() and count.isdecimal()):
+        return 1
+    if len(count) > len(str(MOST_PODS)) or int(count) > MOST_PODS:
+        raise step.error(("withSequence", "count"), count, f"a whole number from 0 to {MOST_PODS}")
+    return int(count)
 
 
 def _containers(template: Fields) -> list[object]:

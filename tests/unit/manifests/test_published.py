@@ -46,7 +46,7 @@ def test_what_is_said_of_a_published_manifest_and_what_comes_of_it(case):
 
 
 def _told(later: Later) -> str:
-    once = " and ".join(str(each) for each in later.conditions)
+    once = " and ".join(dict.fromkeys(map(str, later.conditions)))
     return f"{later.group['metadata']['name']}: {len(later.pods)} pods {once}"
 
 

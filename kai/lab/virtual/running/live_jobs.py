@@ -185,6 +185,14 @@ class LiveJob:
     """The length of its earlier runs, which count against the limits of its run time."""
     run: int = 0
     """The number of its current run: the end of an earlier one is ignored."""
+    is_done: bool = False
+    """Whether its work was completed."""
+
+    @property
+    def runs_whole(self) -> bool:
+        """Whether all pods that its owner wants so far run, or have done their work."""
+        is_begun = len(self.tasks) == len(self.plan.tasks)
+        return is_begun and all(task.is_over or task.running == len(task.open_slots) for task in self.tasks)
 
     def let_go(self) -> None:
         """Break reference cycles, so that memory is freed immediately instead of by the garbage collector."""

@@ -295,6 +295,8 @@ class Records:
     _gained: tuple[float, int] = (nan, -1)
     later: dict[TaskPlan, str] = attrs.field(factory=dict)
     """By task whose later pods have not run together yet: the text of a note about them."""
+    held: dict[str, str] = attrs.field(factory=dict)
+    """By job that its controller has not created yet: the text of a note about it."""
     saving: int = 0
     """Number of jobs that save their work at checkpoints."""
     losses: dict[Loss, float] = attrs.field(factory=lambda: dict.fromkeys(Loss, 0.0))
@@ -302,6 +304,7 @@ class Records:
 
     def arrive(self, plan: JobPlan, now: float) -> int:
         """Record the arrival of a job, and return its number."""
+        self.held.pop(plan.key, None)
         first = [task.gpus for task in plan.tasks if not task.after]
         after = [task.gpus for task in plan.tasks if task.after]
         gpus = round(max(sum(first[: plan.at_once or None]), *after, 0.0), _DIGITS)
@@ -322,6 +325,11 @@ class Records:
         self.jobs.append(record)
         return len(self.jobs) - 1
 
+    def hold(self, plan: JobPlan) -> None:
+        """Record that a job waits for its controller to create it."""
+        words = " and ".join(dict.fromkeys(each.words for each in plan.follows))
+        self.held[plan.key] = f"{plan.name} of {plan.owner}, which comes {words}"
+
     def come_later(self, job: int, task: TaskPlan) -> None:
         """Record that later pods of a job were created."""
         pods = task.pods[-task.late :]
@@ -334,6 +342,8 @@ class Records:
         names = list(self.later.values())
         if names:
             yield f"Never ran together: {first_of(names, _FEW)}."
+        if self.held:
+            yield f"Never created: {first_of(list(self.held.values()), _FEW)}."
 
     def start(self, job: int, now: float, waited: float) -> None:
         """Record that enough pods of a job, or of a task of it, run together after it waited."""

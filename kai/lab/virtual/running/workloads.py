@@ -26,7 +26,7 @@ from kai.api.scheduling.queue import Queue
 from kai.lab.virtual.running.embedded_cluster import EmbeddedCluster, held_gpus
 from kai.lab.virtual.running.live_jobs import Calendar, Life, LiveJob, Slot, State, Task
 from kai.lab.virtual.running.records import Ending, Loss, Records
-from kai.lab.virtual.scenes.job_plans import JobPlan, Overlap, Replacement, Series, TaskPlan, identity_of
+from kai.lab.virtual.scenes.job_plans import Follow, JobPlan, Overlap, Replacement, Series, TaskPlan, identity_of
 from kai.roles.scheduler.loop.wakeups import starts_alone
 
 if TYPE_CHECKING:
@@ -63,6 +63,10 @@ class Workloads:
     """The last run of each CronJob."""
     _put_off: dict[str, JobPlan] = attrs.field(factory=dict)
     """By CronJob: the run that waits for the previous one to end."""
+    _held: list[JobPlan] = attrs.field(factory=list)
+    """Jobs that their controllers create once others run or are complete."""
+    _followed: dict[Key, LiveJob] = attrs.field(factory=dict)
+    """Jobs that others wait for, by the group of their plan."""
     _members: Counter[Key] = attrs.field(factory=Counter)
     """Number of pods by group."""
     _chains: dict[str, tuple[Queue, ...]] = attrs.field(factory=dict)
@@ -74,11 +78,17 @@ class Workloads:
         """Let a job arrive, with the tasks that its owner starts first."""
         if plan.series is not None and self._is_put_off(plan, plan.series):
             return
+        if not all(map(self._is_reached, plan.follows)):
+            self._held.append(plan)
+            self.records.hold(plan)
+            return
         now = self.calendar.now
         group = _born(plan.group, self.cluster.instant(now))
         job = LiveJob(plan=plan, number=self.records.arrive(plan, now), group=group, left=len(plan.tasks))
         self._add_group(group, job)
         job.limits = bound(group, self._chain(group.spec.queue))
+        if plan.is_followed:
+            self._followed[key_of(plan.group)] = job
         if plan.series is not None:
             self._latest[plan.series.name] = job
         most = plan.at_once or len(plan.tasks)
@@ -90,6 +100,21 @@ class Workloads:
                 self.calendar.enter(task.arrival, partial(self._begin, job, task))
             else:
                 self._begin(job, task)
+
+    def _is_reached(self, follow: Follow) -> bool:
+        """Return whether the jobs that a job follows run whole or are complete."""
+        for key in follow.jobs:
+            job = self._followed.get(key)
+            if job is None or not (job.is_done or (not follow.is_over and job.runs_whole)):
+                return False
+        return True
+
+    def _let_come(self) -> None:
+        """Let the held jobs arrive whose conditions hold, within this instant."""
+        come = [plan for plan in self._held if all(map(self._is_reached, plan.follows))]
+        self._held = [plan for plan in self._held if plan not in come]
+        for plan in come:
+            self.calendar.enter(self.calendar.now, partial(self.arrive, plan))
 
     def _is_put_off(self, plan: JobPlan, series: Series) -> bool:
         """Apply the concurrency policy of a CronJob; return whether this run has to wait for the previous one.
@@ -185,6 +210,8 @@ class Workloads:
             self._start(task)
         elif not task.is_complete and task.runs:
             self._interrupt(task, loss)
+        if self._held:
+            self._let_come()
 
     def _start(self, task: Task) -> None:
         now, job = self.calendar.now, task.job
@@ -332,7 +359,9 @@ class Workloads:
             self._begin(job, each)
 
     def _job_is_over(self, job: LiveJob, ending: Ending) -> None:
-        job.is_over = True
+        job.is_over, job.is_done = True, ending is Ending.DONE
+        if self._held:
+            self._let_come()
         self.records.end(job.number, self.calendar.now, ending)
         self._drop_group(key_of(job.group), job)
         if job.plan.series is not None:

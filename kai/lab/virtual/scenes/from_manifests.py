@@ -56,7 +56,7 @@ from kai.lab.virtual.scenes.job_plans import (
     owner_of,
     with_all_pods,
 )
-from kai.lab.virtual.scenes.later_pods import LaterPods, with_later
+from kai.lab.virtual.scenes.later_pods import LaterPods, follows, with_later
 from kai.manifests import Document, Finding, RefusedError, Surroundings, read
 from kai.manifests.codes import WAIT
 from kai.manifests.expansion import Job, is_workload, numbered
@@ -321,6 +321,8 @@ def _plans(
         arrival = arrivals[at]
         if arrival is None:
             continue
+        own: list[JobPlan] = []
+        members: dict[Key, list[Mapping[str, str]]] = {}
         for number, job in enumerate(jobs):
             group = groups[place_of(job.group)]
             planned = [
@@ -328,8 +330,28 @@ def _plans(
                 for each in job.pods
                 for pod in [pods[place_of(each)]]
             ]
-            more = later.get((at, key_of(group)), ())
-            yield from _job_plans(arrival, number, group, planned, more, seed, is_replica=len(jobs) > 1)
+            more = later.pop((at, key_of(group)), ())
+            plans = _job_plans(arrival, number, group, planned, more, seed, is_replica=len(jobs) > 1)
+            members[key_of(group)] = [each.pod.metadata.labels for each in planned]
+            own += plans
+        coming = {key: each for (place, key), each in later.items() if place == at}
+        yield from (attrs.evolve(each, is_followed=True) for each in own) if coming else own
+        yield from _followers(arrival, coming, members, seed)
+
+
+def _followers(
+    arrival: _Arrival,
+    coming: Mapping[Key, Sequence[LaterPods]],
+    members: dict[Key, list[Mapping[str, str]]],
+    seed: int,
+) -> Iterator[JobPlan]:
+    """Yield the jobs of a workload that have no pods at first; ``members`` are the labels of the pods of the others."""
+    for key, parts in coming.items():
+        members[key] = [each.pod.metadata.labels for part in parts for each in part.pods]
+    for number, (first, *rest) in enumerate(coming.values()):
+        conditions = follows(first.conditions, members)
+        for plan in _job_plans(arrival, number, first.group, first.pods, rest, seed, is_replica=True):
+            yield attrs.evolve(plan, follows=conditions, is_followed=True)
 
 
 def _later_pods(reading: Reading, claimed: Callable[[Pod], float]) -> dict[tuple[int, Key], list[LaterPods]]:

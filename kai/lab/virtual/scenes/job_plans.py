@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from kai.api.kinds import Key
 from kai.api.kubernetes.meta import ObjectMeta, PriorityClass
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup, PodGroupSpec, least_members
@@ -117,6 +118,16 @@ class TaskPlan:
         return sum(each.gpus for each in self.pods)
 
 
+@attrs.frozen(kw_only=True)
+class Follow:
+    """A condition for a job to be created: that other jobs of its workload run whole, or are complete."""
+
+    jobs: tuple[Key, ...]
+    """Namespace and name of their groups."""
+    is_over: bool
+    words: str
+
+
 @attrs.frozen(kw_only=True, eq=False)
 class JobPlan:
     """A pod group with its pods; on screen it is a job.
@@ -138,6 +149,10 @@ class JobPlan:
     replacement: Replacement = Replacement.SAME_NAME
     series: Series | None = None
     """The CronJob whose run it is."""
+    follows: tuple[Follow, ...] = ()
+    """The conditions under which its controller creates it after its arrival."""
+    is_followed: bool = False
+    """Whether other jobs wait for it."""
 
     @property
     def queue(self) -> str:

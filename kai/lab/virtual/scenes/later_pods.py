@@ -1,5 +1,7 @@
 """Pods that a controller creates later, as tasks of their job: after other tasks, or beside them once these run.
 
+Pods of a group that has no pods before are a job of their own, which follows others.
+
 The models of ``kai.manifests.workloads`` determine these pods and their conditions. Start reading at ``with_later``.
 """
 
@@ -12,12 +14,13 @@ import attrs
 
 from kai.api import names
 from kai.api.scheduling.pod_group import PodGroup, PodGroupSpec
-from kai.lab.virtual.scenes.job_plans import PodPlan, TaskPlan, gang_of
+from kai.lab.virtual.scenes.job_plans import Follow, PodPlan, TaskPlan, gang_of
 from kai.manifests.workloads.making import Condition, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kai.api.kinds import Key
     from kai.api.kubernetes.pod import Pod
 
 
@@ -78,7 +81,18 @@ def _joined(task: TaskPlan, later: LaterPods) -> TaskPlan:
 
 
 def _words(conditions: Sequence[Condition]) -> str:
-    return " and ".join(str(each) for each in conditions)
+    return " and ".join(dict.fromkeys(map(str, conditions)))
+
+
+def follows(conditions: Sequence[Condition], members: Mapping[Key, Sequence[Mapping[str, str]]]) -> tuple[Follow, ...]:
+    """Return the conditions of a job that comes later; ``members`` are the labels of the pods of each group."""
+    found = {}
+    for condition in conditions:
+        wanted = condition.labels.items()
+        jobs = tuple(key for key, pods in members.items() if any(wanted <= labels.items() for labels in pods))
+        is_over = condition.stage is Stage.COMPLETE
+        found[jobs, is_over] = Follow(jobs=jobs, is_over=is_over, words=str(condition))
+    return tuple(found.values())
 
 
 def _needed(spec: PodGroupSpec, pods: Sequence[PodPlan]) -> int:

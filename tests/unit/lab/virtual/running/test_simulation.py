@@ -280,3 +280,75 @@ def test_an_eviction_costs_work_on_the_gpus_that_were_held():
     urgent = urgent.replace('gpu: "1"', 'gpu: "4"')
     jobs = jobs_of(simulated(cluster(gpus=4) + elastic + urgent, 2))
     assert (jobs["elastic"].evictions, jobs["elastic"].lost_gpu_seconds) == (2, 4 * HOUR)
+
+
+WORKFLOW = """
+---
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata:
+  name: flow
+  labels: {kai.scheduler/queue: work}
+  annotations: {simulation.kai.scheduler/duration: 10m}
+spec:
+  schedulerName: kai-scheduler
+  entrypoint: main
+  templates:
+  - name: main
+    steps:
+    - - {name: prepare, template: small}
+    - - {name: train, template: large, withItems: [1, 2]}
+    - - {name: graph, template: graph}
+  - name: graph
+    dag: {tasks: [{name: a, template: small}, {name: b, template: large, depends: a.Succeeded}]}
+  - {name: small, container: {image: x}}
+  - {name: large, container: {image: x, resources: {limits: {nvidia.com/gpu: 4}}}}
+"""
+
+
+def test_steps_of_a_workflow_come_when_those_before_them_are_complete():
+    jobs = jobs_of(simulated(cluster(gpus=4) + WORKFLOW, 2))
+    assert {name: (each.arrival_seconds, each.start_seconds) for name, each in jobs.items()} == {
+        "flow-small-1": (0.0, 0.0),
+        "flow-large-2": (600.0, 600.0),
+        "flow-large-3": (600.0, 1200.0),  # there is room for one of them
+        "flow-small-4": (1800.0, 1800.0),
+        "flow-large-5": (2400.0, 2400.0),
+    }
+
+
+RAY_JOB = """
+---
+apiVersion: ray.io/v1
+kind: RayJob
+metadata:
+  name: ray
+  labels: {kai.scheduler/queue: work}
+  annotations: {simulation.kai.scheduler/duration: 30m}
+spec:
+  submitterPodTemplate: {spec: {schedulerName: kai-scheduler, restartPolicy: Never, containers: [{name: s, image: x}]}}
+  rayClusterSpec:
+    headGroupSpec: {template: {spec: {schedulerName: kai-scheduler, containers: [{name: h, image: x}]}}}
+    workerGroupSpecs:
+    - groupName: workers
+      replicas: 1
+      minReplicas: 1
+      maxReplicas: 1
+      template:
+        spec:
+          schedulerName: kai-scheduler
+          containers: [{name: w, image: x, resources: {limits: {nvidia.com/gpu: 8}}}]
+"""
+
+
+def test_the_pod_that_submits_a_ray_job_comes_when_the_cluster_runs():
+    first = job("first", 8, duration="20m")
+    jobs = jobs_of(simulated(cluster() + first + RAY_JOB, 2))
+    assert jobs["ray"].start_seconds == 1200.0
+    assert jobs["ray-submitter"].arrival_seconds == 1200.0
+
+
+def test_a_job_whose_predecessors_never_run_is_not_created_and_a_note_says_so():
+    result = simulated(cluster(gpus=4) + RAY_JOB, 2)
+    assert [each.name for each in result.jobs] == ["ray"]
+    assert "Never created: ray-submitter of ray, which comes once the cluster is ready." in result.notes
