@@ -259,6 +259,10 @@ def _size(gpus: float) -> str:
     return f"{most // 2 + 1} to {most} GPUs"
 
 
+_MARGIN: Final = 0.06
+"""Room at both ends of the axis as a part of it, so that a mark is whole on the screen of a phone, too."""
+
+
 def _sizes(waits: Mapping[str, Sequence[float]], frame: Frame) -> Figure:
     """Return one row for each size, with its median, its 95th percentile and its longest wait."""
     data: list[Figure] = []
@@ -274,7 +278,9 @@ def _sizes(waits: Mapping[str, Sequence[float]], frame: Frame) -> Figure:
                 "hovertemplate": f"%{{y}}, {name}: %{{text}}<extra></extra>",
             }
         )
-    x = {**_log_axis(frame), "range": [-0.1, short(log10(max(10.0, frame.horizon)) + 0.1)]}  # the same for each run
+    span = log10(max(10.0, frame.horizon))
+    margin = span * _MARGIN
+    x = {**_log_axis(frame), "range": [short(-margin), short(span + margin)]}  # the same for each run
     y = {"type": "category", "autorange": "reversed"}
     return {"data": data, "layout": layout(90 + 34 * len(waits), x, y, hovermode="closest")}
 
