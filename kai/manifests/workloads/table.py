@@ -7,7 +7,7 @@ from kai.api.kinds import KINDS
 from kai.manifests.grouping import Index
 from kai.manifests.positions import Path
 from kai.manifests.unused import PATCHES, templates
-from kai.manifests.workloads import apps, argo, grove, kubeflow, operators, ray, serving, sets, spark, trainer
+from kai.manifests.workloads import apps, argo, grove, operators, ray, serving, sets, trainer
 from kai.manifests.workloads.described import described
 from kai.manifests.workloads.making import Made
 from kai.roles.podgrouper.draft import KARTA
@@ -41,12 +41,12 @@ MODELS: Final[dict[tuple[str, str], Model]] = {
     ("serving.knative.dev", "Service"): apps.service,
     ("serving.kserve.io", "InferenceService"): operators.inference_service,
     ("serving.kserve.io", "LLMInferenceService"): operators.llm_inference_service,
-    ("sparkoperator.k8s.io", "SparkApplication"): spark.spark_application,
+    ("sparkoperator.k8s.io", "SparkApplication"): operators.spark_application,
     ("workload.codeflare.dev", "AppWrapper"): operators.app_wrapper,
     ("workloads.x-k8s.io", "RoleBasedGroup"): serving.role_based_group,
     ("workloads.x-k8s.io", "RoleInstance"): serving.role_instance,
     ("workloads.x-k8s.io", "RoleInstanceSet"): serving.role_instance_set,
-    **{("kubeflow.org", kind): kubeflow.training_job for kind in kubeflow.REPLICA_SPECS},
+    **{("kubeflow.org", kind): trainer.training_job for kind in trainer.REPLICA_SPECS},
 }
 """The models by API group and kind, for all versions."""
 

@@ -3,6 +3,9 @@
 Source: Kubeflow Trainer 2.3.0. The runtime's template, patched by the TrainJob, becomes a JobSet of the TrainJob's
 name. Number of nodes, image and resources of the TrainJob replace those of the job that is marked as the
 trainer. With the MPI policy, nodes are counted differently.
+
+Jobs of the older Kubeflow training operator 1.9.3 and of the MPI operator have a pod for each replica of each role, and
+a launcher that may have to wait for its workers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,8 +13,20 @@ from typing import Any, Final
 
 from kai.basics.parsing import mapping_of, mappings_of, part_of
 from kai.manifests.grouping import Index
-from kai.manifests.workloads.making import Made, child, count, is_set, named_elsewhere
-from kai.roles.podgrouper.resource import Kind, Resource
+from kai.manifests.workloads.making import (
+    Condition,
+    Identity,
+    Made,
+    Stage,
+    child,
+    count,
+    is_set,
+    later,
+    named_elsewhere,
+    part,
+    pods,
+)
+from kai.roles.podgrouper.resource import Fields, Kind, Resource
 
 GROUP: Final = "trainer.kubeflow.org"
 RUNTIMES: Final = ("ClusterTrainingRuntime", "TrainingRuntime")
@@ -140,3 +155,74 @@ def _replaced(container: Mapping[str, Any], trainer: Mapping[str, Any]) -> dict[
         amounts = {part: {**mapping_of(held, part), **mapping_of(asked, part)} for part in ("limits", "requests")}
         own["resources"] = {**held, **{part: found for part, found in amounts.items() if found}}
     return own
+
+
+REPLICA_SPECS = {
+    "JAXJob": "jaxReplicaSpecs",
+    "MPIJob": "mpiReplicaSpecs",
+    "MXJob": "mxReplicaSpecs",
+    "PaddleJob": "paddleReplicaSpecs",
+    "PyTorchJob": "pytorchReplicaSpecs",
+    "TFJob": "tfReplicaSpecs",
+    "XGBoostJob": "xgbReplicaSpecs",
+}
+"""The field with the replica specs, by kind."""
+
+_PREFIX = "training.kubeflow.org/"
+
+
+def training_job(workload: Resource) -> Iterator[Made]:
+    """Yield the pods of all roles, unless the job is suspended."""
+    fields = workload.fields
+    name = REPLICA_SPECS[workload.kind.kind]
+    roles = fields.child("spec", name)
+    if roles is None:
+        raise fields.error(("spec", name), None, "the replica specs of the job")
+    if is_set(fields, "spec", "runPolicy", "suspend"):
+        return
+    for role in roles.value:
+        waits = role == "Launcher" and fields.text("spec", "launcherCreationPolicy") == "WaitForWorkersReady"
+        for made in _role(workload, roles, role):
+            yield later(made, *([_workers_ready(workload)] if waits else []))
+
+
+def _workers_ready(workload: Resource) -> Condition:
+    labels = {f"{_PREFIX}job-name": workload.name, f"{_PREFIX}replica-type": "worker"}
+    return Condition(stage=Stage.READY, labels=labels, subject="every worker")
+
+
+def _role(workload: Resource, roles: Fields, role: str) -> Iterator[Made]:
+    holder = roles.child(role)
+    if holder is None:
+        raise roles.error((role,), None, "a replica spec")
+    replicas = count(holder, "replicas", default=1)
+    labels = {
+        f"{_PREFIX}job-name": workload.name,
+        f"{_PREFIX}operator-name": f"{workload.kind.kind.lower()}-controller",
+        f"{_PREFIX}replica-type": role.lower(),
+    }
+    if role in {"Master", "Launcher"}:
+        labels[f"{_PREFIX}job-role"] = role.lower()
+    if role == "Launcher" and workload.kind.version == "v2beta1":
+        # The newer operator creates the launcher by a Job.
+        template = holder.child("template")
+        inner = {"parallelism": replicas, "completions": replicas, "template": _labelled(template, labels)}
+        yield child(workload, "batch/v1", "Job", f"{workload.name}-launcher", inner, labels=labels)
+        return
+    identities = (
+        Identity(
+            name=f"{workload.name}-{role.lower()}-{index}", labels={**labels, f"{_PREFIX}replica-index": str(index)}
+        )
+        for index in range(replicas)
+    )
+    yield from pods(workload, holder.child("template"), identities)
+
+
+def _labelled(template: Fields | None, labels: dict[str, str]) -> Made | None:
+    """Return a template with additional labels."""
+    if template is None:
+        return None
+    metadata = part(template, "metadata")
+    own = part(metadata, "labels")
+    written = metadata.value if metadata is not None else {}
+    return {**template.value, "metadata": {**written, "labels": {**(own.value if own else {}), **labels}}}
