@@ -210,7 +210,7 @@ def test_waits_are_told_by_the_size_of_jobs():
         ("5 to 8 GPUs", "1", "30m", "30m", "30m", "0", "0"),
     )
     assert plot.figure is not None
-    assert plot.figure["layout"]["xaxis"]["range"] == [-0.1, 4.5594], "of each run the same: up to the horizon"
+    assert plot.figure["layout"]["xaxis"]["range"] == [-0.2676, 4.727], "of each run the same: up to the horizon"
     assert plot.finding == "Of all sizes, jobs with 5 to 8 GPUs waited longest: 95% of them waited 30m or less."
 
 
