@@ -103,3 +103,13 @@ def test_malformed_resources_are_refused_with_the_path_of_the_bad_value(resource
     response = ask(manifest)
     assert response.malformed
     assert message in response.message
+
+
+@pytest.mark.parametrize("field", ["preemptMinRuntime", "reclaimMinRuntime"])
+def test_a_minimum_run_time_above_the_maximum_is_refused(field):
+    manifest = queue()
+    manifest["spec"] |= {"maxRuntime": "1h", field: "2h"}
+    response = ask(manifest, settings=AdmissionSettings())
+    assert (response.allowed, response.message) == (False, f"queue q: spec.{field}: found 2h, expected at most 1h")
+    manifest["spec"][field] = "1h"
+    assert ask(manifest, settings=AdmissionSettings()).allowed
