@@ -274,15 +274,26 @@ class Store(Protocol):
         """
         ...
 
-    def forget(self, cls: type[ApiObject], key: Key) -> None:
-        """Drop the assumption of an object."""
+    def keep(self, obj: ApiObject) -> None:
+        """Show an object that only this process has, until the API server has one of its name, or until `forget`.
+
+        Unlike an assumption it stays at `forget_all`: no other leader can have written anything about it.
+        """
         ...
 
-    def overlay(self, cls: type[ApiObject], key: Key, annotations: Mapping[str, str]) -> None:
+    def is_kept(self, cls: type[ApiObject], key: Key) -> bool:
+        """Return whether only this process has an object."""
+        ...
+
+    def forget(self, cls: type[ApiObject], key: Key) -> None:
+        """Drop the assumption of an object, or the object that only this process has."""
+        ...
+
+    def overlay(self, cls: type[ApiObject], key: Key, annotations: Mapping[str, str], *, is_kept: bool = False) -> None:
         """Show annotations on an object before their write arrives, or without one.
 
-        They are shown until the object has them or is gone, or until `forget_all`; other changes of the object are
-        shown as they arrive.
+        They are shown until the object has them or is gone, or until `forget_all`, which leaves those that are kept;
+        other changes of the object are shown as they arrive.
         """
         ...
 

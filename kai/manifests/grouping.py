@@ -4,17 +4,24 @@ Pods are grouped by the same rules as in the service. Groups of objects that wer
 
 Workloads that own each other in a circle are found, since none of them is at the top and so none would have pods.
 
+Groups that a cluster has only in memory are derived from their pods (`groups_of_bare_pods`).
+
 `Index` holds all objects of an input by kind, namespace and name, for pod grouping to read.
 """
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 import attrs
 
 from kai.api import names
+from kai.api.codec.structuring import unstructure
+from kai.api.kinds import key_of
+from kai.api.kubernetes.meta import PriorityClass
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.pod_group import PodGroup
 from kai.basics.errors import InputError
 from kai.basics.parsing import mapping_of, mappings_of, part_of
 from kai.roles.podgrouper import (
@@ -31,6 +38,7 @@ from kai.roles.podgrouper import (
     Why,
     group_pod,
     load_groupers,
+    unwritten,
 )
 from kai.roles.podgrouper.draft import KARTA, POD_GROUP, PRIORITY_CLASS
 
@@ -203,6 +211,44 @@ class Grouping:
             return name
         short = f"{owner['name']}{name.removeprefix(start)}"
         return short if isinstance(self.index.get(Get(POD_GROUP, namespace, short)), Absent) else name
+
+
+@attrs.frozen
+class _Listed:
+    """The objects of a cluster that the rule for a bare pod reads: priority classes, and groups that exist."""
+
+    classes: Mapping[str, PriorityClass]
+    groups: Mapping[tuple[str, str], PodGroup]
+
+    def get(self, read: Get, /) -> Manifest | Absent:
+        known: object = None
+        if read.kind == PRIORITY_CLASS:
+            known = self.classes.get(read.name)
+        elif read.kind == POD_GROUP:
+            known = self.groups.get((read.namespace, read.name))
+        return Absent(Why.NOT_FOUND) if known is None else unstructure(known)
+
+    def many(self, _: Many, /) -> tuple[Manifest, ...] | Absent:
+        return Absent(Why.NO_SUCH_KIND)
+
+
+def groups_of_bare_pods(
+    pods: Iterable[Pod], classes: Iterable[PriorityClass], groups: Iterable[PodGroup], scheduler_name: str
+) -> Iterator[tuple[Pod, PodGroup]]:
+    """Yield the pods without an owner and their groups, as the pod grouper of a cluster has them only in memory.
+
+    A pod that is not to be grouped, or is in a group already, is left out.
+    """
+    listed = _Listed({each.metadata.name: each for each in classes}, {key_of(each): each for each in groups})
+    settings, groupers = Settings(scheduler_name=scheduler_name), load_groupers()
+    for pod in pods:
+        outcome = group_pod(unstructure(pod), listed, settings, groupers)
+        if isinstance(outcome, Needs) or outcome.group is None or outcome.group.verb is not Verb.CREATE:
+            continue
+        try:
+            yield pod, unwritten(pod, outcome.group)
+        except InputError:
+            continue  # the pod stays without a group, as in a cluster
 
 
 def _class(name: str) -> Get:

@@ -5,8 +5,10 @@ for KAI-Scheduler. Nothing is written.
 
 A running scheduler knows two things about pods that a reader of the cluster has to infer: groups, and paused binds. The
 annotation with the group of a pod is written when the pod is bound, or about ten seconds after its creation
-(`kai.roles.podgrouper.links`); until then the owners of pod and group connect them. A pod whose bind was refused is
-left out of cycles until the next try (`kai.roles.scheduler.feedback.refusals`); its conditions record that.
+(`kai.roles.podgrouper.links`); until then the owners of pod and group connect them. The group of a pod without an owner
+may be in the memory of the scheduler only (`kai.roles.podgrouper.keeping`); it is derived from the pod by the same
+rule. A pod whose bind was refused is left out of cycles until the next try (`kai.roles.scheduler.feedback.refusals`);
+its conditions record that.
 """
 
 import importlib.metadata
@@ -44,22 +46,44 @@ _NONE: Final = ""
 def as_known(objects: ClusterObjects, scheduler: str = names.SCHEDULER_NAME) -> ClusterObjects:
     """Return a cluster as its scheduler sees it: pods with their groups, and pods whose refused binds are paused.
 
-    Holds: returns the same value where objects are explicit; only pods without a node are changed.
+    Holds: returns the same value where objects are explicit; only pods without a node or without an owner are changed.
     Cost: one pass over the pods, and over the groups if a pod names none.
     """
     waiting = [(row, pod) for row, pod in enumerate(objects.pods) if _waits(pod, scheduler)]
-    bare = [(row, pod) for row, pod in waiting if names.POD_GROUP not in pod.metadata.annotations]
+    bare = [(row, pod) for row, pod in enumerate(objects.pods) if _is_unlinked(pod, scheduler)]
     groups = _Owned(objects.pod_groups) if bare else None
     changed: dict[int, Pod] = {}
     for row, pod in bare:
         if groups is not None and (group := groups.of(pod)):
             changed[row] = _linked(pod, group)
+    made = _kept(objects, {row: pod for row, pod in bare if row not in changed}, scheduler)
+    changed |= {row: _linked(objects.pods[row], group.metadata.name) for row, group in made.items()}
     for row, pod in waiting:
         if text := bind_refusal(pod):
             changed[row] = at_rest(changed.get(row, pod), text)
     if not changed:
         return objects
-    return attrs.evolve(objects, pods=tuple(changed.get(row, pod) for row, pod in enumerate(objects.pods)))
+    pods = tuple(changed.get(row, pod) for row, pod in enumerate(objects.pods))
+    return attrs.evolve(objects, pods=pods, pod_groups=(*objects.pod_groups, *made.values()))
+
+
+def _is_unlinked(pod: Pod, scheduler: str) -> bool:
+    """Return whether a pod waits, or runs without an owner, and names no group."""
+    if names.POD_GROUP in pod.metadata.annotations or pod.spec.scheduler_name != scheduler:
+        return False
+    return _waits(pod, scheduler) or (bool(pod.spec.node_name) and not pod.metadata.owner_references)
+
+
+def _kept(objects: ClusterObjects, bare: Mapping[int, Pod], scheduler: str) -> dict[int, PodGroup]:
+    """Return the groups that the scheduler has only in memory, by the row of their pod."""
+    alone = {row: pod for row, pod in bare.items() if not pod.metadata.owner_references}
+    if not alone:
+        return {}
+    from kai.manifests.grouping import groups_of_bare_pods  # only where needed: a snapshot needs no rules of grouping
+
+    rows = {id(pod): row for row, pod in alone.items()}
+    found = groups_of_bare_pods(alone.values(), objects.priority_classes, objects.pod_groups, scheduler)
+    return {rows[id(pod)]: group for pod, group in found}
 
 
 def _waits(pod: Pod, scheduler: str) -> bool:

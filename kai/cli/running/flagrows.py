@@ -142,6 +142,7 @@ OWN: Final[Mapping[str, tuple[Row, ...]]] = {
         ("default-priorities-configmap-namespace", "text", ""),
         ("pod-label-selector", "labels", {}),
         ("namespace-label-selector", "labels", {}),
+        ("pod-groups", "text", "always"),
     ),
     POD_GROUPS: (("enable-podgroup-webhook", "truth", True), ("log-level", "verbosity", 3)),
     QUEUES: (

@@ -29,7 +29,7 @@ from kai.cli.running.dashboards import Board, Place, make_board, wanted_dashboar
 from kai.cli.running.flags import Given
 from kai.cli.running.identity import ProcessIdentity
 from kai.cli.running.lifetime import end_on_signal, log_standstill, tidying, work_in_terms
-from kai.cli.running.roleflags import ADMISSION, BINDER, FLAGS, LEASES, REPORTED_AS, SCHEDULER, TOGETHER
+from kai.cli.running.roleflags import ADMISSION, BINDER, FLAGS, LEASES, PODGROUPER, REPORTED_AS, SCHEDULER, TOGETHER
 from kai.cli.running.rolemetrics import ApiCalls, MissingRights, ObjectsNotRead, RoleMetrics
 from kai.cli.running.roles import (
     SCHEDULER_WATCHES,
@@ -39,6 +39,7 @@ from kai.cli.running.roles import (
     competes,
     configuration_path,
     controller,
+    podgrouper,
     scheduler_settings,
     watches_of_plugins,
 )
@@ -157,6 +158,9 @@ class Process:
                 role, hand_over = binder(given, metrics.observe, tracing)
                 plan.others.append(role)
                 plan.hand_over = hand_over if given.truth("hand-over") else None
+            elif name == PODGROUPER:
+                role, plan.grouped = podgrouper(given, metrics.observe)
+                plan.others.append(role)
             else:
                 plan.others.append(controller(name, given, metrics.observe))
         plan.certificate = wanted_certificate(given, self.roles)
@@ -213,6 +217,7 @@ class Process:
                 hand_over=plan.hand_over.offer if plan.hand_over else None,
                 carry_out=plan.hand_over.carry_out if plan.hand_over else None,
             )
+            scheduler.grouped = plan.grouped
             self.probes.add(SCHEDULER, scheduler.problem)
             self.probes.add_note(SCHEDULER, scheduler.note)
             local, bare = scheduler.routes(), scheduler.metrics.bare.names
@@ -332,6 +337,8 @@ class _Plan:
     others: list[Role] = attrs.field(factory=list)
     hand_over: HandOver | None = None
     """The binder, if it runs here and takes bind requests from the scheduler directly."""
+    grouped: Callable[[], Awaitable[None]] | None = None
+    """Waits until the store shows the groups that only this process has; None where it has none."""
     kinds: list[type[ApiObject]] = attrs.field(factory=list)
     """Kinds to watch besides those of the roles."""
     certificate: CertificateSource | None = None

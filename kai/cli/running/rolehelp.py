@@ -116,6 +116,10 @@ MEANINGS: Final[Mapping[str, str]] = {
         "ours. needed: in one process, a pod that needs no preparation is bound without a bind request; "
         "always: as KAI-Scheduler does"
     ),
+    "pod-groups": (
+        "ours. needed: where one process has all roles, the pod group of a pod without an owner is written once "
+        "something is said about it; always: as KAI-Scheduler does"
+    ),
     "max-pending-shapes-per-namespace": (
         "ours. How many distinct shapes of pending pods of one namespace a cycle considers, 0 is all"
     ),

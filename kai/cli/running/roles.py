@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
@@ -49,15 +49,15 @@ class Role:
 
 
 def controller(name: str, given: Given, observe: Observe) -> Role:
-    """Return a role other than the scheduler and the binder.
+    """Return a role other than the scheduler, the binder and the pod grouper.
 
     Raises: ConfigError for invalid settings.
     """
-    make = {PODGROUPER: _podgrouper, POD_GROUPS: _pod_groups, QUEUES: _queues, SCALE: _scale}
+    make = {POD_GROUPS: _pod_groups, QUEUES: _queues, SCALE: _scale}
     return make[name](given, observe)
 
 
-_BIND_REQUESTS: Final = ("needed", "always")
+_NEEDED: Final = ("needed", "always")
 _LINK_DELAY: Final = 10.0
 _MOST_LOOKS: Final = 64
 
@@ -87,8 +87,8 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
     if given.text("evict-by") not in {each.value for each in EvictBy}:
         found, wanted = given.text("evict-by"), ", ".join(each.value for each in EvictBy)
         raise CommandLineError(f"--evict-by: found {shown(found)}, expected one of {wanted}")
-    if given.text("bind-requests") not in _BIND_REQUESTS:
-        found, wanted = given.text("bind-requests"), ", ".join(_BIND_REQUESTS)
+    if given.text("bind-requests") not in _NEEDED:
+        found, wanted = given.text("bind-requests"), ", ".join(_NEEDED)
         raise CommandLineError(f"--bind-requests: found {shown(found)}, expected one of {wanted}")
     _check_shadow(given)
     configuration, document = configuration_of(given)
@@ -260,12 +260,21 @@ def _binder_settings(given: Given) -> BinderSettings:
     )
 
 
-def _podgrouper(given: Given, observe: Observe) -> Role:
+def podgrouper(given: Given, observe: Observe) -> tuple[Role, Callable[[], Awaitable[None]] | None]:
+    """Return the pod grouper, and what waits for the groups that it only shows in the store, if it does that.
+
+    Raises: ConfigError.
+    """
     from kai.cluster.work import QueueOptions
     from kai.roles.podgrouper.grouper import Settings
+    from kai.roles.podgrouper.keeping import FirstPass
     from kai.roles.podgrouper.reading import WATCHED
     from kai.roles.podgrouper.service import group_pods
 
+    if given.text("pod-groups") not in _NEEDED:
+        found, wanted = given.text("pod-groups"), ", ".join(_NEEDED)
+        raise CommandLineError(f"--pod-groups: found {shown(found)}, expected one of {wanted}")
+    first_pass = FirstPass()
     settings = Settings(
         scheduler_name=given.text("scheduler-name"),
         queue_label=given.text("queue-label-key"),
@@ -278,6 +287,7 @@ def _podgrouper(given: Given, observe: Observe) -> Role:
         namespace_labels=given.mapping("namespace-label-selector"),
         pod_labels=given.mapping("pod-label-selector"),
         link_delay_seconds=_LINK_DELAY if _binds_at_once(given) else 0.0,
+        keeps_groups=given.text("pod-groups") == "needed" and _binds_at_once(given) and _counts(given),
     )
     # KAI-Scheduler's default suits a blocking client. Here a pending reconcile is an idle task, and the request window
     # limits what is sent.
@@ -285,9 +295,10 @@ def _podgrouper(given: Given, observe: Observe) -> Role:
     options = QueueOptions(concurrency=max(1, given.whole("max-concurrent-reconciles")) if is_given else _MOST_LOOKS)
 
     async def work(cluster: Cluster) -> None:
-        await group_pods(cluster, settings, options=options, observe=observe)
+        await group_pods(cluster, settings, options=options, observe=observe, first_pass=first_pass)
 
-    return Role(name=PODGROUPER, watched=(*WATCHED, Namespace), work=work)
+    role = Role(name=PODGROUPER, watched=(*WATCHED, Namespace), work=work)
+    return role, first_pass.ended if settings.keeps_groups else None
 
 
 def _binds_at_once(given: Given) -> bool:
@@ -296,6 +307,11 @@ def _binds_at_once(given: Given) -> bool:
     is_alone = not given.text("partition-label-value")
     is_direct = given.truth("hand-over") and given.text("bind-requests") == "needed"
     return {SCHEDULER, BINDER, PODGROUPER} <= roles and is_alone and is_direct
+
+
+def _counts(given: Given) -> bool:
+    """Return whether this process also counts what groups and queues hold, so that no other must see each group."""
+    return {POD_GROUPS, QUEUES} <= set(given.roles or TOGETHER)
 
 
 def _pod_groups(given: Given, observe: Observe) -> Role:

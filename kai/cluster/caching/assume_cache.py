@@ -41,8 +41,14 @@ class _Assumption(Generic[T]):
     shown: T
     is_answered: bool = False
     """The server has confirmed the write: a list that is requested later shows it, unless the server lost the write."""
+    is_kept: bool = False
+    """The object exists only here, and no write of it is under way."""
     before: _Assumption[T] | None = None
     """An earlier, confirmed assumption: it is shown again if this one is forgotten."""
+
+
+def _is_there(found: object) -> bool:
+    return found is not None
 
 
 @attrs.frozen
@@ -321,6 +327,16 @@ class AssumeCache(Generic[T]):
         self._assumed[key] = _Assumption(until, actual, obj, before=done)
         self._shown.put(key, obj)
 
+    def keep(self, key: Key, obj: T) -> None:
+        """Show an object that only this process has, until the API server has one of its name."""
+        self.assume(key, obj, _is_there)
+        if key in self._assumed:
+            self._assumed[key].is_kept = True
+
+    def is_kept(self, key: Key) -> bool:
+        """Return whether only this process has the object of a key."""
+        return key in self._assumed and self._assumed[key].is_kept
+
     def confirm(self, key: Key) -> None:
         """Mark the assumption of a key as confirmed by the server."""
         assumption = self._assumed.get(key)
@@ -342,11 +358,11 @@ class AssumeCache(Generic[T]):
             self._shown.put(key, there)
 
     def forget_all(self) -> None:
-        """Drop all overlays and unconfirmed assumptions; a confirmed assumption is no guess, and stays."""
+        """Drop all overlays and unconfirmed assumptions; one that is confirmed or kept is no guess, and stays."""
         for key, assumption in list(self._assumed.items()):
-            if not assumption.is_answered:
+            if not assumption.is_answered and not assumption.is_kept:
                 self.forget(key)
-        for key in list(self._overlays.known):
+        for key in self._overlays.passing():
             there = self.actual(key)
             beneath = None if there is None else self._overlays.beneath(key, there)
             self._overlays.take_away(key)
@@ -355,20 +371,21 @@ class AssumeCache(Generic[T]):
 
     # --- Overlaying --------------------------------------------------------------------------------------------------
 
-    def overlay(self, key: Key, annotations: Mapping[str, str]) -> None:
+    def overlay(self, key: Key, annotations: Mapping[str, str], *, is_kept: bool = False) -> None:
         """Show annotations on an object until it has them or is gone; other changes of the object are shown as usual.
 
-        They replace an earlier overlay; empty annotations remove it.
+        They replace an earlier overlay; empty annotations remove it. One that is kept stays at `forget_all`.
         """
         obj, overlays = self.actual(key), self._overlays
-        if overlays.shows(key, annotations):
+        is_kept = is_kept or self.is_kept(key)
+        if overlays.shows(key, annotations, is_kept=is_kept):
             return
         if obj is not None:
             obj = overlays.beneath(key, obj)
-            overlays.lay(key, obj.metadata.uid, annotations)
+            overlays.lay(key, obj.metadata.uid, annotations, is_kept=is_kept)
             self._set(key, obj)
         elif key in self._assumed:
-            overlays.lay(key, "", annotations)
+            overlays.lay(key, "", annotations, is_kept=is_kept)
             shown = self._shown.objects[key]
             self._shown.put(key, annotated(shown, {**annotations, **shown.metadata.annotations}))
 

@@ -80,6 +80,8 @@ class _Overlay:
     uid: str
     """Empty for an object that is only assumed: the real object, when it comes, gets the annotations."""
     annotations: Mapping[str, str]
+    is_kept: bool = False
+    """Whether it stays when the assumptions of a term are dropped."""
 
 
 @attrs.define(eq=False)
@@ -88,14 +90,18 @@ class Overlays:
 
     known: dict[Key, _Overlay] = attrs.field(factory=dict)
 
-    def shows(self, key: Key, annotations: Mapping[str, str]) -> bool:
-        """Return whether an object is overlaid with exactly these annotations."""
+    def shows(self, key: Key, annotations: Mapping[str, str], *, is_kept: bool) -> bool:
+        """Return whether an object is overlaid with exactly these annotations, and as long."""
         overlay = self.known.get(key)
-        return overlay is not None and overlay.annotations == annotations
+        return overlay is not None and overlay.annotations == annotations and overlay.is_kept == is_kept
 
-    def lay(self, key: Key, uid: str, annotations: Mapping[str, str]) -> None:
+    def lay(self, key: Key, uid: str, annotations: Mapping[str, str], *, is_kept: bool = False) -> None:
         """Overlay an object with annotations, in place of an earlier overlay."""
-        self.known[key] = _Overlay(uid, dict(annotations))
+        self.known[key] = _Overlay(uid, dict(annotations), is_kept)
+
+    def passing(self) -> list[Key]:
+        """Return the keys of the overlays that are not kept."""
+        return [key for key, each in self.known.items() if not each.is_kept]
 
     def take_away(self, key: Key) -> None:
         """Remove the overlay of an object."""

@@ -274,6 +274,17 @@ class WatchedStore:
         with self.taking():
             self.cache(type(obj)).assume(key, obj, until)
 
+    def keep(self, obj: ApiObject) -> None:
+        """Show an object that only this process has, until the API server has one of its name."""
+        key = key_of(obj)
+        with self.taking():
+            self.cache(type(obj)).keep(key, obj)
+
+    def is_kept(self, cls: type[ApiObject], key: Key) -> bool:
+        """Return whether only this process has an object; False for a kind that is not watched."""
+        cache = self._caches.get(cls)
+        return cache is not None and cache.is_kept(key)
+
     def confirm(self, cls: type[ApiObject], key: Key) -> None:
         """Mark an assumption as confirmed by the server; only a list that is requested later may refute it."""
         self.cache(cls).confirm(key)
@@ -284,15 +295,15 @@ class WatchedStore:
             self.cache(cls).forget(key)
 
     def forget_all(self) -> None:
-        """Drop all overlays and unconfirmed assumptions."""
+        """Drop all overlays and unconfirmed assumptions that are not kept."""
         with self.taking():
             for cache in self._caches.values():
                 cache.forget_all()
 
-    def overlay(self, cls: type[ApiObject], key: Key, annotations: Mapping[str, str]) -> None:
+    def overlay(self, cls: type[ApiObject], key: Key, annotations: Mapping[str, str], *, is_kept: bool = False) -> None:
         """Show annotations on an object until it has them, or is gone."""
         with self.taking():
-            self.cache(cls).overlay(key, annotations)
+            self.cache(cls).overlay(key, annotations, is_kept=is_kept)
 
     def is_overlaid(self, cls: type[ApiObject], key: Key) -> bool:
         """Return whether an object is shown with annotations that it does not have."""

@@ -66,6 +66,10 @@ def _refuse_none(_: BindRequest) -> str:
     return ""
 
 
+def _named_group(pod: Pod) -> str:
+    return pod.metadata.annotations.get(names.POD_GROUP, "")
+
+
 @attrs.frozen(kw_only=True)
 class Binder:
     """How binds are carried out."""
@@ -78,6 +82,8 @@ class Binder:
     reserve: Reserve = reserve_group
     kubernetes: Callable[[], KubernetesVersion] = newest
     """Returns the version of the API server, which decides how requests of pods are counted."""
+    group_to_link: Callable[[Pod], str] = _named_group
+    """Returns the group whose name the binding writes to the pod; "" for none."""
 
 
 def bind(binder: Binder, request: BindRequest, pod: Pod, node: Node) -> Plan[Pod]:
@@ -212,7 +218,7 @@ def _last_look(binder: Binder, context: BindContext) -> Plan[Bind]:
     node, others, fits = yield from _look(context, objection)
     context = attrs.evolve(context, node=node)
     _refuse_unheld(binder, context, others)
-    return _binding(context, fits)
+    return _binding(binder, context, fits)
 
 
 def _look(
@@ -299,11 +305,11 @@ def _refuse(reason: str) -> None:
         raise BindFailureError(reason, retryable=False)
 
 
-def _binding(context: BindContext, fits: Callable[[Node | None, tuple[Pod, ...] | None], bool]) -> Bind:
+def _binding(binder: Binder, context: BindContext, fits: Callable[[Node | None, tuple[Pod, ...] | None], bool]) -> Bind:
     pod = context.pod
     # The API server copies annotations of a Binding to the pod in the same write: no pod is bound without its grant.
     annotations = bind_annotations(context.request)
-    group = pod.metadata.annotations.get(names.POD_GROUP)
+    group = binder.group_to_link(pod)
     if group:
         annotations[names.POD_GROUP] = group  # the store may only overlay it: then this write also persists it
     return Bind(

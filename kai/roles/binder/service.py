@@ -31,6 +31,7 @@ from kai.api.kubernetes.pod import Pod
 from kai.api.kubernetes.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kai.api.plans import Emit, Ref, Refusal
 from kai.api.scheduling.bind_request import BindRequest
+from kai.api.scheduling.pod_group import PodGroup
 from kai.basics.deadlines import doubling_pause
 from kai.cluster.election.takeover import catch_up
 from kai.cluster.port import Change, Cluster, Connectivity
@@ -358,5 +359,13 @@ def make_binder(
 
     Raises: ConfigError for an unknown step or argument.
     """
-    binder = Binder(settings=settings, steps=resolve_steps(steps), kubernetes=cluster.kubernetes)
+
+    def group_to_link(pod: Pod) -> str:
+        """Return the group that a pod names, if the API server has it or will have it at once."""
+        namespace, name = pod.metadata.namespace, pod.metadata.annotations.get(names.POD_GROUP, "")
+        return "" if cluster.store.is_kept(PodGroup, (namespace, name)) else name
+
+    binder = Binder(
+        settings=settings, steps=resolve_steps(steps), kubernetes=cluster.kubernetes, group_to_link=group_to_link
+    )
     return BinderService(cluster, binder, observe, traced)

@@ -114,8 +114,9 @@ class PodGroupController:
         group = store.get(PodGroup, name, namespace)
         if group is None:
             self._said.pop(look.key, None)
-        if group is None or not group.metadata.uid:
-            return DONE  # a group that exists only in the store is seen again as soon as it is written
+        is_kept = store.is_kept(PodGroup, look.key)
+        if group is None or not (group.metadata.uid or is_kept):
+            return DONE  # a group that is about to be written is seen again as soon as it is
         around = Surroundings(
             node=lambda node: store.get(Node, node),
             claim=lambda place, claim: store.get(ResourceClaim, claim, place),
@@ -138,6 +139,10 @@ class PodGroupController:
         is_first = group.status.resources_status == PodGroupResources()
         if is_first and not resources.allocated and 0 < young <= FIRST_COUNT:
             return Ended(after=young)  # its pods may be bound soon, and that is an event
+        if is_kept:
+            # Queues count what groups say, and this process alone has this one.
+            store.keep(attrs.evolve(group, status=attrs.evolve(group.status, resources_status=resources)))
+            return DONE
         body = {**patch, "metadata": {"uid": group.metadata.uid}}
         reply = await self.cluster.api.perform(
             Patch(ref=Ref(PodGroup, name, namespace), patch=body, subresource="status")

@@ -87,6 +87,8 @@ class RuntimeLimits:
         chain = () if group is None else queue_chain(group.spec.queue, lambda queue: store.get(Queue, queue))
         if group is None or not group.metadata.uid or not is_limited(group, chain):
             self._last_running.pop(look.key, None)
+            if group is not None and store.is_kept(PodGroup, look.key):
+                self._call_for(group, chain)
             return DONE
         sight = sight_of(store.find(MEMBERS, f"{namespace}/{name}"), now, self._last_running.get(look.key))
         if sight.running:
@@ -98,6 +100,12 @@ class RuntimeLimits:
             case Ending():
                 return await self._end(group, step.action)
         return Ended(after=step.after)
+
+    def _call_for(self, group: PodGroup, chain: tuple[Queue, ...]) -> None:
+        """Have the pod grouper write a limited group that only this process has: it writes one whose clock runs."""
+        if group.status.running_since is None and is_limited(group, chain):
+            status = attrs.evolve(group.status, running_since=self.cluster.clock.now())
+            self.cluster.store.keep(attrs.evolve(group, status=status))
 
     async def _write(self, group: PodGroup, write: Write) -> Ended:
         reply = await self.cluster.api.perform(

@@ -5,7 +5,7 @@ from kai.roles.podgrouper.draft import GroupDraft, SubGroup, Topology
 from kai.roles.podgrouper.grouper import Grouper, Groupers, KindPattern, Request, Settings, load_groupers
 from kai.roles.podgrouper.lookup import Absent, Answers, Get, Lookup, Many, Read, Reader, Why
 from kai.roles.podgrouper.resource import Kind, OwnerReference, Resource
-from kai.roles.podgrouper.update import GroupWrite, Verb
+from kai.roles.podgrouper.update import GroupWrite, Verb, unwritten
 
 __all__ = [
     "Absent",
@@ -34,4 +34,5 @@ __all__ = [
     "Why",
     "group_pod",
     "load_groupers",
+    "unwritten",
 ]

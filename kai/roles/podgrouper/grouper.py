@@ -60,6 +60,8 @@ class Settings:
     pod_labels: Mapping[str, str] = attrs.field(factory=dict)
     link_delay_seconds: float = 0.0
     """How long a pod's link to its group may wait to be written with the binding; only for a process that binds."""
+    keeps_groups: bool = False
+    """Whether groups of bare pods stay in memory; only for a process that also decides, binds and counts."""
 
 
 DEFAULT = "default"

@@ -128,10 +128,13 @@ class ShownLinks:
 
     def show(self, pod: Pod, patch: Mapping[str, Any]) -> None:
         """Show the link in ``patch`` in the store."""
-        key = key_of(pod)
+        self.await_binding(pod)
+        self.store.overlay(Pod, key_of(pod), mapping_of(patch["metadata"])["annotations"])
+
+    def await_binding(self, pod: Pod) -> None:
+        """Give a binding the time to make a write of its own unnecessary."""
         now = self.clock.monotonic()
-        self._shown[key] = _Shown(pod.metadata.uid, now, now + self.delay_seconds)
-        self.store.overlay(Pod, key, mapping_of(patch["metadata"])["annotations"])
+        self._shown[key_of(pod)] = _Shown(pod.metadata.uid, now, now + self.delay_seconds)
 
     def forget(self, key: Key) -> None:
         """Drop the link of a pod: it was written, or the pod is gone."""

@@ -33,6 +33,7 @@ from kai.cluster.threads import pieces_of
 from kai.cluster.work import DEFAULT_OPTIONS, DONE, Ended, KeyRing, Look, QueueOptions, Workers
 from kai.roles.podgrouper.decide import Grouping, group_pod
 from kai.roles.podgrouper.grouper import Groupers, Settings, load_groupers
+from kai.roles.podgrouper.keeping import FirstPass, KeptGroups
 from kai.roles.podgrouper.links import ShownLinks, WriteBehind, traits_of
 from kai.roles.podgrouper.lookup import Absent, Answers, Get, Why
 from kai.roles.podgrouper.reading import GROUPS, Fetcher, Rounds, StoreLookup
@@ -61,6 +62,8 @@ class PodGrouper:
     groupers: Groupers
     options: QueueOptions = DEFAULT_OPTIONS
     observe: Observe = unobserved
+    first_pass: FirstPass = attrs.field(factory=FirstPass)
+    """Tells the scheduler of this process when the groups that only this process has are shown."""
     _settled: dict[Key, int] = attrs.field(factory=dict)
     """The traits of each pod at the time when it needed no further write."""
     _asked: dict[Key, int] = attrs.field(factory=dict)
@@ -71,6 +74,7 @@ class PodGrouper:
     """The groups that are being written."""
     _manifests: dict[Key, tuple[PodGroup, Manifest]] = attrs.field(factory=dict)
     _links: ShownLinks = attrs.field(init=False)
+    _kept: KeptGroups = attrs.field(init=False)
     _fetcher: Fetcher = attrs.field(init=False)
     _write_behind: WriteBehind = attrs.field(init=False)
     _rounds: Rounds = attrs.field(init=False)
@@ -79,6 +83,7 @@ class PodGrouper:
     def __attrs_post_init__(self) -> None:
         """Create the parts that depend on other fields."""
         self._links = ShownLinks(self.cluster.store, self.cluster.clock, self.settings.link_delay_seconds)
+        self._kept = KeptGroups(self.cluster.store, self.settings.keeps_groups)
         self._fetcher = Fetcher(self.cluster.api, self.cluster.clock, lambda kind: not self.groupers.knows(kind))
         self._workers = Workers.of(self.cluster, "podgrouper", self._look, self.options, self.observe)
         self._write_behind = WriteBehind(self.cluster, MANAGER, self._again, self.observe)
@@ -87,14 +92,20 @@ class PodGrouper:
     async def run(self) -> None:
         """Group pods until cancelled."""
         self._rehearse()
-        await self.cluster.store.synced()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._workers.run)
-            tasks.start_soon(self._write_behind.run)
-            tasks.start_soon(self._rounds.run)
-            with self.cluster.store.changes(Pod, PodGroup) as changes:
-                async for piece in pieces_of(changes):
-                    self._take(piece)
+        store = self.cluster.store
+        await store.synced()
+        self.first_pass.begin(store.all(Pod) if self.settings.keeps_groups else (), self.settings.scheduler_name)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._workers.run)
+                tasks.start_soon(self._write_behind.run)
+                tasks.start_soon(self._rounds.run)
+                with store.changes(Pod, PodGroup) as changes:
+                    async for piece in pieces_of(changes):
+                        self._take(piece)
+        finally:
+            self.first_pass.stop()
+            self._kept.drop_all()
 
     def _rehearse(self) -> None:
         """Group a pod that does not exist, so that codecs are compiled now and not while a pod waits."""
@@ -111,12 +122,21 @@ class PodGrouper:
         for change in batch:
             if isinstance(change.present, Pod):
                 self._take_pod(change)
-            elif change.after is None:
+            elif change.after is not None:
+                self._take_written(change.after)
+            else:
                 # The group is gone; pods that still name it need a new one of that name.
                 self._manifests.pop(key_of(change.present), None)
                 for pod in self.cluster.store.find(GROUPS, "/".join(key_of(change.present))):
                     self._settled.pop(key_of(pod), None)
                     self._want(key_of(pod))
+
+    def _take_written(self, group: PodGroup) -> None:
+        """Request a look at the pod of a kept group that the API server has by now, or that it has to get."""
+        is_due = group.metadata.uid or group.status.running_since is not None
+        pod = self._kept.pod_of(key_of(group)) if is_due else None
+        if pod is not None:
+            self._want(pod)
 
     def _take_pod(self, change: Change[Pod]) -> None:
         pod, key = change.present, key_of(change.present)
@@ -125,6 +145,7 @@ class PodGrouper:
             self._settled.pop(key, None)
             self._said.pop(key, None)
             self._links.forget(key)
+            self._kept.drop(key)
         elif pod.spec.scheduler_name != self.settings.scheduler_name:
             return
         elif change.before is None and self._is_settled(pod):
@@ -133,6 +154,10 @@ class PodGrouper:
             self._want(key)
         elif pod.spec.node_name:
             self._links.bound(key)
+            if self._lacks_link(pod):
+                self._want(key)
+        elif self._kept.is_needed(pod):
+            self._want(key)
 
     def _want(self, key: Key) -> None:
         self._asked[key] = self._fetcher.moment()
@@ -151,25 +176,64 @@ class PodGrouper:
             return False
         return self.cluster.store.get(PodGroup, name, pod.metadata.namespace) is not None
 
+    def _lacks_link(self, pod: Pod) -> bool:
+        """Return whether a pod was bound while its group was kept, and the group has been written since."""
+        store, key = self.cluster.store, key_of(pod)
+        group = pod.metadata.annotations.get(names.POD_GROUP)
+        return (
+            self.settings.keeps_groups
+            and bool(group and pod.spec.node_name)
+            and store.is_overlaid(Pod, key)
+            and not store.is_assumed(Pod, key)
+            and self._kept.write_of(pod) is None
+        )
+
     # --- One look ------------------------------------------------------------------------------------------------
 
     async def _look(self, look: Look[Key]) -> Ended:
+        try:
+            return await self._look_at(look)
+        finally:
+            self.first_pass.looked_at(look.key)
+
+    async def _look_at(self, look: Look[Key]) -> Ended:
         namespace, name = look.key
         asked = self._asked.pop(look.key, None)
         since = self._fetcher.moment() if asked is None else asked
         pod = self.cluster.store.get(Pod, name, namespace)
         if pod is None:
             return DONE
-        if self._links.is_due(pod):
-            return await self._write_link(pod)
+        ended = await self._write_shown(pod)
+        if ended is not None:
+            return ended
         if asked is None and self._settled.get(look.key) == traits_of(pod):
             return self._links.rest(look.key)
         manifest = unstructure(pod)
         grouping, answers = await self._decide(manifest, since, Answers())
+        write = grouping.group or self._kept.write_of(pod)
+        if write is not None and self._keeps(pod, write):
+            return await self._settle(pod, grouping)
+        if write is not None and self._kept.write_of(pod) is not None:
+            return await self._write_kept(pod, write, is_due=True)
         if grouping.group is None or grouping.group.verb is Verb.NOTHING:
+            return await self._settle(pod, grouping)
+        return await self._write(pod, grouping, since, answers)
+
+    async def _write_shown(self, pod: Pod) -> Ended | None:
+        """Write the group or the link of a pod that are only shown, where it is time; None where it is not."""
+        is_due = self._links.is_due(pod)
+        kept = self._kept.write_of(pod)
+        if kept is not None and (is_due or self._kept.is_needed(pod) or self._is_there(kept, written=True)):
+            return await self._write_kept(pod, kept, is_due=is_due)
+        return await self._write_link(pod) if is_due or self._lacks_link(pod) else None
+
+    async def _write(self, pod: Pod, grouping: Grouping, since: int, answers: Answers) -> Ended:
+        """Write the group of a pod, and then the pod."""
+        if grouping.group is None:
             return await self._settle(pod, grouping)
         if self._may_come_later(pod, grouping, grouping.group) and self._write_behind.show(pod, grouping.group):
             return await self._settle(pod, grouping)
+        manifest = unstructure(pod)
         async with self._writing(_path_of(grouping.group)) as waited:
             if waited:
                 grouping, answers = await self._decide(manifest, since, answers)
@@ -208,12 +272,43 @@ class PodGrouper:
         again, _ = await self._decide(manifest, since, answers)
         return again
 
+    def _keeps(self, pod: Pod, write: GroupWrite) -> bool:
+        """Return whether the group of a pod is only shown in the store; show it there."""
+        current = self.cluster.store.get(Pod, pod.metadata.name, pod.metadata.namespace)
+        if current is None or current.metadata.uid != pod.metadata.uid:
+            return False  # the pod went meanwhile, and nothing would ever drop its group
+        if not self._kept.may_keep(current, write, _owner(write)):
+            return False
+        known = self._kept.write_of(pod)
+        is_shown = known is not None and (write is known or write.verb is Verb.NOTHING)
+        return is_shown or self._kept.keep(current, write)
+
+    async def _write_kept(self, pod: Pod, write: GroupWrite, *, is_due: bool) -> Ended:
+        """Write a group that was kept, and then the link of its pod, unless a binding is about to write that."""
+        key = key_of(pod)
+        async with self._writing(_path_of(write)):
+            if self._kept.write_of(pod) is None:
+                return DONE  # the pod is gone, or another task wrote the group
+            refusal = None if self._is_there(write, written=True) else await self._write_group(write)
+            if refusal is not None and refusal.interrupts:
+                return Ended(failure=refusal.why, after=refusal.retry_after)
+            if refusal is not None:
+                self._kept.drop(key)
+                self._again(key)  # with the write first: it says on the pod why its group cannot be written
+                return DONE
+            self._kept.written(pod)
+        current = self.cluster.store.get(Pod, key[1], key[0])
+        if current is not None and current.metadata.uid == pod.metadata.uid and (is_due or self._lacks_link(current)):
+            return await self._write_link(current)
+        return self._links.rest(key)
+
     async def _write_group(self, write: GroupWrite) -> Refusal | None:
         namespace, name = _path_of(write)
         manifest = write.apply_configuration()
         ref = Ref(PodGroup, name, namespace)
         reply = await self.cluster.api.perform(Apply(ref=ref, manifest=manifest, manager=MANAGER))
         self._write_behind.note(namespace, refused=isinstance(reply, Refusal))
+        self._kept.note(namespace, refused=isinstance(reply, Refusal))
         return reply if isinstance(reply, Refusal) else None
 
     async def _settle(self, pod: Pod, grouping: Grouping) -> Ended:
@@ -234,6 +329,8 @@ class PodGrouper:
         patch = grouping.pod_patch
         # Set before the write, so that the change event of the write requests no look.
         self._settled[key] = traits_of(pod, patch)
+        if self._kept.write_of(pod) is not None:
+            return self._settle_kept(pod, patch)
         if patch is not None and self._links.may_ride(pod, patch):
             current = self.cluster.store.get(Pod, key[1], key[0])
             if current is None or current.metadata.uid != pod.metadata.uid:
@@ -260,12 +357,23 @@ class PodGrouper:
             self._settled.pop(key, None)
         return self._links.rest(key)
 
-    def _is_there(self, write: GroupWrite | None) -> bool:
-        """Return whether the store has the group."""
+    def _settle_kept(self, pod: Pod, patch: Mapping[str, Any] | None) -> Ended:
+        """Return how the look at a pod ends whose group and link are only shown."""
+        key = key_of(pod)
+        if patch is not None:
+            structlog.get_logger().info("grouped", pod="/".join(key), changes=patch["metadata"], is_kept=True)
+            if self._links.may_ride(pod, patch):
+                self._links.await_binding(pod)
+        self._said.pop(key, None)
+        return self._links.rest(key)
+
+    def _is_there(self, write: GroupWrite | None, *, written: bool = False) -> bool:
+        """Return whether the store has the group; ``written``: whether the API server has it too."""
         if write is None:
             return False
         namespace, name = _path_of(write)
-        return self.cluster.store.get(PodGroup, name, namespace) is not None
+        found = self.cluster.store.get(PodGroup, name, namespace)
+        return found is not None and (bool(found.metadata.uid) or not written)
 
     def _may_come_later(self, pod: Pod, grouping: Grouping, group: GroupWrite) -> bool:
         """Return whether the group may be written after the pod is decided on: no other pod is in it."""
@@ -330,7 +438,12 @@ class PodGrouper:
 
 
 async def group_pods(
-    cluster: Cluster, settings: Settings, *, options: QueueOptions = DEFAULT_OPTIONS, observe: Observe = unobserved
+    cluster: Cluster,
+    settings: Settings,
+    *,
+    options: QueueOptions = DEFAULT_OPTIONS,
+    observe: Observe = unobserved,
+    first_pass: FirstPass | None = None,
 ) -> None:
     """Group the pods of an open cluster, until cancelled.
 
@@ -338,7 +451,8 @@ async def group_pods(
     """
     # Finding entry points reads folders and imports modules, which would block the event loop.
     groupers = await cluster.cpu.run(load_groupers)
-    await PodGrouper(cluster, settings, groupers, options, observe).run()
+    first_pass = FirstPass() if first_pass is None else first_pass
+    await PodGrouper(cluster, settings, groupers, options, observe, first_pass).run()
 
 
 def _path_of(write: GroupWrite) -> Key:

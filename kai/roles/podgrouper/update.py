@@ -8,12 +8,17 @@ longer has. An object that would stay the same is not written.
 
 import enum
 from collections.abc import Mapping
+from math import isinf
 
 import attrs
 
 from kai.api import names
+from kai.api.codec.structuring import structure_as
+from kai.api.conventions.binding import bound_at
 from kai.api.conventions.caps import REFUSED
-from kai.api.values import nanoseconds
+from kai.api.kubernetes.pod import Pod
+from kai.api.scheduling.pod_group import PodGroup
+from kai.api.values import instant_text, nanoseconds
 from kai.basics.errors import InputError
 from kai.basics.parsing import mapping_of, part_of
 from kai.roles.podgrouper import draft
@@ -68,6 +73,20 @@ class GroupWrite:
         }
 
 
+def unwritten(pod: Pod, write: GroupWrite) -> PodGroup:
+    """Return the group of a bare pod as it is while only this process has it: as old as its pod, and with its start.
+
+    Raises: InputError for a group that our own codec cannot read.
+    """
+    metadata = mapping_of(write.manifest, "metadata")
+    annotations = dict(mapping_of(metadata, "annotations"))
+    if pod.spec.node_name and names.LAST_START not in annotations and not isinf(start := bound_at(pod)):
+        annotations[names.LAST_START] = instant_text(float(int(start)))
+    created = instant_text(pod.metadata.creation_timestamp or 0.0)
+    shown = {"creationTimestamp": created, **metadata, "annotations": annotations}
+    return structure_as(PodGroup, {**write.manifest, "metadata": shown})
+
+
 def reconcile(existing: Manifest | None, desired: Manifest, settings: Settings) -> GroupWrite:
     """Return the write that makes the group ``desired``, in the fields that the pod grouper owns.
 
@@ -113,8 +132,8 @@ def comparable(spec: Mapping[str, object]) -> object:
 
 
 def _comparable_subgroup(subgroup: Mapping[str, object]) -> object:
-    names = (subgroup.get("name") or "", subgroup.get("parent") or "")
-    return names, subgroup.get("minMember"), subgroup.get("minSubGroup"), _levels(subgroup)
+    called = (subgroup.get("name") or "", subgroup.get("parent") or "")
+    return called, subgroup.get("minMember"), subgroup.get("minSubGroup"), _levels(subgroup)
 
 
 def _kept_spec(old: Mapping[str, object], new: Mapping[str, object]) -> dict[str, object]:

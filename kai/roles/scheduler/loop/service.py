@@ -9,7 +9,7 @@ alone. If nothing changed and nothing waits, nothing runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 _LONGEST_REST: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 _REHEARSALS_APART: Final = 5.0
+_LONGEST_PASS: Final = 120.0
+"""How long a new leader waits for groups that are not written; without decisions, no pod would start at all."""
 _LONGEST_DOUBT: Final = 1.0
 _SHORTEST_PAUSE: Final = 5.0
 """How long to wait at least, whatever changes, after several cycles failed without a suspected object.
@@ -91,6 +93,8 @@ class Scheduler:
     """Where decisions are logged; None for nowhere."""
     shadowing: Shadowing | None = None
     """Compares decisions with those of another scheduler; None where decisions are carried out."""
+    grouped: Callable[[], Awaitable[None]] | None = None
+    """Waits until the store shows the groups that only this process has; None where it has none."""
     number: int = 0
     """The number of the last cycle of this process."""
     onlooker: Callable[[Done | None, float], None] = lambda _, __: None
@@ -203,6 +207,7 @@ class Scheduler:
 
     async def _decide_on(self, term: Term) -> None:
         clock, store = self.cluster.clock, self.cluster.store
+        await self._see_groups()
         idle = 0
         while True:
             # Decisions made without an API server could not be written, and would be stale afterwards.
@@ -228,6 +233,14 @@ class Scheduler:
             rest = min(took, _LONGEST_REST)
             if await self._rest(seen, known, rest, partial(self._pause, outcome, idle)):
                 idle = 0
+
+    async def _see_groups(self) -> None:
+        """Wait for the groups that only this process has: without them a cycle may evict what they protect."""
+        if self.grouped is not None:
+            with anyio.move_on_after(_LONGEST_PASS) as scope:
+                await self.grouped()
+            if scope.cancelled_caught:
+                structlog.get_logger().warning("pods are not grouped yet", seconds=_LONGEST_PASS)
 
     async def _hear_of_evictions(self) -> None:
         """Wait for the answers to the evictions of the last cycle, for a second at most.

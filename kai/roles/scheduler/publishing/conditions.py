@@ -195,7 +195,11 @@ class GroupWrites:
         ref = Ref(PodGroup, account.name, account.namespace)
         yield from self._stamps(group, account, now)
         if group.metadata.uid != account.uid:
-            return  # when the cycle began, the group had no UID in the API server; the next cycle explains it
+            # When the cycle began, the group had no UID in the API server; the next cycle explains it. A group that is
+            # kept in memory is written because a condition of its pod says something.
+            for pod in account.pods:
+                yield from self._pods.of(pod, account, now)
+            return
         yield from self.outgoing.announce(account, ref, STALE, account.stale, now)
         for pod in account.pods:
             yield from self._pods.of(pod, account, now)

@@ -169,6 +169,7 @@ OURS = {
     "announce-binds",
     "hand-over",
     "bind-requests",
+    "pod-groups",
     "max-pending-shapes-per-namespace",
     "max-pending-pods-per-namespace",
     "queue-access",

@@ -10,7 +10,7 @@ from kai.basics.errors import ConfigError
 from kai.cli.running.flags import read_flags
 from kai.cli.running.process import Process
 from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
-from kai.cli.running.roles import scheduler_settings
+from kai.cli.running.roles import podgrouper, scheduler_settings
 
 
 def settings(*arguments):
@@ -48,3 +48,24 @@ def test_the_process_of_a_shadow_competes_for_no_lease():
 def test_events_of_a_role_that_runs_alone_have_the_source_that_the_peers_have(role, component):
     process = attrs.evolve(Process.of(read_flags((role,), FLAGS, ROLES, TOGETHER), {}), registry=CollectorRegistry())
     assert process._plan(SimpleNamespace(continued=None)).component("kai-scheduler") == component
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keeps"),
+    [
+        ((), False),
+        (("--pod-groups=needed",), True),
+        (("--pod-groups=needed", "--bind-requests=always"), False),
+        (("--pod-groups=needed", "--partition-label-value=east"), False),
+        (("podgrouper", "--pod-groups=needed"), False),
+        (("scheduler", "binder", "podgrouper", "--pod-groups=needed"), False),
+    ],
+)
+def test_groups_stay_in_memory_only_where_one_process_has_all_roles_and_is_asked_to(arguments, keeps):
+    role, grouped = podgrouper(read_flags(arguments, FLAGS, ROLES, TOGETHER), lambda _: None)
+    assert (role.name, grouped is not None) == ("podgrouper", keeps)
+
+
+def test_another_value_for_pod_groups_is_refused():
+    with pytest.raises(ConfigError, match="--pod-groups: found 'lazy', expected one of needed, always"):
+        podgrouper(read_flags(("--pod-groups=lazy",), FLAGS, ROLES, TOGETHER), lambda _: None)

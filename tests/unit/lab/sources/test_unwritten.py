@@ -52,6 +52,23 @@ def test_where_all_is_written_nothing_changes():
     assert as_known(objects) is objects
 
 
+@pytest.mark.parametrize("node", ["", "n1"], ids=["waits", "runs"])
+def test_a_pod_without_an_owner_is_in_the_group_that_its_scheduler_has_in_memory(node):
+    (pod,) = making.objects(bare("p", labels={"kai.scheduler/queue": "team"})).pods
+    pod = attrs.evolve(pod, spec=attrs.evolve(pod.spec, node_name=node))
+    objects = as_known(attrs.evolve(making.objects(NODE), pods=(pod,)))
+    (group,) = objects.pod_groups
+    assert group_of(objects, "p") == group.metadata.name == "pg-p-uid-p"
+    assert (group.spec.queue, group.spec.min_member, group.metadata.uid) == ("team", 1, "")
+
+
+def test_a_running_pod_of_an_owner_that_names_no_group_stays_as_it_is():
+    (pod,) = making.objects(bare("p", ownerReferences=[{"kind": "Job", "name": "j", "uid": "uid-j"}])).pods
+    bound = attrs.evolve(pod, spec=attrs.evolve(pod.spec, node_name="n1"))
+    objects = attrs.evolve(making.objects(NODE), pods=(bound,))
+    assert as_known(objects) is objects
+
+
 TEXT = refusal_text('pods "x" is forbidden: exceeded quota', 3, "2026-01-01T00:00:08Z")
 SAID = {"type": "PodScheduled", "status": "False", "reason": "BindRefused", "message": f"{TEXT[0].upper()}{TEXT[1:]}"}
 FAILED = {"type": "PodBound", "status": "False", "reason": "BindingError", "message": "Failed to bind: no"}
@@ -76,7 +93,7 @@ def test_a_pod_rests_as_long_as_the_last_word_is_that_its_bind_was_refused(condi
 
 
 def test_a_pod_with_a_node_rests_no_more():
-    (pod,) = making.objects(bare("p")).pods
+    (pod,) = making.objects(making.pod("p", group="g")).pods
     bound = attrs.evolve(pod, spec=attrs.evolve(pod.spec, node_name="n1"))
     objects = attrs.evolve(making.objects(NODE), pods=(bound,))
     assert as_known(objects) is objects

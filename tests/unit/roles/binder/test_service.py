@@ -10,14 +10,16 @@ from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Bind, Create, Delete, Emit, List, Reason, Ref, Refusal
 from kai.api.scheduling.bind_request import BindRequest
+from kai.api.scheduling.pod_group import PodGroup
 from kai.cluster.process.tracing import make_tracing
 from kai.cluster.signals import BindEnded
 from kai.roles.binder.outcome import BindVerdict
-from kai.roles.binder.service import WATCHED, BinderService
+from kai.roles.binder.service import WATCHED, BinderService, make_binder
 from tests.doubles.cluster import MemoryApi, MemoryCluster
 from tests.unit.roles.binder.clusters import (
     BINDER,
     RESERVED,
+    SETTINGS,
     bind_request,
     node,
     pod,
@@ -34,8 +36,8 @@ def cluster(*manifests):
 
 
 @asynccontextmanager
-async def binding(memory, devices=None, **options):
-    service = BinderService(memory.port, BINDER, **options)
+async def binding(memory, devices=None, binder=BINDER, **options):
+    service = BinderService(memory.port, binder, **options)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(service.run)
         tasks.start_soon(devices or device_plugin, memory)
@@ -163,6 +165,18 @@ async def test_an_order_that_is_not_written_is_carried_out_by_one_write():
         }
     assert [type(write) for write in memory.server.writes] == [Bind]
     assert memory.server.events == []
+
+
+async def test_the_link_to_a_group_that_only_this_process_has_is_not_written():
+    memory = MemoryCluster(node(), pod(), classes=(*WATCHED, PodGroup))
+    kept = structure_as(PodGroup, {"metadata": {"name": "g", "namespace": "ns"}, "spec": {}})
+    memory.store.keep(kept)
+    memory.store.overlay(Pod, ("ns", "p"), {"pod-group-name": "g"}, is_kept=True)
+    async with binding(memory, binder=make_binder(memory.port, SETTINGS).binder) as service:
+        failures = told(service)
+        await memory.pass_time()
+        assert failures == [""]
+        assert "pod-group-name" not in memory.server.get("Pod", "p", "ns")["metadata"]["annotations"]
 
 
 async def test_an_order_that_is_not_written_and_fails_is_told_to_the_pod():

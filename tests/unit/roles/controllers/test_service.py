@@ -5,6 +5,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
+from kai.api.codec.structuring import structure_as
 from kai.api.plans import Create, Delete, Patch, Reason, Refusal
 from kai.api.scheduling.pod_group import PodGroup
 from kai.cluster.signals import QueueCounted, QueueGone
@@ -490,3 +491,21 @@ async def test_a_new_group_is_counted_once_when_its_pods_are_bound_at_once_and_s
         assert [write.ref.name for write in cluster.server.writes] == ["quick"]
         await cluster.pass_time(3.0)
         assert [write.ref.name for write in cluster.server.writes] == ["quick", "slow"]
+
+
+async def test_a_group_that_is_kept_in_memory_counts_in_its_queue_and_is_not_written():
+    held = pod(phase="Running", requests={"cpu": "2"})
+    held["spec"]["nodeName"] = "n"
+    held["metadata"]["annotations"]["kai.scheduler/granted"] = '{"queue":"q","group":"g"}'
+    cluster = MemoryCluster(held, queue("q"))
+    kept = {key: part for key, part in group().items() if key not in {"apiVersion", "kind"}}
+    cluster.store.keep(structure_as(PodGroup, kept))
+    async with running(cluster, PodGroupController), running(cluster, QueueController):
+        await cluster.pass_time(5.0)
+        status = cluster.server.get("Queue", "q", "")["status"]
+        assert (status["allocated"], status["requested"]) == ({"cpu": "2"}, {"cpu": "2"})
+        cluster.server.remove("Pod", "p", "ns")
+        cluster.store.forget(PodGroup, ("ns", "g"))
+        await cluster.pass_time(5.0)
+        assert not cluster.server.get("Queue", "q", "")["status"].get("allocated")
+    assert [each for each in cluster.server.requests if isinstance(each, Patch) and each.ref.cls is PodGroup] == []

@@ -3,10 +3,11 @@
 from types import SimpleNamespace
 
 from kai.api.codec.structuring import structure_as
+from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
-from kai.roles.scheduler.effects import Overlay
+from kai.roles.scheduler.effects import Overlay, Send
 from kai.roles.scheduler.publishing.deferred import recalled_starts
-from kai.roles.scheduler.publishing.explanations import GroupAccount, Overall
+from kai.roles.scheduler.publishing.explanations import GroupAccount, Overall, PodAccount
 from kai.roles.scheduler.publishing.publisher import CycleOver, Publisher
 from kai.roles.scheduler.settings import SchedulerSettings
 from tests.unit.intake import making
@@ -83,3 +84,22 @@ def test_a_group_that_is_only_shown_yet_starts_all_the_same_and_nothing_is_writt
     uid = written.get(PodGroup, "pg-p-uid-p", "default").metadata.uid
     evicted = {"kai.scheduler/last-eviction-timestamp": "y"}
     assert patch.request.patch["metadata"] == {"uid": uid, "annotations": evicted}
+
+
+def test_the_pod_of_a_group_that_is_only_shown_is_told_why_it_waits_and_its_group_is_not():
+    group = structure_as(PodGroup, {**lone(), "metadata": {**lone()["metadata"], "uid": ""}})
+    waiting = making.objects(making.pod("p", group="pg-p-uid-p")).pods[0]
+    told = PodAccount(name="p", namespace="default", uid=waiting.metadata.uid, message="no room")
+    account = GroupAccount(
+        name="pg-p-uid-p", namespace="default", uid="pg-p-uid-p", stamps={}, pods=(told,), unschedulable="no"
+    )
+    store = SimpleNamespace(
+        get=lambda cls, *_: {PodGroup: group, Pod: waiting}.get(cls),
+        find=lambda *_: (),
+        is_assumed=lambda *_: False,
+        is_overlaid=lambda *_: False,
+    )
+    publisher = Publisher(SchedulerSettings(direct_binds=True), store, lambda: WALL)
+    effects = publisher.step(CycleOver(Overall(groups=(account,))), 0.0)
+    refs = [each.request.ref for each in effects if isinstance(each, Send)]
+    assert {(ref.cls, ref.name) for ref in refs} == {(Pod, "p")}
