@@ -14,6 +14,7 @@ from kai.facts.model.claim import (
     DeviceSlice,
     DeviceToleration,
     SharePolicy,
+    backing_classes,
     qualified,
 )
 from kai.facts.model.partitions import Gpu, Gpus, gpus_of, is_gpu
@@ -26,7 +27,7 @@ from kai.facts.model.placement import (
     ExtendedAllocation,
 )
 from kai.facts.model.pod import ClaimReference
-from kai.facts.model.units import backed_name
+from kai.facts.model.units import backed_name, parts_of
 
 __all__ = [
     "CAPACITY_PARTS",
@@ -54,7 +55,9 @@ __all__ = [
     "KubernetesVersion",
     "SharePolicy",
     "backed_name",
+    "backing_classes",
     "gpus_of",
     "is_gpu",
+    "parts_of",
     "qualified",
 ]

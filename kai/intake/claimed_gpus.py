@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING
 import attrs
 
 from kai.facts.model.axis import GPU_UNIT
-from kai.facts.model.claim import Choice, Device, DeviceClass, DeviceRequest
+from kai.facts.model.claim import Choice, Device, DeviceClass, DeviceRequest, backing_classes
 from kai.facts.model.partitions import Gpus, is_gpu
+from kai.facts.model.pod import GpuKind, Node, Shape
+from kai.facts.model.units import axis_name, mig_slices, packed, parts_of
 from kai.intake.requests import MOST_DEVICES
 
 # The expression language is imported only where devices are parts of GPUs.
 if TYPE_CHECKING:
     from kai.facts.model.device_selectors import Selectors
 
+_GPU = "gpu"
 _WHOLE = (GPU_UNIT, GPU_UNIT)
 
 
@@ -83,6 +86,22 @@ class ClaimedGpus:
         )
 
     @cached_property
+    def parts_by_name(self) -> Mapping[str, tuple[int, int]]:
+        """The resources that classes back with parts of GPUs, by the name under which containers request them.
+
+        With each comes the smallest and the largest part, in thousandths.
+        """
+        if not self._devices:
+            return {}
+        asked = {name: DeviceRequest(name="", device_class=each.name) for name, each in self._backing.items()}
+        found = {name: self._parts(request) for name, request in asked.items() if self._count(request)}
+        return {name: parts for name, parts in found.items() if parts[0] < GPU_UNIT}
+
+    @cached_property
+    def _backing(self) -> Mapping[str, DeviceClass]:
+        return backing_classes(self.classes)
+
+    @cached_property
     def _devices(self) -> Sequence[tuple[tuple[str, str, str], Device, int]]:
         """The GPUs that claims may get, each with the part of a GPU that it is; empty where all of them are whole."""
         gpus = self.gpus
@@ -115,6 +134,45 @@ class ClaimedGpus:
             if part and not (low and low <= part <= high) and self._selects(expressions, key[0], device):
                 low, high = min(part, low or part), max(part, high)
         return (low, high) if low else _WHOLE
+
+
+def with_parts_by_name(
+    shapes: Sequence[Shape], nodes: Iterable[Node], parts: Mapping[str, tuple[int, int]]
+) -> tuple[Shape, ...]:
+    """Return ``shapes``, where what is requested by the names in ``parts`` counts as claims of parts of GPUs.
+
+    Not by a name that a device plugin offers, too: which of both serves a pod depends on its node.
+    """
+    offered = {name for node in nodes for name in parts if node.plugs(name)} if parts else set[str]()
+    left = {name: part for name, part in parts.items() if name not in offered}
+    return tuple(_counted_as_claimed(each, left) for each in shapes) if left else tuple(shapes)
+
+
+def _counted_as_claimed(shape: Shape, parts: Mapping[str, tuple[int, int]]) -> Shape:
+    gpu, total = shape.gpu, dict(shape.request)
+    for name, (low, high) in parts.items():
+        count = shape.requested(name.__eq__) // parts_of(name)
+        if not count:
+            continue
+        gpu = attrs.evolve(
+            gpu,
+            claimed=gpu.claimed + count,
+            not_had=gpu.not_had + count * (GPU_UNIT - high),
+            named=gpu.named + count,
+            named_not_had=gpu.named_not_had + count * (GPU_UNIT - high),
+            spared=gpu.spared + count * (GPU_UNIT - high),
+            most_spared=gpu.most_spared + count * (GPU_UNIT - low),
+        )
+        if axis_name(name) != _GPU:
+            total[_GPU] = total.get(_GPU, 0) + count * GPU_UNIT
+        if mig_slices(name)[0]:
+            total.pop(name, None)
+    if gpu is shape.gpu:
+        return shape
+    slices = any(mig_slices(name)[0] for name in total)
+    if not slices and not gpu.shared and total.get(_GPU, 0) <= gpu.claimed * GPU_UNIT:
+        gpu = attrs.evolve(gpu, kind=GpuKind.NONE)
+    return attrs.evolve(shape, request=packed(total), gpu=gpu)
 
 
 def _part_of(device: Device, whole: int, capacity: Sequence[tuple[str, int]]) -> int:

@@ -29,6 +29,7 @@ from kai.facts.state.snapshot import Snapshot
 from kai.facts.state.table_version import TableVersion
 from kai.intake.assigned import Assigned, BaseColumns, EndingNamespaces, read_assigned, read_base
 from kai.intake.bind_requests import assumed_claims, live_bind_requests
+from kai.intake.claimed_gpus import with_parts_by_name
 from kai.intake.groups import GroupReader, GroupRecord, GroupSurroundings, priorities
 from kai.intake.held import Granted, HeldGroups, Orphans
 from kai.intake.membership import Accounts, GroupKeys, Leaves
@@ -261,7 +262,13 @@ class Intake:
         self._surroundings = surroundings_of(records, version, selective, library, self._surroundings)
         self._shapes.settle(self._surroundings)
         self._pod_table.settle(records, self._pods.version)
-        return self._shapes.used()
+        shapes, numbers = self._shapes.used()
+        parts, nodes = library.claimed_gpus.parts_by_name, self._node_table.nodes
+        if not parts:
+            return shapes, numbers
+        return self._memory.once(
+            "parts by name", (shapes, nodes, parts), lambda: with_parts_by_name(shapes, nodes, parts)
+        ), numbers
 
     def _axis(self, nodes: Sequence[Node], shapes: Sequence[Shape], classes: Mapping[str, DeviceClass]) -> ResourceAxis:
         """Return the axis of a snapshot; the same one while it has the same names."""

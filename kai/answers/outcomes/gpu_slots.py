@@ -298,11 +298,9 @@ def _asked_of_drivers(cycle: Cycle, node: Node, pod: int) -> int:
     placed = placed_devices(cycle.report.details, pod)
     if not (node.dra_gpus and placed.devices()):
         return 0
-    for_resources = [device for each in placed.claims if not each.reference for device in each.devices]
-    for_resources += placed.extended.devices if placed.extended else ()
     gpus = cycle.snapshot.catalog.gpus.devices
-    claimed = cycle.snapshot.shapes[int(cycle.snapshot.pod_shape[pod])].gpu.claimed
-    return claimed + sum(each.key in gpus for each in for_resources)
+    gpu = cycle.snapshot.shapes[int(cycle.snapshot.pod_shape[pod])].gpu
+    return gpu.claimed if gpu.named else gpu.claimed + sum(each.key in gpus for each in placed.for_resources())
 
 
 def _slots_behind_claims(cycle: Cycle, node: Node, pods: Sequence[int]) -> Sequence[Slot]:

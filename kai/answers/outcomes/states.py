@@ -105,13 +105,16 @@ def asked_gpus(snapshot: Snapshot, details: Details) -> Int64s:
     seen: set[tuple[int, tuple[str, str]]] = set()
     for pod in np.flatnonzero(claimed).tolist():
         gpu, group = snapshot.shapes[int(snapshot.pod_shape[pod])].gpu, int(snapshot.pod_group[pod])
-        held = {each.claim: each for each in placed_devices(details, pod).claims if each.reference}
-        if not held:
+        placed = placed_devices(details, pod)
+        held = {each.claim: each for each in placed.claims if each.reference}
+        named = placed.for_resources() if gpu.named else ()
+        if not (held or named):
             counts[pod] -= gpu.spared
             continue
         fresh = [each for key, each in held.items() if group < 0 or (group, key) not in seen]
         seen.update((group, each.claim) for each in fresh)
-        had = sum(snapshot.catalog.gpus.part_had(device) for each in fresh for device in each.devices)
+        devices = [*named, *(device for each in fresh for device in each.devices)]
+        had = sum(map(snapshot.catalog.gpus.part_had, devices))
         counts[pod] += had - gpu.claimed * GPU_UNIT
     return counts
 
@@ -137,10 +140,12 @@ def counted_on(snapshot: Snapshot, pod: int, node: int, details: Details) -> int
     gpu = snapshot.shapes[shape].gpu
     if not gpu.shared or node < 0:
         asked = int(snapshot.requests[shape] @ snapshot.axis.gpu_weights())
-        held = {each.claim: each for each in placed_devices(details, pod).claims if each.reference}
+        placed = placed_devices(details, pod)
+        held = {each.claim: each for each in placed.claims if each.reference}
         devices = [device for each in held.values() for device in each.devices]
+        devices += placed.for_resources() if gpu.named else ()
         had = sum(map(snapshot.catalog.gpus.part_had, devices))
-        return asked + (had - gpu.claimed * GPU_UNIT if gpu.claimed and held else -gpu.spared)
+        return asked + (had - gpu.claimed * GPU_UNIT if gpu.claimed and devices else -gpu.spared)
     return int(_parts(gpu, np.array([snapshot.nodes[node].gpu_memory], np.int64))[0])
 
 

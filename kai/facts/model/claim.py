@@ -8,7 +8,7 @@ import attrs
 
 from kai.basics.kubernetes_version import NEWEST, KubernetesVersion
 from kai.facts.model.constraints import NodeTerm, Taint, Toleration
-from kai.facts.model.units import IMPLICIT_RESOURCE
+from kai.facts.model.units import IMPLICIT_RESOURCE, backed_name
 
 CAPACITY_PARTS = 1000
 """Capacities and counters are integers in this fraction of their unit, because drivers share half a core, too."""
@@ -224,6 +224,18 @@ class DeviceClass:
     def extended_resources(self) -> tuple[str, ...]:
         """The extended resources that the class backs: the named one, and the implicit one with the class's name."""
         return (*filter(None, (self.extended_resource,)), IMPLICIT_RESOURCE + self.name)
+
+
+def backing_classes(classes: Mapping[str, DeviceClass]) -> Mapping[str, DeviceClass]:
+    """Return the class that backs each extended resource, by the name under which containers request it.
+
+    Of several it is the newest, as one may take the place of another; of those of one age the first by name.
+    """
+    out: dict[str, DeviceClass] = {}
+    for each in sorted(classes.values(), key=lambda each: (-each.created, each.name)):
+        for resource in each.extended_resources:
+            out.setdefault(backed_name(resource), each)
+    return out
 
 
 @attrs.frozen(kw_only=True)

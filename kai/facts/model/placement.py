@@ -120,3 +120,8 @@ class ClaimPlacement:
         """Return the devices of all claims, in their order."""
         held = tuple(device for allocation in self.claims for device in allocation.devices)
         return held + (self.extended.devices if self.extended else ())
+
+    def for_resources(self) -> tuple[AllocatedDevice, ...]:
+        """Return the devices that the pod requests as extended resources, by a claim to be made or by one made."""
+        made = tuple(device for allocation in self.claims if not allocation.reference for device in allocation.devices)
+        return made + (self.extended.devices if self.extended else ())

@@ -11,7 +11,7 @@ A node has its capacity, its labels and its taints.
 Source: the peer's pkg/scheduler/api/pod_status.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Final
 
@@ -106,6 +106,10 @@ class GpuRequest:
     """Devices requested through resource claims (DRA); they are also part of the pod's GPU amount."""
     not_had: int = 0
     """Thousandths of these that the claims do not get, as they have parts of GPUs or can get nothing else."""
+    named: int = 0
+    """Those of the claimed devices that containers request by the name of a class that gives out parts of GPUs."""
+    named_not_had: int = 0
+    """Thousandths of the named devices that the pod certainly does not get; ``not_had`` has them too."""
     spared: int = 0
     """Thousandths of these that cost the pod's queue nothing: not obtained, or of claims that its other pods hold."""
     most_spared: int = 0
@@ -193,9 +197,13 @@ class Shape:
     @property
     def _called_after_classes(self) -> int:
         """Thousandths of the GPUs that containers request by the names of device classes."""
+        return self.requested(lambda name: axis_name(name) == "gpu" != backed_name(name))
+
+    def requested(self, is_wanted: Callable[[str], bool]) -> int:
+        """Return how much containers request at once, in axis units, of the resources of the names that are wanted."""
         running = most = 0
         for each in self.containers:
-            amount = sum(many for name, many in each.requests if axis_name(name) == "gpu" != backed_name(name))
+            amount = sum(many for name, many in each.requests if is_wanted(name))
             most = max(most, running + amount)
             running += 0 if each.init and not each.sidecar else amount
         return most
@@ -287,6 +295,10 @@ class Node:
     def plugged_gpus(self) -> int:
         """Thousandths of the GPUs that a device plugin offers on the node; claims cannot have these."""
         return max(0, self.allocatable.get("gpu", 0) - self.dra_gpus * GPU_UNIT)
+
+    def plugs(self, resource: str) -> bool:
+        """Return whether a device plugin offers ``resource`` on the node: then it serves pods, not a claim."""
+        return (self.plugged_gpus if resource == "gpu" else self.allocatable.get(resource, 0)) > 0
 
 
 __all__ = [

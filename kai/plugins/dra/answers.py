@@ -23,13 +23,13 @@ from kai.framework import (
     Tracked,
     Verdict,
 )
-from kai.framework.claims import AllocatedDevice, Claim, ClaimPlacement, ClaimReference, is_gpu
+from kai.framework.claims import AllocatedDevice, Claim, ClaimPlacement, ClaimReference, backing_classes, is_gpu
 from kai.framework.expressions import Selectors
 from kai.framework.kept import EVERYWHERE, NOWHERE, KeptAnswers, KeptDetails, NodeStates
 from kai.plugins.dra.accounting import Accounting, Crowd, Holding, allocation_of, assigned_placements, releasing_claims
 from kai.plugins.dra.allocator import Allocator
 from kai.plugins.dra.demand import Demand, Demands
-from kai.plugins.dra.extended import Implied, alike, backing_classes, implied_claim, needed, plugged
+from kai.plugins.dra.extended import Implied, alike, implied_claim, needed
 from kai.plugins.dra.inventory import Inventory, Tables
 
 RULE = "dynamicresources"
@@ -325,7 +325,7 @@ class Answers:
         nodes = self._view.snapshot.nodes
         served = np.zeros(len(nodes), np.bool_)
         if resources:
-            served[:] = [any(plugged(node, name) for name in resources) for node in nodes]
+            served[:] = [any(node.plugs(name) for name in resources) for node in nodes]
             demands.append(self._implied_by(shape, resources, self._view.snapshot.pods[pod].namespace)[1])
         is_sure = not any(want.faulty.any() for each in demands for wants in each.requests for want in wants)
         return is_sure and not wanted.fixed and not (served | self._enough(demands, taken)).any()
@@ -352,7 +352,7 @@ class Answers:
         nodes = self._view.snapshot.nodes
         if not self._alike or "gpu" not in self._needed(pod):
             return np.zeros(len(nodes), np.bool_)
-        return np.array([not plugged(node, "gpu") for node in nodes], np.bool_)
+        return np.array([not node.plugs("gpu") for node in nodes], np.bool_)
 
     def _reached(self, wanted: _Wanted) -> Bools:
         """Return bool[N]: nodes from which all devices that claims hold already can be used."""
@@ -414,8 +414,9 @@ class Answers:
             elif all(reference.claim != other.claim for other, _ in wanted):
                 wanted.append((reference, self._demand(row)))
         implied: Implied | None = None
-        if node is not None:
-            resources = tuple([name for name in self._needed(pod) if not plugged(snapshot.nodes[node], name)])
+        if shape.gpu.named or node is not None:  # named devices come from claims on each node
+            there = None if node is None else snapshot.nodes[node]
+            resources = tuple([name for name in self._needed(pod) if there is None or not there.plugs(name)])
             if resources:
                 implied = self._implied_by(shape, resources, namespace)[0]
         return _Wanted(fixed=tuple(fixed), open=tuple(wanted), implied=implied)
@@ -429,6 +430,10 @@ class Answers:
             found = self._implied[key] = implied, self._demands.of(implied.claim)
             self._implied_demands[id(implied)] = found[1]
         return found
+
+    def _named(self, wanted: _Wanted) -> list[Demand]:
+        """Return the demand for devices that a pod names without a claim, if it does."""
+        return [] if wanted.implied is None else [self._implied_demands[id(wanted.implied)]]
 
     def _demand(self, row: int) -> Demand:
         found = self._demand_of.get(row)
@@ -521,7 +526,8 @@ class Answers:
         use, row 1 also those that pods were promised.
         """
         claimed, wanted = self._shape(pod).gpu.claimed, self._wanted(pod, None)
-        if not claimed or not (wanted.fixed or any(demand.may_need_less for _, demand in wanted.open)):
+        demands = [demand for _, demand in wanted.open] + self._named(wanted)
+        if not claimed or not (wanted.fixed or any(demand.may_need_less for demand in demands)):
             return np.zeros((2, len(nodes)), np.int64)
         out = np.zeros((2, len(self._view.snapshot.nodes)), np.int64)
         self._fill_credit(pod, nodes, wanted, out)
@@ -530,7 +536,8 @@ class Answers:
     def _fill_credit(self, pod: PodRow, nodes: NodeRows, wanted: _Wanted, out: Int64s) -> None:
         """Write to ``out`` [2, N] how many thousandths of a GPU less ``pod`` needs on ``nodes``."""
         seats, namespace = self._accounting.seats, self._view.snapshot.pods[pod].namespace
-        sharing, parted = self._sharing([demand for _, demand in wanted.open])
+        demands = [demand for _, demand in wanted.open]
+        sharing, parted = self._sharing(demands + self._named(wanted))
         # Without evicted pods on devices, all devices that the search finds are free, so its result is enough.
         left = parted & ~sharing
         if left.any():
@@ -547,7 +554,7 @@ class Answers:
         fixed = tuple(allocation_of(reference, namespace, holding) for reference, holding in wanted.fixed)
         devices = [device for each in fixed for device in each.devices]
         spared = sum(self._accounting.claims[self._accounting.rows[each.claim]].spared(each.devices) for each in fixed)
-        out[:, nodes] += GPU_UNIT * (spared + sum(demand.claim.most_spared for _, demand in wanted.open))
+        out[:, nodes] += GPU_UNIT * (spared + sum(demand.claim.most_spared for demand in demands))
         there = {int(self._inventory.node[row]) for row in self._inventory.gpus_of(devices)}
         for at in there.intersection(nodes.tolist()):
             beside = np.array(seats.credit(pod, NodeRow(at), ClaimPlacement(claims=fixed)), np.int64)

@@ -41,6 +41,7 @@ class Charges:
         for pod, placement in assigned.items():
             if view.snapshot.pod_status[pod] == Status.RELEASING:
                 continue
+            self.corrections += self._for_named(pod, placement)
             for table, column, at, delta in self._deltas(pod, placement, (counts, fixed), 0):
                 table[at] += 1
                 self.corrections += self._of_queues(pod, column, delta)
@@ -72,7 +73,17 @@ class Charges:
         for table, column, at, delta in self._deltas(pod, placement, tables, int(held)):
             counted = self._counts[0] if table is tables[0] else self._counts[1]
             out += [Effect(counted, at, 1), *self._of_queues(pod, column, delta)]
-        return out
+        return out + self._for_named(pod, placement)
+
+    def _for_named(self, pod: PodRow, placement: ClaimPlacement) -> list[Effect]:
+        """Return the refund for devices that the pod requests by the name of their class; no other pod has them."""
+        group, shape = self._view.group_of(pod), self._view.snapshot.shapes[int(self._view.snapshot.pod_shape[pod])]
+        devices = placement.for_resources() if shape.gpu.named else ()
+        if group < 0 or not devices:
+            return []
+        delta = shape.gpu.named_not_had - self._inventory.gpus.not_had(devices)
+        is_fixed = not self._view.facts.groups.preemptible[group]
+        return [each for column in self._columns[: 1 + is_fixed] for each in self._of_queues(pod, column, delta)]
 
     def _deltas(
         self, pod: PodRow, placement: ClaimPlacement, tables: Sequence[Int64s], own: int

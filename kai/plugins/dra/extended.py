@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from kai.framework import ContainerRequest, Node, NodeTerm, Shape
+from kai.framework import ContainerRequest, NodeTerm, Shape
 from kai.framework.claims import (
     AllocatedDevice,
     Claim,
@@ -16,25 +16,13 @@ from kai.framework.claims import (
     DeviceRequest,
     ExtendedAllocation,
     backed_name,
+    parts_of,
 )
 
-_MILLI = 1000
 _GPU = "gpu"
 
 Mappings = tuple[tuple[int, str, str], ...]
 """Container, resource on the axis, request that serves it."""
-
-
-def backing_classes(classes: Mapping[str, DeviceClass]) -> Mapping[str, DeviceClass]:
-    """Return the class that backs each extended resource, by resource on the axis.
-
-    Of several it is the newest, as one may take the place of another; of those of one age the first by name.
-    """
-    out: dict[str, DeviceClass] = {}
-    for each in sorted(classes.values(), key=lambda each: (-each.created, each.name)):
-        for resource in each.extended_resources:
-            out.setdefault(backed_name(resource), each)
-    return out
 
 
 def alike(classes: Mapping[str, DeviceClass]) -> tuple[str, ...]:
@@ -47,11 +35,6 @@ def needed(shape: Shape, classes: Mapping[str, DeviceClass]) -> tuple[str, ...]:
     """Return the resources that containers of ``shape`` ask for and a class backs, by name."""
     named = {name for container in shape.containers for name, amount in container.requests if amount > 0}
     return tuple(sorted(named & classes.keys()))
-
-
-def plugged(node: Node, resource: str) -> bool:
-    """Return whether a device plugin offers ``resource`` on ``node``: then it serves the pod, not a claim."""
-    return (node.plugged_gpus if resource == _GPU else node.allocatable.get(resource, 0)) > 0
 
 
 @attrs.frozen(kw_only=True)
@@ -106,7 +89,7 @@ def implied_claim(
 def _counts(containers: Sequence[ContainerRequest], resource: str, *, lasting: bool) -> dict[int, int]:
     """Return devices by container: those that run side by side (``lasting``), or the other init containers."""
     counts = {
-        at: dict(container.requests).get(resource, 0) // _MILLI
+        at: dict(container.requests).get(resource, 0) // parts_of(resource)
         for at, container in enumerate(containers)
         if lasting == (not container.init or container.sidecar)
     }

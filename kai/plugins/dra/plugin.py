@@ -38,8 +38,9 @@ from kai.framework.claims import (
     DeviceAllocation,
     DeviceClass,
     DeviceRequest,
+    backing_classes,
 )
-from kai.plugins.dra.extended import backing_classes, needed
+from kai.plugins.dra.extended import needed
 
 if TYPE_CHECKING:
     from kai.framework.expressions import Selectors

@@ -96,15 +96,17 @@ class Seats:
         Each GPU is there once, and looking on as administrator takes none. What the node has back are these devices,
         which it counts by itself, and what smaller alternatives do without.
         """
-        counting = self._counting(placement, node)
+        snapshot = self._view.snapshot
+        shape = snapshot.shapes[int(snapshot.pod_shape[pod])]
+        named = placement.for_resources() if shape.gpu.named else ()
+        there = [each for each in named if self._inventory.gpus_of([each], node)]
+        counting = [*self._counting(placement, node), *there]
         rows = self._inventory.gpus_of([device for device in counting if not device.admin_access])
         if not self._has_gpus[node]:
             return rows, 0
-        snapshot = self._view.snapshot
         catalog = snapshot.catalog.claims.claims
         spared = sum(catalog[each.claim].spared(each.devices) for each in _claims(placement))
-        claimed = snapshot.shapes[int(snapshot.pod_shape[pod])].gpu.claimed
-        return rows, min(claimed, len(counting) + spared)
+        return rows, min(shape.gpu.claimed, len(counting) + spared)
 
     # ------------------------------------------------------------------ what a placement counts for
 
@@ -245,7 +247,7 @@ def _counts(gpu: Gpu, sitters: Sequence[_Sitters]) -> tuple[int, int, int]:
 def _claims(placement: ClaimPlacement) -> Sequence[ClaimAllocation]:
     """Return the claims that the pod names, each once.
 
-    A claim made for its extended resources is left out, because the engine books these resources itself.
+    A claim made for its extended resources is left out: the engine books these resources itself, or they are named.
     """
     return tuple({each.claim: each for each in placement.claims if each.reference}.values())
 

@@ -10,7 +10,7 @@ from kai.facts.model.claim import (
 )
 from kai.facts.model.constraints import NodeTerm, Requirement, Taint
 from kai.intake.requests import MOST_DEVICES
-from tests.unit.intake.making import other, taken
+from tests.unit.intake.making import node, other, pod, taken
 
 VERSION = "resource.k8s.io/v1"
 
@@ -299,3 +299,47 @@ def test_a_capacity_counts_in_thousandths_as_far_as_they_fit(text, parts):
     device = {"name": "0", "capacity": {"cores": {"value": text}}}
     found = read(slice_("a", nodeName="n", devices=[device])).slices[0].devices[0]
     assert found.capacity == {"cores": parts}
+
+
+HALVES = (
+    other("DeviceClass", "resource.k8s.io/v1", "mig.nvidia.com", spec={"extendedResourceName": "nvidia.com/gpu"}),
+    other(
+        "ResourceSlice",
+        "resource.k8s.io/v1",
+        "n1",
+        spec={
+            "driver": "gpu.nvidia.com",
+            "nodeName": "n1",
+            "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
+            "sharedCounters": [{"name": "gpu-0", "counters": {name: {"value": "1"} for name in ("slice0", "slice1")}}],
+            "devices": [
+                {
+                    "name": f"part-{at}",
+                    "consumesCounters": [{"counterSet": "gpu-0", "counters": {f"slice{at}": {"value": "1"}}}],
+                }
+                for at in range(2)
+            ],
+        },
+    ),
+)
+
+
+def asked(*manifests, **spec):
+    """Return what a pod that asks for GPUs asks for, in a cluster with halves of them."""
+    shapes = taken(*HALVES, *manifests, node("n1"), pod("p", requests={"nvidia.com/gpu": "1"}, spec=spec)).shapes
+    gpu = shapes[0].gpu
+    return gpu.claimed, gpu.named, gpu.not_had, dict(shapes[0].request)["gpu"]
+
+
+def test_gpus_that_a_class_gives_out_in_halves_count_as_claims_of_halves():
+    assert asked() == (1, 1, 500, 1000)
+
+
+def test_an_init_container_asks_for_what_it_needs_beyond_the_others():
+    first = {"name": "first", "resources": {"requests": {"nvidia.com/gpu": "3"}}}
+    assert asked(initContainers=[first]) == (3, 3, 1500, 3000)
+
+
+def test_gpus_that_a_device_plugin_offers_on_some_node_count_whole():
+    plugged = node("n2", allocatable={"cpu": "8", "pods": "110", "nvidia.com/gpu": "1"})
+    assert asked(plugged) == (0, 0, 0, 1000)

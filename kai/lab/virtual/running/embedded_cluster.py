@@ -278,8 +278,10 @@ def held_gpus(decision: Bind, snapshot: Snapshot) -> float:
 
 def _not_had(decision: Bind, snapshot: Snapshot) -> int:
     """Return the thousandths of requested GPUs that a pod does not get because its claims are allocated partitions."""
-    allocations = decision.request.get("resourceClaimAllocations")
-    given = [mapping_of(each).get("allocation") for each in allocations] if isinstance(allocations, list) else []
+    listed = decision.request.get("resourceClaimAllocations")
+    allocations = listed if isinstance(listed, list) else []
+    allocations = [*allocations, decision.request.get("extendedResourceClaimAllocation")]
+    given = [mapping_of(each).get("allocation") for each in allocations]
     return sum(snapshot.catalog.gpus.not_had(each.devices) for each in given if isinstance(each, DeviceAllocation))
 
 

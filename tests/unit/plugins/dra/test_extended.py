@@ -1,8 +1,8 @@
 import attrs
 
-from kai.facts.model.claim import DeviceClass
+from kai.facts.model.claim import DeviceClass, backing_classes
 from kai.facts.model.pod import ContainerRequest, Node, Shape
-from kai.plugins.dra.extended import backing_classes, implied_claim, needed, plugged
+from kai.plugins.dra.extended import implied_claim, needed
 
 CLASSES = {
     "fast.example.com": DeviceClass(name="fast.example.com", extended_resource="example.com/fast"),
@@ -50,9 +50,9 @@ def test_only_what_containers_ask_for_is_needed():
 
 
 def test_gpus_of_drivers_are_not_those_of_a_device_plugin():
-    assert plugged(Node(name="n", allocatable={"gpu": 2000}), "gpu")
-    assert not plugged(Node(name="n", allocatable={"gpu": 2000}, dra_gpus=2), "gpu")
-    assert not plugged(Node(name="n"), "example.com/fast")
+    assert Node(name="n", allocatable={"gpu": 2000}).plugs("gpu")
+    assert not Node(name="n", allocatable={"gpu": 2000}, dra_gpus=2).plugs("gpu")
+    assert not Node(name="n").plugs("example.com/fast")
 
 
 def test_containers_side_by_side_get_devices_of_their_own():
