@@ -16,7 +16,7 @@ from kai.deciding.engine.portion import Portion
 from kai.deciding.engine.session import Session
 from kai.facts.kernels.booking import accepted_gpu
 from kai.facts.kernels.columns import GPU_UNIT, KIND_FRACTION, KIND_MEMORY, KIND_WHOLE
-from kai.facts.model.axis import NONE, Bools, Float64s, GroupRow, Int64s, PodRows, SubGroupRow
+from kai.facts.model.axis import NONE, Bools, Float64s, GroupRow, GroupRows, Int64s, PodRows, SubGroupRow
 from kai.facts.model.pod import ACTIVE_ALLOCATED
 
 MOST_STEPS: Final = 64
@@ -42,6 +42,10 @@ class Cost(NamedTuple):
     pods: int
     gpus: int
     """Thousandths of GPUs."""
+
+
+_PODS: Final = Cost._fields.index("pods")
+_GPUS: Final = Cost._fields.index("gpus")
 
 
 class Giver:
@@ -198,6 +202,44 @@ class Giver:
                     piece += amounts
             known = self._lost[steps] = whole, piece
         return known
+
+
+class Givers:
+    """The estimates of groups that looks of one pass share, and what it costs to lose all of a group, as columns."""
+
+    def __init__(self, session: Session) -> None:
+        """Begin without estimates."""
+        self._session = session
+        count = len(session.snapshot.groups)
+        self._by_group: dict[int, tuple[int, Giver]] = {}
+        """Each with the epoch of its group: while the epoch is the same, no pod of the group has changed status."""
+        self._epoch: Int64s = np.full(count, -1, np.int64)
+        """[G] The epoch for which ``_cost`` holds."""
+        self._cost: Int64s = np.zeros((count, len(Cost._fields)), np.int64)
+        """[G, 5] The cost of all steps of a group; it has no pods if there are no steps."""
+
+    def of(self, group: int) -> Giver:
+        """Return the estimates of a group as it is now."""
+        epoch, known = int(self._session.columns.epoch[group]), self._by_group.get(group)
+        if known is None or known[0] != epoch:
+            known = self._by_group[group] = epoch, Giver(self._session, group)
+        return known[1]
+
+    def cheapest(self, groups: GroupRows, most: int, *, freeing: bool) -> list[int]:
+        """Return at most ``most`` of ``groups`` that have pods to lose, cheapest first; ``freeing``: and free GPUs."""
+        epochs = self._session.columns.epoch[groups]
+        for group, epoch in zip(groups.tolist(), epochs.tolist(), strict=True):
+            if self._epoch[group] != epoch:
+                giver = self.of(group)
+                self._cost[group] = giver.cost(giver.steps) if giver.steps else 0
+                self._epoch[group] = epoch
+        costs = self._cost[groups]
+        usable = costs[:, _PODS] > 0
+        if freeing:
+            usable &= costs[:, _GPUS] > 0
+        groups, costs = groups[usable], costs[usable]
+        order = np.lexsort((groups, *reversed(costs.T)))[:most]
+        return [int(group) for group in groups[order]]
 
 
 class Offers:

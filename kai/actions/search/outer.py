@@ -20,7 +20,8 @@ from kai.deciding.engine.heaps import GroupHeap
 from kai.deciding.engine.portion import Portion
 from kai.deciding.engine.session import Session
 from kai.facts.kernels import prefix
-from kai.facts.kernels.booking import requested_gpu
+from kai.facts.kernels.booking import accepted_gpu, is_shared, requested_gpu
+from kai.facts.kernels.columns import GPU, GPU_UNIT, KIND_MEMORY, KIND_WHOLE
 from kai.facts.kernels.first_probe import propose_first
 from kai.facts.kernels.prefix import Prefix
 from kai.facts.kernels.victims import add_held
@@ -126,6 +127,141 @@ class Filters:
         return fits_greedily(self.wanted, [int(c) for c in largest], stop_at_zero=True)
 
 
+class Devices:
+    """Whether a node would have a device for a pod without some victims, where pods share devices.
+
+    Amounts are not enough there: half of each of two devices is no device. Like a filter, this only rejects what a
+    simulation would reject.
+    """
+
+    def __init__(self, session: Session, shape: int, wanted: int) -> None:
+        """Prepare for a pod of ``shape`` that asks for ``wanted`` thousandths of whole GPUs; nothing is evicted yet."""
+        facts, columns = session.facts, session.columns
+        self._session = session
+        self._wanted = wanted
+        self._free: Int64s = (columns.idle + columns.releasing) @ facts.nodes.gpu_weight
+        self._held: Int64s = columns.slot_allocated - columns.slot_releasing
+        used = columns.slot_used > 0
+        self._counts_twice: Int64s = (columns.idle[:, GPU] + columns.used[:, GPU]) // GPU_UNIT - facts.nodes.gpu_count
+        np.add.at(
+            self._counts_twice, np.searchsorted(facts.nodes.slot_start, np.flatnonzero(used), side="right") - 1, 1
+        )
+        """[N] Promised devices, which count as well as the pods that leave them (``slot_booking``)."""
+        slots = np.arange(len(self._held))
+        memory = facts.nodes.gpu_memory[np.searchsorted(facts.nodes.slot_start, slots, side="right") - 1]
+        asked = memory + 1  # more than there is: a pod that asks for whole GPUs finds none on a device in use
+        if is_shared(facts, shape):
+            by_memory = facts.shapes.kind[shape] == KIND_MEMORY
+            asked = facts.shapes.memory[shape] if by_memory else (facts.shapes.portion[shape] * memory).astype(np.int64)
+        self._lacking: Int64s = asked - (memory - self._held)
+        """[S] MiB that each shared device has too little for the pod."""
+        self._known: dict[int, tuple[int, list[int], int]] = {}
+
+    @classmethod
+    def of(cls, session: Session, waiting: Sequence[int]) -> "Devices | None":
+        """Return the check for the pods ``waiting``; None if it would reject nothing, or amounts are enough."""
+        facts, columns, shapes = session.facts, session.columns, session.facts.pods.shape[list(waiting)]
+        if not columns.slot_used.any() or facts.shapes.claimed.any():
+            return None
+        shape, kinds = int(shapes[0]), facts.shapes.kind[shapes]
+        if (kinds == KIND_WHOLE).all():
+            found = cls(session, shape, min(wanted_by(session, waiting)))
+        elif (shapes == shape).all() and is_shared(facts, shape):
+            found = cls(session, shape, GPU_UNIT)
+        else:
+            return None
+        has_room = (columns.slot_used > 0) & (found._held != 0) & (found._lacking <= 0)
+        return None if has_room.any() or (found._free >= found._wanted).any() else found
+
+    def begin(self) -> "Freed":
+        """Return the devices that are free without any victim."""
+        return Freed(self)
+
+    def place(self, pod: int) -> tuple[int, list[int], int]:
+        """Return the node of ``pod``, its shared devices, and what it holds: MiB of each, or thousandths of GPUs."""
+        known = self._known.get(pod)
+        if known is None:
+            facts, columns = self._session.facts, self._session.columns
+            shape, node = int(facts.pods.shape[pod]), int(columns.node[pod])
+            slots: list[int] = []
+            if is_shared(facts, shape):
+                slots = [slot for slot in columns.placement_slots[columns.placement[pod]].tolist() if slot >= 0]
+            if node < 0:
+                amount = 0
+            elif slots:
+                by_memory = facts.shapes.kind[shape] == KIND_MEMORY
+                whole, part = facts.nodes.gpu_memory[node], facts.shapes.portion[shape]
+                amount = int(facts.shapes.memory[shape]) if by_memory else int(part * whole)
+            else:
+                amount = int(accepted_gpu(facts, shape, node))
+            known = self._known[pod] = node, slots, amount
+        return known
+
+    def suffice(self, node: int, freed: int) -> bool:
+        """Return whether ``freed`` thousandths of whole GPUs are enough on ``node`` beside those that are free."""
+        return int(self._free[node]) + freed >= self._wanted
+
+    def counted_twice(self, node: int) -> int:
+        """Return how many devices of ``node`` count for a promise as well as for the pods that leave them.
+
+        While some do, a device that becomes free makes up for one of them (``slot_booking``). That is when another pod
+        is on it as it becomes free; with no other pod, two must count twice.
+        """
+        return int(self._counts_twice[node])
+
+    def has_leavers(self, slot: int) -> bool:
+        """Return whether pods are leaving a shared device already."""
+        return bool(self._session.columns.slot_releasing[slot] > 0)
+
+    def is_free(self, slot: int, freed: int) -> bool:
+        """Return whether no pod is left on a shared device after ``freed`` MiB are given up."""
+        return freed >= int(self._held[slot])
+
+    def has_room(self, slot: int, freed: int) -> bool:
+        """Return whether the pod fits beside others on a shared device after ``freed`` MiB are given up."""
+        return freed >= int(self._lacking[slot]) and freed != int(self._held[slot])
+
+
+class Freed:
+    """The devices that are free without the victims added so far."""
+
+    def __init__(self, devices: Devices) -> None:
+        """Begin without victims."""
+        self._devices = devices
+        self._slots: dict[int, tuple[int, int]] = {}
+        self._nodes: dict[int, tuple[int, int]] = {}
+        self.enough = False
+        """Whether some node has what a pod asks for."""
+
+    def add(self, pods: Sequence[int]) -> bool:
+        """Add victims, and return whether they are enough by now."""
+        devices = self._devices
+        for pod in pods:
+            if self.enough:
+                break
+            node, slots, amount = devices.place(pod)
+            if node < 0:
+                continue
+            if not slots:
+                self._give(node, amount, 0)
+            for slot in slots:
+                memory, count = self._slots.get(slot, (0, 0))
+                self._slots[slot] = memory + amount, count + 1
+                self.enough = self.enough or devices.has_room(slot, memory + amount)
+                if devices.is_free(slot, memory + amount) and not (count and devices.is_free(slot, memory)):
+                    self._give(node, GPU_UNIT, 1 if count or devices.has_leavers(slot) else 2)
+        return self.enough
+
+    def _give(self, node: int, amount: int, counted: int) -> None:
+        """Add what a node has free: nothing for a device if ``counted`` or more count twice, one less from then on."""
+        freed, once = self._nodes.get(node, (0, 0))
+        if counted and self._devices.counted_twice(node) - once >= counted:
+            self._nodes[node] = freed, once + 1
+        else:
+            self._nodes[node] = freed + amount, once
+            self.enough = self.enough or self._devices.suffice(node, freed + amount)
+
+
 AT_A_TIME: Final = 64
 """The number of victim sets rejected by domains after which the budget is asked again."""
 
@@ -141,6 +277,7 @@ class Terms:
     """[N] Thousandths of GPUs that nodes have without evictions."""
     feasible: NodeRows
     filters: Filters
+    devices: Devices | None
     goes_on: Callable[[], bool]
     """Whether there is time for more victims, asked because filters may reject sets up to the whole cluster."""
 
@@ -234,7 +371,13 @@ class CompiledVictims:
         parts: dict[int, Portion] = {}
         known = set(terms.recorded.pods.tolist())
         found, refused = prefix.accepts(state), 0
+        freed, added = terms.devices.begin() if terms.devices is not None else None, 0
+        if freed is not None:
+            freed.add(terms.recorded.pods.tolist())
         while True:
+            if found and freed is not None and not freed.enough:
+                taken = int(state.state[prefix.PODS])
+                found, added = freed.add(state.pods[added:taken].tolist()), taken
             if found and terms.filters.domains_can_hold(state.capacity):
                 count, pods = state.state[prefix.BATCHES], state.state[prefix.PODS]
                 yield terms.outer(session, Batches(state.pods[:pods], state.start[: count + 1]))

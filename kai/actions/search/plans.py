@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from kai.actions.search.losses import Cost, Giver, Offers, Plan, Queues, Room
+from kai.actions.search.losses import Cost, Giver, Givers, Offers, Plan, Queues, Room
 from kai.deciding.engine.portion import Portion
 from kai.deciding.engine.session import Session
 from kai.facts.model.axis import Bools, Float64s, GroupRows, Int64s, PodRows
@@ -51,13 +51,13 @@ class Planner:
         member: Bools,
         free: Int64s,
         used: Int64s,
-        givers: dict[int, tuple[int, Giver]],
+        givers: Givers,
     ) -> None:
         """Prepare; nothing is evicted yet.
 
         ``part`` is to be placed in full. ``member`` [G] are the groups that may lose pods, ``free`` [N] is the capacity
         of nodes without evictions, ``used`` [Q, 3] the usage of queues before the search. ``givers`` come from earlier
-        looks, each with the epoch of its group then.
+        looks.
         """
         self._session = session
         self._cause = cause
@@ -65,7 +65,7 @@ class Planner:
         self._queues = Queues(session, part, used)
         session.policy.prepare_all(part.chunk(), session.all_nodes)
         self._room = Room(session, part, part.chunk().tolist(), free)
-        self._givers_before = givers
+        self._shared = givers
         self._known: dict[int, Giver] = {}
         self._papers = 0
         self.refused: dict[PlanKey, Plan] = {}
@@ -77,10 +77,7 @@ class Planner:
         """Return the memoized estimates for a group that may lose pods."""
         known = self._known.get(group)
         if known is None:
-            # While the epoch of a group is the same, none of its pods has changed status, so earlier values hold.
-            epoch, before = int(self._session.columns.epoch[group]), self._givers_before.get(group)
-            known = Giver(self._session, group) if before is None or before[0] != epoch else before[1]
-            self._known[group], self._givers_before[group] = known, (epoch, known)
+            known = self._known[group] = self._shared.of(group)
         return known
 
     def cost_of(self, disturbed: PodRows) -> Cost:
@@ -260,13 +257,7 @@ class Planner:
         rows: GroupRows = np.flatnonzero(self._member).astype(np.int64)
         if len(rows) > 4 * MOST_GIVERS:
             rows = rows[np.argsort(-self._session.victim_ranks[rows])[: 4 * MOST_GIVERS]]
-        givers = [self.giver(group) for group in rows.tolist()]
-        usable = [each for each in givers if each.steps and self._frees_something(each)]
-        usable.sort(key=lambda each: (each.cost(each.steps), each.group))
-        return [each.group for each in usable[:MOST_GIVERS]]
-
-    def _frees_something(self, giver: Giver) -> bool:
-        return not self._room.smallest or any(giver.freed(giver.steps).values())
+        return self._shared.cheapest(rows, MOST_GIVERS, freeing=self._room.smallest > 0)
 
     def _domains(self) -> list[Bools]:
         domains = self._room.domains()

@@ -18,8 +18,8 @@ import attrs
 import numpy as np
 
 from kai.actions.placing import place_group
-from kai.actions.search.losses import Cost, Giver, Plan, Room
-from kai.actions.search.outer import Terms
+from kai.actions.search.losses import Cost, Givers, Plan, Room
+from kai.actions.search.outer import Devices, Terms
 from kai.actions.search.plans import PlanKey, Planner, key_of
 from kai.actions.search.replacing import Replacing, books_all_they_ask_for
 from kai.deciding.engine.heaps import GroupHeap
@@ -71,8 +71,7 @@ class Looks:
     after the next three, then seven, at most fifteen in a row. A successful look takes back one in vain.
     """
 
-    givers: dict[int, tuple[int, Giver]] = attrs.field(factory=dict)
-    """Each with the epoch of its group: while the epoch is the same, no pod of the group has changed status."""
+    givers: Givers | None = None
     _by_ask: dict[object, tuple[int, int]] = attrs.field(factory=dict)
     """By request: the number of looks in vain, and the number still to skip."""
 
@@ -168,6 +167,7 @@ class SecondLook:
         self._session = session
         self._part = part
         self._waiting = tuple(part.chunk().tolist())
+        self._devices = Devices.of(session, self._waiting)
         self._planner = planner
         self._replacing = replacing
         self._begin = begin
@@ -248,7 +248,8 @@ class SecondLook:
         batches = self._planner.batches(plan)
         victims, statement = batches.pods, self._begin()
         scenario = Scenario(aggressor=GroupRow(self._part.group), waiting=self._waiting, potential=batches)
-        if self._place(statement, victims) and self._judge(scenario, victims):
+        could = self._devices is None or self._devices.begin().add(victims.tolist())
+        if could and self._place(statement, victims) and self._judge(scenario, victims):
             group, states, moves = self._part.group, self._replacing.states, self._moves
             holds = books_all_they_ask_for(session, states, group, victims, moves=moves)
             if not holds:

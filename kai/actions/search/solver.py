@@ -25,7 +25,8 @@ import attrs
 import numpy as np
 
 from kai.actions.search.group_states import GroupStates
-from kai.actions.search.outer import CompiledVictims, Filters, PlainVictims, Terms, held_by
+from kai.actions.search.losses import Givers
+from kai.actions.search.outer import CompiledVictims, Devices, Filters, PlainVictims, Terms, held_by
 from kai.actions.search.plans import Planner
 from kai.actions.search.replacing import Replacing, books_all_they_ask_for, finalize, try_at_once
 from kai.actions.search.second_look import Found, Looks, SecondLook, could_stay, disturbed, is_enough
@@ -196,7 +197,7 @@ class Search:
 
     def _second_look(self, chunk: Int64s) -> SecondLook:
         session, part, cause = self._session, self._part(chunk), self._cause
-        givers = self._looks.givers
+        givers = self._looks.givers = self._looks.givers or Givers(session)
         planner = Planner(session, part, cause, self._victims.member, self._free, self._used, givers)
         replacing, moves = self._replacing, self._moves
         return SecondLook(session, part, planner, replacing, self._begin, self._accepted, moves=moves)
@@ -266,6 +267,7 @@ class Search:
             free=free,
             feasible=self._feasible,
             filters=Filters(self._session, part, waiting, free, self._feasible),
+            devices=Devices.of(self._session, waiting),
             goes_on=self._may_grow,
         )
         self._more = BudgetAnswer.GO
@@ -281,7 +283,7 @@ class Search:
                 continue
             if not self._granted():
                 return None
-            found = self._simulate(scenario, terms)
+            found = self._simulate(scenario, terms) if _could_hold(terms.devices, scenario) else None
             if found is not None:
                 return found
             self._failed.add(scenario.fingerprint())
@@ -477,3 +479,7 @@ class Search:
         if gpuless.any():
             return session.all_nodes
         return np.flatnonzero((idle > 0) | (releasing > 0)).astype(np.int64)
+
+
+def _could_hold(devices: Devices | None, scenario: Scenario) -> bool:
+    return devices is None or devices.begin().add(scenario.victims().tolist())

@@ -1,11 +1,15 @@
 """Sets of victims grow batch by batch: surplus pods one by one, then gangs as a whole."""
 
+import itertools
+
 import numpy as np
 import pytest
 
+from kai.actions.placing import place_group
 from kai.actions.search.group_states import GroupStates
-from kai.actions.search.outer import CompiledVictims, Filters, PlainVictims, Terms, give_up
+from kai.actions.search.outer import CompiledVictims, Devices, Filters, PlainVictims, Terms, give_up
 from kai.facts.kernels.prefix import AT_A_TIME
+from kai.framework.decisions import Cause
 from kai.framework.scenario import NO_BATCHES
 from tests.unit.actions.search.stage import opened, pods_of, row
 
@@ -65,6 +69,7 @@ def grown(session, victims, free=0, goes_on=lambda: True):
         free=room,
         feasible=feasible,
         filters=filters,
+        devices=None,
         goes_on=goes_on,
     )
     return [[sorted(names(session, batch)) for batch in outer.batches] for outer in victims.outers(terms)]
@@ -144,3 +149,54 @@ def test_a_set_that_no_domain_of_the_group_holds_grows_no_further_than_there_is_
     )
     assert made == []
     assert len(asked) == 2
+
+
+def rejected(session, wants, victims, counts):
+    """Return how many sets of ``victims`` the count of devices rejects, and which of these would serve ``wants``."""
+    part = session.portion(row(session, wants))
+    devices = Devices.of(session, part.chunk().tolist())
+    if devices is None:
+        return 0, []
+    sets = [pods for count in counts for pods in itertools.combinations(victims, count)]
+    refused = [pods for pods in sets if not devices.begin().add(pods)]
+    wrong = []
+    for pods in refused:
+        statement = session.statement("reclaim", Cause.RECLAIM, part.group)
+        statement.evict(np.array(pods, np.int64))
+        if place_group(session, statement, part, session.all_nodes, promise=True):
+            wrong.append(pods)
+        statement.discard()
+    return len(refused), wrong
+
+
+@pytest.mark.parametrize("asked", [{"gpu": 1}, {"gpu": 2}, {"fraction": 0.7}, {"gpu_memory": 60}], ids=str)
+@pytest.mark.parametrize("promised", range(4))
+def test_no_set_of_victims_that_would_serve_is_rejected_for_its_devices(asked, promised):
+    shares = {
+        f"s{at}": {"members": 2, "each": {"fraction": (0.5, 0.4, 0.5, 0.4)[at]}, "runs_on": "n"} for at in range(4)
+    }
+    groups = {**shares, "one": {"each": {"fraction": 0.8}, "runs_on": "n"}, "first": {"each": {"gpu": 1}}}
+    session = opened({**groups, "second": {"each": {"fraction": 0.3}}, "wants": {"each": asked}}, {"n": {"gpu": 5}})
+    for at in range(promised):  # what is promised changes how devices that become free count
+        statement = session.statement("reclaim", Cause.RECLAIM, -1)
+        statement.evict(np.array(pods_of(session, f"s{at}"), np.int64))
+        first = session.portion(row(session, ("first", "second", "first")[at]))
+        place_group(session, statement, first, session.all_nodes, promise=True)
+        statement.commit()
+    left = [pod for at in range(promised, 4) for pod in pods_of(session, f"s{at}")] + pods_of(session, "one")
+    count, wrong = rejected(session, "wants", left, range(len(left) + 1))
+    assert wrong == []
+    assert count or promised
+
+
+def test_half_of_each_of_two_devices_is_rejected_for_a_pod_of_a_whole_one():
+    halves = {name: {"members": 2, "each": {"fraction": 0.5}, "runs_on": "n"} for name in ("one", "two")}
+    session = opened({**halves, "wants": {"each": {"gpu": 1}}}, {"n": {"gpu": 2}})
+    devices = Devices.of(session, pods_of(session, "wants"))
+    one, two = pods_of(session, "one"), pods_of(session, "two")
+    assert not devices.begin().add([one[0], two[0]])
+    assert devices.begin().add([one[0], two[0], one[1]])
+
+
+def test_devices_are_not_counted_where_none_is_shared(session):
+    assert Devices.of(session, pods_of(session, "wants")) is None
