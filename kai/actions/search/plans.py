@@ -6,7 +6,7 @@ exchanged for a cheaper one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Final
 
 import numpy as np
@@ -285,7 +285,7 @@ class Planner:
     def _gather(self, order: Sequence[int], begin: Plan, *, keep: bool) -> dict[int, int] | None:
         """Take groups in ``order`` until the plan could serve; ``keep``: let no queue fall below its quota."""
         plan = dict[int, int]()
-        for group, steps in [*begin.items(), *((group, self.giver(group).steps) for group in order)]:
+        for group, steps in chain(begin.items(), ((group, self.giver(group).steps) for group in order)):
             more = {**plan, group: steps}
             if self._is_over():
                 return None
