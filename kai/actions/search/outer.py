@@ -20,8 +20,8 @@ from kai.deciding.engine.heaps import GroupHeap
 from kai.deciding.engine.portion import Portion
 from kai.deciding.engine.session import Session
 from kai.facts.kernels import prefix
-from kai.facts.kernels.booking import accepted_gpu, is_shared, requested_gpu
-from kai.facts.kernels.columns import GPU, GPU_UNIT, KIND_MEMORY, KIND_WHOLE
+from kai.facts.kernels.booking import accepted_gpu, requested_gpu
+from kai.facts.kernels.columns import GPU, GPU_UNIT, KIND_FRACTION, KIND_MEMORY, KIND_WHOLE
 from kai.facts.kernels.first_probe import propose_first
 from kai.facts.kernels.prefix import Prefix
 from kai.facts.kernels.victims import add_held
@@ -127,6 +127,9 @@ class Filters:
         return fits_greedily(self.wanted, [int(c) for c in largest], stop_at_zero=True)
 
 
+_SHARING: Final = frozenset({KIND_FRACTION, KIND_MEMORY})
+
+
 class Devices:
     """Whether a node would have a device for a pod without some victims, where pods share devices.
 
@@ -150,7 +153,7 @@ class Devices:
         slots = np.arange(len(self._held))
         memory = facts.nodes.gpu_memory[np.searchsorted(facts.nodes.slot_start, slots, side="right") - 1]
         asked = memory + 1  # more than there is: a pod that asks for whole GPUs finds none on a device in use
-        if is_shared(facts, shape):
+        if facts.shapes.kind[shape] in _SHARING:
             by_memory = facts.shapes.kind[shape] == KIND_MEMORY
             asked = facts.shapes.memory[shape] if by_memory else (facts.shapes.portion[shape] * memory).astype(np.int64)
         self._lacking: Int64s = asked - (memory - self._held)
@@ -166,7 +169,7 @@ class Devices:
         shape, kinds = int(shapes[0]), facts.shapes.kind[shapes]
         if (kinds == KIND_WHOLE).all():
             found = cls(session, shape, min(wanted_by(session, waiting)))
-        elif (shapes == shape).all() and is_shared(facts, shape):
+        elif (shapes == shape).all() and kinds[0] in _SHARING:
             found = cls(session, shape, GPU_UNIT)
         else:
             return None
@@ -184,7 +187,7 @@ class Devices:
             facts, columns = self._session.facts, self._session.columns
             shape, node = int(facts.pods.shape[pod]), int(columns.node[pod])
             slots: list[int] = []
-            if is_shared(facts, shape):
+            if facts.shapes.kind[shape] in _SHARING:
                 slots = [slot for slot in columns.placement_slots[columns.placement[pod]].tolist() if slot >= 0]
             if node < 0:
                 amount = 0
