@@ -38,7 +38,7 @@ class Use:
 
     held: Amounts = NOTHING
     lost: Amounts = NOTHING
-    """The part of it that ended in a failure, an eviction or the loss of a node. It is counted in ``held`` too."""
+    """The part of it that ended in a failure, an eviction or the loss of a node, then or later; ``held`` has it too."""
     jobs: int = 0
     """Jobs that held something in that time."""
 
@@ -104,7 +104,7 @@ BY: Final[Mapping[str, str]] = {
     "kind": "(SELECT kind FROM job WHERE job.id = held.job)",
     "namespace": "(SELECT namespace FROM job WHERE job.id = held.job)",
     "size": "(SELECT gpu FROM job WHERE job.id = held.job)",
-    "ended": "IFNULL(IIF(until > :to, NULL, ended), -1)",
+    "ended": "IFNULL(ended, -1)",
     "all": "1",
 }
 """What sums can be taken by."""
@@ -116,8 +116,8 @@ def use_by(connection: sqlite3.Connection, by: str, since: int, until: int) -> d
     Values are row ids of queues and of words, names of models and nodes, or thousandths of GPUs as sizes.
     """
     rows = connection.execute(
-        f"SELECT k, ended IN ({_LOST}) AND until <= :to AS is_lost, COUNT(DISTINCT job), {_SUMS} FROM"
-        f" ({_clipped(f'{BY[by]} AS k, job, ended, until, gpu, cpu, memory', 'held')}) WHERE b > a"
+        f"SELECT k, ended IN ({_LOST}) AS is_lost, COUNT(DISTINCT job), {_SUMS} FROM"
+        f" ({_clipped(f'{BY[by]} AS k, job, ended, gpu, cpu, memory', 'held')}) WHERE b > a"
         " GROUP BY k, is_lost ORDER BY k",
         _window(connection, since, until),
     )
@@ -192,8 +192,8 @@ def jobs(connection: sqlite3.Connection, since: int, until: int) -> list[JobLine
     """Return the jobs that held something over a time, by their start."""
     window = _window(connection, since, until)
     rows = connection.execute(
-        f"SELECT job, {_SUMS}, SUM(CASE WHEN ended IN ({_LOST}) AND until <= :to THEN gpu * (b - a) ELSE 0 END)"
-        f" FROM ({_clipped('job, ended, until, gpu, cpu, memory', 'held')}) WHERE b > a GROUP BY job",
+        f"SELECT job, {_SUMS}, SUM(CASE WHEN ended IN ({_LOST}) THEN gpu * (b - a) ELSE 0 END)"
+        f" FROM ({_clipped('job, ended, gpu, cpu, memory', 'held')}) WHERE b > a GROUP BY job",
         window,
     ).fetchall()
     used = {row: Use(held=_whole(parts), lost=Amounts(gpu=lost), jobs=1) for row, *parts, lost in rows}

@@ -18,7 +18,7 @@ QUEUES = [QueueFacts(uid=name, name=name, parent=TOP) for name in ("a", "b", "c"
 NODE = NodeState(model="H100", capacity=Amounts(64_000, 640_000, 1_000_000))
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["hold", "hold", "hold", "end", "end", "wait", "crash"]),
+        st.sampled_from(["hold", "hold", "hold", "end", "fail", "wait", "crash"]),
         st.integers(0, 3),  # which job
         st.integers(0, 2),  # of which queue
         st.integers(1, 8),  # GPUs
@@ -64,7 +64,7 @@ class Kept:
                 self.closed.append((before, since, self.now))
             if kind == "hold":
                 self.open[key] = (now, self.now)
-            self.writer.write(self.clock, {key: now if kind == "hold" else Ended.DONE})
+            self.writer.write(self.clock, {key: {"hold": now, "end": Ended.DONE, "fail": Ended.FAILED}[kind]})
 
     def intervals(self):
         return [*self.closed, *((held, since, self.now) for held, since in self.open.values())]
@@ -100,6 +100,7 @@ def test_sums_are_additive_in_time_and_the_same_by_whatever_they_are_taken(steps
     for key, use in whole.items():
         split = [part.get(key, reports.Use()) for part in parts]
         assert use.held == split[0].held.plus(split[1].held)
+        assert use.lost == split[0].lost.plus(split[1].lost)
     capacity = reports.capacity(made.connection, T, end)
     assert reports.total(whole.values()).held == capacity.held
     assert capacity.held.plus(capacity.idle).plus(capacity.down) == capacity.capacity.plus(capacity.over)
