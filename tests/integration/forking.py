@@ -34,7 +34,7 @@ ROOT: Final = Path(__file__).parents[2]
 _PACKAGES: Final = (
     "kai.cli.running",
     "kai.cluster",
-    "kai.scheduler",
+    "kai.roles.scheduler",
     "kai.roles.binder",
     "kai.roles.podgrouper",
     "kai.roles.controllers",
