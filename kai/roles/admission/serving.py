@@ -102,6 +102,7 @@ class Reviewer:
                 await anyio.sleep(max(0.0, self._rested - time.monotonic()))
                 if len(self._deciding) >= _MOST_THREADS:
                     return _failed("too many reviews are being decided")
+                # An abandoned thread runs on, and counts until it ends: slow reviews cannot pile up beyond the limit.
                 return await anyio.to_thread.run_sync(
                     self._answer, request, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
                 )

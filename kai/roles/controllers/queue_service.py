@@ -252,6 +252,7 @@ class QueueController:
 
     async def _try_first_queues(self) -> Refusal | None:
         """Create the missing queues; the second never before the first, so return the first refusal."""
+        # By quorum: another replica or an administrator may have created queues since the store's list.
         existing = await self.cluster.api.perform(List(cls=Queue, fresh=True))
         if isinstance(existing, Refusal):
             return existing

@@ -270,6 +270,7 @@ class _Explainer:
         for _, name in _STAMPS:
             before = np.array([getattr(group, name) for group in self._snapshot.groups], np.float64)
             after = getattr(self._report, name)
+            # NaN differs from itself: a time that is absent before and after is no change.
             changed |= (before != after) & ~(np.isnan(before) & np.isnan(after))
         return changed
 
