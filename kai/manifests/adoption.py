@@ -121,7 +121,7 @@ def adopted(manifests: Sequence[Manifest], adoption: Adoption, around: Around | 
         manifests=rewritten,
         made=(*work.groups.values(), *(each.manifest() for each in queues)),
         proposals=queues,
-        notes=(*work.told(), *work.proposed.notes),
+        notes=(*work.notes(), *work.proposed.notes),
     )
 
 
@@ -190,13 +190,13 @@ class _Adopting:
             self.taken.update({(name or DEFAULT_SCHEDULER, what) for name in others})
         return self._in_queue(changed)
 
-    def told(self) -> Iterator[str]:
+    def notes(self) -> Iterator[str]:
         """Yield notes on the workloads that were adopted, and on the others."""
         known = sorted({scheduler for scheduler, _ in self.taken})
         for scheduler in known:
             parts = [(self.taken[scheduler, what], what) for what in ("pod", "workload")]
-            told = " and ".join(counted(number, what) for number, what in parts if number)
-            yield f"{told} for {scheduler}: decided on as if for {self.adoption.ours}"
+            counts = " and ".join(counted(number, what) for number, what in parts if number)
+            yield f"{counts} for {scheduler}: decided on as if for {self.adoption.ours}"
         if self.left:
             yield (
                 f"{counted(self.left, 'workload')} of the system or on each node: "

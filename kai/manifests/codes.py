@@ -142,7 +142,7 @@ CODES: Final[dict[str, Code]] = {
         WARNING,
         ADVICE,
         "a queue is being deleted",
-        "Its jobs start until it is gone, and those that wait then find no queue of its name. Nothing sets "
+        "Its jobs start until it is gone, and jobs that still wait then find no queue of its name. Nothing sets "
         "metadata.deletionTimestamp in a manifest that is applied: it comes from a copy of what is in a cluster.",
     ),
     "Q008": Code(
@@ -321,14 +321,14 @@ CODES: Final[dict[str, Code]] = {
         "a priority class that a job names does not exist",
         "A label that names none is passed over: the job gets the next class that is named, else that of its kind, "
         "else train. A pod group whose class is none gets the global default, or 50. Without priority classes in the "
-        "input only a likely slip of the pen is told.",
+        "input only a likely slip of the pen is reported.",
     ),
     "J030": Code(
         ERROR,
         REFUSAL,
         "a priority class that pods name does not exist",
         "An API server refuses pods whose spec.priorityClassName is none. Without priority classes in the input only "
-        "a likely slip of the pen is told. Add the class to the input if the cluster has it.",
+        "a likely slip of the pen is reported. Add the class to the input if the cluster has it.",
     ),
     "J031": Code(
         WARNING,

@@ -273,7 +273,7 @@ class _Expanding:
                 self._take_workload(at, manifest)
             else:
                 self.strange.append((at, manifest))
-        not_expanded = [self._told(at, manifest, grouping) for at, manifest in self.strange]
+        not_expanded = [self._unmodelled(at, manifest, grouping) for at, manifest in self.strange]
         if self.loose:
             grouped: list[Manifest] = []
             for at, pod in self.loose:
@@ -326,7 +326,7 @@ class _Expanding:
             ]
         return tuple(found)
 
-    def _told(self, at: int, manifest: Mapping[str, Any], grouping: Grouping) -> Problem:
+    def _unmodelled(self, at: int, manifest: Mapping[str, Any], grouping: Grouping) -> Problem:
         """Return how a cluster treats pods of a kind without a model."""
         self.workloads += 1
         kind = Kind.of(manifest["apiVersion"], manifest["kind"])

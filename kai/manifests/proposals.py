@@ -312,8 +312,8 @@ def _cohorts(leaves: Sequence[Proposal], cohorts: Mapping[str, Manifest]) -> lis
         for _, resource in _nominal(cohorts.get(name, {})):
             for key, amount in _amounts({str(resource.get("name")): resource.get("nominalQuota", 0)}).items():
                 own[key] = own.get(key, 0.0) + amount
-        told: set[str] = {key for each in below for key in each.shares} | set(own)
-        quotas: dict[str, float] = {key: children_quota(below, key) for key in _RESOURCES if key in told}
+        named: set[str] = {key for each in below for key in each.shares} | set(own)
+        quotas: dict[str, float] = {key: children_quota(below, key) for key in _RESOURCES if key in named}
         shares = {key: Share(quota=quota if quota < 0 else quota + own.get(key, 0.0)) for key, quota in quotas.items()}
         reason = "the sum of the queues below it" + (" and its own nominalQuota" if own else "")
         found[name] = Proposal(name=name, parent=parents[name], shares=shares, source=f"cohort {name}", reason=reason)
@@ -386,14 +386,14 @@ def _of_volcano(name: str, manifest: Manifest) -> Proposal:
         shares[key] = Share(
             quota=min(quota, most[key]) if key in most else quota, weight=weight, limit=most.get(key, UNLIMITED)
         )
-    told = [word for word in ("deserved", "guarantee", "capability", "weight") if spec.get(word)]
+    bounds = [word for word in ("deserved", "guarantee", "capability", "weight") if spec.get(word)]
     parent = text_of(spec, "parent")
     return Proposal(
         name=name,
         parent="" if parent == _VOLCANO_ROOT else parent,
         shares=shares,
         source=f"queue {name}",
-        reason=", ".join(told) or "no bounds",
+        reason=", ".join(bounds) or "no bounds",
     )
 
 

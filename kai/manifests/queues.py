@@ -166,7 +166,7 @@ def _check_deletion(name: str, queue: Document) -> Iterator[Finding]:
             "Q007",
             f"queue {name} is being deleted",
             ("metadata", "deletionTimestamp"),
-            hint="its jobs start until it is gone; those that wait then find no queue of its name",
+            hint="its jobs start until it is gone; jobs that still wait then find no queue of its name",
             object=f"queue {name}",
             found=str(since),
         )

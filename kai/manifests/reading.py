@@ -217,13 +217,13 @@ def _structured(
     try:
         return structuring.structure_all(expansion.manifests, namespace=namespace).objects, []
     except InputError as error:
-        told = [Finding(code="F001", message=message, file=documents[0].text.name) for message in error.messages]
+        invalid = [Finding(code="F001", message=message, file=documents[0].text.name) for message in error.messages]
     findings: list[Finding] = []
     for manifest, at in zip(expansion.manifests, expansion.origins, strict=True):
         kind = structuring.kind_of(manifest)
         if kind is not None and at >= 0:  # objects made from a template repeat the faults of the template
             findings += [documents[at].bad_value(bad) for bad in _bad_values(kind.cls, manifest)]
-    return (), findings or told
+    return (), findings or invalid
 
 
 def _bad_values(cls: type[ApiObject], manifest: Mapping[str, Any]) -> Iterator[BadValue]:

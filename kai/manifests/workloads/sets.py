@@ -179,8 +179,8 @@ def leader_worker_set(workload: Resource) -> Iterator[Made]:
 
 def _leads(leader: Made, stage: Stage) -> Condition:
     labels = leader["metadata"]["labels"]
-    told = {f"{_LWS}{key}": labels[f"{_LWS}{key}"] for key in ("name", "group-index", "worker-index")}
-    return Condition(stage=stage, labels=told, subject=f"the leader {leader['metadata']['name']}")
+    selector = {f"{_LWS}{key}": labels[f"{_LWS}{key}"] for key in ("name", "group-index", "worker-index")}
+    return Condition(stage=stage, labels=selector, subject=f"the leader {leader['metadata']['name']}")
 
 
 def _with_zone(made: Made, zone: str) -> Made:
