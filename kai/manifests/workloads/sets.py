@@ -36,7 +36,7 @@ _TEMPLATE = ("spec", "leaderWorkerTemplate")
 
 
 def job_set(workload: Resource) -> Iterator[Made]:
-    """Yield the Jobs of a set, with the conditions of those that do not start at once.
+    """Yield the Jobs of a set; a Job that starts later comes with its condition.
 
     Replicated jobs that start in order wait until the previous one is ready, others for the jobs that they depend on.
     """

@@ -1,4 +1,4 @@
-"""The table of models: which function makes the pods of which kind. A new kind is a line here and a function."""
+"""The table of models: the function that makes the pods of each kind. A new kind is a line here and a function."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
