@@ -84,9 +84,10 @@ def _place_group(
         if records:
             session.refuse(portion.group, verdict)
         return False
-    return descend(
-        _Placer(session, statement, portion, promise=promise, records=records).place(portion.root, chunk, nodes)
-    )
+    placer = _Placer(session, statement, portion, promise=promise, records=records)
+    if session.facts.groups.simple[portion.group] and session.policy.leaves_one_alone(portion.group):
+        return placer.place_leaf(portion.root + 1, chunk, nodes)  # the tree is one leaf, and it has all nodes
+    return descend(placer.place(portion.root, chunk, nodes))
 
 
 class _Placer:
@@ -100,7 +101,7 @@ class _Placer:
         self._portion = portion
         self._promise = promise
         self._records = records
-        self._is_split = not session.policy.leaves_alone(np.array([portion.group], np.int64))[0]
+        self._is_split = not session.policy.leaves_one_alone(portion.group)
         self._tries = 0
         self._states = count()
         self._state = next(self._states)
@@ -154,7 +155,7 @@ class _Placer:
 
     def _place_in(self, subgroup: int, pods: PodRows, nodes: NodeRows) -> Descent[bool]:
         if self._session.facts.groups.leaf[subgroup]:
-            return self._place_leaf(subgroup, pods, nodes)
+            return self.place_leaf(subgroup, pods, nodes)
         children = self._session.children(subgroup)
         if len(children) == 1:
             placed: bool = yield self.place(children[0], pods, nodes)
@@ -195,7 +196,8 @@ class _Placer:
             parts = out
         return parts
 
-    def _place_leaf(self, leaf: int, pods: PodRows, nodes: NodeRows) -> bool:
+    def place_leaf(self, leaf: int, pods: PodRows, nodes: NodeRows) -> bool:
+        """Place all ``pods`` of ``leaf`` on ``nodes``, or return False."""
         extra = self._session.scores_below(leaf)
         placed = self._statement.place_pods(pods, nodes, extra, promise=self._promise)
         if placed == len(pods):
@@ -212,6 +214,8 @@ def must_wait(portion: Portion, session: Session) -> bool:
 
     If so, the whole group waits.
     """
+    if session.facts.groups.simple[portion.group] and not session.columns.pipelined[portion.root + 1]:
+        return False
     leaves = np.array(portion.leaves, np.int64)
     for leaf in leaves[session.columns.pipelined[leaves] > 0].tolist():
         if portion.active(leaf) - int(session.columns.pipelined[leaf]) < portion.minimum(leaf):

@@ -309,10 +309,19 @@ class Policy:
 
     def leaves_alone(self, groups: GroupRows) -> Bools:
         """Return bool[n]: which of ``groups`` have no plugin that splits nodes for them."""
-        alone = np.ones(len(groups), np.bool_)
+        return self._alone[groups]
+
+    @cached_property
+    def _alone(self) -> Bools:
+        """bool[G]: groups for which no plugin splits nodes."""
+        alone = np.ones(len(self._facts.groups.queue), np.bool_)
         for domains in self.splitting:
-            alone &= np.zeros(len(groups), np.bool_) if domains.groups is None else ~domains.groups[groups]
+            alone &= np.zeros(len(alone), np.bool_) if domains.groups is None else ~domains.groups
         return alone
+
+    def leaves_one_alone(self, group: int) -> bool:
+        """Return whether no plugin splits nodes for ``group``."""
+        return bool(self._alone[group])
 
     def tree_of_domains(self, groups: GroupRows) -> tuple[Callable[[GroupRow], DomainTree | None] | None, GroupRows]:
         """Return the groups for which only one plugin splits nodes, and that plugin's tree function or None."""
