@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from attrs import evolve
 
+from benchmarks.devices import Devices
 from benchmarks.workload import (
     RACK_LABEL,
     Expected,
@@ -294,6 +295,36 @@ def _beyond() -> Iterable[Workload]:
     )
 
 
+def _devices() -> Iterable[Workload]:
+    """Make what asks for devices rather than for GPUs of a device plugin."""
+    for id_, nodes, pods, devices in (
+        ("claims", 250, 500, Devices.CLAIMS),
+        ("class-gpus", 250, 500, Devices.CLASS),
+        ("partitions", 250, 500, Devices.PARTITIONS),
+        ("pairs", 120, 240, Devices.PAIRS),
+        ("mig", 125, 1000, Devices.MIG),
+    ):
+        yield Workload(
+            id=id_,
+            title=f"{nodes} nodes, {pods:,} pods, each with {devices.value}",
+            nodes=Nodes(nodes, gpus=0),
+            queues=four_queues(8 * nodes),
+            pending=Pending(pods, FOUR, gpus=0),
+            expected=Expected(placed=pods, source="derived: everything fits"),
+            devices=devices,
+        )
+    yield Workload(
+        id="mig-reclaim",
+        title="96 nodes whose MIG slices a queue has all, 768 slices of three profiles reclaim",
+        nodes=Nodes(96, gpus=0),
+        queues=_two_queues(0, 768),
+        running=Running(3072, ("queue-0",), gpus=0),
+        pending=Pending(768, ("queue-1",), gpus=0),
+        expected=Expected(pipelined=768, evicted=768, source="derived: each takes a slice of its profile"),
+        devices=Devices.MIG,
+    )
+
+
 def _large_reclaims() -> Iterable[Workload]:
     """Make the peer's own benchmarks of reclaim, and a hopeless sibling.
 
@@ -352,7 +383,16 @@ def _one_gang(id_: str, nodes: int, gang: int, peer: Peer | None) -> Workload:
 
 WORKLOADS: dict[str, Workload] = {
     workload.id: workload
-    for family in (_fills(), _saturated(), _fractions(), _racks(), _reclaims(), _large_reclaims(), _beyond())
+    for family in (
+        _fills(),
+        _saturated(),
+        _fractions(),
+        _racks(),
+        _reclaims(),
+        _large_reclaims(),
+        _beyond(),
+        _devices(),
+    )
     for workload in family
 }
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
+from benchmarks import devices as made
+from benchmarks.devices import Devices
 from benchmarks.workload import (
     HOST_LABEL,
     RACK_LABEL,
@@ -96,16 +98,54 @@ def nodes(workload: Workload) -> Iterator[Manifest]:
     amounts = {"cpu": "128", "memory": "1024Gi", "pods": "110", "ephemeral-storage": "1024Gi"}
     if shape.gpus:
         amounts["nvidia.com/gpu"] = str(shape.gpus)
-    status = {"capacity": amounts, "allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
+    conditions = [{"type": "Ready", "status": "True"}]
+    kinds = [
+        {"capacity": had, "allocatable": had, "conditions": conditions}
+        for had in (amounts | _offered(workload, index) for index in range(3))
+    ]
     for index in range(shape.count):
-        name = node_name(index)
+        name, status = node_name(index), kinds[index % 3]
         yield {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": name, "uid": name, "labels": _node_labels(shape, index)},
+            "metadata": {"name": name, "uid": name, "labels": _node_labels(shape, index) | _mig_labels(workload)},
             "spec": {},
             "status": status,
         }
+
+
+def _offered(workload: Workload, node: int) -> dict[str, str]:
+    return {} if workload.devices is None else made.resources_of_node(workload.devices, node)
+
+
+def _mig_labels(workload: Workload) -> dict[str, str]:
+    if workload.devices is not Devices.MIG:
+        return {}
+    return {"nvidia.com/mig.strategy": "mixed", "nvidia.com/gpu.count": "8", "nvidia.com/gpu.memory": "81920"}
+
+
+def device_classes(workload: Workload) -> Iterator[Manifest]:
+    """Make the device class, if there are devices."""
+    if workload.devices is not None:
+        yield from made.classes(workload.devices)
+
+
+def resource_slices(workload: Workload) -> Iterator[Manifest]:
+    """Make the devices of the nodes, if they have any."""
+    if workload.devices is not None:
+        yield from made.slices(workload.devices, [node_name(index) for index in range(workload.nodes.count)])
+
+
+def resource_claims(workload: Workload) -> Iterator[Manifest]:
+    """Make the claims of pods that wait."""
+    pending, wanted = workload.pending, workload.devices
+    if pending is None or wanted is None or not wanted.has_claims:
+        return
+    for index in range(pending.groups):
+        queue = pending.queues[index % len(pending.queues)]
+        for member in range(pending.pods):
+            name = f"{waiting_name(index)}-{member:03d}"
+            yield made.claim(wanted, _waiting(name, index, pending), queue)
 
 
 def node_name(index: int) -> str:
@@ -179,15 +219,17 @@ def pods(workload: Workload) -> Iterator[Manifest]:
     """Make the pods, those that run before those that wait."""
     yield from running_pods(workload)
     if workload.pending:
-        yield from _pending_pods(workload.pending)
+        yield from _pending_pods(workload.pending, workload.devices)
 
 
-def _running_pods(running: Running, shape: Nodes) -> Iterator[Manifest]:
+def _running_pods(running: Running, shape: Nodes, wanted: Devices | None) -> Iterator[Manifest]:
     spec = _pod_spec(running.gpus)
     scheduled = [{"type": "PodScheduled", "status": "True"}]
     status: Manifest = {"phase": "Running", "startTime": stamp(_STARTED), "conditions": scheduled}
     for index in range(running.groups):
-        node = node_name(running.node_of(index, shape))
+        on = made.node_of_slice(index) if wanted is Devices.MIG else running.node_of(index, shape)
+        spec = spec if wanted is None else _pod_spec(running.gpus, more=made.resources_of_pod(wanted, on))
+        node = node_name(on)
         group = running_name(index)
         metadata = _metadata(f"{group}-000", _RUNNING_SINCE, index)
         metadata |= _membership(group, running.queues[index % len(running.queues)])
@@ -195,16 +237,22 @@ def _running_pods(running: Running, shape: Nodes) -> Iterator[Manifest]:
         yield _pod(metadata, {**spec, "nodeName": node}, status)
 
 
-def _pending_pods(pending: Pending) -> Iterator[Manifest]:
-    alike, status = _pod_spec(pending.gpus), {"phase": "Pending"}
+def _pending_pods(pending: Pending, wanted: Devices | None) -> Iterator[Manifest]:
+    kinds = [
+        _pod_spec(pending.gpus, more={} if wanted is None else made.resources_of_pod(wanted, profile))
+        for profile in range(3)
+    ]
+    status: Manifest = {"phase": "Pending"}
     fraction = {"gpu-fraction": pending.fraction} if pending.fraction else {}
     for index in range(pending.groups):
         group = waiting_name(index)
         membership = _membership(group, pending.queues[index % len(pending.queues)])
         membership["annotations"] = {"pod-group-name": group, **fraction}
-        spec = _pod_spec(pending.gpus, f"{1000 + index}m") if pending.differ else alike
+        spec = _pod_spec(pending.gpus, f"{1000 + index}m") if pending.differ else kinds[index % 3]
         for member in range(pending.pods):
-            yield _pod(_waiting(f"{group}-{member:03d}", index, pending) | membership, spec, status)
+            name = f"{group}-{member:03d}"
+            own = made.reference(name) if wanted is not None and wanted.has_claims else {}
+            yield _pod(_waiting(name, index, pending) | membership, spec | own, status)
 
 
 def _waiting(name: str, index: int, pending: Pending) -> Manifest:
@@ -223,8 +271,8 @@ def _pod(metadata: Manifest, spec: Manifest, status: object) -> Manifest:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
 
 
-def _pod_spec(gpus: int, cpu: str = "1") -> Manifest:
-    amounts = {"cpu": cpu, "memory": "4Gi"}
+def _pod_spec(gpus: int, cpu: str = "1", more: dict[str, str] | None = None) -> Manifest:
+    amounts = {"cpu": cpu, "memory": "4Gi", **(more or {})}
     if gpus:
         amounts["nvidia.com/gpu"] = str(gpus)
     image = "registry.example/workload:1"
@@ -247,6 +295,9 @@ KINDS: dict[str, Callable[[Workload], Iterator[Manifest]]] = {
     "topologies": topologies,
     "queues": queues,
     "nodes": nodes,
+    "device-classes": device_classes,
+    "resource-slices": resource_slices,
+    "resource-claims": resource_claims,
     "pod-groups": pod_groups,
     "pods": pods,
 }
@@ -259,13 +310,14 @@ def manifests(workload: Workload) -> Iterator[Manifest]:
 
 
 def newcomers(workload: Workload) -> Iterator[Manifest]:
-    """Make what arrives at a cluster that is known already: the groups and pods that wait."""
+    """Make what arrives at a cluster that is known already: the claims, groups and pods that wait."""
     if workload.pending:
+        yield from resource_claims(workload)
         yield from _pending_groups(workload.pending)
-        yield from _pending_pods(workload.pending)
+        yield from _pending_pods(workload.pending, workload.devices)
 
 
 def running_pods(workload: Workload) -> Iterator[Manifest]:
     """Make the pods that run."""
     if workload.running:
-        yield from _running_pods(workload.running, workload.nodes)
+        yield from _running_pods(workload.running, workload.nodes, workload.devices)

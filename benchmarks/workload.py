@@ -7,6 +7,8 @@ that two workloads differ exactly where their values here differ.
 from attrs import field, frozen
 from attrs.validators import ge, gt, min_len
 
+from benchmarks.devices import Devices
+
 RACK_LABEL = "perf/rack"
 ZONE_LABEL = "perf/zone"
 HOST_LABEL = "kubernetes.io/hostname"
@@ -122,6 +124,8 @@ class Workload:
     stays: bool = False
     """Those who wait are known: they do not leave and come back between warm cycles."""
     peer: Peer | None = None
+    devices: Devices | None = None
+    """What pods ask for beside CPU and memory; without it, GPUs of a device plugin."""
 
     @property
     def running_pods(self) -> int:

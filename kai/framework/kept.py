@@ -34,9 +34,9 @@ EVERYWHERE: Final = -1
 """The node of a cell that answers about all nodes depend on."""
 NOWHERE: Final = -2
 """The node of a cell that no answer depends on."""
-MOST_STATES: Final = 1 << 14
-"""The most states that have answers, and the most details; beyond that, all are forgotten."""
-MOST_ASKS: Final = 512
+MOST_STATES: Final = 1 << 13
+"""The most states that have answers, and the most details, besides four for each node; then all are forgotten."""
+MOST_ASKS: Final = 128
 """The most asks that have answers; beyond that, all are forgotten."""
 
 
@@ -60,6 +60,11 @@ class NodeStates:
         """How often all states were forgotten."""
         self.of_nodes: Int64s = np.zeros(len(kinds), np.int64)
         """[N] The state of each node when the cells were read last."""
+
+    @property
+    def most(self) -> int:
+        """How many states have numbers at most."""
+        return MOST_STATES + 4 * len(self._kinds)
 
     @property
     def count(self) -> int:
@@ -87,14 +92,14 @@ class NodeStates:
         for at, cells in changed:
             self._seen[at][cells] = values[at][cells]
             nodes.update(self._nodes_of[at][cells].tolist())
-        if EVERYWHERE in nodes or self.count > MOST_STATES:
+        if EVERYWHERE in nodes or self.count > self.most:
             self._number_all()
             return
         for node in nodes - {NOWHERE}:
             self.of_nodes[node] = self._number(node)
 
     def _number_all(self) -> None:
-        if self.count > MOST_STATES:
+        if self.count > self.most:
             self._numbers.clear()
             self.epoch += 1
         self._shared = b"".join(seen[at].tobytes() for seen, at in zip(self._seen, self._everywhere, strict=True))
@@ -164,7 +169,7 @@ class KeptDetails:
 
     def of(self, ask: Hashable, node: NodeRow, make: Callable[[], object]) -> object:
         """Return what ``make`` returns, which may be None; it is called in a state that is new to ``ask``."""
-        if self._epoch != self._states.epoch or len(self._known) > MOST_STATES:
+        if self._epoch != self._states.epoch or len(self._known) > self._states.most:
             self._known.clear()
             self._epoch = self._states.epoch
         key = ask, int(node), int(self._states.of_nodes[node])

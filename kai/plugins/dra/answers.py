@@ -62,8 +62,9 @@ class Kept:
     Whether a node has devices for claims, and which, follows from what the claims ask for and the use of its devices.
     """
 
-    def __init__(self, inventory: Inventory, nodes: int) -> None:
-        """Begin without answers."""
+    def __init__(self, inventory: Inventory, nodes: int, demands: Demands) -> None:
+        """Begin without answers; ``demands`` are about the same devices and classes."""
+        self.demands = demands
         distant = np.fromiter(inventory.distant, np.int64, len(inventory.distant))
         of_device = np.where(inventory.node < 0, NOWHERE, inventory.node)
         of_device[distant] = EVERYWHERE
@@ -123,12 +124,13 @@ class Answers:
         self._catalog = catalog
         self._classes = backing_classes(catalog.classes)
         self._alike = alike(catalog.classes)
-        self._demands = Demands(inventory, catalog.classes, selectors)
         self._demand_of: dict[int, Demand] = {}
         self._implied_demands: dict[int, Demand] = {}
         self._implied: dict[tuple[object, ...], tuple[Implied, Demand]] = {}
         self._needed_by: dict[int, tuple[str, ...]] = {}
-        self._kept = kept or Kept(inventory, len(view.snapshot.nodes))
+        demands = Demands(inventory, catalog.classes, selectors) if kept is None else kept.demands
+        self._kept = kept or Kept(inventory, len(view.snapshot.nodes), demands)
+        self._demands = demands
         pods = view.pods_of_shapes(concerns)
         self._assigned = assigned_placements(view, pods)
         releasing = releasing_claims(view, self._assigned, pods)

@@ -9,6 +9,7 @@ Source: the consumable capacity of Kubernetes' allocator (resource.k8s.io/v1, Ca
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import attrs
 import numpy as np
@@ -61,6 +62,9 @@ def _in_range(asked: int, policy: SharePolicy) -> int | None:
 
 MOST_DEVICES = 32
 """Devices that one claim may hold; resource.k8s.io/v1, AllocationResultsMaxSize."""
+
+MOST_REQUESTS = 128
+"""Requests whose devices are kept; users write them, so there is no end of them."""
 
 _REPELLING = frozenset({"NoSchedule", "NoExecute"})
 
@@ -149,6 +153,9 @@ class Demands:
         return (self._want(request, request.name),)
 
     def _want(self, request: DeviceRequest, name: str) -> Want:
+        if len(self._known) > MOST_REQUESTS:
+            self._known.clear()
+            self._matching.clear()
         found = self._known.get(request)
         if found is None or found.name != name:
             found = self._known[request] = self._resolved(request, name)
@@ -198,14 +205,30 @@ class Demands:
         mask = np.ones_like(inventory.barred)
         faulty = np.zeros_like(mask)
         fault = ""
+        contents = self._contents
         for expression in expressions:
-            for row in map(int, np.flatnonzero(mask)):
-                answer = self._selectors.selects(expression, inventory.keys[row][0], inventory.devices[row])
+            known: dict[int, bool | Fault] = {}
+            for row in np.flatnonzero(mask).tolist():
+                answer = known.get(contents[row])
+                if answer is None or isinstance(answer, Fault):  # the text of a failure names the device
+                    answer = self._selectors.selects(expression, inventory.keys[row][0], inventory.devices[row])
+                    known[contents[row]] = answer
                 mask[row] = answer is True
                 if isinstance(answer, Fault) and not inventory.barred[row]:
                     faulty[row] = True
                     fault = fault or answer.text
         return mask, faulty, fault
+
+    @cached_property
+    def _contents(self) -> list[int]:
+        """Equal numbers for devices that no expression can tell apart; most nodes have the same ones."""
+        numbers: dict[tuple[str, str, str, bool], int] = {}
+        contents: list[int] = []
+        for (driver, _, _), each in zip(self._inventory.keys, self._inventory.devices, strict=True):
+            # As text, true is not 1.
+            key = driver, repr(each.attributes), repr(each.capacity), each.multiple_allocations
+            contents.append(numbers.setdefault(key, len(numbers)))
+        return contents
 
     def _tolerated(self, tolerations: Sequence[Toleration]) -> Bools:
         """Return bool[D]: devices without a taint that keeps the request away."""

@@ -139,7 +139,7 @@ class Memory:
     def answers(self, view: SessionView, concerns: Bools) -> "Answers":
         """Return the answers about claims; devices are the same as long as slices and nodes are the same objects."""
         from kai.framework.expressions import Selectors  # noqa: PLC0415 - only clusters with claims pay for it
-        from kai.plugins.dra import answers, inventory  # noqa: PLC0415 - as above
+        from kai.plugins.dra import answers, demand, inventory  # noqa: PLC0415 - as above
 
         catalog, nodes = view.snapshot.catalog, view.snapshot.nodes
         slices = catalog.claims.slices
@@ -150,9 +150,10 @@ class Memory:
             gpus = catalog.gpus if catalog.gpus.devices else None
             known = self.inventory = inventory.take_inventory(slices, nodes, view.selected_nodes, version, gpus)
             self.nodes, self.kept = nodes, None
-        if self.kept is None or self.classes != catalog.claims.classes:
-            self.classes, self.kept = catalog.claims.classes, answers.Kept(known, len(nodes))
         self.selectors = self.selectors or Selectors()
+        if self.kept is None or self.classes != catalog.claims.classes:
+            self.classes = catalog.claims.classes
+            self.kept = answers.Kept(known, len(nodes), demand.Demands(known, self.classes, self.selectors))
         return answers.Answers(view, known, self.selectors, concerns, self.kept)
 
 

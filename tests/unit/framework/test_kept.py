@@ -39,7 +39,7 @@ def test_kept_answers_equal_fresh_ones(changes, forgets):
     states, cells = NodeStates(ALL, OWNERS), columns()
     answers, details = KeptAnswers(states, np.int64), KeptDetails(states)
     before = kept.MOST_STATES
-    kept.MOST_STATES = 4 if forgets else before
+    kept.MOST_STATES = -8 if forgets else before
     try:
         for at, cell, number, ask in changes:
             cells[at].values[cell] = number
