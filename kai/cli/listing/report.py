@@ -254,6 +254,7 @@ def _chart(lines: Sequence[Mapping[str, Any]], queue: str, resource: str, place:
     title = f"{resource}-hours of {queue or 'all queues'}, and what part of the cluster that is"
     if not lines:
         return f"{Path(place).name} has no record of that time"
+    most = max(line["fraction"] for line in lines) or 1.0
     heads = [
         Column(head="FROM"),
         Column(head="HOURS", right=True, drop=3),
@@ -269,7 +270,7 @@ def _chart(lines: Sequence[Mapping[str, Any]], queue: str, resource: str, place:
             number_text(line["heldHours"], 6),
             number_text(line["capacityHours"], 6),
             f"{100 * line['fraction']:.1f}",
-            "█" * round(line["fraction"] * _BAR),
+            "█" * round(line["fraction"] / most * _BAR),
         ]
         for line in lines
     ]
