@@ -81,12 +81,26 @@ class Source:
         from kai.lab.sources.loading import read_case
 
         if self.is_live:
-            return self._read_cluster()
+            return self._at_clock(self._read_cluster())
         if self.reached is not None:
             case = self.reached.case
         else:
-            case = cluster_of(read_case(self.place, self.request.registry, self.adoption))
+            case = self._at_clock(cluster_of(read_case(self.place, self.request.registry, self.adoption)))
         return case if self.chosen.policy is None else self.chosen.policy.over(case)
+
+    def _at_clock(self, case: "Case") -> "Case":
+        """Return a case at the time of day that ``--at`` names, the next one after its own; without one as it is.
+
+        Raises: CommandLineError.
+        """
+        from kai.basics.schedules import is_clock, next_clock
+
+        if not is_clock(self.at):
+            return case
+        try:
+            return attrs.evolve(case, now=next_clock(self.at, case.now))
+        except ValueError as error:
+            raise CommandLineError(f"command line: --at: {error}") from None
 
     def decide(self, request: "Request | None" = None) -> "Result":
         """Return what the scheduler would decide on the source now; nothing is written.
@@ -122,11 +136,12 @@ class Source:
 
         Raises: CommandLineError for an invalid time, InputError for a run that cannot be repeated.
         """
+        from kai.basics.schedules import is_clock
         from kai.cli.deciding.runs import run_at
 
         experiment = None if self.place in {"", STANDARD_INPUT} else run_at(self.place)
         if experiment is None:
-            if self.at:
+            if self.at and not is_clock(self.at):
                 raise CommandLineError(
                     f"--at {self.at}: found no run over time at {self.place}, expected a result of one"
                 )
@@ -289,8 +304,7 @@ def source_options(formats: tuple[str, ...] = NAMED_FORMATS, *, watch: bool = Tr
         ) -> object:
             _refuse_contradictions(place, namespace, service, everywhere=everywhere, is_watch=is_watch)
             _refuse_served(service, schedulers, queue_from or "")
-            if at and not place:
-                raise click.UsageError("--at is used with --from: the result of kai simulate --out")
+            _refuse_time(at, place, service)
             _refuse_cluster_of_file(place, {"--context": context, "--kubeconfig": kubeconfig, "--as": user})
             source = Source(
                 place=place or "",
@@ -342,6 +356,16 @@ def _refuse_contradictions(
         raise click.UsageError("-n and -A cannot be used together")
 
 
+def _refuse_time(at: str, place: str | None, service: str) -> None:
+    """Refuse a time of a run without a run, and a time of day for the service, which answers for its last cycle."""
+    from kai.basics.schedules import is_clock
+
+    if at and not place and not is_clock(at):
+        raise click.UsageError("--at is used with --from: the result of kai simulate --out")
+    if at and service:
+        raise click.UsageError("--at and --service cannot be used together: the service shows its last cycle")
+
+
 def _refuse_served(service: str, schedulers: tuple[str, ...], queue_from: str) -> None:
     """Refuse --service with flags about other schedulers' pods, on which a service never decides."""
     if service and (schedulers or queue_from):
@@ -371,7 +395,8 @@ def _flags(*, watch: bool) -> tuple[Callable[[F], F], ...]:
             "--at",
             default="",
             metavar="TIME",
-            help="Look at a run over time at this time of it: 3h, 3d, a date. Default: its end.",
+            help="Look at a run over time at this time of it: 3h, 3d, a date. Default: its end. Or decide on the pods "
+            'of now with the quotas of the next such time of day: "Fri 22:00", "22:00 Europe/Berlin".',
         ),
         click.option(
             "-n", "--namespace", default="", shell_complete=complete_namespaces, help="Show this namespace only."

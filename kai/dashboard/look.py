@@ -24,6 +24,7 @@ from kai.answers.outcomes.job_lines import JobLine, job_lines
 from kai.answers.outcomes.node_occupancy import Occupancy, occupancy, spare
 from kai.answers.outcomes.overview import Job, Overview, overview
 from kai.answers.outcomes.owners import Above, owners_in
+from kai.answers.outcomes.queue_weeks import weeks_of
 from kai.answers.why.assumptions import assumptions
 from kai.answers.why.evictions import Eviction, Evictions
 from kai.answers.why.explanation import Explained, Explainer, Fold, JobExplanation, explained_jobs, unproved
@@ -35,6 +36,7 @@ from kai.facts.model.axis import GPU
 
 if TYPE_CHECKING:
     from kai.answers.outcomes.queue_lines import QueueLine
+    from kai.answers.outcomes.queue_weeks import QueueWeek
     from kai.facts.model.groups import Queue
 
 _MOST_DECISIONS = 40
@@ -175,6 +177,10 @@ class Look(ABC):
     @abstractmethod
     def queue_labels(self) -> Mapping[str, Mapping[str, str]]:
         """Return the labels of the queues that the reader may get, by name."""
+
+    @abstractmethod
+    def week(self, queue: str) -> QueueWeek | None:
+        """Return the week of a queue whose quota follows the clock; None for others that the reader may not get."""
 
     # --- What is made of it ----------------------------------------------------------------------------------------
 
@@ -342,6 +348,12 @@ class WholeLook(Look):
     def queue_facts(self) -> Iterable[Queue]:
         """Return all queues."""
         return self.cycle.outcome.last.snapshot.queues
+
+    def week(self, queue: str) -> QueueWeek | None:
+        """Return the week of a queue whose quota follows the clock; None for others."""
+        case = self.cycle.outcome.case
+        found = weeks_of((each for each in case.objects.queues if each.metadata.name == queue), case.now)
+        return found[0] if found else None
 
     def queue_labels(self) -> Mapping[str, Mapping[str, str]]:
         """Return the labels of all queues."""

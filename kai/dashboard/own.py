@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from kai.answers.outcomes.overview import Job
     from kai.answers.outcomes.owners import Above
     from kai.answers.outcomes.queue_lines import QueueLine
+    from kai.answers.outcomes.queue_weeks import QueueWeek
     from kai.answers.why.evictions import Eviction
     from kai.answers.why.facts import Evidence
     from kai.answers.why.trials import ChangeTrial
@@ -248,6 +249,10 @@ class OwnLook(Look):
     def queue_labels(self) -> Mapping[str, Mapping[str, str]]:
         """Return the labels of the queues that the reader may get."""
         return {name: labels for name, labels in self._whole.queue_labels().items() if self.scope.reads(name)}
+
+    def week(self, queue: str) -> QueueWeek | None:
+        """Return the week of a queue that the reader may get, if its quota follows the clock."""
+        return self._whole.week(queue) if self.scope.reads(queue) else None
 
     def entitlement(self, queue: str) -> Entitlement | None:
         """Return the share of a queue. Its division is included only if the reader may get every queue in it."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import attrs
@@ -24,6 +25,7 @@ from kai.facts.model.axis import GPU, GPU_UNIT
 if TYPE_CHECKING:
     from kai.answers.outcomes.job_lines import JobLine
     from kai.answers.outcomes.overview import Job
+    from kai.answers.outcomes.queue_weeks import QueueWeek
     from kai.answers.why.explanation import Fold
 
 MOST_ROWS: Final = 200
@@ -178,9 +180,38 @@ def _queue(look: Look, name: str, query: Mapping[str, str]) -> View:
                 "unit": unit,
                 "waiting": waiting[:_MOST_WAITING],
                 "count": len(waiting),
+                "week": look.week(name),
+                "days": _days(look.week(name), found.resource),
             }
         },
     )
+
+
+@attrs.frozen(kw_only=True)
+class _Bar:
+    """A part of a day with one quota, as parts of its axis."""
+
+    begin: float
+    width: float
+    height: float
+    quota: float
+
+
+def _days(week: QueueWeek | None, resource: str) -> list[tuple[str, list[_Bar]]]:
+    """Return the bars of each day of a week; an unlimited quota is as high as the highest."""
+    if week is None:
+        return []
+    days = list(week.days(resource))
+    most = max((quota for _, cells in days for quota in cells), default=0.0) or 1.0
+    found = []
+    for day, cells in days:
+        bars: list[_Bar] = []
+        for quota, same in groupby(cells):
+            begin = bars[-1].begin + bars[-1].width if bars else 0.0
+            height = 1.0 if quota < 0 else quota / max(most, quota)
+            bars.append(_Bar(begin=begin, width=len(list(same)) / len(cells), height=height, quota=quota))
+        found.append((day, bars))
+    return found
 
 
 def jobs(look: Look, history: History, parts: tuple[str, ...], query: Mapping[str, str]) -> View:

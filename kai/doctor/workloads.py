@@ -85,6 +85,16 @@ def quotas(seen: Seen) -> Looked:
             message = f"queue {name}: its limit of {fault.resource} is 0, so nothing that asks for it starts"
             mend = f"{edit} {fault.resource}: {{quota: -1, limit: -1}}"
             problems.append(warning(message, mend, about=about))
+        elif fault.bad is not None:
+            mend = f"{edit} until then the scheduler leaves this schedule out"
+            problems.append(warning(f"queue {name}: {fault.bad}", mend, about=about))
+        elif fault.rule is Rule.WINDOW_OVERCOMMITTED:
+            message = (
+                f"queue {name}: while {', '.join(fault.windows)} is open, the {fault.resource} quotas of its children"
+                f" sum to {found} of {bound}"
+            )
+            mend = f"{edit} a schedule of {name} for the same time, or less for the children"
+            problems.append(warning(message, mend, about=about, found=found, expected=f"at most {bound}"))
     return Looked(well="no quota is promised twice", findings=problems)
 
 

@@ -36,6 +36,7 @@ class Cause:
     RECLAIM: ClassVar["Cause"]
     PREEMPT: ClassVar["Cause"]
     STALE: ClassVar["Cause"]
+    WINDOW: ClassVar["Cause"]
 
     def __str__(self) -> str:
         """Return the name."""
@@ -66,10 +67,16 @@ Cause.STALE = Cause(
     event="Workload doesn't meet the minimum required number of pods ({minimum}){where}, evicting remaining pod: {pod}",
     leaves_because="its gang lacks pods",
 )
-BUILT_IN: Final[Mapping[str, Cause]] = MappingProxyType(
-    {each.name: each for each in (Cause.CONSOLIDATE, Cause.RECLAIM, Cause.PREEMPT, Cause.STALE)}
+Cause.WINDOW = Cause(
+    "windowclose",
+    rule="a window of its queue closed",
+    event="Pod {pod} was evicted: {rule}",
+    leaves_because="a window of queue {queue} closed",
 )
-"""The causes of kai's own actions, by name."""
+BUILT_IN: Final[Mapping[str, Cause]] = MappingProxyType(
+    {each.name: each for each in (Cause.CONSOLIDATE, Cause.RECLAIM, Cause.PREEMPT, Cause.STALE, Cause.WINDOW)}
+)
+"""The causes of kai's own actions and of closing windows, by name."""
 
 
 SessionT_contra = TypeVar("SessionT_contra", contravariant=True)

@@ -5,6 +5,9 @@ Administrators restrict namespaces by annotations on objects that tenants cannot
 refuse most objects that violate this. A group that got past them is held here: its waiting pods are not tried, and its
 running pods keep their place.
 
+A quota that follows the clock is settled here once for the instant of a snapshot (`Clocked`), so that all that follows
+sees plain amounts.
+
 Queues restrict namespaces only where ``IntakeSettings.queue_access`` is *required*. Otherwise every namespace may use
 every queue, as with KAI-Scheduler.
 """
@@ -12,16 +15,19 @@ every queue, as with KAI-Scheduler.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import inf
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from kai.api import names
 from kai.api.conventions.queue_access import Admits, listed
+from kai.api.conventions.quota_windows import in_force, is_usable, lower_quotas, next_limit
 from kai.api.scheduling import queue as api
 from kai.deciding.explain.declared import Declared
 from kai.facts.model.axis import GPU_UNIT
-from kai.facts.model.groups import UNLIMITED, Queue, Shares
+from kai.facts.model.groups import UNLIMITED, Queue, Shares, Windows
 from kai.framework.verdict import Code
 from kai.intake.settings import IntakeSettings, QueueAccess
 
@@ -40,8 +46,84 @@ _NO_RESOURCES = api.QueueResources()
 _NO_SHARES = Shares()
 
 
+@attrs.frozen
+class Amounts:
+    """The resources of a queue at an instant, and what is known of its windows."""
+
+    resources: api.QueueResources | None
+    windows: Windows
+
+
+_LOOK_AGAIN_SECONDS: Final = 86_400.0
+_NONE_CLOCKED: Final[Mapping[str, Amounts]] = MappingProxyType({})
+
+
+@attrs.define
+class Clocked:
+    """The amounts of the queues whose quota follows the clock, remembered until they may change."""
+
+    until: float = inf
+    """When the amounts of a queue may change next."""
+    _since: float = inf
+    _queues: object = None
+    _known: dict[str, tuple[api.QueueSpec, Amounts]] = attrs.field(factory=dict)
+    _settled: Mapping[str, Amounts] = _NONE_CLOCKED
+
+    def settle(self, queues: Iterable[api.Queue], now: float) -> Mapping[str, Amounts]:
+        """Return the amounts at ``now`` by queue; the same mapping while they and the queues are the same.
+
+        Cost: nothing for the same queues until the next edge; else that of the queues whose windows changed.
+        """
+        if queues is self._queues and self._since <= now < self.until:
+            return self._settled
+        before, is_back = self._known, not self._since <= now
+        self._known = {}
+        for each in queues:
+            if each.spec.schedules:
+                name, spec = each.metadata.name, each.spec
+                known = before.get(name)
+                if known is None or is_back or now >= known[1].windows.until or not _same_windows(known[0], spec):
+                    known = (spec, _amounts_at(spec, now))
+                self._known[name] = known
+        self._queues, self._since = queues, now
+        self.until = min((known.windows.until for _, known in self._known.values()), default=inf)
+        found = {name: known for name, (_, known) in self._known.items()}
+        if found != self._settled:
+            self._settled = found or _NONE_CLOCKED
+        return self._settled
+
+
+def _same_windows(one: api.QueueSpec, other: api.QueueSpec) -> bool:
+    return one is other or (one.schedules == other.schedules and one.resources == other.resources)
+
+
+def _amounts_at(spec: api.QueueSpec, now: float) -> Amounts:
+    found = in_force(spec, now)
+    limit = next_limit(spec, now)
+    ending = None
+    if found.ending is not None:
+        closes, name = found.ending
+        ending = (closes, name, _quota(in_force(spec, closes).resources or _NO_RESOURCES))
+    # An edge beyond what is looked at may come within sight before the next edge.
+    until = found.until if found.until == inf else min(found.until, now + _LOOK_AGAIN_SECONDS)
+    windows = Windows(
+        until=until,
+        lower_quotas=tuple([(at, _quota(lower)) for at, lower in lower_quotas(spec, now)]),
+        next_limit=None if limit is None else (limit[0], _limit(limit[1])),
+        timezone=next((each.time_zone for each in spec.schedules if is_usable(each)), ""),
+        draining=found.draining,
+        ended_at=found.ended_at,
+        ended=found.ended,
+        ending=ending,
+    )
+    return Amounts(found.resources, windows)
+
+
 def read_queues(
-    sources: Iterable[api.Queue], settings: IntakeSettings, usage: Mapping[str, Shares]
+    sources: Iterable[api.Queue],
+    settings: IntakeSettings,
+    usage: Mapping[str, Shares],
+    clocked: Mapping[str, Amounts] = _NONE_CLOCKED,
 ) -> tuple[Queue, ...]:
     """Return the queues of this scheduler by name.
 
@@ -51,10 +133,10 @@ def read_queues(
     """
     chosen = {source.metadata.name: source for source in sources if settings.owns(source.metadata.labels)}
     if not settings.full_hierarchy_fairness:
-        return _flat(chosen, usage)
+        return _flat(chosen, usage, clocked)
     kept = _rooted({name: source.spec.parent_queue for name, source in chosen.items()})
     rows = {name: row for row, name in enumerate(sorted(kept))}
-    return tuple(_queue(chosen[name], rows.get(chosen[name].spec.parent_queue, -1), usage) for name in rows)
+    return tuple(_queue(chosen[name], rows.get(chosen[name].spec.parent_queue, -1), usage, clocked) for name in rows)
 
 
 def declared_queues(sources: Iterable[api.Queue], settings: IntakeSettings) -> Declared:
@@ -84,7 +166,9 @@ def _rooted(parents: Mapping[str, str]) -> set[str]:
     return {name for name, depth in depths.items() if depth <= api.DEEPEST_QUEUE}
 
 
-def _flat(sources: Mapping[str, api.Queue], usage: Mapping[str, Shares]) -> tuple[Queue, ...]:
+def _flat(
+    sources: Mapping[str, api.Queue], usage: Mapping[str, Shares], clocked: Mapping[str, Amounts]
+) -> tuple[Queue, ...]:
     """Return all queues that have a parent as children of one unlimited queue, which has a reserved name."""
     everything = Shares(cpu=UNLIMITED, memory=UNLIMITED, gpu=UNLIMITED)
     one = Shares(cpu=1.0, memory=1.0, gpu=1.0)
@@ -94,16 +178,17 @@ def _flat(sources: Mapping[str, api.Queue], usage: Mapping[str, Shares]) -> tupl
     top = Queue(
         name=FLAT_PARENT, quota=everything, limit=everything, weight=one, usage=usage.get(FLAT_PARENT, _NO_SHARES)
     )
-    return tuple(top if name == FLAT_PARENT else _queue(sources[name], parent, usage) for name in order)
+    return tuple(top if name == FLAT_PARENT else _queue(sources[name], parent, usage, clocked) for name in order)
 
 
-def _queue(source: api.Queue, parent: int, usage: Mapping[str, Shares]) -> Queue:
+def _queue(source: api.Queue, parent: int, usage: Mapping[str, Shares], clocked: Mapping[str, Amounts]) -> Queue:
     """Return one queue. Without resources all its shares are 0, which is not unlimited.
 
     Source: the peer's queue_info.
     """
     metadata, spec = source.metadata, source.spec
-    resources = spec.resources or _NO_RESOURCES
+    known = clocked.get(metadata.name)
+    resources = (spec.resources if known is None else known.resources) or _NO_RESOURCES
     cpu, memory, gpu = resources.cpu, resources.memory, resources.gpu
     return Queue(
         name=metadata.name,
@@ -111,13 +196,24 @@ def _queue(source: api.Queue, parent: int, usage: Mapping[str, Shares]) -> Queue
         parent=parent,
         priority=names.DEFAULT_QUEUE_PRIORITY if spec.priority is None else spec.priority,
         created=metadata.creation_timestamp or 0.0,
-        quota=Shares(cpu=cpu.quota, memory=_bytes(memory.quota), gpu=_gpus(gpu.quota)),
-        limit=Shares(cpu=cpu.limit, memory=_bytes(memory.limit), gpu=_gpus(gpu.limit)),
+        quota=_quota(resources),
+        limit=_limit(resources),
         weight=Shares(cpu=cpu.over_quota_weight, memory=memory.over_quota_weight, gpu=gpu.over_quota_weight),
         usage=usage.get(metadata.name, _NO_SHARES),
         preempt_min_runtime=spec.preempt_min_runtime,
         reclaim_min_runtime=spec.reclaim_min_runtime,
+        windows=None if known is None else known.windows,
     )
+
+
+def _quota(resources: api.QueueResources) -> Shares:
+    cpu, memory, gpu = resources.cpu.quota, resources.memory.quota, resources.gpu.quota
+    return Shares(cpu=cpu, memory=_bytes(memory), gpu=_gpus(gpu))
+
+
+def _limit(resources: api.QueueResources) -> Shares:
+    cpu, memory, gpu = resources.cpu.limit, resources.memory.limit, resources.gpu.limit
+    return Shares(cpu=cpu, memory=_bytes(memory), gpu=_gpus(gpu))
 
 
 def _bytes(megabytes: float) -> float:

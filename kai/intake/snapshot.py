@@ -36,7 +36,7 @@ from kai.intake.membership import Accounts, GroupKeys, Leaves
 from kai.intake.nodes import NodeReader, NodeRecord
 from kai.intake.nodes import settle as settle_nodes
 from kai.intake.pods import PodReader, PodRecord
-from kai.intake.queues import Permissions, read_permissions, read_queues
+from kai.intake.queues import Clocked, Permissions, read_permissions, read_queues
 from kai.intake.record_cache import RecordCache, by_name, in_order
 from kai.intake.settings import IntakeSettings
 from kai.intake.shapes import ShapeTable, with_refusals
@@ -71,7 +71,7 @@ class _Taken:
     objects: ClusterObjects
     snapshot: Snapshot
     until: float
-    """When a leaving pod counts as stuck, if nothing happens before."""
+    """When a leaving pod counts as stuck or a quota follows the clock, if nothing happens before."""
 
     def holds(self, objects: ClusterObjects, now: float, past: Past) -> bool:
         """Return whether a snapshot of ``objects`` at ``now`` would be equal, apart from the awaited groups."""
@@ -93,6 +93,7 @@ class Intake:
         self._settings = settings or IntakeSettings()
         self._grace = self._settings.stuck_in_releasing_seconds
         self._queues: tuple[Queue, ...] = ()
+        self._clocked = Clocked()
         self._known_axis = ResourceAxis.of(())
         self._ending = EndingNamespaces()
         self._forget()
@@ -150,7 +151,7 @@ class Intake:
         self._last = None  # a failure must not leave a snapshot that differs from the caches
         if self._is_overgrown(objects):
             self._forget()  # most interned values belong to pods of the past
-        self._put(objects, queues := self._read_queues(objects, past.usage))
+        self._put(objects, queues := self._read_queues(objects, past.usage, now))
         library = self._library = read_library(objects, self._settings, self._library)
         nodes, (settled, settled_shape) = self._settle_nodes(library), self._settle_shapes(library)
         base = self._base_columns(nodes)
@@ -177,7 +178,8 @@ class Intake:
             past=past,
             revision=revision,
         ).with_versions(self._versions(assigned.version))
-        self._last = _Taken(objects, self._dealt(snapshot), _next_stuck(base, now, self._grace))
+        until = min(_next_stuck(base, now, self._grace), self._clocked.until)
+        self._last = _Taken(objects, self._dealt(snapshot), until)
         return self._last.snapshot
 
     def _dealt(self, snapshot: Snapshot) -> Snapshot:
@@ -216,16 +218,17 @@ class Intake:
             kinds=PodKinds(self._pod_table.columns.kind, tuple(self._pod_reader.kinds)),
         )
 
-    def _read_queues(self, objects: ClusterObjects, usage: Mapping[str, Shares]) -> tuple[Queue, ...]:
-        """Return the queues; the same ones until a queue or its past usage changes."""
+    def _read_queues(self, objects: ClusterObjects, usage: Mapping[str, Shares], now: float) -> tuple[Queue, ...]:
+        """Return the queues; the same ones until a queue, its past usage or a quota by the clock changes."""
+        clocked = self._clocked.settle(objects.queues, now)
 
         def read() -> tuple[Queue, ...]:
-            found = read_queues(in_order(objects.queues), self._settings, usage)
+            found = read_queues(in_order(objects.queues), self._settings, usage, clocked)
             if found != self._queues:
                 self._queues = found
             return self._queues
 
-        return self._memory.once("queues", (objects.queues, usage), read)
+        return self._memory.once("queues", (objects.queues, usage, clocked), read)
 
     def _put(self, objects: ClusterObjects, queues: Iterable[Queue]) -> None:
         """Update the caches of records, by object."""

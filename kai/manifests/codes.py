@@ -158,6 +158,32 @@ CODES: Final[dict[str, Code]] = {
         "too many queues stand above a queue",
         "A scheduler looks at 32 queues above each other; jobs in a queue further down wait.",
     ),
+    "Q010": Code(
+        ERROR,
+        ADVICE,
+        "a schedule of a queue cannot be used",
+        "The scheduler leaves the entry out, and the queue keeps the amounts that it has outside of it. The webhook "
+        "refuses such a queue.",
+    ),
+    "Q011": Code(
+        WARNING,
+        ADVICE,
+        "a schedule of a queue has no start in the years to come",
+        "Its days exist in no month of the schedule, such as 31 February, so its window never opens.",
+    ),
+    "Q012": Code(
+        WARNING,
+        ADVICE,
+        "in a window, a limit is below the quota or the quotas of children exceed that of their parent",
+        "Outside of the window the amounts fit. A schedule of the parent, with the same start and duration, mends it.",
+    ),
+    "Q013": Code(
+        WARNING,
+        ADVICE,
+        "work that a closing window evicts may start again at once",
+        "Outside of the window the queue's limit is above its quota, so evicted jobs start again where GPUs are idle. "
+        "onClose: reclaim leaves them until others want the GPUs; a limit equal to the quota keeps them out.",
+    ),
     "Q021": Code(
         ERROR,
         ADVICE,

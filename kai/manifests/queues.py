@@ -9,7 +9,7 @@ from kai.api import names
 from kai.api.conventions.queue_rules import RESOURCES, UNITS, QueueFault, QueueShape, Rule, queue_faults, shape_in
 from kai.api.conventions.runtime_limits import runtime_conflicts
 from kai.api.fields import EMPTY
-from kai.basics.parsing import is_number, mapping_of, part_of
+from kai.basics.parsing import is_number, mapping_of, mappings_of, part_of
 from kai.basics.trees import ancestry
 from kai.basics.wording import number_text
 from kai.manifests.findings import Document, Finding
@@ -90,6 +90,43 @@ def _worded(fault: QueueFault, queue: Document, queues: Mapping[str, Document]) 
             limit = part_of(queue.manifest, "spec", "resources", fault.resource, "limit")
             if limit is None or is_number(limit):  # reading reports invalid amounts
                 yield _without_compute(fault, queue)
+        case _:
+            yield _of_schedule(fault, queue)
+
+
+def _of_schedule(fault: QueueFault, queue: Document) -> Finding:
+    """Return the finding for a fault of the schedules of a queue."""
+    name, about = fault.queue, f"queue {fault.queue}"
+    path: Path = ("spec", "schedules") if fault.entry < 0 else ("spec", "schedules", fault.entry)
+    own, other = (_shown(each, fault.resource) if fault.resource else "" for each in (fault.bound, fault.found))
+    match fault.rule:
+        case Rule.BAD_SCHEDULE if fault.bad is not None:
+            bad, entries = fault.bad, mappings_of(queue.manifest, "spec", "schedules")
+            message = f"{bad.field} of a schedule of queue {name} is {bad.found}"
+            place: Path = (*path, bad.field) if bad.field in entries[fault.entry] else path
+            return queue.finding("Q010", message, place, hint=f"expected {bad.wanted}", object=about)
+        case Rule.NEVER_OPENS:
+            return queue.finding("Q011", f"a window of queue {name} never opens", (*path, "start"), object=about)
+        case Rule.STARTS_AGAIN:
+            message = f"queue {name} may hold {other} outside of the window, and its quota there is {own}"
+            return queue.finding("Q013", message, (*path, "onClose"), hint="evicted jobs start again", object=about)
+        case _:
+            when = f"while {_windows(fault.windows)}"
+            if fault.rule is Rule.WINDOW_LOW_LIMIT:
+                message = f"{when}, queue {name} has a limit of {other} and a quota of {own}"
+            else:
+                message = f"{when}, the children of queue {name} have a quota of {other}, and {name} has {own}"
+            return queue.finding("Q012", message, path, object=about)
+
+
+def _windows(names: Sequence[str]) -> str:
+    """Return which windows are open, as a part of a sentence."""
+    shown = names[:_MOST_WINDOWS]
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    return f"{', '.join(shown)}{more} {'is' if len(names) == 1 else 'are'} open"
+
+
+_MOST_WINDOWS: Final = 3
 
 
 def _orphan(queue: Document, name: str, queues: Mapping[str, Document]) -> Finding:

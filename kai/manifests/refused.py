@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kai.basics.parsing import is_number, mapping_of, mappings_of, part_of
+from kai.basics.schedules import WANTED, Schedule
 from kai.manifests.containers import faults_of_containers
 from kai.manifests.faults import (
     Fault,
@@ -26,7 +27,6 @@ from kai.manifests.faults import (
 )
 from kai.manifests.findings import Document, Finding, field_of
 from kai.manifests.positions import Path
-from kai.manifests.schedules import WANTED, Schedule
 from kai.manifests.selection import faults_of_selection
 from kai.manifests.unused import PATCHES
 from kai.manifests.workloads.table import has_model, pod_templates

@@ -14,6 +14,8 @@ from kai.answers.why.facts import Evidence, Maker, asks_gpus, idle, in_units, pr
 from kai.answers.why.obstacles import affinities, claims, config_maps, devices, foreign_nodes, ports, topologies
 from kai.answers.why.unfit_nodes import unfit_evidence
 from kai.api.kinds import key_of
+from kai.api.values import instant_text
+from kai.basics.schedules import clock_text
 from kai.basics.wording import counted
 from kai.deciding.explain import messages
 from kai.deciding.explain.codes import Stage, stage_of
@@ -140,9 +142,25 @@ def _bound(site: Site) -> Iterator[Evidence]:
         "excess": in_units(used + asked - bound, resource),
     }
     yield Evidence(label=queue, text=text, values=values)
+    if by_clock := _by_clock(reason.facts, name, resource):
+        yield by_clock
     yield from _users(site, row, at, fixed=not limit)
     if not limit:
         yield Evidence(label="why so", text="what cannot be taken back again is granted within quota only")
+
+
+def _by_clock(facts: Mapping[str, object], name: str, resource: str) -> Evidence | None:
+    """Return how the clock changes the bound ``name`` of a queue; None if it does not."""
+    zone, bound = str(facts.get("timezone", "")), bare(number(facts["bound"]), resource)
+    if "from" in facts:
+        text = f"its {name} falls to {bound} at {clock_text(number(facts['from']), zone)}, and the job may run longer"
+        return Evidence(label="clock", text=text, values={"from": instant_text(number(facts["from"]))})
+    if "until" not in facts:
+        return None
+    value, until = number(facts["next"]), number(facts["until"])
+    then = "unlimited" if value < 0 else bare(value, resource)
+    text = f"its {name} is {bound} until {clock_text(until, zone)}, then {then}"
+    return Evidence(label="clock", text=text, values={"until": instant_text(until), "next": in_units(value, resource)})
 
 
 def _users(site: Site, queue: int, at: int, *, fixed: bool) -> Iterator[Evidence]:

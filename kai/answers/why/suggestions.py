@@ -22,6 +22,7 @@ from kai.answers.why.trials import Alone, ChangeTrial, ChangeTrials, Result
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.conventions.runtime_limits import bound, has_end, queue_chain
 from kai.api.kinds import key_of
+from kai.basics.schedules import clock_text
 from kai.basics.wording import span_text
 from kai.deciding.explain.codes import Stage, stage_of
 from kai.deciding.explain.phrases import Words, number, quantity
@@ -249,6 +250,9 @@ def waiting(site: Site, reason: Words, alone: Alone | None = None, found: Sugges
     report = site.cycle.report
     columns = report.queue_used if reason.code == "OverLimit" else report.queue_fixed
     used = max(used, float(columns[int(number(reason.facts["queue_row"])), LEADING.index(resource)]))
+    if "until" in reason.facts and not 0 <= number(reason.facts["next"]) < used + asked:
+        until = clock_text(number(reason.facts["until"]), str(reason.facts.get("timezone", "")))
+        return f"until {until}, when the limit of {reason.facts['queue']} rises"
     if then is not None or asked > bound:
         return f"does not help: the job alone asks for more than {quantity(round(bound), resource)}"
     more = quantity(round(used + asked - bound), resource)

@@ -8,14 +8,25 @@ without a place in a file. All faults of a queue are returned together.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final
 
 import attrs
 
 from kai.api import names
-from kai.api.scheduling.queue import DEEPEST_QUEUE, Queue, QueueResources
+from kai.api.conventions.quota_windows import (
+    AHEAD_SECONDS,
+    BadEntry,
+    bad_entries,
+    is_usable,
+    never_opens,
+    slices,
+    spec_in,
+)
+from kai.api.scheduling.queue import DEEPEST_QUEUE, Queue, QueueResources, QueueSpec
 from kai.basics.parsing import is_number, part_of
 
 RESOURCES: Final = ("gpu", "cpu", "memory")
@@ -32,6 +43,11 @@ class Rule(StrEnum):
     LOW_LIMIT = "the limit of a resource is below the quota"
     OVERCOMMITTED = "the quotas of the children add up to more than the queue's own"
     NO_COMPUTE = "the queue may use GPUs, and no CPU or no memory"
+    BAD_SCHEDULE = "a part of a schedule cannot be used"
+    NEVER_OPENS = "a schedule has no start in the years to come"
+    WINDOW_LOW_LIMIT = "while windows are open, the limit of a resource is below the quota"
+    WINDOW_OVERCOMMITTED = "while windows are open, the quotas of the children add up to more than the queue's own"
+    STARTS_AGAIN = "what a closing window evicts may start again at once"
 
 
 @attrs.frozen(kw_only=True)
@@ -52,6 +68,8 @@ class QueueShape:
     name: str
     parent: str = ""
     bounds: Mapping[str, Bounds] | None = None
+    spec: QueueSpec | None = None
+    """The resources and schedules of a queue whose amounts follow the clock."""
 
 
 @attrs.frozen(kw_only=True)
@@ -67,6 +85,12 @@ class QueueFault:
     """The least that ``found`` should be (a limit), or the most (a sum, a depth)."""
     circle: tuple[str, ...] = ()
     """The circle that the parents lead into, from its alphabetically first queue on."""
+    entry: int = -1
+    """The place of the schedule that is at fault; -1 for none."""
+    bad: BadEntry | None = None
+    """What of that schedule cannot be used."""
+    windows: tuple[str, ...] = ()
+    """Windows that are open when it is wrong, each as queue and name of the schedule."""
 
 
 def amount(value: float) -> float:
@@ -76,7 +100,13 @@ def amount(value: float) -> float:
 
 def shape_of(queue: Queue) -> QueueShape:
     """Return the fields of a queue that the rules read."""
-    return QueueShape(name=queue.metadata.name, parent=queue.spec.parent_queue, bounds=_bounds_of(queue.spec.resources))
+    spec = queue.spec
+    return QueueShape(
+        name=queue.metadata.name,
+        parent=spec.parent_queue,
+        bounds=_bounds_of(spec.resources),
+        spec=spec if spec.schedules else None,
+    )
 
 
 def shape_in(manifest: Mapping[str, Any]) -> QueueShape:
@@ -92,6 +122,7 @@ def shape_in(manifest: Mapping[str, Any]) -> QueueShape:
         name=str(part_of(manifest, "metadata", "name")),
         parent=str(part_of(manifest, "spec", "parentQueue") or ""),
         bounds=bounds,
+        spec=spec_in(manifest),
     )
 
 
@@ -113,6 +144,8 @@ def queue_faults(queues: Iterable[QueueShape]) -> dict[str, tuple[QueueFault, ..
             *_of_bounds(queue),
             *_overcommitted(queue, children.get(name, ())),
             *_without_compute(queue),
+            *_of_schedules(queue),
+            *_in_windows(queue, children.get(name, ())),
         )
         for name, queue in known.items()
     }
@@ -159,6 +192,98 @@ def _without_compute(queue: QueueShape) -> Iterator[QueueFault]:
     for resource in ("cpu", "memory"):
         if bounds and bounds["gpu"].limit != 0 and bounds[resource].limit == 0 and bounds[resource].quota <= 0:
             yield QueueFault(rule=Rule.NO_COMPUTE, queue=queue.name, resource=resource)
+
+
+def _of_schedules(queue: QueueShape) -> Iterator[QueueFault]:
+    """Yield the faults of schedules, each by itself."""
+    if queue.spec is None:
+        return
+    for bad in bad_entries(queue.spec.schedules):
+        yield QueueFault(rule=Rule.BAD_SCHEDULE, queue=queue.name, entry=bad.at, bad=bad)
+    for at, entry in enumerate(queue.spec.schedules):
+        if never_opens(entry, REFERENCE):
+            yield QueueFault(rule=Rule.NEVER_OPENS, queue=queue.name, entry=at)
+        if entry.on_close == "evict" and is_usable(entry):
+            yield from _starting_again(queue, at)
+
+
+def _starting_again(queue: QueueShape, at: int) -> Iterator[QueueFault]:
+    """Yield a fault if the limit outside of an evicting window leaves room beyond the quota."""
+    gpu = (queue.bounds or {}).get("gpu", Bounds())
+    if gpu.limit > gpu.quota:
+        yield QueueFault(
+            rule=Rule.STARTS_AGAIN, queue=queue.name, entry=at, resource="gpu", found=gpu.limit, bound=gpu.quota
+        )
+
+
+REFERENCE: Final = 1_767_571_200.0
+"""Monday, 2026-01-05, in UTC. Contradictions of windows are looked for in the week from there on, so that a manifest
+has the same faults on every day."""
+
+
+def _in_windows(queue: QueueShape, children: Sequence[QueueShape]) -> Iterator[QueueFault]:
+    """Yield the contradictions that exist in some slice of a week and not outside of all windows, the worst of each.
+
+    Cost: O(children x slices of a week), nothing without schedules.
+    """
+    if queue.spec is None and all(child.spec is None for child in children):
+        return
+    own, weeks = _week_of(queue), [_week_of(child) for child in children]
+    outside = {(Rule.WINDOW_LOW_LIMIT, fault.resource) for fault in _of_bounds(queue)}
+    outside |= {(Rule.WINDOW_OVERCOMMITTED, fault.resource) for fault in _overcommitted(queue, children)}
+    worst: dict[tuple[Rule, str], QueueFault] = {}
+    for instant in sorted({at for week in (own, *weeks) for at in week.begins}):
+        now, others = own.at(instant), [week.at(instant) for week in weeks]
+        open_now = (*now.windows, *(name for each in others for name in each.windows))
+        for resource, bounds in (now.bounds or {}).items() if open_now else ():
+            found = [(Rule.WINDOW_LOW_LIMIT, bounds.limit)] if 0 <= bounds.limit < bounds.quota < math.inf else []
+            total = excess((each.bounds[resource].quota for each in others if each.bounds is not None), bounds.quota)
+            found += [] if total is None else [(Rule.WINDOW_OVERCOMMITTED, total)]
+            for rule, amount_there in found:
+                known = worst.get((rule, resource))
+                if known is None or abs(amount_there - bounds.quota) > abs(known.found - known.bound):
+                    worst[rule, resource] = QueueFault(
+                        rule=rule,
+                        queue=queue.name,
+                        resource=resource,
+                        found=amount_there,
+                        bound=bounds.quota,
+                        windows=open_now,
+                    )
+    yield from (fault for place, fault in worst.items() if place not in outside)
+
+
+@attrs.frozen
+class _Slice:
+    """A time in which nothing changes: the windows that are open, and the bounds."""
+
+    windows: tuple[str, ...]
+    bounds: Mapping[str, Bounds] | None
+
+
+@attrs.frozen
+class _Week:
+    """The bounds of a queue over a week."""
+
+    begins: Sequence[float]
+    slices: Sequence[_Slice]
+
+    def at(self, instant: float) -> _Slice:
+        """Return what holds at an instant of the week."""
+        return self.slices[max(0, bisect_right(self.begins, instant) - 1)]
+
+
+def _week_of(shape: QueueShape) -> _Week:
+    return _Week((REFERENCE,), (_Slice((), shape.bounds),)) if shape.spec is None else _week(shape.name, shape.spec)
+
+
+@lru_cache(maxsize=1 << 13)
+def _week(name: str, spec: QueueSpec) -> _Week:
+    found = list(slices(spec, REFERENCE, REFERENCE + AHEAD_SECONDS))
+    return _Week(
+        [at for at, _ in found],
+        [_Slice(tuple([f"{name}/{each}" for each in now.names]), _bounds_of(now.resources)) for _, now in found],
+    )
 
 
 def _number(resources: object, *path: str) -> float:

@@ -32,7 +32,7 @@ from kai.api.scheduling.pod_group import (
     SchedulingCondition,
     SubGroup,
 )
-from kai.api.scheduling.queue import Queue, QueueStatus, Topology, TopologySpec
+from kai.api.scheduling.queue import MOST_SCHEDULES, Queue, QueueSpec, QueueStatus, Topology, TopologySpec
 from kai.api.scheduling.shard import Config, GlobalConfig, SchedulingShard, SchedulingShardSpec, UsageDbConfig
 
 if TYPE_CHECKING:
@@ -101,6 +101,11 @@ _SOME: Final = {"maxItems": MOST_PARTS}
 """Of lists that kai itself writes, and makes short."""
 
 EXTRAS: Final[Extras] = {
+    (QueueSpec, "schedules"): {
+        "maxItems": MOST_SCHEDULES,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"],
+    },
     (PodGroupSpec, ""): {"x-kubernetes-validations": _ONE_MINIMUM},
     # Atomic, so that a group of thousands of sub-groups does not carry thousands of records of who owns which field.
     # How deep they are nested no rule can say within the cost that the API server allows a definition: a policy of

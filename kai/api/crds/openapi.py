@@ -55,7 +55,15 @@ from kai.api.scheduling.pod_group import (
     TopologyConstraint,
     UnschedulableReason,
 )
-from kai.api.scheduling.queue import QueueResource, QueueSpec, QueueStatus, TopologyLevel, TopologySpec
+from kai.api.scheduling.queue import (
+    QueueResource,
+    QueueSchedule,
+    QueueSpec,
+    QueueStatus,
+    ScheduledResource,
+    TopologyLevel,
+    TopologySpec,
+)
 from kai.api.scheduling.shard import (
     ActionConfig,
     ConditionsStatus,
@@ -98,6 +106,21 @@ EXPLANATIONS: Final[Mapping[type, Mapping[str, str]]] = {
         "reclaim_min_runtime": "How long a running workload is safe from queues that are below their fair share.",
         "max_runtime": "How long a workload in or below this queue may run; queues below may only shorten it.",
         "default_runtime": "How long a workload that states no limit may run; the queue nearest to it counts.",
+        "schedules": "Windows of time with other resources. Where several are open, later entries win.",
+    },
+    QueueSchedule: {
+        "name": "A name for messages, such as nights.",
+        "time_zone": "The IANA time zone of the start, such as Europe/Berlin. UTC if absent.",
+        "start": "When the window opens, in the five fields of cron: 0 22 * * 1-5 is 22:00 from Monday to Friday.",
+        "duration": "How long it stays open. At the instant at which it closes it is closed.",
+        "on_close": "What becomes of work that started in the window and is above the quota when it closes. drain lets "
+        "it run to its end, reclaim lets other queues take it back, evict ends it. Default reclaim.",
+        "notice": "How long before the close an event announces the end of such work, with evict. Default 5m.",
+    },
+    ScheduledResource: {
+        "quota": "The quota while the window is open; absent means the one outside of it.",
+        "over_quota_weight": "The over-quota weight while the window is open; absent means the one outside of it.",
+        "limit": "The limit while the window is open; absent means the one outside of it.",
     },
     QueueResource: {
         "quota": "The guaranteed share: GPUs in devices, CPU in millicores, memory in megabytes. -1 is unlimited.",

@@ -7,7 +7,7 @@ A Topology (kai.scheduler/v1alpha1) has the levels of a data centre, as node lab
 
 from __future__ import annotations
 
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import attrs
 
@@ -18,6 +18,8 @@ DEEPEST_QUEUE: Final = 32
 """The most levels of queues that are scheduled. Every cycle walks from queues to their tops, for each group that it
 looks at: a chain of 600 queues makes a cycle of an otherwise empty cluster take seconds."""
 
+ScheduleText: TypeAlias = Annotated[str, Pattern(longest=256)]
+ZoneName: TypeAlias = Annotated[str, Pattern(longest=64)]
 DisplayName: TypeAlias = Annotated[str, Pattern(longest=1024)]
 
 
@@ -44,6 +46,42 @@ class QueueResources:
 
 
 @attrs.frozen(kw_only=True)
+class ScheduledResource:
+    """What changes of one resource while a window is open; None stays as it is."""
+
+    quota: Share | None = None
+    over_quota_weight: Share | None = None
+    limit: Share | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ScheduledResources:
+    """What changes of each resource while a window is open."""
+
+    gpu: ScheduledResource = ScheduledResource()
+    cpu: ScheduledResource = ScheduledResource()
+    memory: ScheduledResource = ScheduledResource()
+
+
+OnClose: TypeAlias = Literal["drain", "reclaim", "evict"]
+MOST_SCHEDULES: Final = 16
+"""The most schedules of a queue: a week needs few, and each cycle at an edge reads them all."""
+
+
+@attrs.frozen(kw_only=True)
+class QueueSchedule:
+    """A window that opens again and again, and the resources of the queue while it is open."""
+
+    name: ObjectName
+    start: ScheduleText
+    duration: Seconds
+    time_zone: ZoneName = ""
+    resources: ScheduledResources = ScheduledResources()
+    on_close: OnClose = "reclaim"
+    notice: Seconds = 300.0
+
+
+@attrs.frozen(kw_only=True)
 class QueueSpec:
     """Where a queue stands in the tree, and its shares. A queue without resources has no quota and limit 0."""
 
@@ -55,6 +93,7 @@ class QueueSpec:
     reclaim_min_runtime: Seconds | None = None
     max_runtime: Seconds | None = None
     default_runtime: Seconds | None = None
+    schedules: tuple[QueueSchedule, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

@@ -1,7 +1,7 @@
 """``kai queues``: the queue tree with bars: fair share, usage and demand of each queue."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import click
@@ -17,6 +17,7 @@ from kai.cli.views import ServedView, View, Ways, show
 if TYPE_CHECKING:
     from kai.answers.outcomes.overview import Overview
     from kai.answers.outcomes.queue_lines import QueueLine, Share
+    from kai.answers.outcomes.queue_weeks import QueueWeek
     from kai.cli.serving import Served
     from kai.lab.request import Result
 
@@ -180,6 +181,8 @@ others leave, as far as the queue asks for it. WANT is what runs and what waits.
   kai queues
   kai queues team-a --resource cpu
   kai queues --from snapshot.zip -o json
+  kai queues --at "Fri 22:00"
+  kai queues --week team-a
   kai queues --propose queues.yaml --queue-from kueue
 """
 
@@ -237,6 +240,7 @@ class QueueView:
 @click.argument("queue", required=False, default="", shell_complete=complete_queues)
 @click.option("--resource", type=click.Choice(tuple(RESOURCES)), default=None, help="Show this resource.")
 @click.option("--flat", is_flag=True, help="A plain list by name, without the tree.")
+@click.option("--week", is_flag=True, help="Show the quotas of a week, of queues whose quota follows the clock.")
 @click.option(
     "--propose",
     "file",
@@ -248,18 +252,40 @@ class QueueView:
     "the accounts in a file of Slurm. With FILE save them as manifests.",
 )
 @source_options()
-def queues(source: Source, console: Console, *, queue: str, resource: str | None, flat: bool, file: str | None) -> int:
+def queues(
+    source: Source, console: Console, *, queue: str, resource: str | None, flat: bool, week: bool, file: str | None
+) -> int:
     """Show who is entitled to what, who has it, and who wants it: all queues, or QUEUE and those below it."""
     if file is not None:
         from kai.cli.listing.proposing import propose_queues
 
         return propose_queues(source, console, file)
+    if week:
+        return show(source, console, Ways(decided=lambda result: week_view(source, result, queue, resource)))
     chosen = None if resource is None else RESOURCES[resource]
     ways = Ways(
         decided=lambda result: queue_view(source, result, queue, chosen, flat=flat),
         served=lambda served: served_queues(source, served, queue, chosen, flat=flat),
     )
     return show(source, console, ways)
+
+
+def week_view(source: Source, result: "Result", queue: str, resource: str | None) -> "WeekView":
+    """Return the weeks of the queues that match the flags.
+
+    Raises: InputError for an unknown queue.
+    """
+    from kai.answers.outcomes.queue_weeks import weeks_of
+
+    if queue:
+        _check_takes_part(result, queue)
+    case = source.case_of(result)
+    found = [
+        each
+        for each in case.objects.queues
+        if queue in {"", each.metadata.name} and source.selector.matches(each.metadata.labels)
+    ]
+    return WeekView(weeks=weeks_of(found, case.now), resource=resource or "gpu")
 
 
 @attrs.frozen(kw_only=True)
@@ -367,3 +393,56 @@ def _hungriest(lines: "Sequence[QueueLine]", resource: int) -> str:
     amount = number_text(more, 4)
     wanted = f"{amount} {noun.removesuffix('s') if amount == '1' else noun}"
     return f"{line.name} wants {wanted} more and {relation} its fair share. kai why queue/{line.name}"
+
+
+_SHADES: Final = "·░▒▓█"
+_WEEK_UNITS: Final = {"gpu": (1.0, "GPUs"), "cpu": (1000.0, "cores"), "memory": (1000.0, "GB")}
+_HOURS: Final = "0           6           12          18          24"
+
+
+@attrs.frozen(kw_only=True)
+class WeekView:
+    """The weeks of queues."""
+
+    weeks: "tuple[QueueWeek, ...]"
+    resource: str
+    kind: str = "QueueWeekList"
+
+    def fields(self) -> dict[str, Any]:
+        """Return every slice of each week, with all resources."""
+        return {"items": [week.fields() for week in self.weeks]}
+
+    def names(self) -> list[str]:
+        """Return the names of the queues, as ``-o name`` writes them."""
+        return [f"queue.scheduling.run.ai/{week.queue}" for week in self.weeks]
+
+    def text(self, console: Console) -> str:
+        """Return a picture for each queue: a line for each day, and the quotas that the shades stand for."""
+        if not self.weeks:
+            return "no queue has a quota that follows the clock (spec.schedules)"
+        return "\n\n".join("\n".join(self._picture(week)) for week in self.weeks)
+
+    def _picture(self, week: "QueueWeek") -> list[str]:
+        unit, noun = _WEEK_UNITS[self.resource]
+        days = list(week.days(self.resource))
+        shades = _shades(sorted({quota for _, cells in days for quota in cells}, key=_as_most))
+        head = f"{week.queue}: quota of {noun}, on the clock of {week.zone or 'UTC'}"
+        lines = [f"  {day}  {''.join(shades[quota] for quota in cells)}" for day, cells in days]
+        legend = [f"{shade} {_shown_quota(quota, unit)}" for quota, shade in shades.items()]
+        return [head, f"       {_HOURS}", *lines, f"       {'   '.join(legend)}"]
+
+
+def _shades(quotas: Sequence[float]) -> dict[float, str]:
+    """Return a shade for each quota, darker for more; the darkest ones are shared if there are too many."""
+    last = len(_SHADES) - 1
+    if len(quotas) <= 2:
+        return dict(zip(quotas, (_SHADES[1], _SHADES[last]), strict=False))
+    return {quota: _SHADES[min(last, at if len(quotas) > last else at + 1)] for at, quota in enumerate(quotas)}
+
+
+def _as_most(quota: float) -> float:
+    return float("inf") if quota < 0 else quota
+
+
+def _shown_quota(quota: float, unit: float) -> str:
+    return "unlimited" if quota < 0 else number_text(quota / unit, 4)

@@ -18,7 +18,7 @@ import attrs
 
 from kai.api.fields import document_name
 from kai.cli.schemas.explanations import WHY_KINDS, Document, SlicesItem
-from kai.cli.schemas.results import RESULT_KINDS, Comparison, Decision, Plan, QueueList, SimulationResult
+from kai.cli.schemas.results import RESULT_KINDS, Comparison, Decision, Plan, QueueList, QueueWeekList, SimulationResult
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _PLAIN = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
@@ -266,6 +266,7 @@ KINDS: Final = {
     for cls in (
         JobList,
         QueueList,
+        QueueWeekList,
         NodeList,
         CycleList,
         *WHY_KINDS,

@@ -135,6 +135,33 @@ class QueueList(Document):
 
 
 @attrs.frozen(kw_only=True)
+class WeekSliceItem:
+    """A time in which the amounts of a queue do not change; CPU in millicores, memory in MB, -1 is unlimited."""
+
+    from_: str
+    until: str
+    windows: tuple[str, ...]
+    quota: Mapping[str, float]
+    limit: Mapping[str, float]
+
+
+@attrs.frozen(kw_only=True)
+class QueueWeekItem:
+    """The week of a queue whose amounts follow the clock."""
+
+    name: str
+    time_zone: str
+    slices: tuple[WeekSliceItem, ...]
+
+
+@attrs.frozen(kw_only=True)
+class QueueWeekList(Document):
+    """What queues may have over a week (``kai queues --week``)."""
+
+    items: tuple[QueueWeekItem, ...]
+
+
+@attrs.frozen(kw_only=True)
 class ResultPods:
     """How many pods a job wants, and what becomes of them."""
 

@@ -10,7 +10,7 @@ Source: the peer's pkg/scheduler/cache/usagedb.
 Cron expressions have five fields: minute, hour, day of the month, month, day of the week. ``0 0 * * 1`` is every Monday
 at midnight, in UTC. ``@hourly``, ``@daily``, ``@weekly``, ``@monthly`` and ``@yearly`` have their usual meanings.
 cronsim parses the fields and walks back through the calendar. Kubernetes reads schedules of CronJobs in another way
-(`kai.manifests.schedules`).
+(`kai.basics.schedules`).
 """
 
 import datetime as dt

@@ -18,6 +18,7 @@ import attrs
 import numpy as np
 
 from kai.basics.errors import ActionError, KaiError, error_text
+from kai.deciding.engine import closed_windows
 from kai.deciding.engine.failing import PluginFailure
 from kai.deciding.engine.heaps import GroupHeap
 from kai.deciding.engine.host import Budget, BudgetAnswer, Observer, Phase, Silent
@@ -292,6 +293,9 @@ def run_cycle(
     watched = WatchedBudget(budget)
     with observer.phase(Phase.OPEN):
         session = Session(snapshot, profile, sink, observer, watched)
+    if closed_windows.closed_queues(snapshot):
+        with observer.phase(closed_windows.NAME):
+            closed_windows.evict_after_close(session)
     for action in profile.actions:
         with observer.phase(action.name):
             budget.begin_action(action.name)

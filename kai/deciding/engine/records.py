@@ -21,7 +21,7 @@ from kai.deciding.engine.world import World
 from kai.facts.kernels import fit
 from kai.facts.kernels.columns import GroupFacts
 from kai.facts.model.axis import GPU, GPU_UNIT, Bools, Float64s, GroupRows, Int64s, NodeRows, PodRows
-from kai.facts.model.groups import DEFAULT_SUBGROUP
+from kai.facts.model.groups import DEFAULT_SUBGROUP, Queue
 from kai.facts.model.pod import GpuKind
 from kai.facts.state.snapshot import Snapshot
 from kai.framework.verdict import ACCEPTED, Code, Fact, NodeReason, Reason, Shortage, Verdict
@@ -246,7 +246,7 @@ def excess(world: World, group: int, wanted: Float64s, code: int) -> Verdict:
     """Return the refusal ``code`` with the queue, resource and numbers that prove it."""
     facts, columns = world.facts, world.columns
     over_limit = code == fit.REFUSED_OVER_LIMIT
-    bounds = facts.queues.limit if over_limit else facts.queues.quota
+    bounds = facts.queues.limit if over_limit else facts.queues.lasting
     used = columns.queue_used if over_limit else columns.queue_fixed
     queue = int(facts.groups.queue[group])
     while queue >= 0:
@@ -262,6 +262,26 @@ def excess(world: World, group: int, wanted: Float64s, code: int) -> Verdict:
                     bound=bound,
                     used=float(used[queue, resource]),
                     requested=float(wanted[resource]),
+                    **_by_the_clock(world.snapshot.queues[queue], resource, bound, over_limit=over_limit),
                 )
         queue = int(facts.queues.parent[queue])
     return ACCEPTED
+
+
+def _by_the_clock(queue: Queue, resource: int, bound: float, *, over_limit: bool) -> dict[str, Fact]:
+    """Return from when on a bound holds that is still to come, or when it ends and what follows; nothing without.
+
+    Units: instants in seconds since the epoch, amounts in axis units.
+    """
+    windows = queue.windows
+    if windows is None:
+        return {}
+    known: dict[str, Fact] = {"timezone": windows.timezone}
+    if not over_limit:
+        # A higher quota to come is of no use: it falls again before work without an end has ended.
+        since = [at for at, lower in windows.lower_quotas if lower.of(resource) == bound]
+        return known | {"from": min(since)} if queue.quota.of(resource) != bound and since else {}
+    following = windows.next_limit
+    if following is None or following[1].of(resource) == bound:
+        return {}
+    return known | {"until": following[0], "next": following[1].of(resource)}

@@ -263,7 +263,7 @@ class FullQueues:
         queues = facts.groups.queue[self._groups]
         out = np.zeros(len(queues), np.bool_)
         while (queues >= 0).any():
-            limit, quota = facts.queues.limit[queues], facts.queues.quota[queues]
+            limit, quota = facts.queues.limit[queues], facts.queues.lasting[queues]
             over_limit = (limit >= 0) & (limit < columns.queue_used[queues] + amounts)
             over_quota = (quota >= 0) & (quota < columns.queue_fixed[queues] + amounts) & fixed[:, np.newaxis]
             out |= (queues >= 0) & ((amounts > 0) & (over_limit | over_quota)).any(axis=1)

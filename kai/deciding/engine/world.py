@@ -22,7 +22,7 @@ from kai.facts.kernels.groups import find_places
 from kai.facts.model.axis import SHARED_RESOURCES, Bools, Float64s, GroupRows, Int64s, NodeRows, PodRow, PodRows
 from kai.facts.model.groups import SubGroup
 from kai.facts.state.base import Base, Opening
-from kai.facts.state.facts import requested_amounts
+from kai.facts.state.facts import next_quota_change, requested_amounts
 from kai.facts.state.kept import pods_by_leaf
 from kai.facts.state.ledger import Ledger, Tracked
 from kai.facts.state.snapshot import Snapshot
@@ -48,6 +48,7 @@ class World:
         self.base = base
         self.parameters = parameters
         self.clock = Clock(snapshot.now)
+        self.clock.is_past(next_quota_change(snapshot))
         self.all_nodes: NodeRows = np.arange(len(snapshot.nodes), dtype=np.int64)
         self.no_extra: Float64s = np.zeros(len(snapshot.nodes), np.float64)
         self.last_start = base.groups.last_start

@@ -13,6 +13,7 @@ from typing import Final
 
 from kai.basics import parsing
 from kai.basics.parsing import mappings_of
+from kai.basics.schedules import clock_text
 from kai.deciding.explain.phrases import number
 from kai.facts.model.axis import PLUGGED_GPU
 from kai.facts.model.groups import DEFAULT_SUBGROUP
@@ -34,6 +35,7 @@ def _over_limit(facts: Facts) -> str:
     return (
         f"{facts['queue']} quota has reached the allowable limit of {_PLURALS[resource]}. "
         f"Limit is {limit} {unit}, currently {used} {unit} allocated and workload requested {requested} {unit}"
+        f"{_clock_note(facts)}"
     )
 
 
@@ -45,11 +47,25 @@ def _over_quota(facts: Facts) -> str:
     if resource == "gpu":
         # The peer prints all decimals for a requested amount of GPUs, and only for that.
         requested = _shortest(number(facts["requested"]) / DIVISORS[resource])
+    since = f" from {clock_text(number(facts['from']), str(facts.get('timezone', '')))} on" if "from" in facts else ""
     return (
         f"Non-preemptible workload is over quota. Workload requested {requested} {noun}, but {facts['queue']} quota is "
-        f"{amount(facts['bound'], resource)} {unit}, while {amount(facts['used'], resource)} {unit} are already "
-        "allocated for non-preemptible pods. Use a preemptible workload to go over quota."
+        f"{amount(facts['bound'], resource)} {unit}{since}, while {amount(facts['used'], resource)} {unit} are already "
+        f"allocated for non-preemptible pods. Use a preemptible workload to go over quota."
     )
+
+
+def _clock_note(facts: Facts) -> str:
+    """Return when the clock changes a limit, as another sentence; "" if it does not.
+
+    The peer has no amounts that follow the clock.
+    """
+    if "until" not in facts:
+        return ""
+    resource, value = str(facts["resource"]), number(facts["next"])
+    following = "unlimited" if value < 0 else f"{amount(value, resource)} {_UNITS[resource]}"
+    until = clock_text(number(facts["until"]), str(facts.get("timezone", "")))
+    return f". The limit is that until {until}, then {following}"
 
 
 def not_ready(facts: Facts) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from kai.basics.schedules import clock_text
 from kai.deciding.engine.cycle import CycleReport
 from kai.deciding.engine.records import GroupRecord
 from kai.deciding.explain import messages
@@ -15,7 +16,7 @@ from kai.facts.kernels import fit
 from kai.facts.model.groups import DEFAULT_SUBGROUP, PodGroup
 from kai.facts.model.pod import TERMINATING, Pod, Status
 from kai.facts.state.snapshot import Snapshot
-from kai.framework.verdict import Code, Histogram, NodeReason, Reason
+from kai.framework.verdict import Code, Facts, Histogram, NodeReason, Reason
 
 
 def missing_topology(reasons: Sequence[Reason]) -> Iterator[Words]:
@@ -102,10 +103,18 @@ def bound_text(reason: Reason) -> str:
     resource = str(reason.facts["resource"])
     bound, used, requested = (number(reason.facts[key]) for key in ("bound", "used", "requested"))
     queue, would = _queue_of(reason), quantity(round(used + requested), resource)
-    most = quantity(round(bound), resource)
+    most = quantity(round(bound), resource) + clock_words(reason.facts)
     if reason.code is Code.OVER_LIMIT:
         return f"queue {queue} may not use more than {most}, and this job would make it {would}"
     return f"non-preemptible pods of {queue} may use {most}, and this job would make it {would}"
+
+
+def clock_words(facts: Facts) -> str:
+    """Return from when or until when the clock has it that a bound holds, after a blank; "" for one that stays."""
+    zone = str(facts.get("timezone", ""))
+    if "until" in facts:
+        return f" until {clock_text(number(facts['until']), zone)}"
+    return f" from {clock_text(number(facts['from']), zone)} on" if "from" in facts else ""
 
 
 _LACKED = {"": "places for pods", "pods": "places for pods", "cpu": "CPU", "gpu": "GPUs", "gpu-memory": "GPU memory"}

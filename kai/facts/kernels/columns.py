@@ -93,6 +93,7 @@ class QueueFacts(Struct):
 
     parent: Int64s  # [Q] -1 for top queues
     quota: Float64Table  # [Q, 3] -1: unlimited
+    lasting: Float64Table  # [Q, 3] the least of the quota and those to come: what cannot be preempted must fit into it
     limit: Float64Table  # [Q, 3] -1: unlimited
     fair_share: Float64Table  # [Q, 3]
     allocatable: Float64Table  # [Q, 3] what the queue may hold before it counts as greedy; -1: unlimited

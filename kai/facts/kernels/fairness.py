@@ -132,7 +132,7 @@ def may_reclaim(facts: Facts, columns: Columns, group: int, wanted: Float64s) ->
     queue = facts.groups.queue[group]
     if queue < 0 or not _fits(columns.queue_used[queue] + wanted, facts.queues.fair_share[queue]):
         return False
-    return facts.groups.preemptible[group] or _fits(columns.queue_fixed[queue] + wanted, facts.queues.quota[queue])
+    return facts.groups.preemptible[group] or _fits(columns.queue_fixed[queue] + wanted, facts.queues.lasting[queue])
 
 
 @inner
@@ -244,7 +244,7 @@ def _saturate(facts: Facts, claim: Claim, loss: Loss) -> int:
                 loss.at_fault[1] = sibling
                 return TOO_SATURATED
         fixed = not facts.groups.preemptible[claim.group[0]]
-        if fixed and not _fits(claim.fixed[queue] + claim.wanted, facts.queues.quota[queue]):
+        if fixed and not _fits(claim.fixed[queue] + claim.wanted, facts.queues.lasting[queue]):
             return BEYOND_QUOTA
         queue = facts.queues.parent[queue]
     return FAIR

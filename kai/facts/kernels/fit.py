@@ -193,7 +193,7 @@ def over_capacity(
         while queue >= 0:
             for resource in range(3):
                 amount = cpu if resource == CPU else (memory if resource == MEMORY else gpu)
-                quota = facts.queues.quota[queue, resource]
+                quota = facts.queues.lasting[queue, resource]
                 if amount > 0 and quota >= 0 and quota < columns.queue_fixed[queue, resource] + amount:
                     return REFUSED_OVER_QUOTA
             queue = facts.queues.parent[queue]

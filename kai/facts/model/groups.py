@@ -5,10 +5,12 @@ cycle considers only some of them.
 """
 
 from collections.abc import Mapping, Sequence
+from math import inf
 
 import attrs
 import numpy as np
 
+from kai.basics.schedules import Openings
 from kai.facts.model.axis import GroupRows
 from kai.facts.model.constraints import TopologyConstraint
 
@@ -32,6 +34,28 @@ class Shares:
 
 
 @attrs.frozen(kw_only=True)
+class Windows:
+    """What is known of a queue whose quota follows the clock. Times are seconds since the epoch."""
+
+    until: float = inf
+    """When its amounts may change next."""
+    lower_quotas: tuple[tuple[float, Shares], ...] = ()
+    """The quotas to come that are lower than all before, by resource, each with the instant from which it holds."""
+    next_limit: tuple[float, Shares] | None = None
+    """The first other limit to come, and the instant from which it holds."""
+    timezone: str = ""
+    """The IANA zone in which people read these instants; "" for UTC."""
+    draining: tuple[Openings, ...] = ()
+    """Closed windows whose work is not reclaimed."""
+    ended_at: float | None = None
+    """When a window closed whose work is evicted; None while it is open."""
+    ended: str = ""
+    """The name of that window."""
+    ending: tuple[float, str, Shares] | None = None
+    """When a window closes whose work is then evicted, its name, and the quota from then on; None before its notice."""
+
+
+@attrs.frozen(kw_only=True)
 class Queue:
     """One queue. ``parent`` is a row of the queue table, -1 for a top queue; weights are plain numbers."""
 
@@ -47,11 +71,27 @@ class Queue:
     """Past usage as a fraction of the cluster, 0 without a usage database."""
     preempt_min_runtime: float | None = None
     reclaim_min_runtime: float | None = None
+    windows: Windows | None = None
+    """None where the quota does not follow the clock."""
 
     @property
     def title(self) -> str:
         """The name that people see."""
         return self.display_name or self.name
+
+
+def next_change(queues: Sequence[Queue]) -> float:
+    """Return when the clock may change the amounts of a queue next; infinity for never."""
+    return min((queue.windows.until for queue in queues if queue.windows is not None), default=inf)
+
+
+def lasting_quota(queue: Queue, until: float = inf) -> Shares:
+    """Return the least quota of each resource that holds at some instant from now to ``until``, as far as is known."""
+    shares = queue.quota
+    for at, lower in () if queue.windows is None else queue.windows.lower_quotas:
+        if at < until:
+            shares = lower
+    return shares
 
 
 def path_to(queues: Sequence[Queue], row: int) -> list[int]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from kai.facts.kernels.columns import Facts, GroupFacts, NodeFacts, PodFacts, QueueFacts, ShapeFacts
 from kai.facts.model.axis import GPU, GPU_UNIT, NONE, PLUGGED_GPU, Bools, Float64s, Int64s, locked
-from kai.facts.model.groups import Queue, Shares
+from kai.facts.model.groups import Queue, Shares, lasting_quota, next_change
 from kai.facts.model.pod import GpuKind, Node, Shape
 from kai.facts.model.units import backed_name
 from kai.facts.state.kept import ByLeaf, GroupColumns, SubGroupColumns, node_columns
@@ -257,6 +257,15 @@ def queue_facts(snapshot: Snapshot) -> QueueFacts:
     return snapshot.memory.once("queue table", (snapshot.queues,), lambda: _queue_table(snapshot.queues))
 
 
+def next_quota_change(snapshot: Snapshot) -> float:
+    """Return when the clock may change the amounts of a queue next; infinity for never.
+
+    Units: seconds since the epoch.
+    """
+    queues = snapshot.queues
+    return snapshot.memory.once("next quota change", (queues,), lambda: next_change(queues))
+
+
 def _queue_table(queues: Sequence[Queue]) -> QueueFacts:
     leaf = np.ones(len(queues), np.bool_)
     for queue in queues:
@@ -265,6 +274,7 @@ def _queue_table(queues: Sequence[Queue]) -> QueueFacts:
     return QueueFacts(
         parent=np.array([queue.parent for queue in queues], np.int64),
         quota=_triples([queue.quota for queue in queues]),
+        lasting=_triples([lasting_quota(queue) for queue in queues]),
         limit=_triples([queue.limit for queue in queues]),
         fair_share=np.zeros((len(queues), 3), np.float64),
         allocatable=np.zeros((len(queues), 3), np.float64),

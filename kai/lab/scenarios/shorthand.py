@@ -62,7 +62,16 @@ KEYS = (
     "shares",
 )
 
-_QUEUE_KEYS = ("parent", "quota", "limit", "weight", "priority", "preempt_min_runtime", "reclaim_min_runtime")
+_QUEUE_KEYS = (
+    "parent",
+    "quota",
+    "limit",
+    "weight",
+    "priority",
+    "preempt_min_runtime",
+    "reclaim_min_runtime",
+    "schedules",
+)
 _GROUP_KEYS = (
     "queue",
     "members",
@@ -149,12 +158,37 @@ def _queue(name: str, values: Values, at: int, place: str) -> Manifest:
         "reclaimMinRuntime": values.get("reclaim_min_runtime"),
     }
     spec |= {key: value for key, value in optional.items() if value is not None}
+    if values.get("schedules") is not None:
+        spec["schedules"] = _schedules(values["schedules"], f"{place}.schedules")
     return {
         "apiVersion": names.QUEUE_VERSION,
         "kind": "Queue",
         "metadata": {"name": name, "uid": name, "creationTimestamp": times.instant_text(NOW - 7200 + 60 * at)},
         "spec": spec,
     }
+
+
+_SCHEDULE_KEYS = ("start", "zone", "duration", "quota", "limit", "weight", "on_close", "notice")
+
+
+def _schedules(value: object, place: str) -> list[Manifest]:
+    """Return the windows of a queue, each with the amounts that it changes."""
+    made = []
+    for name, windows in mapping(value, place).items():
+        where = f"{place}.{name}"
+        values = fields(windows, _SCHEDULE_KEYS, where)
+        optional = {"timeZone": values.get("zone"), "onClose": values.get("on_close"), "notice": values.get("notice")}
+        resources: dict[str, dict[str, float]] = {}
+        for key, field in (("quota", "quota"), ("limit", "limit"), ("weight", "overQuotaWeight")):
+            if values.get(key) is not None:
+                given = {"gpu": None} if is_number(values[key]) else values[key]
+                amounts = _bounds(values[key], 0, f"{where}.{key}", unbounded=1 if key == "weight" else -1)
+                for resource in given if isinstance(given, Mapping) else ():
+                    resources.setdefault(resource, {})[field] = amounts[resource]
+        entry: Manifest = {"name": name, "start": values.get("start"), "duration": values.get("duration")}
+        entry |= {key: each for key, each in optional.items() if each is not None}
+        made.append(entry | ({"resources": resources} if resources else {}))
+    return made
 
 
 def _bounds(value: object, gpu: float, place: str, *, unbounded: float = -1) -> dict[str, float]:
@@ -280,12 +314,14 @@ class _Group:
                     f"{self._place}.runs_on: found {shown(on)}, expected a node, a list of nodes or pods by node"
                 )
 
+    def _started(self) -> float:
+        return seconds(self._values.get("started", "10m"), f"{self._place}.started")
+
     def _pod_group(self, members: Sequence[tuple[str, Values]]) -> Manifest:
         values = self._values
         annotations = self._written("annotations")
         if self._nodes:
-            started = seconds(values.get("started", "10m"), f"{self._place}.started")
-            annotations[names.LAST_START] = times.instant_text(NOW - started)
+            annotations[names.LAST_START] = times.instant_text(NOW - self._started())
         spec: Manifest = {"queue": self._queue, "priorityClassName": f"priority-{self._priority}"}
         if values.get("subgroups") is None:
             spec["minMember"] = whole(values, "minimum", len(members), self._place)
@@ -346,6 +382,8 @@ class _Group:
         if at < len(self._nodes):
             spec["nodeName"] = self._nodes[at]
             status["phase"] = "Running"
+            # A group that started long ago has pods that are as old.
+            metadata["creationTimestamp"] = min(self._created, times.instant_text(NOW - self._started()))
             if names.GPU_FRACTION in annotations or names.GPU_MEMORY in annotations:
                 labels.setdefault(names.GPU_GROUP, f"device-of-{self._name}")
         if at < self._leaving:

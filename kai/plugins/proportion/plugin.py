@@ -6,7 +6,8 @@ surplus goes by priority and weight (corrected by past usage). A queue's share i
 Source: the peer's plugins/proportion.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Final, NamedTuple
 
 import attrs
@@ -110,7 +111,9 @@ class Proportion:
             accepts_by_victims=True,
             fairness=judge.fairness,
         )
-        return shares, victims
+        spare = _draining(session)
+        # Searches may ask the rules of fairness instead of a plugin only if no other rule spares groups.
+        return shares, victims if spare is None else attrs.evolve(victims, groups=spare, fairness=None)
 
     def _divide(self, session: SessionView, total: Float64s, requested: Float64s) -> FairShares:
         facts = session.facts.queues
@@ -147,6 +150,40 @@ class Proportion:
             requested=requested,
             takes_by_priority=self.queue_priority_in_quota_reclaim,
         )
+
+
+def _draining(session: SessionView) -> Callable[[GroupRow, GroupRows, Cause], Bools] | None:
+    """Return the filter that spares work which started in a window that drains, while it is closed; None without."""
+    queues = session.snapshot.queues
+    known = session.once("draining queues", (queues,), lambda: _draining_queues(session))
+    if not known:
+        return None
+    started = session.last_start
+
+    def mark() -> Bools:
+        spared = np.zeros(len(started), np.bool_)
+        for queue, windows in known.items():
+            for row in np.flatnonzero((session.facts.groups.queue == queue) & ~np.isnan(started)).tolist():
+                spared[row] = any(covers(float(started[row])) for covers in windows)
+        return spared
+
+    spared = cache(mark)
+
+    def filter_victims(_: GroupRow, victims: GroupRows, cause: Cause) -> Bools:
+        return ~spared()[victims] if cause is Cause.RECLAIM else np.ones(len(victims), np.bool_)
+
+    return filter_victims
+
+
+def _draining_queues(session: SessionView) -> Mapping[int, Sequence[Callable[[float], bool]]]:
+    """Return whether closed windows that drain cover an instant, for each queue with such on its way to the top."""
+    queues, found = session.snapshot.queues, {}
+    for queue in range(len(queues)):
+        above = [windows for at in session.path_to(queue) if (windows := queues[at].windows) is not None]
+        draining = [each.covers for windows in above for each in windows.draining]
+        if draining:
+            found[queue] = draining
+    return found
 
 
 def without_rounding(shares: Float64s, asked: Float64s) -> Float64s:

@@ -64,7 +64,7 @@ def fits_share(session: SessionView, group: GroupRow, wanted: Float64s) -> bool:
     if not _fits(columns.queue_used[queue] + wanted, facts.queues.fair_share[queue]):
         return False
     return bool(facts.groups.preemptible[group]) or _fits(
-        columns.queue_fixed[queue] + wanted, facts.queues.quota[queue]
+        columns.queue_fixed[queue] + wanted, facts.queues.lasting[queue]
     )
 
 

@@ -11,7 +11,9 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from kai.api.conventions.queue_rules import amount, excess
+from kai.api.conventions.queue_rules import QueueShape as RulesShape
+from kai.api.conventions.queue_rules import Rule, amount, excess, queue_faults, shape_in
+from kai.api.conventions.quota_windows import bad_entries
 from kai.api.conventions.runtime_limits import runtime_conflicts
 from kai.roles.admission.review import (
     ALLOWED,
@@ -26,6 +28,7 @@ from kai.roles.admission.review import (
 UNLIMITED: Final = math.inf
 """A quota without bound, which the Queue API writes as -1."""
 
+_NO_RULES: Final = RulesShape(name="")
 _MISSING: Final = "resources must be specified"
 
 
@@ -49,6 +52,8 @@ class QueueShape:
     parent: str = ""
     quotas: Quotas | None = None
     children: tuple[str, ...] = ()
+    rules: RulesShape = _NO_RULES
+    """The fields that rules about windows read."""
 
 
 FindQueue: TypeAlias = Callable[[str], QueueShape | None]
@@ -70,6 +75,7 @@ def read_queue(manifest: Manifest | None) -> QueueShape:
         parent=spec["parentQueue"].text(),
         quotas=Quotas(**quotas) if resources.present else None,
         children=tuple(child.text() for child in queue["status"]["childQueues"].each()),
+        rules=shape_in(manifest or {}),
     )
 
 
@@ -88,9 +94,8 @@ def validate_queue(request: AdmissionRequest, settings: AdmissionSettings, find:
     queue = read_queue(request.object)
     if queue.quotas is None:
         return refused(_MISSING, warnings=(_MISSING,))
-    for each in runtime_conflicts((request.object or {},)):
-        if each.is_promise:
-            return refused(f"queue {queue.name}: spec.{each.field}: found {each.found}, expected at most {each.most}")
+    if bad := [*_broken_promises(request.object or {}), *_bad_schedules(queue)]:
+        return refused("; ".join(f"queue {queue.name}: {each}" for each in bad))
     if not settings.queue_quota_validation:
         return ALLOWED
     warnings: list[str] = []
@@ -103,7 +108,20 @@ def validate_queue(request: AdmissionRequest, settings: AdmissionSettings, find:
         warnings += _outgrown_parent(queue, queue.quotas, parent, parent.quotas, find)
     if request.operation == "UPDATE" and read_queue(request.old_object).children:
         warnings += _outgrown_by_children(queue, queue.quotas, find)
+    warnings += _outgrown_in_windows(queue, find)
     return AdmissionResponse(warnings=tuple(warnings))
+
+
+def _broken_promises(manifest: Manifest) -> list[str]:
+    return [
+        f"spec.{each.field}: found {each.found}, expected at most {each.most}"
+        for each in runtime_conflicts((manifest,))
+        if each.is_promise
+    ]
+
+
+def _bad_schedules(queue: QueueShape) -> list[str]:
+    return [] if queue.rules.spec is None else [str(each) for each in bad_entries(queue.rules.spec.schedules)]
 
 
 def _outgrown_parent(queue: QueueShape, own: Quotas, parent: QueueShape, over: Quotas, find: FindQueue) -> list[str]:
@@ -144,6 +162,29 @@ def _outgrown_by_children(queue: QueueShape, own: Quotas, find: FindQueue) -> li
                 f" ({_shown(quota, places)})",
             )
     return warnings
+
+
+def _outgrown_in_windows(queue: QueueShape, find: FindQueue) -> list[str]:
+    """Return warnings where children have more quota than their parent in some window, with this queue as changed."""
+    warnings = []
+    for name in (queue.parent, queue.name):
+        parent = queue if name == queue.name else find(name) if name else None
+        children = [] if parent is None else [queue if each == queue.name else find(each) for each in parent.children]
+        if parent is None:
+            continue
+        if name == queue.parent and queue.name not in parent.children:
+            children.append(queue)
+        shapes = [parent.rules, *(attrs.evolve(each.rules, parent=name) for each in children if each is not None)]
+        warnings += [
+            f"while {', '.join(fault.windows)} is open, total children {_TITLES[fault.resource]} quota"
+            f" ({_shown(fault.found, 2)}) exceeds parent queue {name} quota ({_shown(fault.bound, 2)})"
+            for fault in queue_faults(shapes).get(parent.name, ())
+            if fault.rule is Rule.WINDOW_OVERCOMMITTED
+        ]
+    return warnings
+
+
+_TITLES: Final = {"gpu": "GPU", "cpu": "CPU", "memory": "Memory"}
 
 
 def _quotas_of(queues: Iterable[str], find: FindQueue) -> list[tuple[str, Quotas]]:

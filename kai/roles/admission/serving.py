@@ -35,6 +35,7 @@ import attrs
 import msgspec
 import structlog
 
+from kai.api.conventions import queue_rules
 from kai.api.scheduling.queue import Queue
 from kai.api.values import BadValue
 from kai.basics.errors import ConfigError, InputError
@@ -309,4 +310,5 @@ def shape_of(queue: Queue) -> QueueShape:
         parent=queue.spec.parent_queue,
         quotas=quotas,
         children=queue.status.child_queues,
+        rules=queue_rules.shape_of(queue),
     )

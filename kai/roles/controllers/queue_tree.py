@@ -43,10 +43,15 @@ NO_COMPUTE: Final = "NoComputeResources"
 """The queue may use GPUs, and no CPU or no memory: nothing that asks for these starts."""
 NOT_A_LEAF: Final = "NotALeaf"
 """Pod groups name the queue although it has children."""
+INVALID_SCHEDULE: Final = "InvalidSchedule"
+"""A schedule cannot be read, and the scheduler leaves it out."""
 TERMINATING: Final = "Terminating"
 """A finalizer keeps the queue, which is being deleted; meanwhile its jobs start as before."""
 
-TYPES: Final = (ORPHAN, CYCLE, TOO_DEEP, OVER_QUOTA, OVERCOMMITTED, LOW_LIMIT, NO_COMPUTE, NOT_A_LEAF, TERMINATING)
+TYPES: Final = (
+    *(ORPHAN, CYCLE, TOO_DEEP, OVER_QUOTA, OVERCOMMITTED, LOW_LIMIT, NO_COMPUTE),
+    *(NOT_A_LEAF, INVALID_SCHEDULE, TERMINATING),
+)
 
 # The resource name in a status, and the number of the queue's units in one of its units.
 _HELD: Final = {"gpu": (names.NVIDIA_GPU, 1.0), "cpu": (names.CPU, 1e3), "memory": (names.MEMORY, 1e-6)}
@@ -154,6 +159,9 @@ def _of_rules(faults: Iterable[QueueFault], queue: Queue) -> Iterator[QueueFindi
         above, most = f"{fault.found - 1:.0f}", f"{fault.bound - 1:.0f}"
         message = f"has {above} queues above it, at most {most} may be: nothing here is scheduled"
         yield QueueFinding(type=TOO_DEEP, reason="TooManyParents", message=message)
+    if Rule.BAD_SCHEDULE in by_rule:
+        message = "; ".join(str(fault.bad) for fault in by_rule[Rule.BAD_SCHEDULE]) + ": the entry is left out"
+        yield QueueFinding(type=INVALID_SCHEDULE, reason="ScheduleUnreadable", message=message)
     if Rule.OVERCOMMITTED in by_rule:
         parts = [
             f"{_number(fault.found)} of {_number(fault.bound)} {UNITS[fault.resource]}"

@@ -191,6 +191,17 @@ QUEUE: Final[Manifest] = {
         "parentQueue": "research",
         "priority": 90,
         "resources": {"gpu": SHARES, "cpu": SHARES, "memory": SHARES},
+        "schedules": [
+            {
+                "name": "nights",
+                "timeZone": "Europe/Berlin",
+                "start": "0 22 * * *",
+                "duration": "8h0m0s",
+                "resources": {at: {"quota": 1, "overQuotaWeight": 2, "limit": 3} for at in ("gpu", "cpu", "memory")},
+                "onClose": "evict",
+                "notice": "10m0s",
+            }
+        ],
         "preemptMinRuntime": "1m0s",
         "reclaimMinRuntime": "48h0m0s",
         "maxRuntime": "24h0m0s",

@@ -1,9 +1,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.facts.model.groups import Shares
+from kai.facts.model.groups import Shares, next_change
 from kai.facts.model.placement import Past
-from kai.intake import take_snapshot
+from kai.intake import Intake, take_snapshot
 from tests.unit.intake.making import NOW, objects, queue, taken
 
 
@@ -106,3 +106,39 @@ def test_what_is_kept_is_a_tree_and_everything_that_hangs_on_it(parents):
 def test_queues_that_are_nested_too_deep_are_left_out_and_the_others_stay():
     chain = [queue(f"q{at:03}", parent=f"q{at - 1:03}" if at else "") for at in range(600)]
     assert sorted(tree(*chain, queue("else"))) == ["else", *(f"q{at:03}" for at in range(32))]
+
+
+NIGHTS = {"name": "nights", "start": "0 22 * * *", "duration": "8h", "resources": {"gpu": {"quota": 24}}}
+AT_TEN = 1_780_351_200.0  # 2026-06-01 22:00 UTC
+
+
+def clocked(**fields):
+    made = resources(gpu=(8, -1, 1), cpu=(-1, -1, 1), memory=(-1, -1, 1))
+    return objects(queue("a", resources=made, schedules=[{**NIGHTS, **fields}]), queue("b", resources=made))
+
+
+def test_a_queue_has_the_quota_of_the_instant():
+    intake, given_ = Intake(), clocked()
+    for now, quota in ((AT_TEN - 0.5, 8_000), (AT_TEN, 24_000), (AT_TEN + 28_800, 8_000), (AT_TEN - 60, 8_000)):
+        found = intake.take(given_, now)
+        assert found.queues[0].quota.gpu == quota
+        assert found.queues == take_snapshot(given_, now).queues
+
+
+def test_a_snapshot_is_kept_until_the_edge_and_no_longer():
+    intake, given_ = Intake(), clocked()
+    before = intake.take(given_, AT_TEN - 3_600)
+    assert intake.take(given_, AT_TEN - 1).queues is before.queues
+    assert intake.take(given_, AT_TEN).queues is not before.queues
+    assert next_change(before.queues) == AT_TEN
+
+
+def test_a_queue_knows_which_quotas_come():
+    night = take_snapshot(clocked(), AT_TEN).queues[0].windows
+    assert night.lower_quotas == ((AT_TEN + 28_800, Shares(gpu=8_000, cpu=-1, memory=-1)),)
+    assert take_snapshot(clocked(), AT_TEN).queues[1].windows is None
+
+
+def test_an_edge_beyond_sight_is_looked_for_again():
+    monthly = take_snapshot(clocked(start="0 22 20 * *"), AT_TEN).queues[0].windows
+    assert (monthly.until, monthly.lower_quotas) == (AT_TEN + 86_400, ())

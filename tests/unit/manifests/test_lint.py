@@ -35,6 +35,12 @@ def queue(name, spec="displayName: x"):
     return QUEUE % (name, spec)
 
 
+def scheduled(name, entry, start="0 22 * * *", parent=""):
+    above = f"parentQueue: {parent}\n  " if parent else ""
+    window = f'{{name: nights, start: "{start}", duration: 8h, {entry}}}'
+    return queue(name, f"{above}resources: {{{FREE}, gpu: {{quota: 8, limit: -1}}}}\n  schedules: [{window}]")
+
+
 def lint_texts(*texts):
     source, values = open_text("---\n".join(texts).encode(), "x.yaml")
     return lint(read(documents_of(source, values)))
@@ -152,6 +158,13 @@ def test_objects_are_looked_at_together(texts, said):
         ),
         (tuple(queue(f"q{at}", f"parentQueue: q{at - 1}" if at else "displayName: x") for at in range(33)), ["Q009"]),
         ((queue("a", f"resources: {{{FREE}, gpu: {{quota: 0, limit: -1, overQuotaWeight: -1}}}}"),), ["Q004"]),
+        ((scheduled("a", "timeZone: Berlin"),), ["Q010"]),
+        ((scheduled("a", "timeZone: Europe/Berlin"),), []),
+        ((scheduled("a", "timeZone: UTC", start="0 0 31 2 *"),), ["Q011"]),
+        ((scheduled("a", "resources: {gpu: {quota: 40, limit: 30}}"),), ["Q012"]),
+        ((scheduled("a", "resources: {gpu: {quota: 24}}"), scheduled("p", "notice: 1m", parent="a")), []),
+        ((scheduled("p", "notice: 1m"), scheduled("a", "resources: {gpu: {quota: 24}}", parent="p")), ["Q012"]),
+        ((scheduled("a", "onClose: evict"),), ["Q013"]),
         (
             (
                 queue("a", f"resources: {{{FREE}, gpu: {{quota: 4, limit: -1}}}}"),

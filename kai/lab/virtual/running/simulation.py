@@ -22,6 +22,7 @@ from kai.answers.offline.disruptions import Disruptions
 from kai.answers.offline.run import Cycle, settle_on
 from kai.api import names
 from kai.api.cluster_objects import ClusterObjects
+from kai.api.conventions.quota_windows import AHEAD_SECONDS
 from kai.api.kinds import key_of
 from kai.basics.errors import InputError
 from kai.deciding.configuration.profiles import make_profile
@@ -29,6 +30,7 @@ from kai.deciding.configuration.reading import Configuration, default_configurat
 from kai.deciding.engine.cycle import CycleReport, Profile, holds_until, run_cycle
 from kai.facts.model.axis import GPU_UNIT
 from kai.facts.model.placement import Past
+from kai.facts.state.facts import next_quota_change
 from kai.framework.decisions import Bind, Decision, Evict, Recorder
 from kai.history.facts import BY_ACTION, Ended
 from kai.intake import Intake, IntakeSettings, take_snapshot
@@ -163,8 +165,9 @@ class Simulation:
         """The first change after the last cycle."""
         self._came = inf
         """The first arrival of an independent pod, which starts without others, after the last cycle."""
-        self._wake = inf
-        """When the passing of time alone may change the decision."""
+        self._wake = self._edge = inf
+        """When the passing of time alone may change the decision, and when a quota changes by the clock."""
+        self._decided = 0.0  # when a cycle decided something last
         self._cycles = self._decisions = 0
         self._digest = hashlib.sha256()
         self._gpus = 0.0
@@ -288,9 +291,12 @@ class Simulation:
 
     @property
     def _due(self) -> float:
-        """When the next cycle is due; infinity if it could decide nothing."""
+        """When the next cycle is due; infinity if it could decide nothing.
+
+        While nothing waits, only the edge of a window may lead to a decision: it may evict.
+        """
         if not self.workloads.waiting and not self._stale:
-            return inf
+            return max(self._edge, self._next_cycle) if self.workloads.lives else inf
         if self.workloads.is_changed:
             return max(min(self._gathered, self._at_once), self._calendar.now)
         return max(self._wake, self._next_cycle)
@@ -373,11 +379,19 @@ class Simulation:
     def _next_look(self, snapshot: Snapshot, *, is_quiet: bool) -> float:
         """Return when the passing of time alone may change the decision."""
         now, moved = self._calendar.now, self._moved.next_due()
+        self._edge = next_quota_change(snapshot) - self.cluster.began
         if not is_quiet:
-            return inf if moved is None else moved
+            self._decided = now
+            return self._edge if moved is None else min(moved, self._edge)
+        if not len(self._calendar) and self._edge > self._decided + AHEAD_SECONDS:
+            # Windows come again for ever: a week without an event and without a decision is as all that follow it.
+            self._edge = inf
+            return inf
         known = holds_until(snapshot) - self.cluster.began
         due = self._evicted.next_due() if self._profile.parameters.caps_evictions_by_the_hour else None
         known = min(known, inf if due is None else due, inf if moved is None else moved)
+        if known <= self._edge <= known + AFTER_DEADLINE:
+            known = self._edge  # nothing rounds an edge, so its cycle need not be early
         if self.history is not None:
             known = min(known, self.history.next_read - self.cluster.began)
         if known > now:

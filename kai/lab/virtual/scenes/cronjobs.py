@@ -16,9 +16,9 @@ import attrs
 
 from kai.basics.errors import InputError
 from kai.basics.parsing import mapping_of, part_of, place_of
+from kai.basics.schedules import WANTED, Schedule
 from kai.basics.wording import counted
 from kai.lab.virtual.scenes.job_plans import Overlap, Series
-from kai.manifests.schedules import WANTED, Schedule
 from kai.manifests.workloads.making import uid_of
 
 MOST_RUNS: Final = 100_000

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -26,6 +27,7 @@ from kai.cluster.process.listener import Route
 from kai.cluster.process.tracing import Tracing
 from kai.cluster.threads import pieces
 from kai.facts.model.placement import Past
+from kai.facts.state.facts import next_quota_change
 from kai.intake import expired_bind_requests
 from kai.roles.scheduler.committing.outbox import Outbox
 from kai.roles.scheduler.comparing.shadowing import SHADOW_PATH, Shadowing
@@ -272,6 +274,8 @@ class Scheduler:
         undone = None if self.shadowing is None else self.shadowing.due
         dues = (feedback.next_due(now), undone, cycles.inquiry.due(), cycles.faults.due())
         due_in = [due - now for due in dues if due is not None]
+        if (edge := next_quota_change(outcome.snapshot)) < inf:
+            due_in.append(edge - self.cluster.clock.now())
         restless = outcome.restless and not feedback.recent_binds.is_awaited  # else the same is rejected again
         return pause_after(self.settings, turns=outcome.turns, idle=idle, restless=restless, dues=due_in)
 

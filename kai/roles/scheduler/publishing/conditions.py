@@ -23,6 +23,7 @@ from kai.roles.scheduler.committing import orders
 from kai.roles.scheduler.effects import Overlay, Reader, Send
 from kai.roles.scheduler.publishing.deferred import is_of_one_pod
 from kai.roles.scheduler.publishing.explanations import (
+    CLOSING,
     NOT_READY,
     STALE,
     UNSCHEDULABLE,
@@ -201,6 +202,7 @@ class GroupWrites:
                 yield from self._pods.of(pod, account, now)
             return
         yield from self.outgoing.announce(account, ref, STALE, account.stale, now)
+        yield from self.outgoing.announce(account, ref, CLOSING, account.closing, now)
         for pod in account.pods:
             yield from self._pods.of(pod, account, now)
         yield from self.outgoing.announce(account, ref, NOT_READY, account.not_ready, now)

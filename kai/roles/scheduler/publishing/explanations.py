@@ -20,13 +20,14 @@ from kai.api import names
 from kai.api.scheduling.pod_group import QueueDetails, UnschedulableDetails, UnschedulableReason
 from kai.api.values import instant_text
 from kai.basics.parsing import canonical
+from kai.basics.schedules import clock_text
 from kai.deciding.engine.records import GroupRecord
 from kai.deciding.explain import messages
 from kai.deciding.explain.code_texts import not_ready
 from kai.deciding.explain.codes import stage_of
 from kai.deciding.explain.declared import Declared, missing_queue
 from kai.deciding.explain.recorded import held_text, metric_code, refused_pods, vacated_nodes
-from kai.facts.model.groups import DEFAULT_SUBGROUP, PodGroup
+from kai.facts.model.groups import DEFAULT_SUBGROUP, PodGroup, path_to
 from kai.facts.model.pod import ACTIVE_ALLOCATED, ACTIVE_USED, ALIVE, Status, status_mask
 from kai.framework.verdict import Code, Reason
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 NOT_READY: Final = "NotReady"
 STALE: Final = "StaleJob"
+CLOSING: Final = "WindowCloses"
 UNSCHEDULABLE: Final = "Unschedulable"
 NOT_GROUPED: Final = "NotGrouped"
 _NOT_TRIED: Final = "NotTried"
@@ -93,6 +95,8 @@ class GroupAccount:
     stamps: Mapping[str, str | None]
     """Wanted timestamp annotations; None removes one."""
     stale: str = ""
+    closing: str = ""
+    """That a window of its queue closes soon and evicts."""
     not_ready: str = ""
     unschedulable: str = ""
     condition: Waiting | None = None
@@ -220,6 +224,7 @@ class _Explainer:
     def accounts(self) -> Iterator[GroupAccount]:
         """Yield the accounts of groups that wait, are stale, or whose timestamps changed."""
         changed = ~np.isnan(self._report.stale_since) | self._stamped()
+        changed[[*self._closing]] = True
         for row in np.flatnonzero((self._waiting > 0) | (self._promised > 0) | changed).tolist():
             group = self._snapshot.groups[row]
             if changed[row] or not (self._later[row] and group.uid in self._published):
@@ -281,6 +286,7 @@ class _Explainer:
             uid=group.uid,
             stamps=self._stamps(row),
             stale=self._stale(row, group),
+            closing=self._closing.get(row, ""),
         )
         strangers = (*self._strangers(row, group), *self._refused(row, group)) if self._strange[row] else ()
         if self._promised[row] and self._why(row).is_tried:
@@ -467,6 +473,27 @@ class _Explainer:
             for at, each in sorted(enumerate(subgroups), key=lambda item: item[1].name)
             if each.leaf and not enough[at]
         )
+
+    @cached_property
+    def _closing(self) -> Mapping[int, str]:
+        """Return the running groups whose queue will hold more than its quota when a window closes, with the text."""
+        queues, found = self._snapshot.queues, dict[int, str]()
+        for at, queue in enumerate(queues):
+            windows = queue.windows
+            if windows is None or windows.ending is None:
+                continue
+            closes, name, quota = windows.ending
+            used = self._report.queue_used[at, :3].tolist()
+            if not any(0 <= quota.of(part) < used[part] for part in range(3)):
+                continue
+            text = (
+                f"The window {name} of queue {queue.title} closes at {clock_text(closes, windows.timezone)}; running"
+                " work that is then beyond the quota of the queue is evicted"
+            )
+            for row in np.flatnonzero(self._active > 0).tolist():
+                if at in path_to(queues, self._snapshot.groups[row].queue_row):
+                    found.setdefault(row, text)
+        return found
 
     def _stale(self, row: int, group: PodGroup) -> str:
         if np.isnan(self._report.stale_since[row]):

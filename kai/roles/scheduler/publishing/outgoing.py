@@ -33,7 +33,7 @@ from kai.basics.deadlines import Deadlines
 from kai.roles.scheduler.committing import orders
 from kai.roles.scheduler.effects import Reader, Send
 from kai.roles.scheduler.publishing.deferred import DeferredAccounts, Losses
-from kai.roles.scheduler.publishing.explanations import NOT_READY, STALE, UNSCHEDULABLE, GroupAccount
+from kai.roles.scheduler.publishing.explanations import CLOSING, NOT_READY, STALE, UNSCHEDULABLE, GroupAccount
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -163,7 +163,7 @@ class EventHistory:
         for uid in some:
             if not self._is_there(uid):
                 self._refs.pop(uid, None)
-                for reason in (NOT_READY, STALE, UNSCHEDULABLE):
+                for reason in (NOT_READY, STALE, CLOSING, UNSCHEDULABLE):
                     self._messages.pop((uid, reason), None)
         while len(self._messages) > _MOST:
             del self._messages[next(iter(self._messages))]

@@ -72,3 +72,50 @@ def test_an_object_and_its_manifest_have_the_same_shape():
 
 def test_what_is_unlimited_exceeds_all_but_itself():
     assert (excess([math.inf], 8), excess([math.inf], math.inf), excess([4, 4], 8)) == (math.inf, None, None)
+
+
+def clocked(name, parent="", quota=8, limit=-1, **entry):
+    free = {"quota": -1, "limit": -1}
+    resources = {"gpu": {"quota": quota, "limit": limit}, "cpu": free, "memory": free}
+    schedule = {"name": "nights", "start": "0 22 * * *", "duration": "8h", **entry}
+    spec = {"parentQueue": parent, "resources": resources, "schedules": [schedule] if entry else []}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+NIGHT = {"resources": {"gpu": {"quota": 24}}}
+
+
+@pytest.mark.parametrize(
+    ("manifests", "wanted"),
+    [
+        ([clocked("a", **NIGHT)], {}),
+        ([clocked("a", **NIGHT, timeZone="Berlin")], {"a": [(Rule.BAD_SCHEDULE, "")]}),
+        ([clocked("a", start="0 0 31 2 *")], {"a": [(Rule.NEVER_OPENS, "")]}),
+        ([clocked("a", resources={"gpu": {"limit": 4}})], {"a": [(Rule.WINDOW_LOW_LIMIT, "gpu")]}),
+        ([clocked("a", **NIGHT, onClose="evict")], {"a": [(Rule.STARTS_AGAIN, "gpu")]}),
+        ([clocked("a", limit=8, resources={"gpu": {"quota": 24, "limit": 24}}, onClose="evict")], {}),
+        ([clocked("p"), clocked("a", "p", **NIGHT)], {"p": [(Rule.WINDOW_OVERCOMMITTED, "gpu")]}),
+        ([clocked("p", **NIGHT), clocked("a", "p", **NIGHT)], {}),
+        # The same nights of two zones differ for some hours.
+        (
+            [clocked("p", **NIGHT), clocked("a", "p", **NIGHT, timeZone="Asia/Tokyo")],
+            {"p": [(Rule.WINDOW_OVERCOMMITTED, "gpu")]},
+        ),
+        # What is wrong outside of windows is said once.
+        ([clocked("p", quota=4), clocked("a", "p", **NIGHT)], {"p": [(Rule.OVERCOMMITTED, "gpu")]}),
+    ],
+)
+def test_contradictions_of_windows_are_found_in_a_week(manifests, wanted):
+    assert rules(*map(shape_in, manifests)) == wanted
+    if not any(Rule.BAD_SCHEDULE in dict(found) for found in wanted.values()):
+        assert rules(*(shape_of(structure_as(Queue, each)) for each in manifests)) == wanted
+
+
+def test_the_windows_of_a_contradiction_are_named():
+    (fault,) = queue_faults(map(shape_in, (clocked("p"), clocked("a", "p", **NIGHT))))["p"]
+    assert (fault.windows, fault.found, fault.bound) == (("a/nights",), 24, 8)
+
+
+def test_each_part_of_a_schedule_that_is_of_another_type_is_named():
+    broken = {"metadata": {"name": "a"}, "spec": {"schedules": [{"name": 3, "start": None, "duration": "soon"}, "x"]}}
+    assert [each.bad.field for each in queue_faults([shape_in(broken)])["a"]] == ["name", "start", "duration"]

@@ -99,6 +99,13 @@ def queue_text(name, parent):
 
 LARGE = "cpu: {quota: -1, limit: -1}, memory: {quota: -1, limit: -1}"
 SHARE = "limits: {nvidia.com/gpu: 1}", "limits: {}"
+
+
+def scheduled(entry, start="0 22 * * *"):
+    window = f'{{name: nights, start: "{start}", duration: 8h, {entry}}}'
+    return queue(f"{{resources: {{{LARGE}, gpu: {{quota: 8, limit: -1}}}}, schedules: [{window}]}}")
+
+
 SAMPLES = {
     "T001": "a: [",
     "T002": job("spec:\n  parallelism: 1", "spec:\n  parallelism: 1\n  parallelism: 1"),
@@ -124,6 +131,10 @@ SAMPLES = {
     "Q009": "---\n".join(queue_text(f"q{at}", f"q{at - 1}" if at else "") for at in range(33))
     + "---\n"
     + job("queue: team", "queue: q32"),
+    "Q011": scheduled("notice: 1m", start="0 0 31 2 *"),
+    "Q012": scheduled("resources: {gpu: {quota: 8, limit: 4}}"),
+    "Q013": scheduled("onClose: evict"),
+    "Q022": queue(f"{{maxRuntime: 1h, defaultRuntime: 2h, resources: {{{LARGE}, gpu: {{quota: 8, limit: -1}}}}}}"),
     "J001": job("queue: team", "queue: teem"),
     "J002": job("queue: team", "queue: parent"),
     "J003": JOB + "---\n" + POD.replace("name: train", "name: other").replace("kai-scheduler", "default-scheduler"),
@@ -183,6 +194,7 @@ ELSEWHERE = {
     **dict.fromkeys(("A001", "A002", "A003"), "annotations of simulations count over virtual time"),
     **dict.fromkeys(("K001", "K002", "R001", "R002"), "cluster files and traces hold no manifests"),
     "S001": "scenarios hold no manifests",
+    **dict.fromkeys(("Q010", "Q021"), "the webhook refuses such a queue, which W001 says"),
 }
 SAYS_START = ("starts now", "would start", '"Starts"')
 

@@ -179,3 +179,60 @@ def test_queues_of_no_tree_are_said_and_not_passed_over(tmp_path, capsys, parent
         assert [each["name"] for each in json.loads(capsys.readouterr().out)["leftOut"]] == ["a"]
         assert run(["queues", "a", "--from", str(path)]) == 4
         assert said in capsys.readouterr().err
+
+
+CLOCKED = """
+cluster: {nodes: {n1: {gpu: 8}}}
+queues:
+  lab: {quota: 8}
+  night:
+    parent: lab
+    quota: 2
+    limit: 2
+    schedules: {nights: {start: "30 22 * * *", zone: Europe/Berlin, duration: 8h, quota: 8, limit: 8}}
+groups:
+  batch: {queue: night, each: {gpu: 8}}
+"""
+
+
+@pytest.fixture
+def clocked(tmp_path):
+    path = tmp_path / "clocked.yaml"
+    path.write_text(CLOCKED)
+    return str(path)
+
+
+def test_a_week_is_a_line_for_each_day_and_a_shade_for_each_quota(clocked, capsys):
+    run(["queues", "--week", "-f", clocked])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "night: quota of GPUs, on the clock of Europe/Berlin"
+    assert [line.split()[0] for line in lines[2:9]] == ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"]
+    assert {line.split()[1] for line in lines[2:9]} == {"█" * 13 + "░" * 32 + "█" * 3}
+    assert lines[9].split() == ["░", "2", "█", "8"]
+
+
+def test_a_week_without_windows_says_so(capsys):
+    run(["queues", "--week", "-f", "examples/lab"])
+    assert capsys.readouterr().out == "no queue has a quota that follows the clock (spec.schedules)\n"
+
+
+def test_a_time_of_day_decides_with_the_quotas_of_then(clocked, capsys):
+    run(["queues", "--flat", "-f", clocked])
+    by_day = capsys.readouterr().out
+    run(["queues", "--flat", "--at", "Fri 22:30 Europe/Berlin", "-f", clocked])
+    at_night = capsys.readouterr().out
+    assert [line.split()[1:5] for line in by_day.splitlines() if line.startswith("night  ")] == [["2", "2", "2", "0"]]
+    assert [line.split()[1:5] for line in at_night.splitlines() if line.startswith("night  ")] == [["8", "8", "8", "8"]]
+
+
+def test_a_time_that_no_clock_shows_is_refused(clocked, capsys):
+    assert run(["queues", "--at", "Fri 25:00", "-f", clocked]) == 2
+    assert "--at: found" in capsys.readouterr().err
+
+
+def test_why_says_until_when_a_limit_holds(clocked, capsys):
+    run(["why", "batch", "-f", clocked])
+    said = capsys.readouterr().out
+    assert "may not use more than 2 GPUs until Thu 22:30 (Europe/Berlin), and this job would make it 8 GPUs" in said
+    assert "its limit is 2 until Thu 22:30 (Europe/Berlin), then 8" in said
+    assert "until Thu 22:30 (Europe/Berlin), when the limit of night rises" in said

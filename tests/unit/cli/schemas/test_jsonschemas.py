@@ -67,6 +67,7 @@ def cluster(tmp_path):
     [
         ("JobList", ["jobs", "-f", "CLUSTER"]),
         ("QueueList", ["queues", "-f", "CLUSTER"]),
+        ("QueueWeekList", ["queues", "--week", "-f", "CLUSTER"]),
         ("NodeList", ["nodes", "-f", "CLUSTER"]),
         ("Explanation", ["why", "waits", "-f", "CLUSTER"]),
         ("Explanation", ["why", "starts", "-f", "CLUSTER"]),

@@ -113,3 +113,29 @@ def test_a_minimum_run_time_above_the_maximum_is_refused(field):
     assert (response.allowed, response.message) == (False, f"queue q: spec.{field}: found 2h, expected at most 1h")
     manifest["spec"][field] = "1h"
     assert ask(manifest, settings=AdmissionSettings()).allowed
+
+
+def at_night(name, parent="", children=(), gpu=8, **entry):
+    found = queue(name, parent, children, gpu=gpu)
+    found["spec"]["schedules"] = [{"name": "nights", "start": "0 22 * * *", "duration": "8h", **entry}]
+    return found
+
+
+def test_a_schedule_that_cannot_be_read_is_refused_with_what_was_expected():
+    response = ask(at_night("q", timeZone="Berlin", duration="0s"), settings=AdmissionSettings())
+    assert not response.allowed
+    assert "spec.schedules[0].timeZone: found 'Berlin', expected an IANA time zone" in response.message
+    assert "spec.schedules[0].duration: found 0 s" in response.message
+
+
+def test_children_beyond_their_parent_in_a_window_alone_cause_a_warning():
+    parent, night = queue("p", children=("q",), gpu=8), {"resources": {"gpu": {"quota": 12}}}
+    (warning,) = ask(at_night("q", "p", **night), others=[parent]).warnings
+    assert warning == ("while q/nights is open, total children GPU quota (12.00) exceeds parent queue p quota (8.00)")
+    assert ask(at_night("q", "p", **night), others=[at_night("p", children=("q",), **night)]).warnings == ()
+
+
+def test_a_parent_that_shrinks_at_night_is_warned_of_its_children():
+    shrinking = at_night("p", children=("q",), resources={"gpu": {"quota": 4}})
+    (warning,) = ask(shrinking, "UPDATE", others=[queue("q", "p", gpu=8)]).warnings
+    assert warning.startswith("while p/nights is open, total children GPU quota (8.00) exceeds")

@@ -1,5 +1,6 @@
 """What a cycle has to tell, from small clusters through the real engine."""
 
+import datetime as dt
 from unittest import mock
 
 import attrs
@@ -267,3 +268,26 @@ def test_a_pod_that_is_promised_a_place_says_who_is_in_it():
     assert (pod.reason, pod.message, pod.is_announced) == ("HeldForLeaving", text, False)
     assert found["g"].condition.message == f"HeldForLeaving: {text}."
     assert overall.waiting == {"HeldForLeaving": 1}
+
+
+@pytest.mark.parametrize(
+    ("minutes", "gpus", "is_told"), [(4, 2, True), (6, 2, False), (4, 1, False)], ids=["soon", "early", "within quota"]
+)
+def test_the_close_of_a_window_that_evicts_is_announced_to_work_beyond_the_quota(minutes, gpus, is_told):
+    closes = dt.datetime.fromtimestamp(making.NOW + minutes * 60, dt.UTC)
+    opens = closes - dt.timedelta(hours=1)
+    window = {
+        "name": "hour",
+        "start": f"{opens.minute} {opens.hour} * * *",
+        "duration": f"{3600 + closes.second}s",
+        "resources": {"gpu": {"quota": 2, "limit": 2}},
+        "onClose": "evict",
+    }
+    at_night = queue("night", gpu={"quota": 1, "limit": 1}, parent="root", schedules=[window])
+    pod = gpu_pod("p", gpus, group="g", phase="Running", node="n1")
+    found, _ = told(at_night, making.node("n1", allocatable=GPUS), making.group("g", queue="night"), pod)
+    wanted = (
+        f"The window hour of queue night closes at {closes:%a %H:%M} (UTC); running work that is then beyond the quota"
+        " of the queue is evicted"
+    )
+    assert [each.closing for each in found.values()] == ([wanted] if is_told else [])

@@ -352,3 +352,40 @@ def test_a_job_whose_predecessors_never_run_is_not_created_and_a_note_says_so():
     result = simulated(cluster(gpus=4) + RAY_JOB, 2)
     assert [each.name for each in result.jobs] == ["ray"]
     assert "Never created: ray-submitter of ray, which comes once the cluster is ready." in result.notes
+
+
+NIGHT = """
+  schedules:
+  - {name: nights, start: "0 22 * * *", duration: 8h, resources: {gpu: {quota: 8, limit: 8}}, onClose: %s}
+"""
+
+
+def at_night(on_close, more):
+    """Return one node with 8 GPUs, of which the queue may have 2 by day; the run begins at midnight."""
+    by_day = cluster(1, quota=8).replace("gpu: {quota: 8, limit: -1", "gpu: {quota: 2, limit: 2").split("---")
+    by_day[1] = by_day[1].replace("gpu: {quota: 2, limit: 2", "gpu: {quota: 8, limit: -1")
+    by_day[2] = by_day[2].rstrip() + NIGHT % on_close
+    return "---".join(by_day) + more
+
+
+def test_a_job_that_is_too_large_for_the_day_starts_when_the_window_opens():
+    text = at_night("reclaim", job("small", 2, arrival="2026-01-05T00:00:00Z", duration="1h"))
+    text += job("large", 8, arrival="2026-01-05T12:00:00Z", duration="1h")
+    large = jobs_of(simulated(text, 48))["large"]
+    assert (large.start_seconds, large.end_seconds) == (22 * HOUR, 23 * HOUR)
+
+
+@pytest.mark.parametrize(("on_close", "evictions"), [("reclaim", 0), ("drain", 0), ("evict", 1)])
+def test_a_closing_window_takes_running_work_only_if_it_says_so(on_close, evictions):
+    text = at_night(on_close, job("long", 8, arrival="2026-01-05T23:00:00Z", duration="9h"))
+    long = jobs_of(simulated(text, 30))["long"]
+    assert long.evictions == evictions
+    if evictions:
+        assert long.waits_seconds[1] == pytest.approx(16 * HOUR, abs=60)
+
+
+def test_a_run_ends_although_windows_open_for_ever():
+    result = simulated(
+        at_night("reclaim", job("hopeless", 16, arrival="2026-01-05T00:00:00Z", duration="1h")), float("inf")
+    )
+    assert jobs_of(result)["hopeless"].start_seconds is None

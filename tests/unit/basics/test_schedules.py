@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kai.manifests.schedules import Schedule
+from kai.basics.schedules import Schedule
 
 ZONES = ("UTC", "America/New_York", "Europe/Berlin", "Africa/Cairo", "Asia/Kolkata")
 

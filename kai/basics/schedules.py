@@ -1,4 +1,7 @@
-"""Schedules of CronJobs: when a Job is created, as Kubernetes' controller reads the five fields.
+"""Schedules in the five fields of cron, and the windows that open by them.
+
+`Schedule` has the times at which a CronJob creates Jobs, and those at which a quota's window opens. `Openings` adds a
+time zone and a duration: is a window open at an instant, and when does that change?
 
 Kubernetes reads them with robfig/cron, which differs from Debian's cron:
 
@@ -15,7 +18,11 @@ Source: robfig/cron v3.0.1, which Kubernetes 1.36 and 1.37 use; a test has its a
 from __future__ import annotations
 
 import datetime as dt
+import re
+import zoneinfo
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from math import inf
 from typing import Final, Self
 
 import attrs
@@ -120,7 +127,7 @@ class Schedule:
         except ValueError as error:
             raise ValueError(f"found {shown(text)} ({error}), expected {WANTED}") from None
         return cls(
-            times=[dt.time(hour, minute) for hour in sorted(hours[0]) for minute in sorted(minutes[0])],
+            times=tuple([dt.time(hour, minute) for hour in sorted(hours[0]) for minute in sorted(minutes[0])]),
             dates=dates[0],
             months=months[0],
             weekdays=weekdays[0],
@@ -142,6 +149,16 @@ class Schedule:
             seen, quiet = (found[-1].timestamp(), 0) if found else (seen, quiet + 1)
             day += _DAY
 
+    def before(self, moment: dt.datetime) -> dt.datetime | None:
+        """Return the last time at or before ``moment``, in its time zone; None if there was none for years."""
+        day, until = moment.date() + _DAY, moment.timestamp()
+        for _ in range(_YEARS * 366):
+            found = [at for at in self._on(day, moment.tzinfo) if at.timestamp() <= until] if self._fits(day) else []
+            if found:
+                return found[-1]
+            day -= _DAY
+        return None
+
     def _fits(self, day: dt.date) -> bool:
         by_date, by_weekday = day.day in self.dates, day.isoweekday() % 7 in self.weekdays
         is_day = by_date and by_weekday if self.is_any_date or self.is_any_weekday else by_date or by_weekday
@@ -157,3 +174,107 @@ class Schedule:
                 if (real.date(), real.time()) == (day, time):  # else the change of clocks skips this time
                     found[real.timestamp()] = real
         return [found[at] for at in sorted(found)]
+
+
+_MOST_MERGED: Final = 100
+"""How many windows without a gap between them are joined. A later edge at which nothing changes does no harm."""
+
+
+@attrs.frozen
+class Openings:
+    """Windows of one duration that open by a schedule, on the clock of a zone.
+
+    A window lasts as long as it says in real time, whatever the clocks do meanwhile. At the instant at which it closes
+    it is closed. A start that a change of clocks skips opens no window, and one that occurs twice opens two; windows
+    that overlap are one.
+    """
+
+    schedule: Schedule
+    zone: dt.tzinfo
+    seconds: float
+
+    @classmethod
+    def read(cls, start: str, zone: str, seconds: float) -> Self:
+        """Return the openings by ``start``, the five fields of cron, in the IANA zone ``zone``; "" is UTC.
+
+        Raises: ValueError for a schedule, a zone or a duration that is none.
+        """
+        schedule = Schedule.read(start)
+        if schedule.every is not None:
+            raise ValueError(f"found {shown(start)}, expected times of the day: an interval has no begin")
+        if not 0 < seconds <= _LONGEST_WINDOW:
+            raise ValueError(f"found {seconds:g} s, expected more than 0 s and at most 366 days")
+        return cls(schedule, read_zone(zone), seconds)
+
+    def at(self, instant: float) -> tuple[bool, float]:
+        """Return whether a window is open at ``instant``, and until when that holds; infinity for ever.
+
+        Units: seconds since the epoch.
+        """
+        edge, is_open = inf, False
+        for start in islice(self.schedule.after(self._moment(instant - self.seconds)), _MOST_MERGED):
+            opens = start.timestamp()
+            if not is_open and opens > instant:
+                return False, opens
+            if is_open and opens > edge:
+                break
+            is_open, edge = True, opens + self.seconds
+        return is_open, edge
+
+    def covers(self, instant: float) -> bool:
+        """Return whether a window is open at ``instant``."""
+        last = self.schedule.before(self._moment(instant))
+        return last is not None and instant < last.timestamp() + self.seconds
+
+    def closed(self, instant: float) -> float | None:
+        """Return when the last window closed, at or before ``instant``; None while one is open, or if none closed."""
+        last = self.schedule.before(self._moment(instant))
+        closes = inf if last is None else last.timestamp() + self.seconds
+        return closes if closes <= instant else None
+
+    def _moment(self, instant: float) -> dt.datetime:
+        return dt.datetime.fromtimestamp(instant, self.zone)
+
+
+_LONGEST_WINDOW: Final = 366 * 86_400.0
+
+
+_CLOCK: Final = re.compile(r"(?:([a-z]{3})[a-z]*\s+)?(\d{1,2}):(\d{2})(?:\s+([a-z][\w+/-]*))?", re.IGNORECASE)
+
+
+def is_clock(text: str) -> bool:
+    """Return whether a text has the form of a time of a clock, such as ``Fri 22:00``."""
+    return _CLOCK.fullmatch(text.strip()) is not None
+
+
+def next_clock(text: str, after: float) -> float:
+    """Return when a clock shows ``Fri 22:00`` or ``22:00 Europe/Berlin`` next, at or after an instant; UTC by default.
+
+    Units: seconds since the epoch.
+    Raises: ValueError for a time that no clock shows.
+    """
+    found = _CLOCK.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"found {shown(text)}, expected a time such as {shown(CLOCK_WANTED)}")
+    day, hour, minute, zone = found.groups()
+    moment = dt.datetime.fromtimestamp(after - 1e-3, read_zone(zone or ""))
+    return next(Schedule.read(f"{int(minute)} {int(hour)} * * {day or '*'}").after(moment)).timestamp()
+
+
+CLOCK_WANTED: Final = "Fri 22:00 Europe/Berlin"
+
+
+def clock_text(instant: float, zone: str = "") -> str:
+    """Return a weekday and a time as the clock of a zone shows them: ``Fri 22:00 (Europe/Berlin)``."""
+    return f"{dt.datetime.fromtimestamp(instant, read_zone(zone)):%a %H:%M} ({zone or 'UTC'})"
+
+
+def read_zone(name: str) -> dt.tzinfo:
+    """Return the time zone with an IANA name; UTC for "".
+
+    Raises: ValueError for a name that this machine does not know.
+    """
+    try:
+        return zoneinfo.ZoneInfo(name) if name else dt.UTC
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f'found {shown(name)}, expected an IANA time zone such as "Europe/Berlin"') from None

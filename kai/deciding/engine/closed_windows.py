@@ -1,0 +1,103 @@
+"""What becomes of work when a window of its queue closes with ``evict``: the queue goes back to its quota.
+
+Only work that started before the close is taken, and only as much as the queue holds beyond its quota. What a queue is
+given later, by its over-quota weight, is its own again. Work that cannot be preempted goes last. This is no action of a
+configuration: a queue says it, and every cycle heeds it, before anything is placed.
+
+Once the queue holds no more than its quota of such work, nothing is left to take, so the cycles that follow need no
+memory of the close.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from kai.basics.schedules import clock_text
+from kai.deciding.engine.session import Session
+from kai.facts.model.axis import SHARED_RESOURCES, Float64s, PodRows
+from kai.facts.model.groups import Windows
+from kai.facts.model.pod import ACTIVE_ALLOCATED
+from kai.facts.state.snapshot import Snapshot
+from kai.framework.decisions import Cause
+
+NAME: Final = "windowclose"
+
+
+def closed_queues(snapshot: Snapshot) -> Sequence[int]:
+    """Return the rows of queues with a closed window whose work is evicted. Cost: nothing for the same queues."""
+    queues = snapshot.queues
+
+    def find() -> Sequence[int]:
+        return [
+            row for row, each in enumerate(queues) if each.windows is not None and each.windows.ended_at is not None
+        ]
+
+    return snapshot.memory.once("closed windows", (queues,), find)
+
+
+def evict_after_close(session: Session) -> None:
+    """Evict what started before a close and is beyond the quota of its queue; queues in the order of their names."""
+    for row in closed_queues(session.snapshot):
+        windows = session.snapshot.queues[row].windows
+        if windows is not None:
+            _Closing(session, row, windows).run()
+    session.attend(-1)
+
+
+class _Closing:
+    """One queue whose window has closed."""
+
+    def __init__(self, session: Session, row: int, windows: Windows) -> None:
+        self._session, self._row, self._windows = session, row, windows
+        self._since = windows.ended_at or 0.0
+        pods = {group: self._pods(group) for group in self._groups()}
+        self._held = {group: self._amounts(rows) for group, rows in pods.items() if len(rows)}
+        self._pods_of = pods
+
+    def run(self) -> None:
+        """Evict groups, one statement each, until the rest is within the quota."""
+        quota = self._session.facts.queues.quota[self._row]
+        total: Float64s = sum(self._held.values(), np.zeros(SHARED_RESOURCES))
+        for group in sorted(self._held, key=self._order):
+            beyond = (quota >= 0) & (total > quota)
+            if not beyond.any():
+                return
+            if (self._held[group][beyond] > 0).any():
+                self._evict(group)
+                total = total - self._held[group]
+
+    def _groups(self) -> Sequence[int]:
+        """Return the groups in the queue or below it that started before the close, less those that are spared."""
+        session = self._session
+        started, parents = session.last_start, session.facts.queues.parent
+        below = np.zeros(len(parents) + 1, np.bool_)  # the last one is for groups without a queue
+        for queue in range(len(parents)):
+            above = queue
+            while above >= 0 and above != self._row:
+                above = int(parents[above])
+            below[queue] = above == self._row
+        mine = below[session.facts.groups.queue] & (started < self._since) & ~session.protected
+        return np.flatnonzero(mine).tolist()
+
+    def _pods(self, group: int) -> PodRows:
+        """Return the pods of a group that have a place and were there before the close."""
+        pods, known = self._session.portion(group).holding(ACTIVE_ALLOCATED), self._session.snapshot.pods
+        return pods[[known[pod].created < self._since for pod in pods.tolist()]] if len(pods) else pods
+
+    def _amounts(self, pods: PodRows) -> Float64s:
+        return sum((self._session.accepted(pod) for pod in pods.tolist()), np.zeros(SHARED_RESOURCES))
+
+    def _order(self, group: int) -> tuple[bool, int, float, int]:
+        """Return the key by which groups are taken: preemptible ones, low priorities, and late starts first."""
+        session, facts = self._session, self._session.snapshot.groups[group]
+        return (not facts.preemptible, facts.priority, -float(session.last_start[group]), group)
+
+    def _evict(self, group: int) -> None:
+        session, queue = self._session, self._session.snapshot.queues[self._row]
+        session.attend(group)
+        closed = clock_text(self._since, self._windows.timezone)
+        rule = f"the window {self._windows.ended} of queue {queue.title} closed at {closed}"
+        with session.statement(NAME, Cause.WINDOW, rule=rule) as statement:
+            statement.evict(self._pods_of[group])
+            statement.commit()

@@ -1,0 +1,106 @@
+"""Laws of quotas that follow the clock."""
+
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai.answers.cases.case import Case
+from kai.api.codec.structuring import structure_as
+from kai.api.scheduling.queue import Queue, QueueSchedule
+from kai.framework.decisions import Evict
+from kai.lab.scenarios.scenario import read_short
+from kai.testing import load_scenario, run_scenario
+
+SCENARIOS = Path(__file__).parents[1] / "scenarios"
+KINDS = ("allocate", "reclaim", "preempt", "consolidate", "elastic", "runtime")
+NEVER = structure_as(QueueSchedule, {"name": "never", "start": "0 0 31 2 *", "duration": "1h", "onClose": "evict"})
+ALWAYS = structure_as(QueueSchedule, {"name": "always", "start": "*/5 * * * *", "duration": "1h", "onClose": "drain"})
+AT_NOON = {"start": "0 10 * * *", "duration": "2h"}
+"""A window that closes at the instant of the scenarios."""
+
+
+def decisions(case):
+    return [each for cycle in run_scenario(case).cycles for each in cycle.decisions]
+
+
+def with_entries(case: Case, *entries):
+    queues = [attrs.evolve(each, spec=attrs.evolve(each.spec, schedules=entries)) for each in case.objects.queues]
+    return attrs.evolve(case, objects=attrs.evolve(case.objects, queues=tuple(queues)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_windows_that_change_no_amount_change_no_decision(kind):
+    for path in sorted((SCENARIOS / kind).glob("*.yaml")):
+        case = load_scenario(path)
+        plain = decisions(case)
+        assert decisions(with_entries(case, NEVER)) == plain, path
+        assert decisions(with_entries(case, ALWAYS)) == plain, path
+
+
+def cluster(on_close, jobs, waiting=(), quota=4):
+    night = {"parent": "root", "quota": quota, "schedules": {"noon": {**AT_NOON, "quota": 1_000, "on_close": on_close}}}
+    runs = {
+        f"job-{at}": {
+            "queue": "night",
+            "each": {"gpu": gpus},
+            "runs_on": f"n{at}",
+            "started": "1h",
+            "priority": priority,
+        }
+        for at, (gpus, priority) in enumerate(jobs)
+    }
+    asks = {f"ask-{at}": {"queue": "day", "each": {"gpu": gpus}} for at, gpus in enumerate(waiting)}
+    nodes = {f"n{at}": {"gpu": gpus} for at, (gpus, _) in enumerate(jobs)}
+    document = {
+        "cluster": {"nodes": nodes},
+        "queues": {"root": {"quota": 1_000}, "night": night, "day": {"parent": "root", "quota": 1_000 - quota}},
+        "groups": runs | asks,
+        "run": ["allocate", "reclaim"],
+    }
+    return read_short(document, "close")
+
+
+def evicted(case):
+    """Return GPUs, and whether it could be preempted, of each evicted pod."""
+    outcome = run_scenario(case)
+    found = []
+    for cycle in outcome.cycles:
+        for decision in cycle.decisions:
+            if isinstance(decision, Evict):
+                group = cycle.snapshot.groups[int(cycle.snapshot.pod_group[decision.pod])]
+                found.append((decision.gpus // 1_000, group.preemptible))
+    return found
+
+
+jobs = st.lists(st.tuples(st.integers(1, 4), st.sampled_from((50, 120))), min_size=1, max_size=8)
+
+
+@given(st.sampled_from(("drain", "reclaim")), jobs, st.lists(st.integers(1, 4), max_size=4))
+def test_a_closing_window_evicts_nothing_that_cannot_be_preempted_unless_it_says_so(on_close, jobs, waiting):
+    assert all(preemptible for _, preemptible in evicted(cluster(on_close, jobs, waiting)))
+
+
+@given(jobs, st.integers(0, 12))
+def test_an_evicting_window_takes_what_is_beyond_the_quota_and_no_job_too_many(jobs, quota):
+    gone = evicted(cluster("evict", jobs, quota=quota))
+    held, lost = sum(gpus for gpus, _ in jobs), sum(gpus for gpus, _ in gone)
+    assert held - lost <= quota or held <= quota
+    assert not gone or held - lost + max(gpus for gpus, _ in gone) > quota
+
+
+@pytest.mark.parametrize(("waiting", "most"), [((), 0), ((1,) * 10, 10)])
+def test_an_edge_with_many_jobs_beyond_the_quota_costs_only_what_others_want(waiting, most):
+    case = cluster("reclaim", [(1, 50)] * 1_000, waiting, quota=0)
+    assert sum(gpus for gpus, _ in evicted(case)) == most
+
+
+def test_a_draining_window_costs_nothing_although_others_want_it():
+    assert evicted(cluster("drain", [(1, 50)] * 20, (1,) * 10, quota=0)) == []
+
+
+def test_a_queue_is_read_with_its_schedules():
+    written = {"metadata": {"name": "q"}, "spec": {"schedules": [{"name": "n", "start": "@daily", "duration": "1h"}]}}
+    assert structure_as(Queue, written).spec.schedules[0].on_close == "reclaim"
