@@ -263,7 +263,7 @@ def _table(rows: Sequence[Row], console: Console, now: float) -> str:
         Column(head="SINCE", right=True, drop=6),
         Column(head="POS", right=True, drop=7),
         Column(head="REASON", drop=1),
-        Column(head="", drop=9, least=28),
+        Column(head="", drop=9, least=24),
     ]
     out = []
     # Format each state and time once: thousands of jobs share few states, and many began together.
