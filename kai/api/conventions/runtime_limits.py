@@ -44,7 +44,7 @@ class Force(enum.Enum):
 
     KAI = "kai"
     OWNER = "the owner's own controller, or Kueue"
-    NOTHING = "nothing: from there on other groups may take its place"
+    NOTHING = "nothing"
 
 
 @attrs.frozen(kw_only=True)
