@@ -11,7 +11,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
-from zoneinfo import ZoneInfo
 
 import attrs
 
@@ -22,6 +21,7 @@ from kai.history.reports import Use
 
 if TYPE_CHECKING:
     import sqlite3
+    from zoneinfo import ZoneInfo
 
 Row = Mapping[str, Any]
 PERIODS: Final = ("day", "week", "month")

@@ -1,7 +1,7 @@
 """Queues as a tree of quotas in axis units, and the queues and priorities that namespaces may use.
 
 Administrators restrict namespaces by annotations on objects that tenants cannot change: a queue admits namespaces
-(``kai.api.conventions.queue_access``), and a namespace lists priority classes and preemptibilities. Admission policies
+(``kai.api.conventions.queue_rules``), and a namespace lists priority classes and preemptibilities. Admission policies
 refuse most objects that violate this. A group that got past them is held here: its waiting pods are not tried, and its
 running pods keep their place.
 
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from kai.api import names
-from kai.api.conventions.queue_access import Admits, listed
+from kai.api.conventions.queue_rules import Admits, listed
 from kai.api.conventions.quota_windows import in_force, is_usable, lower_quotas, next_limit
 from kai.api.scheduling import queue as api
 from kai.deciding.explain.declared import Declared

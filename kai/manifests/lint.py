@@ -13,7 +13,6 @@ from kai.api import names
 from kai.api.fields import EMPTY
 from kai.basics.parsing import mapping_of, mappings_of, part_of
 from kai.basics.wording import counted, first_of
-from kai.manifests.access import check_access
 from kai.manifests.claims import Claims, Place, check_claims
 from kai.manifests.expansion import Job
 from kai.manifests.findings import Document, Finding
@@ -22,7 +21,7 @@ from kai.manifests.keys import check_keys, nearest_key
 from kai.manifests.nodes import Nodes, check_nodes
 from kai.manifests.positions import Path
 from kai.manifests.priorities import check_priorities, classes_of
-from kai.manifests.queues import check_queues, parent_of, queues_of
+from kai.manifests.queues import check_access, check_queues, parent_of, queues_of
 from kai.manifests.reading import Reading
 from kai.manifests.refused import check_refused
 from kai.manifests.unused import pods_in, templates

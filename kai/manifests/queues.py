@@ -1,4 +1,7 @@
-"""Queues as a tree of quotas: parents that exist, no circles, limits above quotas, children within their parents."""
+"""Queues as a tree of quotas: parents that exist, no circles, limits above quotas, children within their parents.
+
+Jobs together with queues that restrict which namespaces may use them.
+"""
 
 import difflib
 import math
@@ -6,16 +9,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kai.api import names
-from kai.api.conventions.queue_rules import RESOURCES, UNITS, QueueFault, QueueShape, Rule, queue_faults, shape_in
+from kai.api.conventions.queue_rules import (
+    RESOURCES,
+    UNITS,
+    Admits,
+    QueueFault,
+    QueueShape,
+    Rule,
+    queue_faults,
+    shape_in,
+)
 from kai.api.conventions.runtime_limits import runtime_conflicts
 from kai.api.fields import EMPTY
 from kai.basics.parsing import is_number, mapping_of, mappings_of, part_of
 from kai.basics.trees import ancestry
 from kai.basics.wording import number_text
+from kai.manifests.expansion import Job
 from kai.manifests.findings import Document, Finding
+from kai.manifests.reading import Reading
 
 if TYPE_CHECKING:
     from kai.manifests.positions import Path
+
 
 _AMOUNTS: Final = ("quota", "limit", "overQuotaWeight")
 
@@ -232,3 +247,56 @@ def _number(value: object) -> float | None:
         return float(value) if is_number(value) else None
     except OverflowError:
         return None
+
+
+_KEYS = (names.ALLOWED_NAMESPACES, names.ALLOWED_NAMESPACE_LABELS)
+
+
+def check_access(reading: Reading) -> Iterator[Finding]:
+    """Yield findings for jobs in queues that do not admit their namespaces.
+
+    Queues without the annotations are not checked: files do not show whether a scheduler requires permission. Nor are
+    jobs that name no namespace, or labels of namespaces that are not in the input.
+    """
+    said = {name: _said(queue) for name, queue in queues_of(reading.documents).items()}
+    admitting = {name: Admits.of(texts) for name, texts in said.items() if texts}
+    if not admitting:
+        return
+    labels = dict(_labels(reading))
+    seen: set[int] = set()
+    for job in reading.expansion.jobs:
+        queue = str(part_of(job.group, "spec", "queue") or "")
+        if job.at in seen or job.at < 0 or queue not in admitting:
+            continue
+        seen.add(job.at)
+        namespace = str(part_of(reading.documents[job.at].manifest, "metadata", "namespace") or "")
+        admits = admitting[queue]
+        is_judged = bool(namespace) and (namespace in labels or not admits.terms)
+        if is_judged and not admits.admits(namespace, labels.get(namespace, {})):
+            yield _refused(reading.documents[job.at], job, queue, namespace)
+
+
+def _refused(document: Document, job: Job, queue: str, namespace: str) -> Finding:
+    kind, name = document.manifest.get("kind"), part_of(job.group, "metadata", "name")
+    return document.finding(
+        "J022",
+        f"queue {queue} does not allow namespace {namespace}",
+        ("metadata", "namespace"),
+        hint="it waits where permission is required",
+        help=f"{names.ALLOWED_NAMESPACES}: {namespace}    in the annotations of queue {queue}",
+        found=namespace,
+        object=f"{kind} {namespace}/{name}",
+    )
+
+
+def _said(queue: Document) -> Mapping[str, str]:
+    annotations = mapping_of(queue.manifest, "metadata", "annotations")
+    return {key: str(annotations[key]) for key in _KEYS if key in annotations}
+
+
+def _labels(reading: Reading) -> Iterator[tuple[str, Mapping[str, str]]]:
+    for document in reading.documents:
+        if document.manifest.get("kind") == "Namespace":
+            metadata = mapping_of(document.manifest, "metadata")
+            found = mapping_of(metadata, "labels")
+            yield str(metadata.get("name")), {key: str(value) for key, value in found.items()}

@@ -7,8 +7,7 @@ of a terminal, that of the dashboard, and the document.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -16,6 +15,9 @@ from kai.api.conventions.quota_windows import is_usable, slices
 from kai.api.scheduling.queue import Queue, QueueResources
 from kai.api.values import instant_text
 from kai.basics.schedules import read_zone
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 PARTS: Final = ("gpu", "cpu", "memory")
 DAYS: Final = 7

@@ -13,8 +13,7 @@ import numpy as np
 
 from kai.answers.why import changes, pod_changes
 from kai.answers.why.changes import Site
-from kai.answers.why.obstacle_candidates import CAPPED, MOST_ALTERNATIVES, OBSTACLES, Family, Maker, below, rounder
-from kai.answers.why.unfit_nodes import back_again
+from kai.answers.why.unfit_nodes import CAPPED, MOST_ALTERNATIVES, OBSTACLES, Family, Maker, back_again, below, rounder
 from kai.api import names
 from kai.api.conventions.queue_rules import Rule, queue_faults, shape_of
 from kai.api.kinds import key_of

@@ -17,8 +17,8 @@ import attrs
 from kai.answers.offline.run import Cycle
 from kai.answers.why.candidates import families
 from kai.answers.why.changes import Site
-from kai.answers.why.obstacle_candidates import Family
 from kai.answers.why.trials import Alone, ChangeTrial, ChangeTrials, Result
+from kai.answers.why.unfit_nodes import Family
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.conventions.runtime_limits import bound, has_end, queue_chain
 from kai.api.kinds import key_of

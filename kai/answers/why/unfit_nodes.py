@@ -1,4 +1,11 @@
-"""Nodes that take no pods or have lost GPUs, and whether a job would start if they were back."""
+"""Nodes that take no pods or have lost GPUs, and whether a job would start if they were back.
+
+Candidate changes for pods that are blocked by something other than amounts.
+
+These are spread constraints, host ports, volumes and devices. A group without them gets no candidates from here.
+
+A `Family` holds the changes of one field: its steps from the least change to the greatest, or alternatives.
+"""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -6,14 +13,128 @@ from typing import Final
 
 import attrs
 
-from kai.answers.outcomes.node_states import NodeState, recovered, repaired, states_of, uncordoned
+from kai.answers.outcomes.node_occupancy import NodeState, recovered, repaired, states_of, uncordoned
+from kai.answers.why import claim_changes, pod_changes
 from kai.answers.why.changes import Change, Site
 from kai.answers.why.facts import Evidence, asks_gpus
-from kai.answers.why.obstacle_candidates import Family
+from kai.api import names
 from kai.api.kubernetes.node import Node
 from kai.basics.wording import counted, span_text
 from kai.deciding.explain.phrases import listed
 from kai.facts.model.axis import GPU
+
+MOST_ALTERNATIVES: Final = 3
+CAPPED: Final = 64
+"""Most steps of a family; the smallest numbers are left out."""
+
+
+@attrs.frozen(kw_only=True)
+class Family:
+    """The changes of one field. Among families with the same topic only the first of the best is suggested."""
+
+    topic: str
+    steps: tuple[Callable[[], Change], ...]
+    ordered: bool = True
+    """Whether each step is a greater change than the one before."""
+    instead_of: frozenset[str] = frozenset()
+    """Topics that this change combines: it is tried only where none of them alone starts the whole group."""
+
+
+Maker = Callable[[Site], Iterator[Family]]
+
+
+def below(amount: int) -> range:
+    """Return the numbers from ``amount`` - 1 down to 1, at most CAPPED of them."""
+    return range(amount - 1, max(0, amount - 1 - CAPPED), -1)
+
+
+def above(amount: int, more: int) -> range:
+    """Return the ``more`` numbers that follow ``amount``, at most CAPPED of them."""
+    return range(amount + 1, amount + 1 + min(more, CAPPED))
+
+
+def rounder(amount: int) -> range:
+    """Return round numbers below ``amount``, the largest first, about CAPPED of them at most."""
+    sizes = (digit * 10**zeros for zeros in range(len(str(amount))) for digit in (1, 2, 5))
+    step = next(size for size in sizes if size * CAPPED >= amount)
+    return range((amount - 1) // step * step, 0, -step)
+
+
+_COUNTED_OTHERWISE: Final = frozenset(names.GPU_RESOURCES)
+
+
+def _spreads(site: Site) -> Iterator[Family]:
+    """Yield a greater maxSkew, up to all pods in one domain, and then the constraint as a preference."""
+    least: dict[str, int] = {}
+    for each in pod_changes.demanded_spreads(site):
+        least[each.topology_key] = min(least.get(each.topology_key, each.max_skew), each.max_skew)
+    for key, skew in sorted(least.items()):
+        steps = tuple(partial(pod_changes.spread_within, site, key, more) for more in above(skew, len(site.waiting)))
+        yield Family(topic=f"spread over {key}", steps=steps)
+        yield Family(topic=f"spread over {key}", steps=(partial(pod_changes.spread_if_possible, site, key),))
+
+
+def _host_ports(site: Site) -> Iterator[Family]:
+    """Yield the removal of host ports; not for pods in the host network, which use the node's ports regardless."""
+    if pod_changes.host_ports(site) and not any(pod.spec.host_network for pod in site.waiting):
+        yield Family(topic="host ports", steps=(partial(pod_changes.without_host_ports, site),))
+
+
+def _shared_claims(site: Site) -> Iterator[Family]:
+    if claim_changes.claims_for_one_pod(site):
+        yield Family(topic="access mode", steps=(partial(claim_changes.shared_claims, site),))
+
+
+def _attach_limits(site: Site) -> Iterator[Family]:
+    """Yield a higher attach limit of each limited driver, up to one more for each volume of the waiting pods."""
+    if not any(pod.spec.volumes for pod in site.waiting):
+        return
+    for driver in sorted({each.name for node in site.objects.csi_nodes for each in node.spec.drivers}):
+        if claim_changes.attach_limits(site, driver):
+            more = above(0, _volumes(site))
+            steps = tuple(partial(claim_changes.attach_limit, site, driver, each) for each in more)
+            yield Family(topic=f"attach limit of {driver}", steps=steps)
+
+
+def _volumes(site: Site) -> int:
+    return sum(len(pod.spec.volumes) for pod in site.waiting)
+
+
+def _devices(site: Site) -> Iterator[Family]:
+    """Yield fewer devices of each class, other classes, and requests without selectors."""
+    asked = claim_changes.asked_devices(site)
+    classes = sorted(each.metadata.name for each in site.objects.device_classes)
+    for name, count in sorted(asked.items()):
+        lower = below(count) if count else (1,)
+        steps = tuple(partial(claim_changes.fewer_devices, site, name, each) for each in lower)
+        yield Family(topic=f"count of {name}", steps=steps)
+        others = [each for each in classes if each != name][:MOST_ALTERNATIVES]
+        choices = tuple(partial(claim_changes.of_class, site, name, each) for each in others)
+        yield Family(topic=f"class {name}", steps=choices, ordered=False)
+    if any(map(claim_changes.selects, claim_changes.device_claims(site))):
+        yield Family(topic="selectors", steps=(partial(claim_changes.of_any_kind, site),))
+
+
+def _counted(site: Site) -> Iterator[Family]:
+    """Yield less of each vendor resource that device plugins or device classes provide."""
+    for resource, most in sorted(_asked(site).items()):
+        steps = tuple(partial(claim_changes.fewer_of, site, resource, most, each) for each in below(most))
+        yield Family(topic=resource, steps=steps)
+
+
+def _asked(site: Site) -> dict[str, int]:
+    """Return the greatest request of a container for each such resource."""
+    found: dict[str, int] = {}
+    for pod in site.waiting:
+        for container in pod.spec.containers:
+            for resource, text in container.resources.requests.items():
+                if "/" in resource and "/mig-" not in resource and resource not in _COUNTED_OTHERWISE:
+                    found[resource] = max(found.get(resource, 0), int(text) if text.isdecimal() else 0)
+    return found
+
+
+OBSTACLES: Final[tuple[Maker, ...]] = (_spreads, _host_ports, _shared_claims, _attach_limits, _devices, _counted)
+
 
 _MOST: Final = 4
 _MOST_STEPS: Final = 8

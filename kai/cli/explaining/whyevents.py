@@ -38,7 +38,7 @@ def with_events(found: JobAnswer, lines: "Sequence[JobLine]", source: "Source") 
 
 def _with_events(item: Item, waiting: "dict[str, JobLine]", source: "Source", now: float) -> dict[str, Any]:
     from kai.answers.documents.explanations import evidence_values
-    from kai.answers.why.own_events import latest_events
+    from kai.answers.why.podless import latest_events
 
     subject = item["subject"]
     line = waiting.get(f"{subject['namespace']}/{subject['name']}")

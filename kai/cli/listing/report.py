@@ -11,9 +11,8 @@ import html
 import io
 import json
 import re
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import attrs
@@ -27,6 +26,9 @@ from kai.history.database import heard_until, queues_by_row, reading
 from kai.history.facts import HOURS, RESOURCES
 from kai.history.reports import by_queue, capacity
 from kai.history.tables import KINDS, PERIODS, Report, Row, Span, instant, midnight, report, spans
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 PLACE: Final = "/var/lib/kai/history.db"
 _EXACT: Final = ("gpuMicroseconds", "lostGpuMicroseconds", "uid", "depth")

@@ -15,7 +15,7 @@ from kai.api.kubernetes.meta import Namespace
 from kai.api.scheduling.bind_request import BindRequest
 from kai.basics.errors import CommandLineError
 from kai.basics.wording import shown
-from kai.cli.running.ownpod import END_AT_ONCE, HOLD_GPU, own_image
+from kai.cli.running.identity import END_AT_ONCE, HOLD_GPU, own_image
 from kai.cli.running.roleflags import (
     BINDER,
     PARAMETER_OF,

@@ -2,7 +2,7 @@
 
 import attrs
 
-from kai.doctor.doors import POLICIES
+from kai.doctor.checks import POLICIES
 from tests.unit.doctor.cluster import (
     HEALTHY,
     NOW,

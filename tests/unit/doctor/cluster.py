@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from kai.api.values import instant_text
-from kai.doctor.doors import POLICIES
+from kai.doctor.checks import POLICIES
 from kai.doctor.seen import Right, Seen
 
 NOW = 1_800_000_000.0

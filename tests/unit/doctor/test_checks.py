@@ -5,8 +5,7 @@ import pytest
 from kai.api.kinds import BY_CLASS
 from kai.cli.running.roleflags import LEASES, ROLES, TOGETHER
 from kai.doctor import seen as seeing
-from kai.doctor.checks import CHECKS
-from kai.doctor.doors import POLICIES
+from kai.doctor.checks import CHECKS, POLICIES
 from kai.doctor.reading import TABLE, rights_of, rights_of_readers
 from kai.doctor.seen import Seen, Severity, run_check
 from tests.unit.deploy.rendering import DEPLOY, LASTING, of_kind, render

@@ -25,7 +25,7 @@ from kai.lab.virtual.results.result import (
 from kai.lab.virtual.running.live_jobs import State
 from kai.lab.virtual.running.meters import PIECES, Meters
 from kai.lab.virtual.running.records import Ending, JobRecord, Loss, Records
-from kai.lab.virtual.scenes.cronjobs import missed_notes
+from kai.lab.virtual.scenes.later_pods import missed_notes
 
 if TYPE_CHECKING:
     from kai.api.scheduling.queue import Queue

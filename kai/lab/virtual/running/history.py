@@ -7,7 +7,7 @@ service would. A run writes no file, whatever file its configuration names.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -18,9 +18,11 @@ from kai.facts.model.groups import Shares
 from kai.history.database import MEMORY, Author, Writer, connect
 from kai.history.recording import Recording
 from kai.history.reports import past_usage
-from kai.intake import IntakeSettings
 from kai.lab.virtual.running.embedded_cluster import EmbeddedCluster
 from kai.roles.scheduler.cycle.past_usage import window_start
+
+if TYPE_CHECKING:
+    from kai.intake import IntakeSettings
 
 
 @attrs.define(eq=False)

@@ -40,7 +40,6 @@ from kai.lab.virtual.scenes.annotations import (
     idle_annotations,
     read_annotations,
 )
-from kai.lab.virtual.scenes.cronjobs import Runs, is_repeated, once_note, runs_of
 from kai.lab.virtual.scenes.job_plans import (
     Behaviour,
     JobPlan,
@@ -56,7 +55,7 @@ from kai.lab.virtual.scenes.job_plans import (
     owner_of,
     with_all_pods,
 )
-from kai.lab.virtual.scenes.later_pods import LaterPods, follows, with_later
+from kai.lab.virtual.scenes.later_pods import LaterPods, Runs, follows, is_repeated, once_note, runs_of, with_later
 from kai.manifests import Document, Finding, RefusedError, Surroundings, read
 from kai.manifests.codes import WAIT
 from kai.manifests.expansion import Job, is_workload, numbered

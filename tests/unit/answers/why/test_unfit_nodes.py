@@ -4,8 +4,7 @@ import attrs
 import pytest
 
 from kai.answers.offline.run import simulate
-from kai.answers.outcomes.node_occupancy import occupancy
-from kai.answers.outcomes.node_states import recovered, repaired, uncordoned
+from kai.answers.outcomes.node_occupancy import occupancy, recovered, repaired, uncordoned
 from kai.answers.outcomes.overview import overview
 from kai.answers.why.explanation import JobExplanation, explained
 from kai.api.kubernetes.meta import Condition

@@ -5,7 +5,7 @@ import pytest
 
 from kai.api.plans import Reason, Refusal
 from kai.basics.errors import ConfigError, InputError
-from kai.cli.running.ownpod import own_image
+from kai.cli.running.identity import own_image
 from kai.cli.running.reserve import hold, visible_gpu
 from tests.doubles.virtual_time import VirtualClock, run
 
