@@ -10,7 +10,7 @@ import click
 from kai.basics.errors import InputError
 from kai.basics.wording import number_text
 from kai.cli.console import Console, console_options
-from kai.cli.deciding.policy import cycles_option, refuse_given, refuse_of_traces
+from kai.cli.deciding.givenflags import cycles_option, refuse_given, refuse_of_traces
 from kai.cli.deciding.runs import Wanted, carried_out, experiments_of, under
 from kai.cli.failures import NO
 from kai.cli.sources import adoption_options

@@ -7,7 +7,7 @@ import click
 
 from kai.basics.errors import InvariantError
 from kai.cli.console import Console, console_options
-from kai.cli.deciding.policy import cycles_option
+from kai.cli.deciding.givenflags import cycles_option
 from kai.cli.failures import INPUT, NO, say_error
 from kai.cli.selectors import GivenPath
 from kai.cli.sources import adoption_options

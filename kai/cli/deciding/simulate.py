@@ -9,7 +9,7 @@ import click
 from kai.basics.errors import ConfigError, InputError, KaiError
 from kai.cli.completing import complete_actions
 from kai.cli.console import Console, console_options
-from kai.cli.deciding.policy import cycles_option, is_given, refuse_given, refuse_of_others, refuse_of_traces
+from kai.cli.deciding.givenflags import cycles_option, is_given, refuse_given, refuse_of_others, refuse_of_traces
 from kai.cli.failures import INPUT, NO, report_bug, report_error, say_error
 from kai.cli.selectors import GivenPath
 from kai.cli.sources import adoption_options
