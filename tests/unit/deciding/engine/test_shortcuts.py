@@ -53,4 +53,4 @@ def test_one_module_says_which_shortcuts_are_on():
         for path in sorted(PACKAGE.rglob("*.py"))
         if "parameters.shortcuts" in path.read_text(encoding="utf-8")
     ]
-    assert readers == ["engine/shortcuts.py"]
+    assert readers == ["deciding/engine/shortcuts.py"]
