@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kai.answers.cases.case import Case, FairShareCase, low_limits, missing_nodes, other_pools, other_schedulers, unread
+from kai.answers.cases.case import (
+    Case,
+    FairShareCase,
+    low_limits,
+    missing_nodes,
+    other_pools,
+    other_schedulers,
+    unknown_hour,
+    unread,
+)
 from kai.answers.offline.fair_share_division import divide_case
 from kai.answers.offline.run import Outcome, Searches, simulate
 from kai.answers.outcomes.job_lines import JobLine, job_lines
@@ -70,6 +79,7 @@ class Result:
             *other_schedulers(self.case),
             *missing_nodes(self.case),
             *limits,
+            *unknown_hour(self.case),
             *other_pools(self.case),
         )
 

@@ -167,6 +167,16 @@ def missing_nodes(case: Case) -> tuple[str, ...]:
     return (*first, f"so it is with {more} more pods") if more > 0 else tuple(first)
 
 
+def unknown_hour(case: Case) -> tuple[str, ...]:
+    """Return a sentence where queues follow the clock and no object of the input says what time it is.
+
+    Manifests that nobody has applied carry no time. Their case is at the beginning of time, whatever the day is.
+    """
+    if case.now > 0 or not any(queue.spec.schedules for queue in case.objects.queues):
+        return ()
+    return ("quotas follow the clock, and the input has no time: these are for Thu 00:00 UTC; --at chooses a time",)
+
+
 def other_schedulers(case: Case) -> tuple[str, ...]:
     """Return a sentence where kai has neither pods nor groups, but other schedulers have pods."""
     ours = case.settings.scheduler_name

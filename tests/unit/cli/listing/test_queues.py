@@ -195,6 +195,17 @@ groups:
 """
 
 
+PLAIN_CLOCKED = """
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: night}
+spec:
+  resources: {gpu: {quota: 2, limit: 2}, cpu: {quota: -1, limit: -1}, memory: {quota: -1, limit: -1}}
+  schedules:
+  - {name: nights, timeZone: UTC, start: "0 20 * * *", duration: 12h, resources: {gpu: {quota: 8, limit: 8}}}
+"""
+
+
 @pytest.fixture
 def clocked(tmp_path):
     path = tmp_path / "clocked.yaml"
@@ -223,6 +234,15 @@ def test_a_time_of_day_decides_with_the_quotas_of_then(clocked, capsys):
     at_night = capsys.readouterr().out
     assert [line.split()[1:5] for line in by_day.splitlines() if line.startswith("night  ")] == [["2", "2", "2", "0"]]
     assert [line.split()[1:5] for line in at_night.splitlines() if line.startswith("night  ")] == [["8", "8", "8", "8"]]
+
+
+def test_manifests_without_a_time_say_whose_quotas_are_shown(tmp_path, capsys):
+    path = tmp_path / "plain.yaml"
+    path.write_text(PLAIN_CLOCKED)
+    run(["queues", "-f", str(path)])
+    assert "these are for Thu 00:00 UTC; --at chooses a time" in capsys.readouterr().err
+    run(["queues", "--at", "Fri 12:00", "-f", str(path)])
+    assert "--at chooses" not in capsys.readouterr().err
 
 
 def test_a_time_that_no_clock_shows_is_refused(clocked, capsys):
