@@ -14,7 +14,7 @@ from kai.cli.running.flags import read_flags
 from kai.cli.running.lifetime import work_in_terms
 from kai.cli.running.roleflags import FLAGS, REPORTED_AS, TOGETHER
 from kai.cli.running.roleflags import ROLES as KNOWN
-from kai.cli.running.roles import Role, binder, controller
+from kai.cli.running.roles import Role, binder, controller, podgrouper
 from kai.cluster.caching.store import Watched
 from kai.cluster.connect import Options, connect
 from kai.cluster.election.leading import SoleLeadership
@@ -50,6 +50,8 @@ def made(name: str) -> Role:
     given = read_flags(arguments, FLAGS, KNOWN, TOGETHER)
     if name == "binder":
         return binder(given, unobserved, no_tracing())[0]
+    if name == "podgrouper":
+        return podgrouper(given, unobserved)[0]
     role = controller(name, given, unobserved)
     if name != "node-scale-adjuster":
         return role

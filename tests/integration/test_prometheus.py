@@ -256,7 +256,7 @@ def test_a_panel_of_the_dashboard_shows_something(running, query):
 
 def test_the_first_failure_of_a_cycle_is_an_alert_and_on_the_dashboard(running):
     assert running.alerts() == {}
-    assert running.value("sum(increase(kai_cycles_failed_total[1h]))") == [0.0]
+    until(lambda: running.value("sum(increase(kai_cycles_failed_total[1h]))") == [0.0], "two scrapes")
     running.shown.scheduler.cycle_failed("KeyError")
     said = until(running.alerts, "an alert")
     assert said == {"KaiCyclesFail": "A scheduling cycle was abandoned: KeyError."}
