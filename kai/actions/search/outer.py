@@ -164,7 +164,7 @@ class Devices:
     def of(cls, session: Session, waiting: Sequence[int]) -> "Devices | None":
         """Return the check for the pods ``waiting``; None if it would reject nothing, or amounts are enough."""
         facts, columns, shapes = session.facts, session.columns, session.facts.pods.shape[list(waiting)]
-        if not columns.slot_used.any() or facts.shapes.claimed.any():
+        if not len(shapes) or not columns.slot_used.any() or facts.shapes.claimed.any():
             return None
         shape, kinds = int(shapes[0]), facts.shapes.kind[shapes]
         if (kinds == KIND_WHOLE).all():

@@ -170,7 +170,7 @@ def missing_nodes(case: Case) -> tuple[str, ...]:
 def unknown_hour(case: Case) -> tuple[str, ...]:
     """Return a sentence where queues follow the clock and no object of the input says what time it is.
 
-    Manifests that nobody has applied carry no time. Their case is at the beginning of time, whatever the day is.
+    Manifests carry no time before they are applied. Their case is at the beginning of time, whatever the day is.
     """
     if case.now > 0 or not any(queue.spec.schedules for queue in case.objects.queues):
         return ()

@@ -86,7 +86,7 @@ def test_keys_of_others_are_no_mistakes(key):
 
 def test_what_counts_is_no_mistake_and_what_a_program_wrote_is_not_either():
     for key, known in KEYS.items():
-        value = known.values[0] if known.values else "x"
+        value = known.values[0] if known.values else "1h" if known.is_duration else "x"
         kinds = {"workload": "Job", "pod": "Pod", "queue": "Queue", "namespace": "Namespace"}
         text = JOB if "workload" in known.on else POD.replace("Pod", kinds.get(min(known.on), "Pod"))
         places = (f'{known.as_}: {{{key}: "{value}"}}',) + (("",) if "workload" in known.on else ())

@@ -69,10 +69,10 @@ def test_jobs_that_wait_stand_in_the_order_of_their_queues(lab):
         "llm-sft-a     language    50     8   2/2  Starts        12m    -  -",
         "segment-a     vision      50     8   1/1  Running     2h51m    -  -",
         "vit-base      vision      50     8   1/1  Running     2h21m    -  -",
-        "pp-train      language    50    30   0/5  Impossible     5m    1  DomainTooSmall",
-        "rl-sim        language    50     4   0/1  Waits          4m    2  NoNodeMatches",
-        "vit-large     vision      50    16   0/2  Held           7m    1  HeldForLeaving",
-        "vit-xl        vision      50    32   0/4  Waits          6m    2  OverLimit",
+        "pp-train      language    50    30   0/5  Impossible     5m    1  DomainTooSmall  its 5 pods (30 GPUs) …",
+        "rl-sim        language    50     4   0/1  Waits          4m    2  NoNodeMatches   no node matches: 12 …",
+        "vit-large     vision      50    16   0/2  Held           7m    1  HeldForLeaving  its places on gpu-04, …",
+        "vit-xl        vision      50    32   0/4  Waits          6m    2  OverLimit       queue vision may not use …",
     ]
 
 

@@ -15,7 +15,7 @@ FOLDERS = ("deciding/explain", "answers", "lab", "plugins")
 
 def texts(node):
     """Yield the texts that an expression may be."""
-    for each in ast.walk(node):
+    for each in () if isinstance(node, ast.Subscript) else ast.walk(node):
         if isinstance(each, ast.Constant) and isinstance(each.value, str):
             yield each.value
 
