@@ -132,6 +132,11 @@ def first_of(names: Sequence[str], most: int = 3, between: str = ", ") -> str:
     return between.join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
+def cut(text: str, most: int) -> str:
+    """Return a text of at most ``most`` characters; a longer one ends in an ellipsis."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
 def span_text(seconds: float) -> str:
     """Return a duration in its two largest units: ``30s``, ``38m``, ``4h10m``, ``2d3h``."""
     whole = round(seconds)

@@ -17,9 +17,9 @@ meantime.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from itertools import count, islice
-from typing import Any, Final, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast
 
 import anyio
 import anyio.abc
@@ -30,9 +30,12 @@ from anyio.lowlevel import checkpoint
 from kai.api.plans import Await, Lock, Plan, Reason, Refusal, Unlock
 from kai.basics.deadlines import Deadlines, doubling_pause
 from kai.basics.errors import places
-from kai.cluster.port import AlwaysOpen, Api, Clock, Cluster, Connectivity, Draw
+from kai.cluster.port import AlwaysOpen, Api, Change, Clock, Cluster, Connectivity, Draw, Store
 from kai.cluster.signals import Observe, WorkEnded, unobserved, warn
-from kai.cluster.threads import AT_ONCE
+from kai.cluster.threads import AT_ONCE, pieces_of
+
+if TYPE_CHECKING:
+    from kai.api.kinds import ApiObject
 
 R = TypeVar("R")
 
@@ -312,6 +315,18 @@ class Workers(Generic[K]):
         """Add a key."""
         self.queue.want(key, self.clock.monotonic())
         self._go()
+
+    async def follow(
+        self,
+        store: Store,
+        kinds: Iterable[type[ApiObject]],
+        concerned: Callable[[Sequence[Change[Any]]], Iterable[K]],
+    ) -> None:
+        """Add the keys that changes of these kinds concern, those of all present objects first, until cancelled."""
+        with store.changes(*kinds) as changes:
+            async for piece in pieces_of(changes):
+                for key in concerned(piece):
+                    self.want(key)
 
     async def run(self) -> None:
         """Work on keys as they become due."""

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 WATCHED: Final[tuple[type[ApiObject], ...]] = (Queue, PodGroup, Pod, Node, ResourceClaim)
 """The kinds of which changes are seen."""
-GPU_MODEL: Final = "nvidia.com/gpu.product"
 _MEGABYTE: Final = 10**6
 _MOST_EVICTED: Final = 1 << 16
 
@@ -288,7 +287,7 @@ class Recording:
         return Held(
             job=self._job(key, first.pod, group),
             queue=self._queue(queue),
-            model=node.metadata.labels.get(GPU_MODEL, ""),
+            model=node.metadata.labels.get(names.NODE_GPU_PRODUCT, ""),
             amounts=holding.amounts,
             first_bound=_milliseconds(min(bounds)),
             last_bound=_milliseconds(max(bounds)),
@@ -343,7 +342,9 @@ class Recording:
         over = Amounts(*(max(0, taken - own) for own, taken in zip(whole, held, strict=True)))
         failing = Amounts(gpu=min(unheld.gpu, max(0, whole.gpu - usable.gpu)))
         down = unheld if _is_closed(node) else failing
-        return NodeState(model=node.metadata.labels.get(GPU_MODEL, ""), capacity=whole, down=down, over=over)
+        return NodeState(
+            model=node.metadata.labels.get(names.NODE_GPU_PRODUCT, ""), capacity=whole, down=down, over=over
+        )
 
 
 def _leave(table: dict[K, dict[V, None]], key: K, value: V) -> None:

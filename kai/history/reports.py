@@ -269,10 +269,7 @@ def _sums(
 ) -> list[tuple[float, ...]]:
     """Return the integrals over the window of each value of ``by``."""
     columns = ", ".join(f"TOTAL({each} * w)" for each in RESOURCES)
-    inner = (
-        f"SELECT {by} AS k, {', '.join(RESOURCES)}, MAX(since, :from) AS a, MIN(until, :heard, :to) AS b"
-        f" FROM {table} WHERE until > :from AND since < :to"
-    )
+    inner = _clipped(", ".join((f"{by} AS k", *RESOURCES)), table)
     weighed = f"SELECT *, {_weight_in_sql(half_life)} AS w FROM ({inner}) WHERE b > a"
     return connection.execute(f"SELECT k, {columns} FROM ({weighed}) GROUP BY k", window).fetchall()
 
@@ -284,10 +281,7 @@ def past_usage(connection: sqlite3.Connection, since: int, at: int, half_life: f
 
     Units: milliseconds.
     """
-    heard = heard_until(connection)
-    if heard is None:
-        return {}
-    window = {"from": since, "to": at, "heard": heard}
+    window = _window(connection, since, at)
     total = _add(row[1:] for row in _sums(connection, "capacity", "1", window, half_life))
     queues = queues_by_row(connection)
     held: dict[str, Integrals] = {}

@@ -130,7 +130,6 @@ def _user(cycle: Cycle, pod: int, column: int) -> SliceUser | None:
 
 FREE, SHARED, UNHEALTHY = "free", "shared", "unhealthy"
 _STATES = (USED, LEAVING, HELD)
-PRODUCT = "nvidia.com/gpu.product"
 
 
 @attrs.frozen(kw_only=True)
@@ -177,7 +176,7 @@ class NodeSlots:
     @property
     def product(self) -> str:
         """The product name of its GPUs; "" if unknown."""
-        return self.labels.get(PRODUCT, "")
+        return self.labels.get(names.NODE_GPU_PRODUCT, "")
 
     # Cached: every table and page adds these up for all nodes.
     @cached_property

@@ -18,7 +18,7 @@ from kai.api import values as times
 from kai.api.values import BadValue
 from kai.basics.errors import UnreachableError
 from kai.basics.parsing import mapping_of, mappings_of, part_of, text_of
-from kai.basics.wording import span_text
+from kai.basics.wording import cut, span_text
 from kai.cluster.clock import SystemClock
 from kai.cluster.transport.access import Access
 
@@ -58,9 +58,7 @@ def _evidence(events: Iterable[_Event], now: float) -> Iterator[Evidence]:
         whose = f"pod {each.name}, " if each.kind == "Pod" else ""
         times_said = f"{each.count} times, " if each.count > 1 else ""
         ago = span_text(max(0.0, now - each.time))
-        text = (
-            each.message if len(each.message) <= _LONGEST_EVENT else f"{each.message[: _LONGEST_EVENT - 1].rstrip()}…"
-        )
+        text = cut(each.message, _LONGEST_EVENT)
         values = {"kind": each.kind, "name": each.name, "reason": each.reason, "message": each.message}
         yield Evidence(label="event", text=f"{each.reason}: {text} ({whose}{times_said}{ago} ago)", values=values)
 
@@ -184,5 +182,5 @@ def _event(event: Manifest) -> str:
 
 def _said(said: Manifest) -> str:
     reason, message = text_of(said, "reason") or text_of(said, "type"), " ".join(text_of(said, "message").split())
-    text = message if len(message) <= _LONGEST else f"{message[: _LONGEST - 1].rstrip()}…"
+    text = cut(message, _LONGEST)
     return f"{reason}: {text}" if text else reason

@@ -21,7 +21,7 @@ from kai.api.scheduling.pod_group import PodGroup as Manifest
 from kai.api.scheduling.pod_group import QueueDetails, SchedulingCondition, UnschedulableReason
 from kai.api.values import instant_text
 from kai.basics import parsing
-from kai.basics.wording import counted
+from kai.basics.wording import counted, cut
 from kai.deciding.explain.codes import stage_of
 from kai.deciding.explain.declared import Declared, gate_text
 from kai.deciding.explain.messages import NO_NODES
@@ -179,4 +179,4 @@ def _line(message: str) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1].rstrip()}…"
+    return cut(text, _LONGEST)

@@ -157,7 +157,7 @@ def is_limited(group: PodGroup, queues: Iterable[Queue]) -> bool:
         names.MAX_RUNTIME in group.metadata.annotations
         or status.running_since is not None
         or ended_at(group) is not None
-        or any(each.spec.max_runtime is not None or each.spec.default_runtime is not None for each in queues)
+        or any(map(_limits_runs, queues))
     )
 
 
@@ -168,8 +168,12 @@ def has_end(group: PodGroup, queues: Iterable[Queue]) -> bool:
         names.MAX_RUNTIME in metadata.annotations
         or names.OWNER_DEADLINE in metadata.annotations
         or names.KUEUE_MAX_EXECUTION in metadata.labels
-        or any(each.spec.max_runtime is not None or each.spec.default_runtime is not None for each in queues)
+        or any(map(_limits_runs, queues))
     )
+
+
+def _limits_runs(queue: Queue) -> bool:
+    return queue.spec.max_runtime is not None or queue.spec.default_runtime is not None
 
 
 def ended_at(group: PodGroup) -> float | None:

@@ -24,7 +24,6 @@ from kai.api.scheduling.pod_group import PodGroup, PodGroupResources
 from kai.basics.errors import InputError
 from kai.cluster.port import Change, Cluster, Index
 from kai.cluster.signals import Observe, unobserved
-from kai.cluster.threads import pieces_of
 from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers, ended_by
 from kai.roles.controllers.holdings import MEMBERS
 from kai.roles.controllers.podgroup import pod_group_resources, status_patch
@@ -75,10 +74,7 @@ class PodGroupController:
         await self.cluster.store.synced()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._workers.run)
-            with self.cluster.store.changes(*WATCHED) as changes:
-                async for piece in pieces_of(changes):
-                    for key in self._concerned(piece):
-                        self._workers.want(key)
+            await self._workers.follow(self.cluster.store, WATCHED, self._concerned)
 
     # --- Which groups to look at ---------------------------------------------------------------------------------
 

@@ -38,7 +38,6 @@ from kai.basics.errors import InputError
 from kai.basics.trees import ancestry, descendants
 from kai.cluster.port import Change, Cluster, Index
 from kai.cluster.signals import Observe, QueueCounted, QueueGone, unobserved, warn
-from kai.cluster.threads import pieces_of
 from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers, ended_by
 from kai.roles.controllers.holdings import GROUPS, Holdings, held_by
 from kai.roles.controllers.queue_tree import conditions_after, tree_findings
@@ -148,10 +147,7 @@ class QueueController:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._workers.run)
                 tasks.start_soon(self._make_first_queues)
-                with self.cluster.store.changes(*_CHANGES) as changes:
-                    async for piece in pieces_of(changes):
-                        for name in self._concerned(piece):
-                            self._workers.want(name)
+                await self._workers.follow(self.cluster.store, _CHANGES, self._concerned)
         finally:
             # From now on another replica shows these queues: metrics of both would be counted twice.
             for name in tuple(self._counted):

@@ -27,7 +27,6 @@ from kai.api.scheduling.queue import Queue
 from kai.cluster.port import Change, Cluster
 from kai.cluster.requests import Evict
 from kai.cluster.signals import Observe, unobserved
-from kai.cluster.threads import pieces_of
 from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers, ended_by
 from kai.roles.controllers.holdings import MEMBERS
 from kai.roles.controllers.runtime_limits import PERIOD, Ending, Write, deadline_for, next_step, sight_of
@@ -59,10 +58,7 @@ class RuntimeLimits:
         await self.cluster.store.synced()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._workers.run)
-            with self.cluster.store.changes(*WATCHED) as changes:
-                async for piece in pieces_of(changes):
-                    for key in self._concerned(piece):
-                        self._workers.want(key)
+            await self._workers.follow(self.cluster.store, WATCHED, self._concerned)
 
     def _concerned(self, batch: Iterable[Change[Any]]) -> Iterable[Key]:
         """Return the groups that changes may affect, each once, in the order of the changes."""

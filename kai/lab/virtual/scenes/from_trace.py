@@ -40,7 +40,6 @@ NAMESPACE: Final = "trace"
 QUEUE: Final = "default"
 """The queue of jobs whose trace has no queues."""
 ROOT: Final = "all"
-MODEL: Final = "nvidia.com/gpu.product"
 _PREEMPTIBILITY: Final[dict[bool | None, Preemptibility]] = {None: "", True: "preemptible", False: "non-preemptible"}
 _POD: Final = PodStatus(phase="Pending")
 _UNFIT: Final = re.compile(r"[\s/]+")
@@ -74,12 +73,14 @@ def with_models(trace: Trace, nodes: Iterable[Node]) -> tuple[Trace, tuple[str, 
 
     A type means each model whose name has all of its words: a100 means NVIDIA-A100-SXM4-80GB.
     """
-    models = sorted({model for node in nodes if (model := node.metadata.labels.get(MODEL))})
+    models = sorted({model for node in nodes if (model := node.metadata.labels.get(names.NODE_GPU_PRODUCT))})
     types = sorted({each for job in trace.jobs for part in job.parts for each in part.types})
     if not types:
         return trace, ()
     if not models:
-        return trace, (f"Types of GPUs count for nothing ({first_of(types)}): no node has the label {MODEL}.",)
+        return trace, (
+            f"Types of GPUs count for nothing ({first_of(types)}): no node has the label {names.NODE_GPU_PRODUCT}.",
+        )
     meant = {each: tuple(model for model in models if _words(each) <= _words(model)) or (each,) for each in types}
     notes = [
         f"No node has GPUs of the type {each}: jobs that ask for it never start. Models are {first_of(models)}."
@@ -160,7 +161,9 @@ def _spec(gpus: int, cpus: float | None, memory_mib: float | None, models: tuple
     affinity = None
     if models:
         term = NodeSelectorTerm(
-            match_expressions=(NodeSelectorRequirement(key=MODEL, operator="In", values=tuple(sorted(models))),)
+            match_expressions=(
+                NodeSelectorRequirement(key=names.NODE_GPU_PRODUCT, operator="In", values=tuple(sorted(models))),
+            )
         )
         affinity = Affinity(node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=(term,))))
     container = Container(name="main", resources=ResourceRequirements(requests={**asked, **limits}, limits=limits))
@@ -171,7 +174,7 @@ def _node(node: TraceNode) -> dict[str, Any]:
     labels = {"kubernetes.io/hostname": node.name}
     amounts = {"cpu": f"{round(node.cpus * 1000)}m", "memory": f"{round(node.memory_mib)}Mi", "pods": "1000"}
     if node.gpus:
-        labels |= {names.NODE_GPU_COUNT: str(node.gpus), MODEL: node.model}
+        labels |= {names.NODE_GPU_COUNT: str(node.gpus), names.NODE_GPU_PRODUCT: node.model}
         amounts[names.NVIDIA_GPU] = str(node.gpus)
     return {
         "apiVersion": "v1",
