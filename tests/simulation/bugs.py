@@ -344,7 +344,7 @@ def failed_looks_never_repeated() -> list[Patch]:
 
 @bug
 def server_never_back() -> list[Patch]:
-    return [(reachability.Reachability, "_tell", _nothing)]
+    return [(reachability.Reachability, "_notify", _nothing)]
 
 
 @bug
