@@ -292,8 +292,8 @@ class Store(Protocol):
     def overlay(self, cls: type[ApiObject], key: Key, annotations: Mapping[str, str], *, is_kept: bool = False) -> None:
         """Show annotations on an object before their write arrives, or without one.
 
-        They are shown until the object has them or is gone, or until `forget_all`, which leaves those that are kept;
-        other changes of the object are shown as they arrive.
+        They are shown until the object has them or is gone. `forget_all` ends them too, unless they are kept
+        (``is_kept``). Other changes of the object are shown as they arrive.
         """
         ...
 

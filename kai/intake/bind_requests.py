@@ -127,8 +127,8 @@ def _toleration(source: DeviceToleration) -> node_selection.Toleration:
 
 def _config(source: AllocatedConfig) -> dict[str, Any]:
     """Return a configuration as DRA drivers on the kubelet read it; without requests it applies to all of them."""
-    told = {"requests": list(source.config.requests)} if source.config.requests else {}
-    return {"source": "FromClass" if source.of_class else "FromClaim", **told, **json.loads(source.config.body)}
+    applied = {"requests": list(source.config.requests)} if source.config.requests else {}
+    return {"source": "FromClass" if source.of_class else "FromClaim", **applied, **json.loads(source.config.body)}
 
 
 def _quantity(amount: int) -> str:
@@ -224,8 +224,8 @@ def _awaited_queue(request: BindRequest, settings: IntakeSettings) -> str:
     """Return the queue whose account a pod is to be bound on; empty if the pod is bound, or the queue is not known."""
     if request.status.phase == "Succeeded" or not settings.owns(request.metadata.labels):
         return ""
-    told = ordered_grant(request)
-    return "" if told is None else told.queue
+    grant = ordered_grant(request)
+    return "" if grant is None else grant.queue
 
 
 def assumed_claims(claims: ClaimCatalog, requests: Iterable[tuple[Pod, Constraints, BindRequest]]) -> ClaimCatalog:

@@ -102,11 +102,11 @@ def _awaited(status: api.ResourceClaimStatus) -> Iterable[str]:
 
     Source: Kubernetes' scheduler, which binds a pod once all binding conditions are true, and no failure condition is.
     """
-    told = {(each.driver, each.pool, each.device, each.share_id or ""): each.conditions for each in status.devices}
+    reported = {(each.driver, each.pool, each.device, each.share_id or ""): each.conditions for each in status.devices}
     for each in status.allocation.devices.results if status.allocation is not None else ():
         if not each.binding_conditions:
             continue
-        conditions = told.get((each.driver, each.pool, each.device, each.share_id or ""), ())
+        conditions = reported.get((each.driver, each.pool, each.device, each.share_id or ""), ())
         true = {condition.type for condition in conditions if condition.status == "True"}
         unmet = [f"{name} is not true" for name in each.binding_conditions if name not in true]
         failed = [f"{name} is true" for name in each.binding_failure_conditions if name in true]

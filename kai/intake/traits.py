@@ -51,7 +51,7 @@ def _requirements(sources: tuple[api.NodeSelectorRequirement, ...]) -> tuple[Req
 
 
 def node_terms(source: api.NodeSelector | None) -> tuple[NodeTerm, ...] | None:
-    """Return the terms of a node selector, one of which must hold; None when there is no selector."""
+    """Return the terms of a node selector; at least one must hold. None when there is no selector."""
     if source is None:
         return None
     return tuple(

@@ -12,8 +12,8 @@ claims; where these claims ask for the same, such pods are of one kind.
 
 Thousands of groups of one kind cost less each, and together as much. So within a turn, groups with a bounded number of
 pods are considered. Half of that number goes to the first groups by priority and age, which are considered in every
-cycle of their turn; the other groups come one part after the other. The first groups are those that would be served
-first without a bound. A group is never split, however large it is.
+cycle of their turn, because without a bound they would be served first too. The other groups come one part after the
+other. A group is never split, however large it is.
 
 The turn follows from the number of the cycle, so the same input gives the same snapshot. Groups for which others were
 evicted are always considered. Otherwise a waiting group is treated as usual: its requests count in fair shares.

@@ -1,7 +1,7 @@
 """The states of all groups, updated between the searches of one action.
 
-Each search fills heaps with thousands of groups, of which only a handful have changed since the last search. So the
-state and rank of a group are recomputed only after a status change of one of its pods.
+Each search fills heaps with thousands of groups, but only a handful have changed since the last search. So the state
+and rank of a group are recomputed only after a status change of one of its pods.
 """
 
 import numpy as np

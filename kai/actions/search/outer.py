@@ -201,7 +201,7 @@ class Devices:
         return known
 
     def suffice(self, node: int, freed: int) -> bool:
-        """Return whether ``freed`` thousandths of whole GPUs are enough on ``node`` beside those that are free."""
+        """Return whether whole GPUs suffice on ``node``: the free ones, and ``freed`` thousandths on top."""
         return int(self._free[node]) + freed >= self._wanted
 
     def counted_twice(self, node: int) -> int:

@@ -1,7 +1,7 @@
 """Plans: which groups could lose pods so that the aggressor fits, and how to make a plan cheaper by estimates.
 
-A plan starts as the victims that were found, or as groups gathered for a domain: the cheapest, or those that free most
-there. First whatever the plan does not need is given back, the most expensive first. Then one or two groups are
+A plan starts as the victims that were found, or as groups gathered for a domain: the cheapest ones, or the ones that
+free most there. Groups that the plan does not need are given back, the most expensive first. Then one or two groups are
 exchanged for a cheaper one.
 """
 
@@ -21,13 +21,13 @@ from kai.framework.scenario import Batches
 MOST_PLANS: Final = 2000
 """The most plans to estimate in one search; they take some ten milliseconds."""
 MOST_GIVERS: Final = 96
-"""The most groups to make plans from; beyond that, those that lose least are kept."""
+"""The most groups to make plans from; beyond that, the cheapest are kept."""
 MOST_DOMAINS: Final = 32
 """The most domains to make plans for; beyond that, those with most nodes are kept."""
 MOST_REMEMBERED: Final = 100
 """The most failed plans to remember for messages."""
 FEW_LEAVE: Final = 12
-"""The number of groups in a plan, the most expensive ones, of which pairs are exchanged for one group."""
+"""The number of most expensive groups in a plan to form pairs from; each pair may be exchanged for one group."""
 FEW: Final = 24
 """The most surplus pods of a group that are given back one by one."""
 
@@ -267,7 +267,7 @@ class Planner:
         return [*domains[:MOST_DOMAINS], np.logical_or.reduce(domains)]
 
     def _drafts(self, nodes: Bools, groups: list[int]) -> Iterable[dict[int, int]]:
-        """Yield plans that free enough on ``nodes`` [N]: of the cheapest groups, and of those that free most there.
+        """Yield plans that free enough on ``nodes`` [N]: the cheapest groups first, or the groups that free most there.
 
         Each comes in variants: with surplus pods first, and so that no queue falls below its quota.
         """

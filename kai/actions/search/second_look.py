@@ -1,6 +1,6 @@
-"""A second look for cheaper victims than those that were found, or for any if none were found.
+"""A second search, for victims that cost less than the first result, or for any victims after a failure.
 
-    plans by estimate: the victims that were found, and for each domain those that could make room in it
+    plans by estimate: the victims that were found, and for each domain groups that could make room in it
         give back what is not needed, the most expensive first; then exchange one or two for a cheaper one
     the cheapest plans are tried, until one serves and costs less than the victims that were found
 
@@ -180,7 +180,7 @@ class SecondLook:
         """The number of pods that lose or change their places by the first result."""
 
     def look_again(self, before: PodRows) -> Found | None:
-        """Return victims that cost less than those that were ``disturbed`` before; None if none are found."""
+        """Return cheaper victims than ``before``, the pods that the first result disturbs; None if none are found."""
         if not len(before):
             return None
         self._session.budget.begin_generator(GENERATOR)

@@ -139,10 +139,10 @@ class Search:
         if found is None:
             return Outcome.FAILED
         finalize(session, found.failed)
-        told = facts_of(session, self._explain, self._used, found.batches.pods, self._aggressor.group)
+        facts = facts_of(session, self._explain, self._used, found.batches.pods, self._aggressor.group)
         if found.looked:
-            told = {pod: {**told.get(pod, {}), **found.looked} for pod in found.batches.pods.tolist()}
-        found.statement.facts = told
+            facts = {pod: {**facts.get(pod, {}), **found.looked} for pod in found.batches.pods.tolist()}
+        found.statement.facts = facts
         found.statement.commit()
         return Outcome.PLACED
 

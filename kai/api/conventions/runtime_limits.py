@@ -202,8 +202,8 @@ def _of_queue(queue: Queue, field: str, found: float | None, force: Force, fault
 
 def _of_owner(group: PodGroup) -> Iterator[Limit]:
     """Yield the limit that the pod grouper found in the owner."""
-    told, _, field = group.metadata.annotations.get(names.OWNER_DEADLINE, "").partition(" ")
-    found = _seconds(told)
+    deadline, _, field = group.metadata.annotations.get(names.OWNER_DEADLINE, "").partition(" ")
+    found = _seconds(deadline)
     if found is not None and _is_limit(found):
         owner = group.metadata.owner_references[0] if group.metadata.owner_references else None
         whose = f"{owner.kind} {owner.name}: " if owner is not None else ""

@@ -249,7 +249,7 @@ class PodResourceClaimStatus:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class ExtendedResourceMapping:
-    """Which request of the extended-resource claim serves which resource of which container."""
+    """The request of the extended-resource claim that serves one resource of one container."""
 
     container_name: str = ""
     resource_name: str = ""

@@ -68,7 +68,7 @@ class _Closing:
                 total = total - self._held[group]
 
     def _groups(self) -> Sequence[int]:
-        """Return the groups in the queue or below it that started before the close, less those that are spared."""
+        """Return the unprotected groups in or below the queue that started before the window closed."""
         session = self._session
         started, parents = session.last_start, session.facts.queues.parent
         below = np.zeros(len(parents) + 1, np.bool_)  # the last one is for groups without a queue

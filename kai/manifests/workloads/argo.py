@@ -1,4 +1,4 @@
-"""Argo Workflows: the pods of the first steps, and of those that follow once their predecessors are complete.
+"""Argo Workflows: the pods of the first steps, and of later steps once their predecessors are complete.
 
 Source: the workflow controller, Argo Workflows 4.1.0-rc2. Pods belong to the Workflow itself, and each runs the
 containers of one template; a template of the types resource and data has a pod of Argo's own executor. A Workflow may
@@ -169,7 +169,7 @@ class _Templates:
         return tuple(found) or before
 
     def _in_order(self, tasks: Sequence[Fields], before: _Conditions, above: tuple[str, ...]) -> _Conditions:
-        """Add the tasks of a graph, each after those that it depends on; what follows waits for all of them."""
+        """Add the tasks of a graph, each after its dependencies; the next step waits for all of them."""
         known = {task.text("name") or "": task for task in tasks}
         done: dict[str, _Conditions] = {}
         left = dict(known)

@@ -525,7 +525,7 @@ class Answers:
 
         With device shares or admin access this depends on the devices that claims get, and the smallest open
         alternative may do. The result is an upper bound; the search for devices decides. Row 0 counts GPUs that pods
-        use, row 1 also those that pods were promised.
+        use, row 1 also the GPUs that pods were promised.
         """
         claimed, wanted = self._shape(pod).gpu.claimed, self._wanted(pod, None)
         demands = [demand for _, demand in wanted.open] + self._named(wanted)

@@ -69,7 +69,7 @@ def implied_claim(
                 # A container that starts later does not use its devices yet; a sidecar that runs already does.
                 if later > at and count > 0:
                     mappings.append((at, resource, request.name))
-                    count -= request.count  # noqa: PLW2901 - what is left to ask for
+                    count -= request.count  # noqa: PLW2901 - a claim asks for the rest
             if count > 0:
                 served.append(at)
                 if largest is None or count > largest.count:
@@ -87,7 +87,7 @@ def implied_claim(
 
 
 def _counts(containers: Sequence[ContainerRequest], resource: str, *, lasting: bool) -> dict[int, int]:
-    """Return devices by container: those that run side by side (``lasting``), or the other init containers."""
+    """Return the device count per container: the long-running ones (``lasting``), or the other init containers."""
     counts = {
         at: dict(container.requests).get(resource, 0) // parts_of(resource)
         for at, container in enumerate(containers)

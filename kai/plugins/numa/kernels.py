@@ -26,7 +26,7 @@ class Zones(Struct):
     whole_pod: Bools  # [N] the scope is the pod, not the container
     aware: BoolTable  # [N, R] resources that the zones of the node report and that are not ignored
     prefix: Int64Table  # [Z, R] at the k-th zone of a node: what its k + 1 largest zones have while no pod draws
-    available: Int64Table  # [Z, R] what is left
+    available: Int64Table  # [Z, R] amounts that are free
 
 
 class Requests(Struct):

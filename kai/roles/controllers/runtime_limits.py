@@ -90,7 +90,7 @@ class Sight:
 
     now: float
     running: tuple[Pod, ...] = ()
-    """Pods whose containers run, those that terminate included."""
+    """Pods whose containers run; terminating pods count."""
     ended: int = 0
     """Pods that ran and succeeded."""
     last_running: float | None = None
@@ -137,7 +137,7 @@ def condition_of(group: PodGroup) -> PodGroupCondition | None:
 
 
 def notice_of(limit: Limit) -> float:
-    """Return how many seconds before its end a group is told of it."""
+    """Return how many seconds before its end a group gets a warning."""
     return min(LONGEST_NOTICE, limit.seconds * _NOTICE)
 
 

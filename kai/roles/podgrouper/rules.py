@@ -179,7 +179,7 @@ def group_name(owner: Resource) -> str:
 
 
 def group_labels(owner: Resource, pod: Resource) -> Mapping[str, str]:
-    """Return the labels of ``owner``, reduced to those that kai reads if too many, and the pod's user by default."""
+    """Return the labels of ``owner``, with the pod's user by default; of too many, only labels that kai reads."""
     user = {names.USER: pod.labels[names.USER]} if names.USER in pod.labels else {}
     return few({**user, **owner.labels}, {})[0]
 
@@ -194,8 +194,8 @@ def group_annotations(owner: Resource, pod: Resource) -> Mapping[str, str]:
     user = {names.USER: pod.annotations[names.USER]} if names.USER in pod.annotations else {}
     own = {key: text for key, text in owner.annotations.items() if key not in {APPLIED, names.OWNER_DEADLINE}}
     deadline = owner_deadline(owner.manifest)
-    told = {names.OWNER_DEADLINE: deadline} if deadline else {}
-    return few({}, {**user, names.TOP_OWNER: top_owner_text(owner), **told, **own})[1]
+    ends = {names.OWNER_DEADLINE: deadline} if deadline else {}
+    return few({}, {**user, names.TOP_OWNER: top_owner_text(owner), **ends, **own})[1]
 
 
 def topology_of(annotations: Mapping[str, str]) -> Topology:

@@ -79,7 +79,7 @@ def load_trace(
     Raises: as ``load``.
     """
     if cluster is None:
-        read_trace(workload, skips_bad_rows=skips_bad_rows, since=since)  # whose faults are told first
+        read_trace(workload, skips_bad_rows=skips_bad_rows, since=since)  # faults of the trace are reported first
         raise InputError(f"{workload}: a trace has no nodes; give them with --cluster FILE: a cluster file, or a CSV")
     trace = read_trace(workload, skips_bad_rows=skips_bad_rows, since=since)
     nodes = read_nodes(cluster) if is_trace(cluster) else ()

@@ -69,7 +69,7 @@ def _with_spec(draft: GroupDraft, fields: Fields, topology: str) -> GroupDraft:
 def _with_top_owner(draft: GroupDraft, owner: Resource) -> GroupDraft:
     """Return the draft with defaults from the top owner's labels and annotations, and the settings that they imply.
 
-    As with any owner, the annotation of `kubectl apply` is left out, and too many are reduced to those that kai reads.
+    As with any owner, the annotation of `kubectl apply` is left out; of too many, only the ones that kai reads stay.
     """
     own = {key: text for key, text in owner.annotations.items() if key != APPLIED}
     labels = few({**owner.labels, **draft.labels}, {})[0]

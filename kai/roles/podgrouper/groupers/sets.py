@@ -322,7 +322,7 @@ def _with_leader_outside(
 def _with_leader_inside(
     index: int, segmentation: _Segmentation, topology: Topology | None
 ) -> tuple[tuple[SubGroup, ...], str]:
-    """Return segments, the first of which is parent of the leader and of the workers beside it."""
+    """Return segments; the first one is the parent of the leader and of the workers beside it."""
     first = _segment_name(0)
     rest = tuple(
         SubGroup(name=_segment_name(each), min_member=segmentation.workers_of(each), topology=topology)

@@ -33,7 +33,7 @@ _APART: Final = 0.25
 Units: seconds.
 """
 _HEARTBEAT: Final = 10.0
-"""Time after which the database is told that nothing changed: what ends while no scheduler runs loses no more.
+"""Time between two writes while nothing changes. An end that no scheduler sees is dated to the last write before it.
 
 Units: seconds.
 """
