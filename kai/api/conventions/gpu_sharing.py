@@ -1,8 +1,10 @@
-"""How a pod asks for shared GPUs, and the config maps through which its container learns which GPUs it got.
+"""How a pod asks for shared GPUs, the config maps that tell its container which it got, and the models of GPUs.
 
 Three parties must agree on this without a shared object: admission injects references to config maps that do not exist
 yet, the binder makes the config maps once the GPUs are known, and the controllers count the request. The module reads
 annotations, labels and container names only, so it serves raw manifests and api objects alike.
+
+A model is a short name, such as ``h100``: queues and reports name GPUs by it.
 
 Source: the peer's `binder/common` and `common/resources`.
 """
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 import attrs
@@ -155,3 +158,54 @@ def group_labels(labels: Mapping[str, str]) -> tuple[str, ...]:
 def group_label(group: str, *, devices: int) -> tuple[str, str]:
     """Return the label, key and value, that ties a pod on ``devices`` GPUs to a GPU group."""
     return (f"{names.GPU_GROUP_PREFIX}{group}" if devices > 1 else names.GPU_GROUP), group
+
+
+OTHER_MODEL: Final = "other"
+"""The model of GPUs without a name of a product."""
+MIXED_MODEL: Final = "mixed"
+"""The model of a node whose devices are of several models, if no label of the node names one."""
+MODEL_NAME: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+LONGEST_MODEL: Final = 63
+_MODEL: Final = re.compile(MODEL_NAME)
+_MAKERS: Final = frozenset({"nvidia", "amd", "intel", "tesla", "instinct", "radeon", "geforce", "quadro", "titan"})
+"""Words of product names before the model."""
+_SERIES: Final = frozenset({"rtx", "gtx", "pro"})
+"""Words that are no model without the word after them."""
+
+
+def gpu_model(labels: Mapping[str, str], products: Iterable[str] = (), *, has_gpus: bool = True) -> str:
+    """Return the short name of the model of a node's GPUs; "" for a node without GPUs.
+
+    ``labels`` of the node decide; without them, the ``products`` that drivers give its devices. A node has one model:
+    `MIXED_MODEL` if the products differ, `OTHER_MODEL` if nothing names one.
+    """
+    named = labels.get(names.NODE_GPU_MODEL, "")
+    if named and is_model_name(named):
+        return named
+    if product := labels.get(names.NODE_GPU_PRODUCT, ""):
+        return model_of(product)
+    found = {model_of(each) for each in products}
+    if len(found) > 1:
+        return MIXED_MODEL
+    return found.pop() if found else OTHER_MODEL if has_gpus else ""
+
+
+@lru_cache(maxsize=1024)
+def model_of(product: str) -> str:
+    """Return the short name of the model of a product name: ``NVIDIA-H100-80GB-HBM3`` is ``h100``.
+
+    It is the first word after the maker's, with the next one after a word like RTX. So memory, form and connection of
+    a GPU make no other model, nor do the endings that say how it is shared or cut.
+    """
+    words = [word for word in re.split(r"[^a-z0-9.]+", product.lower()) if word]
+    rest = [word for at, word in enumerate(words) if word not in _MAKERS or at + 1 == len(words)]
+    count = 1
+    while count < len(rest) and rest[count - 1] in _SERIES:
+        count += 1
+    named = "-".join(rest[:count]).strip("-.")[:LONGEST_MODEL].rstrip("-.")
+    return named or OTHER_MODEL
+
+
+def is_model_name(text: str) -> bool:
+    """Return whether ``text`` has the form of the short name of a model."""
+    return len(text) <= LONGEST_MODEL and _MODEL.match(text) is not None

@@ -1,0 +1,52 @@
+import pytest
+
+from kai.api.conventions.gpu_sharing import gpu_model, is_model_name, model_of
+
+
+@pytest.mark.parametrize(
+    ("product", "model"),
+    [
+        ("NVIDIA-H100-80GB-HBM3", "h100"),
+        ("NVIDIA-H100-PCIe", "h100"),
+        ("NVIDIA H200 NVL", "h200"),
+        ("NVIDIA-GH200-480GB", "gh200"),
+        ("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "a100"),
+        ("NVIDIA-A10G-SHARED", "a10g"),
+        ("Tesla-V100-SXM2-16GB", "v100"),
+        ("Tesla-T4", "t4"),
+        ("NVIDIA-L40S", "l40s"),
+        ("NVIDIA-GeForce-RTX-4090", "rtx-4090"),
+        ("NVIDIA-RTX-6000-Ada-Generation", "rtx-6000"),
+        ("NVIDIA-RTX-PRO-6000-Blackwell", "rtx-pro-6000"),
+        ("NVIDIA-TITAN", "titan"),
+        ("AMD_Instinct_MI300X_OAM", "mi300x"),
+        ("A100", "a100"),
+        ("", "other"),
+        ("---", "other"),
+        ("x" * 100, "x" * 63),
+    ],
+)
+def test_the_model_of_a_product_is_the_first_word_after_the_maker(product, model):
+    assert model_of(product) == model
+    assert is_model_name(model)
+
+
+def test_a_label_with_the_model_goes_before_the_product():
+    labels = {"kai.scheduler/gpu-model": "h100-pcie", "nvidia.com/gpu.product": "NVIDIA-H100-PCIe"}
+    assert gpu_model(labels) == "h100-pcie"
+
+
+def test_a_label_that_is_no_name_of_a_model_counts_as_absent():
+    labels = {"kai.scheduler/gpu-model": "No_Model", "nvidia.com/gpu.product": "NVIDIA-H100-PCIe"}
+    assert gpu_model(labels) == "h100"
+
+
+def test_products_of_devices_name_the_model_where_no_label_does():
+    assert gpu_model({}, ["NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3"]) == "h100"
+    assert gpu_model({}, ["NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB"]) == "mixed"
+    assert gpu_model({"nvidia.com/gpu.product": "Tesla-T4"}, ["NVIDIA H100 80GB HBM3"]) == "t4"
+
+
+def test_gpus_without_any_name_are_of_another_model_and_no_gpus_of_none():
+    assert gpu_model({}) == "other"
+    assert gpu_model({}, has_gpus=False) == ""
