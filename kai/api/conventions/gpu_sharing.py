@@ -171,6 +171,8 @@ _MAKERS: Final = frozenset({"nvidia", "amd", "intel", "tesla", "instinct", "rade
 """Words of product names before the model."""
 _SERIES: Final = frozenset({"rtx", "gtx", "pro"})
 """Words that are no model without the word after them."""
+_PARTS: Final = frozenset({"mig", "shared"})
+"""Words with which GPU feature discovery begins how a GPU is cut or shared."""
 
 
 def gpu_model(labels: Mapping[str, str], products: Iterable[str] = (), *, has_gpus: bool = True) -> str:
@@ -195,14 +197,16 @@ def model_of(product: str) -> str:
     """Return the short name of the model of a product name: ``NVIDIA-H100-80GB-HBM3`` is ``h100``.
 
     It is the first word after the maker's, with the next one after a word like RTX. So memory, form and connection of
-    a GPU make no other model, nor do the endings that say how it is shared or cut.
+    a GPU make no other model. A slice of a MIG device (``a100-mig-1g.5gb``) and a GPU that a device plugin shares in
+    time (``a10g-shared``) are other models: such a node counts parts as GPUs, and a quota of whole ones is none of parts.
     """
     words = [word for word in re.split(r"[^a-z0-9.]+", product.lower()) if word]
-    rest = [word for at, word in enumerate(words) if word not in _MAKERS or at + 1 == len(words)]
+    whole = next((at for at, word in enumerate(words) if at and word in _PARTS), len(words))
+    rest = [word for at, word in enumerate(words[:whole]) if word not in _MAKERS or at + 1 == whole]
     count = 1
     while count < len(rest) and rest[count - 1] in _SERIES:
         count += 1
-    named = "-".join(rest[:count]).strip("-.")[:LONGEST_MODEL].rstrip("-.")
+    named = "-".join([*rest[:count], *words[whole:]]).strip("-.")[:LONGEST_MODEL].rstrip("-.")
     return named or OTHER_MODEL
 
 
