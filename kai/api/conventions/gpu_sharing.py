@@ -198,7 +198,7 @@ def model_of(product: str) -> str:
 
     It is the first word after the maker's, with the next one after a word like RTX. So memory, form and connection of
     a GPU make no other model. A slice of a MIG device (``a100-mig-1g.5gb``) and a GPU that a device plugin shares in
-    time (``a10g-shared``) are other models: such a node counts parts as GPUs, and a quota of whole ones is none of parts.
+    time (``a10g-shared``) are other models: such a node counts parts as GPUs, and whole ones have quotas of their own.
     """
     words = [word for word in re.split(r"[^a-z0-9.]+", product.lower()) if word]
     whole = next((at for at, word in enumerate(words) if at and word in _PARTS), len(words))
