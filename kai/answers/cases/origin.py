@@ -14,7 +14,7 @@ class Origin:
     """The origin of a case or an answer, as it appears in machine-readable documents."""
 
     type: str = "scenario"
-    """One of live, service, conditions, snapshot, manifests, scenario."""
+    """One of live, service, conditions, snapshot, manifests, scenario, history."""
     cluster: str | None = None
     """The name of the context of a live cluster."""
     namespace: str = ""

@@ -9,7 +9,6 @@ import csv
 import datetime as dt
 import html
 import io
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,9 +17,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import attrs
 import click
 
+from kai.answers.cases.origin import Origin
 from kai.basics.errors import CommandLineError
 from kai.basics.wording import number_text, shown
-from kai.cli.console import Console, console_options
+from kai.cli.console import FORMATS, Console, console_options, write_kind
 from kai.cli.tables import Column, table, wrapped
 from kai.history.database import heard_until, queues_by_row, reading
 from kai.history.facts import HOURS, RESOURCES
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 PLACE: Final = "/var/lib/kai/history.db"
+_ORIGIN: Final = Origin(type="history")
 _EXACT: Final = ("gpuMicroseconds", "lostGpuMicroseconds", "uid", "depth")
 """Keys of documents that tables for people leave out."""
 _WANTED_TIME: Final = 'a day such as "2026-01-31", a time such as "2026-01-31T12:00", or "7d" for that long ago'
@@ -94,7 +95,7 @@ def _time_options(function: Any) -> Any:  # noqa: ANN401 - as decorators of clic
 @click.argument("kind", type=click.Choice(tuple(KINDS)))
 @_time_options
 @click.option("--by", type=click.Choice(PERIODS), default=None, help="A report for each of these.")
-@console_options(("table", "wide", "csv", "json", "html"))
+@console_options((*FORMATS, "csv", "html"))
 def report_command(
     console: Console, *, kind: str, place: str, since: str, until: str, zone: str, by: str | None
 ) -> None:
@@ -103,6 +104,9 @@ def report_command(
         heard = heard_until(connection) or 0
         span, local = _Time(since=since, until=until, zone=zone).span(heard)
         made = report(connection, kind, span, by=by or "", zone=local)
+    if console.is_for_machines:
+        _write_report(made, console)
+        return
     console.write(_FORMS[console.output if console.output in _FORMS else "table"](made, console).rstrip("\n"))
 
 
@@ -119,22 +123,16 @@ def as_csv(made: Report, console: Console) -> str:
     return out.getvalue()
 
 
-def as_json(made: Report, console: Console) -> str:
-    """Return all rows with exact amounts."""
-    del console
-    return json.dumps(
-        {
-            "kind": "UsageReport",
-            "report": made.kind,
-            "recordedUntil": None if made.recorded is None else instant(made.recorded),
-            "spans": [
-                {"from": instant(span.since), "to": instant(span.until), "rows": list(rows)}
-                for span, rows in made.spans
-            ],
-        },
-        indent=2,
-        ensure_ascii=False,
-    )
+def _write_report(made: Report, console: Console) -> None:
+    """Write all rows with exact amounts, for machines."""
+    fields = {
+        "report": made.kind,
+        "recordedUntil": None if made.recorded is None else instant(made.recorded),
+        "spans": [
+            {"from": instant(span.since), "to": instant(span.until), "rows": list(rows)} for span, rows in made.spans
+        ],
+    }
+    write_kind("UsageReport", fields, console, _ORIGIN)
 
 
 def as_table(made: Report, console: Console) -> str:
@@ -199,7 +197,7 @@ def _html_cell(row: Row, key: str) -> str:
     return f'<td class="n">{text}</td>' if isinstance(row[key], int | float) else f"<td>{text}</td>"
 
 
-_FORMS: Final = {"table": as_table, "csv": as_csv, "json": as_json, "html": as_html}
+_FORMS: Final = {"table": as_table, "csv": as_csv, "html": as_html}
 
 
 # ------------------------------------------------------------------------------------------------------------- history
@@ -210,7 +208,7 @@ _FORMS: Final = {"table": as_table, "csv": as_csv, "json": as_json, "html": as_h
 @_time_options
 @click.option("--by", type=click.Choice(PERIODS), default="day", show_default=True, help="A line for each of these.")
 @click.option("--resource", type=click.Choice(RESOURCES), default="gpu", show_default=True, help="Show this resource.")
-@console_options(("table", "wide", "json"))
+@console_options()
 def history(
     console: Console, *, queue: str, place: str, since: str, until: str, zone: str, by: str, resource: str
 ) -> None:
@@ -230,9 +228,8 @@ def history(
             held = uses[named[queue]].held[at] if queue and named[queue] in uses else 0 if queue else had.held[at]
             lines.append(_line(each, held, had.capacity[at], had.unrecorded, at))
     if console.is_for_machines:
-        console.write(
-            json.dumps({"kind": "UsageHistory", "queue": queue, "resource": resource, "items": lines}, indent=2)
-        )
+        fields = {"queue": queue or None, "resource": resource, "items": lines}
+        write_kind("UsageHistory", fields, console, _ORIGIN)
         return
     console.write(_chart(lines, queue, resource, place, console))
 

@@ -2,6 +2,8 @@
 
 What every document for machines begins with, as a class.
 
+What was held over a time, as ``kai report`` and ``kai history`` write it.
+
 The MIG slices of a node, as ``kai nodes`` and ``kai why node/NAME`` write them; see ``kai.cli.schemas.kinds``.
 """
 
@@ -360,4 +362,50 @@ class NodeExplanation(Document):
     mig_slices: tuple[SlicesItem, ...] = ()
 
 
+@attrs.frozen(kw_only=True)
+class SpanItem:
+    """A time and what was held in it; the keys of rows follow from the report, and keys in small units are exact."""
+
+    from_: str
+    to: str
+    rows: tuple[Mapping[str, Any], ...]
+
+
+@attrs.frozen(kw_only=True)
+class UsageReport(Document):
+    """Who used what over a time (``kai report``)."""
+
+    report: str
+    recorded_until: str | None
+    """The last instant that the file has a record of; null for an empty file."""
+    spans: tuple[SpanItem, ...]
+
+
+@attrs.frozen(kw_only=True)
+class UsageItem:
+    """What was held in a day, a week or a month, and what the cluster had; ``held`` and ``capacity`` are exact."""
+
+    name: str
+    from_: str
+    to: str
+    hours: float
+    held_hours: float
+    capacity_hours: float
+    fraction: float
+    unrecorded_hours: float
+    held: int
+    capacity: int
+
+
+@attrs.frozen(kw_only=True)
+class UsageHistory(Document):
+    """What a queue or the cluster held over time (``kai history``)."""
+
+    queue: str | None
+    """Null for all queues together."""
+    resource: str
+    items: tuple[UsageItem, ...]
+
+
+USAGE_KINDS = (UsageReport, UsageHistory)
 WHY_KINDS = (Explanation, ExplanationList, EvictionList, QueueExplanation, NodeExplanation)

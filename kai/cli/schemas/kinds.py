@@ -17,7 +17,7 @@ from typing import Any, Final
 import attrs
 
 from kai.api.fields import document_name
-from kai.cli.schemas.explanations import WHY_KINDS, Document, SlicesItem
+from kai.cli.schemas.explanations import USAGE_KINDS, WHY_KINDS, Document, SlicesItem
 from kai.cli.schemas.results import RESULT_KINDS, Comparison, Decision, Plan, QueueList, QueueWeekList, SimulationResult
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -278,6 +278,7 @@ KINDS: Final = {
         Snapshot,
         Versions,
         *RESULT_KINDS,
+        *USAGE_KINDS,
     )
 }
 """The kinds that ``kai version --schema`` prints, by name."""

@@ -8,10 +8,14 @@ from zoneinfo import ZoneInfo
 import pytest
 from click.testing import CliRunner
 
+from kai.answers.documents.envelope import API_VERSION
 from kai.cli.command import kai
+from kai.cli.schemas.kinds import KINDS as DOCUMENTS
+from kai.cli.schemas.kinds import schema_of
 from kai.history.database import reading
 from kai.history.facts import Amounts, Ended, NodeState, QueueFacts
 from kai.history.tables import KINDS, Span, report, rows_of, spans
+from tests.unit.cli.schemas.test_jsonschemas import faults
 from tests.unit.history.test_database import HOUR, TEAM, TOP, begun, held
 
 T = round(dt.datetime(2026, 10, 24, 22, tzinfo=dt.UTC).timestamp() * 1000)
@@ -121,12 +125,30 @@ def ran(*words):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("form", ["table", "wide", "csv", "json", "html"])
-def test_the_same_file_gives_the_same_bytes(path, kind, form):
+@pytest.mark.parametrize("form", ["table", "wide", "csv", "json", "yaml", "html"])
+def test_the_same_file_gives_the_same_bytes(path, kind, form, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
     words = ("report", kind, "--file", str(path), "--from", "2026-10-24", "--tz", "Europe/Berlin", "-o", form)
     first, second = ran(*words), ran(*words)
     assert (first.exit_code, first.output) == (0, second.output)
     assert first.output
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_reports_for_machines_have_an_envelope_and_a_schema(path, kind):
+    document = json.loads(ran("report", kind, "--file", str(path), "-o", "json").output)
+    assert (document["apiVersion"], document["kind"], document["report"]) == (API_VERSION, "UsageReport", kind)
+    assert document["source"]["type"] == "history"
+    assert document["recordedUntil"] == "2026-10-26T23:00:00Z"
+    assert faults(document, schema_of(DOCUMENTS["UsageReport"])) == []
+
+
+@pytest.mark.parametrize(("words", "queue"), [(("history",), None), (("history", "team"), "team")])
+def test_history_for_machines_has_an_envelope_and_a_schema(path, words, queue):
+    document = json.loads(ran(*words, "--file", str(path), "-o", "json").output)
+    assert (document["apiVersion"], document["kind"], document["queue"]) == (API_VERSION, "UsageHistory", queue)
+    assert document["items"]
+    assert faults(document, schema_of(DOCUMENTS["UsageHistory"])) == []
 
 
 def test_a_table_of_queues(path):
