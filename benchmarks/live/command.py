@@ -40,8 +40,8 @@ from benchmarks.live.shards import fill_shards, schedulers
 from benchmarks.live.start import run_starts
 from benchmarks.live.steady import Pace, run_steadily
 from kai.api.kubernetes.pod import GRACE_SECONDS
+from kai.deciding.configuration.profile_reading import default_configuration
 from kai.deciding.configuration.profiles import make_profile
-from kai.deciding.configuration.reading import default_configuration
 from kai.lab.virtual.results.metrics import percentile
 from kai.lab.virtual.running.simulation import Simulation
 from kai.lab.virtual.scenes.loading import load

@@ -7,8 +7,8 @@ from attrs import frozen
 
 from benchmarks.placement.offering import Offering
 from benchmarks.placement.trace import Trace
+from kai.deciding.configuration.profile_reading import read_configuration
 from kai.deciding.configuration.profiles import make_profile
-from kai.deciding.configuration.reading import read_configuration
 
 WORKLOADS = ("default", "gpushare40", "gpushare100", "multigpu50", "gpuspec33")
 DEMANDS = (1.0, 1.3)

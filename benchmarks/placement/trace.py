@@ -18,8 +18,8 @@ from attrs.validators import ge
 from kai.basics.errors import KaiError
 from kai.lab.traces.columns import formats
 from kai.lab.traces.jobs import Demand, demand_of
-from kai.lab.traces.reading import read_nodes
 from kai.lab.traces.rows import read_rows
+from kai.lab.traces.trace_reading import read_nodes
 
 NODES = "openb_node_list_gpu_node.csv"
 GPU = 1000

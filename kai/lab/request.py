@@ -26,7 +26,7 @@ from kai.api import values
 from kai.api.fields import EMPTY
 from kai.api.values import BadValue
 from kai.basics.errors import CommandLineError
-from kai.deciding.configuration.reading import Configuration
+from kai.deciding.configuration.profile_reading import Configuration
 from kai.deciding.configuration.registry import Registry
 from kai.deciding.engine.host import Observer
 from kai.lab.comparing.expected_answer import Differences, compare

@@ -26,7 +26,7 @@ from kai.basics.trees import ancestry
 from kai.basics.wording import number_text
 from kai.manifests.expansion import Job
 from kai.manifests.findings import Document, Finding
-from kai.manifests.reading import Reading
+from kai.manifests.manifest_reading import Reading
 
 if TYPE_CHECKING:
     from kai.manifests.positions import Path

@@ -4,7 +4,7 @@
 must keep. ``load_scenario`` and ``check_scenario`` run scenario files. The sinks replace a cluster.
 """
 
-from kai.testing.answers import BrokenLaw
+from kai.testing.answer_laws import BrokenLaw
 from kai.testing.laws import check_plugin
 from kai.testing.scenarios import RecordingSink, RejectingSink, check_scenario, load_scenario, run_scenario
 from kai.testing.views import cluster, default_profile_with, node_row, only, opened, pod_row, session_view, snapshot

@@ -3,7 +3,7 @@
 A plugin is deterministic, and independent of the order of nodes. Its scores are finite (or NaN, which excludes a node)
 and leave some nodes. Its answers have the right type and shape and come quickly. It raises nothing and writes nothing,
 neither in ``open`` nor later. An eviction undoes the effects of a placement. With it in the profile, the same cluster
-gives the same decisions in whatever order its objects come. ``kai.testing.answers`` tests single answers.
+gives the same decisions in whatever order its objects come. ``kai.testing.answer_laws`` tests single answers.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from kai.framework.hooks import Placement, Plugin, PluginUse
 from kai.framework.verdict import Reason, Words
 from kai.intake import take_snapshot
 from kai.lab.scenarios.shorthand import NOW
-from kai.testing.answers import BrokenLaw, Rated, blaming, check_answers, shown
+from kai.testing.answer_laws import BrokenLaw, Rated, blaming, check_answers, shown
 from kai.testing.scenarios import decision_lines
 from kai.testing.views import cluster, open_session, opened
 

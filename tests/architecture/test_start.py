@@ -116,7 +116,7 @@ def test_manifests_are_decided_without_what_serves(words: list[str]) -> None:
 
 TEXTS = ("yaml", "kai.manifests", "kai.roles.podgrouper", "kai.lab.scenarios.scenario")
 """What reads texts and makes pods of workloads."""
-UNASKED = ("kai.plugins.numa", "kai.plugins.fragmentation", "kai.plugins.dra.answers", "cel_expr_python")
+UNASKED = ("kai.plugins.numa", "kai.plugins.fragmentation", "kai.plugins.dra.claim_answers", "cel_expr_python")
 """Plugins that no configuration here names, and what allocates claims, of which there are none."""
 LISTING = (*TEXTS, *UNASKED, "kai.answers.why.explanation", "kai.cluster", "numba")
 

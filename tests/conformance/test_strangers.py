@@ -13,8 +13,8 @@ import attrs
 import pytest
 
 from kai.deciding.configuration.peer import PluginEntry
+from kai.deciding.configuration.profile_reading import default_configuration
 from kai.deciding.configuration.profiles import make_profile
-from kai.deciding.configuration.reading import default_configuration
 from kai.deciding.configuration.registry import Registry
 from kai.facts.compiled.jit import prepare
 from kai.testing import check_scenario

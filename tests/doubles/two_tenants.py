@@ -13,7 +13,7 @@ from kai.api.cluster_objects import collect
 from kai.api.codec.structuring import structure_as
 from kai.api.kinds import KINDS
 from kai.dashboard.feed import EndedCycle
-from kai.deciding.configuration.reading import default_configuration
+from kai.deciding.configuration.profile_reading import default_configuration
 from kai.intake import IntakeSettings
 
 NOW = 1_700_000_000.0

@@ -18,8 +18,8 @@ from kai.api.cluster_objects import FIELD_OF, ClusterObjects
 from kai.api.kinds import BY_NAME
 from kai.cluster.caching.assume_cache import AssumeCache
 from kai.cluster.caching.raw import take
+from kai.deciding.configuration.profile_reading import read_configuration
 from kai.deciding.configuration.profiles import make_profile
-from kai.deciding.configuration.reading import read_configuration
 from kai.deciding.configuration.registry import Registry
 from kai.deciding.engine.cycle import Profile, run_cycle
 from kai.framework.decisions import Decision, Recorder

@@ -33,25 +33,25 @@ from kai.cluster.election.leading import _record
 from kai.cluster.process.decisions import read_line
 from kai.cluster.process.listener import read_address
 from kai.cluster.requesting.reviews import Reviews
-from kai.cluster.transport.answers import refusal_of, status_of
 from kai.cluster.transport.calls import Answer
 from kai.cluster.transport.credentials import Source
 from kai.cluster.transport.kubeconfig import read_contexts
+from kai.cluster.transport.replies import refusal_of, status_of
 from kai.dashboard.api import question_of
 from kai.deciding.configuration.past_usage import Cron
+from kai.deciding.configuration.profile_reading import read_configuration
 from kai.deciding.configuration.profiles import make_profile
-from kai.deciding.configuration.reading import read_configuration
 from kai.deciding.configuration.registry import Registry
 from kai.facts.model.device_functions import version
 from kai.facts.model.device_selectors import Selectors
 from kai.lab.sources.archive import read_archive
-from kai.lab.traces.reading import read_nodes, read_trace
+from kai.lab.traces.trace_reading import read_nodes, read_trace
 from kai.lab.virtual.results.documents import result_of_document
 from kai.lab.virtual.scenes.cluster_file import read_cluster_file
 from kai.lab.virtual.scenes.from_manifests import read_workload
 from kai.manifests.lint import lint
-from kai.manifests.reading import documents_of, open_text
-from kai.manifests.reading import read as read_manifests
+from kai.manifests.manifest_reading import documents_of, open_text
+from kai.manifests.manifest_reading import read as read_manifests
 from kai.roles.admission import AdmissionSettings, mutate
 from kai.roles.admission.rotation import read_held
 from kai.roles.admission.serving import MUTATING, PATHS, answered

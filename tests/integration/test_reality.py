@@ -13,8 +13,8 @@ import attrs
 import pytest
 
 from kai.cluster.process.decisions import BIND, EVICT, read_decisions
+from kai.deciding.configuration.profile_reading import default_configuration
 from kai.deciding.configuration.profiles import make_profile
-from kai.deciding.configuration.reading import default_configuration
 from kai.lab.virtual.running.simulation import Simulation
 from kai.lab.virtual.scenes.loading import load
 from tests.integration.client import until

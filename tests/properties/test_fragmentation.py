@@ -4,8 +4,8 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai.deciding.configuration.profile_reading import read_configuration
 from kai.deciding.configuration.profiles import make_profile
-from kai.deciding.configuration.reading import read_configuration
 from kai.deciding.engine.cycle import run_cycle
 from kai.framework.decisions import Recorder
 from kai.testing import snapshot

@@ -13,8 +13,8 @@ from kai.answers.outcomes.overview import overview
 from kai.answers.outcomes.plan import answer
 from kai.api.codec.manifest_text import load_values
 from kai.basics.errors import KaiError
+from kai.deciding.configuration.profile_reading import read_configuration
 from kai.deciding.configuration.profiles import make_profile
-from kai.deciding.configuration.reading import read_configuration
 from kai.deciding.configuration.registry import Registry
 from kai.lab.scenarios.scenario import read_scenario
 

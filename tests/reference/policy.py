@@ -12,7 +12,7 @@ from kai.cli.extending.installed import Installed, list_installed
 from kai.deciding.configuration import peer
 from kai.deciding.configuration.options import described, wanted
 from kai.deciding.configuration.peer import Arguments
-from kai.deciding.configuration.reading import default_configuration as default
+from kai.deciding.configuration.profile_reading import default_configuration as default
 from kai.framework.parameters import Parameters
 from tests.reference.marks import table
 

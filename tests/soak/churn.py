@@ -67,7 +67,7 @@ _BOUNDS: Final = {
     "kai.cluster.transport.encoding._MOST_PATHS": 4,
     "kai.roles.scheduler.publishing.outgoing._MOST": 4,
     "kai.roles.scheduler.committing.binds._MOST_PARTS": 1,
-    "kai.roles.podgrouper.reading._KEPT": 4,
+    "kai.roles.podgrouper.owner_reading._KEPT": 4,
     "kai.roles.podgrouper.links._MOST_OPEN": 1,
 }
 """Memories that have a bound, which is made small: a round is enough to reach it, and what grows on has none."""

@@ -33,7 +33,7 @@ from kai.basics.errors import ConfigError, InputError
 from kai.basics.parsing import is_number
 from kai.basics.wording import counted, shown
 from kai.deciding.configuration.peer import Settings
-from kai.deciding.configuration.reading import Configuration
+from kai.deciding.configuration.profile_reading import Configuration
 from kai.facts.model.groups import Shares
 from kai.facts.model.placement import Past
 from kai.intake import IntakeSettings, QueueAccess

@@ -36,7 +36,7 @@ from kai.cluster.requesting.listing import Lister, Listing
 from kai.cluster.transport.access import Access
 from kai.cluster.transport.client import Client, user_agent
 from kai.cluster.transport.kubeconfig import Context
-from kai.deciding.configuration.reading import Configuration, default_configuration
+from kai.deciding.configuration.profile_reading import Configuration, default_configuration
 from kai.deciding.configuration.registry import Registry
 from kai.intake import IntakeSettings
 

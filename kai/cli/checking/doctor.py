@@ -58,7 +58,7 @@ def doctor(console: Console, only: str, context: str, kubeconfig: str, user: str
 
 def _say_blind(verdicts: "list[Diagnosis]", seen: "Seen", title: str) -> None:
     """Report that no check could be made: ``0 of 25 checks need attention`` alone would read as health."""
-    from kai.doctor.reading import not_allowed
+    from kai.doctor.cluster_reading import not_allowed
 
     needed = dict.fromkeys(name for each in verdicts for name in each.check.needs)
     lacking = ", ".join(not_allowed(seen, needed))
@@ -108,7 +108,7 @@ def _look(kubeconfig: str, context: str, user: str) -> "tuple[Seen, str]":
     from kai.cluster.clock import SystemClock
     from kai.cluster.transport.access import Access
     from kai.cluster.transport.client import Account, Client, user_agent
-    from kai.doctor.reading import Look
+    from kai.doctor.cluster_reading import Look
 
     keep_logs_off()
     access = Access(kubeconfig=kubeconfig, context=context, impersonated=user)

@@ -24,16 +24,16 @@ from kai.lab.sources.archive import is_archive
 from kai.lab.sources.judging import findings_of
 from kai.lab.sources.loading import read_case
 from kai.lab.traces.columns import node_format_of
-from kai.lab.traces.reading import read_nodes, read_trace
 from kai.lab.traces.rows import read_rows
+from kai.lab.traces.trace_reading import read_nodes, read_trace
 from kai.lab.virtual.scenes.cluster_file import KEYS as CLUSTER_KEYS
 from kai.lab.virtual.scenes.cluster_file import read_cluster_file
 from kai.lab.virtual.scenes.file_kinds import is_trace
 from kai.manifests import Document, Finding, RefusedError, Surroundings, documents_of, open_text, read
 from kai.manifests.adoption import NONE, Adoption, adopted_documents
 from kai.manifests.claims import Claims
+from kai.manifests.manifest_reading import Reading
 from kai.manifests.positions import Text
-from kai.manifests.reading import Reading
 
 _CONFIGURES: Final = frozenset({"plugins", "with", "actions", "tiers", "parameters", "queueDepthPerAction"})
 _CONFIGURES_A_CASE: Final = frozenset({"run", "actions", "plugins", "with", "config"})

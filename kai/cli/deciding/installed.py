@@ -106,7 +106,7 @@ def _with_flags(chosen: Chosen, lines: Iterable[list[str]]) -> Chosen:
     from kai.cli.running.flags import read_flags
     from kai.cli.running.roleflags import FLAGS, PARAMETER_OF, ROLES, SETTING_OF, TOGETHER
     from kai.cli.running.roles import configuration_of, intake_of
-    from kai.deciding.configuration.reading import default_configuration
+    from kai.deciding.configuration.profile_reading import default_configuration
     from kai.lab.request import Policy
 
     try:

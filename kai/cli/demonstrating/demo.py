@@ -42,8 +42,8 @@ from kai.dashboard.answer_cache import AnswerCache
 from kai.dashboard.feed import EndedCycle, Feed
 from kai.dashboard.pages import make_pages
 from kai.dashboard.server import Dashboard
+from kai.deciding.configuration.profile_reading import default_configuration
 from kai.deciding.configuration.profiles import make_profile
-from kai.deciding.configuration.reading import default_configuration
 from kai.framework.decisions import Bind
 from kai.lab.virtual.results.metrics import result_of
 from kai.lab.virtual.running.simulation import Run, Simulation

@@ -16,8 +16,8 @@ import attrs
 from kai.basics.errors import ConfigError
 from kai.cli.running.configuring import load_configuration
 from kai.deciding.configuration.options import described, wanted
+from kai.deciding.configuration.profile_reading import Configuration, default_configuration
 from kai.deciding.configuration.profiles import make_profile
-from kai.deciding.configuration.reading import Configuration, default_configuration
 from kai.deciding.configuration.registry import Registry, load_class, origin_of
 from kai.framework.hooks import Extension
 

@@ -200,7 +200,7 @@ def served_jobs(source: Source, served: "Served", wanted: Wanted) -> View:
     Raises: UnreachableError where the service does not answer.
     """
     from kai.answers.documents.asking import read
-    from kai.answers.documents.reading import job_lines
+    from kai.answers.documents.document_reading import job_lines
     from kai.api import values as times
 
     pods = "true" if wanted.pods else ""

@@ -246,7 +246,7 @@ def served_nodes(source: Source, console: Console, served: "Served", *, by: str,
     Raises: UnreachableError where the service does not answer; InputError for an unknown label.
     """
     from kai.answers.documents.asking import read
-    from kai.answers.documents.reading import node_slots
+    from kai.answers.documents.document_reading import node_slots
 
     document = served.ask("nodes")
     view = _view_of(source, console, read(document, "NodeList", node_slots), by=by, job=job, free=free)

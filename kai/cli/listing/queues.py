@@ -327,7 +327,7 @@ def served_queues(source: Source, served: "Served", queue: str, resource: int | 
     Raises: UnreachableError where it does not answer.
     """
     from kai.answers.documents.asking import read
-    from kai.answers.documents.reading import queue_lines
+    from kai.answers.documents.document_reading import queue_lines
 
     document = served.ask("queues", queue=queue)
     items = [item for item in document["items"] if source.selector.matches(item.get("labels") or {})]

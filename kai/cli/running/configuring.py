@@ -15,7 +15,7 @@ from kai.basics.wording import found_by, shown
 from kai.cli.running.flags import Given, with_texts
 from kai.cli.running.roleflags import FLAGS, SCHEDULER
 from kai.cli.running.shards import Rendered, is_shard, render
-from kai.deciding.configuration.reading import Configuration, read_configuration
+from kai.deciding.configuration.profile_reading import Configuration, read_configuration
 
 if TYPE_CHECKING:
     from kai.deciding.configuration.registry import Registry

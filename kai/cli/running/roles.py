@@ -153,7 +153,7 @@ def configuration_of(given: Given) -> tuple[Any, Mapping[str, object] | None]:
     Raises: ConfigError.
     """
     from kai.cli.running.configuring import load_setup
-    from kai.deciding.configuration.reading import default_configuration
+    from kai.deciding.configuration.profile_reading import default_configuration
 
     path = configuration_path(given)
     setup = load_setup(path) if path else None
@@ -268,7 +268,7 @@ def podgrouper(given: Given, observe: Observe) -> tuple[Role, Callable[[], Await
     from kai.cluster.work import QueueOptions
     from kai.roles.podgrouper.grouper import Settings
     from kai.roles.podgrouper.keeping import FirstPass
-    from kai.roles.podgrouper.reading import WATCHED
+    from kai.roles.podgrouper.owner_reading import WATCHED
     from kai.roles.podgrouper.service import group_pods
 
     if given.text("pod-groups") not in _NEEDED:

@@ -46,7 +46,6 @@ from kai.cluster.caching.watch_events import (
     VersionCame,
 )
 from kai.cluster.port import Clock
-from kai.cluster.transport.answers import said, status_of, wait_of
 from kai.cluster.transport.calls import (
     JSON,
     LARGEST_PAGE,
@@ -62,6 +61,7 @@ from kai.cluster.transport.calls import (
 )
 from kai.cluster.transport.encoding import ServedVersions, collection, page_query
 from kai.cluster.transport.reachability import Reachability
+from kai.cluster.transport.replies import said, status_of, wait_of
 
 if TYPE_CHECKING:
     from kai.cluster.caching.assume_cache import Asked

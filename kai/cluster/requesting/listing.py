@@ -22,7 +22,6 @@ from kai.basics.errors import InputError, UnreachableError
 from kai.basics.kubernetes_version import NEWEST, KubernetesVersion
 from kai.cluster.caching.raw import Page, manifest_of, page_of
 from kai.cluster.port import Clock
-from kai.cluster.transport.answers import decoded, said, version_said
 from kai.cluster.transport.calls import (
     JSON,
     LARGEST_PAGE,
@@ -35,6 +34,7 @@ from kai.cluster.transport.calls import (
 )
 from kai.cluster.transport.encoding import collection, page_query
 from kai.cluster.transport.reachability import right_of
+from kai.cluster.transport.replies import decoded, said, version_said
 
 _PAGE: Final = 2000
 _PATIENCE: Final = (1.0, 3.0)

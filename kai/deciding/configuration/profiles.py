@@ -7,7 +7,7 @@ from kai.basics.wording import shown
 from kai.deciding.configuration import peer
 from kai.deciding.configuration.options import build, described
 from kai.deciding.configuration.peer import PluginEntry
-from kai.deciding.configuration.reading import ON_FAILURE, Configuration, default_configuration
+from kai.deciding.configuration.profile_reading import ON_FAILURE, Configuration, default_configuration
 from kai.deciding.configuration.registry import Registry, UnknownNameError, origin_of, suggestion
 from kai.deciding.engine.cycle import Action, Profile
 from kai.framework.hooks import OnFailure, Plugin, PluginUse

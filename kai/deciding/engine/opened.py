@@ -19,7 +19,7 @@ import attrs
 import numpy as np
 
 from kai.basics.errors import ConfigError, KaiError, PluginError, error_text
-from kai.deciding.engine.answers import (
+from kai.deciding.engine.answer_checks import (
     Check,
     check_of,
     objection_to_effects,

@@ -64,7 +64,7 @@ RATED: Final = Shortcut(
     name="rated",
     plain="kai.deciding.engine.statement.Statement.place_pods",
     fast="kai.facts.kernels.place.place_rated",
-    applies="batches of one shape, for which one plugin only filters and rates nodes",
+    applies="chunks of one shape, for which one plugin only filters and rates nodes",
     workload="w2 with a plugin that looks at groups",
     gain="2,778 → 1,134",
 )
@@ -96,7 +96,7 @@ LAST_PROBE: Final = Shortcut(
     name="last-probe",
     plain="kai.actions.search.solver.Search",
     fast="kai.actions.search.solver.Search",
-    applies="the probe of the whole batch evicted just what it would record",
+    applies="the probe of the whole chunk evicted just what it would record",
     workload="w7",
     gain="700 → 441",
 )
@@ -120,7 +120,7 @@ HOPELESS: Final = Shortcut(
     name="hopeless",
     plain="kai.actions.search.solver.Search",
     fast="kai.framework.hooks.Victims",
-    applies="batches of several pods, and of one after a search in vain, if a plugin knows that none helps",
+    applies="chunks of several pods, and of one after a search in vain, if a plugin knows that none helps",
     workload="gang-full",
     gain="9.3 → 6.9",
 )

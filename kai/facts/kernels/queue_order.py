@@ -1,6 +1,6 @@
 """The order in which queues are served.
 
-Queues above their share go last. Before them, queues that stay within their entitlement with the next batch go first,
+Queues above their share go last. Before them, queues that stay within their entitlement with the next chunk go first,
 then higher priority, then the lower share of the allocatable amount; age breaks ties.
 
 Source: the queue order of the peer's proportion plugin.

@@ -20,7 +20,7 @@ from kai.basics.kubernetes_version import NEWEST, KubernetesVersion
 from kai.basics.parsing import is_whole
 from kai.basics.wording import shown
 from kai.deciding.configuration.peer import Settings
-from kai.deciding.configuration.reading import (
+from kai.deciding.configuration.profile_reading import (
     Configuration,
     merged,
     read_configuration,

@@ -25,8 +25,8 @@ from kai.manifests import Document, Finding, RefusedError, Surroundings, Unused
 from kai.manifests.claims import CLAIM, TEMPLATE, VOLUME, Claims
 from kai.manifests.expansion import is_workload, numbered
 from kai.manifests.lint import Beside, queue_fault
+from kai.manifests.manifest_reading import Reading
 from kai.manifests.nodes import Nodes
-from kai.manifests.reading import Reading
 from kai.manifests.workloads.making import Stage
 
 

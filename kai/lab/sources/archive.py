@@ -23,7 +23,7 @@ from kai.basics.errors import InputError
 from kai.basics.kubernetes_version import NEWEST, KubernetesVersion
 from kai.basics.parsing import is_number, is_whole
 from kai.deciding.configuration.peer import Settings
-from kai.deciding.configuration.reading import Configuration, read_configuration, read_peer
+from kai.deciding.configuration.profile_reading import Configuration, read_configuration, read_peer
 from kai.facts.model.placement import NoRoom, Past
 from kai.intake.aside import FIELD_OF_KIND, Suspect, without
 

@@ -20,7 +20,7 @@ from kai.manifests import Document, Finding, RefusedError, Surroundings, read
 from kai.manifests.expansion import is_workload
 from kai.manifests.gpus import gpus_of
 from kai.manifests.lint import Beside, lint
-from kai.manifests.reading import Reading
+from kai.manifests.manifest_reading import Reading
 from kai.manifests.unused import names_scheduler
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from kai.api.cluster_objects import collect
 from kai.api.codec.manifest_text import load_values
 from kai.basics.errors import InputError
 from kai.basics.wording import found_by
-from kai.deciding.configuration.reading import default_configuration
+from kai.deciding.configuration.profile_reading import default_configuration
 from kai.intake import IntakeSettings
 from kai.lab.scenarios.scenario import is_scenario, read_scenario
 from kai.lab.sources.archive import is_archive

@@ -1,1 +1,1 @@
-"""Traces: recorded jobs and nodes in files of several formats, read by column maps that are data; see ``reading``."""
+"""Traces: recorded jobs and nodes in files of several formats, by column maps. Start reading at ``trace_reading``."""

@@ -24,7 +24,7 @@ from kai.basics.errors import CommandLineError
 from kai.basics.parsing import is_whole
 from kai.basics.progress import heard_by
 from kai.deciding.configuration.peer import PluginEntry
-from kai.deciding.configuration.reading import Configuration, default_configuration
+from kai.deciding.configuration.profile_reading import Configuration, default_configuration
 from kai.deciding.configuration.registry import Registry
 from kai.lab.virtual.moments import Reached, archive_of, reach, reasons_at_the_end
 from kai.lab.virtual.results.metrics import PolicyInput, result_of

@@ -26,7 +26,7 @@ from kai.roles.scheduler.settings import SchedulerSettings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kai.deciding.configuration.reading import Configuration
+    from kai.deciding.configuration.profile_reading import Configuration
     from kai.intake import IntakeSettings
     from kai.lab.virtual.running.records import JobRecord
 

@@ -44,7 +44,7 @@ from kai.plugins.dra.extended import needed
 
 if TYPE_CHECKING:
     from kai.framework.expressions import Selectors
-    from kai.plugins.dra.answers import Answers, Kept
+    from kai.plugins.dra.claim_answers import Answers, Kept
     from kai.plugins.dra.inventory import Inventory
 
 
@@ -139,7 +139,7 @@ class Memory:
     def answers(self, view: SessionView, concerns: Bools) -> "Answers":
         """Return the answers about claims; devices are the same as long as slices and nodes are the same objects."""
         from kai.framework.expressions import Selectors  # noqa: PLC0415 - only clusters with claims pay for it
-        from kai.plugins.dra import answers, demand, inventory  # noqa: PLC0415 - as above
+        from kai.plugins.dra import claim_answers, demand, inventory  # noqa: PLC0415 - as above
 
         catalog, nodes = view.snapshot.catalog, view.snapshot.nodes
         slices = catalog.claims.slices
@@ -153,8 +153,8 @@ class Memory:
         self.selectors = self.selectors or Selectors()
         if self.kept is None or self.classes != catalog.claims.classes:
             self.classes = catalog.claims.classes
-            self.kept = answers.Kept(known, len(nodes), demand.Demands(known, self.classes, self.selectors))
-        return answers.Answers(view, known, self.selectors, concerns, self.kept)
+            self.kept = claim_answers.Kept(known, len(nodes), demand.Demands(known, self.classes, self.selectors))
+        return claim_answers.Answers(view, known, self.selectors, concerns, self.kept)
 
 
 def _same(left: Sequence[object], right: Sequence[object]) -> bool:

@@ -36,7 +36,7 @@ from kai.roles.podgrouper.grouper import Groupers, Settings, load_groupers
 from kai.roles.podgrouper.keeping import FirstPass, KeptGroups
 from kai.roles.podgrouper.links import ShownLinks, WriteBehind, traits_of
 from kai.roles.podgrouper.lookup import Absent, Answers, Get, Why
-from kai.roles.podgrouper.reading import GROUPS, Fetcher, Rounds, StoreLookup
+from kai.roles.podgrouper.owner_reading import GROUPS, Fetcher, Rounds, StoreLookup
 from kai.roles.podgrouper.resource import Kind, Manifest
 from kai.roles.podgrouper.update import GroupWrite, Verb
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 import attrs
 
 from kai.api import names
-from kai.deciding.configuration.reading import Configuration, default_configuration
+from kai.deciding.configuration.profile_reading import Configuration, default_configuration
 from kai.intake import IntakeSettings
 
 

@@ -67,7 +67,7 @@ def test_a_command_prints_what_its_page_shows(page, command, output, tmp_path, m
 def test_the_programs_of_a_page_keep_their_own_tests(page, tmp_path, monkeypatch):
     lay_out(page, tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr("kai.testing.answers.clock", lambda: 0.0)  # a busy machine breaks no law
+    monkeypatch.setattr("kai.testing.answer_laws.clock", lambda: 0.0)  # a busy machine breaks no law
     tests = 0
     for path in sorted(tmp_path.glob("*.py")):
         scope = {"__name__": path.stem, "__file__": str(path)}
@@ -79,7 +79,7 @@ def test_the_programs_of_a_page_keep_their_own_tests(page, tmp_path, monkeypatch
 
 
 def test_the_plugin_of_the_readme_keeps_the_laws_in_25_lines(monkeypatch):
-    monkeypatch.setattr("kai.testing.answers.clock", lambda: 0.0)  # a busy machine breaks no law
+    monkeypatch.setattr("kai.testing.answer_laws.clock", lambda: 0.0)  # a busy machine breaks no law
     (program,) = [block["text"] for block in blocks(README) if block["language"] == "python"]
     assert sum(bool(line.strip()) for line in program.splitlines()) <= 25
     scope = {"__name__": "readme"}

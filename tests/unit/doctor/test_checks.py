@@ -6,7 +6,7 @@ from kai.api.kinds import BY_CLASS
 from kai.cli.running.roleflags import LEASES, ROLES, TOGETHER
 from kai.doctor import seen as seeing
 from kai.doctor.checks import CHECKS, POLICIES
-from kai.doctor.reading import TABLE, rights_of, rights_of_readers
+from kai.doctor.cluster_reading import TABLE, rights_of, rights_of_readers
 from kai.doctor.seen import Seen, Severity, run_check
 from tests.unit.deploy.rendering import DEPLOY, LASTING, of_kind, render
 from tests.unit.deploy.test_roles import RIGHTS
@@ -184,7 +184,7 @@ def test_each_kind_that_a_role_cannot_do_without_is_asked_about():
     from kai.roles.controllers.node_scale_service import WATCHED as SCALE
     from kai.roles.controllers.podgroup_service import WATCHED as POD_GROUPS
     from kai.roles.controllers.queue_service import WATCHED as QUEUES
-    from kai.roles.podgrouper.reading import WATCHED as GROUPER
+    from kai.roles.podgrouper.owner_reading import WATCHED as GROUPER
 
     followed = {
         "scheduler": SCHEDULER_WATCHES,

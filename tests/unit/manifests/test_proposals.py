@@ -6,8 +6,8 @@ from kai.api.codec.structuring import structure_as
 from kai.api.scheduling.queue import Queue
 from kai.manifests import documents_of, open_text
 from kai.manifests.lint import lint
+from kai.manifests.manifest_reading import read
 from kai.manifests.proposals import named_queue, propose, root_name
-from kai.manifests.reading import read
 
 
 def node(gpus):

@@ -9,7 +9,7 @@ from kai.manifests import Later, Surroundings, expand
 from kai.manifests.claims import Claims
 from kai.manifests.gpus import gpus_of
 from kai.manifests.lint import lint
-from kai.manifests.reading import documents_of, open_text, read
+from kai.manifests.manifest_reading import documents_of, open_text, read
 
 CASES = yaml.safe_load((Path(__file__).parent / "published.yaml").read_text())
 CLUSTER = """\

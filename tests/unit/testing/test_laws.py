@@ -29,7 +29,7 @@ INSTALLED = Registry.installed()
 @pytest.fixture(autouse=True)
 def no_seconds(monkeypatch):
     """Let time stand still: a busy machine is no law that a plugin breaks. The tests about time bring their own."""
-    monkeypatch.setattr("kai.testing.answers.clock", lambda: 0.0)
+    monkeypatch.setattr("kai.testing.answer_laws.clock", lambda: 0.0)
 
 
 @pytest.mark.parametrize("name", INSTALLED.plugins)
@@ -342,7 +342,7 @@ def test_nan_for_some_nodes_takes_them_out(monkeypatch):
 
 def test_an_answer_that_is_slow_each_time_is_caught(monkeypatch):
     time = [0.0]
-    monkeypatch.setattr("kai.testing.answers.clock", lambda: time[0])
+    monkeypatch.setattr("kai.testing.answer_laws.clock", lambda: time[0])
 
     def slow(session, pod, nodes):
         time[0] += 0.2
@@ -360,7 +360,7 @@ def test_an_answer_that_is_slow_each_time_is_caught(monkeypatch):
 
 def test_an_answer_that_is_slow_once_compiles(monkeypatch):
     time, asked = [0.0], []
-    monkeypatch.setattr("kai.testing.answers.clock", lambda: time[0])
+    monkeypatch.setattr("kai.testing.answer_laws.clock", lambda: time[0])
 
     def compiles(session, pod, nodes):
         time[0] += 0 if asked else 9

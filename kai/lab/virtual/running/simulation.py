@@ -25,8 +25,8 @@ from kai.api.cluster_objects import ClusterObjects
 from kai.api.conventions.quota_windows import AHEAD_SECONDS
 from kai.api.kinds import key_of
 from kai.basics.errors import InputError
+from kai.deciding.configuration.profile_reading import Configuration, default_configuration
 from kai.deciding.configuration.profiles import make_profile
-from kai.deciding.configuration.reading import Configuration, default_configuration
 from kai.deciding.engine.cycle import CycleReport, Profile, holds_until, run_cycle
 from kai.facts.model.axis import GPU_UNIT
 from kai.facts.model.placement import Past

@@ -64,7 +64,7 @@ from kai.manifests.workloads.described import described_kinds
 
 if TYPE_CHECKING:
     from kai.manifests.lint import Beside
-    from kai.manifests.reading import Reading
+    from kai.manifests.manifest_reading import Reading
 
 NEW_YEAR: Final = 1767225600.0
 """2026-01-01: the start of a run whose objects contain no time."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kai.lab.traces.jobs import Demand, TraceJob, TraceNode
-    from kai.lab.traces.reading import Trace
+    from kai.lab.traces.trace_reading import Trace
 
 NAMESPACE: Final = "trace"
 QUEUE: Final = "default"

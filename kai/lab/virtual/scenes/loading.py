@@ -21,7 +21,7 @@ from kai.lab.scenarios.shorthand import is_short
 from kai.lab.sources.addition import beside_of
 from kai.lab.sources.archive import is_archive
 from kai.lab.sources.text_files import read_documents
-from kai.lab.traces.reading import Trace, read_nodes, read_trace
+from kai.lab.traces.trace_reading import Trace, read_nodes, read_trace
 from kai.lab.virtual.scenes.cluster_file import ClusterFile, read_cluster_file
 from kai.lab.virtual.scenes.file_kinds import is_trace
 from kai.lab.virtual.scenes.from_manifests import NEW_YEAR, read_workload

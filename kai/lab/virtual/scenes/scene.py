@@ -11,7 +11,7 @@ import attrs
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.fields import EMPTY
 from kai.api.kubernetes.node import Node, Taint
-from kai.deciding.configuration.reading import Configuration
+from kai.deciding.configuration.profile_reading import Configuration
 from kai.intake import IntakeSettings
 from kai.lab.virtual.scenes.job_plans import JobPlan
 

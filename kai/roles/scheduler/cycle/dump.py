@@ -26,7 +26,7 @@ import attrs
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.codec.structuring import unstructure
 from kai.api.fields import EMPTY, camel
-from kai.deciding.configuration.reading import PEER_KEYS
+from kai.deciding.configuration.profile_reading import PEER_KEYS
 from kai.deciding.engine.cycle import Profile, waiting_order
 from kai.framework.parameters import LEAST_HARM
 from kai.intake import take_snapshot

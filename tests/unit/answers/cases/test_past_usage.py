@@ -6,7 +6,7 @@ import pytest
 from kai.answers.cases.case import read_past_usage, unread
 from kai.basics.errors import InputError
 from kai.deciding.configuration.past_usage import UsageSettings
-from kai.deciding.configuration.reading import default_configuration
+from kai.deciding.configuration.profile_reading import default_configuration
 from kai.facts.model.groups import Shares
 from kai.lab.scenarios.scenario import read_scenario
 

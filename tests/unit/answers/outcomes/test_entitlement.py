@@ -1,7 +1,7 @@
 import pytest
 
+from kai.answers.documents.document_reading import entitlement as read
 from kai.answers.documents.items import entitled, entitlement_values
-from kai.answers.documents.reading import entitlement as read
 from kai.answers.offline.run import simulate
 from kai.answers.outcomes.entitlement import entitlement
 from kai.answers.outcomes.overview import overview

@@ -7,8 +7,8 @@ from benchmarks.placement.measuring import AT_ONCE, IN_TURN, OFFERS, WITHOUT, Of
 from benchmarks.placement.offering import Offering
 from benchmarks.placement.trace import NODES as NODE_FILE
 from benchmarks.placement.trace import NodeShape, PodShape, Trace
+from kai.deciding.configuration.profile_reading import read_configuration
 from kai.deciding.configuration.profiles import make_profile
-from kai.deciding.configuration.reading import read_configuration
 
 NODES = (NodeShape("n-0", 16_000, 65_536, 4, "G2"), NodeShape("n-1", 16_000, 65_536, 4, "T4"))
 PODS = (PodShape(1_000, 1_024, 1, 1000), PodShape(1_000, 1_024, 1, 500), PodShape(2_000, 1_024, 1, 1000, ("T4",)))

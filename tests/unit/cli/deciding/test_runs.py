@@ -10,7 +10,7 @@ from kai.cli.command import run
 from kai.cli.console import Console
 from kai.cli.deciding.diff import runs_text
 from kai.cli.deciding.runlines import run_text, runs_table
-from kai.deciding.configuration.reading import default_configuration
+from kai.deciding.configuration.profile_reading import default_configuration
 from kai.lab.virtual.results.comparison import compare_runs
 from kai.lab.virtual.results.metrics import PolicyInput, result_of
 from kai.lab.virtual.results.result import SimulationResult

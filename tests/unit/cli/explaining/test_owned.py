@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
+from kai.answers.documents.document_reading import job_lines, owners_of_jobs
 from kai.answers.documents.items import job_values
-from kai.answers.documents.reading import job_lines, owners_of_jobs
 from kai.answers.outcomes.owners import owners_in
 from kai.cli.command import run
 from kai.cli.explaining.subjectkinds import owner_subject

@@ -3,8 +3,8 @@ import json
 import pytest
 import yaml
 
+from kai.answers.documents.document_reading import node_slots as read_nodes
 from kai.answers.documents.items import node_values
-from kai.answers.documents.reading import node_slots as read_nodes
 from kai.answers.outcomes.gpu_slots import node_slots
 from kai.cli.command import run
 from kai.cli.console import Console

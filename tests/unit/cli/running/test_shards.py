@@ -14,8 +14,8 @@ from kai.cli.running.process import Process
 from kai.cli.running.roleflags import FLAGS, PARAMETER_OF, ROLES, SETTING_OF, TOGETHER
 from kai.cli.running.roles import configuration_of, scheduler_settings
 from kai.cli.running.shards import render
+from kai.deciding.configuration.profile_reading import read_configuration
 from kai.deciding.configuration.profiles import make_profile
-from kai.deciding.configuration.reading import read_configuration
 from kai.framework.parameters import Parameters, SearchBudgets
 from kai.intake import IntakeSettings
 from tests.unit.api.manifests import SHARD

@@ -5,7 +5,7 @@ import pytest
 
 from kai.basics.errors import ConfigError
 from kai.deciding.configuration.past_usage import UsageSettings, WindowType, read_usage
-from kai.deciding.configuration.reading import read_configuration
+from kai.deciding.configuration.profile_reading import read_configuration
 
 ADDRESS = "http://prometheus:9090"
 LEAST = {"clientType": "prometheus", "connectionString": ADDRESS}

@@ -5,8 +5,8 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from kai.basics.errors import ConfigError
+from kai.deciding.configuration.profile_reading import read_configuration
 from kai.deciding.configuration.profiles import make_profile
-from kai.deciding.configuration.reading import read_configuration
 from kai.deciding.configuration.registry import Registry
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from kai.basics.errors import ConfigError, InputError, PluginError
-from kai.deciding.engine.answers import _FUNCTIONS
+from kai.deciding.engine.answer_checks import _FUNCTIONS
 from kai.deciding.engine.failing import Failures
 from kai.deciding.engine.host import Silent
 from kai.deciding.engine.opened import _PLACES, open_plugins

@@ -10,7 +10,7 @@ import pytest
 from kai.basics.errors import InputError
 from kai.cli.checking.findings import finding_text
 from kai.lab.traces.jobs import Demand
-from kai.lab.traces.reading import Trace, read_trace
+from kai.lab.traces.trace_reading import Trace, read_trace
 from kai.manifests import RefusedError
 
 HEAD = "JobID|User|Account|Submit|Start|ElapsedRaw|NNodes|ReqTRES|State"

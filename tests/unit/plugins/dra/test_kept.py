@@ -11,7 +11,7 @@ from kai.framework.decisions import Recorder
 from kai.intake import take_snapshot
 from kai.lab.scenarios.scenario import read_objects
 from kai.lab.scenarios.shorthand import NOW, expand
-from kai.plugins.dra import answers
+from kai.plugins.dra import claim_answers
 from kai.testing import default_profile_with
 from tests.unit.plugins.dra.manifests import claim, device, device_class, exactly, offer
 from tests.upstream import devices
@@ -20,7 +20,7 @@ PROFILE = default_profile_with()
 PLAIN = attrs.evolve(PROFILE, parameters=attrs.evolve(PROFILE.parameters, without=("hopeless",)))
 
 
-class Forgetful(answers.Kept):
+class Forgetful(claim_answers.Kept):
     """The twin that keeps nothing."""
 
     def met(self, asking, nodes, meet):
@@ -36,7 +36,7 @@ def forgetting():
 
     def call(function):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(answers, "Kept", Forgetful)
+            patch.setattr(claim_answers, "Kept", Forgetful)
             return function()
 
     return call
@@ -100,13 +100,13 @@ def test_what_is_known_of_victims_changes_no_decision(forgetting, snapshot):
 def test_victims_whose_devices_others_hold_are_not_tried(monkeypatch, profile, is_tried):
     """All devices are held through claims whose users are not there."""
     tried = []
-    found = answers.Answers.effects
+    found = claim_answers.Answers.effects
 
     def effects(self, pod, node, detail):
         tried.append(pod)
         return found(self, pod, node, detail)
 
-    monkeypatch.setattr(answers.Answers, "effects", effects)
+    monkeypatch.setattr(claim_answers.Answers, "effects", effects)
     held = [claim(f"r-{at}", queue="lend", held=[("n", f"d{at}")], users=("gone",)) for at in range(2)]
     groups = {f"r-{at}": {"queue": "lend", "runs_on": "n", "spec": naming(f"r-{at}")} for at in range(2)}
     groups["w"] = {"queue": "own", "spec": naming("w")}

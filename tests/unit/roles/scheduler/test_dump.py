@@ -10,7 +10,7 @@ import pytest
 
 from kai.api.codec.structuring import unstructure
 from kai.basics.errors import InputError
-from kai.deciding.configuration.reading import read_configuration
+from kai.deciding.configuration.profile_reading import read_configuration
 from kai.facts.model.groups import Shares
 from kai.facts.model.placement import NoRoom, Past
 from kai.lab.sources.archive import read_archive

@@ -5,8 +5,8 @@ import pytest
 from kai.api.conventions.binding import grant_of
 from kai.cluster.port import Term
 from kai.cluster.process.tracing import no_tracing
+from kai.deciding.configuration.profile_reading import default_configuration
 from kai.deciding.configuration.profiles import make_profile
-from kai.deciding.configuration.reading import default_configuration
 from kai.deciding.engine.cycle import run_cycle
 from kai.facts.model.placement import Past
 from kai.facts.model.pod import Status

@@ -1,7 +1,7 @@
 import attrs
 import pytest
 
-from kai.deciding.configuration.reading import default_configuration
+from kai.deciding.configuration.profile_reading import default_configuration
 from kai.framework.parameters import Parameters
 from kai.roles.scheduler.committing.evictions import EvictionOperation
 from kai.roles.scheduler.effects import Decided

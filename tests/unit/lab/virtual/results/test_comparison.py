@@ -1,6 +1,6 @@
 import attrs
 
-from kai.deciding.configuration.reading import default_configuration
+from kai.deciding.configuration.profile_reading import default_configuration
 from kai.lab.virtual.results.comparison import compare_runs
 from kai.lab.virtual.results.metrics import PolicyInput, result_of
 from kai.lab.virtual.results.result import SimulationResult

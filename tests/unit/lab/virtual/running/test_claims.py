@@ -1,7 +1,7 @@
 """Resource claims over virtual time: who has which device, from the binding of a pod until it is gone."""
 
+from kai.deciding.configuration.profile_reading import default_configuration
 from kai.deciding.configuration.profiles import make_profile
-from kai.deciding.configuration.reading import default_configuration
 from kai.lab.virtual.results.metrics import result_of
 from kai.lab.virtual.running.simulation import Simulation, run
 from tests.unit.lab.virtual.builders import cluster, job, scene_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai.deciding.configuration.reading import read_configuration
+from kai.deciding.configuration.profile_reading import read_configuration
 from kai.history import reports
 from kai.lab.virtual.running.simulation import run, simulation_of
 from tests.unit.lab.virtual.builders import cluster, job, scene_of

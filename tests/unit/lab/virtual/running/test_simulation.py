@@ -2,8 +2,8 @@ import attrs
 import pytest
 
 from kai.basics.errors import InputError
+from kai.deciding.configuration.profile_reading import default_configuration
 from kai.deciding.configuration.profiles import make_profile
-from kai.deciding.configuration.reading import default_configuration
 from kai.lab.virtual.results.metrics import result_of
 from kai.lab.virtual.results.result import JobResult, SimulationResult
 from kai.lab.virtual.running.simulation import Simulation, run

@@ -8,7 +8,7 @@ import pytest
 
 from kai.basics.errors import UnreachableError
 from kai.cluster.transport.calls import Answer, NoAnswer
-from kai.doctor.reading import LISTS, Look
+from kai.doctor.cluster_reading import LISTS, Look
 from tests.doubles.virtual_time import VirtualClock
 from tests.unit.doctor.cluster import HEALTHY, kai_pod
 

@@ -11,7 +11,7 @@ from kai.basics.errors import ConfigError, InputError
 from kai.cli.checking.findings import finding_text
 from kai.lab.traces.columns import formats
 from kai.lab.traces.jobs import Demand, TraceJob
-from kai.lab.traces.reading import Trace, read_nodes, read_trace
+from kai.lab.traces.trace_reading import Trace, read_nodes, read_trace
 from kai.manifests import RefusedError
 
 OPENB = (

@@ -4,8 +4,8 @@ import pytest
 
 from kai.api.plans import Reason, Refusal
 from kai.cluster.requests import BudgetExhausted, Forbidden, NamespaceEnding, NoSuchKind
-from kai.cluster.transport.answers import decoded, is_throttled, refusal_of, status_of, wait_of, wants_rest
 from kai.cluster.transport.calls import Answer, NoAnswer
+from kai.cluster.transport.replies import decoded, is_throttled, refusal_of, status_of, wait_of, wants_rest
 
 NOW = 1_700_000_000.0
 

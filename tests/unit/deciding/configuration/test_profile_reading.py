@@ -3,8 +3,8 @@ import pytest
 from kai.basics.errors import ConfigError
 from kai.deciding.configuration.past_usage import UsageSettings
 from kai.deciding.configuration.peer import DEFAULT_PLUGINS, PLUGINS, Arguments, PluginEntry, ours
+from kai.deciding.configuration.profile_reading import default_configuration, merged, read_configuration
 from kai.deciding.configuration.profiles import default_profile, make_profile
-from kai.deciding.configuration.reading import default_configuration, merged, read_configuration
 from kai.framework.hooks import OnFailure
 
 OPERATOR_RENDERED = {
