@@ -65,6 +65,7 @@ class Code(StrEnum):
     """
 
     OVER_LIMIT = "OverLimit"
+    OVER_MODEL_LIMIT = "OverModelLimit"
     OVER_QUOTA = "NonPreemptibleOverQuota"
     QUEUE_MISSING = "QueueDoesNotExist"
     QUEUE_ORPHANED = "QueueOrphaned"

@@ -129,7 +129,8 @@ class SessionView(Protocol):
     def engine_column(self, name: str) -> Tracked:
         """Return a column of the engine as a target of effects.
 
-        ``idle``, ``releasing`` and ``used`` of nodes, flat [N, R]; ``queue_used`` and ``queue_fixed``, flat [Q, 3].
+        ``idle``, ``releasing`` and ``used`` of nodes, flat [N, R]; ``queue_used`` and ``queue_fixed``, flat [Q, 3];
+        ``queue_models``, flat [Q, M].
         """
 
     @abstractmethod

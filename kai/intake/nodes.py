@@ -1,15 +1,18 @@
 """Nodes: their resources, and their GPUs by labels."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import attrs
 
 from kai.api import names
+from kai.api.conventions.gpu_sharing import gpu_model
 from kai.api.kubernetes import node as api
 from kai.basics import parsing
 from kai.basics.kubernetes_version import V1_36
 from kai.facts.model.axis import GPU_UNIT
 from kai.facts.model.constraints import Taint
+from kai.facts.model.partitions import Gpus
 from kai.facts.model.pod import UNKNOWN_GPU_MEMORY, MigStrategy, Node
 from kai.facts.model.units import amounts
 from kai.intake.settings import IntakeSettings
@@ -44,6 +47,8 @@ class NodeRecord:
     """The node by its object alone; None for a node that is not part of the snapshot."""
     node: Node | None
     """The node, with the data from other objects."""
+    products: frozenset[str] = frozenset()
+    """The products of GPUs that drivers offered when ``node`` was made."""
 
 
 class NodeReader:
@@ -90,32 +95,58 @@ class NodeReader:
             gpu_memory=memory,
             gpu_memory_known=memory > UNKNOWN_GPU_MEMORY,
             gpu_count=_gpu_count(labels.get(names.NODE_GPU_COUNT, ""), allocatable),
+            gpu_model=gpu_model(labels, has_gpus=_has_gpus(allocatable)),
             mig_enabled=_mig_enabled(labels.get(self._settings.mig_worker_label), allocatable),
             mig_strategy=_STRATEGIES.get(labels.get(names.NODE_MIG_STRATEGY, ""), MigStrategy.NONE),
             features=frozenset(source.status.declared_features) if self._settings.kubernetes >= V1_36 else None,
         )
 
 
-def settle(records: Iterable[NodeRecord], gpus: Mapping[str, int]) -> tuple[Node, ...]:
+@attrs.frozen
+class Offered:
+    """The GPUs that DRA drivers offer on a node, and the names of their products."""
+
+    gpus: int = 0
+    products: frozenset[str] = frozenset()
+
+
+_NONE_OFFERED = Offered()
+
+
+def offered_in(gpus: Gpus) -> Mapping[str, Offered]:
+    """Return what DRA drivers offer, by node."""
+    counts = Counter(gpu.node for gpu in gpus.all if gpu.node)
+    products: dict[str, set[str]] = {}
+    for gpu in gpus.all:
+        for device in map(gpus.devices.get, gpu.devices if gpu.node else ()):
+            named = None if device is None else device.product
+            if named is not None:
+                products.setdefault(gpu.node, set()).add(named)
+    return {node: Offered(count, frozenset(products.get(node, ()))) for node, count in counts.items()}
+
+
+def settle(records: Iterable[NodeRecord], gpus: Mapping[str, Offered]) -> tuple[Node, ...]:
     """Return the nodes with the GPUs that DRA drivers offer, which count like any others."""
     found: list[Node] = []
     for record in records:
         node = record.node
         if record.plain is None or node is None:
             continue
-        offered = gpus.get(node.name, 0)
-        if node.dra_gpus != offered:
-            record.node = node = _with(record.plain, offered)
+        offered = gpus.get(node.name, _NONE_OFFERED)
+        if node.dra_gpus != offered.gpus or record.products != offered.products:
+            record.node, record.products = _with(record.plain, offered), offered.products
+            node = record.node
         found.append(node)
     return tuple(found)
 
 
-def _with(node: Node, offered: int) -> Node:
-    if not offered:
+def _with(node: Node, offered: Offered) -> Node:
+    if not offered.gpus:
         return node
-    allocatable = {**node.allocatable, "gpu": node.allocatable.get("gpu", 0) + offered * GPU_UNIT}
+    allocatable = {**node.allocatable, "gpu": node.allocatable.get("gpu", 0) + offered.gpus * GPU_UNIT}
+    model = gpu_model(node.labels, offered.products)
     count = _gpu_count(node.labels.get(names.NODE_GPU_COUNT, ""), allocatable)
-    return attrs.evolve(node, allocatable=allocatable, gpu_count=count, dra_gpus=offered)
+    return attrs.evolve(node, allocatable=allocatable, gpu_count=count, gpu_model=model, dra_gpus=offered.gpus)
 
 
 def _failing(source: api.Node) -> tuple[str, ...]:
@@ -156,6 +187,10 @@ def _gpu_count(label: str, allocatable: Mapping[str, int]) -> int:
 
 def _mig_enabled(label: str | None, allocatable: Mapping[str, int]) -> bool:
     return _has_slices(allocatable) if label is None else parsing.truth(label) is True
+
+
+def _has_gpus(allocatable: Mapping[str, int]) -> bool:
+    return allocatable.get("gpu", 0) > 0 or _has_slices(allocatable)
 
 
 def _has_slices(allocatable: Mapping[str, int]) -> bool:

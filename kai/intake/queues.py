@@ -27,7 +27,7 @@ from kai.api.conventions.quota_windows import in_force, is_usable, lower_quotas,
 from kai.api.scheduling import queue as api
 from kai.deciding.explain.declared import Declared
 from kai.facts.model.axis import GPU_UNIT
-from kai.facts.model.groups import UNLIMITED, Queue, Shares, Windows
+from kai.facts.model.groups import UNLIMITED, ModelBounds, Queue, Shares, Windows
 from kai.framework.verdict import Code
 from kai.intake.settings import IntakeSettings, QueueAccess
 
@@ -202,6 +202,7 @@ def _queue(source: api.Queue, parent: int, usage: Mapping[str, Shares], clocked:
         usage=usage.get(metadata.name, _NO_SHARES),
         preempt_min_runtime=spec.preempt_min_runtime,
         reclaim_min_runtime=spec.reclaim_min_runtime,
+        models={model: ModelBounds(limit=_gpus(each.limit)) for model, each in resources.models.items()},
         windows=None if known is None else known.windows,
     )
 

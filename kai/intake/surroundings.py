@@ -7,7 +7,6 @@ The catalog holds the objects that filters look up by name.
 Objects that plugins read are passed on as they are, by kind and in name order.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Final, TypeAlias
@@ -28,6 +27,7 @@ from kai.facts.state.table_version import TableVersion
 from kai.intake.claimed_gpus import ClaimedGpus, Wanted
 from kai.intake.claims import KnownClaims, gpus_wanted, read_claims
 from kai.intake.devices import Devices, are_same, read_devices
+from kai.intake.nodes import Offered, offered_in
 from kai.intake.pods import PodRecord
 from kai.intake.record_cache import in_order
 from kai.intake.settings import IntakeSettings
@@ -55,7 +55,7 @@ class Library:
     claimed_gpus: ClaimedGpus
     templates: Mapping[tuple[str, str], Wanted]
     """The GPUs of a claim made from a template, by the template's namespace and name."""
-    node_gpus: Mapping[str, int]
+    node_gpus: Mapping[str, Offered]
     """GPUs that DRA drivers offer beside device plugins, by node."""
 
 
@@ -72,7 +72,7 @@ def read_library(objects: ClusterObjects, settings: IntakeSettings, before: Libr
         if devices.gpus.are_divided or now.gpus.are_divided:
             known = {}  # the parts of GPUs that claims get may have changed
         if now.gpus is not devices.gpus:
-            node_gpus = Counter(gpu.node for gpu in now.gpus.all if gpu.node)
+            node_gpus = offered_in(now.gpus)
         devices = now
     templates = {key_of(each): gpus_wanted(each.spec.spec, claimed_gpus) for each in objects.resource_claim_templates}
     return Library(

@@ -79,6 +79,7 @@ def _columns(facts: Facts, columns: Columns) -> Iterator[tuple[str, Int64s, Int6
     used, fixed = _queues(facts, columns)
     yield "queue_used", columns.queue_used, used
     yield "queue_fixed", columns.queue_fixed, fixed
+    yield "queue_models", columns.queue_models, _models(facts, columns)
     yield from _nodes(facts, columns, _bookings(columns))
 
 
@@ -99,6 +100,19 @@ def _queues(facts: Facts, columns: Columns) -> tuple[Int64s, Int64s]:
         for sums, found in ((used, columns.queue_used), (fixed, columns.queue_fixed)):
             sums[:, GPU] = np.clip(found[:, GPU], 0, sums[:, GPU])
     return used, fixed
+
+
+def _models(facts: Facts, columns: Columns) -> Int64s:
+    """Return what queues use of each model: the sums over pods on nodes of that model, up the tree."""
+    sums = np.zeros_like(columns.queue_models)
+    placed = _among(columns.status, ACTIVE_ALLOCATED) & (facts.pods.group >= 0) & (columns.node >= 0)
+    for pod in np.flatnonzero(placed):
+        model = facts.nodes.model[columns.node[pod]]
+        queue = int(facts.groups.queue[facts.pods.group[pod]])
+        while queue >= 0 and model >= 0:
+            sums[queue, model] += _accepted(facts, int(facts.pods.shape[pod]), int(columns.node[pod]))[GPU]
+            queue = int(facts.queues.parent[queue])
+    return np.clip(columns.queue_models, 0, sums) if facts.shapes.claimed.any() else sums
 
 
 def _accepted(facts: Facts, shape: int, node: int) -> Int64s:

@@ -244,7 +244,9 @@ class Stage:
 @st.composite
 def stages(draw: Any, **limits: Any) -> Stage:
     """Draw a stage on which something has happened already."""
-    stage = Stage.of(draw(snapshots(**limits)), draw(st.integers(0, 9)), draw(st.sampled_from(RULES)))
+    stage = Stage.of(
+        draw(snapshots(models=draw(st.booleans()), **limits)), draw(st.integers(0, 9)), draw(st.sampled_from(RULES))
+    )
     for operation in draw(st.lists(operations, max_size=6)):
         stage.do(operation)
     return stage

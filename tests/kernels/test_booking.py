@@ -12,12 +12,14 @@ from tests.kernels.stage import Stage, operations
 from tests.properties.strategies import SMALLEST, snapshots
 
 
-@given(snapshots())
+@given(snapshots(models=True))
 def test_books_open_as_the_twin_opens_them(snapshot):
     Stage.of(snapshot).agree()
 
 
-@given(snapshots(), st.dictionaries(st.integers(0, 20), st.tuples(st.sampled_from(Status), st.integers(-1, 3))))
+@given(
+    snapshots(models=True), st.dictionaries(st.integers(0, 20), st.tuples(st.sampled_from(Status), st.integers(-1, 3)))
+)
 def test_books_are_opened_again_as_by_the_twin(snapshot, elsewhere):
     stage = Stage.of(snapshot)
     ledger, world = stage.ledger, stage.world
@@ -34,7 +36,7 @@ def test_books_are_opened_again_as_by_the_twin(snapshot, elsewhere):
     stage.agree()
 
 
-@given(snapshots(), st.lists(operations, min_size=3, max_size=12), st.integers(0, 9))
+@given(snapshots(models=True), st.lists(operations, min_size=3, max_size=12), st.integers(0, 9))
 def test_every_verb_books_what_its_twin_books(snapshot, what_happens, seed):
     stage = Stage.of(snapshot, seed)
     for operation in what_happens:
@@ -42,7 +44,7 @@ def test_every_verb_books_what_its_twin_books(snapshot, what_happens, seed):
         stage.agree()
 
 
-@given(snapshots(), st.lists(operations, min_size=1, max_size=10), st.integers(0, 9))
+@given(snapshots(models=True), st.lists(operations, min_size=1, max_size=10), st.integers(0, 9))
 def test_settling_binds_whom_the_statement_allocated(snapshot, what_happens, seed):
     stage = Stage.of(snapshot, seed)
     for operation in what_happens:
@@ -54,7 +56,9 @@ def test_settling_binds_whom_the_statement_allocated(snapshot, what_happens, see
     assert allocated.isdisjoint(row for verb, row in stage.world.operations if verb == OP_ALLOCATE)
 
 
-@given(snapshots(), st.lists(operations, min_size=1, max_size=6), st.lists(operations, min_size=1, max_size=8))
+@given(
+    snapshots(models=True), st.lists(operations, min_size=1, max_size=6), st.lists(operations, min_size=1, max_size=8)
+)
 def test_undoing_is_as_if_only_what_came_before_the_mark_had_happened(snapshot, before, after):
     stage = Stage.of(snapshot)
     ledger = stage.ledger
@@ -74,7 +78,7 @@ def test_undoing_is_as_if_only_what_came_before_the_mark_had_happened(snapshot, 
     stage.agree()
 
 
-@given(snapshots(), st.lists(operations, min_size=1, max_size=12))
+@given(snapshots(models=True), st.lists(operations, min_size=1, max_size=12))
 def test_what_a_session_wrote_can_be_taken_back_when_it_is_over(snapshot, what_happens):
     """What was made final included; counters begin anew with each session."""
     stage = Stage.of(snapshot)
@@ -91,7 +95,7 @@ def test_what_a_session_wrote_can_be_taken_back_when_it_is_over(snapshot, what_h
     assert arena.tolist() == opening.tolist()
 
 
-@given(snapshots(), st.lists(operations, max_size=8))
+@given(snapshots(models=True), st.lists(operations, max_size=8))
 def test_groups_whose_pods_changed_status_are_noted(snapshot, what_happens):
     stage = Stage.of(snapshot)
     columns = stage.ledger.columns
@@ -116,7 +120,7 @@ def test_writes_are_kept_in_a_journal(writes):
     assert ledger.columns.journal[: ledger.mark].tolist() == [list(entry) for entry in journal]
 
 
-@given(snapshots())
+@given(snapshots(models=True))
 def test_gpus_of_a_shape_are_counted_as_the_twin_counts_them(snapshot):
     stage = Stage.of(snapshot)
     facts, world = stage.ledger.facts, stage.world
@@ -145,7 +149,7 @@ def numbers_of(columns, snapshot, node):
     return [table.tolist() for table in (*amounts, *(column[first:last] for column in start))]
 
 
-@given(snapshots(), st.lists(operations, min_size=1, max_size=8))
+@given(snapshots(models=True), st.lists(operations, min_size=1, max_size=8))
 def test_whoever_watches_the_ring_of_changed_nodes_misses_none(snapshot, what_happens):
     stage = Stage.of(snapshot)
     ledger = stage.ledger

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kai.facts.model.axis import GPU_UNIT, ResourceAxis
 from kai.facts.model.claim import RawObject
 from kai.facts.model.constraints import TopologyConstraint
-from kai.facts.model.groups import PodGroup, Queue, Shares, SubGroup
+from kai.facts.model.groups import ModelBounds, PodGroup, Queue, Shares, SubGroup
 from kai.facts.model.pod import (
     UNKNOWN_GPU_MEMORY,
     Constraints,
@@ -147,6 +147,12 @@ _queues = one_of_each(
     (100, 100, 100, 200),  # priority
     (0.0, 0.0, 1.0),  # made
     (False, True),  # only GPUs are bounded
+)
+MODELS = ("h100", "a100", "")
+_bounds_of_models = st.dictionaries(
+    st.sampled_from(("h100", "a100", "l4")),
+    st.sampled_from((0.0, 500.0, 1000.0, 1000.0, 2000.0, 3000.0, -1.0)).map(lambda limit: ModelBounds(limit=limit)),
+    max_size=2,
 )
 _rivals = one_of_each(
     (-1, -1, 0),
@@ -380,13 +386,20 @@ def snapshots(
     trees: Sequence[tuple[SubGroup, ...]] = TREES,
     rivals: bool = False,
     foreign: bool = True,
+    models: bool = False,
 ) -> Snapshot:
-    """Draw a cluster with so many nodes, queues and groups (from, to) and up to ``pods`` pods for each leaf."""
+    """Draw a cluster with so many nodes, queues and groups (from, to) and up to ``pods`` pods for each leaf.
+
+    ``models``: nodes have models of GPUs, and queues limits of these.
+    """
     node_objects = [
         _node(row, drawn) for row, drawn in enumerate(draw(st.lists(_nodes, min_size=nodes[0], max_size=nodes[1])))
     ]
     drawn_queues = draw(st.lists(_rivals if rivals else _queues, min_size=queues[0], max_size=queues[1]))
     queue_objects = [_queue(row, drawn) for row, drawn in enumerate(drawn_queues)]
+    if models:
+        node_objects = [attrs.evolve(node, gpu_model=draw(st.sampled_from(MODELS))) for node in node_objects]
+        queue_objects = [attrs.evolve(queue, models=draw(_bounds_of_models)) for queue in queue_objects]
     parents = {queue.parent for queue in queue_objects}
     leaves = [row for row in range(len(queue_objects)) if row not in parents]
     drawn_groups = draw(st.lists(_groups, min_size=groups[0], max_size=groups[1]))

@@ -48,12 +48,14 @@ class Watch:
     """Where pods really are: where they stood when the session opened, or were bound to since."""
     opening_used: Int64s = attrs.field(init=False)
     opening_fixed: Int64s = attrs.field(init=False)
+    opening_models: Int64s = attrs.field(init=False)
     used: Int64s = attrs.field(init=False)
     """What queues used after the last commit."""
 
     def __attrs_post_init__(self) -> None:
         self.opening_used = self.session.columns.queue_used.copy()
         self.opening_fixed = self.session.columns.queue_fixed.copy()
+        self.opening_models = self.session.columns.queue_models.copy()
         self.used = self.opening_used.copy()
         standing = self.session.pods_in(ACTIVE_USED)
         self.real = {int(pod): self.place_of(int(pod)) for pod in standing}
@@ -176,6 +178,7 @@ def no_queue_exceeds_its_limit(watch: Watch) -> None:
     for bounds, used, before in (
         (queues.limit, columns.queue_used, watch.opening_used),
         (queues.quota, columns.queue_fixed, watch.opening_fixed),
+        (queues.model_limit, columns.queue_models, watch.opening_models),
     ):
         over: Bools = (bounds >= 0) & (used > np.maximum(bounds, before))
         assert not over.any(), (np.argwhere(over), used[over], bounds[over])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kai.answers.why import changes, pod_changes
-from kai.answers.why.changes import Site
+from kai.answers.why.changes import LIMITS, Site, used_against
 from kai.answers.why.unfit_nodes import CAPPED, MOST_ALTERNATIVES, OBSTACLES, Family, Maker, back_again, below, rounder
 from kai.api import names
 from kai.api.conventions.queue_rules import Rule, queue_faults, shape_of
@@ -158,15 +158,15 @@ def _bound(site: Site) -> Iterator[Family]:
     resource, row = str(reason.facts.get("resource")), int(number(reason.facts.get("queue_row", -1)))
     if row < 0:
         return
-    limit = reason.code == "OverLimit"
-    at = LEADING.index(resource)
-    used = site.cycle.report.queue_used if limit else site.cycle.report.queue_fixed
+    limit, model = reason.code in LIMITS, str(reason.facts.get("model", ""))
     requested = number(reason.facts.get("requested"))
-    amounts = sorted({number(reason.facts.get("used")) + requested, float(used[row, at]) + requested})
+    amounts = sorted({number(reason.facts.get("used")) + requested, used_against(site, reason) + requested})
     name = site.cycle.snapshot.queues[row].name
     bound = "limit" if limit else "quota"
     steps = tuple(
-        partial(changes.queue_bound, site, name, bound, resource, amount)
+        partial(changes.model_limit, site, name, model, amount)
+        if model
+        else partial(changes.queue_bound, site, name, bound, resource, amount)
         for amount in amounts
         if amount > number(reason.facts.get("bound"))
     )

@@ -10,7 +10,7 @@ where objects have ``minMember``. Users type a suggestion into their file, so it
 """
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -19,13 +19,14 @@ from kai.api import names
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.kubernetes.pod import Container, Pod, PodSpec
 from kai.api.scheduling.pod_group import PodGroup, TopologyConstraint
-from kai.api.scheduling.queue import Queue, QueueResource, QueueResources
+from kai.api.scheduling.queue import Queue, QueueModel, QueueResource, QueueResources
 from kai.basics.parsing import amount as amount_in
 from kai.basics.wording import counted
 from kai.deciding.explain.declared import Takeable
-from kai.deciding.explain.phrases import Words, bare, listed, quantity
-from kai.facts.model.axis import GPU_UNIT
+from kai.deciding.explain.phrases import Words, bare, listed, number, quantity
+from kai.facts.model.axis import GPU_UNIT, LEADING
 from kai.facts.model.units import parts_of
+from kai.facts.state.facts import named_models
 from kai.framework.decisions import Cause
 
 
@@ -284,7 +285,8 @@ def queue_bound(site: Site, queue: str, bound: str, resource: str, amount: float
             resources = each.spec.resources or QueueResources()
             share: QueueResource = getattr(resources, resource)
             old = getattr(share, bound)
-            raised = attrs.evolve(resources, **{resource: attrs.evolve(share, **{bound: amount / units})})
+            changed: dict[str, Any] = {resource: attrs.evolve(share, **{bound: amount / units})}
+            raised = attrs.evolve(resources, **changed)
             each = attrs.evolve(each, spec=attrs.evolve(each.spec, resources=raised))  # noqa: PLW2901 - the same queue, changed
         members.append(each)
     was, would = (bare(value * units, resource) for value in (old, amount / units))
@@ -297,6 +299,46 @@ def queue_bound(site: Site, queue: str, bound: str, resource: str, amount: float
     )
 
 
+LIMITS: Final = frozenset({"OverLimit", "OverModelLimit"})
+"""Codes of limits of queues, which bound all pods; quotas bound only those that cannot be taken back."""
+
+
+def used_against(site: Site, reason: Words) -> float:
+    """Return what counts at the end of the cycle against the limit or quota that ``reason`` names, in axis units."""
+    report, row = site.cycle.report, int(number(reason.facts["queue_row"]))
+    if "model" in reason.facts:
+        return float(report.queue_models[row, named_models(site.cycle.snapshot).index(str(reason.facts["model"]))])
+    columns = report.queue_used if reason.code in LIMITS else report.queue_fixed
+    return float(columns[row, LEADING.index(str(reason.facts["resource"]))])
+
+
+def model_limit(site: Site, queue: str, model: str, amount: float) -> Change:
+    """Raise the limit of a queue for a model of GPU to ``amount`` thousandths of GPUs."""
+    old = 0.0
+
+    def raised(each: Queue) -> Queue:
+        nonlocal old
+        if each.metadata.name != queue or each.spec.resources is None:
+            return each
+        models = each.spec.resources.models
+        known = models.get(model, QueueModel())
+        old = known.limit
+        resources = attrs.evolve(
+            each.spec.resources, models={**models, model: attrs.evolve(known, limit=amount / GPU_UNIT)}
+        )
+        return attrs.evolve(each, spec=attrs.evolve(each.spec, resources=resources))
+
+    queues = tuple(map(raised, site.objects.queues))
+    was, would = bare(old * GPU_UNIT, "gpu"), bare(amount, "gpu")
+    return Change(
+        field=f"limit of queue {queue} for {model}",
+        old=was,
+        new=would,
+        text=f"limit of {queue} for {model} {was} -> {would}",
+        objects=attrs.evolve(site.objects, queues=queues),
+    )
+
+
 def with_compute(site: Site, lacking: Mapping[str, Collection[str]]) -> Change:
     """Lift quota and limit of CPU and memory where queues may use none; ``lacking`` has these resources by queue."""
     free = QueueResource(quota=names.UNLIMITED, limit=names.UNLIMITED)
@@ -305,7 +347,8 @@ def with_compute(site: Site, lacking: Mapping[str, Collection[str]]) -> Change:
         found = lacking.get(queue.metadata.name, ())
         if not found:
             return queue
-        resources = attrs.evolve(queue.spec.resources or QueueResources(), **dict.fromkeys(found, free))
+        lifting: dict[str, Any] = dict.fromkeys(found, free)
+        resources = attrs.evolve(queue.spec.resources or QueueResources(), **lifting)
         return attrs.evolve(queue, spec=attrs.evolve(queue.spec, resources=resources))
 
     resources = sorted({resource for found in lacking.values() for resource in found})

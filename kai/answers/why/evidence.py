@@ -8,7 +8,7 @@ import numpy as np
 
 from kai.answers.offline.run import Cycle
 from kai.answers.outcomes.states import counted_gpus, demanded_by_memory
-from kai.answers.why.changes import Site
+from kai.answers.why.changes import LIMITS, Site, used_against
 from kai.answers.why.evictions import Evictions
 from kai.answers.why.facts import Evidence, Maker, asks_gpus, idle, in_units, preempting, reclaiming, within_quotas
 from kai.answers.why.obstacles import affinities, claims, config_maps, devices, foreign_nodes, ports, topologies
@@ -122,13 +122,12 @@ def _bound(site: Site) -> Iterator[Evidence]:
     """Yield the bound of the queue, its usage, its usage with the job, and its users."""
     reason = site.reasons[0]
     resource, row = str(reason.facts["resource"]), int(number(reason.facts["queue_row"]))
-    at, limit = LEADING.index(resource), reason.code == "OverLimit"
+    at, limit = LEADING.index(resource), reason.code in LIMITS
     bound, used, asked = (number(reason.facts[key]) for key in ("bound", "used", "requested"))
-    report = site.cycle.report
-    later = float((report.queue_used if limit else report.queue_fixed)[row, at])
+    later, model = used_against(site, reason), str(reason.facts.get("model", ""))
     queue = str(reason.facts["queue"])
     name, held = ("limit", "used") if limit else ("quota", "non-preemptible used")
-    text = f"{name} {bare(bound, resource)}   {held} {bare(used, resource)}"
+    text = f"{name}{f' of {model}' if model else ''} {bare(bound, resource)}   {held} {bare(used, resource)}"
     if later != used:
         text += f" when it was tried, {bare(later, resource)} in the end"
     text += f"   this job {bare(asked, resource)}   over by {bare(used + asked - bound, resource)}"
@@ -141,10 +140,10 @@ def _bound(site: Site) -> Iterator[Evidence]:
         "requested": in_units(asked, resource),
         "excess": in_units(used + asked - bound, resource),
     }
-    yield Evidence(label=queue, text=text, values=values)
+    yield Evidence(label=queue, text=text, values=values | ({"model": model} if model else {}))
     if by_clock := _by_clock(reason.facts, name, resource):
         yield by_clock
-    yield from _users(site, row, at, fixed=not limit)
+    yield from _users(site, row, at, fixed=not limit, model=model)
     if not limit:
         yield Evidence(label="why so", text="what cannot be taken back again is granted within quota only")
 
@@ -163,8 +162,11 @@ def _by_clock(facts: Mapping[str, object], name: str, resource: str) -> Evidence
     return Evidence(label="clock", text=text, values={"until": instant_text(until), "next": in_units(value, resource)})
 
 
-def _users(site: Site, queue: int, at: int, *, fixed: bool) -> Iterator[Evidence]:
-    """Yield the groups at or below ``queue`` (-1: of all queues) that use a resource; promises are marked."""
+def _users(site: Site, queue: int, at: int, *, fixed: bool, model: str = "") -> Iterator[Evidence]:
+    """Yield the groups at or below ``queue`` (-1: of all queues) that use a resource; promises are marked.
+
+    With ``model``, only GPUs of that model count.
+    """
     snapshot, report = site.cycle.snapshot, site.cycle.report
     amounts: Counter[int] = Counter()
     promised: set[int] = set()
@@ -174,6 +176,8 @@ def _users(site: Site, queue: int, at: int, *, fixed: bool) -> Iterator[Evidence
     for row, group in enumerate(snapshot.pod_group):
         status = int(report.status[row])
         if group < 0 or not within(status, ACTIVE_ALLOCATED):
+            continue
+        if model and snapshot.nodes[int(report.node[row])].gpu_model != model:
             continue
         facts = snapshot.groups[group]
         if (fixed and facts.preemptible) or not (queue < 0 or queue in path_to(snapshot.queues, facts.queue_row)):

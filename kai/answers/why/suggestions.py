@@ -16,7 +16,7 @@ import attrs
 
 from kai.answers.offline.run import Cycle
 from kai.answers.why.candidates import families
-from kai.answers.why.changes import Site
+from kai.answers.why.changes import LIMITS, Site, used_against
 from kai.answers.why.trials import Alone, ChangeTrial, ChangeTrials, Result
 from kai.answers.why.unfit_nodes import Family
 from kai.api.cluster_objects import ClusterObjects
@@ -26,7 +26,6 @@ from kai.basics.schedules import clock_text
 from kai.basics.wording import span_text
 from kai.deciding.explain.codes import Stage, stage_of
 from kai.deciding.explain.phrases import Words, number, quantity
-from kai.facts.model.axis import LEADING
 from kai.facts.model.pod import TERMINATING, Status, within
 from kai.framework.decisions import Evict
 from kai.framework.verdict import Code
@@ -195,7 +194,7 @@ _WAITING = {
     "NotTried": "until an action tries it",
     "TimeLimit": "until its limit is longer, or its requeue-delay is over",
 }
-_BOUNDS: Final = frozenset({"OverLimit", "NonPreemptibleOverQuota"})
+_BOUNDS: Final = LIMITS | {"NonPreemptibleOverQuota"}
 LOST = "pods that move start again on their new nodes, evicted pods once there is room for them again"
 _IN_VAIN = {
     Stage.QUEUE: "does not help while the queues and the job stay as they are",
@@ -247,9 +246,7 @@ def waiting(site: Site, reason: Words, alone: Alone | None = None, found: Sugges
         return _WAITING.get(reason.code, _IN_VAIN.get(stage_of(reason.code), _OTHERS_END))
     resource = str(reason.facts["resource"])
     bound, used, asked = (number(reason.facts[key]) for key in ("bound", "used", "requested"))
-    report = site.cycle.report
-    columns = report.queue_used if reason.code == "OverLimit" else report.queue_fixed
-    used = max(used, float(columns[int(number(reason.facts["queue_row"])), LEADING.index(resource)]))
+    used = max(used, used_against(site, reason))
     if "until" in reason.facts and not 0 <= number(reason.facts["next"]) < used + asked:
         until = clock_text(number(reason.facts["until"]), str(reason.facts.get("timezone", "")))
         return f"until {until}, when the limit of {reason.facts['queue']} rises"
@@ -258,7 +255,9 @@ def waiting(site: Site, reason: Words, alone: Alone | None = None, found: Sugges
     more = quantity(round(used + asked - bound), resource)
     # Preemptible pods do not count against a quota, so their end does not help.
     queue = reason.facts["queue"]
-    users = f"{queue} uses" if reason.code == "OverLimit" else f"non-preemptible pods of {queue} use"
+    users = f"{queue} uses" if reason.code in LIMITS else f"non-preemptible pods of {queue} use"
+    if "model" in reason.facts:
+        more = more.replace(" GPU", f" {reason.facts['model']} GPU")
     return f"until {users} {more} less (no end time is known)"
 
 

@@ -262,7 +262,7 @@ def spec_in(manifest: Mapping[str, Any]) -> QueueSpec | None:
     if not entries:
         return None
     resources = mapping_of(spec, "resources")
-    read = {part: QueueResource(**_numbers(resources, part)) for part in _PARTS}
+    read: dict[str, Any] = {part: QueueResource(**_numbers(resources, part)) for part in _PARTS}
     return QueueSpec(
         resources=QueueResources(**read) if "resources" in spec else None, schedules=tuple(map(_entry_in, entries))
     )
@@ -302,7 +302,7 @@ def _replaced(before: QueueResources, entry: QueueSchedule) -> QueueResources:
 
 
 def _least(one: QueueResources | None, other: QueueResources | None) -> QueueResources:
-    parts = {}
+    parts: dict[str, Any] = {}
     for part in _PARTS:
         quotas = [getattr(each or _NONE, part).quota for each in (one, other)]
         parts[part] = QueueResource(quota=min(quotas, key=lambda quota: inf if quota < 0 else quota))

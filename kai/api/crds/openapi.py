@@ -56,7 +56,9 @@ from kai.api.scheduling.pod_group import (
     UnschedulableReason,
 )
 from kai.api.scheduling.queue import (
+    QueueModel,
     QueueResource,
+    QueueResources,
     QueueSchedule,
     QueueSpec,
     QueueStatus,
@@ -126,6 +128,12 @@ EXPLANATIONS: Final[Mapping[type, Mapping[str, str]]] = {
         "quota": "The guaranteed share: GPUs in devices, CPU in millicores, memory in megabytes. -1 is unlimited.",
         "over_quota_weight": "How large a part of what others leave over goes to this queue; 0 for none.",
         "limit": "What the queue never exceeds, in the units of the quota. -1 is unlimited; absent means 0.",
+    },
+    QueueModel: {
+        "limit": "What the queue never exceeds of this model, in devices. -1 or absent is unlimited.",
+    },
+    QueueResources: {
+        "models": "Bounds by model of GPU, within those of gpu. A model is the short name of a product, such as h100.",
     },
     QueueStatus: {
         "child_queues": "The queues that name this one as their parent.",

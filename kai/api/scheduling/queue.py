@@ -7,6 +7,7 @@ A Topology (kai.scheduler/v1alpha1) has the levels of a data centre, as node lab
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Final, Literal, TypeAlias
 
 import attrs
@@ -37,12 +38,23 @@ class QueueResource:
 
 
 @attrs.frozen(kw_only=True)
+class QueueModel:
+    """What a queue may have of one model of GPUs.
+
+    Units: devices; -1 or an absent limit is unlimited.
+    """
+
+    limit: Share = -1.0
+
+
+@attrs.frozen(kw_only=True)
 class QueueResources:
-    """What a queue may have of each resource."""
+    """What a queue may have of each resource, and of the models of its GPUs by their short names."""
 
     gpu: QueueResource = QueueResource()
     cpu: QueueResource = QueueResource()
     memory: QueueResource = QueueResource()
+    models: Mapping[str, QueueModel] = attrs.field(default=EMPTY, eq=by_content)
 
 
 @attrs.frozen(kw_only=True)

@@ -72,6 +72,8 @@ class CycleReport:
     releasing: Int64s
     queue_used: Int64s
     queue_fixed: Int64s
+    queue_models: Int64s
+    """[Q, M] Thousandths of GPUs of each model that queues name."""
     queue_requested: Float64s
     fair_share: Float64s
     total: Float64s
@@ -115,6 +117,7 @@ def report(session: Session) -> CycleReport:
         releasing=columns.releasing.copy(),
         queue_used=columns.queue_used.copy(),
         queue_fixed=columns.queue_fixed.copy(),
+        queue_models=columns.queue_models.copy(),
         queue_requested=requested(session),
         fair_share=session.facts.queues.fair_share.copy(),
         total=session.facts.queues.total.copy(),

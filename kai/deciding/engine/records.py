@@ -18,11 +18,12 @@ import attrs
 import numpy as np
 
 from kai.deciding.engine.world import World
-from kai.facts.kernels import fit
+from kai.facts.kernels import booking, fit
 from kai.facts.kernels.columns import GroupFacts
 from kai.facts.model.axis import GPU, GPU_UNIT, Bools, Float64s, GroupRows, Int64s, NodeRows, PodRows
 from kai.facts.model.groups import DEFAULT_SUBGROUP, Queue
 from kai.facts.model.pod import GpuKind
+from kai.facts.state.facts import named_models
 from kai.facts.state.snapshot import Snapshot
 from kai.framework.verdict import ACCEPTED, Code, Fact, NodeReason, Reason, Shortage, Verdict
 
@@ -157,7 +158,7 @@ class Records(Mapping[int, GroupRecord]):
 
 RESOURCES = ("cpu", "memory", "gpu")
 GPU_MEMORY = "gpu-memory"
-OVER: Final = (fit.REFUSED_OVER_LIMIT, fit.REFUSED_OVER_QUOTA)
+OVER: Final = (fit.REFUSED_OVER_LIMIT, fit.REFUSED_OVER_QUOTA, fit.REFUSED_OVER_MODEL)
 """Codes with which queues forbid a node."""
 
 
@@ -231,7 +232,8 @@ def excesses(world: World, shape: int, group: int, nodes: NodeRows, codes: Int64
     """Return which bounds of queues forbid ``nodes``, by the refusals in ``codes``, and how many nodes each forbids."""
     counts: Counter[NodeReason] = Counter()
     request = world.facts.shapes.request[shape]
-    for code in OVER:
+    counts.update(_models_used_up(world, shape, group, nodes[codes == fit.REFUSED_OVER_MODEL]))
+    for code in OVER[:2]:
         mine = nodes[codes == code]
         amounts = _counted_gpus(world, shape, mine)
         for amount, count in zip(*np.unique(amounts, return_counts=True), strict=True):
@@ -240,6 +242,43 @@ def excesses(world: World, shape: int, group: int, nodes: NodeRows, codes: Int64
             detail = verdict.reasons[0] if verdict.reasons else None
             counts[NodeReason(code=code, detail=detail)] += int(count)
     return counts
+
+
+def _models_used_up(world: World, shape: int, group: int, nodes: NodeRows) -> Iterator[NodeReason]:
+    """Yield for each of ``nodes`` the limit of its model that a pod would exceed there."""
+    found: dict[tuple[int, int], NodeReason] = {}
+    for node in nodes.tolist():
+        model = int(world.facts.nodes.model[node])
+        amount = int(booking.accepted_gpu(world.facts, shape, node))
+        if (model, amount) not in found:
+            detail = _model_excess(world, group, model, amount)
+            found[model, amount] = NodeReason(code=fit.REFUSED_OVER_MODEL, detail=detail)
+        yield found[model, amount]
+
+
+def _model_excess(world: World, group: int, model: int, amount: int) -> Reason | None:
+    """Return which queue above ``group`` may not use ``amount`` more thousandths of GPUs of ``model``."""
+    facts, used = world.facts, world.columns.queue_models
+    queue = int(facts.groups.queue[group])
+    while queue >= 0:
+        limit = float(facts.queues.model_limit[queue, model])
+        if 0 <= limit < used[queue, model] + amount:
+            known = world.snapshot.queues[queue]
+            return Reason(
+                code=Code.OVER_MODEL_LIMIT,
+                facts={
+                    "queue": known.title,
+                    "queue_name": known.name,
+                    "queue_row": queue,
+                    "resource": "gpu",
+                    "model": named_models(world.snapshot)[model],
+                    "bound": limit,
+                    "used": float(used[queue, model]),
+                    "requested": float(amount),
+                },
+            )
+        queue = int(facts.queues.parent[queue])
+    return None
 
 
 def excess(world: World, group: int, wanted: Float64s, code: int) -> Verdict:

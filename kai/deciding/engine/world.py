@@ -6,6 +6,7 @@ than the session, which opens last and hands decisions out.
 
 from collections.abc import Sequence
 from functools import cached_property
+from math import prod
 from typing import Final, Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ from kai.facts.kernels import booking, score
 from kai.facts.kernels.columns import Columns, Facts
 from kai.facts.kernels.fit import Rules
 from kai.facts.kernels.groups import find_places
-from kai.facts.model.axis import SHARED_RESOURCES, Bools, Float64s, GroupRows, Int64s, NodeRows, PodRow, PodRows
+from kai.facts.model.axis import Bools, Float64s, GroupRows, Int64s, NodeRows, PodRow, PodRows
 from kai.facts.model.groups import SubGroup
 from kai.facts.state.base import Base, Opening
 from kai.facts.state.facts import next_quota_change, requested_amounts
@@ -90,8 +91,7 @@ class World:
     def engine_column(self, name: str) -> Tracked:
         """Return a column of the engine by name, as a target of effects."""
         layout = self.base.layout
-        of_queues = name.startswith("queue_")
-        cells = layout.sizes.queues * SHARED_RESOURCES if of_queues else layout.sizes.nodes * layout.sizes.resources
+        cells = prod(layout.sizes.shapes()[name])
         column = Tracked(np.zeros(0, np.int64), offset=getattr(layout.offsets, name), cells=cells)
         self._given[id(column)] = column
         return column

@@ -39,6 +39,15 @@ def _over_limit(facts: Facts) -> str:
     )
 
 
+def _over_model_limit(facts: Facts) -> str:
+    """Return which limit of a model a queue would exceed; the peer has no such limits."""
+    limit, used, requested = (amount(facts[key], "gpu") for key in ("bound", "used", "requested"))
+    return (
+        f"{facts['queue']} has reached its limit of {facts['model']} GPUs. "
+        f"Limit is {limit} GPUs, currently {used} GPUs allocated and workload requested {requested} GPUs"
+    )
+
+
 def _over_quota(facts: Facts) -> str:
     resource = str(facts["resource"])
     unit = _UNITS[resource]
@@ -159,6 +168,7 @@ def _waits_for_turn(facts: Facts) -> str:
 
 WRITERS: Final[Mapping[Code, Callable[[Facts], str]]] = {
     Code.OVER_LIMIT: _over_limit,
+    Code.OVER_MODEL_LIMIT: _over_model_limit,
     Code.OVER_QUOTA: _over_quota,
     Code.PREEMPTION_DELAY: _preemption_delay,
     Code.EVICTIONS_CAPPED: _evictions_capped,

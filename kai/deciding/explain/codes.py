@@ -182,6 +182,11 @@ REASON_CODES: tuple[ReasonCode, ...] = (
             "With this job the queue, or a parent of it, would pass its limit.",
             "Wait until the queue uses less, ask for less, or raise the limit.",
         ),
+        (
+            "OverModelLimit",
+            "The nodes that could take the pods have a model of GPU of which the queue, or a parent, may use no more.",
+            "Wait until the queue uses less of it, let the job use another model, or raise the limit of the model.",
+        ),
     ),
     *_codes(
         Stage.QUOTA,

@@ -31,6 +31,7 @@ _SHORT = {"cpu": "CPU cores", "memory": "memory", "gpu": "GPUs", "gpu-memory": "
 _REFUSALS = {
     fit.REFUSED_OVER_LIMIT: f"node does not have enough capacity. Reason: {Code.OVER_LIMIT}",
     fit.REFUSED_OVER_QUOTA: f"node does not have enough capacity. Reason: {Code.OVER_QUOTA}",
+    fit.REFUSED_OVER_MODEL: f"node does not have enough capacity. Reason: {Code.OVER_MODEL_LIMIT}",
     fit.REFUSED_LEGACY_MIG: "Legacy MIG jobs cannot be scheduled on node",
     fit.REFUSED_SHARING_ON_DRA: "fractional/shared GPU pods are not yet supported on DRA-only nodes",
     fit.REFUSED_NOT_MIG: "MIG job cannot be scheduled on non-MIG node",
@@ -71,7 +72,20 @@ def _explanations(reason: Reason) -> Iterator[Explanation]:
     """Yield one reason as the peer does: details with messages of their own come before the refusal."""
     for detail in _details_of(reason):
         yield Explanation(detail.reason, ", ".join(detail.lines), is_detail=True)
+    for each in models_used_up([reason]):
+        yield Explanation(wire_reason(each), reason_text(each), is_detail=True)
     yield Explanation(wire_reason(reason), reason_text(reason))
+
+
+def models_used_up(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
+    """Return the limits of models that keep pods from nodes that have room for them, each once."""
+    found: dict[tuple[object, object], Reason] = {}
+    for reason in reasons:
+        histogram = reason.facts.get("histogram")
+        for _, each in histogram.counts if isinstance(histogram, Histogram) else ():
+            if each.detail is not None and each.detail.code is Code.OVER_MODEL_LIMIT:
+                found.setdefault((each.detail.facts["queue_row"], each.detail.facts["model"]), each.detail)
+    return tuple(found.values())
 
 
 def _details_of(reason: Reason) -> Sequence[Detail]:

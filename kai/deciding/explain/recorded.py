@@ -18,6 +18,8 @@ from kai.facts.model.pod import TERMINATING, Pod, Status
 from kai.facts.state.snapshot import Snapshot
 from kai.framework.verdict import Code, Facts, Histogram, NodeReason, Reason
 
+_BOUNDS = (Code.OVER_LIMIT, Code.OVER_QUOTA, Code.OVER_MODEL_LIMIT)
+
 
 def missing_topology(reasons: Sequence[Reason]) -> Iterator[Words]:
     """Yield the topology, or the level of one, that the group requires and that does not exist."""
@@ -101,12 +103,22 @@ def _queue_of(reason: Reason) -> object:
 def bound_text(reason: Reason) -> str:
     """Return which limit or quota a queue would exceed."""
     resource = str(reason.facts["resource"])
+    if reason.code is Code.OVER_MODEL_LIMIT:
+        return _model_text(reason.facts)
     bound, used, requested = (number(reason.facts[key]) for key in ("bound", "used", "requested"))
     queue, would = _queue_of(reason), quantity(round(used + requested), resource)
     most = quantity(round(bound), resource) + clock_words(reason.facts)
     if reason.code is Code.OVER_LIMIT:
         return f"queue {queue} may not use more than {most}, and this job would make it {would}"
     return f"non-preemptible pods of {queue} may use {most}, and this job would make it {would}"
+
+
+def _model_text(facts: Facts) -> str:
+    """Return which limit of a model a queue would exceed."""
+    bound, used, requested = (round(number(facts[key])) for key in ("bound", "used", "requested"))
+    queue, model = facts.get("queue_name", facts["queue"]), facts["model"]
+    most = quantity(bound, "gpu").replace(" GPU", f" {model} GPU")
+    return f"queue {queue} may not use more than {most}, and this job would make it {quantity(used + requested, 'gpu')}"
 
 
 def clock_words(facts: Facts) -> str:
@@ -136,7 +148,7 @@ def said_of_nodes(record: GroupRecord) -> Mapping[str, int]:
     for count, reason in _counts(record):
         if reason.code == fit.REFUSED_HOOK:
             out[reason.text] = out.get(reason.text, 0) + count
-        elif reason.detail is not None and reason.detail.code in (Code.OVER_LIMIT, Code.OVER_QUOTA):
+        elif reason.detail is not None and reason.detail.code in _BOUNDS:
             text = f"where {bound_text(reason.detail)}"
             out[text] = out.get(text, 0) + count
     return out
@@ -203,7 +215,7 @@ def _said_by(histogram: Histogram) -> Mapping[str, int]:
     """Return how many nodes have which objection, in the order of the histogram."""
     out: dict[str, int] = {}
     for count, reason in histogram.counts:
-        bound = reason.detail is not None and reason.detail.code in (Code.OVER_LIMIT, Code.OVER_QUOTA)
+        bound = reason.detail is not None and reason.detail.code in _BOUNDS
         text = f"where {bound_text(reason.detail)}" if bound and reason.detail else messages.node_text(reason)
         out[text] = out.get(text, 0) + count
     return out

@@ -21,6 +21,7 @@ from kai.deciding.explain.declared import ACTIONS, Declared, Takeable, gate_text
 from kai.deciding.explain.matching import EmptyNodes, Matching
 from kai.deciding.explain.phrases import Words, alternatives, counted, listed, of_devices, plain, quantity
 from kai.deciding.explain.recorded import (
+    bound_text,
     bounds,
     delay_text,
     few_pods_text,
@@ -38,10 +39,11 @@ from kai.deciding.explain.recorded import (
     sub_groups_asked,
     vacated_nodes,
 )
+from kai.facts.kernels.booking import accepted_gpu
 from kai.facts.model.axis import CPU, GPU, GPU_UNIT, MEMORY, GroupRow, PodRow, SubGroupRow
-from kai.facts.model.groups import PodGroup
+from kai.facts.model.groups import PodGroup, path_to
 from kai.facts.model.pod import ACTIVE_ALLOCATED, ALIVE, COUNTED, ENDED, GpuKind, Status, within
-from kai.facts.state.facts import gpus_by_memory
+from kai.facts.state.facts import gpus_by_memory, named_models
 from kai.facts.state.snapshot import Snapshot
 from kai.framework.decisions import Cause, Recorder
 from kai.framework.verdict import Code, Reason
@@ -109,6 +111,7 @@ class GroupReasons:
             yield Words(Code.WAITS_FOR_TURN, messages.reason_text(later[0]), later[0].facts)
             return
         yield from bounds(record.reasons)
+        yield from self._models(facts, waiting, record)
         # If no node is large enough, the reasons above have covered nodes that are too small.
         yield from (each for each in self._matches(waiting, record) if not (vain and each.facts.get("sized")))
         yield from self._unscored(waiting)
@@ -232,6 +235,40 @@ class GroupReasons:
         root = SubGroupRow(int(self._session.facts.groups.first_subgroup[group]))
         asked = self._session.policy.together(GroupRow(group), root)
         return next((each.level for each in asked if each.level), "")
+
+    # ------------------------------------------------------------------ models that are used up
+
+    def _models(self, facts: PodGroup, waiting: Sequence[int], record: GroupRecord) -> Iterator[Words]:
+        """Yield the limit of a model that keeps the next pods from nodes with room, or from all that match them."""
+        named = named_models(self._snapshot)
+        if not named or facts.queue_row < 0 or not self._session.policy.rules.limits:
+            return
+        next_pods = self.next_pods(facts, waiting)
+        forbidden = {str(each.facts["model"]) for each in messages.models_used_up(record.reasons)}
+        shape, models = int(self._snapshot.pod_shape[next_pods[0]]), self._session.facts.nodes.model
+        nodes = np.flatnonzero(self._matching.of(next_pods[0])[0])
+        found = {
+            int(model): self._model_excess(facts, named, shape, int(nodes[models[nodes] == model][0]), len(next_pods))
+            for model in np.unique(models[nodes])
+        }
+        if forbidden or all(found.values()):
+            for model, reason in found.items():
+                if reason is not None and (not forbidden or named[model] in forbidden):
+                    yield Words(Code.OVER_MODEL_LIMIT, bound_text(reason), reason.facts)
+
+    def _model_excess(self, facts: PodGroup, named: Sequence[str], shape: int, node: int, pods: int) -> Reason | None:
+        """Return the limit that so many pods of ``shape`` would exceed on nodes of the model of ``node``."""
+        tables = self._session.facts
+        model = int(tables.nodes.model[node])
+        amount = int(accepted_gpu(tables, shape, node)) * pods
+        for row in reversed(path_to(self._snapshot.queues, facts.queue_row)) if model >= 0 and amount else ():
+            limit, used = float(tables.queues.model_limit[row, model]), int(self._report.queue_models[row, model])
+            if 0 <= limit < used + amount:
+                queue = self._snapshot.queues[row]
+                numbers = {"resource": "gpu", "model": named[model], "bound": limit, "used": used, "requested": amount}
+                names = {"queue": queue.name, "queue_name": queue.name, "queue_row": row}
+                return Reason(code=Code.OVER_MODEL_LIMIT, facts={**names, **numbers})
+        return None
 
     # ------------------------------------------------------------------ nodes that never match
 

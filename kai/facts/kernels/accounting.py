@@ -98,6 +98,7 @@ def _charge_owners(facts: Facts, columns: Columns, first: int, last: int, sign: 
     shapes, groups, statuses, nodes = facts.pods.shape, facts.pods.group, columns.status, columns.node
     queues, preemptible = facts.groups.queue, facts.groups.preemptible
     request, total, fixed = facts.shapes.request, columns.queue_used, columns.queue_fixed
+    models, model_of, counts_models = columns.queue_models, facts.nodes.model, columns.queue_models.shape[1] > 0
     known, gpu = -1, 0
     for pod in range(first, last):
         group = groups[pod]
@@ -115,18 +116,23 @@ def _charge_owners(facts: Facts, columns: Columns, first: int, last: int, sign: 
             fixed[queue, CPU] += cpu
             fixed[queue, MEMORY] += memory
             fixed[queue, GPU] += gpu
+        if counts_models and nodes[pod] >= 0 and model_of[nodes[pod]] >= 0:
+            models[queue, model_of[nodes[pod]]] += gpu
 
 
 @inner
 def _charge_above(facts: Facts, columns: Columns) -> None:
     """Add the charges of each queue to the queues above it."""
     own_used, own_fixed = columns.queue_used.copy(), columns.queue_fixed.copy()
+    own_models = columns.queue_models.copy()
     for queue in range(own_used.shape[0]):
         above = facts.queues.parent[queue]
         while above >= 0:
             for resource in range(SHARED_RESOURCES):
                 columns.queue_used[above, resource] += own_used[queue, resource]
                 columns.queue_fixed[above, resource] += own_fixed[queue, resource]
+            for model in range(own_models.shape[1]):
+                columns.queue_models[above, model] += own_models[queue, model]
             above = facts.queues.parent[above]
 
 
@@ -173,9 +179,10 @@ def reopen_accounts(before: Facts, facts: Facts, columns: Columns, pods: Int64s,
         differ only in these pods and no devices are shared.
     Cost: O(n R + Q).
     """
-    used, fixed = columns.queue_used.copy(), columns.queue_fixed.copy()
+    used, fixed, models = columns.queue_used.copy(), columns.queue_fixed.copy(), columns.queue_models.copy()
     columns.queue_used[:] = 0
     columns.queue_fixed[:] = 0
+    columns.queue_models[:] = 0
     for at in range(pods.shape[0]):
         pod = pods[at]
         _account(before, columns, pod, -1)
@@ -185,3 +192,4 @@ def reopen_accounts(before: Facts, facts: Facts, columns: Columns, pods: Int64s,
     # Charges are sums, so their difference can be summed up the tree alone.
     columns.queue_used[:] += used
     columns.queue_fixed[:] += fixed
+    columns.queue_models[:] += models

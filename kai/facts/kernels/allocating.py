@@ -26,7 +26,7 @@ from kai.facts.kernels.columns import (
     undo_to,
 )
 from kai.facts.kernels.domains import DomainTrees, place_in_domain
-from kai.facts.kernels.fit import ACCEPTED, Rules, Vectors, gpu_on_node, over_capacity
+from kai.facts.kernels.fit import ACCEPTED, Rules, Vectors, gpu_on_node, over_capacity, over_model
 from kai.facts.kernels.groups import elastic_state, next_chunk
 from kai.facts.kernels.order import Heap, pop_steady, push
 from kai.facts.kernels.place import put
@@ -86,6 +86,8 @@ def _place(
             cpu, memory = facts.shapes.request[shape, CPU], facts.shapes.request[shape, MEMORY]
             gpu = gpu_on_node(facts, shape, node)
             fits = over_capacity(facts, columns, group, float(cpu), float(memory), float(gpu), False) == ACCEPTED
+        if rules.limits and fits:
+            fits = not over_model(facts, columns, shape, group, node)
         if fits and put(facts, columns, offsets, rules, pod, node, False):
             placed = True
             break

@@ -142,6 +142,7 @@ def charge(facts: Facts, columns: Columns, offsets: Offsets, pod: int, node: int
     cpu = facts.shapes.request[shape, CPU] * sign
     memory = facts.shapes.request[shape, MEMORY] * sign
     gpu = accepted_gpu(facts, shape, node) * sign
+    model = facts.nodes.model[node] if node >= 0 else -1
     queue = facts.groups.queue[group]
     while queue >= 0:
         cell = queue * SHARED_RESOURCES
@@ -152,6 +153,8 @@ def charge(facts: Facts, columns: Columns, offsets: Offsets, pod: int, node: int
             add(columns, offsets.queue_fixed + cell + CPU, cpu)
             add(columns, offsets.queue_fixed + cell + MEMORY, memory)
             add(columns, offsets.queue_fixed + cell + GPU, gpu)
+        if model >= 0:
+            add(columns, offsets.queue_models + queue * columns.queue_models.shape[1] + model, gpu)
         queue = facts.queues.parent[queue]
 
 

@@ -5,7 +5,8 @@
 says where each column begins in it. The only way to change a column is ``add``: it records (offset, delta) in a
 journal, so that undoing is subtraction and exact.
 
-Shapes in this package: N nodes, R resources, S slots, K shapes, P pods, G groups, B sub-groups, Q queues.
+Shapes in this package: N nodes, R resources, S slots, K shapes, P pods, G groups, B sub-groups, Q queues, M models of
+GPUs that queues name (mostly none).
 """
 
 import numpy as np
@@ -42,6 +43,7 @@ class NodeFacts(Struct):
     legacy_mig: Bools  # [N] a legacy MIG pod sits there
     slot_start: Int64s  # [N + 1] slots of node n: slot_start[n] .. slot_start[n + 1]
     slot_named: Bools  # [S] the slot is a shared device that existed when the session opened
+    model: Int64s  # [N] the model of its GPUs among those that queues name, -1: another
     gpu_weight: Int64s  # [R] thousandths of a GPU in quota per axis unit
     mig_resource: Int64s  # [R] 1 for MIG profiles
     claimable: Bools  # [R] where a node has none of it, devices allocated to claims serve it instead
@@ -95,6 +97,7 @@ class QueueFacts(Struct):
     quota: Float64Table  # [Q, 3] -1: unlimited
     lasting: Float64Table  # [Q, 3] the least of the quota and those to come: what cannot be preempted must fit into it
     limit: Float64Table  # [Q, 3] -1: unlimited
+    model_limit: Float64Table  # [Q, M] thousandths of GPUs of each model that a queue names, -1: unlimited
     fair_share: Float64Table  # [Q, 3]
     allocatable: Float64Table  # [Q, 3] what the queue may hold before it counts as greedy; -1: unlimited
     priority: Int64s  # [Q]
@@ -128,6 +131,7 @@ class Columns(Struct):
     slot_known: Int64s  # [S] how often a pod that is not pipelined was put on it
     queue_used: Int64Table  # [Q, 3] summed up the tree
     queue_fixed: Int64Table  # [Q, 3] the part of it that is not preemptible
+    queue_models: Int64Table  # [Q, M] the part of the GPUs in queue_used that is of each model, summed up the tree
     status: Int64s  # [P]
     node: Int64s  # [P]
     placement: Int64s  # [P] row of placement_slots; 0: no slots
@@ -166,6 +170,7 @@ class Offsets(Struct):
     slot_known: int
     queue_used: int
     queue_fixed: int
+    queue_models: int
     status: int
     node: int
     placement: int

@@ -8,7 +8,7 @@ Source: the peer's node_info fit tests, its predicates and nodes-with-enough-res
 
 from kai.facts.compiled.jit import for_each_number, inner, kernel
 from kai.facts.compiled.struct import BoolTable, Float64Table, Struct
-from kai.facts.kernels.booking import device_memory, is_shared, portion_on_node
+from kai.facts.kernels.booking import accepted_gpu, device_memory, is_shared, portion_on_node
 from kai.facts.kernels.columns import (
     CPU,
     GPU,
@@ -39,7 +39,8 @@ REFUSED_MASK = 11
 REFUSED_OUTSIDE = 12
 REFUSED_HOOK = 13
 REFUSED_LEGACY_MIG_PRESENT = 14
-CODES = 15
+REFUSED_OVER_MODEL = 15
+CODES = 16
 """The number of codes below SHORT_OF."""
 SHORT_OF = 1000
 
@@ -200,6 +201,26 @@ def over_capacity(
     return ACCEPTED
 
 
+@kernel
+def over_model(facts: Facts, columns: Columns, shape: int, group: int, node: int) -> bool:
+    """Return whether a pod of ``shape`` on ``node`` would exceed what a queue above ``group`` may use of its model.
+
+    The amount is the one that will be booked, so use by model never exceeds a limit.
+    """
+    model = facts.nodes.model[node]
+    if model < 0:
+        return False
+    gpu = accepted_gpu(facts, shape, node)
+    if gpu <= 0:
+        return False
+    queue = facts.groups.queue[group]
+    while queue >= 0:
+        if 0 <= facts.queues.model_limit[queue, model] < columns.queue_models[queue, model] + gpu:
+            return True
+        queue = facts.queues.parent[queue]
+    return False
+
+
 @inner
 def _mig_objection(facts: Facts, shape: int, node: int) -> int:
     kind = facts.shapes.kind[shape]
@@ -250,6 +271,9 @@ def objection(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, sh
         return REFUSED_NOT_READY
     if not vectors.masks[facts.shapes.mask[shape], node]:
         return REFUSED_MASK
+    # It comes last, so that only nodes that would take the pod are said to be of a model that is used up.
+    if rules.limits and group >= 0 and over_model(facts, columns, shape, group, node):
+        return REFUSED_OVER_MODEL
     return ACCEPTED
 
 

@@ -193,6 +193,14 @@ class Device:
     attached_later: bool = False
     """Whether the device becomes usable only once its driver has met conditions after the allocation."""
 
+    @property
+    def product(self) -> str | None:
+        """The name of its product, as drivers of GPUs publish it in the attribute ``productName``."""
+        for name, value in self.attributes.items():
+            if name.endswith("/productName") and isinstance(value, str) and value:
+                return value
+        return None
+
 
 @attrs.frozen(kw_only=True)
 class DeviceSlice:

@@ -34,6 +34,13 @@ class Shares:
 
 
 @attrs.frozen(kw_only=True)
+class ModelBounds:
+    """What a queue may use of one model of GPUs, in thousandths of GPUs; -1 is unlimited."""
+
+    limit: float = UNLIMITED
+
+
+@attrs.frozen(kw_only=True)
 class Windows:
     """What is known of a queue whose quota follows the clock. Times are seconds since the epoch."""
 
@@ -71,6 +78,8 @@ class Queue:
     """Past usage as a fraction of the cluster, 0 without a usage database."""
     preempt_min_runtime: float | None = None
     reclaim_min_runtime: float | None = None
+    models: Mapping[str, ModelBounds] = attrs.field(factory=dict, hash=False)
+    """Bounds by model of GPU; other models are bounded by ``limit`` alone."""
     windows: Windows | None = None
     """None where the quota does not follow the clock."""
 
@@ -78,6 +87,11 @@ class Queue:
     def title(self) -> str:
         """The name that people see."""
         return self.display_name or self.name
+
+
+def models_in(queues: Sequence[Queue]) -> tuple[str, ...]:
+    """Return the models of GPUs that queues name, sorted."""
+    return tuple(sorted({model for queue in queues for model in queue.models}))
 
 
 def next_change(queues: Sequence[Queue]) -> float:

@@ -276,6 +276,8 @@ class Node:
     mig_strategy: MigStrategy = MigStrategy.NONE
     features: frozenset[str] | None = None
     """Features that its kubelet declares for pods; None if the cluster's nodes declare none."""
+    gpu_model: str = ""
+    """The short name of the model of its GPUs, "" without GPUs."""
     dra_gpus: int = 0
     """GPUs that drivers offer on the node; they are part of ``allocatable``."""
 

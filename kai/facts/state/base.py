@@ -14,7 +14,16 @@ import numpy as np
 from kai.facts.kernels.accounting import open_accounts, reopen_accounts
 from kai.facts.kernels.columns import Columns, Facts, take_back
 from kai.facts.model.axis import Bools, Int64s
-from kai.facts.state.facts import group_facts, node_facts, pod_facts, queue_facts, shape_facts, shape_rows, slot_table
+from kai.facts.state.facts import (
+    group_facts,
+    named_models,
+    node_facts,
+    pod_facts,
+    queue_facts,
+    shape_facts,
+    shape_rows,
+    slot_table,
+)
 from kai.facts.state.kept import (
     GroupColumns,
     group_columns,
@@ -251,6 +260,7 @@ def make_base(snapshot: Snapshot) -> Base:
             resources=len(snapshot.axis),
             slots=len(slot_names),
             queues=len(snapshot.queues),
+            models=len(named_models(snapshot)),
             pods=len(snapshot.pods),
             subgroups=int(snapshot.first_subgroup[-1]),
             groups=len(snapshot.groups),

@@ -7,7 +7,7 @@ import numpy as np
 
 from kai.facts.kernels.columns import Facts, GroupFacts, NodeFacts, PodFacts, QueueFacts, ShapeFacts
 from kai.facts.model.axis import GPU, GPU_UNIT, NONE, PLUGGED_GPU, Bools, Float64s, Int64s, locked
-from kai.facts.model.groups import Queue, Shares, lasting_quota, next_change
+from kai.facts.model.groups import UNLIMITED, Queue, Shares, lasting_quota, models_in, next_change
 from kai.facts.model.pod import GpuKind, Node, Shape
 from kai.facts.model.units import backed_name
 from kai.facts.state.kept import ByLeaf, GroupColumns, SubGroupColumns, node_columns
@@ -15,6 +15,7 @@ from kai.facts.state.memory import Memory
 from kai.facts.state.snapshot import Snapshot
 
 _SLOTS: Final = "slots of nodes"
+_NAMED: Final = "named models"
 
 
 def _triples(shares: list[Shares]) -> Float64s:
@@ -87,7 +88,7 @@ def _slots(nodes: Sequence[Node], held: frozenset[tuple[int, str]]) -> _Slots:
 def node_facts(snapshot: Snapshot, slot_start: Int64s, slot_names: tuple[str, ...]) -> NodeFacts:
     """Return the node table; the same object as long as its inputs are unchanged."""
     nodes, axis, columns = snapshot.nodes, snapshot.axis, node_columns(snapshot)
-    classes = snapshot.catalog.claims.classes
+    classes, models = snapshot.catalog.claims.classes, _models_of_nodes(snapshot)
 
     def table(legacy: Bools) -> NodeFacts:
         return NodeFacts(
@@ -95,6 +96,7 @@ def node_facts(snapshot: Snapshot, slot_start: Int64s, slot_names: tuple[str, ..
             legacy_mig=legacy,
             slot_start=slot_start,
             slot_named=named_slots(snapshot.memory, slot_names),
+            model=models,
             gpu_weight=axis.gpu_weights(),
             mig_resource=axis.mig(),
             claimable=claimable(snapshot),
@@ -104,11 +106,35 @@ def node_facts(snapshot: Snapshot, slot_start: Int64s, slot_names: tuple[str, ..
     legacy = np.zeros(len(nodes), np.bool_)
     old_fashioned = shape_columns(snapshot).legacy_mig
     if not old_fashioned.any():
-        inputs = (nodes, axis, classes, slot_start, slot_names, *columns)
+        inputs = (nodes, axis, classes, models, slot_start, slot_names, *columns)
         return snapshot.memory.once("node table", inputs, lambda: table(legacy))
     held = snapshot.pod_node[old_fashioned[snapshot.pod_shape]]
     legacy[held[held >= 0]] = True
     return table(legacy)
+
+
+def named_models(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the models of GPUs that queues name, by name; the same tuple as long as these do not change."""
+    queues, memory = snapshot.queues, snapshot.memory
+    found = memory.once("models in queues", (queues,), lambda: models_in(queues))
+    known = memory.recall(_NAMED)
+    if isinstance(known, tuple) and known == found:
+        return known
+    memory.keep(_NAMED, found)
+    return found
+
+
+def _models_of_nodes(snapshot: Snapshot) -> Int64s:
+    """Return int64[N]: the place of each node's model among the named ones, -1 for another."""
+    nodes, named = snapshot.nodes, named_models(snapshot)
+
+    def models() -> Int64s:
+        places = {model: at for at, model in enumerate(named)}
+        if not named:
+            return locked(np.full(len(nodes), NONE, np.int64))
+        return locked(np.array([places.get(node.gpu_model, NONE) for node in nodes], np.int64))
+
+    return snapshot.memory.once("models of nodes", (nodes, named), models)
 
 
 def named_slots(memory: Memory, slot_names: tuple[str, ...]) -> Bools:
@@ -276,6 +302,7 @@ def _queue_table(queues: Sequence[Queue]) -> QueueFacts:
         quota=_triples([queue.quota for queue in queues]),
         lasting=_triples([lasting_quota(queue) for queue in queues]),
         limit=_triples([queue.limit for queue in queues]),
+        model_limit=_model_limits(queues),
         fair_share=np.zeros((len(queues), 3), np.float64),
         allocatable=np.zeros((len(queues), 3), np.float64),
         priority=np.array([queue.priority for queue in queues], np.int64),
@@ -284,6 +311,16 @@ def _queue_table(queues: Sequence[Queue]) -> QueueFacts:
         leaf=leaf,
         total=np.zeros(3, np.float64),
     )
+
+
+def _model_limits(queues: Sequence[Queue]) -> Float64s:
+    named = models_in(queues)
+    out = np.full((len(queues), len(named)), UNLIMITED)
+    for row, queue in enumerate(queues):
+        for at, model in enumerate(named):
+            if model in queue.models:
+                out[row, at] = queue.models[model].limit
+    return out
 
 
 def requested_amounts(snapshot: Snapshot, facts: NodeFacts, *, largest: bool, able: bool = True) -> Float64s:

@@ -34,6 +34,7 @@ class Sizes:
     resources: int
     slots: int
     queues: int
+    models: int
     pods: int
     subgroups: int
     groups: int
@@ -53,6 +54,7 @@ class Sizes:
             "slot_known": slot,
             "queue_used": (self.queues, 3),
             "queue_fixed": (self.queues, 3),
+            "queue_models": (self.queues, self.models),
             "status": pod,
             "node": pod,
             "placement": pod,

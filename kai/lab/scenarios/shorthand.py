@@ -71,6 +71,7 @@ _QUEUE_KEYS = (
     "preempt_min_runtime",
     "reclaim_min_runtime",
     "schedules",
+    "models",
 )
 _GROUP_KEYS = (
     "queue",
@@ -146,10 +147,12 @@ def _queue(name: str, values: Values, at: int, place: str) -> Manifest:
     quota = _bounds(values.get("quota"), 0, f"{place}.quota")
     limit = _bounds(values.get("limit"), -1, f"{place}.limit")
     weight = _bounds(values.get("weight"), 1, f"{place}.weight", unbounded=1)
-    resources = {
+    resources: Manifest = {
         resource: {"quota": quota[resource], "limit": limit[resource], "overQuotaWeight": weight[resource]}
         for resource in ("gpu", "cpu", "memory")
     }
+    if values.get("models") is not None:
+        resources["models"] = _models(values["models"], f"{place}.models")
     spec: Manifest = {"resources": resources}
     optional = {
         "parentQueue": values.get("parent"),
@@ -166,6 +169,19 @@ def _queue(name: str, values: Values, at: int, place: str) -> Manifest:
         "metadata": {"name": name, "uid": name, "creationTimestamp": times.instant_text(NOW - 7200 + 60 * at)},
         "spec": spec,
     }
+
+
+def _models(value: object, place: str) -> Manifest:
+    """Return the bounds of a queue by model of GPU; a plain number is a limit."""
+    made: Manifest = {}
+    for model, bounds in mapping(value, place).items():
+        where = f"{place}.{model}"
+        made[model] = {}
+        for key, number in fields({"limit": bounds} if is_number(bounds) else bounds, ("limit",), where).items():
+            if not is_number(number):
+                raise InputError(f"{where}.{key}: found {shown(number)}, expected a number of GPUs")
+            made[model][key] = number
+    return made
 
 
 _SCHEDULE_KEYS = ("start", "zone", "duration", "quota", "limit", "weight", "on_close", "notice")

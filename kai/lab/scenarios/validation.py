@@ -108,7 +108,19 @@ def spread(name: str, place: str) -> Iterator[str]:
         yield f"{match[1]}{number:0{width}d}"
 
 
-NODE_KEYS = ("gpu", "cpu", "memory", "pods", "labels", "taints", "ready", "cordoned", "gpu_memory", "resources")
+NODE_KEYS = (
+    "gpu",
+    "cpu",
+    "memory",
+    "pods",
+    "labels",
+    "taints",
+    "ready",
+    "cordoned",
+    "gpu_memory",
+    "model",
+    "resources",
+)
 
 Manifest = dict[str, Any]
 
@@ -130,6 +142,8 @@ def node(name: str, values: Values, place: str) -> Manifest:
         labels[names.NODE_GPU_COUNT] = str(gpus)
     if "gpu_memory" in values:
         labels[names.NODE_GPU_MEMORY] = str(values["gpu_memory"])
+    if "model" in values:
+        labels[names.NODE_GPU_MODEL] = str(values["model"])
     amounts |= {key: str(value) for key, value in mapping(values.get("resources"), f"{place}.resources").items()}
     ready = "True" if boolean(values, "ready", place, default=True) else "False"
     return {

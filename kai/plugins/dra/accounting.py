@@ -315,7 +315,7 @@ class Accounting:
                     spare += instead.devices
         if placement.extended is not None:
             out += self._taking(placement.extended.devices)
-        out += self.charges.effects(pod, placement, held=held)
+        out += self.charges.effects(pod, node, placement, held=held)
         return out + self.seats.effects(pod, node, placement, spare, held=held)
 
     def _claim_effects(self, pod: PodRow, row: int, holding: Holding, *, leaving: bool) -> tuple[list[Effect], bool]:

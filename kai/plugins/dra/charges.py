@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from kai.framework import GPU, GPU_UNIT, SHARED_RESOURCES, Effect, Int64s, PodRow, SessionView, Status, Tracked
+from kai.framework import GPU, GPU_UNIT, SHARED_RESOURCES, Effect, Int64s, NodeRow, PodRow, SessionView, Status, Tracked
 from kai.framework.claims import Claim, ClaimPlacement
 from kai.plugins.dra.inventory import Inventory
 
@@ -36,15 +36,17 @@ class Charges:
         self._at = self._places(concerned)
         counts, fixed = np.zeros(len(self._at), np.int64), np.zeros(len(self._at), np.int64)
         self._columns = tuple(view.engine_column(name) for name in ("queue_used", "queue_fixed"))
+        self._models = view.engine_column("queue_models")
         self.corrections: list[Effect] = []
         """What changes in the books of queues when the session opens."""
         for pod, placement in assigned.items():
             if view.snapshot.pod_status[pod] == Status.RELEASING:
                 continue
-            self.corrections += self._for_named(pod, placement)
+            node = NodeRow(int(view.snapshot.pod_node[pod]))
+            self.corrections += self._for_named(pod, node, placement)
             for table, column, at, delta in self._deltas(pod, placement, (counts, fixed), 0):
                 table[at] += 1
-                self.corrections += self._of_queues(pod, column, delta)
+                self.corrections += self._of_queues(pod, node, column, delta)
         self._counts = tuple(view.track(table) for table in (counts, fixed))
         """[places] Pods that are charged, and the non-preemptible ones among them."""
 
@@ -64,18 +66,18 @@ class Charges:
         group = self._view.group_of(pod)
         return -1 if group < 0 else int(self._view.queue_of(group))
 
-    def effects(self, pod: PodRow, placement: ClaimPlacement, *, held: bool) -> list[Effect]:
-        """Return the refund in the books of queues for a pod that gets its claims (or has them by now)."""
+    def effects(self, pod: PodRow, node: NodeRow, placement: ClaimPlacement, *, held: bool) -> list[Effect]:
+        """Return the refund in the books of queues for a pod that gets its claims on ``node`` (or has them by now)."""
         if self._view.columns.status[pod] == Status.RELEASING:
             return []
         out: list[Effect] = []
         tables = tuple(each.values for each in self._counts)
         for table, column, at, delta in self._deltas(pod, placement, tables, int(held)):
             counted = self._counts[0] if table is tables[0] else self._counts[1]
-            out += [Effect(counted, at, 1), *self._of_queues(pod, column, delta)]
-        return out + self._for_named(pod, placement)
+            out += [Effect(counted, at, 1), *self._of_queues(pod, node, column, delta)]
+        return out + self._for_named(pod, node, placement)
 
-    def _for_named(self, pod: PodRow, placement: ClaimPlacement) -> list[Effect]:
+    def _for_named(self, pod: PodRow, node: NodeRow, placement: ClaimPlacement) -> list[Effect]:
         """Return the refund for devices that the pod requests by the name of their class; no other pod has them."""
         group, shape = self._view.group_of(pod), self._view.snapshot.shapes[int(self._view.snapshot.pod_shape[pod])]
         devices = placement.for_resources() if shape.gpu.named else ()
@@ -83,7 +85,7 @@ class Charges:
             return []
         delta = shape.gpu.named_not_had - self._inventory.gpus.not_had(devices)
         is_fixed = not self._view.facts.groups.preemptible[group]
-        return [each for column in self._columns[: 1 + is_fixed] for each in self._of_queues(pod, column, delta)]
+        return [each for column in self._columns[: 1 + is_fixed] for each in self._of_queues(pod, node, column, delta)]
 
     def _deltas(
         self, pod: PodRow, placement: ClaimPlacement, tables: Sequence[Int64s], own: int
@@ -108,9 +110,13 @@ class Charges:
                 back = whole if others > 0 else min(whole, gpus.not_had(each.devices))
                 yield table, column, at, known - back
 
-    def _of_queues(self, pod: PodRow, column: Tracked, delta: int) -> list[Effect]:
+    def _of_queues(self, pod: PodRow, node: NodeRow, column: Tracked, delta: int) -> list[Effect]:
         queue, out = self._queue(pod), list[Effect]()
+        facts = self._view.facts
+        model = int(facts.nodes.model[node]) if column is self._columns[0] and node >= 0 else -1
         while delta and queue >= 0:
             out.append(Effect(column, queue * SHARED_RESOURCES + GPU, delta))
+            if model >= 0:
+                out.append(Effect(self._models, queue * facts.queues.model_limit.shape[1] + model, delta))
             queue = int(self._view.facts.queues.parent[queue])
         return out

@@ -7,7 +7,7 @@ from kai.facts.kernels.fit import Rules
 from kai.facts.model.axis import CPU, GPU, MEMORY, PODS
 from kai.facts.model.pod import GpuKind, MigStrategy
 from tests.kernels.naive.booking import memory_on, portion_on_node
-from tests.kernels.naive.world import Device, Group, Node, Shape, World
+from tests.kernels.naive.world import Device, Group, Node, Shape, World, counted_gpus
 
 
 def device_takes(shape: Shape, node: Node, device: Device) -> bool:
@@ -64,6 +64,19 @@ def over_capacity(world: World, group: Group, wanted: Sequence[float], *, fixed_
     return codes.ACCEPTED
 
 
+def over_model(world: World, shape: Shape, group: Group, node: Node) -> bool:
+    """Say whether a queue above a group may use no such pod more on GPUs of the node's model."""
+    amount = counted_gpus(shape, node) if shape.shared else world.booked_gpus(shape)
+    return (
+        node.model >= 0
+        and amount > 0
+        and any(
+            0 <= queue.model_limit[node.model] < world.of_model(queue.row, node.model) + amount
+            for queue in world.above(group.queue)
+        )
+    )
+
+
 def _gpus_on(world: World, shape: Shape, node: Node) -> int:
     if shape.kind == GpuKind.MIG:
         return (
@@ -115,4 +128,8 @@ def refusal(world: World, rules: Rules, shape: Shape, group: Group | None, node:
         return codes.REFUSED_PODS
     if not node.ready:
         return codes.REFUSED_NOT_READY
-    return codes.ACCEPTED if shape.mask[node.row] else codes.REFUSED_MASK
+    if not shape.mask[node.row]:
+        return codes.REFUSED_MASK
+    if rules.limits and group is not None and over_model(world, shape, group, node):
+        return codes.REFUSED_OVER_MODEL
+    return codes.ACCEPTED

@@ -50,6 +50,7 @@ class Node:
     dra_gpus: bool
     ready: bool
     legacy_mig: bool
+    model: int
     credit: tuple[int, int]
     """Thousandths of a GPU that a pod with credit needs less of what is idle, and of all that is free."""
     devices: list[Device]
@@ -172,6 +173,7 @@ class Queue:
     parent: int
     quota: list[float]
     limit: list[float]
+    model_limit: list[float]
     fair_share: list[float]
     allocatable: list[float]
     priority: int
@@ -249,12 +251,19 @@ class World:
 
     def accepted(self, pod: Pod) -> tuple[int, int, int]:
         """Return CPU, memory and GPUs that a pod counts for in quota where it is."""
-        gpus = sum(self.gpu_weight[at] * pod.shape.request[at] for at in range(len(self.gpu_weight)))
+        gpus = self.booked_gpus(pod.shape)
         if pod.shape.shared and pod.node >= 0:
             gpus = counted_gpus(pod.shape, self.nodes[pod.node])
-        else:
-            gpus -= pod.shape.not_had
         return pod.shape.request[CPU], pod.shape.request[MEMORY], gpus
+
+    def booked_gpus(self, shape: Shape) -> int:
+        """Return the thousandths of GPUs that a pod which shares none counts for."""
+        return sum(self.gpu_weight[at] * shape.request[at] for at in range(len(self.gpu_weight))) - shape.not_had
+
+    def of_model(self, queue: int, model: int) -> int:
+        """Return the thousandths of GPUs of a model that a queue uses."""
+        pods = [pod for pod in self.below(queue) if pod.node >= 0 and self.nodes[pod.node].model == model]
+        return sum(self.accepted(pod)[2] for pod in pods)
 
     def used(self, queue: int, *, fixed: bool = False) -> list[int]:
         """Return CPU, memory and GPUs that a queue uses; ``fixed``: what cannot be taken back alone."""
@@ -293,6 +302,7 @@ def world_of(facts: Facts, columns: Columns, masks: list[list[bool]], scores: li
             bool(facts.nodes.dra_gpus[row]),
             bool(facts.nodes.ready[row]),
             bool(facts.nodes.legacy_mig[row]),
+            int(facts.nodes.model[row]),
             (int(facts.nodes.credits[0, row]), int(facts.nodes.credits[1, row])),
             [
                 Device(slot, bool(facts.nodes.slot_named[slot]))
@@ -381,6 +391,7 @@ def _queues(facts: Facts) -> list[Queue]:
             int(table.parent[row]),
             [float(amount) for amount in table.quota[row]],
             [float(amount) for amount in table.limit[row]],
+            [float(amount) for amount in table.model_limit[row]],
             [float(amount) for amount in table.fair_share[row]],
             [float(amount) for amount in table.allocatable[row]],
             int(table.priority[row]),
@@ -421,6 +432,8 @@ def differences(world: World, columns: Columns) -> list[str]:
             compare(f"device {device.row}", found, wanted)
     for queue in world.queues:
         compare(f"queue_used[{queue.row}]", columns.queue_used[queue.row].tolist(), world.used(queue.row))
+        models = [world.of_model(queue.row, model) for model in range(columns.queue_models.shape[1])]
+        compare(f"queue_models[{queue.row}]", columns.queue_models[queue.row].tolist(), models)
         compare(f"queue_fixed[{queue.row}]", columns.queue_fixed[queue.row].tolist(), world.used(queue.row, fixed=True))
     for pod in world.pods:
         compare(f"pod {pod.row}", _pod_in(columns, pod.row), _pod_as(pod))
