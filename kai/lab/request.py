@@ -29,8 +29,7 @@ from kai.basics.errors import CommandLineError
 from kai.deciding.configuration.profile_reading import Configuration
 from kai.deciding.configuration.registry import Registry
 from kai.deciding.engine.host import Observer
-from kai.lab.comparing.expected_answer import Differences, compare
-from kai.lab.comparing.expected_states import differences
+from kai.lab.comparing.expected_answer import Differences, compare, differences
 from kai.lab.sources.loading import read_case
 
 if TYPE_CHECKING:

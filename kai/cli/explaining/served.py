@@ -9,11 +9,10 @@ from kai.answers.documents.asking import RefusedByServiceError, read
 from kai.answers.documents.document_reading import entitlement, job_lines, occupancy, owners_of_jobs, waiting_jobs
 from kai.answers.documents.document_reading import evictions as found_now
 from kai.answers.documents.document_reading import past_evictions as found_before
-from kai.cli.explaining.servedjobs import jobs_answer, waiting_answer
 from kai.cli.explaining.subjectkinds import split_subject
 from kai.cli.explaining.subjects import NoSubjectError, named_jobs, unknown_job
 from kai.cli.explaining.whyevicted import EvictionAnswer, Record, logged
-from kai.cli.explaining.whyjobs import Asked
+from kai.cli.explaining.whyjobs import Asked, jobs_answer, waiting_answer
 from kai.cli.explaining.whyqueue import NodeAnswer, QueueAnswer
 from kai.cli.serving import Served
 from kai.cli.sources import Source

@@ -9,10 +9,10 @@ import click
 from kai.basics.errors import UnreachableError
 from kai.cli.completing import complete_subjects
 from kai.cli.console import Console
-from kai.cli.explaining.servedjobs import explained_by_service, is_for_service
+from kai.cli.explaining.explanations import Item
 from kai.cli.explaining.subjectkinds import split_subject
 from kai.cli.explaining.subjects import NoSubjectError, find_subject
-from kai.cli.explaining.whyjobs import Asked, JobAnswer, WaitingAnswer
+from kai.cli.explaining.whyjobs import Asked, JobAnswer, WaitingAnswer, explained_by_service, is_for_service
 from kai.cli.failures import NO
 from kai.cli.selectors import GivenPath
 from kai.cli.sources import Source, source_options
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kai.lab.request import Result
     from kai.lab.virtual.moments import Reached
     from kai.manifests import Finding
+
 
 TRIED: Final = 8
 """About how many changes are tried, each by a decision of its own, for one waiting job."""
@@ -45,6 +46,9 @@ A change marked with a tick was decided again and starts the job now; ~ helps, a
   kai why --evicted
   kai why train --evicted --decision-log decisions.jsonl
 """
+
+_MOST_JOBS = 3
+"""Read no events for more jobs than this: each job takes requests of its own."""
 
 
 @click.command(epilog=EPILOG)
@@ -213,12 +217,36 @@ def own_answer(source: Source, own: "OwnJobs", asked: Asked) -> tuple[View, bool
 
 
 def _with_events(found: JobAnswer, lines: "Sequence[JobLine]", source: Source) -> JobAnswer:
-    """Return the answer with the latest events about waiting jobs; unchanged if no cluster is read."""
+    """Return the answer with the latest events about each waiting job, as evidence; unchanged if no cluster is read.
+
+    A user without the right to list events gets the same answer without them.
+    """
     if not source.is_live:
         return found
-    from kai.cli.explaining.whyevents import with_events
+    waiting = {line.job.key: line for line in lines if line.waits}
+    if len(waiting) > _MOST_JOBS:
+        return found
+    try:
+        items = [_item_with_events(item, waiting, source, found.now) for item in found.items]
+    except UnreachableError:
+        return found
+    document: dict[str, Any] = (
+        {**found.document, **items[0]} if found.kind == "Explanation" else {**found.document, "items": items}
+    )
+    return attrs.evolve(found, document=document)
 
-    return with_events(found, lines, source)
+
+def _item_with_events(item: Item, waiting: "dict[str, JobLine]", source: "Source", now: float) -> dict[str, Any]:
+    from kai.answers.documents.explanations import evidence_values
+    from kai.answers.why.podless import latest_events
+
+    subject = item["subject"]
+    line = waiting.get(f"{subject['namespace']}/{subject['name']}")
+    if line is None:
+        return dict(item)
+    pods = [pod.name for pod in line.pods if not pod.node]
+    found = latest_events(source.access, subject["namespace"], subject["name"], pods, now)
+    return {**item, "evidence": [*item["evidence"], *map(evidence_values, found)]}
 
 
 def served_answer(source: Source, served: "Served", asked: Asked) -> tuple[View, bool]:

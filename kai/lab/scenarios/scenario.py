@@ -31,9 +31,8 @@ from kai.deciding.configuration.profile_reading import (
 from kai.deciding.configuration.registry import UnknownNameError, suggestion
 from kai.facts.model.placement import Past
 from kai.intake import IntakeSettings
-from kai.lab.scenarios.expectations import read_expected
 from kai.lab.scenarios.shorthand import NOW, expand, is_short
-from kai.lab.scenarios.validation import mapping
+from kai.lab.scenarios.validation import mapping, read_expected
 
 Document = Mapping[str, Any]
 

@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from kai.cli.progress import ProgressLine
+from kai.cli.console import ProgressLine
 
 
 class Terminal(io.StringIO):

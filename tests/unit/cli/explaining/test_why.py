@@ -57,7 +57,7 @@ class Terminal(io.StringIO):
 def test_a_terminal_is_shown_how_far_the_search_for_changes_is_and_nothing_is_left_of_it(
     asked, monkeypatch, arguments, counted
 ):
-    monkeypatch.setattr("kai.cli.progress._SHORT", 0)
+    monkeypatch.setattr("kai.cli.console._SHORT", 0)
     monkeypatch.setenv("COLUMNS", "120")
     screen = Terminal()
     monkeypatch.setattr("sys.stderr", screen)
@@ -71,7 +71,7 @@ def test_a_terminal_is_shown_how_far_the_search_for_changes_is_and_nothing_is_le
 
 
 def test_no_progress_is_shown_where_standard_error_is_no_terminal_or_nothing_is_tried(asked, monkeypatch):
-    monkeypatch.setattr("kai.cli.progress._SHORT", 0)
+    monkeypatch.setattr("kai.cli.console._SHORT", 0)
     assert asked("--all").err == ""
     screen = Terminal()
     monkeypatch.setattr("sys.stderr", screen)
