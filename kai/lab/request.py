@@ -18,10 +18,9 @@ from kai.answers.cases.case import (
 )
 from kai.answers.offline.fair_share_division import divide_case
 from kai.answers.offline.run import Outcome, Searches, simulate
-from kai.answers.outcomes.job_lines import JobLine, job_lines
+from kai.answers.outcomes.job_lines import JobLine, job_lines, refused_jobs, refused_lines
 from kai.answers.outcomes.overview import Job, Overview, overview
 from kai.answers.outcomes.plan import answer
-from kai.answers.outcomes.refused_jobs import refused_jobs, refused_lines
 from kai.api import values
 from kai.api.fields import EMPTY
 from kai.api.values import BadValue

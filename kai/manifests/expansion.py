@@ -35,7 +35,6 @@ from kai.manifests.unused import (
     names_scheduler,
     why_not_read,
 )
-from kai.manifests.workloads.described import karta_of
 from kai.manifests.workloads.grove import is_binding, topology_of
 from kai.manifests.workloads.making import AbsentError, Condition, other_manager, taken_apart, uid_of
 from kai.manifests.workloads.ray import check_submission
@@ -45,6 +44,7 @@ from kai.manifests.workloads.table import (
     as_kept,
     has_model,
     is_ambiguous,
+    karta_of,
     looks_around,
     made_of,
 )

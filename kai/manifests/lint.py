@@ -21,10 +21,9 @@ from kai.manifests.keys import check_keys, nearest_key
 from kai.manifests.manifest_reading import Reading
 from kai.manifests.nodes import Nodes, check_nodes
 from kai.manifests.positions import Path
-from kai.manifests.priorities import check_priorities, classes_of
 from kai.manifests.queues import check_access, check_queues, parent_of, queues_of
 from kai.manifests.refused import check_refused
-from kai.manifests.unused import pods_in, templates
+from kai.manifests.unused import check_priorities, classes_of, pods_in, templates
 from kai.manifests.workloads.serving import DYNAMO_QUEUE
 
 _SHOWN: Final = 5

@@ -1,10 +1,14 @@
-"""The jobs of an outcome in scheduling order, with the start of their run or wait, and their position in the queue."""
+"""The jobs of an outcome in scheduling order, with the start of their run or wait, and their position in the queue.
+
+``refused_jobs`` shows workloads that a cluster would refuse in the same form, without a decision.
+"""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
+from kai.answers.cases.refused import RefusedWorkload
 from kai.answers.offline.run import Outcome
 from kai.answers.outcomes.job_states import State
 from kai.answers.outcomes.overview import Job, Overview, pods_by_group
@@ -21,6 +25,7 @@ from kai.api.kinds import key_of
 from kai.api.scheduling.pod_group import PodGroup as Manifest
 from kai.api.scheduling.queue import Queue
 from kai.deciding.engine.cycle import WaitingOrder, explained_order
+from kai.facts.model.axis import GPU_UNIT
 from kai.facts.model.groups import PodGroup
 from kai.facts.model.pod import STAND_IN, Status
 
@@ -234,3 +239,28 @@ def owner_of(manifest: Manifest | None) -> Owner | None:
     references = () if manifest is None else manifest.metadata.owner_references
     chosen = next((each for each in references if each.controller), None) or next(iter(references), None)
     return None if chosen is None else Owner(chosen.kind, chosen.name, chosen.uid)
+
+
+def refused_jobs(workloads: Iterable[RefusedWorkload]) -> tuple[Job, ...]:
+    """Return a job for each workload; none of its pods is placed or waits."""
+    return tuple(
+        Job(
+            name=each.name,
+            namespace=each.namespace,
+            title=each.name,
+            state=State.REFUSED,
+            queue=each.queue,
+            wanted=each.pods,
+            gpus=round(each.gpus * GPU_UNIT),
+            refusal=(each.findings[0].code, each.text),
+        )
+        for each in workloads
+    )
+
+
+def refused_lines(workloads: Iterable[RefusedWorkload]) -> tuple[JobLine, ...]:
+    """Return the same jobs as lines of a job list; their creation times are unknown."""
+    return tuple(
+        JobLine(job=job, uid="", labels={}, owner=None, since=None, position=None, keys=(), pods=())
+        for job in refused_jobs(workloads)
+    )

@@ -27,7 +27,7 @@ from kai.facts.model.groups import Queue, path_to
 from kai.facts.model.pod import GpuKind
 from kai.framework.decisions import Cause
 from kai.framework.verdict import Code, Histogram
-from kai.manifests.priorities import OF_THE_SYSTEM
+from kai.manifests.unused import OF_THE_SYSTEM
 
 
 @attrs.frozen(kw_only=True)

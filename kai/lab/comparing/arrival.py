@@ -12,11 +12,11 @@ import attrs
 from kai.answers.cases.plan_document import Departure
 from kai.answers.cases.refused import RefusedWorkload
 from kai.answers.offline.run import Outcome
+from kai.answers.outcomes.job_lines import refused_jobs
 from kai.answers.outcomes.job_states import State
 from kai.answers.outcomes.overview import Job, Overview
 from kai.answers.outcomes.plan import Plan, plan_of
 from kai.answers.outcomes.queue_lines import QueueLine
-from kai.answers.outcomes.refused_jobs import refused_jobs
 from kai.api.kubernetes.pod import GRACE_SECONDS
 from kai.basics.trees import ancestry
 

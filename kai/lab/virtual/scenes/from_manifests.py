@@ -60,7 +60,7 @@ from kai.manifests import Document, Finding, RefusedError, Surroundings, read
 from kai.manifests.codes import WAIT
 from kai.manifests.expansion import Job, is_workload, numbered
 from kai.manifests.gpus import gpus_of
-from kai.manifests.workloads.described import described_kinds
+from kai.manifests.workloads.table import described_kinds
 
 if TYPE_CHECKING:
     from kai.manifests.lint import Beside
