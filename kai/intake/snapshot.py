@@ -29,7 +29,7 @@ from kai.facts.state.snapshot import Snapshot
 from kai.facts.state.table_version import TableVersion
 from kai.intake.assigned import Assigned, BaseColumns, EndingNamespaces, read_assigned, read_base
 from kai.intake.bind_requests import assumed_claims, live_bind_requests
-from kai.intake.claimed_gpus import with_parts_by_name
+from kai.intake.claims import with_parts_by_name
 from kai.intake.groups import GroupReader, GroupRecord, GroupSurroundings, priorities
 from kai.intake.held import Granted, HeldGroups, Orphans
 from kai.intake.membership import Accounts, GroupKeys, Leaves

@@ -24,8 +24,7 @@ from kai.facts.model.claim import Claim, RawObject
 from kai.facts.model.partitions import Catalog
 from kai.facts.state.memory import Memory
 from kai.facts.state.table_version import TableVersion
-from kai.intake.claimed_gpus import ClaimedGpus, Wanted
-from kai.intake.claims import KnownClaims, gpus_wanted, read_claims
+from kai.intake.claims import ClaimedGpus, KnownClaims, Wanted, gpus_wanted, read_claims
 from kai.intake.devices import Devices, are_same, read_devices
 from kai.intake.nodes import Offered, offered_in
 from kai.intake.pods import PodRecord

@@ -6,8 +6,21 @@ must keep. ``load_scenario`` and ``check_scenario`` run scenario files. The sink
 
 from kai.testing.answer_laws import BrokenLaw
 from kai.testing.laws import check_plugin
-from kai.testing.scenarios import RecordingSink, RejectingSink, check_scenario, load_scenario, run_scenario
-from kai.testing.views import cluster, default_profile_with, node_row, only, opened, pod_row, session_view, snapshot
+from kai.testing.views import (
+    RecordingSink,
+    RejectingSink,
+    check_scenario,
+    cluster,
+    default_profile_with,
+    load_scenario,
+    node_row,
+    only,
+    opened,
+    pod_row,
+    run_scenario,
+    session_view,
+    snapshot,
+)
 
 __all__ = [
     "BrokenLaw",

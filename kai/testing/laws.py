@@ -26,8 +26,7 @@ from kai.framework.verdict import Reason, Words
 from kai.intake import take_snapshot
 from kai.lab.scenarios.shorthand import NOW
 from kai.testing.answer_laws import BrokenLaw, Rated, blaming, check_answers, shown
-from kai.testing.scenarios import decision_lines
-from kai.testing.views import cluster, open_session, opened
+from kai.testing.views import cluster, decision_lines, open_session, opened
 
 Values = Mapping[str, Any]
 

@@ -16,7 +16,7 @@ from kai.deciding.engine.cycle import run_cycle
 from kai.deciding.engine.shortcuts import TABLE as SHORTCUTS
 from kai.framework.decisions import Recorder
 from kai.intake import take_snapshot
-from kai.testing.scenarios import decision_lines
+from kai.testing.views import decision_lines
 from tests.generate.draft import NOW
 from tests.generate.features import Chosen
 from tests.generate.scenario import generate

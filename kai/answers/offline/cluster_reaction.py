@@ -5,9 +5,15 @@ changed.
 
 Resource claims are allocated when a pod is bound, and keep their devices until the last user is gone.
 
+``Disruptions`` protects victims by disruption budgets, where there is no API server to enforce them. In a cluster, all
+budgets of a statement are checked before the first of its pods is evicted. If a budget forbids one eviction, no pod of
+the statement is evicted. The groups of the protected pods lose none for a while, and the scheduler looks for other
+victims.
+
 Source: the behaviour between cycles that the peer's integration tests simulate.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
@@ -26,14 +32,17 @@ from kai.deciding.engine.cycle import CycleReport
 from kai.facts.model.placement import ClaimPlacement
 from kai.facts.model.pod import ACTIVE_ALLOCATED, Pod, Status, within
 from kai.facts.state.snapshot import Snapshot
-from kai.framework.decisions import Bind, Decision
+from kai.framework.decisions import Bind, Decision, Evict
 from kai.intake.bind_requests import allocation_result, fields
 from kai.intake.bind_requests import annotations as written_annotations
+from kai.intake.disruption_budgets import BudgetKey, Budgets, judged
 
 ClaimKey = tuple[str, str]
 """Namespace and name."""
 _WRITTEN = ("resourceClaimAllocations", "extendedResourceClaimAllocation")
 """Keys of a bind request about claims."""
+MOST_ROUNDS = 64
+"""After this many repeated decisions, no pod under a budget is evicted."""
 
 
 def bound_claims(
@@ -308,3 +317,68 @@ def _stamp(annotations: dict[str, str], key: str, instant: float) -> None:
         annotations[key] = values.instant_text(instant)
     else:
         annotations.pop(key, None)
+
+
+@attrs.define
+class Disruptions:
+    """The disruption budgets of a cluster at an instant, and the number of rounds so far."""
+
+    _budgets: Budgets
+    _pods: dict[tuple[str, str], ApiPod]
+    _rounds: int = 0
+    _spared: frozenset[str] = frozenset()
+    """UIDs of pods."""
+
+    @classmethod
+    def of(cls, objects: ClusterObjects, *, is_first: bool) -> "Disruptions | None":
+        """Return the budgets among ``objects``; None if there are none.
+
+        The first cycle uses their status; later cycles compute it from the pods.
+        """
+        if not objects.pod_disruption_budgets:
+            return None
+        budgets = judged(objects.pod_disruption_budgets, objects.pods, anew=not is_first)
+        return cls(Budgets(budgets), {(pod.metadata.namespace, pod.metadata.name): pod for pod in objects.pods})
+
+    def sparing(self, snapshot: Snapshot, statements: Iterable[Sequence[Decision]]) -> Snapshot | None:
+        """Return ``snapshot`` with the pods protected that ``statements`` may not evict; None if they may evict all.
+
+        Later calls keep the pods of earlier ones protected. A statement that evicts protected pods anyway is let
+        through: its action does not search for victims.
+        """
+        more = self._spared_by(snapshot, statements)
+        if not more:
+            return None
+        self._spared |= more
+        protected = tuple(sorted(self._spared.union(snapshot.past.protected)))
+        return attrs.evolve(snapshot, past=attrs.evolve(snapshot.past, protected=protected))
+
+    def _spared_by(self, snapshot: Snapshot, statements: Iterable[Sequence[Decision]]) -> frozenset[str]:
+        """Return the UIDs of budget-protected pods in the first statement that evicts some not yet spared."""
+        self._rounds += 1
+        taken: Counter[BudgetKey] = Counter()
+        for statement in statements:
+            victims = self._victims(snapshot, statement)
+            found = self._budgets.obstacle(victims, taken)[1]
+            uids = frozenset(map(_uid, found))
+            # Ends the repeated decisions: once every covered pod is spared, no later round finds another one.
+            if self._rounds >= MOST_ROUNDS and uids:
+                uids = self._covered()
+            if uids - self._spared:
+                return uids
+            if not found:
+                taken.update({key: len(pods) for key, (_, pods) in self._budgets.wanted(victims).items()})
+        return frozenset()
+
+    def _victims(self, snapshot: Snapshot, statement: Sequence[Decision]) -> list[ApiPod]:
+        facts = [snapshot.pods[each.pod] for each in statement if isinstance(each, Evict)]
+        found = [self._pods.get((each.namespace, each.name)) for each in facts]
+        return [pod for pod in found if pod is not None]
+
+    def _covered(self) -> frozenset[str]:
+        return frozenset(_uid(pod) for pod in self._pods.values() if self._budgets.covering(pod))
+
+
+def _uid(pod: ApiPod) -> str:
+    """Return the UID of a pod as a snapshot has it: a pod from a manifest may have none."""
+    return pod.metadata.uid or pod.metadata.name

@@ -16,8 +16,7 @@ import attrs
 import numpy as np
 
 from kai.answers.cases.case import Case
-from kai.answers.offline.cluster_reaction import Aftermath, next_objects
-from kai.answers.offline.disruptions import Disruptions
+from kai.answers.offline.cluster_reaction import Aftermath, Disruptions, next_objects
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.kinds import declare_all
 from kai.basics.progress import report

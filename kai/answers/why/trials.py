@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 import numpy as np
 
-from kai.answers.offline.disruptions import Disruptions
+from kai.answers.offline.cluster_reaction import Disruptions
 from kai.answers.offline.run import Cycle, Searches, decide
 from kai.answers.outcomes.overview import declared_in
 from kai.answers.why.changes import Change, Site

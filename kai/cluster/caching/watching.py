@@ -24,8 +24,7 @@ from kai.cluster.caching.raw import (
 )
 from kai.cluster.caching.store import Watched, WatchedStore
 from kai.cluster.caching.tombstones import Peek, peek, version_of
-from kai.cluster.caching.watch import ListWatch
-from kai.cluster.caching.watch_events import (
+from kai.cluster.caching.watch import (
     AskVersion,
     Effect,
     Ended,
@@ -33,6 +32,7 @@ from kai.cluster.caching.watch_events import (
     Failed,
     Heard,
     KeepReading,
+    ListWatch,
     Opened,
     OpenStream,
     PageCame,

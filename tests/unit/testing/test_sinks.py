@@ -3,7 +3,7 @@ import pytest
 from kai.framework import Bind, Evict
 from kai.framework.decisions import Cause
 from kai.testing import RecordingSink, RejectingSink, snapshot
-from kai.testing.scenarios import decision_lines
+from kai.testing.views import decision_lines
 
 BIND = Bind(pod=0, node=0)
 

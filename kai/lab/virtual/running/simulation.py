@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import numpy as np
 
-from kai.answers.offline.cluster_reaction import device_of
-from kai.answers.offline.disruptions import Disruptions
+from kai.answers.offline.cluster_reaction import Disruptions, device_of
 from kai.answers.offline.run import Cycle, settle_on
 from kai.api import names
 from kai.api.cluster_objects import ClusterObjects

@@ -26,8 +26,7 @@ from kai.api.scheduling.pod_group import PodGroup
 from kai.basics.errors import InputError
 from kai.basics.parsing import mapping_of, part_of, place_of
 from kai.facts.model.units import GPU_UNIT
-from kai.intake.claimed_gpus import ClaimedGpus
-from kai.intake.claims import gpus_wanted
+from kai.intake.claims import ClaimedGpus, gpus_wanted
 from kai.intake.devices import Devices, read_devices
 from kai.lab.sources.judging import judge
 from kai.lab.virtual.scenes.annotations import (

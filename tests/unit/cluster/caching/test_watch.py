@@ -1,12 +1,12 @@
 import pytest
 
-from kai.cluster.caching.watch import ListWatch, WatchSettings
-from kai.cluster.caching.watch_events import (
+from kai.cluster.caching.watch import (
     AskVersion,
     Ended,
     Failed,
     Heard,
     KeepReading,
+    ListWatch,
     Opened,
     OpenStream,
     PageCame,
@@ -18,6 +18,7 @@ from kai.cluster.caching.watch_events import (
     TimeCame,
     Vanish,
     VersionCame,
+    WatchSettings,
 )
 
 SETTINGS = WatchSettings(page=2)

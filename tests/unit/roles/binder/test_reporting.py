@@ -4,7 +4,7 @@ from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Emit, Patch, Reason, Refusal, RefusedError
 from kai.api.scheduling.bind_request import BindRequest
-from kai.roles.binder.reporting import failed, report_bound, report_failure, succeeded, write_status
+from kai.roles.binder.attempt import failed, report_bound, report_failure, succeeded, write_status
 from tests.doubles.plans import carry_out
 from tests.unit.roles.binder.clusters import bind_request, cluster, pod
 
