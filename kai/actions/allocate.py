@@ -71,6 +71,7 @@ class Allocate:
     def _try(self, session: Session, portion: Portion) -> bool:
         """Place the next chunk of one group, and return whether that succeeded."""
         group = portion.group
+        # Read before anything is placed: a group that runs already does not start now.
         started = bool(session.columns.counted[group])
         with session.statement(self.name) as statement:
             if not place_waiting_group(session, statement, portion, session.all_nodes):

@@ -174,6 +174,7 @@ class _Placer:
         while (above := groups.parent[children] != subgroup).any():
             children[above] = groups.parent[children[above]]
         of_pod = children[which]
+        # Stable: below each child the pods keep the order in which they are served.
         order = np.argsort(of_pod, kind="stable")
         found, begins = np.unique(of_pod[order], return_index=True)
         return dict(zip(found.tolist(), np.split(pods[order], begins[1:]), strict=True))
@@ -200,6 +201,7 @@ class _Placer:
         """Place all ``pods`` of ``leaf`` on ``nodes``, or return False."""
         extra = self._session.scores_below(leaf)
         placed = self._statement.place_pods(pods, nodes, extra, promise=self._promise)
+        # Pods on nodes are a new state: failures that were recorded before do not hold in it.
         if placed == len(pods):
             self._state = next(self._states)
             return True

@@ -230,6 +230,7 @@ class WorkQueue(Generic[K]):
     def hurry(self, now: float) -> None:
         """Retry all failed keys within a second: the cause of the failure may be gone."""
         for key, item in self._items.items():
+            # Spread over a second: a server that has just come back must not get all of them at once.
             soon = now + self.draw()
             if item.failures and not item.running:
                 self._dues.hasten(key, soon)

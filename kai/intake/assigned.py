@@ -176,6 +176,7 @@ def _of_group(column: Column, group: Int64s, none: object) -> Column:
     if not len(column):
         return np.full(len(group), none)
     found: Column = column[group]
+    # Row -1 has read the last group.
     found[group < 0] = none
     return found
 

@@ -102,6 +102,7 @@ def allocation_result(
 
 
 def _result(device: AllocatedDevice, share: str) -> dra.DeviceRequestAllocationResult:
+    # Derived and not random: a write that is repeated names the same share.
     named = device.share or (str(uuid.uuid5(_SHARES, "/".join((*device.key, share)))) if device.shared else "")
     return dra.DeviceRequestAllocationResult(
         request=device.request,

@@ -159,6 +159,7 @@ def _device(source: api.Device, driver: str, tainting: Sequence[tuple[str | None
             for name, counter in sorted(group.counters.items())
         ),
         multiple_allocations=bool(source.allow_multiple_allocations),
+        # A taint with the effect None only informs.
         taints=tuple(Taint(each.key, each.value, each.effect) for each in taints if each.effect != "None"),
         binds_to_node=bool(source.binds_to_node),
         attached_later=bool(source.binding_conditions),

@@ -143,6 +143,7 @@ def _status(budget: PodDisruptionBudget, pods: Sequence[Pod]) -> PodDisruptionBu
     if spec.max_unavailable is not None and expected is not None:
         desired = max(0, expected - _scaled(spec.max_unavailable, expected))
     elif isinstance(spec.min_available, int):
+        # With a plain number the controller asks no owner: the pods are all that it counts.
         expected, desired = len(mine), spec.min_available
     elif spec.min_available is not None and expected is not None:
         desired = _scaled(spec.min_available, expected)

@@ -145,6 +145,7 @@ class GroupReader:
         return PodGroup(
             name=metadata.name,
             namespace=metadata.namespace,
+            # A group that only this process has is not written yet, and has no UID.
             uid=metadata.uid or metadata.name,
             queue=spec.queue,
             queue_row=around.queue_rows.get(spec.queue, -1),

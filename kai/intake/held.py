@@ -173,11 +173,13 @@ class Granted:
         if not len(granted):
             return {}
         held = np.full(self.group_keys, NONE, np.int64)
+        # The account of some member; only groups whose members disagree are sorted below.
         held[group_key[granted]] = account[granted]
         at_odds = granted[held[group_key[granted]] != account[granted]]
         if len(at_odds):
             members = granted[np.isin(group_key[granted], group_key[at_odds])]
             for row in sorted(members.tolist(), key=self._by_age, reverse=True):
+                # In reverse order of age, so that the pod that was bound first is the last to write.
                 held[group_key[row]] = account[row]
         wanted = held[groups.group_key]
         return {row: int(wanted[row]) for row in np.flatnonzero((wanted >= 0) & (wanted != groups.account)).tolist()}

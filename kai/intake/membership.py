@@ -158,6 +158,7 @@ class Leaves:
         known = self._numbers.get(id(leaves))
         if known is None:
             known = self._numbers[id(leaves)] = len(self._trees)
+            # Kept alive here, so that its identity cannot be that of another tree later.
             self._trees.append(leaves)
         return known
 

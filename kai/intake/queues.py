@@ -76,6 +76,7 @@ class Clocked:
         """
         if queues is self._queues and self._since <= now < self.until:
             return self._settled
+        # Edges that were computed for a later instant say nothing after a clock went back.
         before, is_back = self._known, not self._since <= now
         self._known = {}
         for each in queues:
@@ -218,6 +219,7 @@ def _limit(resources: api.QueueResources) -> Shares:
 
 
 def _bytes(megabytes: float) -> float:
+    # Scaled, the -1 of an unlimited queue would become another number.
     return max(UNLIMITED, megabytes * _MEGABYTE)
 
 

@@ -207,6 +207,7 @@ def _containers(key: ResourceKey) -> Iterable[ContainerRequest]:
 
 def hundredths(portion: float) -> int:
     """Return a portion in hundredths, halves rounded up."""
+    # `round` would take halves to the even number.
     return int(portion * 100 + 0.5)
 
 

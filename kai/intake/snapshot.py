@@ -155,6 +155,7 @@ class Intake:
         library = self._library = read_library(objects, self._settings, self._library)
         nodes, (settled, settled_shape) = self._settle_nodes(library), self._settle_shapes(library)
         base = self._base_columns(nodes)
+        # A new object equals no earlier one, so that columns which refusals shape are read anew.
         assigned = self._assigned(objects, base, now, (settled, object() if past.refused else None))
         pods, shapes, pod_shape = with_refusals(past.refused, base.records, assigned.pods, settled, settled_shape)
         snapshot = Snapshot(
@@ -224,6 +225,7 @@ class Intake:
 
         def read() -> tuple[Queue, ...]:
             found = read_queues(in_order(objects.queues), self._settings, usage, clocked)
+            # The same tuple while its content is the same: all that follows compares it by identity.
             if found != self._queues:
                 self._queues = found
             return self._queues

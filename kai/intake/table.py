@@ -106,6 +106,7 @@ class PodTable:
         Holds: the same array while the content is the same.
         """
         row_of = self._row_of
+        # Names are only added, so their number shows whether the column has them all.
         if rows is not self._rows_of_nodes or len(row_of) != len(self.node_names):
             row_of = self._row_of = np.array([rows.get(name, NONE) for name in self.node_names], np.int64)
             self._rows_of_nodes = rows

@@ -77,6 +77,7 @@ def preferred_terms(source: api.PodAffinity | None, namespace: str) -> tuple[Aff
 def _affinity_term(term: api.PodAffinityTerm, namespace: str, weight: int) -> AffinityTerm:
     """Return one term. ``matchLabelKeys`` need no handling: the API server merges them into the selector."""
     named = tuple(sorted(set(term.namespaces)))
+    # An absent selector stands for the pod's own namespace, an empty one for all.
     if not named and term.namespace_selector is None:
         named = (namespace,)
     return AffinityTerm(
@@ -120,6 +121,7 @@ def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
     found: set[HostPort] = set()
     for container in (*spec.containers, *filter(is_sidecar, spec.init_containers)):
         for port in container.ports:
+            # The API server fills in the host port of a pod on the host's network; a manifest may lack it.
             number = port.host_port or (port.container_port if spec.host_network else 0)
             if number:
                 found.add(HostPort(port.protocol or "TCP", port.host_ip or ANY_ADDRESS, number))

@@ -93,6 +93,7 @@ def _matching(session: SessionView, demand: Demand) -> Bools:
     mask, (_, _, features) = _selected(session, demand), demand
     if not features:
         return mask
+    # None: the API server is too old to know features, so no node is refused for them.
     declared = [node.features is None or features <= node.features for node in session.snapshot.nodes]
     return mask & np.array(declared, np.bool_)
 

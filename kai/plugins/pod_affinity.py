@@ -319,6 +319,7 @@ class _Wishes:
                 self._of(term.topology_key)[terms.meant_by(term)] += sign * term.weight
         for sign, carried in zip((1, -1), others, strict=True):
             for term, shapes in carried.reaching(shape):
+                # Not `+=`, which would count a shape that carries the term twice only once.
                 np.add.at(self._of(term.topology_key), shapes, sign * term.weight)
 
     def _of(self, key: str) -> Int64s:
@@ -339,6 +340,7 @@ class _Wishes:
                 weights=worth[self._session.facts.pods.shape[pods]],
                 minlength=int(codes.max(initial=0)) + 1,
             )
+            # Code 0 stands for nodes without the label, which are no domain.
             by_domain[0] = 0.0
             total += by_domain[codes[nodes]]
         return total

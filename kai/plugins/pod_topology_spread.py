@@ -161,6 +161,7 @@ class _Rule:
         self._exists[self._codes[self._counted]] = True
         self._too_few = int(self._exists.sum()) < constraint.min_domains
         self._pods = session.pods_of_shapes(meant)
+        # A pod that its own constraint means adds one to the domain that it joins.
         self._most = constraint.max_skew - int(meant[number])
 
     def is_in_domain(self, nodes: NodeRows) -> Bools:
@@ -171,6 +172,7 @@ class _Rule:
     def is_even(self, nodes: NodeRows) -> Bools:
         """Return bool[n]: which of ``nodes`` have room in their domains for one more pod; False without a domain."""
         held = self._held()
+        # Below minDomains Kubernetes takes the minimum as 0; minDomains is at least 1, so `min` never sees nothing.
         fewest = 0 if self._too_few else int(held[self._exists].min())
         mask: Bools = (held - fewest <= self._most)[self._codes[nodes]]
         return mask

@@ -162,10 +162,12 @@ class Prospects:
         limits, used = session.facts.queues.limit, session.columns.queue_used
         wanted = session.limit_amounts[shapes].sum(axis=0)
         if self._shares[shapes].any():
+            # What a share counts for depends on the node, so its GPUs prove nothing.
             wanted[GPU] = 0.0
         asked = wanted > 0
         while queue >= 0:
             held = used[queue] + wanted
+            # The most that shares may count for is taken off: a search that may succeed must not be ruled out.
             held[GPU] -= self._sums.unsure[queue]
             if (asked & (limits[queue] >= 0) & (limits[queue] < held)).any():
                 return False

@@ -440,6 +440,7 @@ class Room:
             full &= ~(is_there & (before >= places.held))
             amounts = np.where(offers.place < 0, full * GPU_UNIT, amounts)
             rest = self._whole_devices(rest)
+        # `bincount` adds weights as floats, which hold these amounts exactly.
         more = np.bincount(places.pair, weights=amounts, minlength=len(places.node)).astype(np.int64)
         free, total = places.free.copy(), self._total
         for node, amount in rest.items():
@@ -490,6 +491,7 @@ class Room:
             rooms = sums.copy()
             for node, count in more.items():
                 rooms[codes[node]] += count
+            # Code 0 stands for nodes without the label, which are no domain together.
             rooms[0] = 0
             if not _fit(needs, rooms.tolist()):
                 return False

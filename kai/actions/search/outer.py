@@ -222,6 +222,7 @@ class Devices:
 
     def has_room(self, slot: int, freed: int) -> bool:
         """Return whether the pod fits beside others on a shared device after ``freed`` MiB are given up."""
+        # Without any pod left the device is a free one, and `is_free` counts it.
         return freed >= int(self._lacking[slot]) and freed != int(self._held[slot])
 
 

@@ -256,6 +256,7 @@ class Planner:
         """Return the groups to make plans from, cheapest first."""
         rows: GroupRows = np.flatnonzero(self._member).astype(np.int64)
         if len(rows) > 4 * MOST_GIVERS:
+            # Ranks are at hand while estimates are not, so only groups that lose little by rank are estimated.
             rows = rows[np.argsort(-self._session.victim_ranks[rows])[: 4 * MOST_GIVERS]]
         return self._shared.cheapest(rows, MOST_GIVERS, freeing=self._room.smallest > 0)
 
@@ -264,6 +265,7 @@ class Planner:
         if len(domains) < 2:  # 0 domains: no node has the label of the level, so no set of victims makes room
             return domains
         domains.sort(key=lambda nodes: -int(nodes.sum()))
+        # The last entry is all domains together: sub-groups of one aggressor may go to different ones.
         return [*domains[:MOST_DOMAINS], np.logical_or.reduce(domains)]
 
     def _drafts(self, nodes: Bools, groups: list[int]) -> Iterable[dict[int, int]]:

@@ -438,6 +438,7 @@ class Search:
 
     def _accepted(self, scenario: Scenario, victims: PodRows) -> bool:
         if self._moves:
+            # A consolidation evicts no pod for good: each victim has to have another place.
             accepted = not (self._session.columns.status[victims] == RELEASING).any()
         else:
             # As a loop: with one or two judges, a generator expression costs as much as they do.

@@ -186,6 +186,7 @@ class EvictionPass:
             find_placed(session.facts, session.columns, placed)
         else:
             placed = states.placed
+        # `&` makes a copy: all searches of the pass share the array, and members are struck out below.
         member = placed & session.facts.groups.preemptible
         member[portion.group] = False
         member = self.victims(session, portion, member)
@@ -262,6 +263,7 @@ def _past_delay(session: Session, group: int) -> bool:
     if delay is None or delay <= 0:
         return True
     evicted = session.last_eviction[group]
+    # A group that was evicted waits its delay anew, so that two groups cannot evict each other in turn.
     until = max(facts.created, 0.0 if np.isnan(evicted) else float(evicted)) + delay
     if session.clock.is_past(until):
         return True

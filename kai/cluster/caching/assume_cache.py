@@ -141,6 +141,7 @@ class AssumeCache(Generic[T]):
     @property
     def rejected(self) -> tuple[Rejected, ...]:
         """The objects that cannot be parsed, by key; callable in any thread."""
+        # Copied in one step: metrics are collected in another thread, while the loop may add a key.
         found = self._rejected.copy()
         return tuple(found[key] for key in sorted(found))
 
@@ -211,6 +212,7 @@ class AssumeCache(Generic[T]):
     def _is_news(self, seen: Peek) -> bool:
         known = self.version(seen.key)
         if self._starts_over:
+            # The restored server counts from an older version: whatever differs from the known object is true.
             return known != (seen.uid, seen.version) or seen.version < 0
         self.newest = max(self.newest, seen.version)
         if self._tombstones.covers(seen.uid, seen.version):
@@ -228,6 +230,7 @@ class AssumeCache(Generic[T]):
         except InputError as error:
             self._unread[seen.key] = (seen.uid, seen.version)
             self._reject(seen.key, str(error))
+            # The last readable form belongs to another object, which has ended.
             if known_uid != seen.uid:
                 self._set(seen.key, None)
             return
@@ -286,6 +289,7 @@ class AssumeCache(Generic[T]):
         listed, starts_over = self._listing, self._starts_over
         self._listing, self._starts_over = None, False
         self._passed_over.clear()
+        # It goes back only here: events of the restored server are news although their versions are lower.
         self.newest = version if starts_over else max(self.newest, version)
         for key in () if listed is None else self._besides(listed):
             uid, known = self.version(key) or _NOTHING
@@ -318,6 +322,7 @@ class AssumeCache(Generic[T]):
     def assume(self, key: Key, obj: T, until: Callable[[T | None], bool]) -> None:
         """Show an object until a predicate is true of the real one."""
         actual = self.actual(key)
+        # The watch was faster than the answer to the write.
         if until(actual):
             self.forget(key)
             return
@@ -353,6 +358,7 @@ class AssumeCache(Generic[T]):
                 self._assumed[key] = before
                 self._shown.put(key, before.shown)
                 return
+            # The object was only assumed, so its overlay has nothing left to lie on.
             if there is None:
                 self._overlays.take_away(key)
             self._shown.put(key, there)

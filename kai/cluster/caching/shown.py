@@ -114,6 +114,7 @@ class Overlays:
             del self.known[key]
             return obj
         there = obj.metadata.annotations
+        # By key: a value that another client wrote takes precedence over ours anyway.
         if overlay.annotations.keys() <= there.keys():
             del self.known[key]
             return obj
@@ -193,6 +194,7 @@ class Shown(Generic[T]):
             self._objects[key] = obj
         self._tuple = None
         if self._listed is not None:
+            # Only the first change counts: the difference is to the last listing, not to the last change.
             self._news.setdefault(key, before)
         for lookup in self._indexes.values():
             lookup.put(key, before, obj)

@@ -239,6 +239,7 @@ class WatchedStore:
         # Keep the order of the caller: a set of classes iterates differently in each process, and runs would differ.
         for cls in (each for each in dict.fromkeys(classes) if each in self._syncs):
             ask = self._syncs[cls].refresh
+            # No watch has begun, so its first list will be requested after this call.
             wanted[cls] = 1 if ask is None else ask()
         while any(self._syncs[cls].completed < number for cls, number in wanted.items()):
             await self._any_news()
@@ -390,6 +391,7 @@ def _only_tells(change: Change[Any]) -> bool:
         return False  # a group may have given up on the pool, which its conditions record
     was, now = before.metadata, after.metadata
     return (
+        # An assumed object has no UID before the API server has created it.
         was.uid in {"", now.uid}
         and before.spec == after.spec
         and was.annotations == now.annotations

@@ -103,6 +103,7 @@ class Subscription:
                 self._part = 0
             await checkpoint()
         if self._begun:
+            # Changes since the subscription go on top: an object that was deleted meanwhile is never reported.
             since, self._pending, self._begun = self._pending, self._begun, {}
             for place, change in since.items():
                 self._join(place, change)

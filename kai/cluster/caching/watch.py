@@ -382,6 +382,7 @@ class ListWatch:
         if event.code == 410:
             return self._expire(now, None)
         self._failures += 1
+        # Other errors say nothing about the version: reopen from there, and list only if that keeps failing.
         self._stream_errors += 1
         self._phase = _Phase.OPENING
         if self._stream_errors >= _PATIENCE:

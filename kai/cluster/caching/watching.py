@@ -207,6 +207,7 @@ class Watcher:
         if isinstance(answer, Answer) and answer.is_good:
             return names_page_of(answer.body)
         refused = self._refused(answer)
+        # An aggregated API server need not know the metadata form; then the page is read whole.
         return None if refused.status == _NOT_IN_THIS_FORM else refused
 
     async def _ask_version(self, effect: AskVersion) -> Event:
@@ -284,6 +285,7 @@ class Watcher:
             self._is_streaming = True
             data = await stream.read()
         self._wake, self._is_streaming = None, False
+        # The data came from before the outage, maybe from another server; a list follows anyway.
         if self._is_outdated:
             self._is_outdated = False
             return Ended(message="the stream is older than an outage")
@@ -306,6 +308,7 @@ class Watcher:
             for line in lines:
                 event = line_of(line)
                 if event is None:
+                    # The events before it stay: the reopened stream repeats them, and known versions are passed over.
                     return Failed(code=0, message="a line of the stream is no event")
                 if event.type == "ERROR":
                     return _failure(event)

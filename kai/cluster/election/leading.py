@@ -112,6 +112,7 @@ class LeaseLeadership:
         """Wait until a term is over."""
         while self.holds(term):
             left = self._election.lasts_until - self._clock.monotonic()
+            # Slightly later than the end: a timer that fires early would make this loop spin.
             with anyio.move_on_after(max(0.0, left) + 0.001):
                 await self._changed.wait()
 
@@ -178,6 +179,7 @@ class LeaseLeadership:
             case WriteLease():
                 return await self._write(effect)
             case WakeAt():
+                # A wake-up during a call finds no sleep to cancel; these flags keep it until here.
                 if self._is_resigning or self._wants_look:
                     await self._clock.sleep(0)
                 else:

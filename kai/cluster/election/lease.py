@@ -333,6 +333,7 @@ class Election:
     def _extend(self, record: Record, sent_at: float, now: float) -> None:
         """Begin or extend the term, counted from the sending of its record."""
         until = sent_at + self.settings.renew_within
+        # A term that has ended never resumes, even if its renewal arrives late: its writes were given up.
         if until <= now or (self.term is None and record.transitions == self._ended_epoch):
             return
         self.lasts_until = until if self.term is None else max(self.lasts_until, until)

@@ -91,6 +91,7 @@ class Lister:
             for cls in pages:
                 tasks.start_soon(read, cls)
         if failures:
+            # A server that fails explains more than a missing right, and it cancelled the other lists.
             raise next((error for error in failures.values() if not error.missing), None) or next(
                 failures[cls] for cls in pages if cls in failures
             )

@@ -136,6 +136,7 @@ class Sender:
     def cut(self) -> None:
         """Give up calls in flight that may no longer be sent: their connections are closed, their outcomes unknown."""
         for call, scope in self._bounded.values():
+            # `cancel` only marks the scope: its entry leaves the dictionary later, not during this loop.
             if not call.may_send():
                 scope.cancel()
 

@@ -118,6 +118,7 @@ class Window:
                 ticket = self._urgent.popleft()
                 self._warm(now)
             elif self._deferrable and (self._urgent or self._deferrable_in_flight < self._deferrable_width(now)):
+                # While urgent requests wait, this branch is reached only for an overdue one, whose limit was checked.
                 ticket = self._deferrable.popleft()
                 self._deferrable_in_flight += 1
             else:
@@ -193,6 +194,7 @@ class Window:
 
     def _wake(self, now: float) -> None:
         """Put throttled requests whose time has come in front of all others."""
+        # Each goes to the front, so the one that is due first goes there last.
         for number in reversed(tuple(self._resting.take(now))):
             ticket = self._tickets[number]
             self._lane(ticket).appendleft(ticket)
@@ -256,5 +258,6 @@ class Window:
     def _cut(self, factor: float, sent_at: float, now: float) -> None:
         """Narrow the window, once for all requests that were in flight together."""
         if sent_at >= self._cut_at:
+            # A window that was set narrower than the floor must not grow by a cut.
             self.width = max(min(_FLOOR, self.width), self.width * factor)
             self._cut_at = now

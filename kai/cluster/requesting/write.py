@@ -221,6 +221,7 @@ class Requests:
         is_due, urgent = self._while_fitting(request, may_send), not _can_wait(request)
         answer = await self.sender.send(call, _label(request), ref, may_send=is_due, urgent=urgent)
         if isinstance(answer, Withheld) and may_send():
+            # The term lasts, so the call was held back because its pod, node or namespace changed.
             changed = f"{ref}: it or its node changed before its turn came"
             return self._ending.refusal(request) or Refusal(reason=Reason.CONFLICT, message=changed)
         if not isinstance(answer, Answer) or not answer.is_good:

@@ -213,6 +213,7 @@ class Client:
             credentials = self._account.credentials
             context = await to_thread.run_sync(credentials.ssl_context)
             if not self._made or self._made[-1][0] != generation:
+                # Checked again above: another call may have made them while this one waited for the thread.
                 made = Connections(
                     credentials.server,
                     context,

@@ -111,6 +111,7 @@ class _Connector(aiohttp.TCPConnector):
     ) -> aiohttp.connector.Connection:
         """Return a connection for a request; from here to the first byte nothing waits."""
         sending = _SENDING.get()
+        # aiohttp repeats some requests on another connection by itself; a write must not be sent twice.
         if sending.is_sent:
             raise aiohttp.ServerDisconnectedError("the connection was cut")
         connection = await super().connect(req, traces, timeout)
@@ -150,6 +151,7 @@ class Connections:
         most: int = 0,
     ) -> None:
         at = urlsplit(server)
+        # Without a user in the address, which aiohttp would send as basic authentication.
         self._server = urlunsplit(at._replace(netloc=at.netloc.rpartition("@")[2])).rstrip("/")
         self._context = context if context is not None else True
         self._server_name = (server_name or None) if at.scheme == "https" else None

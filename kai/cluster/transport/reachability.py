@@ -96,6 +96,7 @@ class Rights:
         if right is None:
             return
         now = self.clock.monotonic()
+        # Inserted anew below, so that the limit drops the right that was refused longest ago.
         known = self._refusals.pop(right, None)
         if known is None or now - known.last > _FORGOTTEN:
             known = _Refusals(now, now, is_said=known is not None and known.is_said)
@@ -220,6 +221,7 @@ class Reachability:
 
     def note(self, answer: Answer | NoAnswer | None) -> None:
         """Record how a call ended; None for a stream that opened."""
+        # Any other answer comes from the server itself, even a refusal, and ends the outage.
         if isinstance(answer, NoAnswer) or (answer is not None and answer.status in _GATEWAY):
             self._doubted.set()
         elif self.away_since is not None:
@@ -236,6 +238,7 @@ class Reachability:
             why = await self._probe(_DOUBTING)
             if why:
                 await self._knock(why)
+            # The outage may have been an upgrade of the server.
             await self._ask_version()
             self._doubted = anyio.Event()
             await self.clock.sleep(_BETWEEN_DOUBTS)

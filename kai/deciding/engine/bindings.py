@@ -31,6 +31,7 @@ class Details:
         """Store ``details`` with the placement that ``pod`` just got."""
         world = self._world
         placement = int(world.columns.placement[pod])
+        # 0 is no placement: without a number of its own the detail could not be undone with it.
         if placement == 0:
             placement = booking.new_placement(world.columns, world.ledger.offsets)
             columns.add(world.columns, world.ledger.offsets.placement + pod, placement)

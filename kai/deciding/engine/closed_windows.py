@@ -63,6 +63,7 @@ class _Closing:
             beyond = (quota >= 0) & (total > quota)
             if not beyond.any():
                 return
+            # A group that holds none of what is beyond the quota would lose its work for nothing.
             if (self._held[group][beyond] > 0).any():
                 self._evict(group)
                 total = total - self._held[group]
@@ -83,6 +84,7 @@ class _Closing:
     def _pods(self, group: int) -> PodRows:
         """Return the pods of a group that have a place and were there before the close."""
         pods, known = self._session.portion(group).holding(ACTIVE_ALLOCATED), self._session.snapshot.pods
+        # Pods that an elastic group got after the close were admitted under the quota that holds now.
         return pods[[known[pod].created < self._since for pod in pods.tolist()]] if len(pods) else pods
 
     def _amounts(self, pods: PodRows) -> Float64s:

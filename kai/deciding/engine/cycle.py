@@ -211,6 +211,7 @@ class WatchedBudget:
 def remember(session: Session, profile: Profile, report: CycleReport, budget: WatchedBudget) -> None:
     """Keep ``report`` for reuse until its first deadline, if the cycle decided nothing."""
     snapshot, until = session.snapshot, session.clock.holds_until
+    # ``until`` lies in the past if something was derived from the instant itself: that holds only now.
     if any(report.counts.values()) or snapshot.past.awaited or budget.has_refused or until <= snapshot.now:
         return
     if report.failures:
@@ -296,6 +297,7 @@ def run_cycle(
     watched = WatchedBudget(budget)
     with observer.phase(Phase.OPEN):
         session = Session(snapshot, profile, sink, observer, watched)
+    # Before the actions, so that they count on the room that these evictions make.
     if closed_windows.closed_queues(snapshot):
         with observer.phase(closed_windows.NAME):
             closed_windows.evict_after_close(session)

@@ -73,6 +73,7 @@ class EvictionCaps:
         self.are_set = parameters.caps_evictions
         self._cycle: Int64s = np.zeros(len(world.snapshot.queues) if self.are_set else 0, np.int64)
         lately = dict(world.snapshot.past.evicted) if self.are_set else {}
+        # `pop`, so that what remains belongs to queues that no longer exist.
         self._hour = np.array([lately.pop(queue.name, 0) for queue in world.snapshot.queues], np.int64)
         self._elsewhere = sum(lately.values())
         """GPUs that queues lost which no longer exist; they count for the hour's total."""
@@ -98,6 +99,7 @@ class EvictionCaps:
         hour = cycle + self._hour
         if gained is not None and 0 < given.evicted_gpus_per_gpu * gained < total:
             return Cap("evicted_gpus_per_gpu", given.evicted_gpus_per_gpu, round(total / gained, 3))
+        # An aggressor without GPUs has no ratio: whatever GPUs it costs are beyond the cap.
         if gained == 0 and given.evicted_gpus_per_gpu > 0:
             return Cap("evicted_gpus_per_gpu", 0.0, total / GPU_UNIT)
         return (
@@ -129,6 +131,7 @@ class EvictionCaps:
 def held_gpus(world: World, pod: int) -> int:
     """Return the thousandths of GPUs that ``pod`` held on its node when the cycle began, claimed ones included."""
     shape = int(world.facts.pods.shape[pod])
+    # The snapshot's node: in the columns a moved pod already has its new one.
     node = int(world.snapshot.pod_node[pod])
     return int(accepted_gpu(world.facts, shape, node))
 

@@ -94,6 +94,7 @@ _INSTEAD: Final[Mapping[str, _Instead]] = {
     "Domains.partition": _Instead(_no_part, _NOTHING),
     "Domains.tree": _Instead(_NOTHING, _NOTHING),  # the engine falls back to the partition
     "Domains.together": _Instead(_NOTHING, _NOTHING, OnFailure.LEAVE_OUT),
+    # No choice is a refusal. Leaving it out would start pods without what the plugin reserves for them.
     "Placement.choose": _Instead(_NOTHING),
     "Placement.credit": _Instead(_no_credit, _no_credit),
     "Placement.report": _Instead(None, lambda *_: {}, OnFailure.LEAVE_OUT),
@@ -104,6 +105,7 @@ _INSTEAD: Final[Mapping[str, _Instead]] = {
     "Victims.may_reclaim": _Instead(_refused, _ACCEPTED),
     "Victims.accept": _Instead(_refused, _ACCEPTED),
     "VictimProposals.propose": _Instead(None, _NOTHING, OnFailure.LEAVE_OUT),
+    # A plugin that did not open has no hooks with which to refuse.
     OPEN: _Instead(None, _NOTHING, OnFailure.STOP),
 }
 _ABOUT_PODS: Final = ("NodeFilter.", "NodeScore.", "NodeWait.", "PodFilter.", "Placement.choose", "Placement.credit")
@@ -186,6 +188,7 @@ def _reacting(
         except PluginError as error:
             if not _is_mine(error, use, hook):
                 raise
+            # A hook that is left out decides nothing, so the group is tried like any other.
             failures.note(error, _group_of(hook, view, args) if reaction is OnFailure.REFUSE else -1)
             return cast("R", made(str(error), view, args))
 

@@ -89,6 +89,7 @@ class GroupHeap:
         twin._parts = dict(self._parts)
         twin._member = self._member.copy()
         twin._seen = self._seen
+        # Shared on purpose: each description fills the cells that it reads.
         twin._states = self._states
         twin._dropped = None
         return twin

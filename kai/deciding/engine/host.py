@@ -62,6 +62,7 @@ class Clock:
 
     def has_lasted(self, since: float, seconds: float) -> bool:
         """Return whether at least ``seconds`` have passed since ``since``."""
+        # NaN stands for what never began: it compares false here, and `_expect` ignores it.
         if self._now - since >= seconds:
             return True
         self._expect(since + seconds)

@@ -53,6 +53,7 @@ class DistinctRows(Generic[T]):
 
     def row_of(self, values: NDArray[T]) -> int:
         """Return the row that equals ``values`` bit by bit, a new one if none does. Cost: O(length)."""
+        # Bytes and not values: NaN has to equal NaN, and -0.0 may not stand for 0.0.
         content = values.tobytes()
         same_hash = self._rows.setdefault(hash(content), [])
         for row in same_hash:
@@ -231,6 +232,7 @@ class Policy:
         """Return ``answers`` for ``pod``, whose group has no pod placed yet; memoized for a ``single`` shape."""
         known = self._first.get(shape)
         if known is None:
+            # Kept for the session, while a plugin may fill the same array for its next answer.
             known = self._first[shape] = self.answers(pod, shape, nodes).copy()
         return known
 
@@ -241,6 +243,7 @@ class Policy:
         rounded, so it must be computed in the same order as elsewhere, where the other scores are added.
         """
         self.prepare(shape, pod, nodes)
+        # It may be the plugin's own array, and it is changed below.
         answers = self.answers(pod, shape, nodes).copy()
         refused = np.isnan(answers)
         mask = self.vectors.masks[self._facts.shapes.mask[shape]] & ~refused

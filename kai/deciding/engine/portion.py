@@ -154,6 +154,7 @@ class Portion:
         """
         minimums, parents = self._minimums.tolist(), self._parents
         for at in range(len(counts) - 1, 0, -1):
+            # Children come after their parents, so this count is final by now.
             if counts[at] >= minimums[at]:
                 counts[parents[at]] += 1
         return counts
@@ -256,6 +257,7 @@ class Portion:
     def _chunk_of(self, subgroup: int) -> Descent[list[int]]:
         if self._world.facts.groups.leaf[subgroup]:
             missing = self.minimum(subgroup) - self.active(subgroup)
+            # Beyond its minimum a group grows by one pod at a time, so that the order of queues is asked in between.
             mine: list[int] = self._waiting(self.pods_of(subgroup))[: missing if missing > 0 else 1].tolist()
             return mine
         children = self.in_order(self._world.children(subgroup))

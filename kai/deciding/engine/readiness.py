@@ -97,6 +97,7 @@ def _in_some(facts: GroupFacts, rows: GroupRows, is_so: Callable[[Int64s], Bools
     begins = facts.first_subgroup[rows]
     sizes = facts.first_subgroup[rows + 1] - begins
     starts = np.cumsum(sizes) - sizes
+    # `reduceat` knows no empty segment; there is none, since every group has a root.
     some: Bools = np.logical_or.reduceat(is_so(np.arange(int(sizes.sum())) + np.repeat(begins - starts, sizes)), starts)
     return some
 
@@ -211,6 +212,7 @@ class EquivalenceClasses:
         leaves = facts.groups.first_subgroup[groups] + 1
         begins = facts.groups.pod_start[leaves]
         sizes = facts.groups.pod_start[leaves + 1] - begins
+        # Groups without pods are left out: for an empty segment `reduceat` returns an element of the next one.
         compared = np.flatnonzero(facts.groups.simple[groups] & (sizes > 0))
         if not len(compared):
             return out

@@ -291,6 +291,7 @@ def excess(world: World, group: int, wanted: Float64s, code: int) -> Verdict:
     while queue >= 0:
         for resource, name in enumerate(RESOURCES):
             bound = float(bounds[queue, resource])
+            # A queue beyond its bound refuses only requests for that resource: others make nothing worse.
             if wanted[resource] > 0 and 0 <= bound < used[queue, resource] + wanted[resource]:
                 return Verdict.refused(
                     Code.OVER_LIMIT if over_limit else Code.OVER_QUOTA,

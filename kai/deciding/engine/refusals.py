@@ -263,6 +263,7 @@ class FullQueues:
         queues = facts.groups.queue[self._groups]
         out = np.zeros(len(queues), np.bool_)
         while (queues >= 0).any():
+            # Row -1 reads the last queue: the mask below drops those answers.
             limit, quota = facts.queues.limit[queues], facts.queues.lasting[queues]
             over_limit = (limit >= 0) & (limit < columns.queue_used[queues] + amounts)
             over_quota = (quota >= 0) & (quota < columns.queue_fixed[queues] + amounts) & fixed[:, np.newaxis]
@@ -276,6 +277,7 @@ class FullQueues:
             return
         session, facts = self._session, self._session.facts.groups
         columns = (facts.queue[groups], facts.preemptible[groups], amounts[groups])
+        # Stacked, all columns are floats; rows of queues and flags are small enough to stay exact.
         _, first, which = np.unique(np.column_stack(columns), axis=0, return_index=True, return_inverse=True)
         which = which.reshape(-1)
         for number, group in enumerate(groups[first].tolist()):

@@ -107,6 +107,7 @@ def refusing_nodes(session: SessionView) -> list[OpenedPlugin]:
 
     def refusals(pod: PodRow) -> dict[int, str]:
         found = shapes[session.shape_of(pod)].constraints.refusing
+        # A node that refused the pod may have left the cluster since.
         return {rows[node]: reason for node, reason in found if node in rows}
 
     def filter_nodes(pod: PodRow, nodes: NodeRows) -> Bools:

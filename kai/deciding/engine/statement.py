@@ -298,6 +298,7 @@ class Statement:
         out: list[Decision] = []
         evicted: set[int] = set()
         for (kind, pod), status in zip(operations.tolist(), statuses.tolist(), strict=True):
+            # The log may evict a pod twice: a search puts victims back and takes some again.
             if kind == OP_EVICT and columns.evicted_status[pod] and pod not in evicted:
                 evicted.add(pod)
                 if columns.evicted_status[pod] == 1 + Status.PIPELINED:

@@ -49,6 +49,7 @@ class World:
         self.base = base
         self.parameters = parameters
         self.clock = Clock(snapshot.now)
+        # Asked for its side effect: a report that is repeated must not outlive the next change of a quota.
         self.clock.is_past(next_quota_change(snapshot))
         self.all_nodes: NodeRows = np.arange(len(snapshot.nodes), dtype=np.int64)
         self.no_extra: Float64s = np.zeros(len(snapshot.nodes), np.float64)
@@ -178,6 +179,7 @@ class World:
         """
         places = np.empty(len(groups), np.int64)
         if (
+            # Computed for all groups before: then a look-up is cheaper than computing a few.
             "group_keys" in self.__dict__
             or len(groups) > FEW + len(self.snapshot.groups) // FEW
             or self.policy.orders_groups

@@ -107,6 +107,7 @@ def directory(package: str = NAME) -> Path | None:
         places.append(Path.home() / ".cache" / "kai")
     folder = f"{'kernels' if package == NAME else package}-{fingerprint_of(package)}"
     candidates = [place / folder for place in places]
+    # A filled directory wins over one that can be written: an image brings its kernels in a read-only one.
     filled = (path for path in candidates if any(path.glob("*.nbi")))
     return next(filled, None) or next((path for path in candidates if is_writable(path)), None)
 

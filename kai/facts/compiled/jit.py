@@ -156,6 +156,7 @@ def _make_known(compiling: ModuleType) -> None:
         )
         known: Any = each
         known.dispatcher, known._numba_type_ = compiled, compiling.type_of(compiled)
+        # Taken off last, so that a failure leaves it to the next call.
         _pending.pop(0)
 
 

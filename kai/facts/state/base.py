@@ -111,6 +111,7 @@ class Base:
             have changed places since.
         """
         left, room, sizes = snapshot.memory.recall(_LEFT), self.room(), self.layout.sizes
+        # Taken out first: if something below fails, these books are half undone.
         snapshot.memory.keep(_LEFT, None)
         if not isinstance(left, Left) or not left.is_free:
             left = None
@@ -169,6 +170,7 @@ class Base:
         """
         size, still = self.layout.size, self.layout.still
         if left is None or len(left.memory) < size:
+            # With some room, so that a cluster that grows a little can use the same memory again.
             arena = np.empty(size + size // 16, np.int64)[:size]
             arena[still:] = 0
             return arena

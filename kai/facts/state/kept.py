@@ -184,6 +184,7 @@ class Trees:
         known = self._numbers.get(id(subgroups))
         if known is None:
             known = self._numbers[id(subgroups)] = len(self._kept)
+            # Kept alive here, so that its identity cannot be that of another tree later.
             self._kept.append(subgroups)
             self.columns.append(_tree(subgroups))
         return known

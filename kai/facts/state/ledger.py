@@ -250,12 +250,14 @@ class Ledger:
 
     def undo_to(self, mark: int) -> None:
         """Undo everything since ``mark`` that is not final."""
+        # What is sealed stays: the mark may be from before a commit.
         undo_to(self.facts, self.columns, self.offsets, max(mark, self.final))
 
     def add(self, column: Tracked, index: int, delta: int) -> None:
         """Change one cell of a plugin's column."""
         self.reserve(1)
         add(self.columns, column.offset + index, delta)
+        # These first columns are amounts of nodes, whose pods that fit have to be counted again.
         if column.offset + index < self.offsets.slot_used:
             touch(self.columns, index // self.layout.sizes.resources)
 

@@ -112,6 +112,7 @@ class Accounting:
         self._inventory = inventory
         self.claims = tuple(claims.values())
         self.rows: Mapping[ClaimKey, int] = {key: row for row, key in enumerate(claims)}
+        # Number 0 stands for no holding, since columns begin with zeros.
         self._holdings: list[Holding] = [Holding(())]
         self._numbers: dict[Holding, int] = {}
         pods = view.snapshot.pods

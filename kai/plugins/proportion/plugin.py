@@ -167,6 +167,7 @@ def _draining(session: SessionView) -> Callable[[GroupRow, GroupRows, Cause], Bo
                 spared[row] = any(covers(float(started[row])) for covers in windows)
         return spared
 
+    # Marked on the first question: most cycles search for no victims.
     spared = cache(mark)
 
     def filter_victims(_: GroupRow, victims: GroupRows, cause: Cause) -> Bools:
@@ -285,6 +286,7 @@ def queue_requests(session: SessionView) -> Float64s:
     queues: Int64s = facts.groups.queue[snapshot.pod_group[pending]] if len(snapshot.groups) else np.zeros(0, np.int64)
     known = queues >= 0
     wanted = np.zeros_like(out)
+    # Not `+=`, which would count only one pod of each queue.
     np.add.at(wanted, queues[known], session.requested[snapshot.pod_shape[pending[known]]])
     for row in range(len(snapshot.queues)):
         if wanted[row].any():

@@ -88,6 +88,7 @@ class Uses:
         first = np.repeat(self.start[shapes] - (np.cumsum(counts) - counts), counts)
         total = int(self.volumes.max(initial=0)) + 1
         volumes = self.volumes[first + np.arange(len(first))]
+        # A pair as one number, so that a volume which several pods use on a node counts once there.
         node, volume = np.divmod(np.unique(np.repeat(nodes, counts) * total + volumes), total)
         return volume, node
 
@@ -271,6 +272,7 @@ class Limits:
             held = held + tables.by_node(volume, node)[:, nodes]
             mine = np.isin(volume, self.shared.of_shape(shape))
             more -= tables.by_node(volume[mine], node[mine])[:, nodes]
+        # A pod that adds no volume fits even where a limit that was lowered is exceeded.
         fits: Bools = ((more == 0) | (held + more <= tables.limit[:, nodes])).all(axis=0)
         return fits
 

@@ -130,6 +130,7 @@ def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[B
     if not is_for(request, pod.metadata.uid):
         message = f"{title(pod)} is another pod than the one of that name for which this was decided"
         return (yield from _give_up(request, message, BindVerdict.GONE))
+    # The binding of an attempt that was cut off: only its reports are missing.
     if pod.spec.node_name == request.spec.selected_node:
         return (yield from _finish(request, pod))
     if pod.spec.node_name:
@@ -147,6 +148,7 @@ def _carry_out(binder: Binder, request: BindRequest, *, patient: bool) -> Plan[B
         gone = isinstance(error, WithdrawnError)
         return (yield from _fail(binder, request, pod, node, str(error), retryable=retryable, gone=gone))
     except RefusedError as error:
+        # A lost answer never counts as a failure: the undo would take volumes and devices from a pod that may be bound.
         if error.interrupts and (patient or error.is_unknown):
             raise
         # A rejected write will be rejected again; other obstacles may go away.
@@ -325,6 +327,7 @@ def report_bound(pod: Pod, node: str) -> Plan[None]:
     try:
         yield from patch(Ref.to(pod), body, uid=pod.metadata.uid, form="strategic", subresource="status")
     except RefusedError as error:
+        # The pod is gone or replaced, and its successor was not bound by this request.
         if error.reason not in {Reason.NOT_FOUND, Reason.CONFLICT}:
             raise
 

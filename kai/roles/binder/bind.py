@@ -108,6 +108,7 @@ def undo(binder: Binder, request: BindRequest, pod: Pod, node: Node | None) -> P
     Source: as in KAI-Scheduler, a step that cannot be undone does not stop the others.
     Raises: RefusedError only if the API server did not answer.
     """
+    # The node may be gone by now. Steps undo by the pod and the request alone, so an empty one will do.
     context = BindContext(pod=pod, node=Node() if node is None else node, request=request)
     leftovers = []
     for plan in (*(step.undo(context) for step in binder.steps), *_leave(context)):
@@ -146,6 +147,7 @@ def _reserve_all(binder: Binder, context: BindContext) -> Plan[BindContext]:
         raise BindFailureError(f"{title(context.request)}: names no GPU groups for a shared GPU", retryable=False)
     devices = []
     for group in context.request.spec.selected_gpu_groups:
+        # One lock at a time, and a group's before its node's: binds that share several GPUs cannot deadlock.
         pod, device = yield from binder.reserve(binder, context, group)
         context = attrs.evolve(context, pod=pod)
         devices.append(device)
@@ -194,6 +196,7 @@ def _take(binder: Binder, context: BindContext) -> Plan[Pod]:
         if not isinstance(reply, Refusal):
             return context.pod
         error = RefusedError(reply, request)
+        # Any other refusal had no effect. After these three the pod may be bound, changed or gone.
         if reply.reason not in {Reason.CONFLICT, Reason.NOT_FOUND, Reason.UNKNOWN}:
             raise error
         # A binding whose answer was lost is refused when it is repeated: the pod itself shows whether it is done.
@@ -348,6 +351,7 @@ def _still_the_same(current: Pod | None, context: BindContext) -> Pod:
         or current.spec != known.spec
         or dict(before.labels) != dict(after.labels)
         or any(before.annotations.get(key) != after.annotations.get(key) for key in _DECIDING)
+        # A group that the store only overlays may be missing in a fresh read: that is no change.
         or after.annotations.get(names.POD_GROUP) not in {None, before.annotations.get(names.POD_GROUP)}
     ):
         raise BindFailureError(f"{title(known)}: was changed since it was decided where to run it", retryable=False)

@@ -130,6 +130,7 @@ def _held(pods: Iterable[Pod], wanted: Mapping[str, Amount], kubernetes: Kuberne
     for pod in pods:
         if pod.status.phase in ENDED:
             continue
+        # Terminating pods count: the kubelet admits no successor before their containers have ended.
         requests = {**effective_requests(pod, kubernetes), names.PODS: _one()}
         for name in held:
             if name in requests:

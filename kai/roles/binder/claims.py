@@ -50,6 +50,7 @@ def is_wanted(pod: Pod, node: Node) -> bool:
 
 def untolerated(pod: Pod, node: Node) -> Taint | None:
     """Return a taint of the node that the pod does not tolerate; None if there is none."""
+    # A cordon sets the field at once; the taint follows when the node controller has seen the field.
     taints = [*node.spec.taints, *([_UNSCHEDULABLE] if node.spec.unschedulable else [])]
     for taint in taints:
         if taint.effect in _KEEPS_AWAY and not any(tolerates(each, taint) for each in pod.spec.tolerations):
@@ -142,6 +143,7 @@ def _change_status(
         if not status:
             return
         try:
+            # The finalizer goes first: a crash in between must not leave devices allocated that nothing frees.
             if status.get("allocation") and names.DRA_FINALIZER not in claim.metadata.finalizers:
                 claim = yield from _protect(ref, claim, pod)
             metadata = claim.metadata
@@ -190,12 +192,14 @@ def _reservation(context: BindContext, allocation: AllocationResult) -> StatusCh
         current = claim.status.allocation
         if current is None:
             status["allocation"] = unstructure(allocation)
+        # Another pod of the claim was bound first, and its allocation stays: this node has to reach those devices.
         elif current.node_selector is not None and not node_selector_matches(current.node_selector, context.node):
             message = f"{title(claim)}: its devices cannot be used from {title(context.node)}"
             raise BindFailureError(message, retryable=False)
         consumer = consumer_of(context.pod)
         if consumer not in claim.status.reserved_for:
             status["reservedFor"] = _consumers([*claim.status.reserved_for, consumer])
+        # Only a claim that has to be written is refused: one that already serves this pod does so until the pod ends.
         if status and claim.metadata.deletion_timestamp is not None:
             raise BindFailureError(f"{title(claim)}: is being deleted", retryable=True)
         return status
@@ -261,6 +265,7 @@ def _prepare_extended(context: BindContext, extended: ExtendedResourceClaimAlloc
         "resourceClaimName": ref.name,
         "requestMappings": [unstructure(mapping) for mapping in extended.container_mappings],
     }
+    # The kubelet finds the claim of extended resources by this status, since the pod's spec names none.
     current = pod.status.extended_resource_claim_status
     if current is not None and unstructure(current) == {key: value for key, value in claim_status.items() if value}:
         return

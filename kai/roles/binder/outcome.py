@@ -184,6 +184,7 @@ class PlanRunner:
         log, at = structlog.get_logger(), place_of(error)
         key = (subject, at[-1])
         write = log.debug if key in self._named else log.error
+        # Moved to the end, so that the limit drops the bug that did not occur for longest.
         self._named.pop(key, None)
         self._named[key] = None
         if len(self._named) > _MOST_NAMED:

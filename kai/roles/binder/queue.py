@@ -54,6 +54,7 @@ class LeaderTerms:
         began = self._began.setdefault(lease, {})
         began[epoch] = min(created, began.get(epoch, created))
         if len(began) > _KEPT:
+            # The term that began first goes, not the lowest epoch: a lease that is made anew may count from 1 again.
             del began[min(began, key=began.__getitem__)]
 
     def refuse(self, request: BindRequest) -> str:
@@ -283,6 +284,7 @@ class BindQueue:
         self._schedule(key, _Entry(request), now + delay)
 
     def _forget(self, request: BindRequest, now: float) -> None:
+        # A request in an attempt is not due: the end of its attempt removes the entry.
         if self._dues.pop(key_of(request), None) is not None:
             del self._entries[key_of(request)]
         if request.spec.received_resource_type == names.FRACTION:
@@ -316,6 +318,7 @@ class BindQueue:
         del self._entries[key]
         self._leave_place(entry)
         for group in entry.request.spec.selected_gpu_groups:
+            # A sweep during the attempt spared its groups, because the request still claimed them.
             if outcome.leftovers or group in self._left:
                 self._left.discard(group)
                 self._want_sweep(group, now)
@@ -347,6 +350,7 @@ class BindQueue:
 
     def _start_attempts(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
+        # `take` removes each key as it yields it, so the limit must stop the iterator before the next one.
         for key in islice(self._dues.take(now), self.settings.concurrency - self._running):
             entry = self._entries[key]
             entry.running = True

@@ -109,6 +109,7 @@ def reservation_pod(
             "name": reservation_name(node, group),
             "namespace": settings.namespace,
             "labels": {names.APP: settings.app_label, names.GPU_GROUP: group},
+            # An evicted reservation costs its users their pods: a sweep deletes pods on a GPU that nothing holds.
             "annotations": {names.KARPENTER_DO_NOT_DISRUPT: "true"},
         },
         # A node in the spec needs no binding, so no scheduler takes up this pod.
@@ -222,6 +223,7 @@ def _make(
     existing = yield from find(ref, fresh=True)
     if existing is not None and _holds_device(existing):
         return existing
+    # A pod that has ended still occupies the name that the next reservation of this group needs.
     if existing is not None and not _is_ending(existing.metadata):
         yield from delete(ref, uid=existing.metadata.uid, grace_seconds=0)
     raise BindFailureError(f"reservation pod {settings.namespace}/{ref.name} is going away", retryable=True)

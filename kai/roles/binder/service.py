@@ -216,6 +216,7 @@ class BinderService:
             self._step(PodSeen(change.before, change.after))
         elif change.after is None:
             self._step(RequestGone(present))
+        # The write of an assumed request may still fail. `offer` or the watch brings it once it exists.
         elif not self.cluster.store.is_assumed(BindRequest, key_of(present)):
             self._step(RequestSeen(present))
 

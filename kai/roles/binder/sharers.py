@@ -139,6 +139,7 @@ def portion_used(pod: Pod, group: str, node: Node, request: BindRequest | None, 
 
 
 def _portion_awaited(pod: Pod, group: str, request: BindRequest | None) -> float:
+    # During the back-off of a failed request other pods may have the GPU; it is checked again at the retry.
     if request is None or request.status.phase == "Failed" or pod.status.phase in ENDED:
         return 0.0
     return portion_granted(request) or 0.0 if group in request.spec.selected_gpu_groups else 0.0
@@ -228,6 +229,7 @@ class IndexedApi:
                 return tuple(pod for pod in found if _matches(request, pod))
         if isinstance(request, Bind | Create) and request.node:
             fits, node = request.fits, request.node
+            # The request may wait in the window: the pods of the node are read again when its turn comes.
             request = attrs.evolve(request, fits=lambda now, _: fits(now, self.store.find(NODES, node)))
         return await self.inner.perform(request)
 

@@ -141,6 +141,7 @@ class _Members:
     @property
     def unreserved(self) -> tuple[Pod, ...]:
         """The running users, if no reservation pod holds their GPU; a pod that has ended holds none."""
+        # A terminating reservation pod counts: the device plugin gets the GPU back only when its container has ended.
         if any(pod.status.phase not in ENDED for pod in self.reservations):
             return ()
         return tuple(user for user in self.users if user.status.phase == "Running")
@@ -148,6 +149,7 @@ class _Members:
     @property
     def unused(self) -> tuple[Pod, ...]:
         """The reservation pods without users on their nodes."""
+        # By node: a user on another node does not use the GPU that this pod holds.
         used = {user.spec.node_name for user in self.users}
         return tuple(pod for pod in self.reservations if pod.spec.node_name not in used)
 

@@ -116,6 +116,7 @@ def _start_binding(claims: Iterable[PersistentVolumeClaim], node: Node) -> Plan[
     Returns the claims that need provisioning.
     """
     volumes = yield from every(PersistentVolume)
+    # The store shows a match only after its write, so two claims of one pod could choose the same volume.
     taken: set[str] = set()
     matched: list[tuple[PersistentVolumeClaim, PersistentVolume]] = []
     provisioned: list[PersistentVolumeClaim] = []
@@ -154,11 +155,13 @@ def find_volume(
     usable = [volume for volume in volumes if _suits(volume, claim) and _is_reachable(volume, node)]
     if not usable:
         return None
+    # The smallest, as in Kubernetes: a large volume would be lost to the small claims that come first.
     return min(usable, key=lambda v: (not _is_kept_for(v, claim), _size(v), v.metadata.name))
 
 
 def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     spec = volume.spec
+    # A released volume still has the data of its last claim: it is not free until an administrator clears it.
     free = spec.claim_ref is None and volume.status.phase == "Available"
     return (
         volume.metadata.deletion_timestamp is None
@@ -191,6 +194,7 @@ def _check_can_provision(claim: PersistentVolumeClaim, storage_class: StorageCla
     ):
         message = f"{title(claim)}: {title(storage_class)} provisions nothing on {title(node)}"
         raise BindFailureError(message, retryable=False)
+    # Another attempt named that node. Its provisioner may be at work, and removes the annotation if it fails.
     chosen = claim.metadata.annotations.get(names.VOLUME_NODE)
     if chosen is not None and chosen != node.metadata.name:
         raise BindFailureError(f"{title(claim)}: is being provisioned on node {chosen}", retryable=True)

@@ -176,6 +176,7 @@ class Committer:
         return self._messages.send(request, self._tickets, now)
 
     def _drop(self) -> list[Effect]:
+        # Sorted, because a set of classes iterates differently in each process, and a simulation has to repeat.
         effects: list[Effect] = [Forget(cls, key) for cls, key in sorted(self._busy, key=lambda each: each[1])]
         self._operations.clear()
         self._pauses.clear()
@@ -272,6 +273,7 @@ class Committer:
         self._promises.forget(pod.metadata.uid)
         is_direct = self.settings.direct_binds and orders.takes_one_write(request, pod)
         write = None if is_direct else self._templates.create(decision, pod, node, devices, stamp)
+        # Assumed before it is sent: the next cycle must not give the same room away.
         effects: list[Effect] = [Assume(request, _is_there(request))]
         effects += self._begin(BindOperation(pod, request, write, self.settings, now), now)
         patch = orders.pool_patch(pod, self.settings)

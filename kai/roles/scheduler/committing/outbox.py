@@ -188,6 +188,7 @@ class Outbox:
             self.commit(Answered(carry.ticket, Carried(failure, is_gone)))
 
         if self._api is not None and not (self.carry_out is not None and self.carry_out(carry.request, done)):
+            # No binder of this process takes it now, so it is written for the one that will.
             self._put(Send(create_bind_request(carry.request), carry.ticket))
 
     # --- Writers -------------------------------------------------------------------------------------------------
@@ -215,6 +216,7 @@ class Outbox:
     async def _write_urgent(self) -> None:
         while True:
             while not self._urgent:
+                # All writers wait for the same event: only one that was set may be replaced.
                 self._more_urgent = anyio.Event() if self._more_urgent.is_set() else self._more_urgent
                 await self._more_urgent.wait()
             await self._write(self._urgent.popleft())
@@ -233,6 +235,7 @@ class Outbox:
         for topic, send in self._quiet.items():
             if topic not in self._on_the_way:
                 del self._quiet[topic]
+                # The publisher paused for lack of room, and may go on from here.
                 if len(self._quiet) == _MOST_EXPLANATIONS // 2:
                     self._changed.set()
                 return send

@@ -140,6 +140,7 @@ class Inquiry:
     def accuse(self, blame: Blame, suspects: Iterable[Suspect]) -> None:
         """Set aside objects that failed outside of a cycle, from the next cycle on."""
         fresh = [each for each in suspects if each not in self.records]
+        # During a search they join it, and are set aside at its end with the others.
         self._blames.update(dict.fromkeys(fresh, blame))
         self._trial.update(dict.fromkeys(fresh, False))
         if not self._tries:
@@ -192,6 +193,7 @@ class Inquiry:
             fresh = [each for each in stages[self._stage]() if each not in self._trial and each not in self.records]
             self._stage += 1
             if fresh:
+                # Sorted: a set of names iterates differently in each process, and the search has to be repeatable.
                 self._trial.update(dict.fromkeys(sorted(fresh), False))
                 return True
         return self._give_up()
@@ -242,6 +244,7 @@ class Inquiry:
         portraits = _portraits(self._objects, frozenset(self._trial))
         for each, gone in self._trial.items():
             blame = self._blames.get(each) or self._blame
+            # An object that is gone by now needs no record.
             if blame is None or each not in portraits:
                 continue
             times = self._times[each] = self._times.get(each, 0) + 1

@@ -112,6 +112,7 @@ class RecentEvictions:
         self._forget_old(now)
         if gpus:
             self._known.pop(uid, None)
+            # Inserted anew, since `_forget_old` relies on the order of time.
             self._known[uid] = (now, queue, gpus)
 
     def forget(self, uid: str) -> None:

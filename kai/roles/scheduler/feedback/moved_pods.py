@@ -280,6 +280,7 @@ def stand_in(pod: Pod, node: str, devices: tuple[str, ...]) -> Pod | None:
             return None
         annotations = {**annotations, names.GRANTED: msgspec.structs.replace(grant, gpus=devices).text}
         ties = group_labels(labels)
+        # The old labels name the device that the pod leaves.
         labels = {key: text for key, text in labels.items() if key not in ties}
     return attrs.evolve(
         pod,

@@ -176,6 +176,7 @@ class BindBackoff:
         """Return the UIDs of pods in back-off, each with the text for its users."""
         if not self._rests:
             return {}
+        # Kept for a while after its end, so that a pod that fails again goes on with the longer pauses.
         self._rests = {uid: rest for uid, rest in self._rests.items() if rest.until > now - _FORGOTTEN_AFTER}
         return {uid: rest.text for uid, rest in self._rests.items() if rest.until > now}
 

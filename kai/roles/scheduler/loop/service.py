@@ -311,6 +311,7 @@ class Scheduler:
             outcome = await self.cluster.cpu.run(self.cycles.run, given, stream, self.kernels.part_seconds)
         finally:
             self.metrics.cycle_is_under_way(now=False)
+        # A cycle may end before the loop has taken all of its statements.
         self._take_decisions(stream)
         self.cycles.judge_accused()
         seconds = clock.monotonic() - since
@@ -406,6 +407,7 @@ class Scheduler:
 
     def _given(self) -> CycleInput:
         """Return the input that a cycle would get now, less the objects set aside."""
+        # Copied in one step: a cycle in its thread may add a record meanwhile.
         aside = {each: record.gone for each, record in self.cycles.inquiry.records.copy().items()}
         return attrs.evolve(self._input(self.cluster.store.cluster_objects()), aside=aside)
 

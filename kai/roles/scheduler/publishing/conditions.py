@@ -96,6 +96,7 @@ class PodWrites:
         pod = self.reader.get(Pod, account.name, account.namespace)
         if pod is None or pod.metadata.uid != account.uid or pod.metadata.deletion_timestamp is not None:
             return
+        # A binding sets PodScheduled to true: a late account must not overwrite that.
         if pod.spec.node_name:
             return
         found = explanation(pod)
