@@ -16,7 +16,7 @@ def below(node, parents):
 
 
 @given(NODES, PARENTS)
-def test_each_is_followed_by_its_parent_until_there_is_none_that_is_known_or_it_was_there_before(node, parents):
+def test_ancestors_end_at_unknown_or_repeated_parents(node, parents):
     found = ancestry(node, parents)
     assert found[0] == node
     assert all(parents[child] == parent for child, parent in pairwise(found))

@@ -225,7 +225,7 @@ def test_two_replicas_elect_a_leader(entry):
 
 
 @pytest.mark.parametrize("entry", ["overlays/ha", "overlays/split-ha"])
-def test_replicas_are_on_different_nodes_and_can_be_replaced_where_there_are_no_more_nodes_than_replicas(entry):
+def test_replicas_spread_and_roll_out_on_few_nodes(entry):
     for each in of_kind(DEPLOYED[entry], "Deployment"):
         (term,) = apart(each)["requiredDuringSchedulingIgnoredDuringExecution"]
         assert term["topologyKey"] == "kubernetes.io/hostname"
@@ -346,7 +346,7 @@ def test_the_certificate_comes_from_one_place(manifests):
         assert "volumes" not in spec
 
 
-def test_the_role_may_touch_one_secret_and_the_configurations_that_it_renews_and_nothing_else_of_theirs():
+def test_the_role_writes_only_its_secret_and_configurations():
     rules = [
         (rule["resources"][0], name, tuple(rule["verbs"]))
         for kind in ("Role", "ClusterRole")

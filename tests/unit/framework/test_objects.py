@@ -126,7 +126,7 @@ def test_a_column_is_read_once_for_each_version_of_a_pod():
     ("spec", "why"),
     [({}, "KeyError: 'watts'"), ({"watts": None}, "TypeError: int() argument must be")],
 )
-def test_an_object_whose_field_is_missing_or_of_another_type_costs_itself_its_value_and_nothing_else(spec, why):
+def test_a_bad_field_costs_only_its_object(spec, why):
     kind = Objects(api_version=VERSION, kind=KIND, plural="rackpowercaps", read=lambda raw: int(raw.spec["watts"]))
     odd = {**cap("odd", 0), "spec": spec}
     found = view_of(Intake(), objects_of(odd, cap("sound", 2))).values(kind)

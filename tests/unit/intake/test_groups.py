@@ -150,7 +150,7 @@ def nested(depth):
         ([{"name": f"s{at}"} for at in range(4097)], "spec.subGroups: found 4097 sub-groups, expected at most 4096"),
     ],
 )
-def test_nothing_of_a_group_is_tried_whose_tree_is_too_large_and_what_runs_stays_in_the_books(subgroups, complaint):
+def test_too_large_a_tree_holds_the_group_back(subgroups, complaint):
     waits = pod("waits", group="g", labels={"kai.scheduler/subgroup-name": subgroups[-1]["name"]})
     runs = pod("runs", group="g", labels={"kai.scheduler/subgroup-name": "any"}, node="n", phase="Running")
     found = taken(group("g", subGroups=subgroups), queue("q"), waits, runs, pod("else"))

@@ -224,7 +224,7 @@ def test_each_sub_group_needs_what_is_left_of_it():
     assert least(taken(*parts, *left, TREE, node("n"), *QUEUES)) == [0, 2]
 
 
-def test_a_gang_that_was_edited_while_others_have_succeeded_keeps_its_queue_and_needs_what_is_left():
+def test_an_edited_gang_keeps_its_queue_and_remaining_minimum():
     edited = group("g", minMember=4, queue="r")
     snapshot = taken(ended("a"), ended("b"), bound("c"), waits("d"), edited, node("n"), *QUEUES)
     assert (queue_of(snapshot), least(snapshot)) == ("q", [2])

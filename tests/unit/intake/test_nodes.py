@@ -165,7 +165,7 @@ def test_where_node_scheduling_is_restricted_only_workers_are_taken():
         ({"spec": {"unschedulable": True}}, False),
     ],
 )
-def test_a_node_object_that_says_nothing_new_is_the_same_node_and_any_other_is_a_new_one(changed, same):
+def test_only_a_relevant_change_makes_a_new_node(changed, same):
     intake = Intake()
     seen = []
     for body in ({}, changed):

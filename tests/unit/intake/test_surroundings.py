@@ -72,7 +72,7 @@ def test_with_terms_about_pods_namespaces_and_the_labels_that_are_looked_at_tell
     assert (four.labels, four.namespace) == ((), "elsewhere")
 
 
-def test_a_demand_to_be_spread_looks_at_labels_of_its_selector_and_at_keys_that_are_to_match():
+def test_spreading_reads_selector_labels_and_match_label_keys():
     demand = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["run"]}
     selecting = demand | {"labelSelector": {"matchLabels": {"app": "x"}}}
     one, two, three, four = shapes_of(

@@ -36,7 +36,7 @@ def test_what_an_api_server_refuses_is_said_before_with_its_place(case):
 
 
 @pytest.mark.parametrize(("value", "is_wrong"), [("many", True), ("1.5", True), ("9" * 19, True), ("-7", False)])
-def test_a_comparison_of_a_label_with_a_word_is_an_error_that_an_api_server_does_not_find(value, is_wrong):
+def test_comparing_a_label_with_a_word_is_an_error(value, is_wrong):
     expression = {"key": "gpus", "operator": "Gt", "values": [value]}
     required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
@@ -160,7 +160,7 @@ spec:
 
 
 @pytest.mark.parametrize("key", ["off", "yes", "1", "1.5"])
-def test_a_key_that_yaml_reads_as_no_text_is_told_where_it_is_and_as_it_is_written(key):
+def test_keys_that_are_no_text_are_located(key):
     first, second = lint(read(documents_of(*open_text((KEYS % key).encode(), "x"))))
     wanted = "a string as key (in YAML, put it in quotes)"
     assert (first.code, first.line, first.column, first.width) == ("F001", 7, 5, len(key))

@@ -380,7 +380,7 @@ def test_masks_are_what_counting_pod_by_pod_gives(snapshot, victim, target):
     assert agree() == before
 
 
-def test_nodes_are_compared_with_a_pod_once_for_each_policy_and_not_for_each_of_its_constraints(monkeypatch):
+def test_nodes_are_matched_once_per_policy(monkeypatch):
     compared = []
 
     def counting(toleration, taint):

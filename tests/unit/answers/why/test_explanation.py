@@ -375,7 +375,7 @@ def test_a_job_whose_pods_are_moved_moves():
     assert each.summary == "frag moves: 1 pod moves from n4 to n1, which makes room for two."
 
 
-def test_a_pod_that_moves_in_the_cycle_in_which_it_was_bound_moves_from_where_it_was_bound():
+def test_a_pod_moved_after_its_bind_leaves_that_node():
     nodes = {"tainted": {"gpu": 4, "taints": ["x=1"]}, "n2": {"gpu": 4}, "n3": {"gpu": 4}, "last": {"cpu": 1}}
     part = {"queue": "a", "each": {"fraction": 0.5}, "tolerates": ["x=1"]}
     groups = {

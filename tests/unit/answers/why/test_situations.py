@@ -125,7 +125,7 @@ def test_a_fraction_is_told_the_free_parts_of_shared_gpus():
     assert proof(each)["free parts"] == "0.8 GPUs of shared ones, the largest of each node: 0.4 on n1, n2"
 
 
-def test_a_pod_that_asks_for_memory_of_a_gpu_is_told_what_is_free_and_who_has_the_rest():
+def test_gpu_memory_requests_name_free_memory_and_holders():
     runs = {"queue": "a", "preemptible": False, "each": {"gpu_memory": 50000}, "runs_on": "n1"}
     each = told({"each": {"gpu_memory": 40000}}, {"n1": {"gpu": 1, "gpu_memory": 81920}}, x=runs)
     assert proof(each)["free parts"].endswith(": 0.389 on n1")

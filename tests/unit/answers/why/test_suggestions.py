@@ -491,7 +491,7 @@ def test_the_smaller_change_is_told_even_if_others_must_leave_first():
     assert "2 pods, not 3: held on n2 n3, lent loses 4" in found
 
 
-def test_a_quota_is_raised_to_what_the_pods_ask_for_though_one_asks_for_more_than_the_rest():
+def test_a_suggested_quota_covers_unequal_pods():
     queues = {"root": {"quota": 12}, "a": {"parent": "root", "quota": 4}, "b": {"parent": "root", "quota": 4}}
     parts = {"actors": {"members": 4, "each": {"gpu": 1}}, "learner": {"members": 1, "each": {"gpu": 4}}}
     groups = {

@@ -199,7 +199,7 @@ def test_what_kubectl_notes_is_not_kept_and_the_rest_is(raw):
 
 
 @pytest.mark.parametrize("raw", [True, False])
-def test_a_pod_beyond_a_cap_on_annotations_is_kept_with_those_that_are_read_and_behind_a_gate(raw):
+def test_excess_annotations_are_cut_and_the_pod_gated(raw):
     found = cached(described(annotations={"pod-group-name": "g", "gpu-fraction": "1" * 5000, "big": "x" * 70_000}), raw)
     assert found.metadata.annotations == {"pod-group-name": "g"}
     (gate,) = found.spec.scheduling_gates

@@ -53,7 +53,7 @@ def test_each_part_of_a_gpu_is_read_to_the_thousandth(folder):
     assert pods == tuple(PodShape(milli, 1, min(milli, 1), milli) for milli in range(1001))
 
 
-def test_arrivals_are_all_pods_in_random_order_and_then_more_of_them_until_enough_is_asked_for(folder):
+def test_arrivals_shuffle_all_pods_and_then_repeat(folder):
     trace = Trace.read(folder, "default")
     pods = trace.arrivals(3, 1.3)
     assert sorted(map(repr, pods[:3])) == sorted(map(repr, trace.pods))

@@ -146,7 +146,7 @@ def test_what_the_scheduler_does_anyway_is_told_apart(ask, tmp_path, capsys):
     assert "Plan: 0 to start, 0 to evict, 0 to move." in found.out
 
 
-def test_a_pod_that_starts_and_moves_in_one_cycle_leaves_the_node_that_it_was_to_start_on(capsys):
+def test_a_pod_moved_as_it_starts_leaves_its_node(capsys):
     assert run(["would-run", str(LAB.parent / "rack"), "--from", str(LAB), "-q", "-o", "json"]) == 1
     plan = json.loads(capsys.readouterr().out)
     assert {(each["job"], each["node"], each["to"]) for each in plan["move"]} >= {("lab/probe-b", "a1-15", "gpu-13")}

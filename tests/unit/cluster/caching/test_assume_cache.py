@@ -214,7 +214,7 @@ def test_what_a_write_was_answered_with_during_a_list_outlives_it():
     assert len(cache) == 1
 
 
-def test_what_was_told_while_a_list_was_on_its_way_is_newer_and_no_sign_of_an_earlier_state():
+def test_events_during_a_list_are_newer_than_it():
     cache, changes = cache_of()
     listed(cache, 10, config("a", version=5, colour="early"), config("b", version=6, uid="u2"))
     asked = cache.ask()
@@ -292,7 +292,7 @@ def test_a_write_that_was_done_and_that_a_later_list_does_not_show_is_lost():
     assert not cache.is_assumed(KEY)
 
 
-def test_a_list_says_nothing_of_a_write_that_was_done_after_it_was_asked_for_or_is_under_way():
+def test_a_list_does_not_judge_later_writes():
     cache, _ = cache_of()
     listed(cache, 10, config(version=5, colour="old"))
     coloured(cache, "new")
@@ -459,7 +459,7 @@ def test_to_forget_a_write_that_failed_shows_what_was_written_before_it():
     assert not cache.is_assumed(KEY)
 
 
-def test_to_forget_a_write_that_failed_shows_nothing_of_one_that_is_not_done_or_that_the_watch_has_told():
+def test_forgetting_a_failed_write_shows_no_other_write():
     cache = painted_and_enlarged(is_painted=False)
     cache.forget(KEY)
     assert cache.get(KEY).data == {"colour": "blue"}

@@ -56,7 +56,7 @@ async def test_subscriptions_that_begin_together_get_the_same_changes():
     assert all(one is other for one, other in zip(*batches, strict=True))
 
 
-async def test_what_changes_before_it_was_taken_is_told_in_its_last_form_and_what_goes_is_not_told():
+async def test_untaken_changes_collapse_into_the_last():
     pods = [pod(number) for number in range(4)]
     changed, new = attrs.evolve(pods[1], spec=attrs.evolve(pods[1].spec, node_name="n")), pod(9)
     subscription = Subscription()

@@ -29,7 +29,7 @@ def test_an_end_at_version_zero_is_one():
     assert tombstones.covers("u1", 0)
 
 
-def test_a_list_refutes_an_end_at_its_version_or_before_and_one_that_was_known_when_it_was_asked_for():
+def test_a_list_refutes_only_earlier_deletions():
     tombstones = Tombstones()
     tombstones.leave("u1", 7)
     known = tombstones.noted

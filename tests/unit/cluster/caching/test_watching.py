@@ -268,7 +268,7 @@ async def test_what_was_known_before_an_outage_is_caught_up_with_once_it_was_lis
 
 
 @in_virtual_time
-async def test_a_write_that_was_done_and_that_a_backup_took_back_before_any_news_of_it_is_not_shown():
+async def test_a_write_lost_to_a_backup_is_not_shown():
     server = HttpServer()
     server.put("pods", "p", "team", spec={"containers": []})
     server.put("pods", "q", "team", spec={"containers": []})

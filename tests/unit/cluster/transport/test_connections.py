@@ -55,7 +55,7 @@ async def test_connections_are_kept_and_not_more_than_allowed():
 
 
 @pytest.mark.anyio
-async def test_the_connection_that_was_used_last_is_used_first_so_that_those_of_a_burst_come_to_their_end():
+async def test_connections_are_reused_last_in_first_out():
     async with serving(OK) as server, connected(server) as connections:
         async with anyio.create_task_group() as tasks:
             for _ in range(5):

@@ -136,7 +136,7 @@ async def test_streams_that_fell_silent_with_the_network_are_opened_again_when_i
 
 
 @in_virtual_time
-async def test_what_waits_for_the_server_goes_on_when_it_is_back_and_gives_up_when_it_is_not():
+async def test_waiters_resume_with_the_server_or_give_up():
     server = filled()
     async with running(server) as cluster:
         go_away(server)

@@ -351,9 +351,7 @@ PODS, NODES, GROUPS, QUEUES = (np.arange(count) for count in (1, 1, 1, len(VIEW.
         ),
     ],
 )
-def test_an_answer_that_is_none_names_the_plugin_its_package_what_it_returned_and_what_is_right(
-    extension, ask, complaint
-):
+def test_the_error_for_none_names_plugin_and_remedy(extension, ask, complaint):
     for answer, message in complaint.items():
         (plugin,) = opened([extension(lambda *_, answer=answer: answer)])
         with pytest.raises(PluginError) as caught:

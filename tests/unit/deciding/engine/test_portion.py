@@ -35,7 +35,7 @@ def test_a_chunk_is_kept_when_its_evictions_become_final_and_so_is_what_it_wants
     assert session.portion(0).amounts()[2] == 2000
 
 
-def test_a_kept_chunk_wants_nothing_for_pods_that_no_longer_wait_when_it_is_first_asked_what_it_wants(session):
+def test_a_kept_chunk_requests_nothing_for_placed_pods(session):
     with session.statement("test") as statement:
         evict(session, statement, "gang-0", "gang-1")
         kept = session.portion(0).chunk().tolist()
@@ -44,7 +44,7 @@ def test_a_kept_chunk_wants_nothing_for_pods_that_no_longer_wait_when_it_is_firs
     assert session.portion(0).amounts().tolist() == [0, 0, 0]
 
 
-def test_a_part_needs_no_more_than_it_has_but_leaves_that_are_empty_in_it_keep_their_minimum():
+def test_a_partial_minimum_is_capped_except_in_empty_leaves():
     parts = {"a": {"members": 2, "each": {"gpu": 1}}, "b": {"members": 2, "each": {"gpu": 1}}}
     portion = open_session(snapshot({"n": {"gpu": 4}}, {"tree": {"subgroups": parts}})).portion(0)
     first, second = portion.leaves

@@ -130,7 +130,7 @@ def test_a_gang_becomes_stale_on_time_though_nothing_else_happens(runs):
     assert runs == [NOW, NOW + 50.0]
 
 
-def test_a_gang_that_is_said_to_be_stale_from_a_later_time_on_is_stale_from_now_on(runs):
+def test_a_staleness_mark_in_the_future_counts_now(runs):
     """A clock that went ahead wrote it; the gang would hold its GPUs for as long as that did."""
     gang = {"gang": {"members": 3, "minimum": 3, "runs_on": ["n1"], "each": {"gpu": 1}}}
     objects = stale_since(cluster({"n1": {"gpu": 1}}, gang), NOW + 1000)

@@ -44,7 +44,7 @@ def ask():
 
 
 @compiled
-def test_kernels_run_plainly_or_compiled_as_the_process_says_and_the_compiler_is_imported_for_one_only():
+def test_only_compiled_kernels_import_the_compiler():
     program = """
 run_plainly()
 print(ask(), is_plain(), "numba" in sys.modules)

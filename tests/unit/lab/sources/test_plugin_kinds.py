@@ -20,7 +20,7 @@ class Greedy:
 """
 
 
-def test_a_plugin_that_reads_a_kind_of_kai_is_refused_by_name_and_only_where_it_is_enabled(tmp_path, monkeypatch):
+def test_only_enabled_plugins_reading_kai_kinds_are_refused(tmp_path, monkeypatch):
     (tmp_path / "greedy_plugin.py").write_text(PLUGIN)
     monkeypatch.syspath_prepend(tmp_path)
     registry = Registry.of([EntryPoint("greedy", "greedy_plugin:Greedy", "kai.plugins")], [])

@@ -51,7 +51,7 @@ def test_names_become_numbers_in_the_order_of_the_names():
     assert hidden["queues"][0]["spec"]["parentQueue"] == hidden["queues"][1]["metadata"]["name"]
 
 
-def test_a_class_that_is_called_like_a_queue_keeps_its_name_and_so_do_those_who_refer_to_it():
+def test_a_class_named_like_a_queue_keeps_its_name():
     labels = {"priorityClassName": "train", "kai.scheduler/queue": "train"}
     found = without_names(document(pod("p", labels=labels)))
     assert found["rawObjects"]["priorityClasses"][0]["metadata"]["name"] == "train"

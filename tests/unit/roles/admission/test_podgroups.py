@@ -141,7 +141,7 @@ def test_a_tree_that_is_too_deep_or_too_large_is_refused(sub_groups, message):
     assert ask({"subGroups": [leaf(f"s{at}") for at in range(4096)]}).allowed
 
 
-def test_a_group_with_more_annotations_than_it_may_have_is_refused_at_creation_and_may_be_changed():
+def test_too_many_annotations_are_refused_only_at_creation():
     manifest = {"kind": "PodGroup", "metadata": {"name": "g", "annotations": {"big": "x" * 70_000}}, "spec": {}}
     for operation, said in (("CREATE", "metadata.annotations: found 70,003 characters"), ("UPDATE", "")):
         request = AdmissionRequest(operation=operation, kind="PodGroup", object=manifest, old_object=manifest)

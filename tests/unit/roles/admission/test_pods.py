@@ -356,7 +356,7 @@ def test_a_malformed_pod_is_refused_with_the_path_of_the_bad_value(path, value, 
         assert message in response.message
 
 
-def test_a_pod_that_says_too_much_about_where_it_wants_to_be_is_refused_when_it_is_made():
+def test_too_many_placement_terms_are_refused_at_creation():
     large = pod({"name": "main"})
     large["spec"]["tolerations"] = [{"operator": "Exists"}] * 1025
     assert reason(large).endswith("spec.tolerations: found 1,025 tolerations, expected at most 1,024")

@@ -61,7 +61,7 @@ def test_a_renewal_takes_three_steps_and_each_waits_for_those_who_must_learn_of_
     assert done(retired, begun_at + TIMING.overlap)[0] is None
 
 
-def test_what_nobody_could_renew_in_time_is_replaced_at_once_and_the_old_authority_is_trusted_meanwhile():
+def test_a_pair_renewed_too_late_is_replaced_at_once():
     first = begun()
     late = NOW + TIMING.lifetime - TIMING.pause
     step, held = done(first, late)
@@ -71,7 +71,7 @@ def test_what_nobody_could_renew_in_time_is_replaced_at_once_and_the_old_authori
     assert much_later.bundle == (much_later.serving.authority,)
 
 
-def test_a_following_pair_is_used_rather_than_an_ended_one_although_it_is_not_known_to_be_trusted():
+def test_an_ending_pair_yields_to_an_untrusted_next():
     first = begun()
     introduced = done(first, NOW + TIMING.lifetime - TIMING.renew_before)[1]
     step, held = done(introduced, NOW + TIMING.lifetime - TIMING.pause, is_trusted=False)

@@ -121,7 +121,7 @@ def test_a_config_map_of_others_stays_and_the_pod_is_told():
     assert server.names("Pod") == ["p"]  # the GPU that was reserved for it is free again
 
 
-def test_a_pod_whose_gpu_is_let_go_while_its_bind_is_prepared_is_not_bound_until_another_holds_it():
+def test_a_gpu_released_during_preparation_delays_the_bind():
     server = cluster(node(), reservation(), sharing_pod(), sharing_request(limit=3))
 
     def leaving(request):

@@ -187,7 +187,7 @@ def test_leaving_takes_only_the_labels_of_groups():
 
 
 @pytest.mark.parametrize("is_patient", [True, False])
-def test_a_gpu_that_was_reserved_although_the_answer_was_lost_is_known_before_the_node_is_let_go(is_patient):
+def test_a_reservation_with_a_lost_answer_is_found(is_patient):
     """The store of the next bind would lack it until the watch brings it."""
     server = cluster(node(gpus=1), sharing_pod(), sharing_request())
     server.lost = lambda request: isinstance(request, Create) and request.ref.cls is Pod

@@ -87,7 +87,7 @@ async def test_an_order_is_carried_out_as_soon_as_it_is_seen():
     assert [fact.result for fact in facts if isinstance(fact, BindEnded)] == [BindVerdict.BOUND.value]
 
 
-async def test_an_event_that_waits_for_its_turn_holds_up_no_bind_and_of_many_some_are_left_out(monkeypatch):
+async def test_waiting_events_delay_no_bind_and_may_be_dropped(monkeypatch):
     """In a peak of load events stand back for seconds, and there are places for ten attempts at a time."""
     monkeypatch.setattr("kai.roles.binder.service._MOST_EVENTS", 25)
     pods = [f"p{number}" for number in range(30)]
@@ -329,7 +329,7 @@ async def test_an_outage_leaves_an_order_open_and_ends_in_a_bind(reason):
 
 
 @pytest.mark.parametrize("is_written", [False, True])
-async def test_an_outage_is_no_news_of_single_binds_and_they_go_on_as_soon_as_it_is_over(is_written):
+async def test_an_outage_fails_no_bind(is_written):
     memory = cluster(node(), *(pod(f"p{number}") for number in range(8)))
 
     def lose(_):

@@ -475,7 +475,7 @@ async def test_a_refused_creation_is_tried_again_and_made_once():
         assert len(cluster.writes(Patch)) == 1
 
 
-async def test_a_new_group_is_counted_once_when_its_pods_are_bound_at_once_and_soon_in_any_case():
+async def test_a_new_group_is_counted_once_and_soon():
     cluster = MemoryCluster()
     async with running(cluster, PodGroupController):
         made = dt.datetime.fromtimestamp(cluster.clock.now(), tz=dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -49,7 +49,7 @@ def bind(cluster, name="p"):
     cluster.server.change("Pod", name, "ns", running(name))
 
 
-async def test_the_group_and_the_link_of_a_bare_pod_are_shown_and_never_written_where_it_is_bound():
+async def test_a_bound_bare_pods_group_is_never_written():
     cluster = MemoryCluster(waiting())
     async with grouping(cluster, KEEPING):
         assert (shown(cluster).metadata.uid, shown(cluster).spec.min_member) == ("", 1)

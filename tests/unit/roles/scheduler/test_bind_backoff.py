@@ -35,7 +35,7 @@ def test_who_rests_and_who_is_forgotten():
     assert backoff.next_due(5000.0) == 5001.0, "what was long ago counts no more"
 
 
-def test_a_pod_that_rests_says_by_what_it_was_refused_how_often_and_when_it_is_tried_again():
+def test_a_resting_pods_text_names_refusals_and_retry():
     backoff, (pod,) = BindBackoff(), making.objects(making.pod("a")).pods
     failed(backoff, ["uid-a"], 0.0)
     assert backoff.resting(0.0) == {"uid-a": "the bind was refused once: no; the next try is at 2001-09-09T01:46:41Z"}

@@ -96,7 +96,7 @@ def test_pods_that_open_a_device_together_get_one_name_for_it_and_the_next_cycle
 DIRECT = SchedulerSettings(direct_binds=True)
 
 
-def test_a_bind_of_one_write_is_carried_out_without_a_bind_request_and_told_when_it_is_done():
+def test_a_bind_of_one_write_needs_no_request():
     world = cluster(settings=DIRECT)
     world.decide(world.bind("p0", "n1"))
     assert world.get(BindRequest, "p0", "default").spec.selected_node == "n1"
@@ -131,7 +131,7 @@ def seen(world):
     return world.committer.feedback.node_refusals.current(world.all(Node), world.all(Pod), world.time)
 
 
-def test_a_pod_that_a_node_has_no_room_for_may_try_others_at_once_and_rests_when_they_refuse_it_too():
+def test_a_pod_rests_after_the_third_full_node():
     world = cluster(making.node("n3"), settings=DIRECT)
     uid = world.server.get("Pod", "p0", "default")["metadata"]["uid"]
     for node in ("n1", "n2"):
@@ -250,7 +250,7 @@ def test_an_order_of_an_attempt_that_is_over_makes_room():
     assert world.requests() == {"p0": "n1"}
 
 
-def test_an_order_of_unknown_outcome_is_looked_for_until_the_server_tells_and_then_given_up_after_some_attempts():
+def test_an_order_of_unknown_outcome_is_looked_up_first():
     """To give up before the look would have the pod ordered to another node while the first order may still come."""
     world = cluster()
     world.decide(world.bind("p0", "n1"))

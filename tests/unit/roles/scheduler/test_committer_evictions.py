@@ -61,7 +61,7 @@ def test_an_eviction_that_cannot_be_sent_for_five_seconds_is_decided_again():
     assert world.server.get("Pod", "old", "default") is None
 
 
-def test_an_eviction_of_unknown_outcome_is_looked_at_until_the_server_tells_and_then_decided_again_if_it_is_old():
+def test_an_eviction_of_unknown_outcome_is_looked_up_first():
     """To send it again would evict for who may be gone; to give up before the look leaves the next one unread."""
     world = cluster()
     world.decide(world.evict("old"))
@@ -148,7 +148,7 @@ def test_an_order_that_no_binder_carries_out_keeps_its_pod_from_being_evicted_fo
     assert world.server.get("Pod", "p0", "default") is None
 
 
-def test_a_cycle_of_which_something_was_written_is_followed_by_another_although_a_victim_is_being_bound():
+def test_partial_writes_ask_for_another_cycle():
     world = cluster()
     world.decide(world.bind("p0", "n1"))
     world.settle()

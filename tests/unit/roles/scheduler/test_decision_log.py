@@ -142,7 +142,7 @@ def test_what_is_decided_after_a_disk_was_full_is_written(room, tmp_path, monkey
     assert [line["why"] for line in lines] == ["No space left on device"]
 
 
-def test_a_decision_that_cannot_be_put_into_words_is_counted_and_said_and_later_ones_are_written(tmp_path):
+def test_an_unencodable_decision_is_counted_and_skipped(tmp_path):
     def broken():
         raise ValueError("no words")
 

@@ -74,7 +74,7 @@ def running(name, metadata=OWNED):
     return making.pod(name, group="a", phase="Running", node="n1", requests=ONE, metadata=metadata)
 
 
-def test_the_place_that_a_moved_pod_was_promised_is_taken_until_its_successor_comes_which_is_served_first_then():
+def test_a_promised_place_waits_for_the_successor():
     world = cluster()
     move(world)
     assert stand_ins(world) == [("a0~moved", "n2")]
@@ -91,7 +91,7 @@ def test_the_place_that_a_moved_pod_was_promised_is_taken_until_its_successor_co
     assert first(world) == ()
 
 
-def test_a_successor_is_a_pod_of_the_same_controller_too_although_it_has_a_group_of_its_own():
+def test_a_successor_may_have_a_group_of_its_own():
     """A Deployment: each of its pods has a group."""
     world = cluster()
     move(world)
@@ -117,7 +117,7 @@ def test_a_successor_comes_for_one_pod_only():
     assert first(world) == ("default/a",)
 
 
-def test_a_place_is_kept_while_the_old_pod_leaves_and_half_a_minute_longer_and_a_cycle_follows_then():
+def test_a_place_is_kept_thirty_seconds_after_leaving():
     world = cluster()
     move(world)
     assert world.committer.feedback.moved_pods.next_due() == world.time + 120.0
@@ -148,7 +148,7 @@ def test_the_places_of_a_gang_are_kept_until_as_many_have_come_as_it_starts_with
     assert first(world) == ("default/a",)
 
 
-def test_a_pod_that_waited_before_may_be_given_the_place_of_a_successor_which_is_not_served_first_then():
+def test_an_earlier_pod_may_take_a_successors_place():
     """Served first once more, the group would take the place that another one was promised."""
     world = cluster(making.pod("a9", group="a", requests=ONE, metadata=OWNED))
     move(world)
@@ -335,7 +335,7 @@ def test_groups_whose_places_are_kept_lose_no_pods_meanwhile():
     assert world.committer.feedback.moved_pods.spared(("uid-x",)) == ("uid-x",)
 
 
-def test_pods_that_a_cycle_does_not_see_are_told_that_their_places_are_kept_until_their_gang_is_whole():
+def test_unseen_pods_of_a_gang_learn_of_kept_places():
     world = cluster(running("a9"), least=2)
     move(world, names=("a0", "a9"))
     succeed(world, "a1")

@@ -36,7 +36,7 @@ def test_a_statement_that_cannot_be_put_into_orders_leaves_nothing_under_way(mon
     assert world.requests() == {"p0": "n1"}
 
 
-def test_a_request_whose_node_is_there_is_asked_about_now_and_then_and_said_to_be_kept_once():
+def test_a_kept_request_is_checked_seldom_and_reported_once():
     world = World(making.node("n1"), making.pod("p0"), making.bind_request("p0", "n1"))
     world.lead()
     before = len(world.server.requests)

@@ -210,7 +210,7 @@ def test_events_that_waited_when_a_term_ended_are_said_in_the_next_one():
     assert said(play) == ["a", "b", "g"]
 
 
-def test_who_waits_for_a_turn_when_a_term_ends_among_writes_hears_of_it_in_the_next_one():
+def test_a_term_ending_among_writes_keeps_waiting_turns():
     pods = [f"p{number}" for number in range(20)]
     place = World(making.queue("q"), making.group("g"), *(making.pod(pod, group="g") for pod in pods))
     outbox, server = outbox_of(place)

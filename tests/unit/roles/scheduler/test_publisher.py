@@ -403,7 +403,7 @@ def test_that_a_pod_waits_for_its_turn_is_not_said_while_it_is_being_bound():
     assert events(stage.step(TimePassed())) == [("g", "Unschedulable")]
 
 
-def test_who_was_to_hear_of_a_turn_when_a_term_ended_hears_of_it_in_the_next_one():
+def test_unheard_turns_are_published_in_the_next_term():
     stage = Stage()
     account = stage.account("its turn", waits_for_turn=True)
     stage.publisher.step(CycleOver(Overall(groups=(account,))), 0.0)

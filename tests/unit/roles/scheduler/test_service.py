@@ -269,7 +269,7 @@ def test_a_cycle_that_does_not_end_is_a_note_and_at_last_a_problem():
     lead(cluster_of("good"), play)
 
 
-def test_no_cycle_is_run_while_the_api_server_is_away_and_one_as_soon_as_it_is_back():
+def test_no_cycle_runs_during_an_outage():
     async def play(rig):
         await rig.until(lambda: rig.bound() == ["good-0"])
         rig.memory.connectivity.begin()
@@ -544,7 +544,7 @@ def test_pods_that_rest_do_so_in_the_snapshot_that_is_served_as_well():
     lead(cluster_of("a"), play)
 
 
-def test_a_victim_whose_bind_no_binder_carries_out_is_evicted_after_ten_seconds_without_a_cycle_a_second():
+def test_an_unbound_victim_is_evicted_after_ten_seconds():
     """A rejected statement is not decided again and again: nothing would come of it."""
     memory = cluster_of()
     one = {"requests": {"nvidia.com/gpu": "1"}}
@@ -568,7 +568,7 @@ def test_a_victim_whose_bind_no_binder_carries_out_is_evicted_after_ten_seconds_
     lead(memory, play)
 
 
-def test_the_place_of_a_pod_that_was_moved_is_given_to_its_successor_and_to_no_pod_that_comes_first(tmp_path):
+def test_a_moved_pods_place_goes_to_its_successor(tmp_path):
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": True}
     owned, two = {"metadata": {"ownerReferences": [owner]}}, {"cpu": "8", "memory": "32Gi", "pods": "110"}
     one, memory = {"requests": {"nvidia.com/gpu": "1"}}, cluster_of()

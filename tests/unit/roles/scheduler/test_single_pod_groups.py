@@ -86,7 +86,7 @@ def test_a_group_that_is_only_shown_yet_starts_all_the_same_and_nothing_is_writt
     assert patch.request.patch["metadata"] == {"uid": uid, "annotations": evicted}
 
 
-def test_the_pod_of_a_group_that_is_only_shown_is_told_why_it_waits_and_its_group_is_not():
+def test_an_unwritten_groups_reason_is_on_its_pod():
     group = structure_as(PodGroup, {**lone(), "metadata": {**lone()["metadata"], "uid": ""}})
     waiting = making.objects(making.pod("p", group="pg-p-uid-p")).pods[0]
     told = PodAccount(name="p", namespace="default", uid=waiting.metadata.uid, message="no room")

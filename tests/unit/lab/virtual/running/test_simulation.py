@@ -174,7 +174,7 @@ def move(*jobs):
 
 
 @pytest.mark.parametrize(("kind", "back"), [("StatefulSet", 30.0), ("Deployment", 0.1)])
-def test_a_pod_that_is_moved_finds_the_place_that_it_was_promised_and_what_came_meanwhile_waits(kind, back):
+def test_a_moved_pod_gets_its_place_before_newcomers(kind, back):
     """The pods of a StatefulSet come again when the old ones are gone; those of a Deployment at once, in new groups."""
     moved, bound, starts = move(*(job(name, 1, kind=kind, arrival=at) for name, at in (("a", "1s"), ("b", "2s"))))
     assert (moved.cause, moved.time) == ("consolidation", HOUR)
@@ -182,7 +182,7 @@ def test_a_pod_that_is_moved_finds_the_place_that_it_was_promised_and_what_came_
     assert (starts["wide"], starts["late"]) == (HOUR + 30.0, None)
 
 
-def test_the_place_of_a_moved_pod_that_does_not_come_again_is_given_away_half_a_minute_after_the_old_pod_is_gone():
+def test_the_place_of_a_missing_successor_lapses():
     stays = job("a", 1, kind="StatefulSet", arrival="1s")
     moved, _, starts = move(stays, job("b", 1, kind="StatefulSet", replicas="2s:1, 3610s:0"))
     assert (moved.pod, moved.time, starts["wide"], starts["late"]) == ("default/b-0", HOUR, HOUR + 30.0, HOUR + 60.0)

@@ -83,7 +83,7 @@ def test_a_replica_needs_no_more_pods_than_its_job_makes(parallelism, completion
 
 
 @pytest.mark.parametrize(("more", "minimum"), [({}, 1), ({"alpha.jobset.sigs.k8s.io/node-selector": "true"}, 3)])
-def test_the_first_pod_of_a_job_with_a_zone_for_itself_does_not_wait_for_those_that_wait_for_its_node(more, minimum):
+def test_exclusive_zones_do_not_block_the_first_pod(more, minimum):
     work = job_set(replicated("w", 1, 3), annotations={"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack", **more})
     assert tree_of(spec_of(pod(work), work))["w-replica-0"] == ("w", minimum, None)
 

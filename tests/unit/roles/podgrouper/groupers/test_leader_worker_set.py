@@ -85,7 +85,7 @@ def test_a_leader_that_must_be_ready_first_starts_alone(index, node, annotations
 
 
 @pytest.mark.parametrize(("node", "minimum"), [("", 1), ("n1", 4)])
-def test_a_leader_with_a_zone_for_its_replica_does_not_wait_for_workers_that_wait_for_its_node(node, minimum):
+def test_exclusive_zones_do_not_block_the_leader(node, minimum):
     work = lws(annotations={"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"})
     assert spec_of(pod(work, 0, node=node), work)["minMember"] == minimum
 

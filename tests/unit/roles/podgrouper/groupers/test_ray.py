@@ -140,7 +140,7 @@ def test_a_topology_alone_is_no_constraint_and_a_level_alone_is_refused():
     assert "spec.headGroupSpec.template.metadata.annotations" in failure_of(pod_of(wrong), wrong)
 
 
-def test_the_pod_that_submits_a_job_does_not_wait_for_a_gang_that_it_is_not_part_of():
+def test_the_submitter_pod_waits_for_no_gang():
     job = thing("ray.io/v1", "RayJob", spec={}, status={"rayClusterName": "work"})
     labels = {"ray.io/originated-from-crd": "RayJob", "ray.io/originated-from-cr-name": "work"}
     written = group_of(pod_of(job, labels=labels), job, cluster({"replicas": 3}))

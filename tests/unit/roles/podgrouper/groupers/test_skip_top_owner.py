@@ -72,7 +72,7 @@ TORCH = {"pytorchReplicaSpecs": {"Worker": {"replicas": 3}}}
         ("workloads.x-k8s.io/v1alpha2", "RoleBasedGroup"),
     ],
 )
-def test_the_gang_inside_an_owner_of_another_operator_is_kept_and_takes_the_labels_of_that_owner(version, kind):
+def test_a_gang_takes_the_labels_of_its_skipped_owner(version, kind):
     top = thing(version, kind, "top", labels={QUEUE: "q"})
     job = thing("kubeflow.org/v1", "PyTorchJob", owners=[top], spec=TORCH)
     group = group_of(pod_of(job, labels={"training.kubeflow.org/replica-type": "worker"}), job, top)
