@@ -52,6 +52,7 @@ class GroupStates:
         session, arrays = self._session, self.arrays
         _, unknown, changed = arrays.state.tolist()
         if changed > FEW:
+            # Reversed, since `lexsort` takes its last row as the first key.
             ranked = np.lexsort(arrays.heap.keys.T[::-1])
             alike = not session.ranks_victims
             list_all(session.facts, arrays, ranked, ranked if alike else np.lexsort(arrays.victims.keys.T[::-1]))
@@ -69,6 +70,7 @@ class GroupStates:
         """Fill the heap of victims with the whole groups in ``member`` [G]."""
         session, arrays = self._session, self.arrays
         if self._changed[0]:
+            # Growing the last prefix replaced whole groups in the heap by parts of them.
             arrays.victims.amounts[:] = arrays.holding
             if session.policy.rules.elastic_key >= 0:
                 arrays.victims.keys[:, session.policy.rules.elastic_key] = arrays.states

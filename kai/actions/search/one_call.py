@@ -112,6 +112,7 @@ class OneCall:
         """Search for ``portion``, if given, and then for groups off ``heap``, until one needs the plain form."""
         session, is_served = self._session, False
         if isinstance(session.budget, Repeating):
+            # The plain form has used the answers that were repeated for it.
             session.budget = session.budget.budget
         group = -1 if portion is None else portion.group
         while True:
@@ -131,6 +132,7 @@ class OneCall:
             if answer is BudgetAnswer.STOP:
                 return Run(None, is_served)
             if answer is BudgetAnswer.NEXT_GENERATOR:
+                # If none was granted, the refused search is that for `portion`, which the heap does not have.
                 return Run(heap.pop() if granted or portion is None else portion, is_served)
             if ended == reclaiming.FINISHED:
                 return Run(None, is_served)

@@ -50,6 +50,7 @@ class Replacing:
             or not states.plain[groups[victims]].all()
         ):
             nodes = self.session.columns.node[victims]
+            # With the victims' own nodes, where the aggressor may have no place, but they may stay.
             reachable = np.union1d(self.feasible, nodes[nodes >= 0])
             statement.evict(victims)
             return () if self._place_again(statement, part, victims, reachable) else None
@@ -126,6 +127,7 @@ class Replacing:
         affected[part.group] = False
         waiting = np.zeros_like(affected)
         find_waiting(session.facts, session.columns, waiting)
+        # Groups that only wait are in the heap too: they decide the order of queues, and `pop_among` drops them.
         others = waiting | affected
         others[part.group] = False
         affected[part.group] = True

@@ -135,6 +135,7 @@ class Credentials:
             context = ssl.create_default_context(cadata=self.authority or None)
             context.minimum_version = ssl.TLSVersion.TLSv1_2
             if self.is_insecure:
+                # In this order: while `check_hostname` is set, the ssl module refuses CERT_NONE.
                 context.check_hostname = False
                 context.verify_mode = ssl.CERT_NONE
             if self.certificate:
@@ -175,6 +176,7 @@ class Source:
     def paths(self) -> str:
         """The kubeconfig files in effect, in the form of KUBECONFIG; "" for a pod's service account."""
         paths = self.kubeconfig or self.environment.get("KUBECONFIG", "")
+        # Inside a pod a file in the home folder is not meant: only one that is named replaces the service account.
         if not paths and not self.environment.get(_HOST):
             home = Path(self.environment.get("HOME", "/")) / ".kube" / "config"
             paths = str(home) if home.is_file() else ""
@@ -206,6 +208,7 @@ def _from_plain(paths: str, context: str) -> Credentials | None:
     Raises: ConfigError for an invalid address.
     """
     plain = read_plain(paths, context)
+    # An unusable token is left to `_from_files`, which says what is wrong with it.
     if plain is None or not plain.token.isascii() or any(map(str.isspace, plain.token)):
         return None
     return Credentials(
@@ -227,6 +230,7 @@ def _from_files(paths: str, context: str) -> Credentials:
     """
     each = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
     if not any(path.exists() for path in each):
+        # Raises, with the reason why the first file cannot be read: the library would only find nothing.
         _text_of(each[0] if each else Path(paths))
     try:
         user, found = asyncio.run(asyncio.wait_for(_read(paths, context), _PROGRAM_TIMEOUT))
@@ -331,6 +335,7 @@ def _subject_of(authorization: str) -> str:
     if len(parts) != 3:
         return ""
     try:
+        # A JWT omits the padding that the decoder requires.
         claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     except (ValueError, RecursionError):
         return ""
@@ -340,6 +345,7 @@ def _subject_of(authorization: str) -> str:
 
 def _bearer(token: str) -> str:
     stripped = token.strip()
+    # It becomes a header, which a line break would end.
     if not stripped or not stripped.isascii() or any(char.isspace() for char in stripped):
         found = "an empty text" if not stripped else "a text that is none"
         raise ConfigError(f"credentials: token: found {found}, expected a token")

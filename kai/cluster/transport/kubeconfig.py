@@ -92,6 +92,7 @@ def proxy_for(server: str, environment: Mapping[str, str]) -> tuple[str, str]:
     excepted = _variable(environment, "no_proxy")[1]
     if not found or _is_excepted(at.hostname or "", at.port or _PORTS[at.scheme], excepted):
         return name, ""
+    # Go reads a proxy without a scheme as http.
     return name, found if "://" in found else f"http://{found}"
 
 
@@ -102,6 +103,7 @@ def _variable(environment: Mapping[str, str], name: str) -> tuple[str, str]:
 
 def _is_excepted(host: str, port: int, excepted: str) -> bool:
     address = _address(host)
+    # Go sends no request for the own host to a proxy, whatever NO_PROXY says.
     if host == "localhost" or (address is not None and address.is_loopback):
         return True
     return any(_covers(entry.strip().lower(), host, port, address) for entry in excepted.split(","))
@@ -187,6 +189,7 @@ def read_plain(paths: str, context: str) -> Plain | None:
         return None
     path = Path(files[0]).expanduser()
     try:
+        # Several documents raise ValueError here, and are left to the library.
         (document,) = load_values(path.read_bytes(), files[0])
         return _plain(_mapping(document), context, path.parent)
     except (OSError, InputError, ValueError, _UnusualError):

@@ -195,6 +195,7 @@ class Answers:
         row = self._accounting.rows[name]
         if self._accounting.consumers(row, pod) >= MOST_CONSUMERS:
             return f"resource claim {'/'.join(name)} has reached its maximum number of consumers ({MOST_CONSUMERS})"
+        # A claim from a template is the pod's own, and so of its queue.
         text = "" if reference.template else self._queue_objection(pod, claim)
         if text:
             return f"pod {key} cannot be scheduled: {text}"
@@ -340,6 +341,7 @@ class Answers:
         free = (self._accounting.taken()[0] == 0) | self._inventory.multiple
         for _, demand in wanted.open:
             for want in itertools.chain.from_iterable(demand.requests):
+                # A node has one reason: the last that is true of it.
                 for kept, reason in ((want.tainted, TAINTED), (want.barred, NOT_WHOLE), (want.later, NOT_READY)):
                     reasons[self._inventory.counts(kept & free, count) > 0] = reason
                 reasons[self._inventory.counts(want.faulty, count) > 0] = f"{NOT_ALLOCATABLE}: {want.fault}"
@@ -413,6 +415,7 @@ class Answers:
             holding = self._accounting.holding(row)
             if holding is not None:
                 fixed.append((reference, holding))
+            # A pod may refer to a claim twice, which is allocated once.
             elif all(reference.claim != other.claim for other, _ in wanted):
                 wanted.append((reference, self._demand(row)))
         implied: Implied | None = None
@@ -489,11 +492,13 @@ class Answers:
         namespace = self._view.snapshot.pods[pod].namespace
         found: Sequence[Holding] | None = None
         if self._accounting.any_releasing:
+            # Devices that are free now come first: with those that are being released the pod has to wait.
             found = self._search(wanted, node, self._accounting.taken_or_releasing())
         if found is None:
             found = self._found_now(pod, wanted, node)
         if found is None:
             return None
+        # Not strict: an implied claim comes last in `found`, and is not in `open`.
         fresh = {reference.claim: holding for (reference, _), holding in zip(wanted.open, found, strict=False)}
         held = {reference.claim: holding for reference, holding in wanted.fixed}
         claims = tuple(

@@ -50,12 +50,14 @@ def _share(asked: int | None, whole: int, policy: SharePolicy | None) -> int | N
     if policy.ranged:
         return _in_range(asked, policy)
     if policy.values:
+        # None: a request above the largest value cannot be met, however large the device is.
         return min((value for value in policy.values if value >= asked), default=None)
     return asked
 
 
 def _in_range(asked: int, policy: SharePolicy) -> int | None:
     over = max(0, asked - policy.least)
+    # Steps count from the least amount, not from zero, and are rounded up without floats.
     found = policy.least + (-(-over // policy.step) * policy.step if policy.step else over)
     return None if policy.most is not None and found > policy.most else found
 
@@ -157,6 +159,7 @@ class Demands:
             self._known.clear()
             self._matching.clear()
         found = self._known.get(request)
+        # Alternatives of two requests may be equal but for the name of the request.
         if found is None or found.name != name:
             found = self._known[request] = self._resolved(request, name)
         return found

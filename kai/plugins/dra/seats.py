@@ -125,6 +125,7 @@ class Seats:
 
     def _more(self, rows: Sequence[int], taken: Bools) -> int:
         """Return the thousandths of GPUs that devices in ``rows`` take in addition to the ``taken`` [D] ones."""
+        # Per GPU and not per device: partitions of one GPU count for it once.
         keys, more = [self._inventory.keys[row] for row in rows], 0
         for gpu in self._inventory.gpus_at(rows):
             there = [key for key in gpu.devices if taken[self._inventory.rows[key]]]

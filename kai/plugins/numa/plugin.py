@@ -95,6 +95,7 @@ def devices_of(shape: Shape, axis: ResourceAxis) -> Bools:
 
 def _vector(container: ContainerRequest, axis: ResourceAxis, *, guaranteed: bool) -> Int64s:
     out = axis.vector({name: amount for name, amount in container.requests if name in axis.index})
+    # The kubelet pins whole CPUs of guaranteed pods only: other CPUs come from the shared pool of all zones.
     if not guaranteed or out[CPU] % _WHOLE_CPU:
         out[CPU] = 0
     return out
@@ -270,6 +271,7 @@ class _Aligner:
     def score_nodes(self, pod: PodRow, nodes: NodeRows) -> Scores:
         """Rate nodes by how few zones ``pod`` would span; 0 where it cannot be aligned at all."""
         spanned = self._spans(pod, nodes)
+        # `np.where` computes both values, hence the maximum: there must be no division by zero.
         return np.where(spanned > 0, BEST / np.maximum(spanned, 1), 0.0)
 
     def choose(self, pod: PodRow, node: NodeRow) -> NumaPlacement | None:
@@ -297,6 +299,7 @@ class _Aligner:
         """Return the recorded zones of a pod that had a node, if that node aligns it."""
         node = int(self._view.snapshot.pod_node[pod])
         facts = self._pod(pod)
+        # A record may be older than the policy of the node, or written by a user: then nothing is drawn.
         if node < 0 or not is_aligned(self._zones, facts.guaranteed, facts.devices, node):
             return NumaPlacement()
         return self._recorded.get(int(pod), NumaPlacement())

@@ -303,6 +303,7 @@ def read_layouts(
                 if name in axis.index and name not in ignored:
                     aware[row, axis.index[name]] = True
         part = slice(start[row], start[row + 1])
+        # The most that one, two, … zones can have together, by resource: the bound for how many zones a pod needs.
         prefix[part] = np.cumsum(-np.sort(-allocatable[part], axis=0), axis=0)
     policy = np.array([POLICIES.get(layout.policy, POLICY_NONE) if layout else POLICY_NONE for layout in layouts])
     if placements is not None:

@@ -171,6 +171,7 @@ class Storage:
         left = np.array([*(min(report.capacity, MOST_REPORTED) for report in self._reports), 0], np.int64)
         consumers = self._consumers[name]
         pods, nodes = self._session.assigned(consumers.pods)
+        # A pod that moves is on two nodes: if one report covers both, it is charged once. Row -1 is the last entry.
         charged = np.unique(np.stack([pods, self._report_of[name][nodes]]), axis=1)
         np.subtract.at(left, charged[1], consumers.sizes[np.searchsorted(consumers.pods, charged[0])])
         for size, users in consumers.shared:

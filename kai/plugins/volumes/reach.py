@@ -137,6 +137,7 @@ class Reach:
         if chosen_nodes:
             matched = self._everywhere(accepted=False)
         yield NO_VOLUME, matched | made
+        # With it, `Storage` counts what is left of the reports; these here are compared one claim at a time.
         if not self._session.parameters.schedule_csi_storage:
             space = self._everywhere(accepted=True)
             for claim in claims:
@@ -222,6 +223,7 @@ class Reach:
         def room() -> Mapping[str, Int64s]:
             found: dict[str, Int64s] = {}
             for report in reports:
+                # The capacity is a sum, which may lie in pieces: where a largest size is reported, it alone decides.
                 most = report.capacity if report.largest is None else report.largest
                 here = found.setdefault(
                     report.storage_class, np.full(len(session.snapshot.nodes), _NO_REPORT, np.int64)
