@@ -176,6 +176,7 @@ async def connect(options: Options) -> AsyncIterator[Connection]:
     agent = user_agent(options.component, importlib.metadata.version("kai-scheduler"))
     async with AsyncExitStack() as stack:
         requests = await stack.enter_async_context(Client(account, user_agent=agent, connections=options.widest))
+        # Apart from requests, since each watch keeps a connection for as long as it lasts.
         watches = await stack.enter_async_context(Client(account, user_agent=agent))
         # Two connections: the watch for a release keeps one open, and must not delay the renewal.
         lease = await stack.enter_async_context(Client(account, user_agent=agent, connections=2))

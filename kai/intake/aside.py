@@ -89,6 +89,7 @@ def without(objects: ClusterObjects, aside: Aside) -> ClusterObjects:
         of_group = groups.get((metadata.namespace, metadata.annotations.get(names.POD_GROUP, "")))
         if gone is None and of_group is None:
             kept.append(pod)
+        # It may hold a place, which must not be given away; other pods of it are left out.
         elif pod.status.phase not in ENDED and (pod.spec.node_name or (metadata.namespace, metadata.name) in ordered):
             kept.append(_plain_pod(pod, is_member=not of_group))
     chosen: dict[str, Any] = {**changed, "pods": tuple(kept)}
@@ -112,6 +113,7 @@ def _plain_group(group: PodGroup) -> PodGroup:
             queue=spec.queue,
             priority_class_name=spec.priority_class_name,
             preemptibility=spec.preemptibility,
+            # With its own minimum the gang could count as stale, and what runs would be evicted.
             min_member=1,
         ),
     )

@@ -108,6 +108,7 @@ def node_facts(snapshot: Snapshot, slot_start: Int64s, slot_names: tuple[str, ..
     if not old_fashioned.any():
         inputs = (nodes, axis, classes, models, slot_start, slot_names, *columns)
         return snapshot.memory.once("node table", inputs, lambda: table(legacy))
+    # It depends on where these pods are, so the table is made anew for each snapshot.
     held = snapshot.pod_node[old_fashioned[snapshot.pod_shape]]
     legacy[held[held >= 0]] = True
     return table(legacy)

@@ -138,8 +138,7 @@ class Memory:
     """Memoized answers by name. The snapshots of one intake share a memory; any other snapshot has its own.
 
     Holds: only one thread at a time opens sessions on snapshots that share a memory, because sessions pass their books
-    on
-        in it. Other threads use ``Snapshot.apart``.
+        on in it. Other threads use ``Snapshot.apart``.
     """
 
     rows: Carrier = attrs.field(factory=Carrier)
@@ -151,8 +150,7 @@ class Memory:
         """Return the memoized result of ``make`` for ``name`` and ``inputs``; call it if an input is another object.
 
         Holds: ``make`` depends only on ``inputs``, and its result is not changed afterwards. The inputs are kept alive,
-        so
-            no identity is reused.
+            so no identity is reused.
         """
         known = self._answers.get(name)
         if known is None or len(known[0]) != len(inputs) or not all(map(is_, known[0], inputs)):
@@ -173,6 +171,7 @@ class Memory:
         elif known.items is items:
             return cast("tuple[T, ...]", known.made)
         else:
+            # `known` keeps the items alive, so an identity cannot be that of another one.
             before = cast("dict[int, T]", dict(zip(map(id, known.items), known.made, strict=True)))
             made = tuple([before[id(item)] if id(item) in before else make(item) for item in items])
         self._each[name] = _Each(items, inputs, made)
@@ -197,6 +196,7 @@ class Memory:
 def even_steps(memory: Memory, step: int, count: int) -> Int64s:
     """Return int64[count]: 0, ``step``, 2 * ``step`` and so on, read-only; a prefix of the cached array."""
     known = memory.recall(_STEPS)
+    # Two at least, since the second tells the step of the array.
     if not isinstance(known, np.ndarray) or len(known) < max(count, 2) or known[1] != step:
         known = locked(np.arange(count + count // 16 + 2) * step)
         memory.keep(_STEPS, known)

@@ -191,6 +191,7 @@ class TableVersion:
             values[:] = self.carried_list(values, fresh)
             return
         end = len(fresh)
+        # From the end, so that earlier places keep their positions.
         for first, last, count in reversed(places):
             values[first:last] = fresh[end - count : end]
             end -= count
@@ -266,6 +267,7 @@ class Carried:
         if version.has_kept_places and _are_same(before[version.fresh], values):
             return self
         if alike is not None and _is_all(values, alike[:1]):
+            # With room to spare, so that a table which grows row by row seldom needs a new column.
             if len(alike) < count:
                 alike = np.full(count + count // 16 + _FEW, alike[0], alike.dtype)
             return Carried(locked(alike[:count]), alike, alike)

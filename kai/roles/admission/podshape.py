@@ -152,6 +152,7 @@ def _amounts(resources: Piece) -> dict[str, str]:
     """Return amounts as text; JSON may hold them as numbers."""
     amounts = {}
     for name, value in resources.mapping().items():
+        # A truth value is an int in Python, but no amount.
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise resources[name].bad(WANTED)
         amounts[name] = str(value)
@@ -288,6 +289,7 @@ def _add_environment(draft: PodDraft, place: ContainerPlace, config_map: str) ->
 
 def _set_volume(draft: PodDraft, config_map: str) -> None:
     name = _volume_name(config_map)
+    # Replaced where it is there already: the API server may call a webhook twice for one pod.
     kept = [volume for volume in draft.volumes if volume.get("name") != name]
     draft.volumes = [*kept, {"name": name, "configMap": {"name": config_map}}]
 

@@ -120,7 +120,9 @@ def patch_of(held: Held, version: str) -> dict[str, Any]:
     for name, pair in (("tls", held.serving), ("next", held.following)):
         parts = (None, None, None) if pair is None else (pair.certificate, pair.key, pair.authority)
         for ending, text in zip(_ENDINGS, parts, strict=True):
+            # In a merge patch null removes the key.
             data[f"{name}.{ending}"] = None if text is None else _encoded(text)
+    # With the version, since of several replicas only one may carry out a step.
     return {"metadata": {"resourceVersion": version, "annotations": annotations}, "data": data}
 
 
@@ -210,6 +212,7 @@ def _encoded(text: str) -> str:
 
 
 def _moment(text: object) -> float:
+    # Of very many digits the float would be infinite, and no step would be due any more.
     return float(text) if isinstance(text, str) and text.isdecimal() and len(text) < 16 else 0.0
 
 
@@ -347,6 +350,7 @@ class RotatedCertificate:
                 {"name": hook["name"], "clientConfig": {"caBundle": trusted}} for hook in configuration["webhooks"]
             ],
         }
+        # A strategic patch merges webhooks by name; a merge patch would replace the list.
         reply = await self.api.perform(Patch(ref=Ref(cls, name), patch=patch, form="strategic"))
         # Another replica was first, or the configuration is gone: the next look, a moment later, finds out.
         if isinstance(reply, Refusal) and reply.reason not in {Reason.CONFLICT, Reason.NOT_FOUND}:

@@ -353,6 +353,7 @@ class PodGrouper:
                 # The group went before this pod named it, so its deletion requested no look at this pod.
                 self._again(key)
         self._said.pop(key, None)
+        # If the pod had gone before the entry was made, no event would remove it.
         if self.cluster.store.get(Pod, key[1], key[0]) is None:
             self._settled.pop(key, None)
         return self._links.rest(key)

@@ -73,6 +73,7 @@ def _min_subgroup(job_set: Resource, jobs: Sequence[Fields]) -> int:
     """Return how many replicated jobs must be able to start together."""
     annotated = annotated_integer(job_set, names.MIN_MEMBER, at_least=1)
     if annotated is not None:
+        # A minimum above the number of jobs would never be met.
         return min(annotated, len(jobs))
     return 1 if _is_in_order(job_set) or any(map(depends, jobs)) else len(jobs)
 
@@ -114,6 +115,7 @@ def _leaf_minimum(job: Fields, job_set: Resource) -> int:
         return checked_integer(text, job_set, field, at_least=1)
     parallelism = 1 if parallelism is None else parallelism
     if _follow_the_first(job, job_set):
+        # Not 1: a Job that is suspended by a parallelism of 0 creates no pod.
         return min(parallelism, 1)
     spec = job.child("template", "spec")
     completions = None if spec is None or spec.value.get(COMPLETIONS) is None else spec.integer(COMPLETIONS)

@@ -68,6 +68,7 @@ def compile_apart(modules: Sequence[str], wanted: int, tell: Tell) -> None:
                 if line.strip().isdecimal():  # plugins may print as well
                     tell(int(line), wanted)
         finally:
+            # Also after an exception from `tell`: nothing would wait for what it compiles.
             child.kill()
 
 

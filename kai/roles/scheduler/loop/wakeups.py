@@ -122,6 +122,7 @@ class IndependentPods:
     async def more(self, count: int) -> None:
         """Wait until the count exceeds ``count``."""
         while self.count <= count:
+            # An event cannot be cleared: one that was set is replaced.
             self._more = anyio.Event() if self._more.is_set() else self._more
             await self._more.wait()
 
@@ -183,6 +184,7 @@ class Rests:
             due = self.haste.due(now)
             if due > now:
                 await self.clock.sleep(due - now)
+            # The rest may have ended by itself meanwhile: the token is kept for a later one.
             if scope is not None and scope is self._present:
                 self.haste.take(due)
                 scope.cancel()

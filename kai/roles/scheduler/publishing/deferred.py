@@ -89,6 +89,7 @@ class DeferredAccounts:
         """Publish an account at ``due``, or earlier if an earlier time is set for its group."""
         key = account.key
         self._later[key] = account
+        # Only ever earlier: a refusal with a long pause must not put off what is due sooner.
         self._dues.hasten(key, due)
         if len(self._later) > _MOST:
             self._drop(next(iter(self._later)))
@@ -240,5 +241,6 @@ def _bound_at(pod: Pod) -> float | None:
         return None
     for condition in pod.status.conditions:
         if condition.type == names.POD_SCHEDULED_CONDITION and condition.status == "True":
+            # PodScheduled turns true in the bind, and never back.
             return condition.last_transition_time
     return pod.metadata.creation_timestamp

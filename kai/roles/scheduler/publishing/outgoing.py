@@ -88,10 +88,12 @@ class WritesInFlight:
     def answered(self, topic: str, request: object, reply: object, now: float) -> None:
         """Record the answer to a write; ignore it if a newer write replaced this one."""
         letter = self._open.get(topic)
+        # By identity: a newer write with the same content has an answer of its own.
         if letter is None or letter.request is not request:
             return
         del self._open[topic]
         if isinstance(reply, Refusal):
+            # These depend on the version: with the next one from the watch the write is tried at once.
             pause = _ECHO if reply.reason in _OUTDATED else self.pause
             self._returned[topic, letter.version] = now + max(pause, reply.retry_after or 0.0)
 
@@ -158,6 +160,7 @@ class EventHistory:
         """Look up a batch of objects and forget the deleted ones; drop the oldest entries beyond the limit."""
         if now - self._swept >= _SWEPT and not self._unswept:
             self._swept, self._unswept = now, list(self._refs)
+        # From the end, where a list gives up items without moving the others.
         some = self._unswept[-_AT_ONCE:]
         del self._unswept[-len(some) :]
         for uid in some:
