@@ -140,8 +140,7 @@ def open_plugins(
     ``failures`` collects the errors of hooks that the caller has listed as failing.
 
     Raises: PluginError for a plugin that cannot be opened or returns something that is no extension; ConfigError for
-    two
-        plugins that want the same exclusive role.
+        two plugins that want the same exclusive role.
     """
     found: list[OpenedPlugin] = []
     for use in uses:

@@ -109,6 +109,7 @@ class Records(Mapping[int, GroupRecord]):
         self._pod[mine] = pods[fresh]
         self._satisfied[mine] = satisfied[fresh]
         self._known[mine] = True
+        # Only records that exist are written now; the others stay numbers in columns until they are asked for.
         for group, pod, enough in zip(groups[~fresh], pods[~fresh], satisfied[~fresh], strict=True):
             self._add(int(group), self._own(int(group), int(pod), reason, satisfied=bool(enough)), int(pod))
 

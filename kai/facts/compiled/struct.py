@@ -75,6 +75,7 @@ class Struct:
         Raises: TypeError for a field of a kind that kernels cannot take.
         """
         hints = get_type_hints(cls, include_extras=True)
+        # The class's own annotations only: the hints have those of this base too.
         cls._fields = {name: hints[name] for name in inspect.get_annotations(cls)}
         arrays = {name: of for name, hint in cls._fields.items() if (of := array_of(hint)) is not None}
         for name in cls._fields.keys() - arrays.keys():

@@ -175,8 +175,7 @@ def reopen_accounts(before: Facts, facts: Facts, columns: Columns, pods: Int64s,
     """Turn the accounts of ``before`` into the opening accounts of ``facts``.
 
     ``status`` [n] and ``node`` [n] are the present state of ``pods`` [n]. Holds: the result equals new accounts if the
-    two
-        differ only in these pods and no devices are shared.
+        two differ only in these pods and no devices are shared.
     Cost: O(n R + Q).
     """
     used, fixed, models = columns.queue_used.copy(), columns.queue_fixed.copy(), columns.queue_models.copy()

@@ -79,6 +79,7 @@ def compares(value: str | None, operator: str, values: Sequence[str]) -> bool:
     if operator not in {"Gt", "Lt"} or value is None or len(values) != 1:
         return False
     have, bound = signed(value), signed(values[0])
+    # As in Kubernetes, a label that is no integer is neither greater nor less.
     if have is None or bound is None:
         return False
     return have > bound if operator == "Gt" else have < bound

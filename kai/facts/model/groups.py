@@ -103,6 +103,7 @@ def lasting_quota(queue: Queue, until: float = inf) -> Shares:
     """Return the least quota of each resource that holds at some instant from now to ``until``, as far as is known."""
     shares = queue.quota
     for at, lower in () if queue.windows is None else queue.windows.lower_quotas:
+        # In order of time, each lower than all before: the last one that begins in time is the least.
         if at < until:
             shares = lower
     return shares

@@ -62,9 +62,11 @@ class Gpu:
         return self._sum(devices) <= GPU_UNIT
 
     def _sum(self, devices: Iterable[DeviceKey]) -> int:
+        # A set, since pods may share a device, which takes its part of the GPU once.
         held = {*devices}.intersection(self.devices)
         if not self.measures or not held:
             return len(held) * GPU_UNIT
+        # By the counter that is used up the most: without it the rest of the others serves no device.
         return max(sum(drawn.get(key, 0) for key in held) * GPU_UNIT // whole for drawn, whole in self.measures)
 
 
@@ -91,6 +93,7 @@ class Gpus:
         if held.key not in self.devices or held.admin_access:
             return 0
         whole, shares = self.part(held.key), _shares(self.devices[held.key], held.consumed) if held.shared else ()
+        # Never 0, since a share of a GPU would then cost its queue nothing.
         return max(1, whole * max(shares) // GPU_UNIT) if shares else whole
 
     def not_had(self, held: Iterable[AllocatedDevice]) -> int:

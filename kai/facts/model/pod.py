@@ -205,6 +205,7 @@ class Shape:
         for each in self.containers:
             amount = sum(many for name, many in each.requests if is_wanted(name))
             most = max(most, running + amount)
+            # An init container ends before the next one begins; a sidecar goes on beside all that follow.
             running += 0 if each.init and not each.sidecar else amount
         return most
 

@@ -107,8 +107,7 @@ class Base:
 
         Holds: the books belong to the caller. They reuse the memory of the last session if no view of that is left.
         Cost: O(P + N R). If the last session was on a snapshot with the same rows: that of its writes and of the pods
-        that
-            have changed places since.
+            that have changed places since.
         """
         left, room, sizes = snapshot.memory.recall(_LEFT), self.room(), self.layout.sizes
         # Taken out first: if something below fails, these books are half undone.

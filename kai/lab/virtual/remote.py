@@ -62,8 +62,7 @@ def carry_out_on(address: str, experiments: Sequence[Experiment], version: str) 
     ``version`` is the local version of kai, which workers must have as well.
     Holds: the results are those of ``carry_out_all``, except for the seconds of computing.
     Raises: UnreachableError for a scheduler that does not answer or has no workers, ConfigError where Dask is missing
-    or a
-        worker has no kai or another version, and as ``carry_out``.
+        or a worker has no kai or another version, and as ``carry_out``.
     """
     distributed = require_dask()
     place = "tcp://" + address.removeprefix(SCHEME)
