@@ -20,7 +20,7 @@ def placed(report, taken):
     return {taken.pods[row].name: report.node[row] for row in range(len(taken.pods))}
 
 
-def test_a_promised_device_is_not_idle_any_more_once_somebody_is_bound_to_a_part_of_it():
+def test_binding_a_part_makes_a_promised_device_busy():
     """Else whole devices are handed out that are still being released."""
     taken = snapshot(
         nodes={"a": {"gpu": 4, "cpu": 2, "gpu_memory": 16000}, "b": {"gpu": 2, "cpu": 1.5, "gpu_memory": 16000}},
@@ -120,7 +120,7 @@ def test_a_cycle_without_time_for_all_decides_what_the_whole_one_begins_with(mon
     assert len(seen) > 4
 
 
-def test_a_cycle_that_left_groups_does_not_end_a_gang_that_one_of_them_may_make_whole(monkeypatch):
+def test_a_gang_survives_a_cycle_that_left_groups(monkeypatch):
     monkeypatch.setattr(fast_path, "BATCH", 1)
     taken = snapshot(
         nodes={"n": {"gpu": 4}},

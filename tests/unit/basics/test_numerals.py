@@ -13,7 +13,7 @@ def test_true_and_false_are_no_numbers():
 
 
 @pytest.mark.parametrize("value", [True, False])
-def test_a_truth_value_is_a_word_a_letter_or_a_digit_in_small_large_or_capital_letters(value):
+def test_truth_values_have_words_letters_and_digits(value):
     word = str(value)
     texts = (word, word.lower(), word.upper(), word[0], word[0].lower(), str(int(value)))
     assert [truth(text) for text in texts] == [value] * 6

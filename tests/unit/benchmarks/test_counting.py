@@ -25,7 +25,7 @@ class Server:
         return METRICS
 
 
-def test_requests_are_counted_by_verb_and_what_they_are_about_with_the_code_of_a_refusal():
+def test_requests_are_counted_by_verb_object_and_code():
     counts = requests(Server())
     assert counts == {"POST pods/binding": 40, "POST pods/binding (409)": 2, "APPLY podgroups": 10, "GET pods": 7}
     assert writes(counts).total() == 52

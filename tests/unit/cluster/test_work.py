@@ -267,7 +267,7 @@ def test_an_object_that_changed_before_it_was_written_is_looked_at_again_without
 # --- The alarm -----------------------------------------------------------------------------------------------------
 
 
-def test_an_alarm_rings_at_the_first_time_that_it_is_set_for_and_again_at_the_next():
+def test_an_alarm_rings_at_each_set_time():
     clock, rung = VirtualClock(), []
 
     async def listen(alarm):

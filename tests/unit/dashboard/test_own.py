@@ -108,7 +108,7 @@ def test_what_others_have_of_a_node_is_one_sum():
     assert [(user["job"], user["count"]) for user in users if user["namespace"] != OURS] == [("another job", 3)]
 
 
-def test_how_a_share_came_about_is_shown_to_those_who_may_get_all_queues_of_the_division():
+def test_the_division_of_shares_needs_access_to_all_queues():
     one = dashboard(Rights(tenant={f"podgroups/{OURS}", "queues/team-amber"}))
     told = read(one, "/api/v1/queues/team-amber", "tenant")
     assert [each["name"] for each in told["siblings"]] == ["team-amber"]

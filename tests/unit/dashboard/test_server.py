@@ -464,7 +464,7 @@ def request_for(path):
 
 
 @pytest.mark.parametrize("path", ["/api/v1/jobs", "/waiting", "/"])
-def test_an_answer_that_takes_too_long_is_503_with_a_time_to_ask_again_and_then_there(path, monkeypatch):
+def test_a_slow_answer_is_503_with_retry_after(path, monkeypatch):
     async def scenario(board, slow):
         since = anyio.current_time()
         first = await board.respond(request_for(path))

@@ -78,7 +78,7 @@ def granted(group_):
     return {"annotations": {"kai.scheduler/granted": f'{{"queue":"q","group":"{group_}"}}'}}
 
 
-def test_a_pod_that_is_being_bound_is_in_the_group_that_its_bind_request_was_granted_for():
+def test_a_binding_pod_is_in_its_requests_group():
     waiting, named = pod("a"), pod("b", group="other", labels={"kai.scheduler/subgroup-name": "right"})
     orders = [bind_request(name, "n", metadata=granted("g")) for name in ("a", "b")]
     groups = group("g", subGroups=[{"name": "left"}, {"name": "right"}]), group("other")

@@ -114,7 +114,7 @@ def left_alone(**annotations: str) -> dict[str, Any]:
     return workload("Job", "batch/v1", {"template": made}, annotations={"kai.scheduler/skip-podgrouper": "true"})
 
 
-def test_pods_that_the_grouper_leaves_alone_are_told_that_the_group_they_name_is_not_there():
+def test_ungrouped_pods_with_a_missing_group_are_reported():
     found = expand([left_alone(**{"pod-group-name": "ghost"})])
     assert not found.problems
     assert [str(each) for each in found.unused] == [

@@ -191,7 +191,7 @@ def test_each_mistake_has_its_code(texts, codes):
     assert [finding.code for finding in lint_texts(*texts)] == codes
 
 
-def test_a_node_that_is_not_in_the_input_is_said_of_a_pod_where_there_are_nodes():
+def test_an_unknown_node_is_reported_where_nodes_exist():
     pod = (
         "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  nodeName: ghost\n  schedulerName: kai-scheduler\n"
         "  containers: [{name: c, image: i}]\n"

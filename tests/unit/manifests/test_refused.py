@@ -139,7 +139,7 @@ def test_pods_of_other_controllers_need_a_container_too(kind, containers):
         ("a\x1bb", r'"a\u001bb" with U+001B'),
     ],
 )
-def test_a_name_with_another_letter_is_told_as_it_is_written_with_the_number_of_that_letter(name, found):
+def test_odd_letters_in_names_are_shown_with_codes(name, found):
     manifest = merged(REFUSED["bases"]["Pod"], {"metadata": {"name": name}})
     (finding,) = lint_manifest(manifest)
     assert finding.code == "F001"

@@ -71,7 +71,7 @@ def test_a_pod_that_moved_is_told_beside_those_that_run():
     assert (each.since, each.suggestions.changes) == (None, ())
 
 
-def test_the_new_node_has_a_place_that_is_held_and_the_old_one_a_pod_that_leaves():
+def test_a_move_holds_a_place_and_shows_the_leaver():
     outcome = moved("g-0")
     tenants = {
         name: [(each.title, each.state, each.pods) for each in occupancy(outcome, overview(outcome), name).tenants]

@@ -13,7 +13,7 @@ def lent(gpus, members=4, **more):
     return {"queue": "other", "members": members, "minimum": 1, "each": each, "runs_on": sorted(FOUR)[:members], **more}
 
 
-def test_a_gang_that_a_cap_holds_back_is_told_of_the_cap_first_and_what_it_lacks():
+def test_a_capped_gang_names_the_cap_first():
     groups = {"theirs": lent(4), "late": {"queue": "mine", "members": 2, "each": {"gpu": 4}}}
     each = one(groups, FOUR, LENT, parameters={"evicted_gpus_per_cycle": 7})
     assert each.reason.code == "EvictionsCapped"

@@ -50,7 +50,7 @@ def test_a_quota_waits_for_what_counts_against_it():
     assert each.waiting == "until non-preemptible pods of a use 1 GPU less (no end time is known)"
 
 
-def test_what_was_used_later_in_the_cycle_is_told_beside_what_was_used_when_it_was_tried():
+def test_usage_at_the_try_and_later_is_shown():
     queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 8, "limit": 4}, "b": {"parent": "root"}}
     groups = {
         "other": {"queue": "b", "members": 2, "each": {"gpu": 4}, "runs_on": ["n1", "n2"]},
@@ -220,7 +220,7 @@ def test_waiting_is_told_to_be_in_vain_where_the_job_would_wait_if_it_were_alone
     )
 
 
-def test_a_limit_is_not_all_that_is_in_the_way_of_a_pod_that_no_node_takes():
+def test_a_limit_hides_no_other_obstacle():
     queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 8, "limit": 4}}
     full = {"queue": "a", "each": {"gpu": 4}, "runs_on": "n1"}
     each = one({"full": full, "g": {"queue": "a", "each": {"gpu": 2}, "selector": {"x": "y"}}}, queues=queues)

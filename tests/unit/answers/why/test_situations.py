@@ -280,7 +280,7 @@ def test_the_sub_group_that_lacks_pods_is_named(members):
     assert each.reason.text == "only 2 of the 3 pods that must start together exist in its sub-group workers"
 
 
-def test_a_job_is_told_how_many_of_other_queues_are_asked_before_it_where_that_is_known():
+def test_jobs_of_other_queues_ahead_are_counted():
     runs = {"queue": "a", "preemptible": False, "each": {"gpu": 8}, "runs_on": "n1"}
     others = {f"q{n}": {"queue": "b", "each": {"gpu": 8}} for n in range(4)}
     mine = {f"p{n}": {"queue": "a", "each": {"gpu": 8}} for n in range(2)}

@@ -401,7 +401,7 @@ def test_a_place_that_others_must_leave_first_is_not_called_a_start():
     ]
 
 
-def test_a_gang_that_is_evicted_for_want_of_members_could_keep_them_with_a_lower_minimum():
+def test_a_stale_gang_is_suggested_a_lower_minimum():
     group = {"queue": "a", "members": 3, "each": {"gpu": 4}, "runs_on": {"n1": 1, "n2": 1}}
     parameters = {"default_staleness_grace_seconds": 0}
     assert told({"g": group}, run=["allocate", "stalegangeviction"], parameters=parameters) == ["minimum 3 -> 2: kept"]

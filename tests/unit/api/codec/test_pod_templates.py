@@ -87,7 +87,7 @@ def test_pods_of_a_template_share_all_but_the_name_of_their_node():
         assert field.name == "node_name" or getattr(first, field.name) is getattr(second, field.name)
 
 
-def test_the_volume_with_the_token_has_one_name_in_all_pods_and_is_mounted_where_it_was():
+def test_token_volumes_get_one_name_and_keep_their_mounts():
     spec = structure_as(Pod, {"spec": token_spec("bcdfg")}).spec
     assert spec == read(PodSpec, token_spec("00000"))
 

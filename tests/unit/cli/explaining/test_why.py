@@ -54,9 +54,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(("arguments", "counted"), [(("big",), "1 tried, 41 at most"), (("--all",), "job 2 of")])
-def test_a_terminal_is_shown_how_far_the_search_for_changes_is_and_nothing_is_left_of_it(
-    asked, monkeypatch, arguments, counted
-):
+def test_a_terminal_shows_and_clears_the_progress(asked, monkeypatch, arguments, counted):
     monkeypatch.setattr("kai.cli.console._SHORT", 0)
     monkeypatch.setenv("COLUMNS", "120")
     screen = Terminal()

@@ -89,7 +89,7 @@ def test_the_image_of_the_own_pod_is_known_inside_of_one():
 
 
 @pytest.mark.parametrize("refusals", [[AWAY] * 20, [FORBIDDEN] * 4, [FORBIDDEN] * 4 + [AWAY] + [FORBIDDEN] * 4])
-def test_a_server_that_does_not_answer_or_has_just_started_is_asked_again_for_the_own_image(refusals):
+def test_the_own_image_is_asked_for_until_answered(refusals):
     cluster = Cluster(*refusals, POD)
     assert run(lambda: own_image(cluster, OURS)) == "kai:1"
 

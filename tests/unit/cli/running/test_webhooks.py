@@ -63,7 +63,7 @@ def test_a_certificate_that_would_end_before_it_could_be_renewed_is_refused():
         wanted("admission", "--webhook-certificate-lifetime=5s")
 
 
-def test_the_certificate_of_a_secret_is_for_the_service_and_says_to_probes_what_is_missing():
+def test_the_certificate_is_for_the_service_and_probed():
     probes = Probes()
     cluster = SimpleNamespace(api=None, clock=None)
     made = wanted("admission", "--webhook-secret=kai-webhooks").identity(cluster, "ns", probes)

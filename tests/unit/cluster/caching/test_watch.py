@@ -52,7 +52,7 @@ def test_a_stream_that_ends_is_opened_again_where_it_stood():
     assert again.version == "15"
 
 
-def test_a_stream_that_was_cut_is_opened_again_once_the_server_is_known_to_be_no_older():
+def test_a_cut_stream_reopens_once_the_server_is_current():
     watch = streaming()
     watch.step(Heard(version="15"), 2.0)
     assert watch.step(Ended(message="cut"), 2.0) == (AskVersion(variant=0),)

@@ -368,7 +368,7 @@ async def test_a_refresh_waits_for_a_list_that_began_after_it():
 
 
 @in_virtual_time
-async def test_a_write_that_is_answered_while_a_list_is_on_its_way_is_not_undone_by_it():
+async def test_a_list_under_way_undoes_no_answered_write():
     server = filled()
     async with running(server, watched=CONFIG_MAPS) as cluster:
         server.faults.is_silent = lambda: True  # so that only lists and answers tell anything
@@ -505,7 +505,7 @@ def test_whatever_goes_wrong_the_store_equals_the_server_soon_after_it_ends(seed
 
 
 @in_virtual_time
-async def test_objects_of_a_kind_that_a_plugin_brings_are_part_of_the_cluster_and_change_with_it():
+async def test_objects_of_a_plugins_kind_are_watched():
     server = HttpServer()
     server.put("rackpowercaps", "a", spec={"watts": 700})
     with declared_for_a_while():

@@ -298,7 +298,7 @@ async def test_a_lease_that_is_deleted_counts_on_where_it_was():
 
 
 @in_virtual_time
-async def test_whoever_takes_over_leads_in_a_later_epoch_than_those_of_the_orders_that_are_there():
+async def test_a_new_leaders_epoch_exceeds_all_orders():
     server = HttpServer()
     ordered(server, "old", 57)
     ordered(server, "of-another", 900, lease="other")

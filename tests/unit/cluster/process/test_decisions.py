@@ -83,7 +83,7 @@ def test_a_line_that_a_crash_cut_short_hides_no_other(tmp_path):
     assert [each.subject.name for each in read_decisions(str(path))] == ["p1", "p3"]
 
 
-def test_a_disk_that_is_full_leaves_no_half_line_and_is_written_to_when_there_is_room(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_no_half_line(tmp_path, monkeypatch):
     disk = Disk()
     monkeypatch.setattr(decisions, "open", disk.open, raising=False)
     file = RotatedFile(tmp_path / "log", most_bytes=100_000, most_files=1)

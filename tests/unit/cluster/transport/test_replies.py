@@ -76,7 +76,7 @@ def test_a_pod_that_two_budgets_cover_is_one_that_a_budget_protects():
     assert not isinstance(meaning(answer(500, message="etcd is away")), BudgetExhausted)
 
 
-def test_a_server_that_has_too_much_to_do_is_told_from_one_request_that_is_to_wait():
+def test_an_overloaded_server_differs_from_one_throttled_request():
     assert wants_rest(Answer(status=429, body=b"Too many requests, please try again later.\n", retry_after="1"))
     assert wants_rest(Answer(status=429, body=b"{}"))
     assert not wants_rest(answer(429, message='admission webhook "w" denied the request: later'))

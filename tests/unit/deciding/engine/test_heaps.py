@@ -24,7 +24,7 @@ def popped(heap):
 
 
 @pytest.mark.parametrize(("depth", "kept"), [(-1, [0, 1, 2]), (2, [0, 1])])
-def test_a_heap_of_groups_that_are_all_closed_is_empty_afterwards_and_says_who_was_in_it(depth, kept):
+def test_a_heap_of_closed_groups_empties_and_names_them(depth, kept):
     heap = filled(depth)
     portion, dropped = heap.pop_open(np.ones(3, np.bool_))
     assert portion is None

@@ -396,7 +396,7 @@ def test_every_function_of_an_extension_is_known_to_be_one():
     ("error", "text"),
     [(SystemExit(3), "SystemExit: 3"), (MemoryError(), "MemoryError"), (OSError("a\nb"), "OSError: a b")],
 )
-def test_what_a_plugin_raises_is_told_on_one_line_even_if_it_wants_to_leave_the_process(error, text):
+def test_any_exception_of_a_plugin_becomes_one_line(error, text):
     def leave(*_):
         raise error
 
@@ -429,7 +429,7 @@ def test_answers_about_placements_that_the_contract_allows_pass_as_they_are():
     assert found.credit(0, NODES) is credit
 
 
-def test_a_hook_that_is_known_to_fail_has_a_stand_in_for_an_answer_that_is_none():
+def test_a_failing_hook_has_a_stand_in_for_none():
     failing = {"Victims.groups": OnFailure.REFUSE, "NodeScore.score": OnFailure.LEAVE_OUT}
     answers = [Victims(groups=lambda *_: None), NodeScore(lambda _, nodes: np.full(len(nodes), np.inf))]
     use = PluginUse(name="p", plugin=Saying(answers), failing=failing)

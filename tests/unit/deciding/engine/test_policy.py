@@ -147,7 +147,7 @@ def test_an_answer_of_another_kind_is_the_plugins_mistake():
         session.policy.must_wait(PodRow(0), session.all_nodes)
 
 
-def test_what_depends_on_the_shape_alone_counts_once_though_the_plugin_is_asked_for_each_pod():
+def test_shape_scores_count_once_despite_questions_per_pod():
     @attrs.frozen
     class Both:
         def open(self, session):

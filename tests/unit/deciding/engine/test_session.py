@@ -139,7 +139,7 @@ FULL = {
 }
 
 
-def test_groups_for_which_pods_were_evicted_are_named_in_the_order_in_which_they_were_helped():
+def test_helped_groups_are_named_in_their_order():
     session = opened(FULL, nodes={"n1": {"gpu": 2}})
     assert session.awaited.keys() == ()
     help_group(session, "second", "left")

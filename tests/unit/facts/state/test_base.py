@@ -47,7 +47,7 @@ def test_devices_that_a_pod_holds_have_their_place():
 
 
 @pytest.mark.parametrize("devices", [9, 16, 17, 1024])
-def test_a_pod_that_asks_for_more_devices_than_any_node_has_is_refused_and_others_are_placed(devices):
+def test_an_oversized_device_request_hinders_no_other_pod(devices):
     manifests = (gpu_node("n1", 2), gpu_node("n2", 8), sharing("a-0", devices), sharing("b-0", 8))
     played = play(GpuSharing(), snapshot_of(*manifests))
     assert played.bound == {"b-0": "n2"}
@@ -77,7 +77,7 @@ def over(base, snapshot, opening, *, is_whole=True):
     base.leave(snapshot, ledger, opening.lacking)
 
 
-def test_the_arena_of_a_session_that_is_over_serves_the_next_one_unless_somebody_looks_at_it():
+def test_an_arena_is_reused_unless_a_view_remains():
     snapshot = snapshot_of(gpu_node("n1", 4), pod("a-0", on="n1"))
     base = make_base(snapshot)
     seen = base.open(snapshot)

@@ -145,7 +145,7 @@ def test_a_whole_gpu_has_no_slot_and_a_part_of_one_has_its_own(session, ledger):
 # --------------------------------------------------------------------------------------------------------- seal
 
 
-def test_a_device_is_not_shared_already_because_a_pod_lost_the_promise_of_a_part_of_it():
+def test_a_lost_promise_leaves_a_device_unshared():
     groups = {name: {"each": {"fraction": 0.3}} for name in ("first", "second", "third")}
     whole = {"each": {"gpu": 1}, "runs_on": "n1", "leaving": 1}
     session = open_session(snapshot({"n1": {"gpu": 1}}, {"going": whole, **groups}))

@@ -241,7 +241,7 @@ def test_a_column_takes_the_place_of_the_one_before_the_last_once_nothing_looks_
     assert (view.tolist(), fifth.tolist()) == ([7], [7, 9, 5])
 
 
-def test_versions_share_a_column_in_which_all_rows_say_the_same_for_as_long_as_they_do():
+def test_versions_share_a_column_while_all_rows_are_equal():
     more = ({1: 1}, set(), [5] * 4), ({0: 2}, {3}, [5] * 6), ({0: 1}, set(), [6, *[5] * 6])
     first, second, third, other = carried(3, [5] * 3, *more)
     assert (first.tolist(), second.tolist(), third.tolist()) == ([5] * 3, [5] * 4, [5] * 6)

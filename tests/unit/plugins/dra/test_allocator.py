@@ -172,7 +172,7 @@ def test_partitions_draw_from_the_counters_they_share():
     assert chosen(CLASS, parts, held, claim("c")) == [("r", "p2")]
 
 
-def test_of_a_pool_with_a_counter_that_none_of_its_slices_offers_nothing_is_to_be_had():
+def test_a_pool_with_an_unknown_counter_offers_nothing():
     assert chosen(CLASS, offer("n1", part("p0", "1Gi"), "d1"), claim("c")) is None
     other = offer("n1", "d2", pool="other")
     assert chosen(CLASS, offer("n1", part("p0", "1Gi"), "d1"), other, claim("c")) == [("r", "d2")]

@@ -116,7 +116,7 @@ def test_pressure_is_even_where_all_may_run_anywhere():
     assert term.pressure == pytest.approx([1.0, 1.0])
 
 
-def test_pressure_is_greater_on_nodes_that_only_some_pods_may_use_and_these_have_no_others():
+def test_pressure_is_greater_on_nodes_few_pods_may_use():
     nodes = [gpu_node("n1", 2, labels={"model": "h100"}), gpu_node("n2", 6)]
     _, term = term_of(*nodes, asking("a-0", 1), asking("b-0", 1, nodeSelector={"model": "h100"}))
     # Of two GPUs asked for one falls on all eight, one on the two of n1.

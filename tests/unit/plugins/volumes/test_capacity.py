@@ -187,7 +187,7 @@ def test_what_is_promised_to_one_pod_is_not_promised_to_the_next():
     assert (played.bound, promised(played)) == ({}, {"a-0": "n1"})
 
 
-def test_a_terminating_pod_whose_claim_is_not_provisioned_yet_gives_back_what_it_would_have_taken():
+def test_a_terminating_pods_pending_claim_gives_back_capacity():
     objects = (LATER, claim(), claim("mine", owner_pod="default-x-0"), report("a", 1, here("n1")))
     stage = Stage.of(Volumes(), snapshot_with(catalog(*objects, **SHARED), mounting("a-0", "data"), leaving()), SHARING)
     assert stage.accepting("a-0") == ["n1"]

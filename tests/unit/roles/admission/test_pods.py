@@ -141,7 +141,7 @@ def test_names_of_config_maps_are_cut_to_what_a_volume_may_be_called(metadata, p
     assert len(response.object["spec"]["volumes"][0]["name"]) <= 63
 
 
-def test_a_change_is_refused_for_what_it_makes_wrong_and_not_for_what_was_as_wrong_before():
+def test_a_change_is_refused_only_for_new_faults():
     """The Job of a pod removes a finalizer from it before it counts it, also where sharing was switched off since."""
     off = attrs.evolve(SETTINGS, gpu_sharing_enabled=False)
     wrong, worse, right = (pod({"name": "main"}, annotations={"gpu-fraction": each}) for each in ("2", "x", "0.5"))

@@ -37,7 +37,7 @@ def test_where_there_is_nothing_a_pair_is_made():
     assert done(held, NOW)[0] is None
 
 
-def test_a_renewal_takes_three_steps_and_each_waits_for_those_who_must_learn_of_the_one_before():
+def test_each_step_of_a_renewal_waits_for_the_last():
     first = begun()
     due = NOW + TIMING.lifetime - TIMING.renew_before
     assert done(first, due - 10)[0] is None

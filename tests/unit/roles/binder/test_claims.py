@@ -79,7 +79,7 @@ def refusing_protection(server, refusal):
     return server
 
 
-def test_a_claim_that_ends_with_its_pod_goes_without_protection_where_nothing_of_it_may_change():
+def test_a_pods_own_claim_may_stay_unprotected():
     manifest = claiming_pod(resourceClaimTemplateName="t")
     manifest["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": "claim"}]
     made = claim()

@@ -48,7 +48,7 @@ async def test_an_index_answers_as_a_walk_over_all_pods_does(request_):
     [Bind(ref=Ref(Pod, "p", "ns"), node="n1"), Create(ref=Ref(Pod, "r", "ns"), manifest=pod("r"), node="n1")],
     ids=["binding", "pod"],
 )
-async def test_what_takes_room_is_asked_about_the_pods_that_are_on_its_node_as_it_is_sent(request_):
+async def test_binds_are_checked_against_the_nodes_present_pods(request_):
     memory = MemoryCluster(node(), pod(), pod("a", nodeName="n1"), pod("d", nodeName="n2"))
     asked = []
 

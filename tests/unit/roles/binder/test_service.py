@@ -265,7 +265,7 @@ async def test_a_reservation_goes_with_its_last_user():
         assert not [key for key in memory.server.objects if key[:2] == ("Pod", RESERVED)]
 
 
-async def test_a_reservation_that_is_left_over_is_swept_at_the_start_and_a_lost_one_is_noticed():
+async def test_leftover_reservations_are_swept_at_the_start():
     memory = cluster(node(), reservation("old"))
     async with binding(memory):
         await memory.pass_time(1.0)

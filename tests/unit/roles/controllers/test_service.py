@@ -251,7 +251,7 @@ def granted(name, queue, number=0, phase="Running", requests=None):
     return made
 
 
-async def test_a_group_that_moves_while_its_pods_run_stays_on_the_account_on_which_they_were_bound():
+async def test_a_moved_group_with_running_pods_keeps_its_account():
     cluster = MemoryCluster(
         queue("a"), queue("b"), group(queue="a", status=holding({"cpu": "1"})), granted("p", "a"), granted("r", "b", 1)
     )

@@ -93,7 +93,7 @@ async def test_a_pod_that_says_why_it_waits_gets_its_group_at_once():
         assert group_of(cluster) is None  # a binding may still write the link
 
 
-async def test_a_pod_that_is_bound_while_its_group_is_written_gets_the_link_that_its_binding_lacked():
+async def test_a_bind_during_the_write_gets_its_link():
     cluster = MemoryCluster(waiting())
     async with grouping(cluster, KEEPING):
         cluster.server.change("Pod", "p", "ns", {"status": {"conditions": [WHY]}})
@@ -225,7 +225,7 @@ async def test_a_waiting_pod_that_comes_to_ask_for_a_share_gets_its_group():
         assert group_of(cluster) == "pg-p-uid-p"
 
 
-async def test_a_refused_group_is_shown_no_longer_and_the_next_of_its_namespace_is_written_first():
+async def test_after_a_refusal_the_namespaces_groups_are_written_first():
     cluster = MemoryCluster(waiting())
     async with grouping(cluster, KEEPING):
         cluster.server.fault = lambda request: (

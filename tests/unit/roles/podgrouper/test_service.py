@@ -130,7 +130,7 @@ async def test_a_link_that_was_only_shown_is_found_again_by_the_next_life():
 # --- What is looked at, read and written ---------------------------------------------------------------------------
 
 
-async def test_the_first_pod_does_not_wait_for_what_reads_and_writes_pods_and_groups_to_be_made(monkeypatch):
+async def test_codecs_are_compiled_before_the_first_pod(monkeypatch):
     decoders, readers = {}, {}
     monkeypatch.setattr(json_decoding, "_DECODERS", decoders)
     monkeypatch.setattr(structuring, "_READERS", readers)

@@ -95,7 +95,7 @@ async def test_a_group_whose_pod_is_gone_before_it_was_written_is_not_written():
         assert cluster.server.get("PodGroup", "pg-q-uid-q", "ns") is None
 
 
-async def test_a_group_that_was_only_shown_when_its_pod_was_bound_is_made_by_the_next_life():
+async def test_the_next_process_makes_an_unwritten_group():
     cluster = MemoryCluster(pod())
     async with grouping(cluster, LATE):
         refuse_groups(cluster, Reason.UNAVAILABLE)

@@ -213,7 +213,7 @@ def test_pods_that_run_stay_charged_and_can_be_taken_while_their_group_is_set_as
     assert done.report.queue_used[leaf, 2] == 2000
 
 
-def test_groups_that_are_accused_while_a_cycle_is_at_work_are_set_aside_once_it_is_over():
+def test_groups_accused_during_a_cycle_wait_for_its_end():
     made = rig()
     done = made.step()
     event = Decided(term=TERM, cycle=1, snapshot=done.snapshot, decisions=tuple(made.taken))
@@ -259,7 +259,7 @@ def test_an_order_that_fails_is_left_out_and_no_group_is_at_fault():
     assert not made.cycles.inquiry.records
 
 
-def test_a_failure_of_an_answer_for_a_shape_costs_the_pods_of_that_shape_and_no_search():
+def test_a_failure_for_a_shape_costs_only_its_pods():
     class ByShape(Raising):
         def open(self, session):
             return [attrs.evolve(each, depends=Dependence.SHAPE) for each in super().open(session)]

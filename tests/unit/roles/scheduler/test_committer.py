@@ -80,7 +80,7 @@ def test_a_shard_puts_its_label_on_the_request_and_on_the_pod():
     assert world.server.get("Pod", "p0", "default")["metadata"]["labels"] == label
 
 
-def test_pods_that_open_a_device_together_get_one_name_for_it_and_the_next_cycle_another():
+def test_each_cycle_names_a_newly_shared_device_once():
     world = cluster()
     world.decide(world.bind("p0", "n1", devices=("+n1/0",), received="Fraction", gpu_count=1, gpu_portion=0.5))
     world.decide(world.bind("p1", "n1", devices=("+n1/0",), received="Fraction", gpu_count=1, gpu_portion=0.5))
@@ -108,7 +108,7 @@ def test_a_bind_of_one_write_needs_no_request():
     assert world.said() == [("p0", "Scheduled")]
 
 
-def test_a_bind_that_the_binder_could_not_carry_out_leaves_its_place_to_others_for_a_while():
+def test_a_failed_bind_leaves_its_place_to_others():
     world = cluster(settings=DIRECT)
     world.decide(world.bind("p0", "n1"))
     world.answer("node n1 has taint x")

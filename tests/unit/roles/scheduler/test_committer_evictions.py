@@ -128,7 +128,7 @@ def test_a_pod_that_is_being_bound_is_evicted_once_its_bind_was_carried_out_or_f
     assert world.server.get("Pod", "p1", "default") is None
 
 
-def test_an_order_that_no_binder_carries_out_keeps_its_pod_from_being_evicted_for_ten_seconds():
+def test_an_unbound_order_delays_eviction_ten_seconds():
     world = cluster()
     world.decide(world.bind("p0", "n1"))
     world.settle()
@@ -170,7 +170,7 @@ def test_an_order_of_another_process_keeps_no_pod_from_being_evicted():
     assert world.server.get("Pod", "p0", "default") is None
 
 
-def test_an_order_for_a_pod_of_the_past_keeps_no_pod_of_its_name_from_being_evicted():
+def test_an_old_pods_order_does_not_block_an_eviction():
     world = cluster()
     world.server._put(making.bind_request("p0", "n1", metadata={"ownerReferences": [{"kind": "Pod", "uid": "past"}]}))
     world.sync()

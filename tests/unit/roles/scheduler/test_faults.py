@@ -68,7 +68,7 @@ def bound(made):
 
 
 @pytest.mark.parametrize("hook", PROTECTING)
-def test_what_protects_and_fails_everywhere_leaves_all_undone_after_few_cycles_and_sets_no_group_aside(hook):
+def test_a_protecting_plugin_that_always_fails_blames_no_group(hook):
     made, outcomes = settled(PROTECTING[hook])
     assert len(outcomes) <= 4
     assert all(isinstance(each, Failure) for each in outcomes[:-1])

@@ -44,7 +44,7 @@ def shown(profile=None, objects=OBJECTS):
     return job_order(given, SchedulerSettings(), profile or default_profile())
 
 
-def test_jobs_stand_in_the_order_in_which_they_would_be_asked_over_all_queues_and_in_each():
+def test_jobs_are_ordered_across_and_within_queues():
     low, high, other = ({"id": name, "priority": value} for name, value in (("low", 40), ("high", 60), ("other", 40)))
     text = shown()
     found = json.loads(text)

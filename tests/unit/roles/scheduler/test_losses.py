@@ -21,7 +21,7 @@ def annotations(stage):
     return stage.group["metadata"].get("annotations", {})
 
 
-def test_that_a_group_lost_pods_is_not_undone_by_a_cycle_that_began_before_it_was_written():
+def test_an_older_cycle_does_not_undo_an_eviction_time():
     stage = Stage()
     stage.tell(stage.account(stamps={**STAMPS, **EVICTED}))
     stage.tell(knowing_nothing_of_it(stage))
@@ -51,7 +51,7 @@ def test_when_a_group_lost_pods_goes_with_what_takes_the_place_of_its_write():
     assert annotations(stage) == EVICTED
 
 
-def test_when_a_group_lost_pods_is_written_in_the_next_term_if_the_last_one_ended_first():
+def test_an_unwritten_eviction_time_survives_the_term():
     stage = Stage()
     stage.publisher.step(CycleOver(Overall(groups=(stage.account(stamps={**STAMPS, **EVICTED}),))), 0.0)
     stage.step(Silenced())
@@ -61,7 +61,7 @@ def test_when_a_group_lost_pods_is_written_in_the_next_term_if_the_last_one_ende
 
 
 @pytest.mark.parametrize("reason", [Reason.REJECTED, Reason.NOT_FOUND, Reason.CONFLICT])
-def test_when_a_group_lost_pods_is_not_written_again_if_it_was_refused_for_what_it_is(reason):
+def test_a_lasting_refusal_of_an_eviction_time_is_final(reason):
     stage = Stage()
     effects = stage.publisher.step(CycleOver(Overall(groups=(stage.account(stamps={**STAMPS, **EVICTED}),))), 0.0)
     for each in (each for each in effects if isinstance(each, Send)):

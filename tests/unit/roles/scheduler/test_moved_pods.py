@@ -280,7 +280,7 @@ def test_a_moved_pod_keeps_its_share_of_the_device_that_it_was_promised():
     assert devices == ("gpu-0",)
 
 
-def test_the_place_of_a_pod_that_names_no_owner_is_kept_unless_its_group_goes_with_it():
+def test_an_ownerless_pods_place_lasts_with_its_group():
     """An operator makes its pods again without being named in them; the group of a pod of no owner is the pod's own."""
     world = cluster(metadata={})
     move(world)

@@ -89,7 +89,7 @@ def test_a_pod_that_calls_itself_a_reservation_makes_room_when_it_leaves():
     assert current(refused, NODE, WAITING, now=1.0) == ()
 
 
-def test_neither_an_edited_label_nor_one_on_a_foreign_pod_is_a_device_that_lost_a_user():
+def test_edited_and_foreign_labels_free_no_device():
     grant = {"kai.scheduler/granted": '{"gpus":["g1"],"portion":0.5}'}
     foreign = {"schedulerName": "another"}
     refused, labels = noted(refusal()), {"runai-gpu-group": "g1"}

@@ -50,7 +50,7 @@ def test_a_kept_request_is_checked_seldom_and_reported_once():
     ]
 
 
-def test_a_failed_request_that_must_not_be_deleted_is_tried_now_and_then_and_counts_once():
+def test_an_undeletable_failed_request_counts_once():
     failed = making.bind_request("p0", "n1", status={"phase": "Failed"}, metadata={"ownerReferences": [OWNER]})
     world = World(making.node("n1"), making.pod("p0"), failed)
     world.lead()

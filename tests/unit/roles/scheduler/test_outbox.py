@@ -234,7 +234,7 @@ def test_a_term_ending_among_writes_keeps_waiting_turns():
     assert {each.ref.name for each in server.asked if isinstance(each, Emit)} >= set(pods)
 
 
-def test_the_publisher_tells_no_more_than_there_is_room_for_and_all_of_it_in_the_end(monkeypatch):
+def test_the_publisher_pauses_for_room_and_loses_nothing(monkeypatch):
     monkeypatch.setattr(outboxes, "_MOST_EXPLANATIONS", 400)
     numbers = range(500)
     place = World(making.queue("q"), *(making.group(f"g{number}") for number in numbers))
@@ -285,7 +285,7 @@ def test_that_a_pod_was_evicted_is_said_also_where_there_was_no_room_for_it(monk
     assert [each.reason for each in server.asked if isinstance(each, Emit)].count(EVICTED) == 1
 
 
-def test_that_a_pod_was_evicted_is_said_in_the_next_term_if_the_last_one_ended_first():
+def test_an_unsent_eviction_event_survives_the_term():
     place = evicting()
     outbox, server = outbox_of(place)
 

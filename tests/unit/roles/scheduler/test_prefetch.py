@@ -59,7 +59,7 @@ async def test_pods_and_groups_are_read_as_they_arrive_and_nothing_that_was_ther
 
 
 @in_virtual_time
-async def test_nothing_is_read_while_a_cycle_is_at_work_and_only_what_is_left_of_it_afterwards():
+async def test_prefetching_pauses_during_a_cycle():
     store, reading, in_use = store_of_everything(), Reading(), anyio.Lock()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(prefetch, store, reading, in_use)

@@ -348,7 +348,7 @@ def conditions(stage):
 
 @pytest.mark.parametrize("wanted", [Emit, Patch])
 @pytest.mark.parametrize("message", ["its turn", "no room"])
-def test_what_was_lost_is_said_although_no_cycle_says_it_again_before_the_turn_of_the_group(wanted, message):
+def test_a_lost_message_is_sent_before_the_groups_turn(wanted, message):
     stage = Stage()
     lost(stage, stage.account(message, waits_for_turn=message == "its turn"), wanted)
     assert stage.tell() == [], "not at once"
@@ -513,7 +513,7 @@ def test_what_was_said_of_many_objects_that_are_gone_is_forgotten_in_steps():
     assert not stage.publisher.outgoing.history
 
 
-def test_shares_of_several_queues_that_have_to_wait_are_asked_for_once_they_may_be_written():
+def test_held_shares_of_queues_are_written_when_due():
     stage = Stage(making.queue("a"), making.queue("b"))
     for gpus in (1, 2):
         shares = {name: {"nvidia.com/gpu": str(gpus)} for name in "ab"}

@@ -417,7 +417,7 @@ def test_an_error_at_most_groups_is_told_as_one(monkeypatch):
     assert (told["groups"], told["waiting"], told["kind"]) == (30, 30, "LookupError")
 
 
-def test_a_plugin_that_fails_at_many_groups_is_at_fault_and_is_named_once_and_trusted_again():
+def test_a_plugin_failing_at_many_groups_is_named_once():
     many = [f"poison-{number:03}" for number in range(200)]
     name = "touchy-0"
 

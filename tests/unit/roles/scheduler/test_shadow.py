@@ -160,7 +160,7 @@ def test_pods_of_one_job_and_shape_may_change_places():
     shadow(play, *job("a", pods=2, cpu="6"), nodes=("n", "m"))
 
 
-def test_what_the_other_leaves_waiting_is_a_difference_once_patience_ends_with_what_its_condition_says():
+def test_a_pod_left_waiting_differs_after_patience_ends():
     async def play(rig):
         await rig.looked(PATIENCE / 2)
         assert rig.counts == {}
@@ -239,7 +239,7 @@ def test_an_eviction_that_both_decide_is_equal():
     shadow(play, *reclaiming())
 
 
-def test_an_eviction_that_both_decide_is_equal_where_the_pod_is_gone_before_the_next_look():
+def test_a_shared_eviction_is_equal_once_the_pod_left():
     async def play(rig):
         await rig.looked()
         (victim,) = rig.shadowing.shadow._departures.values()

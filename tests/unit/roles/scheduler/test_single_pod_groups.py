@@ -65,7 +65,7 @@ def test_a_start_is_shown_and_not_written_where_binds_are_direct():
     assert sent.request.patch["metadata"]["annotations"] == {LAST_START: "2026-01-01T00:00:00Z"}
 
 
-def test_a_group_that_is_only_shown_yet_starts_all_the_same_and_nothing_is_written_on_it():
+def test_an_unwritten_group_starts_without_writes():
     shown = lone()
     del shown["metadata"]["uid"]
     stamps = {LAST_START: "2026-01-01T00:00:00Z", "kai.scheduler/last-eviction-timestamp": "y"}

@@ -48,7 +48,7 @@ def started(text: str, hours: float = 4) -> dict[str, tuple[float | None, float 
     return {each.name: (each.start_seconds, each.end_seconds) for each in result.jobs}
 
 
-def test_each_pod_of_a_template_has_a_claim_of_its_own_for_as_long_as_it_runs():
+def test_each_pod_of_a_template_has_its_own_claim():
     two = templated(job("two", 0, spec="  parallelism: 3\n  completions: 3\n", duration="1h"))
     scene = scene_of(cluster(gpus=0) + drivers("a", "b") + TEMPLATE + two)
     result = result_of(run(scene, until=4 * HOUR))

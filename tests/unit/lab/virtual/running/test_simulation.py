@@ -125,7 +125,7 @@ def test_a_gang_starts_together_and_works_only_while_all_of_it_runs():
     assert both.waits_seconds == (50 * 60.0,)
 
 
-def test_a_job_runs_as_many_pods_at_once_as_its_parallelism_until_all_completions_are_done():
+def test_a_job_runs_its_parallelism_until_its_completions():
     text = cluster() + job("three", 8, spec="  completions: 3\n  parallelism: 2\n", duration="30m")
     three = jobs_of(simulated(text, 4))["three"]
     assert (three.end_seconds, three.state, three.pods) == (1.5 * HOUR, "done", 3)
