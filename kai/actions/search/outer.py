@@ -117,12 +117,14 @@ class Filters:
     def domains_can_hold(self, capacity: Int64s) -> bool:
         """Return whether the domains of each required level can hold their amounts; ``capacity`` [N] is by node."""
         for codes, amounts in self._domains:
+            # Code 0 stands for nodes without the label, which are no domain.
             sums = np.bincount(codes, weights=capacity)[1:]
             if not fits_greedily(amounts, [int(c) for c in sums]):
                 return False
         return True
 
     def _nodes_can_hold(self, capacity: Int64s) -> bool:
+        # Each pod takes room on one node, so no more nodes than pods can matter.
         largest = np.sort(capacity)[::-1][: max(1, len(self.wanted))]
         return fits_greedily(self.wanted, [int(c) for c in largest], stop_at_zero=True)
 

@@ -204,6 +204,7 @@ class SecondLook:
             found = self._best([plan], None)
             if found is None:
                 continue
+            # With all that may go it fits, so groups that are not needed are given back one by one.
             before = disturbed(self._session, found.victims)
             found.statement.discard()
             return self._reduced(self._planner.plan_of(before)) or self._best([plan], None, again=True)
@@ -254,6 +255,7 @@ class SecondLook:
             holds = books_all_they_ask_for(session, states, group, victims, moves=moves)
             if not holds:
                 holds = self._replacing.holds(statement, self._part, victims, all_return=moves)
+                # `holds` has undone all changes: they are made once more, to be committed.
                 holds = holds and self._place(statement, victims)
             if holds:
                 rows = losing(session.columns, batches.pods, batches.start, victims)
@@ -280,5 +282,6 @@ class SecondLook:
             mark = statement.mark()
             if not place_group(session, statement, portion, session.all_nodes, promise=True):
                 statement.roll_back(mark)
+                # Its next chunk is fixed in this state; see `finalize`.
                 portion.chunk()
         return True

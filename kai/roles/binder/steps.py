@@ -107,6 +107,7 @@ def _take_over(pod: Pod, existing: ConfigMap, values: Mapping[str, str]) -> dict
     return {
         "metadata": {
             "ownerReferences": _owners_json(pod),
+            # Null removes them: nothing of an earlier owner may reach the pod.
             "labels": None,
             "annotations": None,
         },
@@ -335,6 +336,7 @@ def resolve_steps(options: Mapping[str, StepOptions] = EMPTY) -> tuple[BindStep,
         given = options.get(name, StepOptions())
         if known.enabled if given.enabled is None else given.enabled:
             enabled.append((-(known.priority if given.priority is None else given.priority), name))
+    # By name where priorities are equal, so that the order does not depend on the configuration's.
     order = [name for _, name in sorted(enabled)]
     if "hamicore" in order:
         ranks = {name: rank for rank, name in enabled}
