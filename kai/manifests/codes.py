@@ -184,6 +184,26 @@ CODES: Final[dict[str, Code]] = {
         "Outside of the window the queue's limit is above its quota, so evicted jobs start again where GPUs are idle. "
         "onClose: reclaim leaves them until others want the GPUs; a limit equal to the quota keeps them out.",
     ),
+    "Q014": Code(
+        ERROR,
+        ADVICE,
+        "a queue bounds a model of GPU by something that is no name of a model",
+        "Models have short names, such as h100 for NVIDIA-H100-80GB-HBM3. No GPU has a model of this name, so the "
+        "bound holds for none. The webhook refuses such a queue.",
+    ),
+    "Q015": Code(
+        WARNING,
+        ADVICE,
+        "the limit of a model of GPU has no effect, because a lower one holds",
+        "A queue uses no more GPUs of a model than its limit of gpu, and no more than a queue above it may use.",
+    ),
+    "Q016": Code(
+        WARNING,
+        ADVICE,
+        "a queue names a model of GPU that no node of the input has",
+        "The bound holds for no GPU. Models follow from the label nvidia.com/gpu.product of nodes, or from "
+        "kai.scheduler/gpu-model.",
+    ),
     "Q021": Code(
         ERROR,
         ADVICE,

@@ -21,7 +21,7 @@ from kai.manifests.keys import check_keys, nearest_key
 from kai.manifests.manifest_reading import Reading
 from kai.manifests.nodes import Nodes, check_nodes
 from kai.manifests.positions import Path
-from kai.manifests.queues import check_access, check_queues, parent_of, queues_of
+from kai.manifests.queues import check_access, check_models, check_queues, parent_of, queues_of
 from kai.manifests.refused import check_refused
 from kai.manifests.unused import check_priorities, classes_of, pods_in, templates
 from kai.manifests.workloads.serving import DYNAMO_QUEUE
@@ -78,7 +78,7 @@ def lint(reading: Reading, beside: Beside | None = None) -> list[Finding]:
         # A fault at the place of another finding is not reported again in other words.
         found += [each for each in check_refused(document) if (each.file, each.line, each.column) not in said]
     found += [*_without_model(reading), *_unused_labels(reading)]
-    found += check_access(reading)
+    found += [*check_access(reading), *check_models(reading.documents)]
     return sorted(dict.fromkeys(found), key=lambda each: (each.file, each.line, each.column, each.code))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kai.api import names
+from kai.api.conventions.gpu_sharing import gpu_model, is_model_name, model_of
 from kai.api.conventions.queue_rules import (
     RESOURCES,
     UNITS,
@@ -105,8 +106,43 @@ def _worded(fault: QueueFault, queue: Document, queues: Mapping[str, Document]) 
             limit = part_of(queue.manifest, "spec", "resources", fault.resource, "limit")
             if limit is None or is_number(limit):  # reading reports invalid amounts
                 yield _without_compute(fault, queue)
+        case Rule.BAD_MODEL | Rule.IDLE_MODEL_LIMIT:
+            yield _of_model(fault, queue)
         case _:
             yield _of_schedule(fault, queue)
+
+
+def _of_model(fault: QueueFault, queue: Document) -> Finding:
+    """Return the finding for a fault of the bounds of one model of GPU."""
+    name, model, path = fault.queue, fault.model, ("spec", "resources", "models", fault.model)
+    about = f"queue {name}"
+    if fault.rule is Rule.BAD_MODEL:
+        message = f"{model} in queue {name} is no name of a model of GPU"
+        hint, wanted = f"is it {model_of(model)}?", "lower-case letters, digits, - and ."
+        return queue.finding("Q014", message, path, at_key=True, hint=hint, object=about, found=model, expected=wanted)
+    whose = "" if fault.owner == name else f" of {model} in queue {fault.owner}"
+    found, least = (number_text(each) for each in (fault.found, fault.bound))
+    message = f"limit of {model} ({found}) in queue {name} is above the limit{whose or ' of gpu'} ({least})"
+    return queue.finding("Q015", message, (*path, "limit"), hint="the lower one holds", object=about)
+
+
+def check_models(documents: Sequence[Document]) -> Iterator[Finding]:
+    """Yield the models in queues that no node of the input has; nothing where no node has GPUs."""
+    nodes = [each.manifest for each in documents if each.manifest.get("kind") == "Node"]
+    there = {
+        gpu_model({key: str(value) for key, value in labels.items()}, has_gpus=False)
+        for labels in (mapping_of(node, "metadata", "labels") for node in nodes)
+    } - {""}
+    if not there:
+        return
+    for name, queue in queues_of(documents).items():
+        for model in mapping_of(queue.manifest, "spec", "resources", "models"):
+            if is_model_name(model) and model not in there:
+                near = difflib.get_close_matches(model, there, n=1)
+                message = f"no node has GPUs of the model {model} that queue {name} names"
+                hint = f"is it {near[0]}?" if near else f"nodes have {', '.join(sorted(there))}"
+                path: Path = ("spec", "resources", "models", model)
+                yield queue.finding("Q016", message, path, at_key=True, hint=hint, object=f"queue {name}")
 
 
 def _of_schedule(fault: QueueFault, queue: Document) -> Finding:

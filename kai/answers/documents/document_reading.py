@@ -14,7 +14,7 @@ from kai.answers.outcomes.job_states import State
 from kai.answers.outcomes.node_occupancy import Occupancy, Tenant
 from kai.answers.outcomes.overview import Job
 from kai.answers.outcomes.owners import Above
-from kai.answers.outcomes.queue_lines import QueueLine, Share
+from kai.answers.outcomes.queue_lines import ModelUse, QueueLine, Share
 from kai.answers.why.evictions import Eviction
 from kai.answers.why.past_evictions import PastEviction
 from kai.api import values as times
@@ -136,6 +136,14 @@ def _queue_line(item: Values, last: tuple[bool, ...]) -> QueueLine:
         running=item["jobsRunning"],
         waiting=item["jobsWaiting"],
         shares=(cpu, memory, gpu),
+        models=tuple(_model_use(each) for each in item.get("models", ())),
+    )
+
+
+def _model_use(values: Values) -> ModelUse:
+    limit = values["limit"]
+    return ModelUse(
+        model=values["model"], limit=None if limit is None else limit * GPU_UNIT, used=values["used"] * GPU_UNIT
     )
 
 

@@ -146,6 +146,14 @@ def queue_values(queue: "QueueLine") -> dict[str, Any]:
         "gpus": _share(gpu, GPU_UNIT),
         "cpuMillis": _share(cpu, 1),
         "memoryBytes": _share(memory, 1),
+        "models": [
+            {
+                "model": each.model,
+                "limit": None if each.limit is None else each.limit / GPU_UNIT,
+                "used": each.used / GPU_UNIT,
+            }
+            for each in queue.models
+        ],
     }
 
 

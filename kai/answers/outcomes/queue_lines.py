@@ -6,6 +6,7 @@ import attrs
 
 from kai.answers.offline.run import Cycle
 from kai.basics.trees import descendants
+from kai.facts.state.facts import named_models
 
 
 @attrs.frozen(kw_only=True)
@@ -18,6 +19,15 @@ class Share:
     used: float
     used_non_preemptible: float
     wanted: float
+
+
+@attrs.frozen(kw_only=True)
+class ModelUse:
+    """What a queue may use, and uses, of one model of GPU, in thousandths of GPUs; None is unlimited."""
+
+    model: str
+    limit: float | None
+    used: float
 
 
 @attrs.frozen(kw_only=True)
@@ -34,6 +44,8 @@ class QueueLine:
     waiting: int
     shares: tuple[Share, Share, Share]
     """CPU, memory, GPU."""
+    models: tuple[ModelUse, ...] = ()
+    """The models of GPUs that the queue bounds."""
 
 
 def queue_lines(cycle: Cycle, *, running: Mapping[str, int], waiting: Mapping[str, int]) -> tuple[QueueLine, ...]:
@@ -60,10 +72,19 @@ def queue_lines(cycle: Cycle, *, running: Mapping[str, int], waiting: Mapping[st
                 running=sum(running.get(leaf, 0) for leaf in leaves),
                 waiting=sum(waiting.get(leaf, 0) for leaf in leaves),
                 shares=_shares(cycle, row),
+                models=_models(cycle, row),
             )
         )
         todo += [(child, (*last, child == below[-1])) for child in reversed(below)]
     return tuple(out)
+
+
+def _models(cycle: Cycle, row: int) -> tuple[ModelUse, ...]:
+    named, used = named_models(cycle.snapshot), cycle.report.queue_models
+    return tuple(
+        ModelUse(model=model, limit=None if each.limit < 0 else each.limit, used=float(used[row, named.index(model)]))
+        for model, each in sorted(cycle.snapshot.queues[row].models.items())
+    )
 
 
 def _shares(cycle: Cycle, row: int) -> tuple[Share, Share, Share]:

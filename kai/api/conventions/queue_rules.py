@@ -23,6 +23,7 @@ from typing import Any, Final
 import attrs
 
 from kai.api import names
+from kai.api.conventions.gpu_sharing import is_model_name
 from kai.api.conventions.quota_windows import (
     AHEAD_SECONDS,
     BadEntry,
@@ -33,7 +34,7 @@ from kai.api.conventions.quota_windows import (
     spec_in,
 )
 from kai.api.scheduling.queue import DEEPEST_QUEUE, Queue, QueueResources, QueueSpec
-from kai.basics.parsing import is_number, part_of
+from kai.basics.parsing import is_number, mapping_of, part_of
 
 EVERY: Final = "*"
 
@@ -90,6 +91,8 @@ class Rule(StrEnum):
     NEVER_OPENS = "a schedule has no start in the years to come"
     WINDOW_LOW_LIMIT = "while windows are open, the limit of a resource is below the quota"
     WINDOW_OVERCOMMITTED = "while windows are open, the quotas of the children add up to more than the queue's own"
+    BAD_MODEL = "a key of models is no short name of a model of GPU"
+    IDLE_MODEL_LIMIT = "the limit of a model is above the limit of GPUs, or above that of a queue further up"
     STARTS_AGAIN = "what a closing window evicts may start again at once"
 
 
@@ -111,6 +114,8 @@ class QueueShape:
     name: str
     parent: str = ""
     bounds: Mapping[str, Bounds] | None = None
+    models: Mapping[str, float] = attrs.field(factory=dict)
+    """The limits of models of GPUs; infinite is unlimited."""
     spec: QueueSpec | None = None
     """The resources and schedules of a queue whose amounts follow the clock."""
 
@@ -132,6 +137,10 @@ class QueueFault:
     """The place of the schedule that is at fault; -1 for none."""
     bad: BadEntry | None = None
     """What of that schedule cannot be used."""
+    model: str = ""
+    """The model of GPU whose limit is at fault."""
+    owner: str = ""
+    """The queue that has ``bound``, if it is another one."""
     windows: tuple[str, ...] = ()
     """Windows that are open when it is wrong, each as queue and name of the schedule."""
 
@@ -148,6 +157,9 @@ def shape_of(queue: Queue) -> QueueShape:
         name=queue.metadata.name,
         parent=spec.parent_queue,
         bounds=_bounds_of(spec.resources),
+        models={}
+        if spec.resources is None
+        else {model: amount(each.limit) for model, each in spec.resources.models.items()},
         spec=spec if spec.schedules else None,
     )
 
@@ -165,6 +177,7 @@ def shape_in(manifest: Mapping[str, Any]) -> QueueShape:
         name=str(part_of(manifest, "metadata", "name")),
         parent=str(part_of(manifest, "spec", "parentQueue") or ""),
         bounds=bounds,
+        models={model: _limit_in(resources, model) for model in mapping_of(manifest, "spec", "resources", "models")},
         spec=spec_in(manifest),
     )
 
@@ -187,6 +200,7 @@ def queue_faults(queues: Iterable[QueueShape]) -> dict[str, tuple[QueueFault, ..
             *_of_bounds(queue),
             *_overcommitted(queue, children.get(name, ())),
             *_without_compute(queue),
+            *_of_models(queue, known),
             *_of_schedules(queue),
             *_in_windows(queue, children.get(name, ())),
         )
@@ -235,6 +249,31 @@ def _without_compute(queue: QueueShape) -> Iterator[QueueFault]:
     for resource in ("cpu", "memory"):
         if bounds and bounds["gpu"].limit != 0 and bounds[resource].limit == 0 and bounds[resource].quota <= 0:
             yield QueueFault(rule=Rule.NO_COMPUTE, queue=queue.name, resource=resource)
+
+
+def _of_models(queue: QueueShape, known: Mapping[str, QueueShape]) -> Iterator[QueueFault]:
+    """Yield the models whose names are none, and limits without an effect because a lower one holds."""
+    for model, limit in queue.models.items():
+        if not is_model_name(model):
+            yield QueueFault(rule=Rule.BAD_MODEL, queue=queue.name, model=model)
+            continue
+        over = [(bounds["gpu"].limit, queue.name)] if (bounds := queue.bounds) else []
+        seen, parent = {queue.name}, queue.parent
+        while parent in known and parent not in seen:
+            over.append((known[parent].models.get(model, math.inf), parent))
+            seen.add(parent)
+            parent = known[parent].parent
+        least, owner = min(over, default=(math.inf, ""))
+        if least < limit < math.inf:
+            yield QueueFault(
+                rule=Rule.IDLE_MODEL_LIMIT,
+                queue=queue.name,
+                resource="gpu",
+                model=model,
+                found=limit,
+                bound=least,
+                owner=owner,
+            )
 
 
 def _of_schedules(queue: QueueShape) -> Iterator[QueueFault]:
@@ -327,6 +366,11 @@ def _week(name: str, spec: QueueSpec) -> _Week:
         [at for at, _ in found],
         [_Slice(tuple([f"{name}/{each}" for each in now.names]), _bounds_of(now.resources)) for _, now in found],
     )
+
+
+def _limit_in(resources: object, model: str) -> float:
+    found = part_of(resources, "models", model, "limit")
+    return _number(resources, "models", model, "limit") if is_number(found) else math.inf
 
 
 def _number(resources: object, *path: str) -> float:

@@ -292,12 +292,14 @@ def _numbers(resources: Mapping[str, Any], part: str) -> dict[str, float]:
 
 
 def _replaced(before: QueueResources, entry: QueueSchedule) -> QueueResources:
-    parts = {}
+    parts: dict[str, Any] = {}
     for part in _PARTS:
         there: ScheduledResource = getattr(entry.resources, part)
         changes = {name: getattr(there, name) for name in _AMOUNTS if getattr(there, name) is not None}
         if changes:
             parts[part] = attrs.evolve(getattr(before, part), **changes)
+    if entry.resources.models:
+        parts["models"] = {**before.models, **entry.resources.models}
     return attrs.evolve(before, **parts) if parts else before
 
 

@@ -63,6 +63,7 @@ from kai.api.scheduling.queue import (
     QueueSpec,
     QueueStatus,
     ScheduledResource,
+    ScheduledResources,
     TopologyLevel,
     TopologySpec,
 )
@@ -131,6 +132,9 @@ EXPLANATIONS: Final[Mapping[type, Mapping[str, str]]] = {
     },
     QueueModel: {
         "limit": "What the queue never exceeds of this model, in devices. -1 or absent is unlimited.",
+    },
+    ScheduledResources: {
+        "models": "Bounds by model of GPU while the window is open; other models stay as they are outside of it.",
     },
     QueueResources: {
         "models": "Bounds by model of GPU, within those of gpu. A model is the short name of a product, such as h100.",

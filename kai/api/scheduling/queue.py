@@ -73,6 +73,7 @@ class ScheduledResources:
     gpu: ScheduledResource = ScheduledResource()
     cpu: ScheduledResource = ScheduledResource()
     memory: ScheduledResource = ScheduledResource()
+    models: Mapping[str, QueueModel] = attrs.field(default=EMPTY, eq=by_content)
 
 
 OnClose: TypeAlias = Literal["drain", "reclaim", "evict"]

@@ -43,8 +43,21 @@ def queue_tables(seen: "Overview", console: Console) -> str:
         [
             *(queue_tree(seen.queues, seen.totals[resource], resource, console) for resource in resources),
             below_trees(seen.totals, resources, console),
+            *filter(None, [model_table(seen.queues, console)]),
         ]
     )
+
+
+def model_table(queues: "Sequence[QueueLine]", console: Console) -> str:
+    """Return what queues use of the models of GPUs that they bound; "" if none bounds any."""
+    unit = UNITS[GPU][0]
+    rows: list[list[Cell]] = [
+        [queue.name, each.model, _amount(each.limit, unit), _amount(each.used, unit)]
+        for queue in queues
+        for each in queue.models
+    ]
+    heads = [Column(head="QUEUE"), Column(head="MODEL"), *(Column(head=each, right=True) for each in ("LIMIT", "USED"))]
+    return table(heads, rows, console.width) if rows else ""
 
 
 def absent_queues(result: "Result", console: Console) -> str:
@@ -317,8 +330,9 @@ def _drawn(
     shown = [attrs.evolve(line, last=()) for line in lines] if flat else lines
     trees = [queue_tree(shown, totals[resource], resource, console) for resource in resources]
     parts = ["\n\n".join(trees), below_trees(totals, resources, console)]
-    hungry = _hungriest(lines, resources[0])
-    return [*parts, wrapped(hungry, console.width, indent="  ")] if hungry else parts
+    hungry, models = _hungriest(lines, resources[0]), model_table(lines, console)
+    parts += [wrapped(hungry, console.width, indent="  ")] if hungry else []
+    return [*parts, f"\n{models}"] if models else parts
 
 
 def served_queues(source: Source, served: "Served", queue: str, resource: int | None, *, flat: bool) -> View:

@@ -100,6 +100,15 @@ class ShareOfQueue:
 
 
 @attrs.frozen(kw_only=True)
+class ModelOfQueue:
+    """What a queue may use, and uses, of one model of GPU, in GPUs; no limit: unlimited."""
+
+    model: str
+    limit: float | None
+    used: float
+
+
+@attrs.frozen(kw_only=True)
 class QueueItem:
     """One queue."""
 
@@ -112,6 +121,8 @@ class QueueItem:
     gpus: ShareOfQueue
     cpu_millis: ShareOfQueue
     memory_bytes: ShareOfQueue
+    models: tuple[ModelOfQueue, ...] = ()
+    """The models of GPUs that the queue bounds."""
     fair_share_steps: tuple[StepItem, ...] = ()
     """How the share came about, of GPUs, or of CPU where there are none."""
     labels: Mapping[str, str] = attrs.field(factory=dict)

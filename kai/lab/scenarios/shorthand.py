@@ -184,7 +184,7 @@ def _models(value: object, place: str) -> Manifest:
     return made
 
 
-_SCHEDULE_KEYS = ("start", "zone", "duration", "quota", "limit", "weight", "on_close", "notice")
+_SCHEDULE_KEYS = ("start", "zone", "duration", "quota", "limit", "weight", "models", "on_close", "notice")
 
 
 def _schedules(value: object, place: str) -> list[Manifest]:
@@ -194,7 +194,9 @@ def _schedules(value: object, place: str) -> list[Manifest]:
         where = f"{place}.{name}"
         values = fields(windows, _SCHEDULE_KEYS, where)
         optional = {"timeZone": values.get("zone"), "onClose": values.get("on_close"), "notice": values.get("notice")}
-        resources: dict[str, dict[str, float]] = {}
+        resources: Manifest = {}
+        if values.get("models") is not None:
+            resources["models"] = _models(values["models"], f"{where}.models")
         for key, field in (("quota", "quota"), ("limit", "limit"), ("weight", "overQuotaWeight")):
             if values.get(key) is not None:
                 given = {"gpu": None} if is_number(values[key]) else values[key]

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from kai.api.conventions.gpu_sharing import is_model_name, model_of
 from kai.api.conventions.queue_rules import QueueShape as RulesShape
 from kai.api.conventions.queue_rules import Rule, amount, excess, queue_faults, shape_in
 from kai.api.conventions.quota_windows import bad_entries
@@ -94,7 +95,7 @@ def validate_queue(request: AdmissionRequest, settings: AdmissionSettings, find:
     queue = read_queue(request.object)
     if queue.quotas is None:
         return refused(_MISSING, warnings=(_MISSING,))
-    if bad := [*_broken_promises(request.object or {}), *_bad_schedules(queue)]:
+    if bad := [*_broken_promises(request.object or {}), *_bad_schedules(queue), *_bad_models(queue)]:
         return refused("; ".join(f"queue {queue.name}: {each}" for each in bad))
     if not settings.queue_quota_validation:
         return ALLOWED
@@ -122,6 +123,14 @@ def _broken_promises(manifest: Manifest) -> list[str]:
 
 def _bad_schedules(queue: QueueShape) -> list[str]:
     return [] if queue.rules.spec is None else [str(each) for each in bad_entries(queue.rules.spec.schedules)]
+
+
+def _bad_models(queue: QueueShape) -> list[str]:
+    return [
+        f"spec.resources.models: found {model}, expected short names of models of GPUs, such as {model_of(model)}"
+        for model in queue.rules.models
+        if not is_model_name(model)
+    ]
 
 
 def _outgrown_parent(queue: QueueShape, own: Quotas, parent: QueueShape, over: Quotas, find: FindQueue) -> list[str]:

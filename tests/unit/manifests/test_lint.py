@@ -41,6 +41,15 @@ def scheduled(name, entry, start="0 22 * * *", parent=""):
     return queue(name, f"{above}resources: {{{FREE}, gpu: {{quota: 8, limit: -1}}}}\n  schedules: [{window}]")
 
 
+def modelled(name, models, parent=""):
+    above = f"parentQueue: {parent}\n  " if parent else ""
+    return queue(name, f"{above}resources: {{{FREE}, gpu: {{quota: 0, limit: 8}}, models: {{{models}}}}}")
+
+
+def node(labels):
+    return f"apiVersion: v1\nkind: Node\nmetadata: {{name: n1, labels: {{{labels}}}}}\n"
+
+
 def lint_texts(*texts):
     source, values = open_text("---\n".join(texts).encode(), "x.yaml")
     return lint(read(documents_of(source, values)))
@@ -165,6 +174,13 @@ def test_objects_are_looked_at_together(texts, said):
         ((scheduled("a", "resources: {gpu: {quota: 24}}"), scheduled("p", "notice: 1m", parent="a")), []),
         ((scheduled("p", "notice: 1m"), scheduled("a", "resources: {gpu: {quota: 24}}", parent="p")), ["Q012"]),
         ((scheduled("a", "onClose: evict"),), ["Q013"]),
+        ((modelled("a", "H100: {limit: 1}"),), ["Q014"]),
+        ((modelled("a", "h100: {limit: 9}"),), ["Q015"]),
+        ((modelled("a", "h100: {limit: 2}"), modelled("b", "h100: {limit: 3}", parent="a")), ["Q015"]),
+        ((modelled("a", "h100: {limit: 2}, a100: {}, l4: {limit: -1}"),), []),
+        ((modelled("a", "h100: {limit: 2}"), node("nvidia.com/gpu.product: NVIDIA-H100-PCIe")), []),
+        ((modelled("a", "h100: {limit: 2}"), node("kai.scheduler/gpu-model: h100-pcie")), ["Q016"]),
+        ((modelled("a", "h100: {limit: 2}"), node("a: b")), []),
         (
             (
                 queue("a", f"resources: {{{FREE}, gpu: {{quota: 4, limit: -1}}}}"),

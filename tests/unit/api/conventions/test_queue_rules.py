@@ -2,6 +2,7 @@
 
 import math
 
+import attrs
 import pytest
 
 from kai.api.codec.structuring import structure_as
@@ -119,3 +120,27 @@ def test_the_windows_of_a_contradiction_are_named():
 def test_each_part_of_a_schedule_that_is_of_another_type_is_named():
     broken = {"metadata": {"name": "a"}, "spec": {"schedules": [{"name": 3, "start": None, "duration": "soon"}, "x"]}}
     assert [each.bad.field for each in queue_faults([shape_in(broken)])["a"]] == ["name", "start", "duration"]
+
+
+def test_limits_of_models_without_an_effect_are_faults_with_the_queue_whose_limit_holds():
+    top = attrs.evolve(queue("top"), models={"h100": 4.0, "a100": math.inf})
+    team = attrs.evolve(
+        queue("team", "top", gpu=Bounds(quota=0, limit=8)), models={"h100": 6.0, "a100": 9.0, "l4": 8.0}
+    )
+    found = queue_faults([top, team])["team"]
+    assert [(each.rule, each.model, each.found, each.bound, each.owner) for each in found] == [
+        (Rule.IDLE_MODEL_LIMIT, "h100", 6.0, 4.0, "top"),
+        (Rule.IDLE_MODEL_LIMIT, "a100", 9.0, 8.0, "team"),
+    ]
+
+
+def test_a_product_is_no_name_of_a_model():
+    (fault,) = queue_faults([attrs.evolve(queue("q"), models={"NVIDIA-H100": 1.0, "h100": math.inf})])["q"]
+    assert (fault.rule, fault.model) == (Rule.BAD_MODEL, "NVIDIA-H100")
+
+
+def test_models_are_the_same_in_a_manifest_and_in_an_object():
+    models = {"h100": {"limit": 2}, "a100": {}, "l4": {"limit": -1}}
+    manifest = {"metadata": {"name": "q"}, "spec": {"resources": {"gpu": {"quota": 1}, "models": models}}}
+    assert shape_in(manifest) == shape_of(structure_as(Queue, manifest))
+    assert shape_in(manifest).models == {"h100": 2.0, "a100": math.inf, "l4": math.inf}

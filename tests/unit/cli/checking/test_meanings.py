@@ -106,6 +106,11 @@ def scheduled(entry, start="0 22 * * *"):
     return queue(f"{{resources: {{{LARGE}, gpu: {{quota: 8, limit: -1}}}}, schedules: [{window}]}}")
 
 
+def modelled(models):
+    """Return a queue with bounds of models of GPUs."""
+    return queue(f"{{resources: {{{LARGE}, gpu: {{quota: 8, limit: 8}}, models: {{{models}}}}}}}")
+
+
 SAMPLES = {
     "T001": "a: [",
     "T002": job("spec:\n  parallelism: 1", "spec:\n  parallelism: 1\n  parallelism: 1"),
@@ -134,6 +139,10 @@ SAMPLES = {
     "Q011": scheduled("notice: 1m", start="0 0 31 2 *"),
     "Q012": scheduled("resources: {gpu: {quota: 8, limit: 4}}"),
     "Q013": scheduled("onClose: evict"),
+    "Q014": modelled("H100: {limit: 1}"),
+    "Q015": modelled("h100: {limit: 9}"),
+    "Q016": modelled("h100: {limit: 1}")
+    + "---\napiVersion: v1\nkind: Node\nmetadata: {name: other, labels: {kai.scheduler/gpu-model: a100}}\n",
     "Q022": queue(f"{{maxRuntime: 1h, defaultRuntime: 2h, resources: {{{LARGE}, gpu: {{quota: 8, limit: -1}}}}}}"),
     "J001": job("queue: team", "queue: teem"),
     "J002": job("queue: team", "queue: parent"),

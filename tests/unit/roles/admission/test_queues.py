@@ -115,6 +115,18 @@ def test_a_minimum_run_time_above_the_maximum_is_refused(field):
     assert ask(manifest, settings=AdmissionSettings()).allowed
 
 
+def test_a_model_that_is_no_short_name_is_refused_with_one_that_may_be_meant():
+    manifest = queue("q")
+    manifest["spec"]["resources"]["models"] = {"NVIDIA-H100-PCIe": {"limit": 4}}
+    response = ask(manifest, settings=AdmissionSettings())
+    assert (response.allowed, response.message) == (
+        False,
+        "queue q: spec.resources.models: found NVIDIA-H100-PCIe, expected short names of models of GPUs, such as h100",
+    )
+    manifest["spec"]["resources"]["models"] = {"h100": {"limit": 4}}
+    assert ask(manifest, settings=AdmissionSettings()).allowed
+
+
 def at_night(name, parent="", children=(), gpu=8, **entry):
     found = queue(name, parent, children, gpu=gpu)
     found["spec"]["schedules"] = [{"name": "nights", "start": "0 22 * * *", "duration": "8h", **entry}]
