@@ -63,8 +63,8 @@ def measure(workload: Workload, rounds: int = ROUNDS) -> dict[str, float]:
         each.settle()
     times: tuple[list[float], list[float]] = ([], [])
     for round_ in range(rounds):
-        _cycle_after(leaving(workload, round_), both, now := now + 1)
-        found = _cycle_after(arriving(workload, round_ + 1), both if round_ % 2 else both[::-1], now := now + 1)
+        cycle_after(leaving(workload, round_), both, now := now + 1)
+        found = cycle_after(arriving(workload, round_ + 1), both if round_ % 2 else both[::-1], now := now + 1)
         for kept, took in zip(times, found if round_ % 2 else found[::-1], strict=True):
             kept.append(took)
     edge = [_timed(each, now + 3_600) for each in both]
@@ -77,7 +77,7 @@ def measure(workload: Workload, rounds: int = ROUNDS) -> dict[str, float]:
     }
 
 
-def _cycle_after(news: Iterator[Batch], schedulers: Sequence[engine.Live], now: float) -> list[float]:
+def cycle_after(news: Iterator[Batch], schedulers: Sequence[engine.Live], now: float) -> list[float]:
     """Let every scheduler hear of the news, and return what a cycle of each then costs."""
     for batch in news:
         for each in schedulers:

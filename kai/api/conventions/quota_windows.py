@@ -270,7 +270,7 @@ def spec_in(manifest: Mapping[str, Any]) -> QueueSpec | None:
 
 def _entry_in(written: Mapping[str, Any]) -> QueueSchedule:
     resources = mapping_of(written, "resources")
-    parts = {part: ScheduledResource(**_numbers(resources, part)) for part in _PARTS}
+    parts: dict[str, Any] = {part: ScheduledResource(**_numbers(resources, part)) for part in _PARTS}
     try:
         duration = seconds(text_of(written, "duration"))
     except ValueError:
