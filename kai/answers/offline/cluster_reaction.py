@@ -82,6 +82,7 @@ def without_user(claim: ResourceClaim, user: str) -> ResourceClaim:
 
 def _reserved(claim: ResourceClaim, pod: ApiPod, allocation: AllocationResult | None) -> ResourceClaim:
     status, consumer = claim.status, consumer_of(pod)
+    # A pod that has the claim already must not be entered twice.
     others = tuple(each for each in status.reserved_for if each.uid != consumer.uid)
     return attrs.evolve(
         claim,

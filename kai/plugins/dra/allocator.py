@@ -120,6 +120,7 @@ class Allocator:
     def _all(self, want: Want) -> Sequence[int]:
         """Return the devices that a want for all of them means."""
         rows = [int(row) for row in self._rows[want.meant[self._rows]]]
+        # Before 1.37 a device without a share left is passed over; since then it fails the request.
         if self._inventory.kubernetes < V1_37:
             return [row for row in rows if self._has_share(want, row)]
         return rows
@@ -164,6 +165,7 @@ class Allocator:
                 return False
             self._left -= 1
             if self._pick(claim, want, row):
+                # Only later positions, so that no set of devices is tried in two orders.
                 if self._fill_some(step, want, count - 1, position + 1):
                     return True
                 self._drop_to(before)
@@ -206,6 +208,7 @@ class Allocator:
 
     def _takes(self, want: Want, row: int) -> Iterator[tuple[int, int, int]]:
         yield from self._inventory.takes_row(row, want.consumes.get(row))
+        # The first share draws the device's counters, further ones nothing more.
         if self._inventory.multiple[row] and not self._held(0, row):
             yield from self._inventory.draws_of(row)
 

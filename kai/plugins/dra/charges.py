@@ -107,6 +107,7 @@ class Charges:
             whole, known = claim.gpus * GPU_UNIT, gpus.known_not_had(claim)
             for table, column in zip(tables[: 1 + is_fixed], self._columns, strict=False):
                 others = int(table[at]) - own
+                # If another pod of the queue is charged for the claim already, this one costs nothing.
                 back = whole if others > 0 else min(whole, gpus.not_had(each.devices))
                 yield table, column, at, known - back
 

@@ -90,6 +90,7 @@ class Inventory:
 
     def gpus_at(self, rows: Iterable[int]) -> tuple[Gpu, ...]:
         """Return the GPUs that the devices in ``rows`` take something of, each once."""
+        # By identity: a GPU with measures has mappings, and cannot be hashed.
         return tuple({id(gpu): gpu for row in rows for gpu in self.gpus.of_device[self.keys[row]]}.values())
 
     def usable_on(self, node: int) -> Int64s:

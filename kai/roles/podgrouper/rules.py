@@ -227,6 +227,7 @@ def priority_class(request: Request, owners: Iterable[Resource], fallback: str) 
     for every owner; that matters only where a nearer owner names a class that does not exist.
     """
     notes: list[str] = []
+    # Each class once and in order: a note on one that does not exist must not come twice.
     for named in dict.fromkeys(_named_priorities(owners, request.pod)):
         if class_exists(named, request.reader):
             return _Resolved(named, tuple(notes))

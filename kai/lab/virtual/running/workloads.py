@@ -114,6 +114,7 @@ class Workloads:
         come = [plan for plan in self._held if all(map(self._is_reached, plan.follows))]
         self._held = [plan for plan in self._held if plan not in come]
         for plan in come:
+            # Through the calendar and not at once: it may be called while a job arrives.
             self.calendar.enter(self.calendar.now, partial(self.arrive, plan))
 
     def _is_put_off(self, plan: JobPlan, series: Series) -> bool:
@@ -276,6 +277,7 @@ class Workloads:
         runs = any(task.runs for task in job.tasks)
         if not runs and not isnan(job.since):
             job.consumed, job.since = job.consumed + now - job.since, nan
+        # The end is entered at each start anew; `run` makes the events of earlier starts void.
         elif runs and isnan(job.since):
             job.since = now
             job.run += 1
@@ -291,6 +293,7 @@ class Workloads:
             self._give_up(job, Ending.TIME_LIMIT)
             return
         self._mark(job, "True")
+        # A list, because evictions change what it is made from.
         for life in [life for task in job.tasks for life in self._lives_of(task) if life.state is State.RUNNING]:
             self.evict(life)
         job.consumed = 0.0
