@@ -154,6 +154,7 @@ def _failing(source: api.Node) -> tuple[str, ...]:
     return tuple(
         condition.type
         for condition in source.status.conditions
+        # Unknown counts as failing too: then the node has not been heard of for some time.
         if (condition.type == "Ready" and condition.status != "True")
         or (condition.type in _PRESSURES and condition.status != "False")
     )

@@ -210,6 +210,7 @@ class RotatedFile:
         Raises: OSError.
         """
         file = self._open()
+        # An empty file is not rotated, however long the lines are.
         if file.tell() and file.tell() + len(lines) > self.most_bytes:
             self._rotate()
             file = self._open()
@@ -237,6 +238,7 @@ class RotatedFile:
 
     def _rotate(self) -> None:
         self.close()
+        # The oldest first, since each takes the name of the next one.
         for number in range(self.most_files - 1, 0, -1):
             younger = self.path if number == 1 else numbered(self.path, number - 1)
             if younger.exists():

@@ -86,6 +86,7 @@ class MessageRetries:
             return False
         if not isinstance(reply, Refusal) or not (reply.is_passing or isinstance(reply, Forbidden)):
             self._end(ticket)
+        # One that is due was recalled meanwhile, and this is the answer to the write before.
         elif ticket not in self._dues:
             letter.attempts += 1
             pause = doubling_pause(letter.attempts, _FIRST_PAUSE, _LONGEST_PAUSE)

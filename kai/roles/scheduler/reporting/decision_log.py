@@ -125,12 +125,14 @@ class DecisionLog:
             group, reason = snapshot.groups[row], record.reasons[0]
             code = found[group.uid] = metric_code(reason)
             if known.get(group.uid) != code:
+                # Only if there is something to write: the digest of a large cluster takes milliseconds.
                 at = at if at.input_hash else attrs.evolve(at, input_hash=self._hash_of(snapshot, cycle))
                 fresh.append(_Refusal(group=group, code=code, facts=reason.facts, at=at))
         self._refused = found
         self._put(fresh)
 
     def _put(self, made: list[Made]) -> None:
+        # Without a lock: each of the two counts is written by one side only, and they only grow.
         room = max(0, _MOST_WAITING - (self._taken - self._written))
         if len(made) > room:
             self.dropped(len(made) - room)
