@@ -399,6 +399,7 @@ _WRITTEN = frozenset(
         "TopologyLevelMissing",
         "DomainTooSmall",
         "OverLimit",
+        "OverModelLimit",
         "NonPreemptibleOverQuota",
         "PodRefused",
         "NoNodeMatches",
@@ -414,7 +415,7 @@ _WRITTEN = frozenset(
     }
 )
 """Codes whose text reveals no more than the job, the figures of nodes, and the conditions on the pod group."""
-_BOUNDS = frozenset({"OverLimit", "NonPreemptibleOverQuota"})
+_BOUNDS = frozenset({"OverLimit", "OverModelLimit", "NonPreemptibleOverQuota"})
 """Codes whose figures the condition states as well."""
 _OF_NODES = frozenset({"HeldForLeaving", "NoScore"})
 _EVIDENCE_OF_JOBS = frozenset({"needs", "condition", "priority", "why so"})

@@ -182,6 +182,7 @@ def _queue(look: Look, name: str, query: Mapping[str, str]) -> View:
                 "count": len(waiting),
                 "week": look.week(name),
                 "days": _days(look.week(name), found.resource),
+                "models": next((line.models for line in look.queues if line.name == name), ()),
             }
         },
     )

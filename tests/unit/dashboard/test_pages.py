@@ -559,3 +559,17 @@ def test_numbers_that_prove_a_reason_are_told_apart(tmp_path):
     text = asked(board, "/jobs/default/two").body.decode()
     assert "quota 2 · non-preemptible used 1 · this job 3 · over by 2" in text
     assert "What to write for: " in text
+
+
+def test_the_page_of_a_queue_has_its_use_of_models(tmp_path):
+    text = """
+about: x
+cluster: {nodes: {n1: {gpu: 4, model: h100}}}
+queues: {lab: {quota: 8}, a: {parent: lab, quota: 8, models: {h100: 3}}}
+groups: {g: {queue: a, members: 2, each: {gpu: 1}, runs_on: n1}}
+"""
+    board = board_of(text, tmp_path)
+    page = asked(board, "/queues/a").body.decode()
+    row = '<th scope="row">h100</th><td class="n" data-l="limit">3</td><td class="n" data-l="used">2</td>'
+    assert row in page
+    assert "Models of GPUs" not in asked(board, "/queues/lab").body.decode()

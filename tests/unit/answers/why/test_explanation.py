@@ -534,3 +534,31 @@ def test_the_first_end_that_is_known_is_said(annotations, text):
     }
     each = one(groups, queues={"a": {"quota": 8}}, nodes={"n1": {"gpu": 4}, "n2": {"gpu": 4}})
     assert each.waiting == f"until running work ends (at the latest in {text})"
+
+
+def test_a_limit_of_a_model_is_proved_with_the_amounts_and_with_who_uses_that_model():
+    nodes = {"n1": {"gpu": 4, "model": "h100", "labels": {"kind": "fast"}}, "n2": {"gpu": 1, "model": "a100"}}
+    queues = {"root": {"quota": 64, "models": {"h100": 2}}, "a": {"parent": "root", "quota": 64}}
+    groups = {
+        "fast": {"queue": "a", "each": {"gpu": 1}, "runs_on": "n1"},
+        "slow": {"queue": "a", "each": {"gpu": 1}, "runs_on": "n2"},
+        "g": {"queue": "a", "members": 2, "each": {"gpu": 1}, "selector": {"kind": "fast"}},
+    }
+    each = one(groups, nodes, queues, run=("allocate", "reclaim", "preempt"))
+    assert (each.job.state, each.reason.code) == ("Waits", "OverModelLimit")
+    assert each.reason.text == "queue root may not use more than 2 h100 GPUs, and this job would make it 3 GPUs"
+    assert proof(each) == {
+        "root": "limit of h100 2   used 1   this job 2   over by 1",
+        "used by": "fast 1",
+    }
+
+
+def test_a_limit_of_a_model_counts_where_all_nodes_of_it_are_full():
+    nodes = {"n1": {"gpu": 2, "model": "h100"}}
+    queues = {"root": {"quota": 64}, "a": {"parent": "root", "models": {"h100": 1}}, "b": {"parent": "root"}}
+    groups = {
+        "mine": {"queue": "a", "each": {"gpu": 1}, "runs_on": "n1"},
+        "other": {"queue": "b", "each": {"gpu": 1}, "runs_on": "n1"},
+        "g": {"queue": "a", "each": {"gpu": 1}},
+    }
+    assert one(groups, nodes, queues, run=("allocate",)).reason.code == "OverModelLimit"

@@ -547,3 +547,10 @@ def test_of_few_queues_all_are_named_where_none_is_called_nearly_so():
     assert told({"g": {"queue": "production"}}) == ["queue production -> a: starts on n1"]
     queues = {"root": {"quota": 8}, **{name: {"parent": "root", "quota": 2} for name in "abcd"}}
     assert told({"g": {"queue": "production"}}, queues=queues) == []
+
+
+def test_a_limit_of_a_model_is_raised_by_the_excess():
+    cluster = {"nodes": {"n1": {"gpu": 4, "model": "h100"}}}
+    queues = {"root": {}, "a": {"parent": "root", "models": {"h100": 2}}}
+    found = told({"g": {"queue": "a", "members": 3, "each": {"gpu": 1}}}, cluster, queues)
+    assert "limit of a for h100 2 -> 3: starts on n1" in found

@@ -256,3 +256,16 @@ def test_why_says_until_when_a_limit_holds(clocked, capsys):
     assert "may not use more than 2 GPUs until Thu 22:30 (Europe/Berlin), and this job would make it 8 GPUs" in said
     assert "its limit is 2 until Thu 22:30 (Europe/Berlin), then 8" in said
     assert "until Thu 22:30 (Europe/Berlin), when the limit of night rises" in said
+
+
+def test_use_by_model_stands_below_the_tree(tmp_path):
+    place = tmp_path / "models.yaml"
+    place.write_text(
+        "about: x\n"
+        "cluster: {nodes: {n1: {gpu: 4, model: h100, gpu_memory: 80000}}}\n"
+        "queues: {root: {}, a: {parent: root, models: {h100: 2, l4: -1}}}\n"
+        "groups: {g: {queue: a, members: 3, minimum: 0, each: {fraction: 0.5}, runs_on: [n1]}}\n"
+    )
+    source = Source(place=str(place))
+    shown = queue_view(source, source.decide(), "", None, flat=False).text(Console(columns=80)).splitlines()
+    assert shown[-4:] == ["", "QUEUE  MODEL  LIMIT  USED", "a      h100       2   1.5", "a      l4         -     0"]
