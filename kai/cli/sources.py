@@ -232,7 +232,7 @@ class Source:
         adoption = self.adoption
         if adoption is None:
             return case
-        from kai.lab.sources.live_adopting import with_adopted_of_cluster
+        from kai.lab.sources.adopting import with_adopted_of_cluster
 
         return with_adopted_of_cluster(case, self.access, adoption)
 

@@ -25,9 +25,9 @@ from kai.answers.outcomes.node_occupancy import Occupancy, occupancy, spare
 from kai.answers.outcomes.overview import Job, Overview, overview
 from kai.answers.outcomes.owners import Above, owners_in
 from kai.answers.outcomes.queue_weeks import weeks_of
-from kai.answers.why.assumptions import assumptions
 from kai.answers.why.evictions import Eviction, Evictions
 from kai.answers.why.explanation import Explained, Explainer, Fold, JobExplanation, explained_jobs, unproved
+from kai.answers.why.facts import assumptions
 from kai.api.fields import EMPTY
 from kai.basics.trees import colors_of
 from kai.dashboard.access import EVERYTHING, Scope

@@ -37,6 +37,7 @@ class Cause:
     PREEMPT: ClassVar["Cause"]
     STALE: ClassVar["Cause"]
     WINDOW: ClassVar["Cause"]
+    BUDGET: ClassVar["Cause"]
 
     def __str__(self) -> str:
         """Return the name."""
@@ -73,10 +74,15 @@ Cause.WINDOW = Cause(
     event="Pod {pod} was evicted: {rule}",
     leaves_because="a window of queue {queue} closed",
 )
-BUILT_IN: Final[Mapping[str, Cause]] = MappingProxyType(
-    {each.name: each for each in (Cause.CONSOLIDATE, Cause.RECLAIM, Cause.PREEMPT, Cause.STALE, Cause.WINDOW)}
+Cause.BUDGET = Cause(
+    "budgetused",
+    rule="a budget of its queue is used up",
+    event="Pod {pod} was evicted: {rule}",
+    leaves_because="a budget of queue {queue} is used up",
 )
-"""The causes of kai's own actions and of closing windows, by name."""
+_ALL: Final = (Cause.CONSOLIDATE, Cause.RECLAIM, Cause.PREEMPT, Cause.STALE, Cause.WINDOW, Cause.BUDGET)
+BUILT_IN: Final[Mapping[str, Cause]] = MappingProxyType({each.name: each for each in _ALL})
+"""The causes of kai's own actions, of closing windows and of used budgets, by name."""
 
 
 SessionT_contra = TypeVar("SessionT_contra", contravariant=True)

@@ -67,6 +67,7 @@ class Code(StrEnum):
     OVER_LIMIT = "OverLimit"
     OVER_MODEL_LIMIT = "OverModelLimit"
     OVER_QUOTA = "NonPreemptibleOverQuota"
+    BUDGET_USED = "BudgetUsed"
     QUEUE_MISSING = "QueueDoesNotExist"
     QUEUE_ORPHANED = "QueueOrphaned"
     QUEUE_CYCLE = "QueueCycle"

@@ -20,13 +20,14 @@ from kai.api.kubernetes import pod as api_pod
 from kai.api.scheduling import pod_group as api_podgroup
 from kai.facts.model.axis import PLUGGED_GPU, Int64s, ResourceAxis
 from kai.facts.model.claim import DeviceClass
-from kai.facts.model.groups import Queue, Shares
+from kai.facts.model.groups import Queue
 from kai.facts.model.partitions import Catalog
 from kai.facts.model.placement import Past
 from kai.facts.model.pod import Node, Shape
 from kai.facts.state.memory import Memory, PodKinds, SnapshotVersions
 from kai.facts.state.snapshot import Snapshot
 from kai.facts.state.table_version import TableVersion
+from kai.intake import budgets
 from kai.intake.assigned import Assigned, BaseColumns, EndingNamespaces, read_assigned, read_base
 from kai.intake.bind_requests import assumed_claims, live_bind_requests
 from kai.intake.claims import with_parts_by_name
@@ -75,8 +76,8 @@ class _Taken:
 
     def holds(self, objects: ClusterObjects, now: float, past: Past) -> bool:
         """Return whether a snapshot of ``objects`` at ``now`` would be equal, apart from the awaited groups."""
-        if not self.snapshot.now <= now < self.until:
-            return False
+        if self.snapshot.budgets is not None or not self.snapshot.now <= now < self.until:
+            return False  # what budgets have left changes with every instant
         if past != attrs.evolve(self.snapshot.past, awaited=past.awaited):
             return False
         mine = self.objects
@@ -94,6 +95,8 @@ class Intake:
         self._grace = self._settings.stuck_in_releasing_seconds
         self._queues: tuple[Queue, ...] = ()
         self._clocked = Clocked()
+        self._budgets = budgets.BudgetReader()
+        self._used_up: frozenset[str] = frozenset()
         self._known_axis = ResourceAxis.of(())
         self._ending = EndingNamespaces()
         self._forget()
@@ -151,13 +154,23 @@ class Intake:
         self._last = None  # a failure must not leave a snapshot that differs from the caches
         if self._is_overgrown(objects):
             self._forget()  # most interned values belong to pods of the past
-        self._put(objects, queues := self._read_queues(objects, past.usage, now))
+        self._put(objects, queues := self._read_queues(objects, past, now))
         library = self._library = read_library(objects, self._settings, self._library)
         nodes, (settled, settled_shape) = self._settle_nodes(library), self._settle_shapes(library)
         base = self._base_columns(nodes)
         # A new object equals no earlier one, so that columns which refusals shape are read anew.
         assigned = self._assigned(objects, base, now, (settled, object() if past.refused else None))
         pods, shapes, pod_shape = with_refusals(past.refused, base.records, assigned.pods, settled, settled_shape)
+        around = budgets.Around(
+            queues=queues,
+            groups=self._group_table.groups,
+            nodes=nodes.nodes,
+            shapes=shapes,
+            pod_group=assigned.group,
+            pod_shape=pod_shape,
+            pod_status=assigned.status,
+            spent=past.spent,
+        )
         snapshot = Snapshot(
             now=now,
             axis=self._axis(nodes.nodes, settled, library.catalog.claims.classes),
@@ -177,6 +190,7 @@ class Intake:
             pod_devices=assigned.devices,
             bind_requests=bind_requests(assigned.requests, self._memory),
             past=past,
+            budgets=self._budgets.read(objects.queues, objects.pod_groups, around, now),
             revision=revision,
         ).with_versions(self._versions(assigned.version))
         until = min(_next_stuck(base, now, self._grace), self._clocked.until)
@@ -219,18 +233,22 @@ class Intake:
             kinds=PodKinds(self._pod_table.columns.kind, tuple(self._pod_reader.kinds)),
         )
 
-    def _read_queues(self, objects: ClusterObjects, usage: Mapping[str, Shares], now: float) -> tuple[Queue, ...]:
-        """Return the queues; the same ones until a queue, its past usage or a quota by the clock changes."""
-        clocked = self._clocked.settle(objects.queues, now)
+    def _read_queues(self, objects: ClusterObjects, past: Past, now: float) -> tuple[Queue, ...]:
+        """Return the queues; the same ones until a queue, its past usage, a budget or a quota by the clock changes."""
+        clocked, usage = self._clocked.settle(objects.queues, now), past.usage
+        gone = budgets.used_up(objects.queues, past.spent, now)
+        if gone != self._used_up:
+            self._used_up = gone
 
         def read() -> tuple[Queue, ...]:
             found = read_queues(in_order(objects.queues), self._settings, usage, clocked)
+            found = budgets.without_shares(found, gone) if gone else found
             # The same tuple while its content is the same: all that follows compares it by identity.
             if found != self._queues:
                 self._queues = found
             return self._queues
 
-        return self._memory.once("queues", (objects.queues, usage, clocked), read)
+        return self._memory.once("queues", (objects.queues, usage, clocked, self._used_up), read)
 
     def _put(self, objects: ClusterObjects, queues: Iterable[Queue]) -> None:
         """Update the caches of records, by object."""

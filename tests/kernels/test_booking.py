@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from kai.facts.kernels import booking
 from kai.facts.kernels.accounting import reopen_accounts
-from kai.facts.kernels.columns import OP_ALLOCATE, take_back, touch
+from kai.facts.kernels.columns import OP_ALLOCATE, BudgetFacts, take_back, touch
 from kai.facts.model.pod import Status
 from tests.kernels.naive import booking as naive
 from tests.kernels.naive import columns as naive_columns
@@ -42,6 +42,29 @@ def test_every_verb_books_what_its_twin_books(snapshot, what_happens, seed):
     for operation in what_happens:
         stage.do(operation)
         stage.agree()
+
+
+@given(snapshots(), st.lists(operations, max_size=8), st.integers(0, 9))
+def test_pods_cost_budgets_what_the_twin_says(snapshot, what_happens, seed):
+    stage = Stage.of(snapshot, seed)
+    for operation in what_happens:
+        stage.do(operation)
+    ledger, world, some = stage.ledger, stage.world, np.random.default_rng(seed)
+    queues, models = len(snapshot.queues), 3
+    counts = some.integers(0, 3, queues)
+    budgets = BudgetFacts(
+        first=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        left=some.integers(0, 10**9, counts.sum()),
+        stops=some.integers(0, 2, counts.sum()) > 0,
+        weights=some.integers(0, 5_000, (counts.sum(), models + 1)),
+        node_model=some.integers(0, models, len(world.nodes)),
+        group_model=some.integers(0, models + 1, len(world.groups)),
+        duration=some.integers(-1, 10**6, len(world.groups)),
+    )
+    gpus = some.integers(0, 8_000, len(world.pods))
+    columns = ledger.columns.replace(budget_used=np.ones(counts.sum(), np.int64))
+    booking.book_budgets(ledger.facts.replace(budgets=budgets), columns, gpus)
+    assert columns.budget_used.tolist() == naive.book_budgets(world, budgets, gpus.tolist())
 
 
 @given(snapshots(models=True), st.lists(operations, min_size=1, max_size=10), st.integers(0, 9))

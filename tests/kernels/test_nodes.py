@@ -6,7 +6,7 @@ from kai.facts.kernels import domains as room
 from kai.facts.kernels import fit, place, score, victims
 from kai.facts.model.axis import Int64s
 from kai.facts.model.pod import Status
-from kai.plugins.topology.kernels import pods_per_node
+from kai.plugins.topology.tree import pods_per_node
 from tests.kernels.naive import fit as naive_fit
 from tests.kernels.naive import place as naive_place
 from tests.kernels.naive import score as naive_score

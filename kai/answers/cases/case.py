@@ -39,7 +39,6 @@ from kai.facts.model.placement import Past
 from kai.intake import IntakeSettings, QueueAccess
 
 if TYPE_CHECKING:
-    from kai.answers.cases.refused import RefusedWorkload
     from kai.manifests import Finding, Unused
     from kai.manifests.proposals import Proposal
 
@@ -316,3 +315,22 @@ def with_claims_of_templates(objects: ClusterObjects, pods: Collection[ClaimKey]
         claims |= {key_of(each): each for each in made}
         found.append(claiming)
     return attrs.evolve(objects, pods=tuple(found), resource_claims=tuple(claims.values()))
+
+
+@attrs.frozen(kw_only=True)
+class RefusedWorkload:
+    """A workload that is left out, because a cluster would refuse it as it is: the job that it would have been."""
+
+    name: str
+    namespace: str
+    kind: str
+    queue: str
+    pods: int
+    gpus: float
+    findings: "tuple[Finding, ...]"
+
+    @property
+    def text(self) -> str:
+        """Return the refusal in one sentence: the first fault, and the number of others."""
+        others = len(self.findings) - 1
+        return f"{self.findings[0].message}{f' (and {others} more)' if others else ''}"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from kai.answers.cases.refused import RefusedWorkload
+from kai.answers.cases.case import RefusedWorkload
 from kai.answers.offline.run import Outcome
 from kai.answers.outcomes.job_states import State
 from kai.answers.outcomes.overview import Job, Overview, pods_by_group

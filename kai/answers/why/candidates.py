@@ -5,9 +5,10 @@ that helps; or they are alternatives without an order.
 """
 
 import difflib
+import math
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from kai.deciding.explain.codes import Stage, stage_of
 from kai.deciding.explain.phrases import number
 from kai.deciding.explain.recorded import least_pods
 from kai.facts.model.axis import CPU, GPU, GPU_UNIT, LEADING, MEMORY
+from kai.facts.model.budgets import ADMIT, GPU_HOUR
 from kai.facts.model.pod import ALIVE, within
 
 if TYPE_CHECKING:
@@ -171,6 +173,35 @@ def _bound(site: Site) -> Iterator[Family]:
         if amount > number(reason.facts.get("bound"))
     )
     yield Family(topic=bound, steps=steps)
+
+
+def _runtime(site: Site) -> Iterator[Family]:
+    """Yield limits of the run time with which a group stays within its budget, the longest first."""
+    facts = site.reasons[0].facts
+    left = number(facts.get("amount")) - number(facts.get("spent")) - number(facts.get("committed"))
+    asked = number(facts.get("requested")) / max(1.0, number(facts.get("seconds")))
+    if facts.get("enforce") != ADMIT or facts.get("spent") is None or not facts.get("is_open"):
+        return
+    longest = left / asked if asked > 0 else _USUAL_RUN if number(facts.get("seconds")) < 0 else 0.0
+    steps = [each for each in (3600.0, 900.0, 60.0) if longest >= each]
+    if steps:
+        limit = longest // steps[0] * steps[0]
+        yield Family(topic="run time", steps=(partial(changes.max_runtime, site, limit),))
+
+
+_USUAL_RUN: Final = 3600.0
+"""The limit that is tried for work that has none, where none is needed but one."""
+
+
+def _budget(site: Site) -> Iterator[Family]:
+    """Yield the budget with what the group may use."""
+    facts = site.reasons[0].facts
+    if facts.get("spent") is None or not facts.get("is_open") or number(facts.get("seconds")) < 0:
+        return
+    needed = number(facts.get("spent")) + number(facts.get("committed")) + number(facts.get("requested"))
+    hours = math.ceil((needed - number(facts.get("carried"))) / GPU_HOUR)
+    name = site.cycle.snapshot.queues[int(number(facts.get("queue_row")))].name
+    yield Family(topic="budget", steps=(partial(changes.budget_amount, site, name, str(facts["budget"]), hours),))
 
 
 def _compute(site: Site) -> Iterator[Family]:
@@ -331,6 +362,7 @@ _BY_STAGE: Mapping[Stage, tuple[Maker, ...]] = {
 }
 """By the stage that the group reached; _ROOM for all other stages."""
 _BY_CODE: Mapping[str, tuple[Maker, ...]] = {
+    "BudgetUsed": (_runtime, _at_once, _fewer_pods, _fewer_gpus, _budget),
     "PodGroupRefused": (),
     "PriorityNotAllowed": (),
     "TimeLimit": (),

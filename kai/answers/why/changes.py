@@ -19,9 +19,9 @@ from kai.api import names
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.kubernetes.pod import Container, Pod, PodSpec
 from kai.api.scheduling.pod_group import PodGroup, TopologyConstraint
-from kai.api.scheduling.queue import Queue, QueueModel, QueueResource, QueueResources
+from kai.api.scheduling.queue import Queue, QueueBudget, QueueModel, QueueResource, QueueResources
 from kai.basics.parsing import amount as amount_in
-from kai.basics.wording import counted
+from kai.basics.wording import counted, number_text, span_text
 from kai.deciding.explain.declared import Takeable
 from kai.deciding.explain.phrases import Words, bare, listed, number, quantity
 from kai.facts.model.axis import GPU_UNIT, LEADING
@@ -336,6 +336,47 @@ def model_limit(site: Site, queue: str, model: str, amount: float) -> Change:
         new=would,
         text=f"limit of {queue} for {model} {was} -> {would}",
         objects=attrs.evolve(site.objects, queues=queues),
+    )
+
+
+def max_runtime(site: Site, seconds: float) -> Change:
+    """Give the group a limit of its run time."""
+    metadata, text = site.source.metadata, span_text(seconds)
+    old = metadata.annotations.get(names.MAX_RUNTIME, "")
+    annotations = {**metadata.annotations, names.MAX_RUNTIME: text}
+    return Change(
+        field=names.MAX_RUNTIME,
+        old=old,
+        new=text,
+        text=f"{names.MAX_RUNTIME} {old or '(none)'} -> {text}",
+        objects=with_group(site, attrs.evolve(site.source, metadata=attrs.evolve(metadata, annotations=annotations))),
+    )
+
+
+def budget_amount(site: Site, queue: str, budget: str, hours: float) -> Change:
+    """Raise a budget of a queue to ``hours`` GPU-hours."""
+    old = 0.0
+
+    def raised(each: QueueBudget) -> QueueBudget:
+        nonlocal old
+        if each.name != budget:
+            return each
+        old = each.amount
+        return attrs.evolve(each, amount=hours)
+
+    members = tuple(
+        attrs.evolve(each, spec=attrs.evolve(each.spec, budgets=tuple(map(raised, each.spec.budgets))))
+        if each.metadata.name == queue
+        else each
+        for each in site.objects.queues
+    )
+    was, would = number_text(old, 9), number_text(hours, 9)
+    return Change(
+        field=f"budget {budget} of queue {queue}",
+        old=was,
+        new=would,
+        text=f"budget {budget} of {queue} {was} -> {would} GPU-hours",
+        objects=attrs.evolve(site.objects, queues=members),
     )
 
 

@@ -1,9 +1,11 @@
 """Evidence for a reason: the figures behind it, each with a label, as text for people and as values for machines."""
 
 import difflib
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+import attrs
 import numpy as np
 
 from kai.answers.offline.run import Cycle
@@ -18,11 +20,13 @@ from kai.api.values import instant_text
 from kai.basics.schedules import clock_text
 from kai.basics.wording import counted
 from kai.deciding.explain import messages
+from kai.deciding.explain.code_texts import date_text, hours_text
 from kai.deciding.explain.codes import Stage, stage_of
 from kai.deciding.explain.phrases import alternatives, bare, listed, number, objection, quantity
 from kai.deciding.explain.recorded import least_pods, share_text, whole_histogram
 from kai.facts.kernels import fit
 from kai.facts.model.axis import GPU, GPU_UNIT, LEADING
+from kai.facts.model.budgets import GPU_HOUR
 from kai.facts.model.groups import path_to
 from kai.facts.model.pod import ACTIVE_ALLOCATED, TERMINATING, GpuKind, Status, within
 from kai.framework.decisions import Evict
@@ -160,6 +164,40 @@ def _by_clock(facts: Mapping[str, object], name: str, resource: str) -> Evidence
     then = "unlimited" if value < 0 else bare(value, resource)
     text = f"its {name} is {bound} until {clock_text(until, zone)}, then {then}"
     return Evidence(label="clock", text=text, values={"until": instant_text(until), "next": in_units(value, resource)})
+
+
+def _budget(site: Site) -> Iterator[Evidence]:
+    """Yield what a budget has, what was used and is held for running work, who used it, and when it begins anew."""
+    facts = site.reasons[0].facts
+    queue, row = str(facts["queue"]), int(number(facts["queue_row"]))
+    amount, held, asked = (number(facts[key]) for key in ("amount", "committed", "requested"))
+    spent = None if facts["spent"] is None else number(facts["spent"])
+    text = f"budget {facts['budget']} {hours_text(amount)} GPU-hours"
+    text += "   used unknown" if spent is None else f"   used {hours_text(spent)}"
+    text += f"   held for running work {hours_text(held)}   this job {hours_text(asked)}"
+    if spent is not None and facts["is_open"] and spent + held + asked > amount:
+        text += f"   over by {hours_text(spent + held + asked - amount)}"
+    values = {
+        "queue": queue,
+        "budget": facts["budget"],
+        "gpuHours": amount / GPU_HOUR,
+        "used": None if spent is None else spent / GPU_HOUR,
+        "committed": held / GPU_HOUR,
+        "requested": asked / GPU_HOUR,
+    }
+    yield Evidence(label=queue, text=text, values=values)
+    until = number(facts["until"])
+    if math.isfinite(until):
+        when = date_text(until, str(facts["timezone"]))
+        yield Evidence(label="begins anew", text=when, values={"until": instant_text(until)})
+    for label, key in (("used by", "users"), ("in jobs", "jobs")):
+        found = facts.get(key)
+        pairs = [each for each in found if each[0]] if isinstance(found, tuple) else []
+        if pairs:
+            named = {name: used / GPU_HOUR for name, used in pairs}
+            shown = _some([f"{name} {hours_text(used)}" for name, used in pairs])
+            yield Evidence(label=label, text=shown, values={key: named})
+    yield from (attrs.evolve(each, label="running") for each in _users(site, row, GPU, fixed=False))
 
 
 def _users(site: Site, queue: int, at: int, *, fixed: bool, model: str = "") -> Iterator[Evidence]:
@@ -400,6 +438,7 @@ _BY_STAGE: Mapping[Stage, tuple[Maker, ...]] = {
     Stage.MATCH: (_needs, unfit_evidence),
 }
 _BY_CODE: Mapping[str, tuple[Maker, ...]] = {
+    "BudgetUsed": (_budget,),
     "QueueDoesNotExist": (_queues,),
     "DomainTooSmall": (_needs, _domains),
     "NoNodeMatches": (_needs, _objections, unfit_evidence, _selected, affinities, claims, ports),

@@ -16,11 +16,10 @@ from kai.answers.offline.run import TRYING, Outcome
 from kai.answers.outcomes.job_lines import JobLine, Owner, job_lines
 from kai.answers.outcomes.job_states import State
 from kai.answers.outcomes.overview import Job, Overview, declared_in
-from kai.answers.why.assumptions import assumptions
 from kai.answers.why.changes import OBJECTS, SHORT, Site
 from kai.answers.why.evictions import Eviction, Evictions
 from kai.answers.why.evidence import evidence
-from kai.answers.why.facts import Evidence, absent_classes, asks_gpus
+from kai.answers.why.facts import Evidence, absent_classes, asks_gpus, assumptions
 from kai.answers.why.suggestions import (
     LOST,
     MOST_DECISIONS,

@@ -9,7 +9,7 @@ Victims: why a waiting job takes no place from others, although its queue or its
 Absent priority classes: a class that a job names and that does not exist changes the priority its user intended.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -18,6 +18,7 @@ import numpy as np
 from kai.answers.outcomes.gpu_slots import SHARED, slots_on
 from kai.answers.why.changes import Site
 from kai.api import names
+from kai.api.cluster_objects import ClusterObjects
 from kai.basics.wording import number_text
 from kai.deciding.explain.declared import Takeable
 from kai.deciding.explain.phrases import listed, plain, quantity
@@ -27,6 +28,7 @@ from kai.facts.model.groups import Queue, path_to
 from kai.facts.model.pod import GpuKind
 from kai.framework.decisions import Cause
 from kai.framework.verdict import Code, Histogram
+from kai.intake.traits import trait_key
 from kai.manifests.unused import OF_THE_SYSTEM
 
 
@@ -249,3 +251,44 @@ def absent_classes(site: Site) -> Iterator[Evidence]:
             text = f"{priority}{counts}: class {name} does not exist"
             values = {"priority": priority, "absentClass": name, "class": spec.priority_class_name}
             yield Evidence(label="priority", text=text, values=values)
+
+
+def assumptions(objects: ClusterObjects, queues: Collection[str] | None = None) -> tuple[str, ...]:
+    """Return the assumptions about pods without a node, and about queues that are being deleted.
+
+    ``queues``: the queues of the explained jobs; None: of all jobs.
+    """
+    return (*_config_maps(objects), *_leaving_queues(objects, queues))
+
+
+def _leaving_queues(objects: ClusterObjects, queues: Collection[str] | None) -> Iterator[str]:
+    """Yield the queues that are being deleted while they or their children have jobs.
+
+    An API server refuses new objects in a namespace that is being deleted. No scheduler does so for a queue. A
+    finalizer keeps the queue; until it is removed, the jobs keep their shares.
+    """
+    used = {each.spec.queue for each in objects.pod_groups} if queues is None else {*queues}
+    known = {each.metadata.name: each for each in objects.queues}
+    above: dict[str, None] = {}
+    for name in sorted(used):
+        at = name
+        while at in known and at not in above:
+            above[at] = None
+            at = known[at].spec.parent_queue
+    for name in sorted(above):
+        if known[name].metadata.deletion_timestamp is not None:
+            yield f"queue {name}, which is being deleted, stays a while: once it is gone, no more of its jobs start"
+
+
+def _config_maps(objects: ClusterObjects) -> Iterator[str]:
+    """Yield the config maps that pods need, where the input has none at all."""
+    if objects.config_maps:
+        return
+    needed = {
+        f"{pod.metadata.namespace}/{name}"
+        for pod in objects.pods
+        if not pod.spec.node_name
+        for name in trait_key(pod, finished=False).config_maps
+    }
+    if needed:
+        yield f"config maps exist that pods need, because the input holds no config map: {listed(sorted(needed))}"

@@ -7,6 +7,7 @@ The text about waiting names the event that ends it, or says that waiting is in 
 The start time of a job is given only where the cluster states it. An unknown end time is never guessed.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
@@ -24,6 +25,7 @@ from kai.api.conventions.runtime_limits import bound, has_end, queue_chain
 from kai.api.kinds import key_of
 from kai.basics.schedules import clock_text
 from kai.basics.wording import span_text
+from kai.deciding.explain.code_texts import date_text
 from kai.deciding.explain.codes import Stage, stage_of
 from kai.deciding.explain.phrases import Words, number, quantity
 from kai.facts.model.pod import TERMINATING, Status, within
@@ -193,6 +195,7 @@ _WAITING = {
     "NoNodes": "does not help while there are no nodes",
     "NotTried": "until an action tries it",
     "TimeLimit": "until its limit is longer, or its requeue-delay is over",
+    "BudgetUsed": "until the budget begins anew or is raised, or running work ends earlier than it may",
 }
 _BOUNDS: Final = LIMITS | {"NonPreemptibleOverQuota"}
 LOST = "pods that move start again on their new nodes, evicted pods once there is room for them again"
@@ -240,8 +243,8 @@ def waiting(site: Site, reason: Words, alone: Alone | None = None, found: Sugges
     delay = any(each.change.field == "preemptionDelay" for each in found.changes)
     if reason.code == "PreemptionDelayNotElapsed" and found.all_tried and not delay:
         return f"{_OTHERS_END}; it would wait without the delay, too"
-    if reason.code == Code.EVICTIONS_CAPPED:
-        return _within_cap(reason)
+    if reason.code in {Code.EVICTIONS_CAPPED, Code.BUDGET_USED}:
+        return _within_cap(reason) if reason.code == Code.EVICTIONS_CAPPED else _of_budget(reason)
     if reason.code not in _BOUNDS:
         return _WAITING.get(reason.code, _IN_VAIN.get(stage_of(reason.code), _OTHERS_END))
     resource = str(reason.facts["resource"])
@@ -321,6 +324,28 @@ def in_general(text: str, otherwise: str) -> str:
 
 
 _PLAIN: Final = frozenset({*_WAITING.values(), *_IN_VAIN.values(), _OTHERS_END, LOST})
+
+
+def _of_budget(reason: Words) -> str:
+    """Return what ends the wait of a job that a budget holds back."""
+    facts = reason.facts
+    named = f"the budget {facts['budget']} of {facts['queue']}"
+    if facts["spent"] is None and facts["is_open"]:
+        return f"until it is known what was used of {named}"
+    if number(facts["seconds"]) < 0:
+        return "does not help: the job needs a limit of its run time, or to be preemptible"
+    until, zone = number(facts["until"]), str(facts["timezone"])
+    most = number(facts["amount"]) - number(facts["carried"])
+    if facts["enforce"] != "stop" and number(facts["requested"]) > max(most, number(facts["amount"])):
+        return f"does not help: the job alone may use more than {named} has in a period"
+    ending = math.isfinite(until) and (facts["is_open"] or facts["opens"] is not None)
+    begins = f"until {date_text(until, zone)}, when {named} begins anew" if ending else ""
+    if not facts["is_open"]:
+        return begins or f"does not help: {named} is over"
+    early = "running work ends earlier than it may"
+    if facts["enforce"] == "stop" or not number(facts["committed"]):
+        return begins or f"until {named} is raised"
+    return f"{begins}, or {early}" if begins else f"until {early}, or {named} is raised"
 
 
 def _within_cap(reason: Words) -> str:

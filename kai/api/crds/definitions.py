@@ -32,7 +32,17 @@ from kai.api.scheduling.pod_group import (
     SchedulingCondition,
     SubGroup,
 )
-from kai.api.scheduling.queue import MOST_SCHEDULES, Queue, QueueSpec, QueueStatus, Topology, TopologySpec
+from kai.api.scheduling.queue import (
+    MOST_BUDGETS,
+    MOST_SCHEDULES,
+    MOST_WEIGHTS,
+    Queue,
+    QueueBudget,
+    QueueSpec,
+    QueueStatus,
+    Topology,
+    TopologySpec,
+)
 from kai.api.scheduling.shard import Config, GlobalConfig, SchedulingShard, SchedulingShardSpec, UsageDbConfig
 
 if TYPE_CHECKING:
@@ -106,6 +116,14 @@ EXTRAS: Final[Extras] = {
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["name"],
     },
+    (QueueSpec, "budgets"): {
+        "maxItems": MOST_BUDGETS,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"],
+    },
+    (QueueBudget, "weights"): {"maxItems": MOST_WEIGHTS, "x-kubernetes-list-type": "atomic"},
+    (QueueBudget, "refund"): {"maxItems": 2, "x-kubernetes-list-type": "set"},
+    (QueueStatus, "budgets"): _SOME,
     (PodGroupSpec, ""): {"x-kubernetes-validations": _ONE_MINIMUM},
     # Atomic, so that a group of thousands of sub-groups does not carry thousands of records of who owns which field.
     # How deep they are nested no rule can say within the cost that the API server allows a definition: a policy of

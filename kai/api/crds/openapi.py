@@ -56,6 +56,9 @@ from kai.api.scheduling.pod_group import (
     UnschedulableReason,
 )
 from kai.api.scheduling.queue import (
+    BudgetStatus,
+    ModelWeight,
+    QueueBudget,
     QueueModel,
     QueueResource,
     QueueResources,
@@ -110,6 +113,40 @@ EXPLANATIONS: Final[Mapping[type, Mapping[str, str]]] = {
         "max_runtime": "How long a workload in or below this queue may run; queues below may only shorten it.",
         "default_runtime": "How long a workload that states no limit may run; the queue nearest to it counts.",
         "schedules": "Windows of time with other resources. Where several are open, later entries win.",
+        "budgets": "GPU-hours that the queue and all below it may use in a period. Each budget counts for itself.",
+    },
+    QueueBudget: {
+        "name": "A name for messages, such as month.",
+        "resource": "What is counted: gpu-hours, hours of one GPU. Parts of GPUs count in part.",
+        "amount": "How many GPU-hours a period has.",
+        "weights": "How much an hour of certain GPU models counts; the first entry that fits counts, all others are 1.",
+        "period": "monthly, weekly (from Monday on) or daily, from midnight on; a schedule in the five fields of cron, "
+        "at whose times a period begins; or once, from from to until. Default monthly.",
+        "time_zone": "The IANA time zone of the periods, such as Europe/Berlin. UTC if absent.",
+        "from_": "When a budget with period once begins; absent means that all recorded usage counts.",
+        "until": "When a budget with period once ends; from then on no work starts under it. Absent means never.",
+        "carry_over": "Which part of the amount that was not used in the period before is added, from 0 to 1. "
+        "Default 0.",
+        "enforce": "admit starts only work that cannot exceed the budget, stop starts nothing once it is used up and "
+        "lets other queues take back what runs, warn only says so. Default admit.",
+        "refund": "Whose GPU-hours are given back: of pods that ended with their node (nodeFailure), and of pods that "
+        "the scheduler evicted for others (preempted).",
+        "slice": "For how long work without a limit of its run time is charged at a time, with admit. Default 1h.",
+    },
+    ModelWeight: {
+        "model": "A GPU model: the node label nvidia.com/gpu.product, a pattern for it such as NVIDIA-H100-*, or one "
+        "of its words such as H100.",
+        "weight": "GPU-hours that an hour of one such GPU counts.",
+    },
+    BudgetStatus: {
+        "name": "The name of the budget.",
+        "since": "When the present period began.",
+        "until": "When the present period ends.",
+        "at": "When this was written.",
+        "spent": "GPU-hours that were used in this period until then, less refunds.",
+        "committed": "GPU-hours that running work may still use, by the limits of its run time.",
+        "carried": "GPU-hours that were carried over from the period before.",
+        "user_hours": "GPU-hours of the users who used most.",
     },
     QueueSchedule: {
         "name": "A name for messages, such as nights.",
@@ -143,6 +180,7 @@ EXPLANATIONS: Final[Mapping[type, Mapping[str, str]]] = {
         "child_queues": "The queues that name this one as their parent.",
         **_USED,
         "fair_share": "What the queue is entitled to at the moment, by resource name.",
+        "budgets": "What was used of each budget in its present period.",
         "conditions": "What is wrong with the queue's place in the tree, if anything.",
     },
     # --- PodGroup

@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import attrs
 
-from kai.api.fields import EMPTY, Amounts, Int32, ObjectName, Pattern, Seconds, Share, by_content
+from kai.api.fields import EMPTY, Amounts, Int32, ObjectName, Pattern, Seconds, Share, Time, by_content
 from kai.api.kubernetes.meta import Condition, ObjectMeta
 
 DEEPEST_QUEUE: Final = 32
@@ -94,6 +94,42 @@ class QueueSchedule:
     notice: Seconds = 300.0
 
 
+Enforce: TypeAlias = Literal["warn", "admit", "stop"]
+Refund: TypeAlias = Literal["nodeFailure", "preempted"]
+MOST_BUDGETS: Final = 8
+"""The most budgets of a queue: each is a sum over the history of usage, for the queue and all below it."""
+MOST_WEIGHTS: Final = 32
+
+
+@attrs.frozen(kw_only=True)
+class ModelWeight:
+    """How much an hour of a GPU of some models counts."""
+
+    model: ZoneName
+    weight: Share
+
+
+@attrs.frozen(kw_only=True)
+class QueueBudget:
+    """GPU-hours that a queue and the queues below it may use in a period.
+
+    Units: hours of one GPU, each times the weight of its model.
+    """
+
+    name: ObjectName
+    amount: Share
+    resource: Literal["gpu-hours"] = "gpu-hours"
+    weights: tuple[ModelWeight, ...] = ()
+    period: ScheduleText = "monthly"
+    time_zone: ZoneName = ""
+    from_: Time | None = None
+    until: Time | None = None
+    carry_over: Share = 0.0
+    enforce: Enforce = "admit"
+    refund: tuple[Refund, ...] = ()
+    slice: Seconds = 3600.0
+
+
 @attrs.frozen(kw_only=True)
 class QueueSpec:
     """Where a queue stands in the tree, and its shares. A queue without resources has no quota and limit 0."""
@@ -107,6 +143,24 @@ class QueueSpec:
     max_runtime: Seconds | None = None
     default_runtime: Seconds | None = None
     schedules: tuple[QueueSchedule, ...] = ()
+    budgets: tuple[QueueBudget, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class BudgetStatus:
+    """What was spent of a budget in the period that began at ``since``, as the scheduler saw it at ``at``.
+
+    Units: GPU-hours, weighted. ``user_hours`` are those of the users who spent most.
+    """
+
+    name: ObjectName
+    since: Time
+    at: Time
+    spent: Share
+    committed: Share = 0.0
+    until: Time | None = None
+    carried: Share = 0.0
+    user_hours: Mapping[str, Share] = attrs.field(default=EMPTY, eq=by_content)
 
 
 @attrs.frozen(kw_only=True)
@@ -121,6 +175,7 @@ class QueueStatus:
     allocated_non_preemptible: Amounts = attrs.field(default=EMPTY, eq=by_content)
     requested: Amounts = attrs.field(default=EMPTY, eq=by_content)
     fair_share: Amounts = attrs.field(default=EMPTY, eq=by_content)
+    budgets: tuple[BudgetStatus, ...] = ()
     conditions: tuple[Condition, ...] = ()
 
 

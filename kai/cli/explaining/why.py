@@ -283,7 +283,7 @@ def _of_queue(outcome: "Outcome", seen: "Overview", name: str) -> View:
     from kai.answers.outcomes.entitlement import entitlement
     from kai.answers.outcomes.job_lines import job_lines
     from kai.answers.outcomes.overview import declared_in
-    from kai.answers.why.assumptions import assumptions
+    from kai.answers.why.facts import assumptions
     from kai.cli.explaining.whyqueue import LeftOutAnswer, QueueAnswer
     from kai.deciding.explain.declared import missing_queue
 

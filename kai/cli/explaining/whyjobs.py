@@ -157,8 +157,8 @@ class WaitingAnswer:
     @classmethod
     def of(cls, outcome: "Outcome", seen: "Overview", jobs: "Sequence[Job]", asked: Asked) -> "WaitingAnswer":
         """Explain the waiting jobs among ``jobs``: for each queue and reason, the first job in line."""
-        from kai.answers.why.assumptions import assumptions
         from kai.answers.why.explanation import Explainer
+        from kai.answers.why.facts import assumptions
         from kai.deciding.explain.codes import stage_of
 
         explainer = Explainer(outcome, seen, on_progress=report)

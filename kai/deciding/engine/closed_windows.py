@@ -1,4 +1,6 @@
-"""What becomes of work when a window of its queue closes with ``evict``: the queue goes back to its quota.
+"""What becomes of work when a window of its queue closes with ``evict``, and where a budget renews no slice.
+
+When a window closes, the queue goes back to its quota.
 
 Only work that started before the close is taken, and only as much as the queue holds beyond its quota. What a queue is
 given later, by its over-quota weight, is its own again. Work that cannot be preempted goes last. This is no action of a
@@ -6,22 +8,29 @@ configuration: a queue says it, and every cycle heeds it, before anything is pla
 
 Once the queue holds no more than its quota of such work, nothing is left to take, so the cycles that follow need no
 memory of the close.
+
+Work without an end is charged to budgets slice by slice. When its slice is over and the next one does not fit what is
+left, it is evicted (`evict_unrenewed`): the slice that began last goes first. Work with an end was charged for all of
+its time before it started, and stays.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from kai.basics.schedules import clock_text
 from kai.deciding.engine.session import Session
-from kai.facts.model.axis import SHARED_RESOURCES, Float64s, PodRows
+from kai.facts.model.axis import SHARED_RESOURCES, Bools, Float64s, GroupRows, PodRows
+from kai.facts.model.budgets import ADMIT
 from kai.facts.model.groups import Windows
 from kai.facts.model.pod import ACTIVE_ALLOCATED
 from kai.facts.state.snapshot import Snapshot
 from kai.framework.decisions import Cause
 
 NAME: Final = "windowclose"
+BUDGET: Final = "budgetused"
 
 
 def closed_queues(snapshot: Snapshot) -> Sequence[int]:
@@ -43,6 +52,50 @@ def evict_after_close(session: Session) -> None:
         if windows is not None:
             _Closing(session, row, windows).run()
     session.attend(-1)
+
+
+def evict_unrenewed(session: Session) -> None:
+    """Evict work without an end until each budget holds the slices of the rest; one statement for each group."""
+    table, facts = session.snapshot.budgets, session.facts
+    if table is None or not len(table.sliced):
+        return
+    for row, budget in enumerate(table.bounding):
+        if budget.enforce != ADMIT or budget.spent is None:
+            continue
+        for group in sorted(_renewing(session, budget.queue, table.sliced), key=partial(_renewed_last, session)):
+            if session.columns.budget_used[row] <= facts.budgets.left[row]:
+                break
+            queue = session.snapshot.queues[budget.queue]
+            session.attend(group)
+            rule = f"the budget {budget.name} of queue {queue.title} has too little left for its next slice"
+            with session.statement(BUDGET, Cause.BUDGET, rule=rule) as statement:
+                statement.evict(session.portion(group).holding(ACTIVE_ALLOCATED))
+                statement.commit()
+    session.attend(-1)
+
+
+def _renewing(session: Session, queue: int, groups: GroupRows) -> Sequence[int]:
+    """Return the groups in or below a queue that may be evicted."""
+    below, owners = _below(session, queue), session.facts.groups.queue[groups]
+    chosen = groups[below[owners] & session.facts.groups.preemptible[groups] & ~session.protected[groups]]
+    return [int(group) for group in chosen]
+
+
+def _renewed_last(session: Session, group: int) -> tuple[int, int, float, int]:
+    facts = session.snapshot.groups[group]
+    return (-int(session.facts.budgets.duration[group]), facts.priority, -float(session.last_start[group]), group)
+
+
+def _below(session: Session, row: int) -> Bools:
+    """Return bool[Q + 1]: the queue and those below it; the last is for groups without a queue."""
+    parents = session.facts.queues.parent
+    below = np.zeros(len(parents) + 1, np.bool_)
+    for queue in range(len(parents)):
+        above = queue
+        while above >= 0 and above != row:
+            above = int(parents[above])
+        below[queue] = above == row
+    return below
 
 
 class _Closing:
@@ -71,13 +124,7 @@ class _Closing:
     def _groups(self) -> Sequence[int]:
         """Return the unprotected groups in or below the queue that started before the window closed."""
         session = self._session
-        started, parents = session.last_start, session.facts.queues.parent
-        below = np.zeros(len(parents) + 1, np.bool_)  # the last one is for groups without a queue
-        for queue in range(len(parents)):
-            above = queue
-            while above >= 0 and above != self._row:
-                above = int(parents[above])
-            below[queue] = above == self._row
+        below, started = _below(session, self._row), session.last_start
         mine = below[session.facts.groups.queue] & (started < self._since) & ~session.protected
         return np.flatnonzero(mine).tolist()
 

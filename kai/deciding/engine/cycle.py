@@ -87,6 +87,8 @@ class CycleReport:
     """Keys of groups that wait for the places of evicted pods; the next snapshot must list them."""
     left: GroupRows = attrs.field(factory=lambda: np.zeros(0, np.int64))
     """Groups that were left to a later cycle for lack of time, ascending."""
+    budget_used: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64))
+    """int64[B]: what pods that hold GPUs may still cost, for each budget that bounds starts."""
     takes_by_priority: bool = False
     """Whether a queue within its quota may take from a queue of lower priority what that one holds within its quota."""
     failures: tuple[PluginFailure, ...] = ()
@@ -129,6 +131,7 @@ def report(session: Session) -> CycleReport:
         partial_since=session.partial_since,
         awaited=session.awaited.keys(),
         left=session.left,
+        budget_used=columns.budget_used.copy(),
         failures=tuple(session.failures.found.values()),
     )
 
@@ -301,6 +304,9 @@ def run_cycle(
     if closed_windows.closed_queues(snapshot):
         with observer.phase(closed_windows.NAME):
             closed_windows.evict_after_close(session)
+    if snapshot.budgets is not None:
+        with observer.phase(closed_windows.BUDGET):
+            closed_windows.evict_unrenewed(session)
     for action in profile.actions:
         with observer.phase(action.name):
             budget.begin_action(action.name)

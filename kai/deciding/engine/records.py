@@ -19,8 +19,10 @@ import numpy as np
 
 from kai.deciding.engine.world import World
 from kai.facts.kernels import booking, fit
+from kai.facts.kernels.booking import charge_of
 from kai.facts.kernels.columns import GroupFacts
 from kai.facts.model.axis import GPU, GPU_UNIT, Bools, Float64s, GroupRows, Int64s, NodeRows, PodRows
+from kai.facts.model.budgets import STOP
 from kai.facts.model.groups import DEFAULT_SUBGROUP, Queue
 from kai.facts.model.pod import GpuKind
 from kai.facts.state.facts import named_models
@@ -159,7 +161,12 @@ class Records(Mapping[int, GroupRecord]):
 
 RESOURCES = ("cpu", "memory", "gpu")
 GPU_MEMORY = "gpu-memory"
-OVER: Final = (fit.REFUSED_OVER_LIMIT, fit.REFUSED_OVER_QUOTA, fit.REFUSED_OVER_MODEL)
+OVER: Final = (
+    fit.REFUSED_OVER_LIMIT,
+    fit.REFUSED_OVER_QUOTA,
+    fit.REFUSED_OVER_MODEL,
+    fit.REFUSED_OVER_BUDGET,
+)
 """Codes with which queues forbid a node."""
 
 
@@ -284,6 +291,8 @@ def _model_excess(world: World, group: int, model: int, amount: int) -> Reason |
 
 def excess(world: World, group: int, wanted: Float64s, code: int) -> Verdict:
     """Return the refusal ``code`` with the queue, resource and numbers that prove it."""
+    if code == fit.REFUSED_OVER_BUDGET:
+        return _over_budget(world, group, int(wanted[GPU]))
     facts, columns = world.facts, world.columns
     over_limit = code == fit.REFUSED_OVER_LIMIT
     bounds = facts.queues.limit if over_limit else facts.queues.lasting
@@ -305,6 +314,48 @@ def excess(world: World, group: int, wanted: Float64s, code: int) -> Verdict:
                     requested=float(wanted[resource]),
                     **_by_the_clock(world.snapshot.queues[queue], resource, bound, over_limit=over_limit),
                 )
+        queue = int(facts.queues.parent[queue])
+    return ACCEPTED
+
+
+def _over_budget(world: World, group: int, gpu: int) -> Verdict:
+    """Return which budget of the queue, or of a queue above it, does not allow thousandths of GPUs of a group.
+
+    Units: GPU-microseconds; instants in seconds since the epoch.
+    """
+    facts, table = world.facts, world.snapshot.budgets
+    queue = int(facts.groups.queue[group])
+    while queue >= 0 and table is not None:
+        for row in range(*facts.budgets.first[queue : queue + 2].tolist()):
+            budget, left = table.bounding[row], int(facts.budgets.left[row])
+            used, cost = int(world.columns.budget_used[row]), int(charge_of(facts, row, group, -1, gpu))
+            duration = int(facts.budgets.duration[group])
+            allowed = left > 0 if budget.enforce == STOP else duration >= 0 and left >= used + cost
+            if allowed:
+                continue
+            owner = world.snapshot.queues[queue]
+            return Verdict.refused(
+                Code.BUDGET_USED,
+                queue=owner.title,
+                queue_name=owner.name,
+                queue_row=queue,
+                budget=budget.name,
+                enforce=budget.enforce,
+                amount=budget.amount,
+                carried=budget.carried,
+                spent=budget.spent,
+                committed=used,
+                requested=cost,
+                gpus=gpu,
+                seconds=duration / 1000,
+                sliced=group in table.unending,
+                opens=budget.since if budget.since > world.snapshot.now else None,
+                is_open=budget.is_open,
+                until=budget.until,
+                timezone=budget.timezone,
+                users=budget.users,
+                jobs=budget.jobs,
+            )
         queue = int(facts.queues.parent[queue])
     return ACCEPTED
 

@@ -13,9 +13,11 @@ from typing import Final
 
 from kai.basics import parsing
 from kai.basics.parsing import mappings_of
-from kai.basics.schedules import clock_text
+from kai.basics.schedules import clock_text, read_zone
+from kai.basics.wording import number_text, span_text
 from kai.deciding.explain.phrases import number
 from kai.facts.model.axis import PLUGGED_GPU
+from kai.facts.model.budgets import GPU_HOUR
 from kai.facts.model.groups import DEFAULT_SUBGROUP
 from kai.facts.state.snapshot import Snapshot
 from kai.framework.decisions import Cause, Evict
@@ -62,6 +64,57 @@ def _over_quota(facts: Facts) -> str:
         f"{amount(facts['bound'], resource)} {unit}{since}, while {amount(facts['used'], resource)} {unit} are already "
         f"allocated for non-preemptible pods. Use a preemptible workload to go over quota."
     )
+
+
+def budget_text(facts: Facts) -> str:
+    """Return what a budget leaves, what the group would cost, when that changes, and who used it."""
+    name = f"budget {facts['budget']} of queue {facts['queue']}"
+    if not facts["is_open"]:
+        opens, zone = facts["opens"], str(facts["timezone"])
+        return f"{name} {'is over' if opens is None else f'begins on {date_text(number(opens), zone)}'}"
+    if facts["spent"] is None:
+        return f"{name} lets nothing start while it is not known what was used: the history of usage cannot be read"
+    if number(facts["seconds"]) < 0:
+        return f"{name} needs a limit of the run time for work that cannot be preempted (kai.scheduler/max-runtime)"
+    amount_, spent, committed = (number(facts[key]) for key in ("amount", "spent", "committed"))
+    taken = 0.0 if facts["enforce"] == "stop" else committed
+    left = f"{hours_text(max(0.0, amount_ - spent - taken))} of {hours_text(amount_)} GPU-hours left"
+    held = f", and {hours_text(taken)} are held for running work" if taken else ""
+    until = number(facts["until"])
+    reset = f" until {date_text(until, str(facts['timezone']))}" if until < math.inf else ""
+    cost = ""
+    if facts["enforce"] != "stop":
+        gpus, span = amount(facts["gpus"], "gpu"), span_text(number(facts["seconds"]))
+        what = f"{gpus} GPU{'' if gpus == '1' else 's'} for {'a slice of ' if facts['sliced'] else ''}{span}"
+        cost = f"; this job may use {hours_text(number(facts['requested']))} ({what})"
+    return f"{name} has {left}{reset}{held}{cost}{_users_note(facts)}"
+
+
+_MOST_USERS: Final = 3
+
+
+def _users_note(facts: Facts) -> str:
+    """Return who used most of a budget, as a part of a sentence; "" where that is not known."""
+    users = facts.get("users")
+    pairs = users[:_MOST_USERS] if isinstance(users, tuple) else ()
+    shown = ", ".join(f"{user} {hours_text(used)}" for user, used in pairs if user and used > 0)
+    return f"; most was used by {shown}" if shown else ""
+
+
+def _budget_used(facts: Facts) -> str:
+    text = budget_text(facts)
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def hours_text(microseconds: float) -> str:
+    """Return GPU-microseconds as GPU-hours, with at most two decimals."""
+    return number_text(round(microseconds / GPU_HOUR, 2), 9)
+
+
+def date_text(instant: float, zone: str) -> str:
+    """Return a date and a time as the clock of a zone shows them: ``Tue 1 Dec 00:00 (Europe/Berlin)``."""
+    local = datetime.fromtimestamp(instant, read_zone(zone))
+    return f"{local:%a} {local.day} {local:%b %H:%M} ({zone or 'UTC'})"
 
 
 def _clock_note(facts: Facts) -> str:
@@ -170,6 +223,7 @@ WRITERS: Final[Mapping[Code, Callable[[Facts], str]]] = {
     Code.OVER_LIMIT: _over_limit,
     Code.OVER_MODEL_LIMIT: _over_model_limit,
     Code.OVER_QUOTA: _over_quota,
+    Code.BUDGET_USED: _budget_used,
     Code.PREEMPTION_DELAY: _preemption_delay,
     Code.EVICTIONS_CAPPED: _evictions_capped,
     Code.VICTIMS_PROTECTED: _victims_protected,

@@ -187,6 +187,11 @@ REASON_CODES: tuple[ReasonCode, ...] = (
             "The nodes that could take the pods have a model of GPU of which the queue, or a parent, may use no more.",
             "Wait until the queue uses less of it, let the job use another model, or raise the limit of the model.",
         ),
+        (
+            "BudgetUsed",
+            "The GPU-hours of a budget of the queue, or of a queue above it, may not suffice for the job.",
+            "Wait for the next period, which the message names, give the job a shorter limit, or raise the budget.",
+        ),
     ),
     *_codes(
         Stage.QUOTA,

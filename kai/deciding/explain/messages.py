@@ -32,6 +32,7 @@ _REFUSALS = {
     fit.REFUSED_OVER_LIMIT: f"node does not have enough capacity. Reason: {Code.OVER_LIMIT}",
     fit.REFUSED_OVER_QUOTA: f"node does not have enough capacity. Reason: {Code.OVER_QUOTA}",
     fit.REFUSED_OVER_MODEL: f"node does not have enough capacity. Reason: {Code.OVER_MODEL_LIMIT}",
+    fit.REFUSED_OVER_BUDGET: f"node does not have enough capacity. Reason: {Code.BUDGET_USED}",
     fit.REFUSED_LEGACY_MIG: "Legacy MIG jobs cannot be scheduled on node",
     fit.REFUSED_SHARING_ON_DRA: "fractional/shared GPU pods are not yet supported on DRA-only nodes",
     fit.REFUSED_NOT_MIG: "MIG job cannot be scheduled on non-MIG node",

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from kai.basics.schedules import clock_text
 from kai.deciding.engine.cycle import CycleReport
 from kai.deciding.engine.records import GroupRecord
 from kai.deciding.explain import messages
-from kai.deciding.explain.code_texts import delay_of
+from kai.deciding.explain.code_texts import budget_text, delay_of
 from kai.deciding.explain.phrases import Words, counted, listed, number, quantity
 from kai.facts.kernels import fit
 from kai.facts.model.groups import DEFAULT_SUBGROUP, PodGroup
@@ -18,7 +18,8 @@ from kai.facts.model.pod import TERMINATING, Pod, Status
 from kai.facts.state.snapshot import Snapshot
 from kai.framework.verdict import Code, Facts, Histogram, NodeReason, Reason
 
-_BOUNDS = (Code.OVER_LIMIT, Code.OVER_QUOTA, Code.OVER_MODEL_LIMIT)
+_BOUNDS: Final = (Code.OVER_LIMIT, Code.OVER_QUOTA, Code.OVER_MODEL_LIMIT, Code.BUDGET_USED)
+"""Refusals by a queue, rather than by nodes."""
 
 
 def missing_topology(reasons: Sequence[Reason]) -> Iterator[Words]:
@@ -88,8 +89,8 @@ def share_text(numbers: Mapping[str, Any]) -> str:
 
 
 def bounds(reasons: Sequence[Reason]) -> Iterator[Words]:
-    """Yield the limits and quotas among ``reasons``."""
-    for code in (Code.OVER_LIMIT, Code.OVER_QUOTA):
+    """Yield the limits, quotas and budgets among ``reasons``."""
+    for code in _BOUNDS:
         for reason in reasons:
             if reason.code is code:
                 yield Words(code, bound_text(reason), {**reason.facts, "queue": _queue_of(reason)})
@@ -101,7 +102,9 @@ def _queue_of(reason: Reason) -> object:
 
 
 def bound_text(reason: Reason) -> str:
-    """Return which limit or quota a queue would exceed."""
+    """Return which limit, quota or budget a queue would exceed."""
+    if reason.code is Code.BUDGET_USED:
+        return budget_text({**reason.facts, "queue": _queue_of(reason)})
     resource = str(reason.facts["resource"])
     if reason.code is Code.OVER_MODEL_LIMIT:
         return _model_text(reason.facts)

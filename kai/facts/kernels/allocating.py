@@ -26,7 +26,15 @@ from kai.facts.kernels.columns import (
     undo_to,
 )
 from kai.facts.kernels.domains import DomainTrees, place_in_domain
-from kai.facts.kernels.fit import ACCEPTED, Rules, Vectors, gpu_on_node, over_capacity, over_model
+from kai.facts.kernels.fit import (
+    ACCEPTED,
+    REFUSED_OVER_BUDGET,
+    Rules,
+    Vectors,
+    gpu_on_node,
+    over_capacity,
+    over_model,
+)
 from kai.facts.kernels.groups import elastic_state, next_chunk
 from kai.facts.kernels.order import Heap, pop_steady, push
 from kai.facts.kernels.place import put
@@ -257,6 +265,8 @@ def allocate_groups(
             return NOT_PLAIN
         if rules.limits:
             code = over_capacity(facts, columns, group, cpu, memory, gpu, False)
+            if code == REFUSED_OVER_BUDGET:
+                return _refuse(work, group, -1, 0, code)  # groups of a class may run for different times
             if code != ACCEPTED:
                 if uniform and _is_known(work, alike, count):
                     _note_same(work, alike, group, -1)
@@ -280,7 +290,8 @@ def allocate_groups(
             ):
                 placed += 1
             if placed < count:
-                if placed == 0:
+                # On a node, a budget may refuse the part of a device that pods share, by the run time of their group.
+                if placed == 0 and not (facts.budgets.left.shape[0] > 0 and is_shared(facts, first)):
                     _remember(work, alike, group, 0)
                 return _refuse(work, group, work.chunk[placed], placed, ACCEPTED)
         promised = columns.pipelined[leaf]

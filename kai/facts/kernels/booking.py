@@ -3,12 +3,17 @@
 A booking belongs to a (pod, node) pair, not to a pod: a pod that was evicted from one node and promised another is
 booked on both, releasing here and pipelined there.
 
+A pod is charged to the budgets of its queue and of the queues above: what it holds times the time for which its group
+may run. The charge goes back with the pod, so several starts of one cycle never share a remainder. What a budget has
+left is a fact, ``BudgetFacts.left``, and what pods may still cost a column, ``Columns.budget_used``.
+
 Source: the peer's pkg/scheduler/api/node_info (AddTask, RemoveTask), gpu_sharing_node_info and the
     allocate/deallocate handlers of its proportion plugin. Where the peer undoes by inverse operations, which drifts
     for shared devices, we subtract what was added.
 """
 
 from kai.facts.compiled.jit import for_each_number, inner, kernel
+from kai.facts.compiled.struct import Int64s
 from kai.facts.kernels.columns import (
     ACTIVE_ALLOCATED,
     ACTIVE_USED,
@@ -132,6 +137,65 @@ def book(
 
 
 @inner
+def weight_on(facts: Facts, budget: int, group: int, node: int) -> int:
+    """Return what a GPU counts at a budget in thousandths: on ``node``, or the most for the group if it has none."""
+    model = facts.budgets.group_model[group] if node < 0 else facts.budgets.node_model[node]
+    return facts.budgets.weights[budget, model]
+
+
+@inner
+def charge_of(facts: Facts, budget: int, group: int, node: int, gpu: int) -> int:
+    """Return what thousandths of GPUs of a group cost at a budget; work without an end and without slices costs 0."""
+    weighted = (gpu * weight_on(facts, budget, group, node) + GPU_UNIT - 1) // GPU_UNIT
+    return weighted * max(0, facts.budgets.duration[group])
+
+
+@inner
+def charge_budgets(
+    facts: Facts, columns: Columns, offsets: Offsets, queue: int, group: int, node: int, gpu: int, sign: int
+) -> None:
+    """Add (``sign`` 1) or subtract (-1) what a pod costs to the budgets of one queue."""
+    for budget in range(facts.budgets.first[queue], facts.budgets.first[queue + 1]):
+        add(columns, offsets.budget_used + budget, sign * charge_of(facts, budget, group, node, gpu))
+
+
+@inner
+def is_over_budget(facts: Facts, columns: Columns, group: int, gpu: int) -> bool:
+    """Return whether a budget of the queue of ``group``, or of a queue above it, does not allow ``gpu`` thousandths.
+
+    A budget that stops asks only whether something is left. Work without an end must be preemptible.
+    """
+    queue = facts.groups.queue[group]
+    while queue >= 0:
+        for budget in range(facts.budgets.first[queue], facts.budgets.first[queue + 1]):
+            left = facts.budgets.left[budget]
+            if facts.budgets.stops[budget]:
+                if left <= 0:
+                    return True
+                continue
+            cost = charge_of(facts, budget, group, -1, gpu)
+            if facts.budgets.duration[group] < 0 or left < columns.budget_used[budget] + cost:
+                return True
+        queue = facts.queues.parent[queue]
+    return False
+
+
+@kernel
+def book_budgets(facts: Facts, columns: Columns, gpus: Int64s) -> None:
+    """Charge all pods that count, from scratch. ``gpus`` [P] are the thousandths of GPUs that each holds."""
+    columns.budget_used[:] = 0
+    for pod in range(facts.pods.group.shape[0]):
+        group = facts.pods.group[pod]
+        if group < 0 or gpus[pod] == 0 or not (COUNTED >> columns.status[pod]) & 1:
+            continue
+        queue = facts.groups.queue[group]
+        while queue >= 0:
+            for budget in range(facts.budgets.first[queue], facts.budgets.first[queue + 1]):
+                columns.budget_used[budget] += charge_of(facts, budget, group, columns.node[pod], gpus[pod])
+            queue = facts.queues.parent[queue]
+
+
+@inner
 @for_each_number
 def charge(facts: Facts, columns: Columns, offsets: Offsets, pod: int, node: int, sign: int) -> None:
     """Add (or subtract) what a pod on ``node`` counts for in quota to its queue and every queue above it."""
@@ -144,7 +208,10 @@ def charge(facts: Facts, columns: Columns, offsets: Offsets, pod: int, node: int
     gpu = accepted_gpu(facts, shape, node) * sign
     model = facts.nodes.model[node] if node >= 0 else -1
     queue = facts.groups.queue[group]
+    budgets = facts.budgets.left.shape[0] > 0
     while queue >= 0:
+        if budgets:
+            charge_budgets(facts, columns, offsets, queue, group, node, gpu * sign, sign)
         cell = queue * SHARED_RESOURCES
         add(columns, offsets.queue_used + cell + CPU, cpu)
         add(columns, offsets.queue_used + cell + MEMORY, memory)

@@ -107,6 +107,18 @@ class QueueFacts(Struct):
     total: Float64s  # [3]
 
 
+class BudgetFacts(Struct):
+    """Columns of the budgets that may refuse work, by queue, for B budgets and M GPU models."""
+
+    first: Int64s  # [Q + 1] the budgets of queue q: first[q] .. first[q + 1]
+    left: Int64s  # [B] what was not used, in GPU-microseconds
+    stops: Bools  # [B] asks only whether something is left
+    weights: Int64Table  # [B, M + 1] what a GPU of each model counts, in thousandths; the last is the most
+    node_model: Int64s  # [N]
+    group_model: Int64s  # [G] M where pods may go to nodes of several models
+    duration: Int64s  # [G] milliseconds that pods of a group are charged for; -1: no end, and none may be set
+
+
 class Facts(Struct):
     """Everything a kernel may read that does not change during a session."""
 
@@ -115,6 +127,7 @@ class Facts(Struct):
     pods: PodFacts
     groups: GroupFacts
     queues: QueueFacts
+    budgets: BudgetFacts
 
 
 class Columns(Struct):
@@ -132,6 +145,7 @@ class Columns(Struct):
     queue_used: Int64Table  # [Q, 3] summed up the tree
     queue_fixed: Int64Table  # [Q, 3] the part of it that is not preemptible
     queue_models: Int64Table  # [Q, M] the part of the GPUs in queue_used that is of each model, summed up the tree
+    budget_used: Int64s  # [B] what pods that hold GPUs may still cost, in GPU-microseconds
     status: Int64s  # [P]
     node: Int64s  # [P]
     placement: Int64s  # [P] row of placement_slots; 0: no slots
@@ -171,6 +185,7 @@ class Offsets(Struct):
     queue_used: int
     queue_fixed: int
     queue_models: int
+    budget_used: int
     status: int
     node: int
     placement: int

@@ -8,7 +8,7 @@ Source: the peer's node_info fit tests, its predicates and nodes-with-enough-res
 
 from kai.facts.compiled.jit import for_each_number, inner, kernel
 from kai.facts.compiled.struct import BoolTable, Float64Table, Struct
-from kai.facts.kernels.booking import accepted_gpu, device_memory, is_shared, portion_on_node
+from kai.facts.kernels.booking import accepted_gpu, device_memory, is_over_budget, is_shared, portion_on_node
 from kai.facts.kernels.columns import (
     CPU,
     GPU,
@@ -40,7 +40,8 @@ REFUSED_OUTSIDE = 12
 REFUSED_HOOK = 13
 REFUSED_LEGACY_MIG_PRESENT = 14
 REFUSED_OVER_MODEL = 15
-CODES = 16
+REFUSED_OVER_BUDGET = 16
+CODES = 17
 """The number of codes below SHORT_OF."""
 SHORT_OF = 1000
 
@@ -177,8 +178,8 @@ def over_capacity(
 ) -> int:
     """Return 0 if the queue of ``group`` and all above it may take the amounts, else the refusal code.
 
-    Limits apply to every pod, quota only to non-preemptible ones. ``fixed_only`` checks quota alone. Resources
-    that are not requested are skipped.
+    Limits and budgets apply to every pod, quota only to non-preemptible ones. ``fixed_only`` checks quota alone.
+    Resources that are not requested are skipped.
     """
     queue = facts.groups.queue[group]
     if not fixed_only:
@@ -198,6 +199,9 @@ def over_capacity(
                 if amount > 0 and quota >= 0 and quota < columns.queue_fixed[queue, resource] + amount:
                     return REFUSED_OVER_QUOTA
             queue = facts.queues.parent[queue]
+    asks = gpu > 0 and not fixed_only and facts.budgets.left.shape[0] > 0
+    if asks and is_over_budget(facts, columns, group, int(gpu)):
+        return REFUSED_OVER_BUDGET
     return ACCEPTED
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 import attrs
 
+from kai.facts.model.budgets import Key, Spent
 from kai.facts.model.claim import AllocatedDevice, DeviceConfig, DeviceRequest
 from kai.facts.model.constraints import NodeTerm
 from kai.facts.model.groups import Shares
@@ -43,6 +44,9 @@ class Past:
     """Thousandths of GPUs that pods of each queue lost in the last hour, by the name of the queue."""
     protected: tuple[str, ...] = ()
     """UIDs of pods that budgets protect, or that are being moved; their groups lose no pods."""
+    spent: Mapping[Key, Spent] | None = None
+    """What was used of the budgets of queues. Of one that is not among them nothing is known; None: what the status of
+    queues says counts."""
 
 
 @attrs.frozen

@@ -14,6 +14,7 @@ import numpy as np
 from kai.facts.kernels.accounting import open_accounts, reopen_accounts
 from kai.facts.kernels.columns import Columns, Facts, take_back
 from kai.facts.model.axis import Bools, Int64s
+from kai.facts.state import budgets
 from kai.facts.state.facts import (
     group_facts,
     named_models,
@@ -126,6 +127,7 @@ class Base:
                 status, node = snapshot.pod_status[rows], snapshot.pod_node[rows]
                 reopen_accounts(left.base.facts, self.facts, columns, rows, status, node)
                 columns.counters[:] = 0
+                budgets.book(snapshot, self.facts, columns)
                 return Opening(arena, room, columns, self._still_lacking(columns, left, rows))
         return self._opened(snapshot, self._cleared(left), room, epoch)
 
@@ -142,6 +144,7 @@ class Base:
         view(arena, "idle")[:] = self.facts.nodes.allocatable
         columns = layout.columns(arena, room, epoch)
         open_accounts(self.facts, columns, layout.offsets)
+        budgets.book(snapshot, self.facts, columns)
         return Opening(arena, room, columns, self._lacking(columns))
 
     def _lacking(self, columns: Columns) -> Int64s:
@@ -209,6 +212,8 @@ def _count_alike(before: Facts, now: Facts) -> bool:
     """Return whether a pod in an unchanged place counts as much as before, on the same node and for the same queues."""
     if not np.array_equal(before.queues.parent, now.queues.parent):
         return False
+    if len(before.budgets.left) != len(now.budgets.left):  # their column is as long as there are budgets
+        return False
     one, other = (
         (facts.shapes, facts.nodes, facts.groups.queue, facts.groups.preemptible, facts.groups.first_subgroup)
         for facts in (before, now)
@@ -254,6 +259,7 @@ def make_base(snapshot: Snapshot) -> Base:
         pods=pods,
         groups=group_facts(groups, subgroups, snapshot.first_subgroup, by_leaf),
         queues=queue_facts(snapshot),
+        budgets=budgets.budget_facts(snapshot),
     )
     layout = Layout.of(
         Sizes(
@@ -265,6 +271,7 @@ def make_base(snapshot: Snapshot) -> Base:
             pods=len(snapshot.pods),
             subgroups=int(snapshot.first_subgroup[-1]),
             groups=len(snapshot.groups),
+            budgets=len(facts.budgets.left),
         )
     )
     placements = _placements(snapshot, slot_rows)

@@ -285,12 +285,13 @@ def queue_facts(snapshot: Snapshot) -> QueueFacts:
 
 
 def next_quota_change(snapshot: Snapshot) -> float:
-    """Return when the clock may change the amounts of a queue next; infinity for never.
+    """Return when the clock may change the amounts of a queue or its budgets next; infinity for never.
 
     Units: seconds since the epoch.
     """
     queues = snapshot.queues
-    return snapshot.memory.once("next quota change", (queues,), lambda: next_change(queues))
+    change = snapshot.memory.once("next quota change", (queues,), lambda: next_change(queues))
+    return change if snapshot.budgets is None else min(change, snapshot.budgets.next_change)
 
 
 def _queue_table(queues: Sequence[Queue]) -> QueueFacts:

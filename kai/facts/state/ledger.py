@@ -38,6 +38,7 @@ class Sizes:
     pods: int
     subgroups: int
     groups: int
+    budgets: int = 0
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of every column, in arena order."""
@@ -55,6 +56,7 @@ class Sizes:
             "queue_used": (self.queues, 3),
             "queue_fixed": (self.queues, 3),
             "queue_models": (self.queues, self.models),
+            "budget_used": (self.budgets,),
             "status": pod,
             "node": pod,
             "placement": pod,
@@ -245,7 +247,7 @@ class Ledger:
 
     def room_for(self, changes: int) -> int:
         """Return how many entries of the journal ``changes`` placements or evictions can take."""
-        per_pod: int = self._journal_per_pod + 6 * min(1 + self.layout.sizes.queues, 64)
+        per_pod: int = self._journal_per_pod + 6 * min(1 + self.layout.sizes.queues, 64) + 2 * self.layout.sizes.budgets
         return (changes + 1) * per_pod
 
     def undo_to(self, mark: int) -> None:

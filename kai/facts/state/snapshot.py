@@ -8,12 +8,14 @@ so decisions do not depend on the order in which objects arrived.
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
+from math import inf
 from typing import TypeVar
 
 import attrs
 import numpy as np
 
 from kai.facts.model.axis import PLUGGED_GPU, Bools, Int64s, ResourceAxis, locked
+from kai.facts.model.budgets import Budget
 from kai.facts.model.claim import RawObject
 from kai.facts.model.groups import Crowds, PodGroup, Queue
 from kai.facts.model.partitions import Catalog
@@ -22,6 +24,36 @@ from kai.facts.model.pod import UNKNOWN_GPU_MEMORY, Node, Pod, Shape
 from kai.facts.state.memory import Memory, SnapshotVersions, even_steps
 
 T = TypeVar("T")
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class BudgetTable:
+    """The budgets of all queues at the instant of a snapshot.
+
+    Shapes: B budgets that bound starts, N nodes, G groups, M GPU models.
+    """
+
+    budgets: tuple[Budget, ...]
+    """All budgets, those that only warn too, by the row of their queue."""
+    models: tuple[str, ...]
+    """The GPU models of the nodes."""
+    node_model: Int64s
+    """[N] The model of each node."""
+    group_model: Int64s
+    """[G] The model that a group is bound to; M for any."""
+    duration: Int64s
+    """[G] Milliseconds for which pods of a group are charged; -1 for work that would need a limit."""
+    sliced: Int64s
+    """Groups that have a place and no known end, ascending."""
+    unending: frozenset[int] = frozenset()
+    """Groups without a known end, those too that wait."""
+    next_change: float = inf
+    """When the clock changes an answer next: a period ends, or a slice. Seconds since the epoch."""
+
+    @property
+    def bounding(self) -> tuple[Budget, ...]:
+        """The budgets that bound starts; their rows are those of columns."""
+        return tuple([each for each in self.budgets if each.bounds_starts])
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -61,6 +93,8 @@ class Snapshot:
     bind_requests: Mapping[int, RawObject] = attrs.field(factory=dict, eq=False)
     """Live bind requests as written, by pod row: the details of placements that are on their way."""
     past: Past = attrs.field(factory=Past)
+    budgets: BudgetTable | None = attrs.field(default=None, eq=False)
+    """The budgets of queues at ``now``; None where no queue has one."""
     revision: int = 0
     """The number of the cycle that this snapshot is for."""
     crowds: Crowds = attrs.field(factory=Crowds)

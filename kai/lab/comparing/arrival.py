@@ -9,8 +9,8 @@ from typing import Final
 
 import attrs
 
+from kai.answers.cases.case import RefusedWorkload
 from kai.answers.cases.plan_document import Departure
-from kai.answers.cases.refused import RefusedWorkload
 from kai.answers.offline.run import Outcome
 from kai.answers.outcomes.job_lines import refused_jobs
 from kai.answers.outcomes.job_states import State

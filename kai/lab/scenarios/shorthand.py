@@ -72,6 +72,7 @@ _QUEUE_KEYS = (
     "reclaim_min_runtime",
     "schedules",
     "models",
+    "budgets",
 )
 _GROUP_KEYS = (
     "queue",
@@ -163,9 +164,14 @@ def _queue(name: str, values: Values, at: int, place: str) -> Manifest:
     spec |= {key: value for key, value in optional.items() if value is not None}
     if values.get("schedules") is not None:
         spec["schedules"] = _schedules(values["schedules"], f"{place}.schedules")
+    budgets = _budgets(values.get("budgets"), f"{place}.budgets")
+    if budgets:
+        spec["budgets"] = [budget for budget, _ in budgets]
+    written = [status for _, status in budgets if status]
     return {
         "apiVersion": names.QUEUE_VERSION,
         "kind": "Queue",
+        **({"status": {"budgets": written}} if written else {}),
         "metadata": {"name": name, "uid": name, "creationTimestamp": times.instant_text(NOW - 7200 + 60 * at)},
         "spec": spec,
     }
@@ -181,6 +187,39 @@ def _models(value: object, place: str) -> Manifest:
             if not is_number(number):
                 raise InputError(f"{where}.{key}: found {shown(number)}, expected a number of GPUs")
             made[model][key] = number
+    return made
+
+
+_BUDGET_KEYS = {
+    "amount": "amount",
+    "period": "period",
+    "zone": "timeZone",
+    "from": "from",
+    "until": "until",
+    "carry_over": "carryOver",
+    "enforce": "enforce",
+    "refund": "refund",
+    "slice": "slice",
+}
+
+
+def _budgets(value: object, place: str) -> list[tuple[Manifest, Manifest]]:
+    """Return the budgets of a queue, each with what its status says: ``spent`` GPU-hours, and those of ``users``."""
+    made: list[tuple[Manifest, Manifest]] = []
+    for name, each in mapping({} if value is None else value, place).items():
+        values = fields(each, (*_BUDGET_KEYS, "weights", "spent", "carried", "users"), f"{place}.{name}")
+        budget: Manifest = {"name": name}
+        budget |= {field: values[key] for key, field in _BUDGET_KEYS.items() if values.get(key) is not None}
+        if values.get("weights") is not None:
+            weights = mapping(values["weights"], f"{place}.{name}.weights")
+            budget["weights"] = [{"model": model, "weight": weight} for model, weight in weights.items()]
+        status: Manifest = {}
+        if values.get("spent") is not None:
+            now = times.instant_text(NOW)
+            status = {"name": name, "since": now, "at": now, "spent": values["spent"]}
+            status |= {"carried": values["carried"]} if values.get("carried") is not None else {}
+            status |= {"userHours": values["users"]} if values.get("users") is not None else {}
+        made.append((budget, status))
     return made
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import attrs
 
-from kai.answers.cases.case import Case, with_claims_of_templates
-from kai.answers.cases.refused import RefusedWorkload
+from kai.answers.cases.case import Case, RefusedWorkload, with_claims_of_templates
 from kai.api import names
 from kai.api.cluster_objects import FIELD_OF, ClusterObjects
 from kai.api.codec.structuring import unstructure

@@ -21,9 +21,10 @@ from kai.api.codec import structuring
 from kai.api.fields import camel
 from kai.basics.errors import InputError
 from kai.basics.kubernetes_version import NEWEST, KubernetesVersion
-from kai.basics.parsing import is_number, is_whole
+from kai.basics.parsing import is_number, is_whole, list_of
 from kai.deciding.configuration.peer import Settings
 from kai.deciding.configuration.profile_reading import Configuration, read_configuration, read_peer
+from kai.facts.model.budgets import Key, Spent
 from kai.facts.model.placement import NoRoom, Past
 from kai.intake.aside import FIELD_OF_KIND, Suspect, without
 
@@ -72,6 +73,7 @@ def read_archive(path: Path, name: str) -> Case:
             evicted=_evicted(document, name),
             protected=_texts(document, "protected", "a list of UIDs", name),
             usage=usage,
+            spent=_spent(own.get("spent"), name),
         ),
         notes=notes + configuration.notes + unread(configuration, usage),
     )
@@ -123,6 +125,28 @@ def _evicted(document: Mapping[str, Any], name: str) -> tuple[tuple[str, int], .
         wanted = "thousandths of GPUs by queue"
         raise InputError.about(f"{name}: {MEMBER}", "kai.evicted", found=found, wanted=wanted)
     return tuple(sorted((str(queue), gpus) for queue, gpus in found.items()))
+
+
+def _spent(listed: object, name: str) -> Mapping[Key, Spent] | None:
+    """Return what was used of budgets before the cycle; None for archives that do not have it."""
+    if listed is None:
+        return None
+    found: dict[Key, Spent] = {}
+    numbers = ("since", "at", "total", "pace", "carried")
+    for each in listed if isinstance(listed, list) else [listed]:
+        if not isinstance(each, Mapping) or not all(is_whole(each.get(key)) for key in numbers):
+            wanted = f"a list of objects with queue, budget, {', '.join(numbers)}"
+            raise InputError.about(f"{name}: {MEMBER}", "kai.spent", found=each, wanted=wanted)
+        key = (str(each.get("queue")), str(each.get("budget")))
+        amounts = {field: int(each[field]) for field in numbers}
+        found[key] = Spent(**amounts, users=_pairs(each, "users"), jobs=_pairs(each, "jobs"))
+    return found
+
+
+def _pairs(written: Mapping[str, Any], field: str) -> tuple[tuple[str, int], ...]:
+    """Return names with whole numbers; others are left out, since they only explain."""
+    pairs = [each for each in list_of(written, field) if isinstance(each, list) and len(each) == 2]
+    return tuple((str(who), used) for who, used in pairs if is_whole(used))
 
 
 def _aside(document: Mapping[str, Any], name: str) -> Mapping[Suspect, bool]:

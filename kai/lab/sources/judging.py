@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from kai.answers.cases.refused import RefusedWorkload
+from kai.answers.cases.case import RefusedWorkload
 from kai.api import names
 from kai.api.codec import structuring
 from kai.api.kinds import key_of

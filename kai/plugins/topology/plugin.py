@@ -35,8 +35,7 @@ from kai.framework import (
     Verdict,
 )
 from kai.framework.kernel import GPU, PODS, domain_room
-from kai.plugins.topology.kernels import pods_per_node
-from kai.plugins.topology.tree import STEP, TOPOLOGIES, Branch, Levels, TopologyTree
+from kai.plugins.topology.tree import STEP, TOPOLOGIES, Branch, Levels, TopologyTree, pods_per_node
 from kai.plugins.topology.words import ANY_DOMAIN, DOMAIN_TOO_SMALL, SmallDomain
 
 KINDS = 64

@@ -10,7 +10,8 @@ from itertools import accumulate
 import attrs
 import numpy as np
 
-from kai.framework import Bools, DomainTree, Int64s, NodeRows, Objects, RawObject, SessionView, TopologyConstraint
+from kai.framework import Bools, DomainTree, NodeRows, Objects, RawObject, SessionView, TopologyConstraint
+from kai.framework.kernel import Columns, Facts, Int64s, kernel, pods_on_node
 
 
 @attrs.frozen(kw_only=True)
@@ -200,3 +201,13 @@ class TopologyTree:
             step=STEP,
             required=required > 0,
         )
+
+
+@kernel
+def pods_per_node(facts: Facts, columns: Columns, request: Int64s, most: int, nodes: Int64s, out: Int64s) -> None:
+    """Fill ``out`` [n] with how many pods of ``request`` [R] each of ``nodes`` [n] could hold.
+
+    ``most`` if they ask for nothing but a pod's place.
+    """
+    for at in range(nodes.shape[0]):
+        out[at] = pods_on_node(facts, columns, request, most, nodes[at])

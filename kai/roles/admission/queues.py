@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from kai.api.conventions.budgets import bad_budgets, budgets_in
 from kai.api.conventions.gpu_sharing import is_model_name, model_of
 from kai.api.conventions.queue_rules import QueueShape as RulesShape
 from kai.api.conventions.queue_rules import Rule, amount, excess, queue_faults, shape_in
@@ -95,7 +96,12 @@ def validate_queue(request: AdmissionRequest, settings: AdmissionSettings, find:
     queue = read_queue(request.object)
     if queue.quotas is None:
         return refused(_MISSING, warnings=(_MISSING,))
-    if bad := [*_broken_promises(request.object or {}), *_bad_schedules(queue), *_bad_models(queue)]:
+    if bad := [
+        *_broken_promises(request.object or {}),
+        *_bad_schedules(queue),
+        *_bad_models(queue),
+        *_bad_budgets(request),
+    ]:
         return refused("; ".join(f"queue {queue.name}: {each}" for each in bad))
     if not settings.queue_quota_validation:
         return ALLOWED
@@ -119,6 +125,10 @@ def _broken_promises(manifest: Manifest) -> list[str]:
         for each in runtime_conflicts((manifest,))
         if each.is_promise
     ]
+
+
+def _bad_budgets(request: AdmissionRequest) -> list[str]:
+    return [str(each) for each in bad_budgets(budgets_in(request.object or {}))]
 
 
 def _bad_schedules(queue: QueueShape) -> list[str]:

@@ -17,7 +17,7 @@ from kai.roles.scheduler.committing.outbox import CarryOut, HandOver, Outbox
 from kai.roles.scheduler.comparing.shadow import Shadow
 from kai.roles.scheduler.comparing.shadowing import Shadowing
 from kai.roles.scheduler.cycle.cycling import Cycles
-from kai.roles.scheduler.cycle.past_usage import past_usage
+from kai.roles.scheduler.cycle.past_usage import past_usage, spending
 from kai.roles.scheduler.loop.kernel_warmup import Warming
 from kai.roles.scheduler.loop.service import Scheduler
 from kai.roles.scheduler.loop.wakeups import IndependentPods, OtherPools, Rests, Rhythm
@@ -80,6 +80,7 @@ def make_scheduler(
         cycles=Cycles(settings, profile, cluster.clock.monotonic),
         hourly=hourly,
         usage=past_usage(settings.configuration.usage, settings.usage_address, cluster.clock, metrics),
+        spending=spending(settings.configuration.usage, settings.usage_address, cluster.clock),
         history=_history(settings, cluster, leadership),
         decisions=_decision_log(settings, metrics),
         shadowing=_shadowing(cluster, settings, metrics) if settings.shadow else None,

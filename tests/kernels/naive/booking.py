@@ -1,8 +1,10 @@
 """Twins of ``kai.facts.kernels.booking``: bookings as a list of who is where, shared devices by the peer's rules."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
-from kai.facts.kernels.columns import OP_ALLOCATE, OP_EVICT, OP_PIPELINE
+from kai.facts.kernels.columns import OP_ALLOCATE, OP_EVICT, OP_PIPELINE, BudgetFacts
 from kai.facts.model.axis import GPU, GPU_UNIT
 from kai.facts.model.pod import ACTIVE_USED, COUNTED, Status, within
 from tests.kernels.naive.world import Booking, Device, Node, Pod, Shape, World, counted_gpus, hundredths
@@ -23,6 +25,20 @@ def accepted_gpu(world: World, shape: Shape, node: int) -> int:
     if shape.shared and node >= 0:
         return counted_gpus(shape, world.nodes[node])
     return requested_gpu(world, shape)
+
+
+def book_budgets(world: World, budgets: BudgetFacts, gpus: Sequence[int]) -> list[int]:
+    """Return what all pods that count may still cost each budget; ``gpus`` are the thousandths that each holds."""
+    used = [0] * len(budgets.left)
+    for pod in world.pods:
+        if pod.group is None or not within(pod.status, COUNTED):
+            continue
+        model = budgets.node_model[pod.node] if pod.node >= 0 else budgets.group_model[pod.group.row]
+        for queue in world.above(pod.group.queue):
+            for budget in range(budgets.first[queue.row], budgets.first[queue.row + 1]):
+                weighted = math.ceil(Fraction(gpus[pod.row] * int(budgets.weights[budget, model]), GPU_UNIT))
+                used[budget] += weighted * max(0, int(budgets.duration[pod.group.row]))
+    return used
 
 
 def memory_on(shape: Shape, node: Node) -> int:

@@ -7,17 +7,21 @@ service would. A run writes no file, whatever file its configuration names.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from kai.api.kinds import key_of
 from kai.api.listing import Listing
 from kai.deciding.configuration.past_usage import SQLITE, UsageSettings
+from kai.facts.model.budgets import Key as BudgetKey
+from kai.facts.model.budgets import Spent
 from kai.facts.model.groups import Shares
 from kai.history.database import MEMORY, Author, Writer, connect
 from kai.history.recording import Recording
 from kai.history.reports import past_usage
+from kai.history.spending import spent_of
 from kai.lab.virtual.running.embedded_cluster import EmbeddedCluster
 from kai.roles.scheduler.cycle.past_usage import window_start
 
@@ -37,7 +41,7 @@ class RunHistory:
     recording: Recording
     writer: Writer | None = None
     next_read: float = 0.0
-    """When past usage is read again."""
+    """When past usage is read again; infinity where none is configured."""
     _usage: Mapping[str, Shares] = attrs.field(factory=dict)
     _seen: dict[int, Sequence[Any]] = attrs.field(factory=dict)
     """The listing of each kind at the last look."""
@@ -46,12 +50,15 @@ class RunHistory:
     def of(
         cls, settings: UsageSettings | None, cluster: EmbeddedCluster, intake: IntakeSettings, scheduler_name: str
     ) -> RunHistory | None:
-        """Return the history of a run that begins; None if its configuration has none."""
-        if settings is None or settings.client != SQLITE:
+        """Return the history of a run that begins; None if its configuration has none, and no queue has a budget."""
+        divides = settings is not None and settings.client == SQLITE
+        if not divides and not any(each.spec.budgets for each in cluster.objects().queues):
             return None
         recording = Recording(scheduler_name, intake.owns, lambda: intake.kubernetes)
         recording.note_devices(cluster.claimable)
-        return cls(settings, cluster, recording)
+        made = cls(settings if settings is not None and divides else _FOR_BUDGETS, cluster, recording)
+        made.next_read = 0.0 if divides else inf
+        return made
 
     def look(self, now: float) -> None:
         """Record what changed since the last look."""
@@ -92,6 +99,17 @@ class RunHistory:
             found = past_usage(self.writer.connection, round(since * 1000), round(now * 1000), half_life * 1000)
             self._usage = {name: Shares(gpu=gpu, cpu=cpu, memory=memory) for name, (gpu, cpu, memory) in found.items()}
         return self._usage
+
+    def spent(self, now: float) -> Mapping[BudgetKey, Spent] | None:
+        """Return what was used of the budgets of queues by now; None where no queue has one."""
+        queues = self.cluster.objects().queues
+        if self.writer is None or not any(each.spec.budgets for each in queues):
+            return None
+        return spent_of(self.writer.connection, queues, round(now * 1000))
+
+
+_FOR_BUDGETS: Final = UsageSettings(client=SQLITE, retention_seconds=400 * 86_400.0)
+"""The history of a run that has only budgets to ask it: those of a year too."""
 
 
 def _difference(before: Sequence[Any], now: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:

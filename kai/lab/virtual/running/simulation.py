@@ -151,7 +151,7 @@ class Simulation:
         self._nodes = Nodes(self._calendar, self.cluster, self.workloads, self.records)
         parameters = self._configuration.parameters
         self.history = RunHistory.of(self._configuration.usage, self.cluster, settings, parameters.scheduler_name)
-        """Who held what in this run; None where past usage is not configured."""
+        """Who held what in this run; None where neither past usage nor a budget asks for it."""
         self._intake = Intake(settings)
         self._awaited: tuple[str, ...] = ()
         self._evicted = RecentEvictions()
@@ -166,7 +166,7 @@ class Simulation:
         """The first arrival of an independent pod, which starts without others, after the last cycle."""
         self._wake = self._edge = inf
         """When the passing of time alone may change the decision, and when a quota changes by the clock."""
-        self._decided = 0.0  # when a cycle decided something last
+        self._decided, self._patience = 0.0, _patience_of(scene)  # when a cycle decided something last
         self._cycles = self._decisions = 0
         self._digest = hashlib.sha256()
         self._gpus = 0.0
@@ -360,6 +360,7 @@ class Simulation:
         self._moved.look(objects, now)
         past = Past(
             usage={} if self.history is None else self.history.usage(self.cluster.instant(now)),
+            spent=None if self.history is None else self.history.spent(self.cluster.instant(now)),
             awaited=self._moved.served_first(self._awaited),
             protected=self._moved.spared(()),
             evicted=self._evicted.current(now) if self._profile.parameters.caps_evictions_by_the_hour else (),
@@ -382,8 +383,9 @@ class Simulation:
         if not is_quiet:
             self._decided = now
             return self._edge if moved is None else min(moved, self._edge)
-        if not len(self._calendar) and self._edge > self._decided + AHEAD_SECONDS:
+        if not len(self._calendar) and self._edge > self._decided + self._patience:
             # Windows come again for ever: a week without an event and without a decision is as all that follow it.
+            # So do the periods of budgets, whose longest is a year.
             self._edge = inf
             return inf
         known = holds_until(snapshot) - self.cluster.began
@@ -477,6 +479,11 @@ class Simulation:
         job = self.workloads.jobs.get((group.namespace, group.name))
         if job is not None and key_of(job.group) == (group.namespace, group.name) and not isnan(instant):
             self.workloads.stamp(job, key, instant)
+
+
+def _patience_of(scene: Scene) -> float:
+    """Return for how long edges of the clock are awaited while nothing happens, in seconds."""
+    return 366 * 86_400.0 if any(each.spec.budgets for each in scene.objects.queues) else AHEAD_SECONDS
 
 
 def _claimable(scene: Scene, settings: IntakeSettings) -> Mapping[str, int]:

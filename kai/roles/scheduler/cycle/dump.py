@@ -28,6 +28,7 @@ from kai.api.codec.structuring import unstructure
 from kai.api.fields import EMPTY, camel
 from kai.deciding.configuration.profile_reading import PEER_KEYS
 from kai.deciding.engine.cycle import Profile, waiting_order
+from kai.facts.model.budgets import Key, Spent
 from kai.framework.parameters import LEAST_HARM
 from kai.intake import take_snapshot
 from kai.intake.aside import Aside, without
@@ -89,11 +90,20 @@ def archive_document(given: CycleInput, settings: SchedulerSettings) -> dict[str
             **({"protected": list(past.protected)} if past.protected else {}),
             "grants": [list(each) for each in given.grants],
             **({"aside": _aside(given.aside)} if given.aside else {}),
+            **({"spent": _spent(past.spent)} if any(each.spec.budgets for each in given.objects.queues) else {}),
             **({"usage": {queue: attrs.asdict(each) for queue, each in past.usage.items()}} if past.usage else {}),
             **({"config": _without_password(settings.document)} if _is_ours(settings) else {}),
             **_more_objects(given.objects),
         },
     }
+
+
+def _spent(spent: Mapping[Key, Spent] | None) -> list[dict[str, Any]]:
+    """Return what was used of budgets, as readers of archives read it back."""
+    return [
+        {"queue": queue, "budget": budget, **attrs.asdict(each)}
+        for (queue, budget), each in sorted((spent or {}).items())
+    ]
 
 
 def packed(document: Mapping[str, Any]) -> bytes:

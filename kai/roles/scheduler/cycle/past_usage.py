@@ -19,7 +19,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Protocol
@@ -31,6 +31,7 @@ import msgspec
 import structlog
 from anyio import to_thread
 
+from kai.api.scheduling.queue import Queue
 from kai.basics import parsing
 from kai.basics.errors import ConfigError, KaiError
 from kai.basics.parsing import mapping_of
@@ -46,9 +47,11 @@ from kai.deciding.configuration.past_usage import (
     WindowType,
     check_address,
 )
+from kai.facts.model.budgets import Key, Spent
 from kai.facts.model.groups import Shares
-from kai.history.database import HistoryError, reading
+from kai.history.database import HistoryError, heard_until, reading
 from kai.history.reports import past_usage as recorded_usage
+from kai.history.spending import spent_of
 from kai.roles.scheduler.reporting.metrics import SchedulerMetrics
 
 _LABEL: Final = "queue_name"
@@ -399,9 +402,74 @@ class PastUsage:
         self.metrics.usage_known(known=known, client=self.settings.client)
 
 
+NO_SPENDING: Final[Mapping[Key, Spent]] = MappingProxyType({})
+_STAYS: Final = 60.0
+"""How long a reading of what budgets used counts; what is held goes on to be counted from it.
+
+Units: seconds.
+"""
+
+
+@attrs.define(eq=False)
+class Spending:
+    """What was used of the budgets of queues, read from kai's own database before each cycle.
+
+    Where it cannot be read for a minute, or nothing was recorded for that long, nothing is known: work under a budget
+    does not start then.
+    """
+
+    path: str
+    clock: Clock
+    known: Mapping[Key, Spent] = NO_SPENDING
+    problem: str = ""
+    """Why it is not known; "" while it is."""
+    _read_at: float | None = None
+
+    async def refresh(self, queues: Iterable[Queue]) -> None:
+        """Read what was used by now; nothing where no queue has a budget. Cost: a query for each budget."""
+        budgeted = [each for each in queues if each.spec.budgets]
+        if not budgeted:
+            self.known, self.problem, self._read_at = NO_SPENDING, "", None
+            return
+        try:
+            self.known = await to_thread.run_sync(_spent, self.path, budgeted, self.clock.now())
+        except HistoryError as error:
+            self._fail(str(error))
+            return
+        self._read_at = self.clock.monotonic()
+        if self.problem:
+            structlog.get_logger().info("budgets are known again")
+            self.problem = ""
+
+    def _fail(self, why: str) -> None:
+        if self._read_at is not None and self.clock.monotonic() - self._read_at < _STAYS:
+            return
+        self.known = NO_SPENDING
+        problem = f"what budgets used is not known: {why}"
+        if problem != self.problem:
+            structlog.get_logger().warning("budgets are not known", why=why)
+        self.problem = problem
+
+
+def _spent(path: str, queues: Sequence[Queue], now: float) -> Mapping[Key, Spent]:
+    at = round(now * 1000)
+    with reading(path) as connection:
+        heard = heard_until(connection)
+        if heard is None or at - heard > _STAYS * 1000:
+            raise HistoryError(f"history {path}: found no record of the last minute, expected one each ten seconds")
+        return spent_of(connection, queues, at)
+
+
 def _why(error: Exception) -> str:
     """Return why a reading failed; of an unforeseen error only the type, since its message may hold a password."""
     return str(error) if isinstance(error, UsageError) else f"found {type(error).__name__}, expected an answer"
+
+
+def spending(settings: UsageSettings | None, address: str, clock: Clock) -> Spending | None:
+    """Return the reader of what budgets used; None where kai records no history."""
+    if settings is None or settings.client != SQLITE:
+        return None
+    return Spending(address or settings.address, clock)
 
 
 def usage_address(settings: UsageSettings, environment: Mapping[str, str]) -> str:

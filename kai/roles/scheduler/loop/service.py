@@ -34,7 +34,7 @@ from kai.roles.scheduler.comparing.shadowing import SHADOW_PATH, Shadowing
 from kai.roles.scheduler.cycle.cycle_input import CycleInput
 from kai.roles.scheduler.cycle.cycling import Cycles, Done, Failure
 from kai.roles.scheduler.cycle.dump import JOB_ORDER_PATH, NOT_READY, archive, job_order
-from kai.roles.scheduler.cycle.past_usage import NONE, PastUsage
+from kai.roles.scheduler.cycle.past_usage import NO_SPENDING, NONE, PastUsage, Spending
 from kai.roles.scheduler.cycle.stream import CycleObserver, Stream
 from kai.roles.scheduler.effects import Expired, Looked
 from kai.roles.scheduler.loop.kernel_warmup import Warming
@@ -52,6 +52,11 @@ if TYPE_CHECKING:
     from kai.facts.model.groups import Shares
 
 _LONGEST_REST: Final = 1.0
+_LOOK_AGAIN: Final = 5.0
+"""How long until the history is asked again for what budgets used, where it was not known.
+
+Units: seconds.
+"""
 _LONGEST_PAUSE: Final = 60.0
 _REHEARSALS_APART: Final = 5.0
 _LONGEST_PASS: Final = 120.0
@@ -89,6 +94,8 @@ class Scheduler:
     rests: Rests
     usage: PastUsage | None = None
     """Past usage of queues; None where it is not configured."""
+    spending: Spending | None = None
+    """What budgets used; None where kai records no history, so that it is not known."""
     history: HistoryRecorder | None = None
     """Records who holds what; None where that is not configured."""
     decisions: DecisionLog | None = None
@@ -276,6 +283,8 @@ class Scheduler:
         due_in = [due - now for due in dues if due is not None]
         if (edge := next_quota_change(outcome.snapshot)) < inf:
             due_in.append(edge - self.cluster.clock.now())
+        if self.spending is not None and self.spending.problem:
+            due_in.append(_LOOK_AGAIN)
         restless = outcome.restless and not feedback.recent_binds.is_awaited  # else the same is rejected again
         return pause_after(self.settings, turns=outcome.turns, idle=idle, restless=restless, dues=due_in)
 
@@ -288,7 +297,10 @@ class Scheduler:
 
     async def _cycle(self, term: Term) -> Done | Failure:
         async with self.intake_in_use:
-            await self.kernels.settle(self.cluster.store.cluster_objects())
+            objects = self.cluster.store.cluster_objects()
+            await self.kernels.settle(objects)
+            if self.spending is not None:
+                await self.spending.refresh(objects.queues)
             return await self._decide_once(term)
 
     async def _decide_once(self, term: Term) -> Done | Failure:
@@ -335,7 +347,8 @@ class Scheduler:
     def _input(self, objects: ClusterObjects) -> CycleInput:
         """Return the input that a cycle on these objects would get now."""
         clock = self.cluster.clock
-        past = Past(awaited=self.cycles.awaited, usage=self._past_usage())
+        spent = NO_SPENDING if self.spending is None else self.spending.known
+        past = Past(awaited=self.cycles.awaited, usage=self._past_usage(), spent=spent)
         version = self.cluster.kubernetes()
         given = CycleInput(objects=objects, now=clock.now(), cycle=self.number, past=past, kubernetes=version)
         return self.outbox.committer.feedback.applied(given, clock.monotonic())
@@ -390,7 +403,8 @@ class Scheduler:
         """Return a condition that needs attention but does not stop the role, as text; "" if there is none."""
         lasts = self._lasts() if self.metrics.cycle_lasts() >= _LASTING else ""
         unrecorded = "" if self.history is None else self.history.problem
-        return lasts or self.cycles.faults.note or self.kernels.note() or unrecorded
+        unknown = "" if self.spending is None else self.spending.problem
+        return lasts or self.cycles.faults.note or self.kernels.note() or unrecorded or unknown
 
     def _lasts(self) -> str:
         return f'a cycle has not ended for {self.metrics.cycle_lasts():.0f} s: see "computing for long" in the log'

@@ -192,6 +192,6 @@ def test_built_in_actions_have_the_causes_of_the_contract_and_priorities_in_thei
     known = Registry.installed()
     actions = [known.action(name, "actions")() for name in DEFAULT_ACTIONS]
     causes = {each.cause.name: each.cause for each in actions if each.cause is not None}
-    assert causes | {Cause.WINDOW.name: Cause.WINDOW} == dict(BUILT_IN)
+    assert causes | {each.name: each for each in (Cause.WINDOW, Cause.BUDGET)} == dict(BUILT_IN)
     assert all(each.cause is None or each.cause.name == each.name for each in actions)
     assert sorted(actions, key=lambda each: -each.priority) == actions

@@ -2,8 +2,7 @@ import pytest
 
 from kai.answers.cases.live_cluster import read_cluster
 from kai.cluster.transport.access import Access
-from kai.lab.sources.adopting import with_adopted
-from kai.lab.sources.live_adopting import with_adopted_of_cluster
+from kai.lab.sources.adopting import with_adopted, with_adopted_of_cluster
 from kai.manifests.adoption import Adoption
 from tests.doubles.list_server import listing
 

@@ -1,0 +1,283 @@
+"""Budgets of GPU-hours: which period is current, what a GPU of a model counts, and how long work is charged for.
+
+All here is a function of a queue, a group and an instant, so intake, the history of usage, the webhook and lint agree.
+A period begins at the times of a schedule (`kai.basics.schedules`), on the clock of a zone, and lasts to the next; the
+instant at which one ends belongs to the next. Nothing decays.
+
+A budget that cannot be read counts as absent: nothing waits because of a typing error, and the webhook refuses it.
+
+Units: GPU-microseconds, thousandths of GPUs times milliseconds, as in the history of usage.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import math
+from fnmatch import fnmatchcase
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from kai.api.scheduling.queue import MOST_BUDGETS, MOST_WEIGHTS, ModelWeight, Queue, QueueBudget
+from kai.api.values import BadValue, instant
+from kai.basics.parsing import is_number, mappings_of, seconds, text_of
+from kai.basics.schedules import Schedule, read_zone
+from kai.basics.wording import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from kai.api.conventions.runtime_limits import Bound
+
+ONCE: Final = "once"
+PERIODS: Final[Mapping[str, str]] = {"monthly": "0 0 1 * *", "weekly": "0 0 * * 1", "daily": "0 0 * * *"}
+GPU_HOUR: Final = 3_600_000_000
+"""GPU-microseconds in a GPU-hour."""
+UNIT: Final = 1000
+"""Thousandths in 1, of weights and of GPUs."""
+_MOST_HOURS: Final = 1e9
+"""The largest amount that fits, with room for sums, into 64 bits."""
+_SHORTEST_SLICE: Final = 60.0
+_LONGEST_SLICE: Final = 30 * 86_400.0
+_MOST_WEIGHT: Final = 1000.0
+_HUGE: Final = 1e300
+_PERIOD_WANTED: Final = 'monthly, weekly, daily, once, or five fields of cron such as "0 6 1 * *"'
+
+
+@attrs.frozen(kw_only=True)
+class Period:
+    """One period of a budget.
+
+    Units: seconds since the epoch; infinite for no begin or no end.
+    """
+
+    since: float
+    until: float
+
+    @property
+    def begin(self) -> int:
+        """When it began, in milliseconds since the epoch; 0 for no begin."""
+        return max(0, round(self.since * 1000)) if self.since > -inf else 0
+
+
+def period_at(budget: QueueBudget, instant: float) -> Period | None:
+    """Return the period of a budget at an instant; None for a budget that cannot be read.
+
+    A budget with period ``once`` has that one period before and after it, too: see `is_open`.
+    """
+    if budget.period == ONCE:
+        since, until = budget.from_, budget.until
+        return Period(since=-inf if since is None else since, until=inf if until is None else until)
+    return _period(budget.period, budget.time_zone, instant)
+
+
+def period_before(budget: QueueBudget, period: Period) -> Period | None:
+    """Return the period before ``period``; None for a budget without such."""
+    if budget.period == ONCE or period.since == -inf:
+        return None
+    found = _period(budget.period, budget.time_zone, period.since - 1e-3)
+    return None if found is None or found.since == -inf else found
+
+
+def is_open(budget: QueueBudget, period: Period, instant: float) -> bool:
+    """Return whether work may start under a budget at an instant: a budget for once gives nothing outside its time."""
+    return budget.period != ONCE or period.since <= instant < period.until
+
+
+def next_reset(period: Period, instant: float) -> float:
+    """Return when the clock changes the remainder of a budget next, in seconds since the epoch."""
+    return period.since if period.since > instant else period.until if period.until > instant else inf
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _schedule(text: str, zone: str) -> tuple[Schedule, dt.tzinfo] | None:
+    try:
+        schedule, read = Schedule.read(PERIODS.get(text, text)), read_zone(zone)
+    except ValueError:
+        return None
+    return None if schedule.every is not None else (schedule, read)
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _edges(text: str, zone: str, second: int) -> Period | None:
+    found = _schedule(text, zone)
+    if found is None:
+        return None
+    schedule, read = found
+    moment = dt.datetime.fromtimestamp(second, read)
+    last, following = schedule.before(moment), next(schedule.after(moment), None)
+    return Period(
+        since=-inf if last is None else last.timestamp(), until=inf if following is None else following.timestamp()
+    )
+
+
+def _period(text: str, zone: str, instant: float) -> Period | None:
+    # Times of cron are whole minutes, so every instant of a minute lies in one period.
+    return _edges(text, zone, math.floor(instant / 60) * 60)
+
+
+# --- Amounts ----------------------------------------------------------------------------------------------------------
+
+
+def amount_of(budget: QueueBudget) -> int:
+    """Return the amount of a budget in GPU-microseconds."""
+    return round(budget.amount * GPU_HOUR)
+
+
+def carried_over(budget: QueueBudget, spent_before: int) -> int:
+    """Return what is added to a period after one in which ``spent_before`` was used, in GPU-microseconds.
+
+    Only the amount itself is carried over, not what was carried over before: a remainder lasts for one period.
+    """
+    return math.floor(max(0, amount_of(budget) - spent_before) * min(1.0, max(0.0, budget.carry_over)))
+
+
+def weight_of(budget: QueueBudget, model: str) -> int:
+    """Return what an hour of a GPU of ``model`` counts, in thousandths of an hour."""
+    return next((round(each.weight * UNIT) for each in budget.weights if fits_model(each.model, model)), UNIT)
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def fits_model(pattern: str, model: str) -> bool:
+    """Return whether a GPU model, as its nodes are labelled, is meant by a pattern or by one of its words."""
+    wanted, found = pattern.casefold(), model.casefold()
+    return bool(wanted) and (fnmatchcase(found, wanted) or wanted in found.split("-"))
+
+
+def weighted(gpus: int, weight: int) -> int:
+    """Return thousandths of GPUs times a weight, rounded up, so that work is never charged too little."""
+    return -(-gpus * weight // UNIT)
+
+
+# --- How long work is charged for -------------------------------------------------------------------------------------
+
+
+def usable_budgets(queue: Queue) -> Iterator[QueueBudget]:
+    """Yield the budgets of a queue that can be read."""
+    if queue.spec.budgets:
+        bad = {each.at for each in bad_budgets(queue.spec.budgets)}
+        yield from (each for at, each in enumerate(queue.spec.budgets[:MOST_BUDGETS]) if at not in bad)
+
+
+def slice_seconds(chain: Sequence[Queue]) -> float:
+    """Return for how long work without an end is charged at a time: the shortest slice of the queue and those above."""
+    found = [each.slice for queue in chain for each in usable_budgets(queue) if each.enforce == "admit"]
+    return min(found, default=3600.0)
+
+
+def charged_until(bound: Bound, since: float | None, consumed: float, now: float, slice_length: float) -> float:
+    """Return until when work is charged that runs ``since`` an instant; None for work that would start now.
+
+    Work without an end is charged until its present slice is over, counted from its start.
+    """
+    start = now if since is None else since
+    end = bound.end(start, consumed)
+    if end is not None:
+        return max(end.at, now)
+    return start + (math.floor(max(0.0, now - start) / slice_length) + 1) * slice_length
+
+
+# --- What cannot be read ----------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class BadBudget:
+    """A part of a budget that cannot be used."""
+
+    at: int
+    """The place of the budget in the list."""
+    field: str
+    """Its field, as written in a manifest."""
+    found: str
+    wanted: str
+
+    def __str__(self) -> str:
+        """Return the fault as messages state it."""
+        return f"spec.budgets[{self.at}].{self.field}: found {self.found}, expected {self.wanted}"
+
+
+def bad_budgets(budgets: Sequence[QueueBudget]) -> Iterator[BadBudget]:
+    """Yield what of a queue's budgets cannot be used, in order."""
+    names: set[str] = set()
+    for at, each in enumerate(budgets):
+        if not each.name or each.name in names:
+            yield BadBudget(at=at, field="name", found=shown(each.name), wanted="a name that no earlier budget has")
+        names.add(each.name)
+        if at >= MOST_BUDGETS:
+            yield BadBudget(at=at, field="name", found=shown(each.name), wanted=f"at most {MOST_BUDGETS} budgets")
+        yield from (BadBudget(at=at, field=field, found=found, wanted=wanted) for field, found, wanted in _bad(each))
+
+
+def _bad(budget: QueueBudget) -> Iterator[tuple[str, str, str]]:
+    if not 0 <= budget.amount <= _MOST_HOURS:
+        yield "amount", f"{budget.amount:g}", f"GPU-hours from 0 to {_MOST_HOURS:g}"
+    if not 0 <= budget.carry_over <= 1:
+        yield "carryOver", f"{budget.carry_over:g}", "a number from 0 to 1"
+    if not _SHORTEST_SLICE <= budget.slice <= _LONGEST_SLICE:
+        yield "slice", f"{budget.slice:g}s", "a duration from 1m to 720h"
+    yield from _bad_time(budget)
+    if len(budget.weights) > MOST_WEIGHTS:
+        yield "weights", f"{len(budget.weights)} weights", f"at most {MOST_WEIGHTS}"
+    for at, each in enumerate(budget.weights):
+        if not each.model:
+            yield f"weights[{at}].model", '""', "a GPU model"
+        if not 0 <= each.weight <= _MOST_WEIGHT:
+            yield f"weights[{at}].weight", f"{each.weight:g}", f"a number from 0 to {_MOST_WEIGHT:g}"
+
+
+def _bad_time(budget: QueueBudget) -> Iterator[tuple[str, str, str]]:
+    if budget.period != ONCE and _schedule(budget.period, "") is None:
+        yield "period", shown(budget.period), _PERIOD_WANTED
+    try:
+        read_zone(budget.time_zone)
+    except ValueError:
+        yield "timeZone", shown(budget.time_zone), 'an IANA time zone such as "Europe/Berlin"'
+    if budget.period == ONCE:
+        if budget.from_ is not None and budget.until is not None and budget.until <= budget.from_:
+            yield "until", "an instant before from", "one after it"
+    elif budget.from_ is not None or budget.until is not None:
+        yield "from" if budget.from_ is not None else "until", "an instant", f"none with the period {budget.period}"
+
+
+def budgets_in(manifest: Mapping[str, Any]) -> tuple[QueueBudget, ...]:
+    """Return the budgets of a manifest that may be invalid; what has a wrong type is left at its default."""
+    return tuple(_budget_in(each) for each in mappings_of(manifest, "spec", "budgets"))
+
+
+def _budget_in(manifest: Mapping[str, Any]) -> QueueBudget:
+    enforce = text_of(manifest, "enforce")
+    return QueueBudget(
+        name=text_of(manifest, "name"),
+        amount=_number(manifest.get("amount"), 0.0),
+        period=text_of(manifest, "period") or "monthly",
+        time_zone=text_of(manifest, "timeZone"),
+        from_=_instant(manifest.get("from")),
+        until=_instant(manifest.get("until")),
+        carry_over=_number(manifest.get("carryOver"), 0.0),
+        enforce="warn" if enforce == "warn" else "stop" if enforce == "stop" else "admit",
+        slice=_duration(manifest.get("slice"), 3600.0),
+        weights=tuple(
+            ModelWeight(model=text_of(each, "model"), weight=_number(each.get("weight"), 1.0))
+            for each in mappings_of(manifest, "weights")
+        ),
+    )
+
+
+def _number(value: object, otherwise: float) -> float:
+    return float(value) if is_number(value) and abs(value) < _HUGE else otherwise
+
+
+def _instant(value: object) -> float | None:
+    try:
+        return instant(value) if isinstance(value, str) else None
+    except BadValue:
+        return None
+
+
+def _duration(value: object, otherwise: float) -> float:
+    try:
+        return seconds(value) if isinstance(value, str) else otherwise
+    except ValueError:
+        return otherwise

@@ -1,0 +1,250 @@
+"""Budgets of GPU-hours at the instant of a snapshot: what of each is left, and for how long groups are charged.
+
+What was used comes from the history of usage (``Past.spent``); where a cycle is decided without one, as commands do,
+from the status of queues. The core then sees plain amounts: it knows neither the clock nor a database.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from typing import Final
+
+import attrs
+import numpy as np
+
+from kai.api import names
+from kai.api.conventions.budgets import (
+    GPU_HOUR,
+    Period,
+    amount_of,
+    charged_until,
+    is_open,
+    next_reset,
+    period_at,
+    slice_seconds,
+    usable_budgets,
+    weight_of,
+)
+from kai.api.conventions.runtime_limits import UNBOUNDED, Bound, bound, queue_chain
+from kai.api.kinds import key_of
+from kai.api.scheduling.pod_group import PodGroup as ApiGroup
+from kai.api.scheduling.queue import BudgetStatus, QueueBudget
+from kai.api.scheduling.queue import Queue as ApiQueue
+from kai.facts.model.axis import Int64s
+from kai.facts.model.budgets import STOP, Budget, Key, Spent
+from kai.facts.model.groups import PodGroup, Queue, path_to
+from kai.facts.model.pod import ACTIVE_ALLOCATED, Node, Shape
+from kai.facts.state.snapshot import BudgetTable
+
+_NO_END: Final = -1
+
+
+@attrs.frozen(kw_only=True)
+class Around:
+    """What budgets are read from, besides the queues and groups as objects."""
+
+    queues: Sequence[Queue]
+    groups: Sequence[PodGroup]
+    nodes: Sequence[Node]
+    shapes: Sequence[Shape]
+    pod_group: Int64s
+    pod_shape: Int64s
+    pod_status: Int64s
+    spent: Mapping[Key, Spent] | None
+
+
+@attrs.define
+class BudgetReader:
+    """Reads the budgets of successive snapshots; the limits of groups are remembered while their objects stay."""
+
+    _bounds: dict[tuple[str, str], tuple[ApiGroup, tuple[ApiQueue, ...], Bound]] = attrs.field(factory=dict)
+
+    def read(
+        self, queues: Iterable[ApiQueue], groups: Iterable[ApiGroup], around: Around, now: float
+    ) -> BudgetTable | None:
+        """Return the budgets at ``now``; None where no queue has one.
+
+        Cost: O(queues) without budgets; else that of the groups in and below the queues that have some.
+        """
+        sources = {each.metadata.name: each for each in queues}
+        if not any(each.spec.budgets for each in sources.values()):
+            self._bounds = {}
+            return None
+        models = tuple(sorted({each.labels.get(names.NODE_GPU_PRODUCT, "") for each in around.nodes}))
+        budgets = [
+            found
+            for row, queue in enumerate(around.queues)
+            if queue.name in sources
+            for each in usable_budgets(sources[queue.name])
+            if (found := _budget(row, sources[queue.name], each, models, around.spent, now)) is not None
+        ]
+        duration, sliced, unending, over = self._durations(sources, groups, around, now)
+        resets = (each.until if each.until > now else inf for each in budgets)
+        begins = (each.since if each.since > now else inf for each in budgets)
+        return BudgetTable(
+            budgets=tuple(budgets),
+            models=models,
+            node_model=np.array(
+                [models.index(each.labels.get(names.NODE_GPU_PRODUCT, "")) for each in around.nodes], np.int64
+            ),
+            group_model=_models_of(around, models),
+            duration=duration,
+            sliced=sliced,
+            unending=unending,
+            next_change=min(min(resets, default=inf), min(begins, default=inf), over, _used_up(budgets, now)),
+        )
+
+    def _durations(
+        self, sources: Mapping[str, ApiQueue], groups: Iterable[ApiGroup], around: Around, now: float
+    ) -> tuple[Int64s, Int64s, frozenset[int], float]:
+        """Return the milliseconds that groups are charged for, sliced and unending groups, and when a slice ends."""
+        objects = {key_of(each): each for each in groups}
+        active = np.zeros(len(around.groups) + 1, np.bool_)  # the last one is for pods without a group
+        active[around.pod_group[(ACTIVE_ALLOCATED >> around.pod_status) & 1 > 0]] = True
+        out, sliced, over = np.zeros(len(around.groups), np.int64), list[int](), inf
+        unending: set[int] = set()
+        chains: dict[str, tuple[ApiQueue, ...]] = {}
+        lengths: dict[str, float] = {}
+        known, self._bounds = self._bounds, {}
+        for row, group in enumerate(around.groups):
+            if group.queue not in chains:
+                chains[group.queue] = queue_chain(group.queue, sources.get)
+                lengths[group.queue] = slice_seconds(chains[group.queue])
+            chain = chains[group.queue]
+            if not any(each.spec.budgets for each in chain):
+                continue
+            source = objects.get((group.namespace, group.name))
+            limits, consumed, since = UNBOUNDED, 0.0, group.last_start
+            if source is not None:
+                limits = self._bound_of(source, chain, known)
+                consumed, since = source.status.consumed_runtime or 0.0, source.status.running_since or since
+            runs = bool(active[row])
+            until = charged_until(limits, (since or now) if runs else None, consumed, now, lengths[group.queue])
+            if limits.least is None:
+                unending.add(row)
+                if not runs and not group.preemptible:
+                    out[row] = _NO_END
+                    continue
+                # Of work that starts in this cycle, too: nothing else may happen until its slice is over.
+                over = min(over, until)
+                if runs:
+                    sliced.append(row)
+            out[row] = math.ceil((until - now) * 1000)
+        return out, np.array(sliced, np.int64), frozenset(unending), over
+
+    def _bound_of(
+        self,
+        group: ApiGroup,
+        chain: tuple[ApiQueue, ...],
+        known: Mapping[tuple[str, str], tuple[ApiGroup, tuple[ApiQueue, ...], Bound]],
+    ) -> Bound:
+        key = key_of(group)
+        before = known.get(key)
+        same = before is not None and before[0] is group and all(map(_is_same, before[1], chain))
+        found = before[2] if before is not None and same else bound(group, chain)
+        self._bounds[key] = group, chain, found
+        return found
+
+
+def _is_same(one: ApiQueue, other: ApiQueue) -> bool:
+    return one.spec is other.spec or one.spec == other.spec
+
+
+def _budget(
+    row: int,
+    queue: ApiQueue,
+    budget: QueueBudget,
+    models: Sequence[str],
+    spent: Mapping[Key, Spent] | None,
+    now: float,
+) -> Budget | None:
+    period = period_at(budget, now)
+    if period is None:
+        return None
+    key = (queue.metadata.name, budget.name)
+    found = _written(queue, budget, period) if spent is None else spent.get(key)
+    carried = 0 if found is None or found.since < period.begin else found.carried
+    return Budget(
+        queue=row,
+        name=budget.name,
+        enforce=budget.enforce,
+        amount=amount_of(budget) + carried,
+        spent=None if found is None else found.total_at(round(now * 1000), period.begin),
+        since=period.since,
+        until=period.until if period.until > now else next_reset(period, now),
+        timezone=budget.time_zone,
+        is_open=is_open(budget, period, now),
+        carried=carried,
+        pace=0 if found is None else found.pace,
+        weights={model: weight_of(budget, model) for model in models},
+        users=() if found is None else found.users,
+        jobs=() if found is None else found.jobs,
+    )
+
+
+def _written(queue: ApiQueue, budget: QueueBudget, period: Period) -> Spent | None:
+    """Return what the status of a queue says; of a budget that no scheduler has written yet, that nothing was used."""
+    status = next((each for each in queue.status.budgets if each.name == budget.name), None)
+    if status is None:
+        return Spent(since=period.begin, at=period.begin, total=0)
+    return spent_in(status)
+
+
+def spent_in(status: BudgetStatus) -> Spent:
+    """Return what a status says; what was held at its instant is not known, so it stays at that."""
+    return Spent(
+        since=round(status.since * 1000),
+        at=round(status.at * 1000),
+        total=round(status.spent * GPU_HOUR),
+        carried=round(status.carried * GPU_HOUR),
+        users=tuple(sorted(((user, round(hours * GPU_HOUR)) for user, hours in status.user_hours.items()), key=_most)),
+    )
+
+
+def _most(each: tuple[str, int]) -> tuple[int, str]:
+    return -each[1], each[0]
+
+
+def _models_of(around: Around, models: Sequence[str]) -> Int64s:
+    """Return the model that each group is bound to by the selectors of its pods; the number of models for any."""
+    index = {model: at for at, model in enumerate(models)}
+    chosen = [dict(each.constraints.node_selector).get(names.NODE_GPU_PRODUCT) for each in around.shapes]
+    bound_to = [len(models) if each is None else index.get(each, len(models)) for each in chosen]
+    out = np.full(len(around.groups), -1, np.int64)
+    for group, shape in np.unique(np.column_stack([around.pod_group, around.pod_shape]), axis=0).tolist():
+        if group >= 0:
+            model = bound_to[shape]
+            out[group] = model if out[group] in {-1, model} else len(models)
+    out[out < 0] = len(models)
+    return out
+
+
+def _used_up(budgets: Iterable[Budget], now: float) -> float:
+    """Return when a budget that takes back work is used up next, at the pace at which it is used now."""
+    taking = [each for each in budgets if each.enforce == STOP and each.pace > 0 and each.left > 0]
+    return min((now + math.ceil(each.left / each.pace) / 1000 for each in taking), default=inf)
+
+
+def used_up(queues: Iterable[ApiQueue], spent: Mapping[Key, Spent] | None, now: float) -> frozenset[str]:
+    """Return the queues with a budget that is used up and lets other queues take back what runs."""
+    return frozenset(
+        queue.metadata.name
+        for queue in queues
+        if queue.spec.budgets
+        for each in usable_budgets(queue)
+        if each.enforce == STOP and (found := _budget(-1, queue, each, (), spent, now)) is not None and found.is_used_up
+    )
+
+
+def without_shares(queues: Sequence[Queue], names_used_up: frozenset[str]) -> tuple[Queue, ...]:
+    """Return the queues; those that are used up, and all below them, without a share of the GPUs.
+
+    Others may then take back what runs there, by the ordinary rules.
+    """
+    gone = {row for row, queue in enumerate(queues) if queue.name in names_used_up}
+    return tuple(
+        attrs.evolve(queue, quota=attrs.evolve(queue.quota, gpu=0.0), weight=attrs.evolve(queue.weight, gpu=0.0))
+        if gone.intersection(path_to(queues, row))
+        else queue
+        for row, queue in enumerate(queues)
+    )

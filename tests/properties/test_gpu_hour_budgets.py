@@ -1,0 +1,251 @@
+"""Laws of budgets of GPU-hours."""
+
+import datetime as dt
+from math import inf
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kai.answers.cases.case import Case
+from kai.api.codec.structuring import structure_as
+from kai.api.conventions.budgets import GPU_HOUR, amount_of, carried_over, is_open, period_at, period_before
+from kai.api.scheduling.queue import QueueBudget
+from kai.deciding.configuration.profiles import make_profile
+from kai.deciding.configuration.reading import default_configuration
+from kai.deciding.engine.host import Silent
+from kai.deciding.engine.session import Session
+from kai.framework.decisions import Cause, Recorder
+from kai.history.reports import by_queue
+from kai.history.spending import spent_of
+from kai.intake import take_snapshot
+from kai.lab.scenarios.scenario import read_short
+from kai.lab.virtual.running.simulation import simulation_of
+from kai.lab.virtual.scenes.loading import load_scene
+from kai.testing import load_scenario, run_scenario
+
+SCENARIOS = Path(__file__).parents[1] / "scenarios"
+KINDS = ("allocate", "reclaim", "preempt", "consolidate", "elastic", "runtime", "windows")
+HUGE = {"name": "huge", "amount": 1e9, "enforce": "stop"}
+WARNS = {"name": "none", "amount": 0, "enforce": "warn"}
+HOUR = 3600.0
+ZONES = ("", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata")
+PERIODS = ("monthly", "weekly", "daily", "0 6 * * 1-5", "30 2 * * *")
+
+
+def budget(**fields):
+    return structure_as(QueueBudget, {"name": "b", "amount": 100, **fields})
+
+
+# --- Periods ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.sampled_from(PERIODS), st.sampled_from(ZONES), st.floats(1.7e9, 1.9e9))
+def test_a_period_holds_its_instant_and_is_the_same_at_each_instant_in_it(period, zone, instant):
+    one = budget(period=period, timeZone=zone)
+    found = period_at(one, instant)
+    assert found.since <= instant < found.until
+    for other in (found.since, (found.since + found.until) / 2, found.until - 1e-3):
+        assert period_at(one, other) == found
+    assert period_at(one, found.until).since == found.until
+    before = period_before(one, found)
+    assert before.until == found.since
+
+
+@given(st.sampled_from(ZONES), st.integers(2024, 2030), st.integers(1, 12))
+def test_a_month_begins_at_midnight_on_the_clock_of_its_zone(zone, year, month):
+    first = dt.datetime(year, month, 1, tzinfo=ZoneInfo(zone or "UTC")).timestamp()
+    assert period_at(budget(timeZone=zone), first).since == first
+    assert period_at(budget(timeZone=zone), first - 1).until == first
+
+
+def test_a_budget_for_once_is_open_from_its_begin_to_its_end():
+    grant = budget(period="once", **{"from": "2026-01-01T00:00:00Z"}, until="2026-02-01T00:00:00Z")
+    period = period_at(grant, 0.0)
+    assert [is_open(grant, period, at) for at in (period.since - 1, period.since, period.until - 1, period.until)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert period_at(budget(period="once"), 0.0).since == -inf
+
+
+@given(st.floats(0, 1), st.integers(0, 300))
+def test_what_is_carried_over_was_never_used(part, spent):
+    one = budget(carryOver=part)
+    carried = carried_over(one, spent * GPU_HOUR)
+    assert 0 <= carried <= max(0, amount_of(one) - spent * GPU_HOUR)
+
+
+# --- The core --------------------------------------------------------------------------------------------------------
+
+
+def decisions(case):
+    return [each for cycle in run_scenario(case).cycles for each in cycle.decisions]
+
+
+def with_budgets(case: Case, *budgets):
+    made = tuple(structure_as(QueueBudget, each) for each in budgets)
+    queues = [attrs.evolve(each, spec=attrs.evolve(each.spec, budgets=made)) for each in case.objects.queues]
+    return attrs.evolve(case, objects=attrs.evolve(case.objects, queues=tuple(queues)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_budgets_that_are_never_used_up_change_no_decision(kind):
+    for path in sorted((SCENARIOS / kind).glob("*.yaml")):
+        case = load_scenario(path)
+        plain = decisions(case)
+        assert decisions(with_budgets(case, HUGE)) == plain, path
+        assert decisions(with_budgets(case, WARNS)) == plain, path
+
+
+jobs = st.lists(
+    st.tuples(st.integers(1, 4), st.integers(1, 8), st.sampled_from((None, 10, 60, 240)), st.booleans()),
+    min_size=1,
+    max_size=10,
+)
+"""GPUs of a pod, pods, minutes of a limit, and whether it runs already."""
+
+
+def cluster(chosen, amount, spent):
+    groups, nodes = {}, {"free": {"gpu": 16}}
+    for at, (gpus, pods, limit, runs) in enumerate(chosen):
+        group = {"queue": ("a", "b")[at % 2], "members": pods, "each": {"gpu": gpus}}
+        if limit is not None:
+            group["annotations"] = {"kai.scheduler/max-runtime": f"{limit}m"}
+        if runs:
+            nodes[f"n{at}"] = {"gpu": gpus * pods}
+            group |= {"runs_on": f"n{at}", "started": "5m"}
+        groups[f"job-{at}"] = group
+    queues = {
+        "root": {"quota": 1_000, "budgets": {"all": {"amount": amount, "spent": spent}}},
+        "a": {"parent": "root", "quota": 500, "budgets": {"own": {"amount": amount / 2, "slice": "30m"}}},
+        "b": {"parent": "root", "quota": 500},
+    }
+    return read_short({"cluster": {"nodes": nodes}, "queues": queues, "groups": groups, "run": ["allocate"]}, "budgets")
+
+
+@given(jobs, st.integers(0, 200), st.integers(0, 50))
+def test_no_start_of_a_cycle_takes_more_than_is_left(chosen, amount, spent):
+    case = cluster(chosen, amount, spent)
+    for cycle in run_scenario(case).cycles:
+        report, snapshot = cycle.report, cycle.snapshot
+        running = sum(1 for _, _, limit, runs in chosen if runs and limit is not None)
+        for row, each in enumerate(snapshot.budgets.bounding):
+            if not running:  # work with a limit that ran before stays, whatever is left
+                assert report.budget_used[row] <= max(0, each.left)
+
+
+@given(jobs, st.integers(0, 200))
+@settings(max_examples=50)
+def test_a_rollback_restores_the_remainder_bit_for_bit(chosen, amount):
+    case = cluster(chosen, amount, 0)
+    snapshot = take_snapshot(case.objects, case.now, case.settings)
+    session = Session(snapshot, make_profile(default_configuration()), Recorder(), Silent())
+    before = session.ledger.fingerprint()
+    used = session.columns.budget_used.copy()
+    with session.statement("preempt", Cause.PREEMPT) as statement:
+        for group in range(len(snapshot.groups)):
+            portion = session.portion(group)
+            statement.evict(portion.holding(0xFF))
+            pods = portion.chunk()
+            statement.place_pods(pods, session.all_nodes, session.no_extra, promise=True)
+    assert session.ledger.fingerprint() == before
+    assert (session.columns.budget_used == used).all()
+    session.release()
+
+
+# --- Virtual time ----------------------------------------------------------------------------------------------------
+
+
+def scene_of(tmp_path, budgets, chosen, gpus=8):
+    parts = [
+        f"""apiVersion: v1
+kind: Node
+metadata: {{name: n1}}
+status:
+  capacity: {{cpu: "64", memory: 512Gi, pods: "110", nvidia.com/gpu: "{gpus}"}}
+  allocatable: {{cpu: "64", memory: 512Gi, pods: "110", nvidia.com/gpu: "{gpus}"}}
+  conditions: [{{type: Ready, status: "True"}}]"""
+    ]
+    for name, parent in (("lab", ""), ("team", "lab"), ("other", "lab")):
+        own = f"budgets: {budgets}" if name == "team" else ""
+        parts.append(
+            f"""apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {{name: {name}, creationTimestamp: "2025-12-01T00:00:00Z"}}
+spec:
+  parentQueue: "{parent}"
+  {own}
+  resources:
+    gpu: {{quota: {gpus}, limit: -1, overQuotaWeight: 1}}
+    cpu: {{quota: -1, limit: -1, overQuotaWeight: 1}}
+    memory: {{quota: -1, limit: -1, overQuotaWeight: 1}}"""
+        )
+    for at, (size, minutes, limit, arrival) in enumerate(chosen):
+        bound = f", kai.scheduler/max-runtime: {limit}m" if limit else ""
+        parts.append(
+            f"""apiVersion: batch/v1
+kind: Job
+metadata:
+  name: job-{at}
+  namespace: ns
+  labels: {{kai.scheduler/queue: team}}
+  annotations:
+    {{simulation.kai.scheduler/duration: {minutes}m, simulation.kai.scheduler/arrival: {arrival}m{bound}}}
+spec:
+  template:
+    spec:
+      schedulerName: kai-scheduler
+      restartPolicy: Never
+      containers: [{{name: c, image: x, resources: {{limits: {{nvidia.com/gpu: {size}}}}}}}]"""
+        )
+    path = tmp_path / "work.yaml"
+    path.write_text("\n---\n".join(parts) + "\n", encoding="utf-8")
+    return load_scene(str(path), None).scene
+
+
+works = st.lists(
+    st.tuples(st.integers(1, 4), st.integers(5, 300), st.sampled_from((0, 30, 120, 300)), st.integers(0, 3000)),
+    min_size=1,
+    max_size=12,
+)
+"""GPUs, minutes of work, minutes of a limit (0: none), and the minute of arrival."""
+
+
+@given(works, st.integers(1, 40), st.sampled_from(("daily", "0 */6 * * *")), st.sampled_from((0.0, 0.5, 1.0)))
+@settings(max_examples=10, deadline=None)
+def test_nothing_is_ever_used_beyond_a_budget(tmp_path_factory, chosen, amount, period, carry):
+    one = f"[{{name: b, amount: {amount}, period: '{period}', carryOver: {carry}, slice: 30m}}]"
+    scene = scene_of(tmp_path_factory.mktemp("budgets"), one, chosen)
+    simulation = simulation_of(scene, None, until=3 * 86_400.0)
+    simulation.begin()
+    while simulation.next < inf:
+        simulation.step()
+        if simulation.last is None:
+            continue
+        snapshot, report = simulation.last.snapshot, simulation.last.report
+        for row, each in enumerate(snapshot.budgets.bounding):
+            # A slice that is not renewed ends when its pods are gone: GPUs are held for their grace period.
+            grace = 8 * 30 * 1_000_000
+            assert each.spent + report.budget_used[row] <= each.amount + grace
+
+
+@given(works, st.integers(1, 200))
+@settings(max_examples=10, deadline=None)
+def test_what_budgets_count_is_what_reports_count(tmp_path_factory, chosen, amount):
+    one = f"[{{name: b, amount: {amount}, period: once, enforce: stop}}]"
+    scene = scene_of(tmp_path_factory.mktemp("budgets"), one, chosen)
+    simulation = simulation_of(scene, None, until=2 * 86_400.0)
+    run = simulation.run()
+    now = round(run.end.now * 1000)
+    simulation.history.look(run.end.now)
+    connection = simulation.history.writer.connection
+    spent = spent_of(connection, run.end.objects.queues, now)["team", "b"]
+    held = by_queue(connection, 0, now)
+    assert spent.total == sum(use.held.gpu for uid, use in held.items() if uid == "team")
+    assert sum(gpus for _, gpus in spent.jobs) <= spent.total
