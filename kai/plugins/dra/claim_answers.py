@@ -75,12 +75,12 @@ class Kept:
         self._found = KeptDetails(self._states)
 
     def met(self, asking: "Asking", nodes: NodeRows, meet: Callable[[NodeRows], Bools]) -> Bools:
-        """Return bool[n]: which of ``nodes`` have what is asked for; ``meet`` answers for states that are new."""
+        """Return bool[n]: which of ``nodes`` have the wanted devices; ``meet`` answers for states that are new."""
         self._states.read(asking.columns)
         return self._met.of(asking.ask, nodes, meet)
 
     def found(self, asking: "Asking", node: NodeRow, search: Callable[[], "Found"]) -> "Found":
-        """Return the devices for what is asked for on ``node``; ``search`` finds them in a state that is new."""
+        """Return the wanted devices on ``node``; ``search`` finds them in a state that is new."""
         self._states.read(asking.columns)
         return cast("Found", self._found.of(asking.ask, node, search))
 
@@ -492,7 +492,7 @@ class Answers:
         namespace = self._view.snapshot.pods[pod].namespace
         found: Sequence[Holding] | None = None
         if self._accounting.any_releasing:
-            # Devices that are free now come first: with those that are being released the pod has to wait.
+            # Free devices come first: for devices that are still being released the pod has to wait.
             found = self._search(wanted, node, self._accounting.taken_or_releasing())
         if found is None:
             found = self._found_now(pod, wanted, node)

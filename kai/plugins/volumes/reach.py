@@ -137,7 +137,7 @@ class Reach:
         if chosen_nodes:
             matched = self._everywhere(accepted=False)
         yield NO_VOLUME, matched | made
-        # With it, `Storage` counts what is left of the reports; these here are compared one claim at a time.
+        # With it, `Storage` subtracts claims from the reports; here each claim is compared by itself.
         if not self._session.parameters.schedule_csi_storage:
             space = self._everywhere(accepted=True)
             for claim in claims:
