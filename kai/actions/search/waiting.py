@@ -83,7 +83,7 @@ class EvictionPass:
             if not verdict or failed is not None:
                 closed.close(portion.group, verdict)
                 if failed is not None and self.may_search is None:  # else each group gets its own answer
-                    closed.close_no_less(portion.group, failed, per_queue=self.per_queue)
+                    closed.close_no_less(portion.group, failed, per_queue=self._is_per_queue(session))
                 continue
             if _could_ever_run(session, portion):
                 if not self._try(session, portion, state):
@@ -104,8 +104,15 @@ class EvictionPass:
             return state.one_call.run(heap, portion)
         return Run(heap.pop() if portion is None else portion, is_served=False)
 
+    def _is_per_queue(self, session: Session) -> bool:
+        """Return whether a failure says nothing of groups of other queues: limits of models differ from queue to queue.
+
+        The limit of all GPUs differs as well, and as in the peer a failure counts for all queues all the same.
+        """
+        return self.per_queue or session.facts.queues.model_limit.shape[1] > 0
+
     def _table(self, session: Session, portion: Portion, state: "PassState") -> dict[str, Footprint]:
-        queue = int(session.facts.groups.queue[portion.group]) if self.per_queue else -1
+        queue = int(session.facts.groups.queue[portion.group]) if self._is_per_queue(session) else -1
         return state.failed.setdefault(queue, {})
 
     def _failure(self, session: Session, portion: Portion, state: "PassState") -> Footprint | None:
