@@ -3,7 +3,7 @@
 This package has what all commands share: the console, sources, tables, the envelope of documents, errors and exit
 codes. The commands are in subpackages: ``running`` (``kai run``), ``listing`` (jobs, queues, nodes), ``explaining``
 (why), ``deciding`` (simulate, would-run, replay, diff, snapshot), ``demonstrating`` (demo), ``checking`` (lint,
-doctor), ``extending`` (plugins); ``schemas`` has the documents as classes. ``docs/design/0012-reading-commands.md``
+doctor), ``extending`` (plugins); ``output_kinds`` has the kinds of documents. ``docs/design/0012-reading-commands.md``
 explains how a reading command works.
 """
 

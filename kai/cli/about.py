@@ -18,11 +18,11 @@ from importlib.metadata import entry_points
 import click
 from click.shell_completion import get_completion_class
 
-from kai.answers.documents.envelope import DISTRIBUTION, installed
+from kai.answers.documents.envelope import DISTRIBUTION, enveloped, installed
 from kai.basics.errors import KaiError
 from kai.basics.wording import shown
 from kai.cli.command import kai
-from kai.cli.console import Console, console_options, write_kind
+from kai.cli.console import Console, console_options, write_document, write_kind
 from kai.cli.failures import NO, say_error, write_out
 
 PARTS = (
@@ -49,7 +49,7 @@ def version(console: Console, schema: str) -> None:
     parts = {"kai": installed(DISTRIBUTION), "python": platform.python_version()}
     parts |= {name: installed(name) for name in PARTS}
     if console.is_for_machines:
-        write_kind("Versions", parts, console)
+        write_document(enveloped("Versions", parts), console)
     else:
         width = max(map(len, parts))
         console.write("\n".join(f"{name:<{width}}  {value}" for name, value in parts.items()))
@@ -61,13 +61,13 @@ def _schema(kind: str) -> dict[str, object]:
 
     Raises: UsageError for an unknown kind.
     """
-    from kai.cli.schemas.kinds import KINDS, schema_of
+    from kai.cli.output_kinds import KINDS, kind_schema
 
     if kind not in KINDS:
         near = difflib.get_close_matches(kind, KINDS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(KINDS)}"
         raise click.UsageError(f"--schema: found {shown(kind)}, expected a kind with a schema\n{hint}")
-    return schema_of(KINDS[kind])
+    return kind_schema(kind)
 
 
 EPILOG = """\
@@ -95,8 +95,10 @@ def warm(console: Console) -> int:
         counts = f"{found.kernels} kernels ready, {found.compiled} compiled just now"
         console.write(f"{counts}, kept in {found.directory}")
     else:
-        values = {"kernels": found.kernels, "compiled": found.compiled, "directory": str(found.directory)}
-        write_kind("Kernels", values, console)
+        from kai.answers.documents.listings import Kernels
+
+        kept = Kernels(kernels=found.kernels, compiled=found.compiled, directory=str(found.directory))
+        write_kind(kept, console)
     for message in problems:
         say_error(message)
     return NO if problems else 0

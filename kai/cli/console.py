@@ -19,13 +19,13 @@ import attrs
 import click
 
 from kai.answers.documents.envelope import enveloped
-from kai.api.fields import document_name
 from kai.basics.progress import heard_by
 from kai.basics.wording import span_text
 from kai.cli.failures import flush_out, say, visible, write_out
 
 if TYPE_CHECKING:
     from kai.answers.cases.origin import Origin
+    from kai.answers.documents.document import Document
 
 
 _BAR: Final = 20
@@ -216,18 +216,11 @@ def console_options(formats: tuple[str, ...] = FORMATS) -> Callable[[F], F]:
     return decorate
 
 
-def plain(value: Any) -> Any:  # noqa: ANN401 - any value that JSON has
-    """Return a value for JSON: objects become mappings, under the field names of documents."""
-    if isinstance(value, tuple):
-        return [plain(each) for each in value]
-    if not attrs.has(type(value)):
-        return value
-    return {document_name(field.name): plain(getattr(value, field.name)) for field in attrs.fields(type(value))}
+def write_kind(document: "Document", console: Console, origin: "Origin | None" = None) -> None:
+    """Write one document with its envelope; ``origin`` is the source it was made from."""
+    from kai.answers.documents.document import as_json
 
-
-def write_kind(kind: str, fields: Mapping[str, Any], console: Console, origin: "Origin | None" = None) -> None:
-    """Write one document of a kind; ``origin`` is the source it was made from."""
-    write_document(enveloped(kind, fields, origin), console)
+    write_document(enveloped(type(document).__name__, as_json(document), origin), console)
 
 
 def write_document(document: Mapping[str, Any], console: Console) -> None:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
+from kai.answers.documents.envelope import enveloped
 from kai.api.memory import paused
 from kai.basics.errors import ConfigError, UnreachableError
 from kai.basics.wording import counted
-from kai.cli.console import Console, write_kind
+from kai.cli.console import Console, write_document
 from kai.cli.failures import INPUT, flush_out, report_error, say_error, write_out
 from kai.cli.sources import Source
 from kai.cli.tables import shown_width
@@ -235,7 +236,7 @@ def _write(seen: _Look, source: Source, console: Console, last: object) -> objec
         for note in seen.notes:
             console.talk(f"note: {note}", level=1)
     if console.is_for_machines:
-        write_kind(view.kind, fields, console, seen.origin)
+        write_document(enveloped(view.kind, fields, seen.origin), console)
     elif console.output == "name":
         for name in names:
             console.write(name)

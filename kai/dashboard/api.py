@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
-from kai.answers.documents.explanations import eviction, explanation, jobs_document, past_eviction, settled_values
-from kai.answers.documents.items import entitlement_values, job_values, node_values, occupancy_values, queue_items
+from kai.answers.documents.document import ABSENT
+from kai.answers.documents.evictions import EvictionItem, EvictionList, PastEvictionItem
+from kai.answers.documents.explanations import Explanation, ExplanationItem, ExplanationList, jobs_document
+from kai.answers.documents.jobs import JobItem, JobList
+from kai.answers.documents.listings import CycleItem, CycleList
+from kai.answers.documents.nodes import NodeExplanation, NodeItem, NodeList
+from kai.answers.documents.queues import QueueExplanation, QueueList, queue_items
 from kai.answers.outcomes.job_lines import lines_named
 from kai.answers.why.explanation import Fold
 from kai.answers.why.past_evictions import SERVICE, PastEviction, rule_of
@@ -125,9 +130,7 @@ def answer(look: Look, question: Question, history: History | None = None) -> Re
         case ("waiting",):
             return _waiting(look, parameters)
         case _:
-            return as_json(
-                look.document("CycleList", {"items": [cycle_values(each) for each in reversed(past.cycles)]})
-            )
+            return as_json(look.document(CycleList(items=tuple(map(cycle_item, reversed(past.cycles))))))
 
 
 def _jobs(look: Look, parameters: Mapping[str, str]) -> Response:
@@ -145,32 +148,32 @@ def _jobs(look: Look, parameters: Mapping[str, str]) -> Response:
         and (not state or line.job.state.lower() == state.lower() or (state == "waiting" and line.waits))
     ]
     lines, more = _page(chosen, parameters)
-    items = [
-        job_values(line, with_pods=with_pods, owners=owners.get(line.job.key, ()) if with_pods else None)
+    items = tuple(
+        JobItem.of(line, with_pods=with_pods, owners=owners.get(line.job.key, ()) if with_pods else None)
         for line in lines
-    ]
-    return as_json(look.document("JobList", {"items": items, **more}))
+    )
+    return as_json(look.document(JobList(items=items, continue_=more)))
 
 
-def _page(items: Sequence[T], parameters: Mapping[str, str]) -> tuple[Sequence[T], Mapping[str, Any]]:
-    """Return the requested items and, with a ``limit``, where the next page begins.
+def _page(items: Sequence[T], parameters: Mapping[str, str]) -> tuple[Sequence[T], str | None]:
+    """Return the requested items and where the next page begins: None after the last, `ABSENT` without a ``limit``.
 
     The position is a number of items, so on a later moment the page continues after as many items.
     """
     limit, first = int(parameters.get("limit", "0")), int(parameters.get("continue", "0"))
     if not limit:
-        return items[first:], {}
+        return items[first:], ABSENT
     end = first + limit
-    return items[first:end], {"continue": str(end) if end < len(items) else None}
+    return items[first:end], str(end) if end < len(items) else None
 
 
 def _job(look: Look, namespace: str, name: str) -> Response:
     if not look.scope.sees(namespace):
         return problem(403, f"not allowed to list podgroups.scheduling.run.ai in namespace {namespace[:80]}")
-    line = look.find(namespace, name)
-    if line is None:
+    document = explanation_of(look, namespace, name)
+    if document is None:
         return problem(404, f"found no job {name[:80]} in namespace {namespace[:80]}")
-    return as_json(look.document("Explanation", explanation_fields(look, namespace, name)))
+    return as_json(look.document(document))
 
 
 def _why(look: Look, parameters: Mapping[str, str]) -> Response:
@@ -185,20 +188,18 @@ def _why(look: Look, parameters: Mapping[str, str]) -> Response:
         return problem(404, f"found no job {name[:80]}")
     if len({line.job.namespace for line in lines}) > 1:
         return problem(409, f"found jobs {name[:80]} in several namespaces, expected a namespace")
-    kind, fields = jobs_document(look.explained(lines), look.untried)
-    return as_json(look.document(kind, fields))
+    return as_json(look.document(jobs_document(look.explained(lines), look.untried)))
 
 
-def explanation_fields(look: Look, namespace: str, name: str) -> dict[str, Any]:
-    """Return the explanation of a job that the reader may see, as in ``kai why``."""
+def explanation_of(look: Look, namespace: str, name: str) -> Explanation | None:
+    """Return the explanation of a job, as in ``kai why``; None for one that the reader may not see."""
     line = look.find(namespace, name)
     if line is None:
-        return {}
+        return None
     explained = look.explain(line)
-    fields = settled_values(line) if explained is None else explanation(Fold(explanation=explained))
-    mine = [each for each in look.evictions if each.job == line.job.key]
-    more = {"evicted": [eviction(each) for each in mine], "assumptions": list(look.assumptions(line))}
-    return {**fields, **more, "untried": look.untried}
+    item = ExplanationItem.of_settled(line) if explained is None else ExplanationItem.of(Fold(explanation=explained))
+    mine = tuple(EvictionItem.of(each) for each in look.evictions if each.job == line.job.key)
+    return Explanation.of_item(item, evicted=mine, assumptions=tuple(look.assumptions(line)), untried=look.untried)
 
 
 def _queues(look: Look, parameters: Mapping[str, str]) -> Response:
@@ -208,7 +209,7 @@ def _queues(look: Look, parameters: Mapping[str, str]) -> Response:
     below = look.below(queue) if queue else frozenset[str]()
     lines, more = _page([line for line in look.queues if not queue or line.name in below], parameters)
     items = queue_items(lines, look.queue_facts(), labels=look.queue_labels())
-    return as_json(look.document("QueueList", {"items": items, **more}))
+    return as_json(look.document(QueueList(items=items, continue_=more)))
 
 
 def _queue(look: Look, queue: str) -> Response:
@@ -219,7 +220,7 @@ def _queue(look: Look, queue: str) -> Response:
         return problem(404, f"found no queue {queue[:80]}")
     below = look.below(queue)
     waiting = [line.job for line in look.lines if line.waits and line.job.queue in below]
-    return as_json(look.document("QueueExplanation", entitlement_values(found, waiting)))
+    return as_json(look.document(QueueExplanation.of(found, waiting)))
 
 
 def _refused_queue(look: Look, queue: str) -> Response | None:
@@ -234,7 +235,7 @@ def _nodes(look: Look, parameters: Mapping[str, str]) -> Response:
     if refused := missing_rights(look.scope, ["nodes"]):
         return problem(403, f"not allowed to {refused}")
     nodes, more = _page(look.nodes, parameters)
-    return as_json(look.document("NodeList", {"items": [node_values(node) for node in nodes], **more}))
+    return as_json(look.document(NodeList(items=tuple(map(NodeItem.of, nodes)), continue_=more)))
 
 
 def _node(look: Look, name: str) -> Response:
@@ -243,7 +244,7 @@ def _node(look: Look, name: str) -> Response:
     found = look.occupancy(name)
     if found is None:
         return problem(404, f"found no node {name[:80]}")
-    return as_json(look.document("NodeExplanation", occupancy_values(found)))
+    return as_json(look.document(NodeExplanation.of(found)))
 
 
 def _evictions(look: Look, parameters: Mapping[str, str], happenings: Sequence[Happening]) -> Response:
@@ -257,18 +258,18 @@ def _evictions(look: Look, parameters: Mapping[str, str], happenings: Sequence[H
 
     now = [each for each in look.evictions if is_asked(each.job.partition("/")[0], each.beneficiary.partition("/")[0])]
     before = [
-        past_eviction(one)
+        PastEvictionItem.of(one)
         for each in happenings
         if each.kind == "evicted" and each.number < look.number and is_asked(each.namespace, each.for_namespace)
         for one in _past(each)
     ]
-    fields = {
-        "items": [eviction(each) for each in now],
-        "unusedEvictions": list(look.unused) if not namespace else [],
-        "past": before,
-        "lookedAt": [SERVICE],
-    }
-    return as_json(look.document("EvictionList", fields))
+    document = EvictionList(
+        items=tuple(map(EvictionItem.of, now)),
+        unused_evictions=() if namespace else tuple(look.unused),
+        past=tuple(before),
+        looked_at=(SERVICE,),
+    )
+    return as_json(look.document(document))
 
 
 def _past(each: Happening) -> list[PastEviction]:
@@ -294,8 +295,8 @@ def _waiting(look: Look, parameters: Mapping[str, str]) -> Response:
     if refused := _refused(look, namespace):
         return refused
     folds, more = _page(look.folds(namespace), parameters)
-    fields = {"items": [explanation(each) for each in folds], "assumptions": [], **more}
-    return as_json(look.document("ExplanationList", fields))
+    items = tuple(map(ExplanationItem.of, folds))
+    return as_json(look.document(ExplanationList(items=items, assumptions=(), continue_=more)))
 
 
 def _refused(look: Look, namespace: str) -> Response | None:
@@ -306,15 +307,15 @@ def _refused(look: Look, namespace: str) -> Response | None:
     return problem(403, f"not allowed to {missing} in any namespace") if missing else None
 
 
-def cycle_values(line: CycleLine) -> dict[str, Any]:
-    """Return one cycle as values."""
-    return {
-        "number": line.number,
-        "time": instant_text(line.time),
-        "seconds": round(line.took, 6),
-        "phases": {name: round(seconds, 6) for name, seconds in line.phases.items()},
-        "decisions": dict(line.counts),
-    }
+def cycle_item(line: CycleLine) -> CycleItem:
+    """Return one cycle as an item of a document."""
+    return CycleItem(
+        number=line.number,
+        time=instant_text(line.time),
+        seconds=round(line.took, 6),
+        phases={name: round(seconds, 6) for name, seconds in line.phases.items()},
+        decisions=line.counts,
+    )
 
 
 def as_json(document: Mapping[str, Any], status: int = 200) -> Response:

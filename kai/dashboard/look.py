@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from kai.answers.cases.origin import Origin
+from kai.answers.documents.document import Document, as_json
 from kai.answers.documents.envelope import enveloped
 from kai.answers.outcomes.entitlement import Entitlement, entitlement
 from kai.answers.outcomes.gpu_slots import NodeSlots, node_slots
@@ -228,10 +229,10 @@ class Look(ABC):
             for first, *others in alike.values()
         )
 
-    def document(self, kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a document about this moment."""
+    def document(self, document: Document) -> dict[str, Any]:
+        """Return a document about this moment as JSON values, with its envelope."""
         origin = Origin(type="service", revision=str(self.number), complete=self.scope.is_whole)
-        return enveloped(kind, fields, origin)
+        return enveloped(type(document).__name__, as_json(document), origin)
 
 
 @attrs.define(eq=False, slots=False, kw_only=True)

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import attrs
 
-from kai.answers.documents.items import closed, entitled, occupied
+from kai.answers.documents.document import as_json
+from kai.answers.documents.nodes import closed, occupied
+from kai.answers.documents.queues import entitled
 from kai.basics.trees import OTHERS, branches
 from kai.basics.wording import counted
 from kai.dashboard import charts
 from kai.dashboard.access import missing_rights
-from kai.dashboard.api import explanation_fields
+from kai.dashboard.api import explanation_of
 from kai.dashboard.look import History, Look
 from kai.deciding.explain.codes import NEVER, stage_of
 from kai.facts.model.axis import GPU, GPU_UNIT
@@ -269,6 +271,7 @@ def _job(look: Look, history: History, namespace: str, name: str) -> View:
     line = look.find(namespace, name)
     if line is None:
         return View(title="There is no such job", sections={}, is_found=False)
+    explanation = explanation_of(look, namespace, name)
     happenings = [
         each
         for each in reversed(history.happenings)
@@ -279,7 +282,7 @@ def _job(look: Look, history: History, namespace: str, name: str) -> View:
         sections={
             "explanation": {
                 "line": line,
-                "explanation": explanation_fields(look, namespace, name),
+                "explanation": {} if explanation is None else as_json(explanation),
                 "tries": look.tries,
                 "now": look.time,
             },

@@ -14,7 +14,10 @@ from pathlib import Path
 import attrs
 import pytest
 
-from kai.answers.documents.items import job_values, node_values, queue_items
+from kai.answers.documents.document import as_json
+from kai.answers.documents.jobs import JobItem
+from kai.answers.documents.nodes import NodeItem
+from kai.answers.documents.queues import queue_items
 from kai.answers.offline.run import simulate
 from kai.answers.outcomes.gpu_slots import node_slots
 from kai.answers.outcomes.job_lines import job_lines
@@ -133,7 +136,7 @@ def outputs(case):
     """Return all that commands would print about a cluster, as text."""
     outcome = simulate(read_scenario(case, case["name"]))
     seen = overview(outcome)
-    jobs = [job_values(line, with_pods=True) for line in job_lines(outcome, seen)]
+    jobs = [as_json(JobItem.of(line, with_pods=True)) for line in job_lines(outcome, seen)]
     for each in jobs:
         ends = each.pop("endsInSeconds")
         assert ends is None or ends > 9 * 365 * 86_400
@@ -141,8 +144,8 @@ def outputs(case):
         "plan": plan_of(outcome).document(),
         "answer": answer_of(outcome),
         "jobs": jobs,
-        "queues": queue_items(seen.queues, outcome.cycles[-1].snapshot.queues),
-        "nodes": [node_values(each) for each in node_slots(outcome)],
+        "queues": [as_json(each) for each in queue_items(seen.queues, outcome.cycles[-1].snapshot.queues)],
+        "nodes": [as_json(NodeItem.of(each)) for each in node_slots(outcome)],
     }
     return json.dumps(shown)
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import attrs
 
-from kai.answers.documents.explanations import explanation
+from kai.answers.documents.document import as_json
+from kai.answers.documents.explanations import ExplanationItem
 from kai.answers.offline.run import Outcome, simulate
 from kai.answers.outcomes.overview import Job, Overview, overview
 from kai.answers.why.explanation import Explained, explained
@@ -53,7 +54,7 @@ class Trial:
     @cached_property
     def items(self) -> Sequence[Mapping[str, Any]]:
         """The same as documents say it, without the jobs that are alike."""
-        return [explanation(fold) for fold in self.told.folds]
+        return [as_json(ExplanationItem.of(fold)) for fold in self.told.folds]
 
     @cached_property
     def jobs(self) -> Mapping[str, Job]:

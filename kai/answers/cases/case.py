@@ -53,6 +53,28 @@ class Expected:
 
 
 @attrs.frozen(kw_only=True)
+class RefusedWorkload:
+    """A workload that a cluster would refuse as it is, so that the simulation leaves it out.
+
+    It has the job that it would have been, and every finding that means refusal.
+    """
+
+    name: str
+    namespace: str
+    kind: str
+    queue: str
+    pods: int
+    gpus: float
+    findings: "tuple[Finding, ...]"
+
+    @property
+    def text(self) -> str:
+        """Return the refusal in one sentence: the first fault, and the number of others."""
+        others = len(self.findings) - 1
+        return f"{self.findings[0].message}{f' (and {others} more)' if others else ''}"
+
+
+@attrs.frozen(kw_only=True)
 class Case:
     """A cluster at one instant, a configuration, and the number of cycles.
 
@@ -88,7 +110,7 @@ class Case:
     """Objects that had no part in it, counted by kind and reason."""
     findings: "tuple[Finding, ...]" = ()
     """Faults of the input, of objects that have a part in it and of refused ones."""
-    refused: "tuple[RefusedWorkload, ...]" = ()
+    refused: tuple[RefusedWorkload, ...] = ()
     """Workloads that a cluster would refuse as they are; they have no part in it."""
     about: "Mapping[str, tuple[Finding, ...]]" = EMPTY
     """The findings about each job, by ``namespace/name``."""
@@ -315,22 +337,3 @@ def with_claims_of_templates(objects: ClusterObjects, pods: Collection[ClaimKey]
         claims |= {key_of(each): each for each in made}
         found.append(claiming)
     return attrs.evolve(objects, pods=tuple(found), resource_claims=tuple(claims.values()))
-
-
-@attrs.frozen(kw_only=True)
-class RefusedWorkload:
-    """A workload that is left out, because a cluster would refuse it as it is: the job that it would have been."""
-
-    name: str
-    namespace: str
-    kind: str
-    queue: str
-    pods: int
-    gpus: float
-    findings: "tuple[Finding, ...]"
-
-    @property
-    def text(self) -> str:
-        """Return the refusal in one sentence: the first fault, and the number of others."""
-        others = len(self.findings) - 1
-        return f"{self.findings[0].message}{f' (and {others} more)' if others else ''}"

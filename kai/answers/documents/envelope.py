@@ -9,6 +9,10 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
+from kai.api.fields import document_name
+
 if TYPE_CHECKING:
     from kai.answers.cases.origin import Origin
 
@@ -44,26 +48,49 @@ def span(seconds: float) -> str:
 API_VERSION = "output.kai/v1"
 
 
+@attrs.frozen(kw_only=True)
+class Source:
+    """Where a document was made from."""
+
+    type: str
+    cluster: str | None
+    revision: str | None
+    sha256: str | None
+    complete: bool
+
+
+@attrs.frozen(kw_only=True)
+class Program:
+    """Which kai made a document."""
+
+    version: str
+
+
+@attrs.frozen(kw_only=True)
+class Envelope:
+    """What every document begins with."""
+
+    api_version: str
+    kind: str
+    generated_at: str
+    source: Source | None
+    program: Program
+
+
 def enveloped(kind: str, fields: Mapping[str, Any], origin: "Origin | None" = None) -> dict[str, Any]:
     """Return a document: the envelope and its own fields; ``origin`` is None where nothing was read."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": kind,
-        "generatedAt": _now(),
-        "source": None if origin is None else _source(origin),
-        "program": {"version": installed(DISTRIBUTION)},
-        **fields,
-    }
+    envelope = Envelope(
+        api_version=API_VERSION,
+        kind=kind,
+        generated_at=_now(),
+        source=None if origin is None else _source(origin),
+        program=Program(version=installed(DISTRIBUTION)),
+    )
+    return {**{document_name(name): value for name, value in attrs.asdict(envelope).items()}, **fields}
 
 
-def _source(origin: "Origin") -> dict[str, Any]:
-    return {
-        "type": origin.type,
-        "cluster": origin.cluster,
-        "revision": origin.revision,
-        "sha256": origin.sha256,
-        "complete": origin.complete,
-    }
+def _source(origin: "Origin") -> Source:
+    return Source(**{name: getattr(origin, name) for name in attrs.fields_dict(Source)})
 
 
 def _now() -> str:

@@ -7,13 +7,12 @@ of a terminal, that of the dashboard, and the document.
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from kai.api.conventions.quota_windows import is_usable, slices
 from kai.api.scheduling.queue import Queue, QueueResources
-from kai.api.values import instant_text
 from kai.basics.schedules import read_zone
 
 if TYPE_CHECKING:
@@ -64,23 +63,6 @@ class QueueWeek:
     def at(self, instant: float) -> WeekSlice:
         """Return the slice of an instant."""
         return next((each for each in reversed(self.slices) if each.since <= instant), self.slices[0])
-
-    def fields(self) -> dict[str, Any]:
-        """Return the week as a part of a document."""
-        return {
-            "name": self.queue,
-            "timeZone": self.zone or "UTC",
-            "slices": [
-                {
-                    "from": instant_text(each.since),
-                    "until": instant_text(each.until),
-                    "windows": list(each.windows),
-                    "quota": {part: getattr(each.resources, part).quota for part in PARTS},
-                    "limit": {part: getattr(each.resources, part).limit for part in PARTS},
-                }
-                for each in self.slices
-            ],
-        }
 
 
 def weeks_of(queues: Iterable[Queue], now: float) -> tuple[QueueWeek, ...]:

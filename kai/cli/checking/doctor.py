@@ -1,7 +1,7 @@
 """``kai doctor``: look at a cluster, run the checks, and report problems with their remedies."""
 
 import difflib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +11,7 @@ from kai.cli.failures import NO, UNREACHABLE, keep_logs_off, say_error
 from kai.cli.sources import cluster_options
 
 if TYPE_CHECKING:
+    from kai.answers.documents.listings import FindingItem
     from kai.doctor.seen import Check, Diagnosis, Finding, Seen
 
 EPILOG = """\
@@ -44,10 +45,11 @@ def doctor(console: Console, only: str, context: str, kubeconfig: str, user: str
         _write(verdicts, console)
     else:
         from kai.answers.cases.origin import Origin
+        from kai.answers.documents.listings import Findings
         from kai.cli.console import write_kind
 
-        items = [item for each in verdicts for item in _items(each)]
-        write_kind("Findings", {"items": items}, console, Origin(type="live", cluster=title))
+        items = tuple(item for each in verdicts for item in _items(each))
+        write_kind(Findings(items=items), console, Origin(type="live", cluster=title))
     if any(each.severity is Severity.FAIL for each in verdicts):
         return NO
     if is_blind(verdicts):
@@ -73,10 +75,10 @@ def _list(checks: "list[Check]", console: Console) -> None:
     if not console.is_for_machines:
         console.write("\n".join(f"{check.code}  {check.title}" for check in checks))
         return
+    from kai.answers.documents.listings import CheckItem, CheckList
     from kai.cli.console import write_kind
 
-    items = [{"code": check.code, "title": check.title} for check in checks]
-    write_kind("CheckList", {"items": items}, console)
+    write_kind(CheckList(items=tuple(CheckItem(code=each.code, title=each.title) for each in checks)), console)
 
 
 def _chosen(only: str) -> "list[Check]":
@@ -153,25 +155,27 @@ def _mark(severity: str, console: Console) -> str:
     return console.styled(f"{severity:<4}", fg=_COLORS[severity])
 
 
-def _items(verdict: "Diagnosis") -> list[dict[str, Any]]:
+def _items(verdict: "Diagnosis") -> "list[FindingItem]":
     if not verdict.findings:
         return [_item(verdict.check, str(verdict.severity), verdict.message)]
     return [_item(verdict.check, str(each.severity), each.message, each) for each in verdict.findings]
 
 
-def _item(check: "Check", severity: str, message: str, finding: "Finding | None" = None) -> dict[str, Any]:
-    return {
-        "code": check.code,
-        "title": check.title,
-        "severity": severity,
-        "meaning": None,
-        "message": message,
-        "file": None,
-        "line": None,
-        "column": None,
-        "object": (finding.object or None) if finding else None,
-        "found": (finding.found or None) if finding else None,
-        "expected": (finding.expected or None) if finding else None,
-        "help": (finding.help or None) if finding else None,
-        "url": None,
-    }
+def _item(check: "Check", severity: str, message: str, finding: "Finding | None" = None) -> "FindingItem":
+    from kai.answers.documents.listings import FindingItem
+
+    return FindingItem(
+        code=check.code,
+        title=check.title,
+        severity=severity,
+        meaning=None,
+        message=message,
+        file=None,
+        line=None,
+        column=None,
+        object=(finding.object or None) if finding else None,
+        found=(finding.found or None) if finding else None,
+        expected=(finding.expected or None) if finding else None,
+        help=(finding.help or None) if finding else None,
+        url=None,
+    )

@@ -1,9 +1,10 @@
 """Findings as text: the place, the line with carets, and the expected value."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kai.answers.documents.listings import FindingItem
     from kai.manifests import Finding
 
 _WIDEST = 140
@@ -26,21 +27,23 @@ def github_text(finding: "Finding") -> str:
     return f"::{finding.severity} file={finding.file}{place},title={finding.code}::{message}"
 
 
-def finding_values(finding: "Finding") -> dict[str, Any]:
-    """Return a finding as values of a document."""
-    return {
-        "code": finding.code,
-        "severity": finding.severity,
-        "meaning": finding.meaning,
-        "message": finding.message,
-        "file": finding.file,
-        "line": finding.line or None,
-        "column": finding.column or None,
-        "object": finding.object or None,
-        "found": finding.found or None,
-        "expected": finding.expected or None,
-        "help": finding.help or None,
-    }
+def finding_item(finding: "Finding") -> "FindingItem":
+    """Return a finding as an item of a document."""
+    from kai.answers.documents.listings import FindingItem
+
+    return FindingItem(
+        code=finding.code,
+        severity=finding.severity,
+        meaning=finding.meaning,
+        message=finding.message,
+        file=finding.file,
+        line=finding.line or None,
+        column=finding.column or None,
+        object=finding.object or None,
+        found=finding.found or None,
+        expected=finding.expected or None,
+        help=finding.help or None,
+    )
 
 
 def _as_warning(finding: "Finding") -> str:

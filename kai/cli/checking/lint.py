@@ -84,13 +84,14 @@ def _explain(name: str, console: Console) -> None:
     if not known:
         raise click.UsageError(f"{name!r} is no code\nkai lint --explain lists the codes")
     if console.is_for_machines:
+        from kai.answers.documents.listings import CodeItem, CodeList
         from kai.cli.console import write_kind
 
-        items = [
-            {"code": name, "severity": code.severity, "meaning": code.meaning, "title": code.title, "text": code.text}
+        items = tuple(
+            CodeItem(code=name, severity=code.severity, meaning=code.meaning, title=code.title, text=code.text)
             for name, code in known.items()
-        ]
-        write_kind("CodeList", {"items": items}, console)
+        )
+        write_kind(CodeList(items=items), console)
     elif name == _ALL:
         rows = [[name, code.severity, code.meaning, code.title] for name, code in known.items()]
         console.write(columns(rows, width=console.width))
@@ -116,11 +117,13 @@ def _is_wanted(finding: "Finding", select: tuple[str, ...], ignore: tuple[str, .
 
 
 def _write(found: Sequence["Finding"], summary: str, console: Console) -> None:
-    from kai.cli.checking.findings import finding_text, finding_values, github_text
+    from kai.cli.checking.findings import finding_item, finding_text, github_text
     from kai.cli.console import write_kind
 
     if console.is_for_machines:
-        write_kind("Findings", {"items": [finding_values(each) for each in found]}, console)
+        from kai.answers.documents.listings import Findings
+
+        write_kind(Findings(items=tuple(map(finding_item, found))), console)
         return
     for each in found:
         console.write(github_text(each) if console.output == "github" else finding_text(each))

@@ -228,9 +228,11 @@ def _compare_runs(runs: "Sides", wanted: "Wanted", again: str, console: Console,
 
 def _write(found: "Comparison", text: Callable[[], str], console: Console, *, wants_code: bool) -> int:
     if console.is_for_machines:
-        from kai.cli.console import plain, write_kind
+        from kai.answers.documents.document import as_json
+        from kai.answers.documents.envelope import enveloped
+        from kai.cli.console import write_document
 
-        write_kind("Comparison", plain(found), console)
+        write_document(enveloped("Comparison", as_json(found)), console)
     else:
         console.write(text())
     return NO if wants_code and not found.is_equal else 0

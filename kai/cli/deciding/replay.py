@@ -159,9 +159,11 @@ def _document(
     theirs: "Agreement | None",
     console: Console,
 ) -> None:
-    from kai.cli.console import plain, write_kind
+    from kai.answers.documents.document import as_json
+    from kai.answers.documents.envelope import enveloped
+    from kai.cli.console import write_document
 
     fields: dict[str, Any] = {"answer": None, **plan.document(), "explanation": None}
-    fields["expected"] = None if found is None else {"equal": not found, "differences": plain(found)}
-    fields["agreement"] = plain(theirs)
-    write_kind("Plan", fields, console, case.origin)
+    fields["expected"] = None if found is None else {"equal": not found, "differences": list(map(as_json, found))}
+    fields["agreement"] = None if theirs is None else as_json(theirs)
+    write_document(enveloped("Plan", fields, case.origin), console)

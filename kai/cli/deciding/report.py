@@ -14,19 +14,20 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kai.answers.documents.document import ABSENT, as_json
 from kai.answers.documents.envelope import enveloped
-from kai.answers.documents.items import queue_values
+from kai.answers.documents.listings import EvictedPod, ResultJob, UnusedItem
 from kai.basics.wording import counted, first_of, number_text
 from kai.cli.console import Console, write_document
 from kai.cli.explaining.explanations import explanations
 from kai.cli.listing.queues import absent_queues, queue_tables
 from kai.cli.tables import Cell, Column, cut_text, table, wrapped
-from kai.facts.model.axis import GPU_UNIT
 
 if TYPE_CHECKING:
     from kai.answers.offline.run import Cycle
     from kai.answers.outcomes.overview import Job, Overview
     from kai.answers.outcomes.plan import Plan
+    from kai.answers.why.explanation import Explained
     from kai.lab.comparing.expected_answer import Differences
     from kai.lab.request import Result
     from kai.manifests import Unused
@@ -221,9 +222,7 @@ def document(result: "Result", differences: "Differences | None", *, explain: bo
     if result.overview is not None:
         out |= _overview(result.overview, result.refused)
     if explain and result.explained is not None:
-        from kai.answers.documents.explanations import documents
-
-        out |= documents(result.explained)
+        out |= _explained(result.explained)
     if result.unused:
         out["unused"] = [_unused(each) for each in result.unused]
     if result.notes:
@@ -236,9 +235,21 @@ def document(result: "Result", differences: "Differences | None", *, explain: bo
     return out
 
 
+def _explained(found: "Explained") -> dict[str, Any]:
+    """Return explanations and evictions. Jobs that wait for the same reason are listed with the explained one."""
+    from kai.answers.documents.evictions import EvictionItem
+    from kai.answers.documents.explanations import ExplanationItem
+
+    return {
+        "explanations": [as_json(ExplanationItem.of(fold)) for fold in found.folds],
+        "evicted": [as_json(EvictionItem.of(each)) for each in found.evictions],
+        "unusedEvictions": list(found.unused),
+        "assumptions": list(found.assumptions),
+    }
+
+
 def _unused(each: "Unused") -> dict[str, Any]:
-    group = {"group": each.group} if each.group else {}
-    return {"kind": each.kind, **group, "count": each.count, "reason": each.reason}
+    return as_json(UnusedItem(kind=each.kind, group=each.group or ABSENT, count=each.count, reason=each.reason))
 
 
 def _answer(result: "Result") -> dict[str, Any]:
@@ -268,41 +279,13 @@ def _answer(result: "Result") -> dict[str, Any]:
 
 
 def _overview(seen: "Overview", refused: "Sequence[Job]") -> dict[str, Any]:
+    from kai.answers.documents.queues import QueueItem
+
     return {
-        "jobs": [_job(job) for job in (*seen.jobs, *refused)],
-        "queues": [queue_values(queue) for queue in seen.queues],
-        "evictions": [{"pod": pod, "message": message} for pod, message in seen.evictions],
+        "jobs": [as_json(ResultJob.of(job)) for job in (*seen.jobs, *refused)],
+        "queues": [as_json(QueueItem.of(queue)) for queue in seen.queues],
+        "evictions": [as_json(EvictedPod(pod=pod, message=message)) for pod, message in seen.evictions],
     }
-
-
-def _job(job: "Job") -> dict[str, Any]:
-    out: dict[str, Any] = {
-        "name": job.name,
-        "namespace": job.namespace,
-        "queue": job.queue,
-        "priority": job.priority,
-        "preemptible": job.preemptible,
-        "minMember": job.minimum,
-        "pods": {
-            "wanted": job.wanted,
-            "placed": job.placed,
-            "started": job.started,
-            "held": job.held,
-            "evicted": job.evicted,
-        },
-        "gpus": job.gpus / GPU_UNIT,
-        "nodes": list(job.nodes),
-        "state": str(job.state),
-        "reason": None,
-    }
-    if any(job.refusal):
-        out["reason"] = {"code": job.refusal[0], "text": job.refusal[1]}
-    if job.words is not None:
-        out["reason"] = {"code": job.words.code, "text": job.words.text}
-        out["message"] = job.message
-        out["wireReasons"] = [{"reason": each.reason, "message": each.message} for each in job.explanations]
-        out["podMessages"] = dict(job.pod_messages)
-    return out
 
 
 def write_result(result: "Result", console: Console, *, differences: "Differences | None", explain: bool) -> None:

@@ -88,9 +88,10 @@ def _say(file: str, case: "Case", document: dict[str, Any], console: Console, *,
         console.talk(f"note: {note}")
     counts = {key: len(items) for key, items in document["rawObjects"].items() if items}
     if console.output != "table":
+        from kai.answers.documents.listings import Snapshot
         from kai.cli.console import write_kind
 
-        write_kind("Snapshot", {"file": file, "redacted": redact, "counts": counts}, console, case.origin)
+        write_kind(Snapshot(file=file, redacted=redact, counts=counts), console, case.origin)
         return
     sizes = " · ".join(
         counted(counts.get(key, 0), name)

@@ -361,7 +361,8 @@ def _with_templates(case: "Case", documents: "Sequence[Document]", source: Sourc
 
 def _explained(found: "Arrival", result: "Result") -> "Sequence[Mapping[str, Any]]":
     """Explain the jobs that would not start, with the changes that help, as `kai why` does."""
-    from kai.answers.documents.explanations import explanation
+    from kai.answers.documents.document import as_json
+    from kai.answers.documents.explanations import ExplanationItem
     from kai.answers.why.explanation import Explainer
     from kai.basics.progress import report
     from kai.lab.comparing.arrival import NEVER, WAITS, answer_of
@@ -370,17 +371,18 @@ def _explained(found: "Arrival", result: "Result") -> "Sequence[Mapping[str, Any
     if not waiting or result.outcome is None or result.overview is None:
         return ()
     explainer = Explainer(result.outcome, result.overview, on_progress=report)
-    return [explanation(fold) for fold in explainer.folded(waiting, explainer.twins)]
+    return [as_json(ExplanationItem.of(fold)) for fold in explainer.folded(waiting, explainer.twins)]
 
 
 def _write(found: "Arrival", addition: "Addition", result: "Result", console: Console) -> None:
-    from kai.cli.console import write_kind
+    from kai.answers.documents.envelope import enveloped
+    from kai.cli.console import write_document
     from kai.facts.model.axis import GPU_UNIT
 
     items = _explained(found, result)
     if console.is_for_machines:
         values = {**plan_values(found, items), **({"later": later_values(addition.later)} if addition.later else {})}
-        write_kind("Plan", values, console, result.case.origin)
+        write_document(enveloped("Plan", values, result.case.origin), console)
         return
     console.write(arrival_text(found, console, items))
     if addition.later and result.overview is not None:

@@ -26,17 +26,19 @@ _BETWEEN = " · "
 
 def explanations(result: "Result", console: Console) -> list[str]:
     """Return a block for each reason why jobs wait, and one for all evictions."""
-    from kai.answers.documents.explanations import eviction, explanation
+    from kai.answers.documents.document import as_json
+    from kai.answers.documents.evictions import EvictionItem
+    from kai.answers.documents.explanations import ExplanationItem
 
     if result.explained is None or result.overview is None:
         return []
     found = result.explained
     detail = console.wide or bool(console.verbose)
     blocks = [
-        block(explanation(fold), console, wire=wire_texts(fold.explanation.job) if detail else None)
+        block(as_json(ExplanationItem.of(fold)), console, wire=wire_texts(fold.explanation.job) if detail else None)
         for fold in found.folds
     ]
-    gone = [eviction(each) for each in found.evictions]
+    gone = [as_json(EvictionItem.of(each)) for each in found.evictions]
     return blocks + evicted(gone, found.unused, result.overview.titles, console) + assumed(found.assumptions)
 
 

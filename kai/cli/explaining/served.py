@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from kai.answers.documents.asking import RefusedByServiceError, read
-from kai.answers.documents.document_reading import entitlement, job_lines, occupancy, owners_of_jobs, waiting_jobs
-from kai.answers.documents.document_reading import evictions as found_now
-from kai.answers.documents.document_reading import past_evictions as found_before
+from kai.answers.documents.evictions import evictions_of, past_evictions_of
+from kai.answers.documents.jobs import job_lines, owners_of_jobs
+from kai.answers.documents.nodes import occupancy
+from kai.answers.documents.queues import entitlement, waiting_jobs
 from kai.cli.explaining.subjectkinds import split_subject
 from kai.cli.explaining.subjects import NoSubjectError, named_jobs, unknown_job
 from kai.cli.explaining.whyevicted import EvictionAnswer, Record, logged
@@ -93,7 +94,7 @@ def evictions(source: Source, served: Served, asked: Asked) -> tuple[View, bool]
     Raises: UnreachableError where the service does not answer; InputError for an unknown job.
     """
     document = served.ask("evictions", namespace=served.namespace)
-    now, past = read(document, "EvictionList", found_now), read(document, "EvictionList", found_before)
+    now, past = read(document, "EvictionList", evictions_of), read(document, "EvictionList", past_evictions_of)
     where = tuple(document.get("lookedAt") or ())
     if asked.log:
         from kai.answers.why.past_evictions import LOG, joined

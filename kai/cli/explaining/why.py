@@ -237,7 +237,8 @@ def _with_events(found: JobAnswer, lines: "Sequence[JobLine]", source: Source) -
 
 
 def _item_with_events(item: Item, waiting: "dict[str, JobLine]", source: "Source", now: float) -> dict[str, Any]:
-    from kai.answers.documents.explanations import evidence_values
+    from kai.answers.documents.document import as_json
+    from kai.answers.documents.explanations import EvidenceItem
     from kai.answers.why.podless import latest_events
 
     subject = item["subject"]
@@ -246,7 +247,7 @@ def _item_with_events(item: Item, waiting: "dict[str, JobLine]", source: "Source
         return dict(item)
     pods = [pod.name for pod in line.pods if not pod.node]
     found = latest_events(source.access, subject["namespace"], subject["name"], pods, now)
-    return {**item, "evidence": [*item["evidence"], *map(evidence_values, found)]}
+    return {**item, "evidence": [*item["evidence"], *(as_json(EvidenceItem.of(each)) for each in found)]}
 
 
 def served_answer(source: Source, served: "Served", asked: Asked) -> tuple[View, bool]:

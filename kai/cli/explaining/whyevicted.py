@@ -66,14 +66,16 @@ class EvictionAnswer:
 
     def fields(self) -> dict[str, Any]:
         """Return ``items``, one for each pod to be evicted now, and ``past``, one for each past eviction."""
-        from kai.answers.documents.explanations import eviction, past_eviction
+        from kai.answers.documents.document import as_json
+        from kai.answers.documents.evictions import EvictionItem, EvictionList, PastEvictionItem
 
-        return {
-            "items": [eviction(each) for each in self.evictions],
-            "unusedEvictions": list(self.unused),
-            "past": [past_eviction(each) for each in self.record.evictions],
-            "lookedAt": list(self.record.looked_at),
-        }
+        document = EvictionList(
+            items=tuple(map(EvictionItem.of, self.evictions)),
+            unused_evictions=self.unused,
+            past=tuple(map(PastEvictionItem.of, self.record.evictions)),
+            looked_at=self.record.looked_at,
+        )
+        return as_json(document)
 
     def names(self) -> list[str]:
         """Return the names of the pods, as ``-o name`` writes them."""
@@ -82,13 +84,15 @@ class EvictionAnswer:
 
     def text(self, console: Console) -> str:
         """Return a row for each moment, job, cause and rule; the present cycle comes last."""
-        from kai.answers.documents.explanations import eviction
+        from kai.answers.documents.document import as_json
+        from kai.answers.documents.evictions import EvictionItem
 
         parts = []
         if self.record.evictions:
             parts.append("\n".join(self._before(console)))
         if self.titles is not None:
-            parts += evicted([eviction(each) for each in self.evictions], self.unused, self.titles, console)
+            gone = [as_json(EvictionItem.of(each)) for each in self.evictions]
+            parts += evicted(gone, self.unused, self.titles, console)
         if not parts:
             past = " and no eviction is on record" if self.record.looked_at else ""
             parts.append(f"no pod has to go{past}")

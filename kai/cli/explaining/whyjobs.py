@@ -21,7 +21,7 @@ from kai.cli.tables import columns, wrapped
 from kai.cli.views import ServedView, View
 
 if TYPE_CHECKING:
-    from kai.answers.documents.explanations import Fate
+    from kai.answers.documents.explanations import Explanation, ExplanationList, Fate
     from kai.answers.offline.run import Outcome
     from kai.answers.outcomes.job_lines import JobLine
     from kai.answers.outcomes.overview import Job, Overview
@@ -68,9 +68,8 @@ class JobAnswer:
 
         explainer = Explainer(outcome, seen, lines=lines, on_progress=report)
         found = explained_jobs(outcome, explainer, lines, verify=asked.verify)
-        kind, document = jobs_document(found)
         wire = _wire(found.folds) if asked.detail else None
-        return cls(kind=kind, document=document, now=outcome.case.now, wire=wire)
+        return cls.holding(jobs_document(found), outcome.case.now, wire)
 
     @classmethod
     def of_own(cls, folds: "Sequence[Fold]", settled: "Sequence[JobLine]", now: float, *, detail: bool) -> "JobAnswer":
@@ -78,15 +77,27 @@ class JobAnswer:
         from kai.answers.documents.explanations import jobs_document
         from kai.answers.why.explanation import Explained
 
-        kind, document = jobs_document(Explained(folds=tuple(folds), settled=tuple(settled)))
-        return cls(kind=kind, document=document, now=now, wire=_wire(folds) if detail else None)
+        document = jobs_document(Explained(folds=tuple(folds), settled=tuple(settled)))
+        return cls.holding(document, now, _wire(folds) if detail else None)
 
     @classmethod
     def of_fate(cls, fate: "Fate", now: float) -> "JobAnswer":
         """Report the outcome of a job that has no pods at the chosen moment of a run over virtual time."""
-        from kai.answers.documents.explanations import fate_values
+        from kai.answers.documents.explanations import Explanation
 
-        return cls(kind="Explanation", document=fate_values(fate), now=now)
+        return cls.holding(Explanation.of_fate(fate), now)
+
+    @classmethod
+    def holding(
+        cls,
+        document: "Explanation | ExplanationList",
+        now: float,
+        wire: Mapping[str, Sequence[tuple[str, str]]] | None = None,
+    ) -> "JobAnswer":
+        """Return the answer that a document holds."""
+        from kai.answers.documents.document import as_json
+
+        return cls(kind=type(document).__name__, document=as_json(document), now=now, wire=wire)
 
     @property
     def items(self) -> Sequence[Item]:
@@ -170,9 +181,10 @@ class WaitingAnswer:
     @classmethod
     def of_folds(cls, folds: "Sequence[Fold]", assumptions: tuple[str, ...] = (), *, detail: bool) -> "WaitingAnswer":
         """Build the answer from finished explanations."""
-        from kai.answers.documents.explanations import explanation
+        from kai.answers.documents.document import as_json
+        from kai.answers.documents.explanations import ExplanationItem
 
-        items = [explanation(fold) for fold in folds]
+        items = [as_json(ExplanationItem.of(fold)) for fold in folds]
         return cls(items=items, assumptions=assumptions, wire=_wire(folds) if detail else None)
 
     def fields(self) -> dict[str, Any]:

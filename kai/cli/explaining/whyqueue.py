@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kai.answers.documents.items import closed, occupancy_values, occupied
+from kai.answers.documents.document import as_json
 from kai.basics.wording import first_of, number_text
 from kai.cli.console import Console
 from kai.cli.explaining.explanations import assumed
@@ -39,9 +39,9 @@ class QueueAnswer:
 
     def fields(self) -> dict[str, Any]:
         """Return the division of the share. Units: GPUs in devices, CPU in millicores."""
-        from kai.answers.documents.items import entitlement_values
+        from kai.answers.documents.queues import QueueExplanation
 
-        return entitlement_values(self.found, self.waiting)
+        return as_json(QueueExplanation.of(self.found, self.waiting))
 
     def names(self) -> list[str]:
         """Return the name of the queue, as ``-o name`` writes it."""
@@ -50,7 +50,7 @@ class QueueAnswer:
     @property
     def summary(self) -> str:
         """The answer in one sentence."""
-        from kai.answers.documents.items import entitled
+        from kai.answers.documents.queues import entitled
 
         return entitled(self.found)
 
@@ -93,7 +93,7 @@ class QueueAnswer:
 
     def _advice(self) -> list[str]:
         """Return the changes that would raise the share, and the waiting jobs."""
-        from kai.answers.documents.items import unit_of
+        from kai.answers.documents.queues import unit_of
 
         found = self.found
         lines = []
@@ -112,7 +112,7 @@ class QueueAnswer:
         return lines or ["It has less than it asks for." if lacks else "It has all that it asks for."]
 
     def _plain(self, amount: float) -> str:
-        from kai.answers.documents.items import unit_of
+        from kai.answers.documents.queues import unit_of
 
         return number_text(round(amount / unit_of(self.found), 3))
 
@@ -127,10 +127,11 @@ class LeftOutAnswer:
 
     def fields(self) -> dict[str, Any]:
         """Return why the queue is excluded."""
-        from kai.answers.documents.explanations import reason
+        from kai.answers.documents.explanations import ReasonItem
+        from kai.answers.documents.queues import QueueExplanation
 
-        subject = {"kind": "Queue", "name": self.queue}
-        return {"subject": subject, "summary": f"{self.reason.text}.", "reason": reason(self.reason)}
+        subject, summary = {"kind": "Queue", "name": self.queue}, f"{self.reason.text}."
+        return as_json(QueueExplanation(subject=subject, summary=summary, reason=ReasonItem.of(self.reason)))
 
     def names(self) -> list[str]:
         """Return the name of the queue, as ``-o name`` writes it."""
@@ -157,7 +158,9 @@ class NodeAnswer:
 
     def fields(self) -> dict[str, Any]:
         """Return the tenants of the node, and what keeps waiting jobs away."""
-        return occupancy_values(self.found)
+        from kai.answers.documents.nodes import NodeExplanation
+
+        return as_json(NodeExplanation.of(self.found))
 
     def names(self) -> list[str]:
         """Return the name of the node, as ``-o name`` writes it."""
@@ -165,6 +168,8 @@ class NodeAnswer:
 
     def text(self, console: Console) -> str:
         """Return the summary, the tenants, and what keeps waiting jobs away."""
+        from kai.answers.documents.nodes import closed, occupied
+
         found = self.found
         lines = [console.styled(wrapped(occupied(found), console.width, indent="  "), bold=True)]
         if found.tenants:

@@ -9,10 +9,11 @@ import inspect
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint
-from typing import Any, Final, get_args
+from typing import Final, get_args
 
 import attrs
 
+from kai.answers.documents.listings import PluginItem
 from kai.basics.errors import ConfigError
 from kai.cli.running.configuring import load_configuration
 from kai.deciding.configuration.options import described, wanted
@@ -85,16 +86,10 @@ def list_installed(path: str | None) -> tuple[Installed, ...]:
     return (*_listed(registry.actions, "action", configuration.actions), *_listed(registry.plugins, "plugin", names))
 
 
-def as_values(installed: Installed) -> dict[str, Any]:
-    """Return an entry as JSON values."""
-    return {
-        **attrs.asdict(installed),
-        "enabled": installed.position is not None,
-        "hooks": list(installed.hooks),
-        "options": dict(installed.options),
-        "rights": list(installed.rights),
-        "rivals": list(installed.rivals),
-    }
+def item_of(installed: Installed) -> PluginItem:
+    """Return an entry as an item of a document."""
+    own = {name: getattr(installed, name) for name in attrs.fields_dict(Installed)}
+    return PluginItem(**{**own, "options": dict(installed.options)}, enabled=installed.position is not None)
 
 
 def _undisputed(configuration: Configuration, registry: Registry) -> Configuration:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import click
@@ -29,6 +29,7 @@ from kai.deciding.configuration.registry import Registry, origin_of
 from kai.deciding.engine.host import Silent
 
 if TYPE_CHECKING:
+    from kai.answers.documents import listings
     from kai.lab.request import Policy
 
 
@@ -111,13 +112,17 @@ class Timing:
         ]
         return columns(rows, right={2, 3, 4})
 
-    def values(self) -> dict[str, Any]:
-        """Return the same as JSON values."""
-        items = [
-            {"plugin": plugin, "hook": hook, "calls": each.calls, "seconds": each.seconds, "share": self._share(each)}
+    def document(self) -> "listings.PluginTimes":
+        """Return the same as a document."""
+        from kai.answers.documents import listings
+
+        items = tuple(
+            listings.TimedHook(
+                plugin=plugin, hook=hook, calls=each.calls, seconds=each.seconds, share=self._share(each)
+            )
             for (plugin, hook), each in self.taken.items()
-        ]
-        return {"seconds": self.seconds, "items": items}
+        )
+        return listings.PluginTimes(seconds=self.seconds, items=items)
 
     def _share(self, taken: Taken) -> float:
         return taken.seconds / self.seconds if self.seconds else 0.0
@@ -162,11 +167,12 @@ def plugins(context: click.Context, console: Console, path: str | None, case: st
     if case is not None:
         _show_times(console, path, case)
         return
-    from kai.cli.extending.installed import as_values, list_installed
+    from kai.answers.documents.listings import PluginList
+    from kai.cli.extending.installed import item_of, list_installed
 
     found = list_installed(path)
     if console.is_for_machines:
-        write_kind("PluginList", {"items": [as_values(each) for each in found]}, console)
+        write_kind(PluginList(items=tuple(map(item_of, found))), console)
         return
     heads = [
         Column(head="NAME"),
@@ -223,7 +229,7 @@ def _show_times(console: Console, path: str | None, case: str) -> None:
 
     timing = time_plugins(case, None if path is None else load_policy(path))
     if console.is_for_machines:
-        write_kind("PluginTimes", timing.values(), console)
+        write_kind(timing.document(), console)
         return
     console.write(timing.table())
     taken = sum(each.seconds for each in timing.taken.values())

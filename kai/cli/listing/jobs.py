@@ -80,9 +80,10 @@ class JobView:
 
     def fields(self) -> dict[str, Any]:
         """Return every job by itself: its owner says which replicas belong together."""
-        from kai.answers.documents.items import job_values
+        from kai.answers.documents.document import as_json
+        from kai.answers.documents.jobs import JobItem, JobList
 
-        return {"items": [job_values(line, with_pods=self.wanted.pods) for line in self.lines]}
+        return as_json(JobList(items=tuple(JobItem.of(line, with_pods=self.wanted.pods) for line in self.lines)))
 
     def names(self) -> list[str]:
         """Return the names of the pod groups, as ``-o name`` writes them."""
@@ -200,7 +201,7 @@ def served_jobs(source: Source, served: "Served", wanted: Wanted) -> View:
     Raises: UnreachableError where the service does not answer.
     """
     from kai.answers.documents.asking import read
-    from kai.answers.documents.document_reading import job_lines
+    from kai.answers.documents.jobs import job_lines
     from kai.api import values as times
 
     pods = "true" if wanted.pods else ""

@@ -152,9 +152,10 @@ class NodeView:
 
     def fields(self) -> dict[str, Any]:
         """Return every node with its GPUs."""
-        from kai.answers.documents.items import node_values
+        from kai.answers.documents.document import as_json
+        from kai.answers.documents.nodes import NodeItem, NodeList
 
-        return {"items": [node_values(node) for node in self._nodes]}
+        return as_json(NodeList(items=tuple(map(NodeItem.of, self._nodes))))
 
     def names(self) -> list[str]:
         """Return the names of the nodes, as ``-o name`` writes them."""
@@ -246,7 +247,7 @@ def served_nodes(source: Source, console: Console, served: "Served", *, by: str,
     Raises: UnreachableError where the service does not answer; InputError for an unknown label.
     """
     from kai.answers.documents.asking import read
-    from kai.answers.documents.document_reading import node_slots
+    from kai.answers.documents.nodes import node_slots
 
     document = served.ask("nodes")
     view = _view_of(source, console, read(document, "NodeList", node_slots), by=by, job=job, free=free)

@@ -215,19 +215,20 @@ class QueueView:
 
     def fields(self) -> dict[str, Any]:
         """Return every queue with all its resources."""
-        from kai.answers.documents.items import queue_items
+        from kai.answers.documents.document import as_json
+        from kai.answers.documents.queues import AbsentQueue, QueueList, queue_items
         from kai.answers.outcomes.entitlement import steps_of
         from kai.answers.outcomes.overview import left_out
 
         outcome, seen = self.result.outcome, self.result.overview
         if outcome is None or seen is None:
-            return {"items": [], "leftOut": []}
+            return as_json(QueueList(items=(), left_out=()))
         unit = UNITS[GPU][0] if seen.totals[GPU] else 1.0  # documents have CPU in millicores
         labels = {each.metadata.name: each.metadata.labels for each in outcome.case.objects.queues}
         items = queue_items(self.lines, outcome.last.snapshot.queues, steps_of(outcome, seen), unit, labels)
         absent = left_out(outcome) if self.is_whole else ()
-        omitted = [{"name": name, "code": words.code, "text": words.text} for name, words in absent]
-        return {"items": items, "leftOut": omitted}
+        omitted = tuple(AbsentQueue(name=name, code=words.code, text=words.text) for name, words in absent)
+        return as_json(QueueList(items=items, left_out=omitted))
 
     def names(self) -> list[str]:
         """Return the names of the queues, as ``-o name`` writes them."""
@@ -341,7 +342,7 @@ def served_queues(source: Source, served: "Served", queue: str, resource: int | 
     Raises: UnreachableError where it does not answer.
     """
     from kai.answers.documents.asking import read
-    from kai.answers.documents.document_reading import queue_lines
+    from kai.answers.documents.queues import queue_lines
 
     document = served.ask("queues", queue=queue)
     items = [item for item in document["items"] if source.selector.matches(item.get("labels") or {})]
@@ -424,7 +425,10 @@ class WeekView:
 
     def fields(self) -> dict[str, Any]:
         """Return every slice of each week, with all resources."""
-        return {"items": [week.fields() for week in self.weeks]}
+        from kai.answers.documents.document import as_json
+        from kai.answers.documents.queues import QueueWeekItem, QueueWeekList
+
+        return as_json(QueueWeekList(items=tuple(map(QueueWeekItem.of, self.weeks))))
 
     def names(self) -> list[str]:
         """Return the names of the queues, as ``-o name`` writes them."""

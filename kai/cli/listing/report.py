@@ -18,6 +18,7 @@ import attrs
 import click
 
 from kai.answers.cases.origin import Origin
+from kai.answers.documents.listings import SpanItem, UsageHistory, UsageItem, UsageReport
 from kai.basics.errors import CommandLineError
 from kai.basics.wording import number_text, shown
 from kai.cli.console import FORMATS, Console, console_options, write_kind
@@ -28,7 +29,7 @@ from kai.history.reports import by_queue, capacity
 from kai.history.tables import KINDS, PERIODS, Report, Row, Span, instant, midnight, report, spans
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 PLACE: Final = "/var/lib/kai/history.db"
 _ORIGIN: Final = Origin(type="history")
@@ -125,14 +126,11 @@ def as_csv(made: Report, console: Console) -> str:
 
 def _write_report(made: Report, console: Console) -> None:
     """Write all rows with exact amounts, for machines."""
-    fields = {
-        "report": made.kind,
-        "recordedUntil": None if made.recorded is None else instant(made.recorded),
-        "spans": [
-            {"from": instant(span.since), "to": instant(span.until), "rows": list(rows)} for span, rows in made.spans
-        ],
-    }
-    write_kind("UsageReport", fields, console, _ORIGIN)
+    recorded = None if made.recorded is None else instant(made.recorded)
+    parts = tuple(
+        SpanItem(from_=instant(span.since), to=instant(span.until), rows=tuple(rows)) for span, rows in made.spans
+    )
+    write_kind(UsageReport(report=made.kind, recorded_until=recorded, spans=parts), console, _ORIGIN)
 
 
 def as_table(made: Report, console: Console) -> str:
@@ -228,32 +226,31 @@ def history(
             held = uses[named[queue]].held[at] if queue and named[queue] in uses else 0 if queue else had.held[at]
             lines.append(_line(each, held, had.capacity[at], had.unrecorded, at))
     if console.is_for_machines:
-        fields = {"queue": queue or None, "resource": resource, "items": lines}
-        write_kind("UsageHistory", fields, console, _ORIGIN)
+        write_kind(UsageHistory(queue=queue or None, resource=resource, items=tuple(lines)), console, _ORIGIN)
         return
     console.write(_chart(lines, queue, resource, place, console))
 
 
-def _line(span: Span, held: int, whole: int, unrecorded: int, resource: int) -> dict[str, Any]:
-    return {
-        "name": span.name,
-        "from": instant(span.since),
-        "to": instant(span.until),
-        "hours": round((span.until - span.since) / 3_600_000, 4),
-        "heldHours": round(held / HOURS[resource], 4),
-        "capacityHours": round(whole / HOURS[resource], 4),
-        "fraction": round(held / whole, 6) if whole else 0.0,
-        "unrecordedHours": round(unrecorded / 3_600_000, 4),
-        "held": held,
-        "capacity": whole,
-    }
+def _line(span: Span, held: int, whole: int, unrecorded: int, resource: int) -> UsageItem:
+    return UsageItem(
+        name=span.name,
+        from_=instant(span.since),
+        to=instant(span.until),
+        hours=round((span.until - span.since) / 3_600_000, 4),
+        held_hours=round(held / HOURS[resource], 4),
+        capacity_hours=round(whole / HOURS[resource], 4),
+        fraction=round(held / whole, 6) if whole else 0.0,
+        unrecorded_hours=round(unrecorded / 3_600_000, 4),
+        held=held,
+        capacity=whole,
+    )
 
 
-def _chart(lines: Sequence[Mapping[str, Any]], queue: str, resource: str, place: str, console: Console) -> str:
+def _chart(lines: Sequence[UsageItem], queue: str, resource: str, place: str, console: Console) -> str:
     title = f"{resource}-hours of {queue or 'all queues'}, and what part of the cluster that is"
     if not lines:
         return f"{Path(place).name} has no record of that time"
-    most = max(line["fraction"] for line in lines) or 1.0
+    most = max(line.fraction for line in lines) or 1.0
     heads = [
         Column(head="FROM"),
         Column(head="HOURS", right=True, drop=3),
@@ -264,15 +261,15 @@ def _chart(lines: Sequence[Mapping[str, Any]], queue: str, resource: str, place:
     ]
     rows = [
         [
-            line["name"],
-            number_text(line["hours"], 4),
-            number_text(line["heldHours"], 6),
-            number_text(line["capacityHours"], 6),
-            f"{100 * line['fraction']:.1f}",
-            "█" * round(line["fraction"] / most * _BAR),
+            line.name,
+            number_text(line.hours, 4),
+            number_text(line.held_hours, 6),
+            number_text(line.capacity_hours, 6),
+            f"{100 * line.fraction:.1f}",
+            "█" * round(line.fraction / most * _BAR),
         ]
         for line in lines
     ]
-    gaps = sum(line["unrecordedHours"] for line in lines)
+    gaps = sum(line.unrecorded_hours for line in lines)
     note = f"no scheduler recorded for {number_text(gaps, 3)} hours of it" if gaps else ""
     return "\n".join([title, table(heads, rows, console.width), *([wrapped(note, console.width)] if note else [])])

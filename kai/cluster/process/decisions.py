@@ -48,7 +48,7 @@ class Gainer:
 
 @attrs.frozen(kw_only=True)
 class Decision:
-    """One decision of one cycle."""
+    """A line of the decision log (``kai run --decision-log``): one decision of one cycle. It has no envelope."""
 
     cycle: int
     time: str

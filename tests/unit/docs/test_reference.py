@@ -5,7 +5,7 @@ import re
 import pytest
 
 from kai.api import names
-from kai.cli.schemas.kinds import KINDS
+from kai.cli.output_kinds import KINDS
 from kai.deciding.explain.codes import REASON_CODES
 from tests.reference import attacks
 from tests.reference.attacks import elsewhere

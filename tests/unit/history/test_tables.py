@@ -10,8 +10,7 @@ from click.testing import CliRunner
 
 from kai.answers.documents.envelope import API_VERSION
 from kai.cli.command import kai
-from kai.cli.schemas.kinds import KINDS as DOCUMENTS
-from kai.cli.schemas.kinds import schema_of
+from kai.cli.output_kinds import kind_schema
 from kai.history.database import reading
 from kai.history.facts import Amounts, Ended, NodeState, QueueFacts
 from kai.history.tables import KINDS, Span, report, rows_of, spans
@@ -140,7 +139,7 @@ def test_reports_for_machines_have_an_envelope_and_a_schema(path, kind):
     assert (document["apiVersion"], document["kind"], document["report"]) == (API_VERSION, "UsageReport", kind)
     assert document["source"]["type"] == "history"
     assert document["recordedUntil"] == "2026-10-26T23:00:00Z"
-    assert faults(document, schema_of(DOCUMENTS["UsageReport"])) == []
+    assert faults(document, kind_schema("UsageReport")) == []
 
 
 @pytest.mark.parametrize(("words", "queue"), [(("history",), None), (("history", "team"), "team")])
@@ -148,7 +147,7 @@ def test_history_for_machines_has_an_envelope_and_a_schema(path, words, queue):
     document = json.loads(ran(*words, "--file", str(path), "-o", "json").output)
     assert (document["apiVersion"], document["kind"], document["queue"]) == (API_VERSION, "UsageHistory", queue)
     assert document["items"]
-    assert faults(document, schema_of(DOCUMENTS["UsageHistory"])) == []
+    assert faults(document, kind_schema("UsageHistory")) == []
 
 
 def test_a_table_of_queues(path):

@@ -6,7 +6,8 @@ import kubernetes_asyncio.client as kubernetes
 import pytest
 import yaml
 
-from kai.cli.checking.findings import finding_text, finding_values
+from kai.answers.documents.document import as_json
+from kai.cli.checking.findings import finding_item, finding_text
 from kai.manifests import RefusedError, documents_of, open_text, read
 from kai.manifests.codes import CODES
 from kai.manifests.fields import NEWER
@@ -33,7 +34,7 @@ def test_a_mistake_is_said_with_its_place_and_its_remedy(case):
 
 def test_a_finding_has_all_fields_for_machines():
     (finding,) = findings_of("metadata: {name: m}\n")
-    assert finding_values(finding) == {
+    assert as_json(finding_item(finding)) == {
         "code": "T003",
         "severity": "error",
         "meaning": "refusal",

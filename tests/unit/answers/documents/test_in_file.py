@@ -2,7 +2,7 @@
 
 import attrs
 
-from kai.answers.documents.explanations import in_file
+from kai.answers.documents.in_file import in_file
 from kai.answers.outcomes.job_lines import Owner
 from kai.api.cluster_objects import collect
 from kai.api.codec.structuring import structure_all

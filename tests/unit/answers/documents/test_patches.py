@@ -1,6 +1,6 @@
 import attrs
 
-from kai.answers.documents.explanations import patches_of
+from kai.answers.documents.in_file import patches_of
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.kubernetes.pod import Container, Pod, PodSpec, ResourceRequirements

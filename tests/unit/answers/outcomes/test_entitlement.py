@@ -1,7 +1,8 @@
 import pytest
 
-from kai.answers.documents.document_reading import entitlement as read
-from kai.answers.documents.items import entitled, entitlement_values
+from kai.answers.documents.document import as_json
+from kai.answers.documents.queues import QueueExplanation, entitled
+from kai.answers.documents.queues import entitlement as read
 from kai.answers.offline.run import simulate
 from kai.answers.outcomes.entitlement import entitlement
 from kai.answers.outcomes.overview import overview
@@ -110,6 +111,6 @@ def test_weights_count_among_queues_of_the_same_priority():
 
 def test_what_would_give_more_stays_in_documents():
     found = division({"a": {"quota": 4}, "b": {"quota": 4}}, {"a": 20, "b": 20})
-    document = entitlement_values(found, ())
+    document = as_json(QueueExplanation.of(found, ()))
     assert read(document).gains == found.gains
     assert not read({**document, "getsMoreBy": None}).gains.are_known

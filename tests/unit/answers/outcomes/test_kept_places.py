@@ -3,7 +3,8 @@
 import attrs
 import pytest
 
-from kai.answers.documents.items import job_values
+from kai.answers.documents.document import as_json
+from kai.answers.documents.jobs import JobItem
 from kai.answers.offline.run import simulate
 from kai.answers.outcomes.gpu_slots import node_slots
 from kai.answers.outcomes.job_lines import job_lines
@@ -56,7 +57,7 @@ def test_a_job_of_which_all_pods_moved_runs_with_none(gone):
     assert (found.job.nodes, found.job.gpus, found.job.gpus_held) == (("n2",), 2000, 2000)
     assert found.job.reason == ("Moves", "2 pods start again on n2, where their places are kept")
     assert [(pod.name, pod.state, pod.node) for pod in found.pods] == [("g-0", "Moves", "n2"), ("g-1", "Moves", "n2")]
-    assert job_values(found)["pods"] == {"wanted": 2, "running": 0, "waiting": 2}
+    assert as_json(JobItem.of(found))["pods"] == {"wanted": 2, "running": 0, "waiting": 2}
     root = overview(outcome).queues[0]
     assert (root.running, root.waiting) == (1, 1)
 

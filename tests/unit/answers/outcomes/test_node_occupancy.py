@@ -1,4 +1,4 @@
-from kai.answers.documents.items import occupied
+from kai.answers.documents.nodes import occupied
 from kai.answers.offline.run import simulate
 from kai.answers.outcomes.node_occupancy import occupancy
 from kai.answers.outcomes.overview import overview

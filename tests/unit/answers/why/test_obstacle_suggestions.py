@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai.answers.documents.explanations import patches_of
+from kai.answers.documents.in_file import patches_of
 from kai.answers.offline.run import simulate
 from kai.dashboard.access import Scope
 from kai.dashboard.feed import EndedCycle

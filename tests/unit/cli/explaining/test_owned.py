@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from kai.answers.documents.document_reading import job_lines, owners_of_jobs
-from kai.answers.documents.items import job_values
+from kai.answers.documents.document import as_json
+from kai.answers.documents.jobs import JobItem, job_lines, owners_of_jobs
 from kai.answers.outcomes.owners import owners_in
 from kai.cli.command import run
 from kai.cli.explaining.subjectkinds import owner_subject
@@ -183,12 +183,12 @@ def test_a_service_says_what_jobs_belong_to(asked, cluster):
     result = Source(place=cluster).decide()
     objects = result.case.objects
     owners = owners_in(objects.pods, objects.pod_groups)
-    items = [job_values(line, with_pods=True, owners=owners[line.job.key]) for line in result.lines]
+    items = [as_json(JobItem.of(line, with_pods=True, owners=owners[line.job.key])) for line in result.lines]
     lines, read = job_lines({"items": items}), owners_of_jobs({"items": items})
     assert read == owners
     found = named_jobs("deploy/web", lines, Source(), read)
     assert [line.job.name for line in found] == ["web-0", "web-1"]
-    assert owners_of_jobs({"items": [job_values(line, with_pods=True) for line in result.lines]}) == {}
+    assert owners_of_jobs({"items": [as_json(JobItem.of(line, with_pods=True)) for line in result.lines]}) == {}
 
 
 @pytest.mark.parametrize(

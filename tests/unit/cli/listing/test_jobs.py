@@ -4,7 +4,7 @@ import re
 import attrs
 import pytest
 
-from kai.answers.documents.document_reading import job_lines
+from kai.answers.documents.jobs import job_lines
 from kai.cli.command import run
 from kai.cli.console import Console
 from kai.cli.listing.jobs import Wanted, job_view

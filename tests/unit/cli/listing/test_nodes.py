@@ -3,8 +3,9 @@ import json
 import pytest
 import yaml
 
-from kai.answers.documents.document_reading import node_slots as read_nodes
-from kai.answers.documents.items import node_values
+from kai.answers.documents.document import as_json
+from kai.answers.documents.nodes import NodeItem
+from kai.answers.documents.nodes import node_slots as read_nodes
 from kai.answers.outcomes.gpu_slots import node_slots
 from kai.cli.command import run
 from kai.cli.console import Console
@@ -265,7 +266,7 @@ def test_nodes_with_slices_alone_say_nothing_of_gangs(sliced, tmp_path):
 
 def test_slices_are_read_back_as_they_were_written(sliced):
     found = node_slots(sliced.decide().outcome)
-    assert [node.slices for node in read_nodes({"items": [node_values(node) for node in found]})] == [
+    assert [node.slices for node in read_nodes({"items": [as_json(NodeItem.of(node)) for node in found]})] == [
         node.slices for node in found
     ]
 

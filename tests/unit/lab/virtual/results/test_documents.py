@@ -3,7 +3,7 @@ import json
 import pytest
 
 from kai.basics.errors import InputError
-from kai.cli.schemas.kinds import KINDS, schema_of
+from kai.cli.output_kinds import kind_schema
 from kai.lab.virtual.results.documents import document_of, result_of_document
 from kai.lab.virtual.results.metrics import result_of
 from kai.lab.virtual.running.simulation import run
@@ -16,7 +16,7 @@ def test_a_result_keeps_its_schema_and_comes_back_from_its_document():
     text = json.dumps(document_of(result))
     assert result_of_document(json.loads(text), "result.json") == result
     envelope = {"apiVersion": "", "kind": "", "generatedAt": "", "source": None, "program": {"version": ""}}
-    assert faults({**envelope, **json.loads(text)}, schema_of(KINDS["SimulationResult"])) == []
+    assert faults({**envelope, **json.loads(text)}, kind_schema("SimulationResult")) == []
 
 
 def test_the_timeline_has_a_bar_for_each_stay_of_a_pod():
