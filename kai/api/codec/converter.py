@@ -269,7 +269,8 @@ def _writer(hint: Hint, converter: cattrs.Converter) -> Writer:
 
 def _number(value: float) -> float:
     """Return a number without a fraction as an integer, which is how people write it."""
-    return int(value) if value.is_integer() else value
+    # A reader passes whole numbers of JSON on as int, which has no is_integer before Python 3.12.
+    return int(value) if float(value).is_integer() else value
 
 
 _WRITERS: Final[dict[str, Writer]] = {

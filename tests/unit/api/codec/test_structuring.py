@@ -432,3 +432,10 @@ def test_anything_in_place_of_a_manifest_is_refused_with_a_clear_message(value: 
         structure_all([value])
     with pytest.raises(InputError, match="expected"):
         structure_as(ResourceClaim, changed(manifests.RESOURCE_CLAIM, ("spec",), [value]))
+
+
+@pytest.mark.parametrize("amount", [200, 200.0, 0.5])
+def test_a_budget_is_written_as_it_was_read_whole_or_not(amount):
+    spec = {"parentQueue": "root", "budgets": [{"name": "month", "amount": amount}]}
+    manifest = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "team"}, "spec": spec}
+    assert unstructure(structure(manifest)) == manifest
