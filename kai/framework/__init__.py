@@ -97,6 +97,7 @@ from kai.framework.terms import (
     FairShares,
     Fragmentation,
     PriorityOrder,
+    QueueWeights,
     SharedDevices,
     SubGroupFill,
 )
@@ -180,6 +181,7 @@ __all__ = [
     "Quantities",
     "Queue",
     "QueueRow",
+    "QueueWeights",
     "RawObject",
     "Reason",
     "Recorder",

@@ -4,6 +4,8 @@ A term is data. The engine folds the terms of all plugins into one ``Rules`` val
 node, without calling Python. What no term can express needs a hook: a Python function over arrays.
 """
 
+from collections.abc import Callable
+
 import attrs
 
 from kai.facts.model.axis import Bools, Float64s, Int64s
@@ -65,18 +67,41 @@ class SubGroupFill:
 
 @attrs.frozen(eq=False)
 class FairShares:
-    """Queues' shares for this cycle: orders queues, bounds them by limit and quota.
+    """What each queue is entitled to in this cycle; one plugin gives it.
+
+    It orders queues, and says which of them pods may be reclaimed for and from. Quotas and limits are those of the
+    queues themselves: a queue gets no more than its limit whatever its share is.
 
     ``takes_by_priority``: a queue within its quota may take from one of lower priority what that has within its own.
 
     Shapes: fair_share, allocatable, requested [Q, 3], total [3].
+    Units:  those of the axis: millicores, bytes, thousandths of a GPU.
     """
 
     fair_share: Float64s
+    """What a queue gets of the total while others ask for theirs."""
     allocatable: Float64s
+    """What it may hold before others may reclaim from it; -1 is unlimited."""
     total: Float64s
+    """What is divided."""
     requested: Float64s
+    """What a queue holds and asks for, with that of the queues below it."""
     takes_by_priority: bool = False
+    divide: "Callable[[Float64s], FairShares] | None" = None
+    """Returns the shares with weights that are multiplied by float64[Q, 3]; None: weights play no part in them."""
+
+
+@attrs.frozen(eq=False)
+class QueueWeights:
+    """Multiply the weights by which queues divide what no quota covers, for this cycle.
+
+    The plugin that gives `FairShares` divides again with them. Factors of several plugins are multiplied. Quotas,
+    limits and priorities stay; a factor of 1 changes nothing, and 0 leaves a queue its quota alone.
+
+    Shapes: factors [Q, 3], none negative or infinite.
+    """
+
+    factors: Float64s
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -115,5 +140,6 @@ Term = (
     | ElasticOrder
     | SubGroupFill
     | FairShares
+    | QueueWeights
     | Fragmentation
 )

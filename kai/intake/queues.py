@@ -205,6 +205,7 @@ def _queue(source: api.Queue, parent: int, usage: Mapping[str, Shares], clocked:
         reclaim_min_runtime=spec.reclaim_min_runtime,
         models={model: ModelBounds(limit=_gpus(each.limit)) for model, each in resources.models.items()},
         windows=None if known is None else known.windows,
+        labels=dict(metadata.labels),
     )
 
 

@@ -1,17 +1,20 @@
 """The kit for authors of plugins, actions or scenarios.
 
-``cluster`` and ``session_view`` build small clusters for unit tests. ``check_plugin`` tests the laws that every plugin
+``cluster`` and ``session_view`` build small clusters for unit tests, and ``fair_shares`` says what queues get in one.
+``check_plugin`` tests the laws that every plugin
 must keep. ``load_scenario`` and ``check_scenario`` run scenario files. The sinks replace a cluster.
 """
 
 from kai.testing.answer_laws import BrokenLaw
 from kai.testing.laws import check_plugin
 from kai.testing.views import (
+    QueueShare,
     RecordingSink,
     RejectingSink,
     check_scenario,
     cluster,
     default_profile_with,
+    fair_shares,
     load_scenario,
     node_row,
     only,
@@ -24,12 +27,14 @@ from kai.testing.views import (
 
 __all__ = [
     "BrokenLaw",
+    "QueueShare",
     "RecordingSink",
     "RejectingSink",
     "check_plugin",
     "check_scenario",
     "cluster",
     "default_profile_with",
+    "fair_shares",
     "load_scenario",
     "node_row",
     "only",

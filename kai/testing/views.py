@@ -18,7 +18,7 @@ from kai.deciding.engine.cycle import Profile
 from kai.deciding.engine.host import Silent
 from kai.deciding.engine.session import Session
 from kai.facts.kernels import begin_plainly
-from kai.facts.model.axis import NodeRow, PodRow
+from kai.facts.model.axis import GPU_UNIT, NodeRow, PodRow
 from kai.facts.state.snapshot import Snapshot
 from kai.framework.decisions import Decision, Recorder
 from kai.framework.hooks import Extension, GroupOrder, Plugin, PluginUse, PodOrder
@@ -137,6 +137,36 @@ def open_session(taken: Snapshot, *plugins: Plugin) -> Session:
     """Return a session on ``taken`` with only ``plugins``."""
     uses = tuple(PluginUse(name=_name_of(plugin), plugin=plugin) for plugin in plugins)
     return Session(taken, Profile(actions=(), plugins=uses), Recorder(), Silent())
+
+
+@attrs.frozen(kw_only=True)
+class QueueShare:
+    """What a queue is entitled to. Units: cores, bytes, devices."""
+
+    cpu: float
+    memory: float
+    gpu: float
+
+
+def fair_shares(
+    nodes: Values,
+    groups: Values | None = None,
+    queues: Values | None = None,
+    plugins: tuple[Plugin, ...] = (),
+) -> dict[str, QueueShare]:
+    """Return what each queue of a small cluster is entitled to, by its name.
+
+        fair_shares({"n1": {"gpu": 8}}, groups, queues, plugins=(MyPlugin(),))["team-a"].gpu
+
+    The built-in plugins divide; ``plugins`` come behind them, such as one that gives `QueueWeights`.
+    """
+    taken = snapshot(nodes, groups, queues)
+    session = Session(taken, default_profile_with(*plugins), Recorder(), Silent())
+    shares = session.facts.queues.fair_share / (1000.0, 1.0, GPU_UNIT)
+    return {
+        queue.name: QueueShare(cpu=float(cpu), memory=float(memory), gpu=float(gpu))
+        for queue, (cpu, memory, gpu) in zip(taken.queues, shares, strict=True)
+    }
 
 
 @attrs.define

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 import numpy as np
 
-from kai.answers.offline.run import Outcome
+from kai.answers.offline.run import Cycle, Outcome
 from kai.answers.outcomes.overview import Overview
 from kai.basics.wording import number_text
 from kai.facts.model.axis import GPU, GPU_UNIT, LEADING
@@ -49,12 +49,25 @@ def gains(outcome: Outcome, row: int, at: int) -> Gains:
     return Gains(siblings=tuple(tree.rivals(row)), bounds=tuple(tree.own(row)))
 
 
+def _weighted_queues(cycle: Cycle) -> tuple[Queue, ...]:
+    """Return the queues of a cycle with the weights that shares were divided by: plugins may multiply them."""
+    queues, factors = cycle.snapshot.queues, cycle.report.weight_factors
+    if factors is None:
+        return tuple(queues)
+    return tuple(_weighted(queue, factors[row].tolist()) for row, queue in enumerate(queues))
+
+
+def _weighted(queue: Queue, factors: Sequence[float]) -> Queue:
+    own, (cpu, memory, gpu) = queue.weight, factors
+    return attrs.evolve(queue, weight=Shares(cpu=own.cpu * cpu, memory=own.memory * memory, gpu=own.gpu * gpu))
+
+
 class _Tree:
     """The queues of a cycle with their requests, to be divided again."""
 
     def __init__(self, outcome: Outcome, at: int) -> None:
         cycle = outcome.last
-        self._queues: tuple[Queue, ...] = tuple(cycle.snapshot.queues)
+        self._queues = _weighted_queues(cycle)
         self._at, self._unit = at, float(GPU_UNIT) if at == GPU else 1.0
         self._asks = cycle.report.queue_requested[:, at]
         self._total = float(cycle.report.total[at])
@@ -214,7 +227,9 @@ def entitlement(outcome: Outcome, seen: Overview, name: str) -> Entitlement:
 
 def _part(outcome: Outcome, row: int, at: int) -> Part:
     report = outcome.last.report
-    queue: Queue = outcome.last.snapshot.queues[row]
+    queue, factors = outcome.last.snapshot.queues[row], report.weight_factors
+    if factors is not None:
+        queue = _weighted(queue, factors[row].tolist())
     return Part(
         name=queue.name,
         asks=float(report.queue_requested[row, at]),

@@ -21,7 +21,7 @@ from kai.facts.model.placement import WIRE_RECORDS
 from kai.facts.state.ledger import Tracked
 from kai.framework.hooks import Dependence, Domains, DomainTree, Effect, Extension, Partition, Together
 from kai.framework.scenario import Batches, Outer, Scenario
-from kai.framework.terms import FairShares, Fragmentation, Term
+from kai.framework.terms import FairShares, Fragmentation, QueueWeights, Term
 from kai.framework.verdict import Code, Reason, Verdict, Words
 from kai.framework.view import SessionView
 
@@ -79,12 +79,20 @@ def objection_to_term(term: Term, view: SessionView) -> tuple[str, str]:
         value = getattr(term, field.name)
         if field.name in shapes:
             objection = _table(value, *shapes[field.name])
+        elif field.name == "divide":
+            objection = (
+                ""
+                if value is None or callable(value)
+                else _instead(value, "a function").replace("returned", "found", 1)
+            )
         elif field.type is bool:
             objection = "" if isinstance(value, bool) else f"found {value!r}, expected true or false"
         else:
             objection = "" if _is_finite(value) else f"found {value!r}, expected a finite number"
         if objection:
             return field.name, objection
+    if isinstance(term, QueueWeights) and not (np.isfinite(term.factors) & (term.factors >= 0)).all():
+        return "factors", "found a negative or infinite number, expected finite ones, 0 or more"
     if isinstance(term, Fragmentation) and not _are_rows(term.shapes, len(view.snapshot.shapes)):
         return "shapes", f"found rows {term.shapes.tolist()}, expected rows below {len(view.snapshot.shapes)}"
     return "", ""
@@ -104,6 +112,8 @@ def _shapes_of(term: Term, view: SessionView) -> Mapping[str, _Form]:
         of_queues: _Form = (np.float64, (len(view.snapshot.queues), 3))
         total: _Form = (np.float64, (3,))
         return {"fair_share": of_queues, "allocatable": of_queues, "total": total, "requested": of_queues}
+    if isinstance(term, QueueWeights):
+        return {"factors": (np.float64, (len(view.snapshot.queues), 3))}
     if isinstance(term, Fragmentation):
         typical, of_nodes = np.size(term.shapes), (np.float64, (len(view.nodes),))
         return {

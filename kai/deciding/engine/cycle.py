@@ -91,6 +91,8 @@ class CycleReport:
     """int64[B]: what pods that hold GPUs may still cost, for each budget that bounds starts."""
     takes_by_priority: bool = False
     """Whether a queue within its quota may take from a queue of lower priority what that one holds within its quota."""
+    weight_factors: Float64s | None = None
+    """float64[Q, 3]: what plugins multiplied the weights of queues by; None: nothing."""
     failures: tuple[PluginFailure, ...] = ()
     """Failures of hooks that the caller has listed as failing."""
 
@@ -124,6 +126,7 @@ def report(session: Session) -> CycleReport:
         fair_share=session.facts.queues.fair_share.copy(),
         total=session.facts.queues.total.copy(),
         takes_by_priority=session.policy.fair_shares is not None and session.policy.fair_shares.takes_by_priority,
+        weight_factors=session.policy.weight_factors,
         records=session.records,
         last_start=session.last_start,
         last_eviction=session.last_eviction,

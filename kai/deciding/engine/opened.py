@@ -11,7 +11,7 @@ each call instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast, get_args
 
@@ -30,7 +30,7 @@ from kai.deciding.engine.answer_checks import (
 )
 from kai.deciding.engine.failing import OPEN, Failures, with_stand_ins
 from kai.deciding.engine.host import Observer, Stopwatch
-from kai.facts.model.axis import Bools
+from kai.facts.model.axis import Bools, Float64s
 from kai.framework.hooks import (
     Domains,
     Extension,
@@ -46,7 +46,7 @@ from kai.framework.hooks import (
     VictimProposals,
     Victims,
 )
-from kai.framework.terms import FairShares, Fragmentation, Term
+from kai.framework.terms import FairShares, Fragmentation, QueueWeights, Term
 from kai.framework.view import SessionView
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def open_plugins(
         found += _failing(asking, failures) if use.failing and failures is not None else asking.opened()
     observer.plugin("")
     _refuse_clashes(found)
-    return found
+    return _with_weights(found)
 
 
 @attrs.frozen
@@ -185,7 +185,7 @@ class Asking:
                 if objection:
                     raise self._blamed(OPEN, f"{type(extension).__name__}.{field}: {objection}")
                 fields = self._fields_for(out, None)
-                fields["terms"] = (*fields.get("terms", ()), extension)
+                fields["terms"] = (*fields.get("terms", ()), self._guarded_term(extension))
                 continue
             kind = type(extension).__name__
             place = _PLACES.get(type(extension))
@@ -256,6 +256,23 @@ class Asking:
             return answer
 
         return ask
+
+    def _guarded_term(self, term: Term) -> Term:
+        """Return ``term``; shares that are divided again are checked like those of the first division."""
+        if not isinstance(term, FairShares) or term.divide is None:
+            return term
+        ask = self.guarded("FairShares.divide", term.divide)
+
+        def divided(factors: Float64s) -> FairShares:
+            shares: object = ask(factors)
+            if not isinstance(shares, FairShares):
+                raise self._blamed("FairShares.divide", f"returned {type(shares).__name__}, expected FairShares")
+            field, objection = objection_to_term(shares, self.view)
+            if objection:
+                raise self._blamed("FairShares.divide", f"FairShares.{field}: {objection}")
+            return shares
+
+        return attrs.evolve(term, divide=divided)
 
     def _guarded_generator(
         self, hook: str, function: Callable[[Iterator[Outer]], Iterator[Scenario]]
@@ -338,6 +355,40 @@ def _timed_generator(
         yield from iter(step, None)
 
     return ask
+
+
+def _with_weights(plugins: list[OpenedPlugin]) -> list[OpenedPlugin]:
+    """Return the plugins; where some change weights of queues, the shares are divided again with the product.
+
+    That is done after all have opened, so that the order of plugins makes no difference.
+
+    Raises: ConfigError where the shares do not depend on weights; PluginError of the plugin that divides.
+    """
+    factors = weight_factors([term for plugin in plugins for term in plugin.terms])
+    if factors is None:
+        return plugins
+    who = next(plugin.name for plugin in plugins if any(isinstance(term, QueueWeights) for term in plugin.terms))
+
+    def divided(plugin: OpenedPlugin, term: Term) -> Term:
+        if not isinstance(term, FairShares):
+            return term
+        if term.divide is None:
+            raise ConfigError(
+                f"plugins: found {who} that changes weights of queues and {plugin.name} that divides without weights,"
+                " expected one of them"
+            )
+        return term.divide(factors)
+
+    return [
+        attrs.evolve(plugin, terms=tuple(divided(plugin, term) for term in plugin.terms)) if plugin.terms else plugin
+        for plugin in plugins
+    ]
+
+
+def weight_factors(terms: Iterable[Term]) -> Float64s | None:
+    """Return float64[Q, 3], the product of all `QueueWeights`; None without any."""
+    factors = [term.factors for term in terms if isinstance(term, QueueWeights)]
+    return np.prod(factors, axis=0, dtype=np.float64) if factors else None
 
 
 def _refuse_clashes(plugins: Sequence[OpenedPlugin]) -> None:

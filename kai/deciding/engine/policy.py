@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kai.deciding.engine.opened import OpenedPlugin
+from kai.deciding.engine.opened import OpenedPlugin, weight_factors
 from kai.deciding.engine.rules import fold_rules
 from kai.facts.kernels.columns import Facts
 from kai.facts.kernels.fit import Vectors
@@ -100,6 +100,8 @@ class Policy:
         terms = [term for plugin in plugins for term in plugin.terms]
         self.sub_group_fill = any(isinstance(term, SubGroupFill) for term in terms)
         self.fair_shares = next((term for term in terms if isinstance(term, FairShares)), None)
+        self.weight_factors = weight_factors(terms)
+        """float64[Q, 3]: what plugins multiply the weights of queues by; None: nothing."""
         filters = [(plugin, plugin.node_filter) for plugin in plugins if plugin.node_filter is not None]
         self._signing = [(plugin, each.signatures) for plugin, each in filters if each.signatures is not None]
         self._single = [each.single for _, each in filters if each.single is not None]

@@ -82,6 +82,8 @@ class Queue:
     """Bounds by model of GPU; other models are bounded by ``limit`` alone."""
     windows: Windows | None = None
     """None where the quota does not follow the clock."""
+    labels: Mapping[str, str] = attrs.field(factory=dict, hash=False)
+    """Of the object, for plugins; kai itself decides by none of them."""
 
     @property
     def title(self) -> str:

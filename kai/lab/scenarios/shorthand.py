@@ -13,8 +13,8 @@
 
 Queues and groups are created in the order in which they are written, a minute apart; everything happens at one instant.
 By default, the GPU quota of a queue is 0, and all other bounds are unlimited. A group is a gang of all its members
-unless it has a ``minimum``; its ``labels`` and ``annotations`` apply to its pod group and to its pods. The past usage
-of queues is ``past_usage: {a: {gpu: 0.6}}``, as fractions of the cluster.
+unless it has a ``minimum``; its ``labels`` and ``annotations`` apply to its pod group and to its pods. Queues may have
+``labels`` too. The past usage of queues is ``past_usage: {a: {gpu: 0.6}}``, as fractions of the cluster.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -64,6 +64,7 @@ KEYS = (
 
 _QUEUE_KEYS = (
     "parent",
+    "labels",
     "quota",
     "limit",
     "weight",
@@ -168,11 +169,16 @@ def _queue(name: str, values: Values, at: int, place: str) -> Manifest:
     if budgets:
         spec["budgets"] = [budget for budget, _ in budgets]
     written = [status for _, status in budgets if status]
+    metadata: Manifest = {"name": name, "uid": name, "creationTimestamp": times.instant_text(NOW - 7200 + 60 * at)}
+    if values.get("labels") is not None:
+        metadata["labels"] = {
+            label: as_text(text) for label, text in mapping(values["labels"], f"{place}.labels").items()
+        }
     return {
         "apiVersion": names.QUEUE_VERSION,
         "kind": "Queue",
         **({"status": {"budgets": written}} if written else {}),
-        "metadata": {"name": name, "uid": name, "creationTimestamp": times.instant_text(NOW - 7200 + 60 * at)},
+        "metadata": metadata,
         "spec": spec,
     }
 

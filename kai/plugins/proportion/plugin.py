@@ -7,7 +7,7 @@ Source: the peer's plugins/proportion.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Final, NamedTuple
 
 import attrs
@@ -115,7 +115,10 @@ class Proportion:
         # Searches may ask the rules of fairness instead of a plugin only if no other rule spares groups.
         return shares, victims if spare is None else attrs.evolve(victims, groups=spare, fairness=None)
 
-    def _divide(self, session: SessionView, total: Float64s, requested: Float64s) -> FairShares:
+    def _divide(
+        self, session: SessionView, total: Float64s, requested: Float64s, factors: Float64s | None = None
+    ) -> FairShares:
+        """Return the shares of all queues; ``factors`` [Q, 3] multiply their weights, None: none does."""
         facts = session.facts.queues
         shares = np.zeros((len(session.snapshot.queues), SHARED_RESOURCES), np.float64)
         # What facts say of queues besides their shares follows from the queues alone.
@@ -132,7 +135,7 @@ class Proportion:
                     family.priority,
                     terms.quota,
                     terms.limit,
-                    terms.weight,
+                    terms.weight if factors is None else terms.weight * factors[family.rows, resource],
                     terms.usage,
                     asked[:, resource] / unit,
                     self.k,
@@ -149,6 +152,7 @@ class Proportion:
             total=total,
             requested=requested,
             takes_by_priority=self.queue_priority_in_quota_reclaim,
+            divide=partial(self._divide, session, total, requested),
         )
 
 

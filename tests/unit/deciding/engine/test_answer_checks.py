@@ -4,7 +4,7 @@ import attrs
 import numpy as np
 import pytest
 
-from kai.basics.errors import PluginError
+from kai.basics.errors import ConfigError, PluginError
 from kai.deciding.engine.host import Silent
 from kai.deciding.engine.opened import open_plugins
 from kai.framework import (
@@ -16,6 +16,7 @@ from kai.framework import (
     Fragmentation,
     NodeFilter,
     PluginUse,
+    QueueWeights,
     VictimProposals,
 )
 from kai.framework.terms import Availability
@@ -46,6 +47,13 @@ def opened(*extensions):
         (FairShares(*[np.zeros((1, 3))] * 4), "FairShares.fair_share: found float64[1, 3], expected float64[2, 3]"),
         (FairShares(*[np.full((2, 3), np.nan)] * 4), "FairShares.fair_share: found NaN, expected numbers"),
         (FairShares(*[None] * 4), "FairShares.fair_share: found NoneType, expected float64[2, 3]"),
+        (
+            FairShares(*[np.zeros((2, 3))] * 2, np.zeros(3), np.zeros((2, 3)), divide="no"),
+            "FairShares.divide: found str, expected a function",
+        ),
+        (QueueWeights(np.ones((1, 3))), "QueueWeights.factors: found float64[1, 3], expected float64[2, 3]"),
+        (QueueWeights(np.full((2, 3), -1.0)), "QueueWeights.factors: found a negative or infinite number"),
+        (QueueWeights(np.full((2, 3), np.inf)), "QueueWeights.factors: found a negative or infinite number"),
         (
             Fragmentation(
                 shapes=np.zeros(1, np.int64),
@@ -186,3 +194,44 @@ def test_a_tree_of_domains_that_would_be_read_beyond_its_arrays_is_its_plugins_f
 def test_a_tree_of_domains_that_is_sound_is_taken_as_it_is():
     for tree in (RACKS, attrs.evolve(RACKS, start=np.array(RACKS.start), preferred=-1), None):
         assert tree_of(tree) is tree
+
+
+# --- Shares that are divided again ---------------------------------------------------------------------------------
+
+NONE = np.zeros((2, 3))
+SHARES = FairShares(fair_share=NONE, allocatable=NONE, total=np.zeros(3), requested=NONE)
+
+
+def beside(*plugins):
+    uses = [PluginUse(name=f"p{at}", plugin=Saying(each)) for at, each in enumerate(plugins)]
+    return open_plugins(uses, VIEW, Silent())
+
+
+def test_shares_are_divided_again_with_the_product_of_all_factors():
+    asked = []
+
+    def divide(factors):
+        asked.append(factors.tolist())
+        return SHARES
+
+    twice, half = (QueueWeights(np.full((2, 3), each)) for each in (6.0, 0.5))
+    beside([twice], [attrs.evolve(SHARES, divide=divide)], [half])
+    assert asked == [[[3.0] * 3] * 2]
+
+
+def test_weights_that_nothing_divides_by_are_an_error():
+    with pytest.raises(ConfigError, match="found p1 that changes weights of queues and p0 that divides without"):
+        beside([SHARES], [QueueWeights(np.ones((2, 3)))])
+
+
+@pytest.mark.parametrize(
+    ("answer", "complaint"),
+    [
+        (None, "returned NoneType, expected FairShares"),
+        (attrs.evolve(SHARES, total=NONE), "FairShares.total: found float64"),
+    ],
+)
+def test_shares_that_are_divided_again_are_checked(answer, complaint):
+    shares = attrs.evolve(SHARES, divide=lambda _: answer)
+    with pytest.raises(PluginError, match=f'plugin "p0".*FairShares.divide: {complaint}'):
+        beside([shares], [QueueWeights(np.ones((2, 3)))])
