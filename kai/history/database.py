@@ -28,6 +28,7 @@ import attrs
 
 from kai.basics.errors import KaiError
 from kai.history.facts import Amounts, Ended, Held, JobFacts, Key, NodeState, QueueFacts
+from kai.history.sums import SCHEMA, Hours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -71,7 +72,7 @@ CREATE TABLE capacity (
 CREATE INDEX capacity_until ON capacity (until);
 CREATE TABLE gap (since INTEGER PRIMARY KEY, until INTEGER NOT NULL);
 """
-MIGRATIONS: Final = (_FIRST,)
+MIGRATIONS: Final = (_FIRST, SCHEMA)
 """What brings a database from each version to the next. Only ever add to the end: files of all versions exist."""
 
 
@@ -226,6 +227,7 @@ class Writer:
     """The instant up to which all is recorded."""
     retention: int
     """For how long intervals are kept after their end, in milliseconds."""
+    hours: Hours
     _held: dict[Key, _OpenHeld] = attrs.field(factory=dict)
     _nodes: dict[str, _OpenNode] = attrs.field(factory=dict)
     _gpus: dict[str, int] = attrs.field(factory=dict)
@@ -245,11 +247,13 @@ class Writer:
         nodes: Mapping[str, NodeState],
         *,
         retention: int,
+        half_life: int = 0,
         connection: sqlite3.Connection | None = None,
     ) -> Writer:
         """Return the writer of a term that begins now, when ``held`` and ``nodes`` are all there is.
 
         What earlier writers left open goes on if it is still true. Else it ends when it was last known to be true.
+        Integrals of past usage are kept for ``half_life``, in milliseconds (0: usage does not fade).
 
         Raises: HistoryError; DeposedError if a process of a later term writes.
         """
@@ -260,11 +264,13 @@ class Writer:
                 epoch = _next_epoch(path, author, before)
                 at = at if before is None else max(at, int(before[2]))
                 connection.execute("INSERT OR REPLACE INTO writer VALUES (1, ?, ?, ?)", (epoch, author.identity, at))
-                writer = cls(path, author, connection, epoch, at, retention)
                 last = at if before is None else int(before[2])
+                hours = Hours.begin(connection, last, half_life)
+                writer = cls(path, author, connection, epoch, at, retention, hours)
                 if last < at:
                     connection.execute("INSERT OR REPLACE INTO gap VALUES (?, ?)", (last, at))
                 writer._resume(last, at, held, nodes)
+                hours.close(at)
         except BaseException:
             connection.close()
             raise
@@ -288,6 +294,7 @@ class Writer:
                 self._put_held(key, now, at)
             for node, state in (nodes or {}).items():
                 self._put_node(node, state, at)
+            self.hours.close(at)
             self._forget(at)
         self.heard = at
 
@@ -464,7 +471,9 @@ class Writer:
         oldest = at - self.retention
         for table in ("held", "capacity", "gap"):
             self.connection.execute(f"DELETE FROM {table} WHERE until < ?", (oldest,))
-        if at // DAY != self._swept // DAY:
+        sweeps = at // DAY != self._swept // DAY
+        self.hours.forget(oldest, sweeps=sweeps)
+        if sweeps:
             self.connection.execute("DELETE FROM job WHERE id NOT IN (SELECT job FROM held)")
         self._swept = at
 

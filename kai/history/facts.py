@@ -56,15 +56,26 @@ class Ended(IntEnum):
     UNSEEN = 9
     """It ended while no scheduler recorded. What it held after the last record counts for nothing."""
     TIME_LIMIT = 10
+    """kai ended it at the limit of its run time."""
+    WINDOW_CLOSED = 11
+    """A window of its queue closed, with ``onClose: evict``."""
+    DRAINED = 12
+    """Its node was closed for pods, and its pods were evicted through the API, as ``kubectl drain`` does."""
 
 
 BY_ACTION: Final = {
     "reclaim": Ended.RECLAIMED,
     "preempt": Ended.PREEMPTED,
     "consolidation": Ended.CONSOLIDATED,
+    "windowclose": Ended.WINDOW_CLOSED,
 }
 """Why pods end that kai evicts, by the action; evictions by other actions are `Ended.EVICTED`."""
-LOSSES: Final = (Ended.FAILED, Ended.RECLAIMED, Ended.PREEMPTED, Ended.CONSOLIDATED, Ended.EVICTED, Ended.NODE)
+EVICTIONS: Final = (
+    *(Ended.RECLAIMED, Ended.PREEMPTED, Ended.CONSOLIDATED, Ended.EVICTED, Ended.NODE),
+    *(Ended.TIME_LIMIT, Ended.WINDOW_CLOSED, Ended.DRAINED),
+)
+"""Ends that neither the job nor its owner chose."""
+LOSSES: Final = (Ended.FAILED, *(each for each in EVICTIONS if each is not Ended.TIME_LIMIT))
 """Ends after which the work since the last checkpoint is lost."""
 
 

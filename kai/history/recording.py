@@ -18,6 +18,7 @@ import attrs
 from kai.api import names
 from kai.api.conventions.binding import bound_at, group_of, held_under
 from kai.api.conventions.pod_amounts import Surroundings, count
+from kai.api.conventions.runtime_limits import ended_at
 from kai.api.kinds import ApiObject, key_of
 from kai.api.kubernetes.dra import ResourceClaim
 from kai.api.kubernetes.node import Node
@@ -37,6 +38,7 @@ WATCHED: Final[tuple[type[ApiObject], ...]] = (Queue, PodGroup, Pod, Node, Resou
 """The kinds of which changes are seen."""
 _MEGABYTE: Final = 10**6
 _MOST_EVICTED: Final = 1 << 16
+_BY_API: Final = "EvictionByEvictionAPI"
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -184,11 +186,15 @@ class Recording:
         noted = self.evicted.pop(uid, None) if is_gone or pod.status.phase in ENDED else None
         if noted is not None:
             return noted
-        targeted = any(
-            each.type == names.DISRUPTION_TARGET_CONDITION and each.status == "True" for each in pod.status.conditions
-        )
-        if targeted:
-            return Ended.EVICTED
+        key = (pod.metadata.namespace, group_of(pod))
+        group = self._groups.get(key)
+        if pod.status.phase != "Succeeded" and group is not None and ended_at(group) is not None:
+            return Ended.TIME_LIMIT
+        for each in pod.status.conditions:
+            if each.type == names.DISRUPTION_TARGET_CONDITION and each.status == "True":
+                node = self._nodes.get(pod.spec.node_name)
+                drains = each.reason == _BY_API and node is not None and node.spec.unschedulable
+                return Ended.DRAINED if drains else Ended.EVICTED
         if pod.status.phase == "Succeeded":
             return Ended.DONE
         return Ended.FAILED if pod.status.phase == "Failed" else Ended.DELETED

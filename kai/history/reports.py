@@ -21,6 +21,7 @@ import attrs
 
 from kai.history.database import OPEN, heard_until, queues_by_row, uid_text
 from kai.history.facts import LOSSES, NOTHING, RESOURCES, Amounts, Ended, QueueFacts
+from kai.history.sums import DOWN, NO_INTEGRAL, OVER, WHOLE, Faded, Sum, Summed, faded_between, held_between
 
 if TYPE_CHECKING:
     import sqlite3
@@ -110,14 +111,17 @@ BY: Final[Mapping[str, str]] = {
 """What sums can be taken by."""
 
 
-def use_by(connection: sqlite3.Connection, by: str, since: int, until: int) -> dict[int | str, Use]:
-    """Return what was held over a time by each value of ``by``, one of `BY`.
+def use_by(
+    connection: sqlite3.Connection, by: str, since: int, until: int, *, ended: Ended | None = None
+) -> dict[int | str, Use]:
+    """Return what was held over a time by each value of ``by``, one of `BY`; with ``ended`` only what ended so.
 
     Values are row ids of queues and of words, names of models and nodes, or thousandths of GPUs as sizes.
     """
+    only = "" if ended is None else f" AND ended = {int(ended)}"
     rows = connection.execute(
         f"SELECT k, ended IN ({_LOST}) AS is_lost, COUNT(DISTINCT job), {_SUMS} FROM"
-        f" ({_clipped(f'{BY[by]} AS k, job, ended, gpu, cpu, memory', 'held')}) WHERE b > a"
+        f" ({_clipped(f'{BY[by]} AS k, job, ended, gpu, cpu, memory', 'held')}{only}) WHERE b > a"
         " GROUP BY k, is_lost ORDER BY k",
         _window(connection, since, until),
     )
@@ -143,8 +147,52 @@ def by_queue(connection: sqlite3.Connection, since: int, until: int) -> dict[str
     return found
 
 
+def held_by_queue(connection: sqlite3.Connection, since: int, until: int) -> dict[str, Amounts]:
+    """Return what each queue held over a time, by UID, as `by_queue` does; a few rows for each queue are read."""
+    known, found = queues_by_row(connection), dict[str, Amounts]()
+    for row, held in _held_by_row(connection, since, until).items():
+        if row > WHOLE and held != NOTHING:
+            for each in known[row].path:
+                found[each.uid] = found.get(each.uid, NOTHING).plus(held)
+    return found
+
+
+def _held_by_row(connection: sqlite3.Connection, since: int, until: int) -> dict[int, Amounts]:
+    """Return what queues held over a time, and capacity, down and over, by row, of sums as far as these reach."""
+    summed = Summed.of(connection)
+    if summed is None:
+        return {}
+    end = min(until, summed.heard)
+    begin = min(max(since, summed.first), end)
+    found = held_between(connection, summed, begin, end) if begin < end else {}
+    if since < begin:
+        parts = {int(row): use.held for row, use in use_by(connection, "queue", since, begin).items()}
+        had = _capacity_of_intervals(connection, since, begin, None)
+        parts |= {WHOLE: had.capacity, DOWN: had.down, OVER: had.over}
+        for row, amounts in parts.items():
+            found[row] = found.get(row, NOTHING).plus(amounts)
+    return found
+
+
 def capacity(connection: sqlite3.Connection, since: int, until: int, model: str | None = None) -> Capacity:
     """Return what the cluster had over a time; with ``model`` only nodes with GPUs of that model."""
+    if model is not None:
+        return _capacity_of_intervals(connection, since, until, model)
+    found = _held_by_row(connection, since, until)
+    held = NOTHING
+    for row, amounts in found.items():
+        held = held if row <= WHOLE else held.plus(amounts)
+    whole, down, over = (found.get(row, NOTHING) for row in (WHOLE, DOWN, OVER))
+    return Capacity(capacity=whole, held=held, down=down, over=over, unrecorded=_unrecorded(connection, since, until))
+
+
+def _unrecorded(connection: sqlite3.Connection, since: int, until: int) -> int:
+    window = _window(connection, since, until)
+    found = connection.execute(f"SELECT SUM(b - a) FROM ({_clipped('1', 'gap')}) WHERE b > a", window).fetchone()
+    return found[0] or 0
+
+
+def _capacity_of_intervals(connection: sqlite3.Connection, since: int, until: int, model: str | None) -> Capacity:
     window = {**_window(connection, since, until), "model": model}
     at = "" if model is None else " AND place IN (SELECT id FROM place WHERE model = :model)"
     columns = [f"{each}{suffix}" for suffix in ("", "_down", "_over") for each in RESOURCES]
@@ -155,9 +203,9 @@ def capacity(connection: sqlite3.Connection, since: int, until: int, model: str 
     held = connection.execute(
         f"SELECT {_SUMS} FROM ({_clipped(', '.join(RESOURCES), 'held')}{at}) WHERE b > a", window
     ).fetchone()
-    gaps = connection.execute(f"SELECT SUM(b - a) FROM ({_clipped('1', 'gap')}) WHERE b > a", window).fetchone()
     whole, down, over = (_whole(had[at : at + 6]) for at in (0, 6, 12))
-    return Capacity(capacity=whole, held=_whole(held), down=down, over=over, unrecorded=gaps[0] or 0)
+    gaps = _unrecorded(connection, since, until)
+    return Capacity(capacity=whole, held=_whole(held), down=down, over=over, unrecorded=gaps)
 
 
 @attrs.frozen(kw_only=True)
@@ -235,24 +283,8 @@ def total(uses: Iterable[Use]) -> Use:
 
 # ---------------------------------------------------------------------------------------------------------- past usage
 
-Integrals = tuple[float, float, float]
-"""One integral for each resource, in units of amounts times milliseconds."""
 Fractions = tuple[float, float, float]
 """One fraction of the cluster for each resource."""
-_NONE: Final[Integrals] = (0.0, 0.0, 0.0)
-
-
-def weight(a: float, b: float, at: float, half_life: float) -> float:
-    """Return the integral of the weight over [a, b], seen at ``at``: b - a without a half-life (0).
-
-    Units: all in the same unit of time.
-    """
-    if half_life <= 0:
-        return b - a
-    pace = math.log(2) / half_life
-    # The same as a difference of powers: 1 - e^-2x = 2 tanh x / (1 + tanh x) loses no digits where a and b are near.
-    half = math.tanh((b - a) / 2 * pace)
-    return 2 / pace * math.exp((b - at) * pace) * half / (1 + half)
 
 
 def _weight_in_sql(half_life: float) -> str:
@@ -280,25 +312,59 @@ def past_usage(connection: sqlite3.Connection, since: int, at: int, half_life: f
     A resource that the cluster had none of counts 0. What is not recorded yet counts neither as held nor as capacity.
 
     Units: milliseconds.
+    Cost:  a few rows for each queue where the window is within the hours that are summed with this half-life.
     """
-    window = _window(connection, since, at)
-    total = _add(row[1:] for row in _sums(connection, "capacity", "1", window, half_life))
+    found = _integrals(connection, since, at, half_life)
+    total = found.pop(WHOLE, NO_INTEGRAL)
     queues = queues_by_row(connection)
-    held: dict[str, Integrals] = {}
-    for queue, *parts in _sums(connection, "held", "queue", window, half_life):
-        facts = queues[int(queue)]
-        for each in facts.path:
-            held[each.uid] = _add((held.get(each.uid, _NONE), parts))
+    held: dict[str, Faded] = {}
+    for queue, parts in found.items():
+        if any(parts):
+            for each in queues[queue].path:
+                held[each.uid] = _add((held.get(each.uid, NO_INTEGRAL), parts))
     names = current_names(queues)
     return {names[uid]: _fractions(parts, total) for uid, parts in held.items() if names.get(uid)}
 
 
-def _fractions(parts: Integrals, total: Integrals) -> Fractions:
+def _integrals(connection: sqlite3.Connection, since: int, at: int, half_life: float) -> dict[int, Faded]:
+    """Return the integrals of queues and of the capacity by row; of which instant they are seen is all the same."""
+    summed = Summed.of(connection)
+    if summed is None:
+        return {}
+    end = min(at, summed.heard)
+    begin = max(since, summed.first, summed.fades if half_life else 0)
+    if begin >= end or half_life not in {0, summed.half_life}:
+        return _integrals_of_intervals(connection, since, at, half_life)
+    found: dict[int, Faded] = {}
+    if half_life:
+        found = faded_between(connection, summed, begin, end)
+        lasts = summed.up_to(connection, end).get(WHOLE, Sum(end)).now
+        if any(whole and not now for whole, now in zip(found.get(WHOLE, NO_INTEGRAL), lasts, strict=True)):
+            # Where the last capacity went long ago, differences of what is left of it have no digits.
+            return _integrals_of_intervals(connection, since, at, half_life)
+    else:
+        for queue, (gpu, cpu, memory) in held_between(connection, summed, begin, end).items():
+            found[queue] = (float(gpu), float(cpu), float(memory))
+    kept = 2.0 ** ((begin - end) / half_life) if half_life else 1.0
+    if since < begin and kept:
+        for queue, parts in _integrals_of_intervals(connection, since, begin, half_life).items():
+            found[queue] = _add((found.get(queue, NO_INTEGRAL), [each * kept for each in parts]))
+    return {queue: parts for queue, parts in found.items() if queue >= WHOLE}
+
+
+def _integrals_of_intervals(connection: sqlite3.Connection, since: int, at: int, half_life: float) -> dict[int, Faded]:
+    window = _window(connection, since, at)
+    found = {int(queue): _add((parts,)) for queue, *parts in _sums(connection, "held", "queue", window, half_life)}
+    found[WHOLE] = _add(row[1:] for row in _sums(connection, "capacity", "1", window, half_life))
+    return found
+
+
+def _fractions(parts: Faded, total: Faded) -> Fractions:
     gpu, cpu, memory = (part / whole if whole else 0.0 for part, whole in zip(parts, total, strict=True))
     return gpu, cpu, memory
 
 
-def _add(parts: Iterable[Iterable[float]]) -> Integrals:
+def _add(parts: Iterable[Iterable[float]]) -> Faded:
     rows = [tuple(each) for each in parts]
     gpu, cpu, memory = (math.fsum(row[column] for row in rows) for column in range(3))
     return gpu, cpu, memory

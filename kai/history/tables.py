@@ -16,12 +16,11 @@ import attrs
 
 from kai.history import reports
 from kai.history.database import heard_until, queues_by_row
-from kai.history.facts import HOURS, RESOURCES, Amounts, Ended, QueueFacts
+from kai.history.facts import EVICTIONS, HOURS, RESOURCES, Amounts, Ended, QueueFacts
 from kai.history.reports import Use
 
 if TYPE_CHECKING:
     import sqlite3
-    from zoneinfo import ZoneInfo
 
 Row = Mapping[str, Any]
 PERIODS: Final = ("day", "week", "month")
@@ -41,7 +40,7 @@ class Span:
     name: str = ""
 
 
-def spans(since: int, until: int, period: str, zone: ZoneInfo) -> Iterator[Span]:
+def spans(since: int, until: int, period: str, zone: dt.tzinfo) -> Iterator[Span]:
     """Yield the days, weeks or months of a time in a time zone, in order; the first and the last may be cut.
 
     Holds: they follow each other from ``since`` to ``until``.
@@ -65,7 +64,7 @@ def _after(day: dt.date, period: str) -> dt.date:
     return day + dt.timedelta(days=7 if period == "week" else 1)
 
 
-def midnight(day: dt.date, zone: ZoneInfo) -> int:
+def midnight(day: dt.date, zone: dt.tzinfo) -> int:
     """Return when a day begins, in milliseconds since the epoch."""
     return round(dt.datetime.combine(day, dt.time(), zone).timestamp() * 1000)
 
@@ -156,6 +155,20 @@ def _endings(connection: sqlite3.Connection, span: Span) -> list[Row]:
     return sorted(rows, key=lambda row: (-row["gpuMicroseconds"], row["why"]))
 
 
+def _evictions(connection: sqlite3.Connection, span: Span) -> list[Row]:
+    """Return what ended without its owner's will, by queue and reason, the largest loss first."""
+    queues, rows = queues_by_row(connection), list[Row]()
+    for why in EVICTIONS:
+        uses: dict[str, Use] = {}
+        for row, use in reports.use_by(connection, "queue", span.since, span.until, ended=why).items():
+            name = queues[int(row)].name or NO_QUEUE
+            uses[name] = uses.get(name, Use()).plus(use)
+        rows += [{"queue": name, "why": why_text(why), **_of_use(use, 0)} for name, use in uses.items()]
+    dropped = {"percent"}
+    kept = [{key: each for key, each in row.items() if key not in dropped} for row in rows]
+    return sorted(kept, key=lambda row: (-row["gpuMicroseconds"], row["queue"], row["why"]))
+
+
 def _numbered(uses: Mapping[int | str, Use]) -> list[tuple[int, Use]]:
     return [(int(key), use) for key, use in uses.items()]
 
@@ -225,6 +238,7 @@ KINDS: Final[Mapping[str, Callable[[sqlite3.Connection, Span], list[Row]]]] = {
     "models": _by("model", "model"),
     "nodes": _by("node", "node"),
     "endings": _endings,
+    "evictions": _evictions,
     "utilisation": _utilisation,
 }
 """The reports."""
@@ -240,7 +254,7 @@ class Report:
     """The instant up to which all was recorded; None for an empty database."""
 
 
-def report(connection: sqlite3.Connection, kind: str, span: Span, *, by: str = "", zone: ZoneInfo) -> Report:
+def report(connection: sqlite3.Connection, kind: str, span: Span, *, by: str = "", zone: dt.tzinfo) -> Report:
     """Return a report over a time; with ``by``, one of `PERIODS`, for each of these."""
     heard = heard_until(connection)
     end = span.until if heard is None else min(span.until, heard)

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from kai.history import reports
 from kai.history.database import DAY, MEMORY, Author, Writer, connect
 from kai.history.facts import Amounts, Ended, Held, JobFacts, NodeState, QueueFacts
-from kai.history.reports import past_usage, weight
+from kai.history.reports import past_usage
+from kai.history.sums import weight
 
 T = 1_800_000_000_000
 TOP = QueueFacts(uid="top", name="top")
 QUEUES = [QueueFacts(uid=name, name=name, parent=TOP) for name in ("a", "b", "c")]
+HOUR = 3_600_000
 NODE = NodeState(model="H100", capacity=Amounts(64_000, 640_000, 1_000_000))
 STEPS = st.lists(
     st.tuples(
@@ -26,13 +28,25 @@ STEPS = st.lists(
     ),
     max_size=30,
 )
+LONG_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["hold", "hold", "end", "fail", "wait", "crash", "other half-life"]),
+        st.integers(0, 3),
+        st.integers(0, 2),
+        st.integers(1, 8),
+        st.one_of(st.integers(0, 10_000_000), st.sampled_from([HOUR, 2 * HOUR, 7 * HOUR, 30 * HOUR, -5_000])),
+    ),
+    max_size=20,
+)
+"""Hours pass, and begins and ends fall on the edges of some."""
 HALF_LIVES = st.sampled_from([0, 1_000, 60_000, 3_600_000])
 
 
 class Kept:
     """A database in memory that outlives its writers, and the same history as a plain list."""
 
-    def __init__(self, shift=0):
+    def __init__(self, shift=0, half_life=0):
+        self.half_life = half_life
         self.connection = connect(MEMORY, writes=True)
         self.now = self.clock = T + shift
         self.epoch, self.open, self.closed = 0, {}, []
@@ -45,13 +59,23 @@ class Kept:
             {key: each for key, (each, _) in self.open.items()},
         )
         nodes, days = {"n": NODE}, 90 * DAY
-        self.writer = Writer.begin(MEMORY, author, self.clock, held, nodes, retention=days, connection=self.connection)
+        self.writer = Writer.begin(
+            MEMORY,
+            author,
+            self.clock,
+            held,
+            nodes,
+            retention=days,
+            half_life=self.half_life,
+            connection=self.connection,
+        )
 
     def step(self, kind, job, queue, gpus, later):
         self.clock += later
         self.now = max(self.now, self.clock)
         key = (f"job-{job}", "n")
-        if kind == "crash":
+        if kind in {"crash", "other half-life"}:
+            self.half_life = self.half_life if kind == "crash" else max(0, later) // 10
             self.begin()
         elif kind == "wait":
             self.writer.write(self.clock)
@@ -70,8 +94,8 @@ class Kept:
         return [*self.closed, *((held, since, self.now) for held, since in self.open.values())]
 
 
-def kept(steps, shift=0):
-    made = Kept(shift)
+def kept(steps, shift=0, half_life=0):
+    made = Kept(shift, half_life)
     for each in steps:
         made.step(*each)
     return made
@@ -154,3 +178,46 @@ def test_who_used_more_has_more_and_the_others_as_much(steps, more):
     still = sum(held.amounts.gpu for held, _ in made.open.values())
     assert after["a"] > before.get("a", 0)
     assert still or {uid: after.get(uid) for uid in ("b", "c")} == {uid: before.get(uid) for uid in ("b", "c")}
+
+
+@given(LONG_STEPS, st.integers(0, 100 * HOUR), st.integers(0, 100 * HOUR))
+def test_sums_of_hours_are_exactly_those_of_the_intervals(steps, begin, length):
+    made = kept(steps)
+    since, until = T + begin, T + begin + length
+    expected = {uid: use.held for uid, use in reports.by_queue(made.connection, since, until).items()}
+    assert reports.held_by_queue(made.connection, since, until) == expected
+    of_intervals = reports.capacity(made.connection, since, until, model="H100")
+    assert reports.capacity(made.connection, since, until) == of_intervals
+
+
+@given(LONG_STEPS, st.integers(0, 100 * HOUR), st.sampled_from([0, 600_000, HOUR, DAY]))
+def test_past_usage_from_sums_of_hours_is_that_of_the_intervals(steps, begin, half_life):
+    made = kept(steps, half_life=half_life)
+    since, at, asked = T + begin, made.now + 1, made.half_life
+    whole = sum(each for each in of_intervals(made, [(NODE, T, made.now)], since, at, asked))
+    found = past_usage(made.connection, since, at, asked)
+    for queue in QUEUES:
+        mine = [each for each in made.intervals() if each[0].queue.uid == queue.uid]
+        share = sum(of_intervals(made, mine, since, at, asked)) / whole if whole else 0.0
+        assert found.get(queue.uid, (0.0,))[0] == pytest.approx(share, rel=1e-9, abs=1e-12)
+
+
+def of_intervals(made, intervals, since, at, half_life):
+    for held, begin, end in intervals:
+        amount = (held.amounts if isinstance(held, Held) else held.capacity).gpu
+        a, b = max(begin, since), min(end, made.now)
+        if a < b:
+            yield amount * weight(a, b, at, half_life)
+
+
+@given(LONG_STEPS)
+def test_sums_reach_back_as_far_as_intervals_are_kept(steps):
+    made = kept(steps)
+    made.writer.retention = 20 * HOUR
+    made.step("wait", 0, 0, 1, 30 * HOUR)
+    made.step("hold", 0, 0, 1, 30 * HOUR)
+    rows = made.connection.execute("SELECT queue, COUNT(*) FROM hour GROUP BY queue").fetchall()
+    assert all(count <= 23 for _, count in rows)
+    since = made.now - 20 * HOUR
+    expected = {uid: use.held for uid, use in reports.by_queue(made.connection, since, made.now).items()}
+    assert reports.held_by_queue(made.connection, since, made.now) == expected

@@ -12,7 +12,6 @@ import io
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import attrs
 import click
@@ -20,12 +19,13 @@ import click
 from kai.answers.cases.origin import Origin
 from kai.answers.documents.listings import SpanItem, UsageHistory, UsageItem, UsageReport
 from kai.basics.errors import CommandLineError
+from kai.basics.schedules import read_zone
 from kai.basics.wording import number_text, shown
 from kai.cli.console import FORMATS, Console, console_options, write_kind
 from kai.cli.tables import Column, table, wrapped
 from kai.history.database import heard_until, queues_by_row, reading
-from kai.history.facts import HOURS, RESOURCES
-from kai.history.reports import by_queue, capacity
+from kai.history.facts import HOURS, NOTHING, RESOURCES
+from kai.history.reports import capacity, held_by_queue
 from kai.history.tables import KINDS, PERIODS, Report, Row, Span, instant, midnight, report, spans
 
 if TYPE_CHECKING:
@@ -47,16 +47,15 @@ class _Time:
     until: str
     zone: str
 
-    def span(self, heard: int) -> tuple[Span, ZoneInfo]:
+    def span(self, heard: int) -> tuple[Span, dt.tzinfo]:
         """Return the time that was asked for; by default the present month up to the last record.
 
         Raises: CommandLineError.
         """
         try:
-            zone = ZoneInfo(self.zone)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            found = shown(self.zone)
-            raise CommandLineError(f'--tz: found {found}, expected a time zone such as "Europe/Berlin"') from None
+            zone = read_zone(self.zone)
+        except ValueError as error:
+            raise CommandLineError(f"--tz: {error}") from None
         today = dt.datetime.fromtimestamp(heard / 1000, zone).date()
         since = _instant(self.since, "--from", heard, zone) if self.since else midnight(today.replace(day=1), zone)
         until = _instant(self.until, "--to", heard, zone) if self.until else heard
@@ -65,7 +64,7 @@ class _Time:
         return Span(since=since, until=until), zone
 
 
-def _instant(text: str, flag: str, heard: int, zone: ZoneInfo) -> int:
+def _instant(text: str, flag: str, heard: int, zone: dt.tzinfo) -> int:
     ago = _AGO.fullmatch(text)
     if ago:
         return heard - int(ago[1]) * _UNITS[ago[2]]
@@ -222,8 +221,8 @@ def history(
         lines = []
         for each in spans(span.since, min(span.until, heard), by, local):
             had = capacity(connection, each.since, each.until)
-            uses = by_queue(connection, each.since, each.until)
-            held = uses[named[queue]].held[at] if queue and named[queue] in uses else 0 if queue else had.held[at]
+            uses = held_by_queue(connection, each.since, each.until) if queue else {}
+            held = uses.get(named[queue], NOTHING)[at] if queue else had.held[at]
             lines.append(_line(each, held, had.capacity[at], had.unrecorded, at))
     if console.is_for_machines:
         write_kind(UsageHistory(queue=queue or None, resource=resource, items=tuple(lines)), console, _ORIGIN)

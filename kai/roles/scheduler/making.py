@@ -100,6 +100,7 @@ def _history(settings: SchedulerSettings, cluster: Cluster, leadership: Leadersh
     return HistoryRecorder(
         path=settings.usage_address or usage.address,
         retention_seconds=usage.retention_seconds,
+        half_life_seconds=usage.half_life_seconds,
         cluster=cluster,
         leadership=leadership,
         scheduler_name=settings.configuration.parameters.scheduler_name,

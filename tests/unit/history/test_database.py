@@ -2,6 +2,7 @@
 
 import sqlite3
 
+import attrs
 import pytest
 
 from kai.history import reports
@@ -193,3 +194,52 @@ def test_nothing_is_known_of_an_empty_database(path):
     with reading(str(path)) as connection:
         assert past_usage(connection, T, T + DAY) == {}
         assert reports.capacity(connection, T, T + DAY).capacity == NOTHING
+
+
+def of_the_first_version(path):
+    """Leave a file as the first version of kai would have written it."""
+    connection = sqlite3.connect(path)
+    tables = "DROP TABLE hour; DROP TABLE closed; DROP INDEX held_since; DROP INDEX capacity_since"
+    connection.executescript(f"{tables}; PRAGMA user_version = 1")
+    connection.close()
+
+
+def test_a_file_of_the_first_version_goes_on_with_sums_of_hours(path):
+    writer = begun(path, present={("job-1", "n1"): held(2)})
+    writer.write(T + 30 * 60_000, {("job-2", "n1"): held(1, "job-2")})
+    writer.write(T + 2 * HOUR + 1000, {("job-1", "n1"): Ended.DONE})
+    writer.close()
+    of_the_first_version(path)
+    with pytest.raises(HistoryError, match="found version 1, expected 2"), reading(str(path)):
+        pass
+    writer = begun(path, T + 3 * HOUR, {("job-2", "n1"): held(1, "job-2")}, epoch=2)
+    writer.write(T + 4 * HOUR, {("job-2", "n1"): held(3, "job-2")})
+    writer.write(T + 6 * HOUR + 1000)
+    with reading(str(path)) as connection:
+        assert connection.execute("SELECT first - ? FROM closed", (T // HOUR,)).fetchone() == (2,)
+        for since, until in [(0, 7), (1, 5), (2, 3), (3, 6), (5, 6)]:
+            span = (T + since * HOUR, T + until * HOUR)
+            expected = {uid: use.held for uid, use in reports.by_queue(connection, *span).items()}
+            assert reports.held_by_queue(connection, *span) == expected
+
+
+def test_a_queue_that_stands_still_costs_no_row_for_an_hour(path):
+    writer = begun(path, present={("job-1", "n1"): held(1)})
+    for hour in range(1, 100):
+        writer.write(T + hour * HOUR + 500)
+    with reading(str(path)) as connection:
+        rows = connection.execute("SELECT queue, hour FROM hour ORDER BY queue").fetchall()
+        assert [each - T // HOUR for _, each in rows] == [1, 1]  # the cluster and the queue, after the first hour
+        assert reports.held_by_queue(connection, T, T + 99 * HOUR)["team"].gpu == 99 * HOUR * 1000
+
+
+def test_sums_of_more_than_64_bits_are_exact(path):
+    large = Amounts(0, 0, 4 * 10**12)
+    job = attrs.evolve(held(0), amounts=large)
+    writer = begun(path, present={("job-1", "n1"): job})
+    days = 900
+    writer.write(T + days * DAY, {("job-1", "n1"): Ended.DONE})
+    writer.write(T + (days + 1) * DAY)
+    with reading(str(path)) as connection:
+        found = reports.held_by_queue(connection, T, T + (days + 1) * DAY)
+    assert found["team"].memory == large.memory * days * DAY > 1 << 63

@@ -17,10 +17,10 @@ def queue(name, parent="", **more):
     )
 
 
-def group(name="train", queue="team", **more):
+def group(name="train", queue="team", status=None, **more):
     owners = [{"kind": "Job", "name": "train", "apiVersion": "batch/v1", "uid": "o"}]
     metadata = {"name": name, "namespace": "ns", "uid": f"g-{name}", "ownerReferences": owners, **more}
-    return structure_as(PodGroup, {"metadata": metadata, "spec": {"queue": queue}})
+    return structure_as(PodGroup, {"metadata": metadata, "spec": {"queue": queue}, "status": status or {}})
 
 
 def node(name="n1", gpus="8", usable=None, ready="True", **spec):
@@ -94,6 +94,28 @@ def test_why_a_job_ended():
         recording.everything()
         if noted:
             recording.note_eviction("p1", noted)
+        recording.see(pod(), after)
+        assert recording.taken()[0] == {("g-train", "n1"): why}
+
+
+BY_API = pod(conditions=[{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}])
+
+
+def test_a_job_on_a_node_that_is_drained_is_drained():
+    for changed, why in [(node(), Ended.EVICTED), (node(unschedulable=True), Ended.DRAINED)]:
+        recording = seen(*WORLD[:-1], changed, pod())
+        recording.everything()
+        recording.see(pod(), BY_API)
+        recording.see(BY_API, None)
+        assert recording.taken()[0] == {("g-train", "n1"): why}
+
+
+def test_a_job_that_kai_ends_at_its_limit_has_reached_it():
+    limit = {"conditions": [{"type": "TimeLimit", "status": "True", "reason": "TimeLimit"}]}
+    for after, why in [(None, Ended.TIME_LIMIT), (pod(phase="Succeeded"), Ended.DONE)]:
+        recording = seen(*WORLD, pod())
+        recording.everything()
+        recording.see(group(), group(status=limit))
         recording.see(pod(), after)
         assert recording.taken()[0] == {("g-train", "n1"): why}
 

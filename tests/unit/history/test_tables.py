@@ -158,6 +158,15 @@ def test_a_table_of_queues(path):
     ]
 
 
+def test_no_time_zone_is_utc(path):
+    words = ("report", "queues", "--file", str(path), "--by", "day", "--from", "2d", "-o", "json")
+    assert ran(*words, "--tz", "").output == ran(*words, "--tz", "UTC").output == ran(*words).output
+
+
+def test_evictions_are_by_queue_and_reason(path):
+    assert said(rows(path, "evictions"), "queue", "why", "jobs", "lostGpuHours") == [("team", "reclaimed", 1, 20.0)]
+
+
 def test_a_page_shows_names_as_text(tmp_path):
     made = tmp_path / "history.db"
     writer = begun(made, T, nodes=NODES)
@@ -183,7 +192,7 @@ def test_the_history_of_a_queue_by_day(path):
     ("words", "message"),
     [
         (("history", "nobody"), "queue: found 'nobody', expected one of other, team, top"),
-        (("report", "jobs", "--tz", "Mars/Base"), "--tz: found 'Mars/Base', expected a time zone"),
+        (("report", "jobs", "--tz", "Mars/Base"), "--tz: found 'Mars/Base', expected an IANA time zone"),
         (("report", "jobs", "--from", "soon"), "--from: found 'soon', expected a day"),
         (("report", "jobs", "--from", "2027-01-01"), "expected a time before --to"),
     ],

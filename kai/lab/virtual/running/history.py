@@ -87,16 +87,23 @@ class RunHistory:
 
     def _begin(self, at: int) -> Writer:
         held, nodes = self.recording.everything()
-        author, retention = Author(epoch=None, identity="run"), round(self.settings.retention_seconds * 1000)
-        connection = connect(MEMORY, writes=True)
-        return Writer.begin(MEMORY, author, at, held, nodes, retention=retention, connection=connection)
+        return Writer.begin(
+            MEMORY,
+            Author(epoch=None, identity="run"),
+            at,
+            held,
+            nodes,
+            retention=round(self.settings.retention_seconds * 1000),
+            half_life=round(self.settings.half_life_seconds * 1000),
+            connection=connect(MEMORY, writes=True),
+        )
 
     def usage(self, now: float) -> Mapping[str, Shares]:
         """Return past usage as it was read last, which is as often as the service reads it."""
         if self.writer is not None and now >= self.next_read:
             self.next_read = now + self.settings.fetch_seconds
             since, half_life = window_start(self.settings, now), self.settings.half_life_seconds
-            found = past_usage(self.writer.connection, round(since * 1000), round(now * 1000), half_life * 1000)
+            found = past_usage(self.writer.connection, round(since * 1000), round(now * 1000), round(half_life * 1000))
             self._usage = {name: Shares(gpu=gpu, cpu=cpu, memory=memory) for name, (gpu, cpu, memory) in found.items()}
         return self._usage
 

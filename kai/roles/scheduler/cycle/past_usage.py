@@ -326,7 +326,7 @@ def _recorded(path: str, since: float, now: float, half_life: float) -> dict[str
     if not Path(path).exists():
         return {}  # no scheduler has recorded yet
     with reading(path) as connection:
-        found = recorded_usage(connection, round(since * 1000), round(now * 1000), half_life * 1000)
+        found = recorded_usage(connection, round(since * 1000), round(now * 1000), round(half_life * 1000))
     return {name: Shares(gpu=gpu, cpu=cpu, memory=memory) for name, (gpu, cpu, memory) in sorted(found.items())}
 
 

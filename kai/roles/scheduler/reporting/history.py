@@ -46,6 +46,7 @@ class HistoryRecorder:
 
     path: str
     retention_seconds: float
+    half_life_seconds: float
     cluster: Cluster
     leadership: Leadership
     scheduler_name: str
@@ -109,8 +110,15 @@ class HistoryRecorder:
         self._see(recording, first)
         held, nodes = recording.everything()
         author = Author(epoch=term.epoch if term.lease else None, identity=term.identity)
-        retention = round(self.retention_seconds * 1000)
-        return Writer.begin(self.path, author, round(now * 1000), held, nodes, retention=retention)
+        return Writer.begin(
+            self.path,
+            author,
+            round(now * 1000),
+            held,
+            nodes,
+            retention=round(self.retention_seconds * 1000),
+            half_life=round(self.half_life_seconds * 1000),
+        )
 
     def _write(self, writer: Writer, recording: Recording, batch: Iterable[Change[Any]], now: float) -> None:
         self._see(recording, batch)

@@ -69,7 +69,7 @@ def recorded(path, batches, epoch=1, meanwhile=None, paused=None):
     async def work():
         store = Store(batches)
         cluster = SimpleNamespace(store=store, clock=Clock(paused=paused), kubernetes=newest)
-        recorder = HistoryRecorder(str(path), 9e6, cluster, leadership, "kai-scheduler", lambda _: True)
+        recorder = HistoryRecorder(str(path), 9e6, 3600.0, cluster, leadership, "kai-scheduler", lambda _: True)
         if meanwhile is not None:
             meanwhile(recorder)
         term = Term(epoch=epoch, identity=f"process-{epoch}", lease="kai")

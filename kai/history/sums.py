@@ -1,0 +1,284 @@
+"""Sums of what each queue held up to the begin of an hour, so that a question about weeks reads few rows.
+
+A row of ``hour`` is made once an hour is over, for each queue for which something began or ended in it. It says, as of
+the end of that hour, what the queue has held altogether since sums began, what it held at that instant, and the
+integral with the half-life that the scheduler is configured with. Between two rows nothing began or ended. So what a
+queue held up to any instant is the latest row before it, carried on in a straight line, and the begins and ends of the
+last hour. What it held from one instant to another is a difference. All amounts are integers: the difference is exactly
+the sum over the intervals of ``held``.
+
+The capacity of the cluster is summed alike, as if it were a queue (`WHOLE`), and so is what was down or over.
+
+A row is written in the transaction that learns that its hour is over, after which nothing can begin or end in that
+hour. So a kill loses no row and makes none twice. A file of an older version begins its sums with the first transaction
+of a newer kai, and one with another half-life begins the integrals anew; questions about times before read intervals.
+
+Units: see `kai.history.facts`.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from kai.history.facts import NOTHING, RESOURCES, Amounts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+HOUR: Final = 3_600_000
+WHOLE, DOWN, OVER = 0, -1, -2
+"""Rows that stand for the capacity of the cluster, and for what of it was down or over; queues have rows from 1 on."""
+
+SCHEMA: Final = """
+CREATE TABLE hour (
+  queue INTEGER NOT NULL, hour INTEGER NOT NULL, gpu NOT NULL, cpu NOT NULL, memory NOT NULL,
+  gpu_now INTEGER NOT NULL, cpu_now INTEGER NOT NULL, memory_now INTEGER NOT NULL,
+  gpu_faded REAL NOT NULL, cpu_faded REAL NOT NULL, memory_faded REAL NOT NULL,
+  PRIMARY KEY (queue, hour)
+) WITHOUT ROWID;
+CREATE TABLE closed (
+  one INTEGER PRIMARY KEY CHECK (one = 1), first INTEGER NOT NULL, last INTEGER NOT NULL,
+  half_life INTEGER NOT NULL, fades INTEGER NOT NULL
+);
+CREATE INDEX held_since ON held (since);
+CREATE INDEX capacity_since ON capacity (since)
+"""
+"""``hour`` and all of ``closed`` but the half-life count hours since the epoch."""
+_LARGEST: Final = (1 << 63) - 1
+
+Faded = tuple[float, float, float]
+"""One integral for each resource, in units of amounts times milliseconds."""
+NO_INTEGRAL: Final[Faded] = (0.0, 0.0, 0.0)
+
+
+def weight(a: float, b: float, at: float, half_life: float) -> float:
+    """Return the integral of the weight over [a, b], seen at ``at``: b - a without a half-life (0).
+
+    Units: all in the same unit of time.
+    """
+    if half_life <= 0:
+        return b - a
+    pace = math.log(2) / half_life
+    # The same as a difference of powers: 1 - e^-2x = 2 tanh x / (1 + tanh x) loses no digits where a and b are near.
+    half = math.tanh((b - a) / 2 * pace)
+    return 2 / pace * math.exp((b - at) * pace) * half / (1 + half)
+
+
+@attrs.frozen
+class Sum:
+    """What a queue held up to an instant.
+
+    Units: ``at`` in milliseconds; ``held`` in amounts over time since sums began; ``now`` in amounts.
+    """
+
+    at: int
+    held: Amounts = NOTHING
+    now: Amounts = NOTHING
+    """What began, and has not ended before ``at``."""
+    faded: Faded = NO_INTEGRAL
+    """The integral with the half-life of the file, seen at ``at``; of what was held since that half-life holds."""
+
+    def carried(self, at: int, changes: Iterable[Change], half_life: int, fades: int) -> Sum:
+        """Return the sum up to ``at``, with what began or ended meanwhile."""
+        passed, fades_by_now = at - self.at, half_life > 0 and fades < at
+        held = [amount + now * passed for amount, now in zip(self.held, self.now, strict=True)]
+        present = list(self.now)
+        base = max(self.at, fades)
+        kept = 2.0 ** ((self.at - at) / half_life) if fades_by_now and self.at > fades else 0.0
+        span = weight(base, at, at, half_life) if fades_by_now else 0.0
+        faded = [one * kept + now * span for one, now in zip(self.faded, self.now, strict=True)]
+        for instant, sign, amounts in changes:
+            span = weight(max(instant, fades), at, at, half_life) if fades_by_now else 0.0
+            for each, amount in enumerate(amounts):
+                held[each] += sign * amount * (at - instant)
+                present[each] += sign * amount
+                faded[each] += sign * amount * span
+        gpu, cpu, memory = faded
+        return Sum(at, Amounts(*held), Amounts(*present), (gpu, cpu, memory))
+
+
+Change = tuple[int, int, Amounts]
+"""An instant, 1 for a begin or -1 for an end, and how much began or ended."""
+_EVENTS: Final = (
+    ("held", "queue", ("gpu", "cpu", "memory")),
+    ("capacity", str(WHOLE), ("gpu", "cpu", "memory")),
+    ("capacity", str(DOWN), ("gpu_down", "cpu_down", "memory_down")),
+    ("capacity", str(OVER), ("gpu_over", "cpu_over", "memory_over")),
+)
+
+
+def _changes(connection: sqlite3.Connection, since: int, until: int) -> dict[int, list[Change]]:
+    """Return what began and ended from ``since`` to before ``until``, by the row of the queue."""
+    found: dict[int, list[Change]] = {}
+    for table, queue, columns in _EVENTS:
+        some = " OR ".join(f"{each} != 0" for each in columns)
+        for column, sign in (("since", 1), ("until", -1)):
+            rows = connection.execute(
+                f"SELECT {queue}, {column}, {', '.join(columns)} FROM {table}"
+                f" WHERE {column} >= ? AND {column} < ? AND ({some})",
+                (since, until),
+            )
+            for row, instant, *amounts in rows:
+                found.setdefault(row, []).append((instant, sign, Amounts(*amounts)))
+    return found
+
+
+_COLUMNS: Final = ", ".join(f"hour.{each}{suffix}" for suffix in ("", "_now", "_faded") for each in RESOURCES)
+
+
+def _latest(connection: sqlite3.Connection, hour: int) -> dict[int, Sum]:
+    """Return the last sum of each queue up to an hour, by row."""
+    rows = connection.execute(
+        f"SELECT hour.queue, hour.hour, {_COLUMNS} FROM"
+        f" (SELECT id FROM queue UNION ALL VALUES ({WHOLE}), ({DOWN}), ({OVER})) AS known JOIN hour"
+        " ON hour.queue = known.id"
+        " AND hour.hour = (SELECT MAX(hour) FROM hour AS of WHERE of.queue = known.id AND of.hour <= ?)",
+        (hour,),
+    )
+    return {row: _sum(at, values) for row, at, *values in rows}
+
+
+def _sum(hour: int, values: Sequence[Any]) -> Sum:
+    held = Amounts(*(int(each) for each in values[:3]))  # text beyond 64 bits
+    gpu, cpu, memory = values[6:]
+    return Sum(hour * HOUR, held, Amounts(*values[3:6]), (gpu, cpu, memory))
+
+
+# ------------------------------------------------------------------------------------------------------------- writing
+
+
+@attrs.define(eq=False)
+class Hours:
+    """The hours that are summed, as the writer keeps them; each method is a part of one of its transactions."""
+
+    connection: sqlite3.Connection
+    last: int
+    half_life: int
+    fades: int
+    sums: dict[int, Sum]
+
+    @classmethod
+    def begin(cls, connection: sqlite3.Connection, heard: int, half_life: int) -> Hours:
+        """Return the hours of a file in which all is known up to ``heard``, before anything is changed."""
+        hour = heard // HOUR
+        row = connection.execute("SELECT last, half_life, fades FROM closed").fetchone()
+        if row is None:
+            connection.execute("INSERT INTO closed VALUES (1, ?, ?, ?, ?)", (hour, hour, half_life, hour))
+            made = cls(connection, hour, half_life, hour, {})
+            for queue, now in _present(connection, hour * HOUR).items():
+                made.put(queue, Sum(hour * HOUR, now=now))
+            return made
+        last, known, fades = row
+        if known != half_life:
+            fades = last
+            connection.execute("UPDATE closed SET half_life = ?, fades = ?", (half_life, fades))
+        return cls(connection, last, half_life, fades, _latest(connection, last))
+
+    def close(self, heard: int) -> None:
+        """Sum the hours that are over, once all is written that is known up to ``heard``."""
+        hour = heard // HOUR
+        if hour <= self.last:
+            return
+        by_end: dict[tuple[int, int], list[Change]] = {}
+        for queue, changes in _changes(self.connection, self.last * HOUR, hour * HOUR).items():
+            for change in changes:
+                by_end.setdefault((change[0] // HOUR + 1, queue), []).append(change)
+        for end, queue in sorted(by_end):
+            before = self.sums.get(queue) or Sum(self.last * HOUR)
+            self.put(queue, before.carried(end * HOUR, by_end[end, queue], self.half_life, self.fades * HOUR))
+        self.last = hour
+        self.connection.execute("UPDATE closed SET last = ?", (hour,))
+
+    def put(self, queue: int, found: Sum) -> None:
+        """Write one row."""
+        held = [each if each <= _LARGEST else str(each) for each in found.held]
+        values = (queue, found.at // HOUR, *held, *found.now, *found.faded)
+        self.connection.execute(f"INSERT INTO hour VALUES (?{',?' * (len(values) - 1)})", values)
+        self.sums[queue] = found
+
+    def forget(self, oldest: int, *, sweeps: bool) -> None:
+        """Keep no sum before ``oldest`` but the last one of each queue; with ``sweeps`` delete the others now."""
+        hour = -(-oldest // HOUR)
+        self.connection.execute("UPDATE closed SET first = MAX(first, MIN(?, last))", (hour,))
+        if sweeps:
+            first = self.connection.execute("SELECT first FROM closed").fetchone()[0]
+            kept = [(queue, each.at // HOUR) for queue, each in _latest(self.connection, first).items()]
+            self.connection.executemany("DELETE FROM hour WHERE queue = ? AND hour < ?", kept)
+
+
+def _present(connection: sqlite3.Connection, at: int) -> dict[int, Amounts]:
+    """Return what began before an instant, and had not ended before it, by the row of the queue."""
+    found: dict[int, Amounts] = {}
+    for table, queue, columns in _EVENTS:
+        sums = ", ".join(f"SUM({each})" for each in columns)
+        rows = connection.execute(
+            f"SELECT {queue} AS k, {sums} FROM {table} WHERE until >= ? AND since < ? GROUP BY k", (at, at)
+        )
+        found |= {row: Amounts(*amounts) for row, *amounts in rows if any(amounts)}
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------- reading
+
+
+@attrs.frozen
+class Summed:
+    """From when to when a file has sums.
+
+    Units: milliseconds.
+    """
+
+    first: int
+    half_life: int
+    fades: int
+    """Since when integrals count, with this half-life."""
+    heard: int
+
+    @classmethod
+    def of(cls, connection: sqlite3.Connection) -> Summed | None:
+        """Return that of a file; None for one that nobody has written to."""
+        row = connection.execute("SELECT first, half_life, fades, heard FROM closed, writer").fetchone()
+        return None if row is None else cls(row[0] * HOUR, row[1], row[2] * HOUR, row[3])
+
+    def up_to(self, connection: sqlite3.Connection, at: int) -> Mapping[int, Sum]:
+        """Return what each queue held up to an instant, by row; one that never held anything is left out.
+
+        Holds: ``first <= at <= heard``.
+        """
+        hour = at // HOUR
+        found = _latest(connection, hour)
+        changes = _changes(connection, hour * HOUR, at)
+        for queue in changes.keys() - found.keys():
+            found[queue] = Sum(hour * HOUR)
+        return {
+            queue: each.carried(at, changes.get(queue, ()), self.half_life, self.fades) for queue, each in found.items()
+        }
+
+
+def held_between(connection: sqlite3.Connection, summed: Summed, since: int, until: int) -> dict[int, Amounts]:
+    """Return exactly what each queue held from one instant to another, by row, as far as sums reach.
+
+    Holds: ``summed.first <= since <= until <= summed.heard``.
+    """
+    before, after = summed.up_to(connection, since), summed.up_to(connection, until)
+    none = Sum(since)
+    return {queue: each.held.plus(before.get(queue, none).held, -1) for queue, each in after.items()}
+
+
+def faded_between(connection: sqlite3.Connection, summed: Summed, since: int, until: int) -> dict[int, Faded]:
+    """Return the integrals over a time with the half-life of the file, seen at its end, by row.
+
+    Holds: ``summed.fades <= since <= until <= summed.heard``.
+    """
+    before, after = summed.up_to(connection, since), summed.up_to(connection, until)
+    kept, none = 2.0 ** ((since - until) / summed.half_life), Sum(since)
+    found: dict[int, Faded] = {}
+    for queue, each in after.items():
+        earlier = before.get(queue, none).faded
+        gpu, cpu, memory = (max(0.0, one - other * kept) for one, other in zip(each.faded, earlier, strict=True))
+        found[queue] = (gpu, cpu, memory)
+    return found
