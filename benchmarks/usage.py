@@ -16,13 +16,15 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from kai.history import reports, tables
-from kai.history.database import DAY, Author, Writer, reading
+from kai.history.database import Author, Writer, reading
 from kai.history.facts import Amounts, Ended, Held, JobFacts, Key, NodeState, QueueFacts
+from kai.history.sums import DAY
 
 T = 1_800_000_000_000 // DAY * DAY
 NODES = 1000
@@ -105,7 +107,7 @@ def ask(path: str, rounds: int = ROUNDS) -> dict[str, float]:
         }
         span = tables.Span(since=month, until=heard)
         for kind in tables.KINDS:
-            questions[f"report_{kind}_month"] = lambda kind=kind: tables.rows_of(connection, kind, span)
+            questions[f"report_{kind}_month"] = partial(tables.rows_of, connection, kind, span)
         return {f"{name}_ms": _median(question, rounds) for name, question in questions.items()}
 
 

@@ -28,19 +28,17 @@ import attrs
 
 from kai.basics.errors import KaiError
 from kai.history.facts import Amounts, Ended, Held, JobFacts, Key, NodeState, QueueFacts
-from kai.history.sums import SCHEMA, Hours
+from kai.history.sums import DAY, SCHEMA, Hours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 OPEN: Final = 1 << 62
 """The ``until`` of a row that is still true: later than every instant."""
-DAY: Final = 86_400_000
 MEMORY: Final = ":memory:"
 """The place of a database that is lost with its process."""
 _BUSY_SECONDS: Final = 5.0
 _MOST_REMEMBERED: Final = 1 << 16
-_SWEEP: Final = 3_600_000
 
 _FIRST: Final = """
 CREATE TABLE writer (
@@ -265,7 +263,7 @@ class Writer:
                 at = at if before is None else max(at, int(before[2]))
                 connection.execute("INSERT OR REPLACE INTO writer VALUES (1, ?, ?, ?)", (epoch, author.identity, at))
                 last = at if before is None else int(before[2])
-                hours = Hours.begin(connection, last, half_life)
+                hours = Hours.begin(connection, None if before is None else last, at, half_life)
                 writer = cls(path, author, connection, epoch, at, retention, hours)
                 if last < at:
                     connection.execute("INSERT OR REPLACE INTO gap VALUES (?, ?)", (last, at))
@@ -465,16 +463,14 @@ class Writer:
     # --- Retention ---------------------------------------------------------------------------------------------------
 
     def _forget(self, at: int) -> None:
-        """Delete what ended before the retention began: intervals every hour, jobs without any every day."""
-        if at - self._swept < _SWEEP:
+        """Delete once a day what ended before the day in which the retention began, and jobs without any of it."""
+        if at // DAY == self._swept // DAY:
             return
-        oldest = at - self.retention
+        oldest = (at - self.retention) // DAY * DAY
         for table in ("held", "capacity", "gap"):
             self.connection.execute(f"DELETE FROM {table} WHERE until < ?", (oldest,))
-        sweeps = at // DAY != self._swept // DAY
-        self.hours.forget(oldest, sweeps=sweeps)
-        if sweeps:
-            self.connection.execute("DELETE FROM job WHERE id NOT IN (SELECT job FROM held)")
+        self.hours.forget(at, oldest)
+        self.connection.execute("DELETE FROM job WHERE id NOT IN (SELECT job FROM held)")
         self._swept = at
 
 

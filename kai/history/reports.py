@@ -21,13 +21,26 @@ import attrs
 
 from kai.history.database import OPEN, heard_until, queues_by_row, uid_text
 from kai.history.facts import LOSSES, NOTHING, RESOURCES, Amounts, Ended, QueueFacts
-from kai.history.sums import DOWN, NO_INTEGRAL, OVER, WHOLE, Faded, Sum, Summed, faded_between, held_between
+from kai.history.sums import (
+    DAY,
+    DOWN,
+    NO_INTEGRAL,
+    OVER,
+    WHOLE,
+    Faded,
+    Summed,
+    faded_between,
+    has_lost_all,
+    held_between,
+)
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Mapping, Sequence
 
 _SECOND: Final = 1000
+_MOST: Final = 1 << 62
+_LONG: Final = 3 * DAY
 
 
 @attrs.frozen(kw_only=True)
@@ -119,17 +132,30 @@ def use_by(
     Values are row ids of queues and of words, names of models and nodes, or thousandths of GPUs as sizes.
     """
     only = "" if ended is None else f" AND ended = {int(ended)}"
+    # Reading rows in the order of an index takes longer than reading all of them, unless they are few.
+    table = "held NOT INDEXED" if until - since > _LONG else "held"
+    is_small = _fits(connection, since, until)
+    sums = ", ".join(f"SUM({each} * (b - a))" for each in RESOURCES) if is_small else _SUMS
     rows = connection.execute(
-        f"SELECT k, ended IN ({_LOST}) AS is_lost, COUNT(DISTINCT job), {_SUMS} FROM"
-        f" ({_clipped(f'{BY[by]} AS k, job, ended, gpu, cpu, memory', 'held')}{only}) WHERE b > a"
+        f"SELECT k, ended IN ({_LOST}) AS is_lost, COUNT(DISTINCT job), {sums} FROM"
+        f" ({_clipped(f'{BY[by]} AS k, job, ended, gpu, cpu, memory', table)}{only}) WHERE b > a"
         " GROUP BY k, is_lost ORDER BY k",
         _window(connection, since, until),
     )
     found: dict[int | str, Use] = {}
     for key, is_lost, jobs, *parts in rows:
-        held = _whole(parts)
+        held = Amounts(*parts) if is_small else _whole(parts)
         found[key] = found.get(key, Use()).plus(Use(held=held, lost=held if is_lost else NOTHING, jobs=jobs))
     return found
+
+
+def _fits(connection: sqlite3.Connection, since: int, until: int) -> bool:
+    """Return whether sums over a time are known to fit into 64 bits, without reading intervals."""
+    summed = Summed.of(connection)
+    if summed is None or since < summed.first or since >= summed.heard:
+        return False
+    found = held_between(connection, summed, since, min(until, summed.heard))
+    return all(sum(column) < _MOST for column in zip(*found.values(), strict=True))
 
 
 def words(connection: sqlite3.Connection) -> dict[int, str]:
@@ -321,7 +347,8 @@ def past_usage(connection: sqlite3.Connection, since: int, at: int, half_life: f
     for queue, parts in found.items():
         if any(parts):
             for each in queues[queue].path:
-                held[each.uid] = _add((held.get(each.uid, NO_INTEGRAL), parts))
+                gpu, cpu, memory = held.get(each.uid, NO_INTEGRAL)
+                held[each.uid] = (gpu + parts[0], cpu + parts[1], memory + parts[2])
     names = current_names(queues)
     return {names[uid]: _fractions(parts, total) for uid, parts in held.items() if names.get(uid)}
 
@@ -338,8 +365,7 @@ def _integrals(connection: sqlite3.Connection, since: int, at: int, half_life: f
     found: dict[int, Faded] = {}
     if half_life:
         found = faded_between(connection, summed, begin, end)
-        lasts = summed.up_to(connection, end).get(WHOLE, Sum(end)).now
-        if any(whole and not now for whole, now in zip(found.get(WHOLE, NO_INTEGRAL), lasts, strict=True)):
+        if has_lost_all(connection, summed, end, found.get(WHOLE, NO_INTEGRAL)):
             # Where the last capacity went long ago, differences of what is left of it have no digits.
             return _integrals_of_intervals(connection, since, at, half_life)
     else:

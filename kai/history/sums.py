@@ -27,9 +27,12 @@ import attrs
 from kai.history.facts import NOTHING, RESOURCES, Amounts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
 HOUR: Final = 3_600_000
+DAY: Final = 24 * HOUR
+HOURLY: Final = 32 * DAY
+"""For how long each hour keeps its row; of older ones the last of each day stays."""
 WHOLE, DOWN, OVER = 0, -1, -2
 """Rows that stand for the capacity of the cluster, and for what of it was down or over; queues have rows from 1 on."""
 
@@ -41,13 +44,16 @@ CREATE TABLE hour (
   PRIMARY KEY (queue, hour)
 ) WITHOUT ROWID;
 CREATE TABLE closed (
-  one INTEGER PRIMARY KEY CHECK (one = 1), first INTEGER NOT NULL, last INTEGER NOT NULL,
+  one INTEGER PRIMARY KEY CHECK (one = 1), first INTEGER NOT NULL, daily INTEGER NOT NULL, last INTEGER NOT NULL,
   half_life INTEGER NOT NULL, fades INTEGER NOT NULL
 );
 CREATE INDEX held_since ON held (since);
 CREATE INDEX capacity_since ON capacity (since)
 """
-"""``hour`` and all of ``closed`` but the half-life count hours since the epoch."""
+"""``hour`` and all of ``closed`` but the half-life count hours since the epoch.
+
+Sums hold from ``first`` to ``last``; up to ``daily`` only the last row of each day (UTC) is there.
+"""
 _LARGEST: Final = (1 << 63) - 1
 
 Faded = tuple[float, float, float]
@@ -127,19 +133,25 @@ def _changes(connection: sqlite3.Connection, since: int, until: int) -> dict[int
     return found
 
 
-_COLUMNS: Final = ", ".join(f"hour.{each}{suffix}" for suffix in ("", "_now", "_faded") for each in RESOURCES)
+_NOW: Final = tuple(f"hour.{each}_now" for each in RESOURCES)
+_FADED: Final = ", ".join((*_NOW, *(f"hour.{each}_faded" for each in RESOURCES)))
+_ALL: Final = ", ".join((*(f"hour.{each}" for each in RESOURCES), _FADED))
 
 
-def _latest(connection: sqlite3.Connection, hour: int) -> dict[int, Sum]:
-    """Return the last sum of each queue up to an hour, by row."""
-    rows = connection.execute(
-        f"SELECT hour.queue, hour.hour, {_COLUMNS} FROM"
+def _rows(connection: sqlite3.Connection, hour: int, columns: str) -> sqlite3.Cursor:
+    """Return queue, hour and columns of the last row of each queue up to an hour."""
+    return connection.execute(
+        f"SELECT hour.queue, hour.hour, {columns} FROM"
         f" (SELECT id FROM queue UNION ALL VALUES ({WHOLE}), ({DOWN}), ({OVER})) AS known JOIN hour"
         " ON hour.queue = known.id"
         " AND hour.hour = (SELECT MAX(hour) FROM hour AS of WHERE of.queue = known.id AND of.hour <= ?)",
         (hour,),
     )
-    return {row: _sum(at, values) for row, at, *values in rows}
+
+
+def _latest(connection: sqlite3.Connection, hour: int) -> dict[int, Sum]:
+    """Return the last sum of each queue up to an hour, by row."""
+    return {row: _sum(at, values) for row, at, *values in _rows(connection, hour, _ALL)}
 
 
 def _sum(hour: int, values: Sequence[Any]) -> Sum:
@@ -160,15 +172,20 @@ class Hours:
     half_life: int
     fades: int
     sums: dict[int, Sum]
+    hourly: int = HOURLY
 
     @classmethod
-    def begin(cls, connection: sqlite3.Connection, heard: int, half_life: int) -> Hours:
-        """Return the hours of a file in which all is known up to ``heard``, before anything is changed."""
-        hour = heard // HOUR
+    def begin(cls, connection: sqlite3.Connection, heard: int | None, at: int, half_life: int) -> Hours:
+        """Return the hours of a file in which all is known up to ``heard``, before anything is changed.
+
+        A new file, in which nothing is known, has nothing before ``at``.
+        """
+        hour = (at if heard is None else heard) // HOUR
         row = connection.execute("SELECT last, half_life, fades FROM closed").fetchone()
         if row is None:
-            connection.execute("INSERT INTO closed VALUES (1, ?, ?, ?, ?)", (hour, hour, half_life, hour))
-            made = cls(connection, hour, half_life, hour, {})
+            first, fades = (0, 0) if heard is None else (-(-hour // 24) * 24, hour)
+            connection.execute("INSERT INTO closed VALUES (1, ?, ?, ?, ?, ?)", (first, first, hour, half_life, fades))
+            made = cls(connection, hour, half_life, fades, {})
             for queue, now in _present(connection, hour * HOUR).items():
                 made.put(queue, Sum(hour * HOUR, now=now))
             return made
@@ -200,14 +217,20 @@ class Hours:
         self.connection.execute(f"INSERT INTO hour VALUES (?{',?' * (len(values) - 1)})", values)
         self.sums[queue] = found
 
-    def forget(self, oldest: int, *, sweeps: bool) -> None:
-        """Keep no sum before ``oldest`` but the last one of each queue; with ``sweeps`` delete the others now."""
-        hour = -(-oldest // HOUR)
-        self.connection.execute("UPDATE closed SET first = MAX(first, MIN(?, last))", (hour,))
-        if sweeps:
-            first = self.connection.execute("SELECT first FROM closed").fetchone()[0]
-            kept = [(queue, each.at // HOUR) for queue, each in _latest(self.connection, first).items()]
-            self.connection.executemany("DELETE FROM hour WHERE queue = ? AND hour < ?", kept)
+    def forget(self, at: int, oldest: int) -> None:
+        """Keep no sum before ``oldest``, the begin of a day, but the last of each queue; of older days one for each."""
+        first, daily = self.connection.execute("SELECT first, daily FROM closed").fetchone()
+        first = max(first, min(oldest // HOUR, self.last))
+        before, daily = daily, max(daily, (at - self.hourly) // DAY * 24)
+        self.connection.execute("UPDATE closed SET first = ?, daily = ?", (first, daily))
+        kept = [(queue, each.at // HOUR) for queue, each in _latest(self.connection, first).items()]
+        self.connection.executemany("DELETE FROM hour WHERE queue = ? AND hour < ?", kept)
+        between = "hour > :before AND hour <= :daily"
+        self.connection.execute(
+            f"DELETE FROM hour WHERE {between} AND (queue, hour) NOT IN"
+            f" (SELECT queue, MAX(hour) FROM hour WHERE {between} GROUP BY queue, (hour - 1) / 24)",
+            {"before": before, "daily": daily},
+        )
 
 
 def _present(connection: sqlite3.Connection, at: int) -> dict[int, Amounts]:
@@ -233,6 +256,8 @@ class Summed:
     """
 
     first: int
+    daily: int
+    """Before it there is one sum for each day."""
     half_life: int
     fades: int
     """Since when integrals count, with this half-life."""
@@ -240,23 +265,32 @@ class Summed:
 
     @classmethod
     def of(cls, connection: sqlite3.Connection) -> Summed | None:
-        """Return that of a file; None for one that nobody has written to."""
-        row = connection.execute("SELECT first, half_life, fades, heard FROM closed, writer").fetchone()
-        return None if row is None else cls(row[0] * HOUR, row[1], row[2] * HOUR, row[3])
+        """Return that of a file; None for one that no scheduler has written to."""
+        row = connection.execute("SELECT first, daily, half_life, fades, heard FROM closed, writer").fetchone()
+        if row is None:
+            return None
+        first, daily, half_life, fades, heard = row
+        return cls(first * HOUR, daily * HOUR, half_life, fades * HOUR, heard)
 
-    def up_to(self, connection: sqlite3.Connection, at: int) -> Mapping[int, Sum]:
-        """Return what each queue held up to an instant, by row; one that never held anything is left out.
+    def base(self, at: int) -> int:
+        """Return the instant before ``at`` from which sums are carried on."""
+        step = HOUR if at >= self.daily else DAY
+        return at // step * step
 
-        Holds: ``first <= at <= heard``.
-        """
-        hour = at // HOUR
-        found = _latest(connection, hour)
-        changes = _changes(connection, hour * HOUR, at)
-        for queue in changes.keys() - found.keys():
-            found[queue] = Sum(hour * HOUR)
-        return {
-            queue: each.carried(at, changes.get(queue, ()), self.half_life, self.fades) for queue, each in found.items()
-        }
+
+def held_up_to(connection: sqlite3.Connection, summed: Summed, at: int) -> dict[int, Amounts]:
+    """Return what each queue held up to an instant, by row, since sums began; queues that held nothing may be missing.
+
+    Holds: ``summed.first <= at <= summed.heard``.
+    """
+    base = summed.base(at)
+    changes = _changes(connection, base, at)
+    found = {
+        queue: each.carried(at, changes.pop(queue, ()), 0, 0)
+        for queue, each in _latest(connection, base // HOUR).items()
+    }
+    found |= {queue: Sum(base).carried(at, some, 0, 0) for queue, some in changes.items()}
+    return {queue: each.held for queue, each in found.items()}
 
 
 def held_between(connection: sqlite3.Connection, summed: Summed, since: int, until: int) -> dict[int, Amounts]:
@@ -264,9 +298,8 @@ def held_between(connection: sqlite3.Connection, summed: Summed, since: int, unt
 
     Holds: ``summed.first <= since <= until <= summed.heard``.
     """
-    before, after = summed.up_to(connection, since), summed.up_to(connection, until)
-    none = Sum(since)
-    return {queue: each.held.plus(before.get(queue, none).held, -1) for queue, each in after.items()}
+    before, after = held_up_to(connection, summed, since), held_up_to(connection, summed, until)
+    return {queue: held.plus(before.get(queue, NOTHING), -1) for queue, held in after.items()}
 
 
 def faded_between(connection: sqlite3.Connection, summed: Summed, since: int, until: int) -> dict[int, Faded]:
@@ -274,11 +307,44 @@ def faded_between(connection: sqlite3.Connection, summed: Summed, since: int, un
 
     Holds: ``summed.fades <= since <= until <= summed.heard``.
     """
-    before, after = summed.up_to(connection, since), summed.up_to(connection, until)
-    kept, none = 2.0 ** ((since - until) / summed.half_life), Sum(since)
+    before, after = (_faded_up_to(connection, summed, each) for each in (since, until))
+    kept = 2.0 ** ((since - until) / summed.half_life)
     found: dict[int, Faded] = {}
-    for queue, each in after.items():
-        earlier = before.get(queue, none).faded
-        gpu, cpu, memory = (max(0.0, one - other * kept) for one, other in zip(each.faded, earlier, strict=True))
+    for queue, (gpu, cpu, memory) in after.items():
+        earlier = before.get(queue, NO_INTEGRAL)
+        found[queue] = (
+            max(0.0, gpu - kept * earlier[0]),
+            max(0.0, cpu - kept * earlier[1]),
+            max(0.0, memory - kept * earlier[2]),
+        )
+    return found
+
+
+def _faded_up_to(connection: sqlite3.Connection, summed: Summed, at: int) -> dict[int, Faded]:
+    """Return `Sum.faded` of each queue, carried on to an instant: the same in numbers, without an object for each."""
+    base, half_life, fades = summed.base(at), summed.half_life, summed.fades
+    factors: dict[int, tuple[float, float]] = {}
+    found: dict[int, Faded] = {}
+    for queue, hour, gpu_now, cpu_now, memory_now, gpu, cpu, memory in _rows(connection, base // HOUR, _FADED):
+        if hour not in factors:
+            begin = hour * HOUR
+            kept = 2.0 ** ((begin - at) / half_life) if begin > fades else 0.0
+            factors[hour] = (kept, weight(max(begin, fades), at, at, half_life))
+        kept, span = factors[hour]
+        found[queue] = (gpu * kept + gpu_now * span, cpu * kept + cpu_now * span, memory * kept + memory_now * span)
+    for queue, changes in _changes(connection, base, at).items():
+        gpu, cpu, memory = found.get(queue, NO_INTEGRAL)
+        for instant, sign, amounts in changes:
+            span = sign * weight(max(instant, fades), at, at, half_life)
+            gpu, cpu, memory = gpu + amounts[0] * span, cpu + amounts[1] * span, memory + amounts[2] * span
         found[queue] = (gpu, cpu, memory)
     return found
+
+
+def has_lost_all(connection: sqlite3.Connection, summed: Summed, at: int, whole: Faded) -> bool:
+    """Return whether a resource that the cluster had is there no longer at an instant."""
+    had = connection.execute(
+        "SELECT TOTAL(gpu), TOTAL(cpu), TOTAL(memory) FROM capacity WHERE until >= ? AND since < ?",
+        (min(at, summed.heard), at),
+    ).fetchone()
+    return any(part and not now for part, now in zip(whole, had, strict=True))

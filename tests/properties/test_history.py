@@ -11,7 +11,7 @@ from kai.history import reports
 from kai.history.database import DAY, MEMORY, Author, Writer, connect
 from kai.history.facts import Amounts, Ended, Held, JobFacts, NodeState, QueueFacts
 from kai.history.reports import past_usage
-from kai.history.sums import weight
+from kai.history.sums import HOURLY, weight
 
 T = 1_800_000_000_000
 TOP = QueueFacts(uid="top", name="top")
@@ -39,14 +39,16 @@ LONG_STEPS = st.lists(
     max_size=20,
 )
 """Hours pass, and begins and ends fall on the edges of some."""
+OLD = st.sampled_from([HOURLY, DAY, 0])
+"""For how long hours keep their rows."""
 HALF_LIVES = st.sampled_from([0, 1_000, 60_000, 3_600_000])
 
 
 class Kept:
     """A database in memory that outlives its writers, and the same history as a plain list."""
 
-    def __init__(self, shift=0, half_life=0):
-        self.half_life = half_life
+    def __init__(self, shift=0, half_life=0, hourly=HOURLY, retention=90 * DAY):
+        self.half_life, self.hourly, self.retention = half_life, hourly, retention
         self.connection = connect(MEMORY, writes=True)
         self.now = self.clock = T + shift
         self.epoch, self.open, self.closed = 0, {}, []
@@ -58,17 +60,18 @@ class Kept:
             Author(epoch=self.epoch, identity=str(self.epoch)),
             {key: each for key, (each, _) in self.open.items()},
         )
-        nodes, days = {"n": NODE}, 90 * DAY
+        nodes = {"n": NODE}
         self.writer = Writer.begin(
             MEMORY,
             author,
             self.clock,
             held,
             nodes,
-            retention=days,
+            retention=self.retention,
             half_life=self.half_life,
             connection=self.connection,
         )
+        self.writer.hours.hourly = self.hourly
 
     def step(self, kind, job, queue, gpus, later):
         self.clock += later
@@ -94,8 +97,8 @@ class Kept:
         return [*self.closed, *((held, since, self.now) for held, since in self.open.values())]
 
 
-def kept(steps, shift=0, half_life=0):
-    made = Kept(shift, half_life)
+def kept(steps, *more, **options):
+    made = Kept(*more, **options)
     for each in steps:
         made.step(*each)
     return made
@@ -180,9 +183,9 @@ def test_who_used_more_has_more_and_the_others_as_much(steps, more):
     assert still or {uid: after.get(uid) for uid in ("b", "c")} == {uid: before.get(uid) for uid in ("b", "c")}
 
 
-@given(LONG_STEPS, st.integers(0, 100 * HOUR), st.integers(0, 100 * HOUR))
-def test_sums_of_hours_are_exactly_those_of_the_intervals(steps, begin, length):
-    made = kept(steps)
+@given(LONG_STEPS, st.integers(0, 100 * HOUR), st.integers(0, 100 * HOUR), OLD)
+def test_sums_of_hours_are_exactly_those_of_the_intervals(steps, begin, length, hourly):
+    made = kept(steps, hourly=hourly)
     since, until = T + begin, T + begin + length
     expected = {uid: use.held for uid, use in reports.by_queue(made.connection, since, until).items()}
     assert reports.held_by_queue(made.connection, since, until) == expected
@@ -190,9 +193,9 @@ def test_sums_of_hours_are_exactly_those_of_the_intervals(steps, begin, length):
     assert reports.capacity(made.connection, since, until) == of_intervals
 
 
-@given(LONG_STEPS, st.integers(0, 100 * HOUR), st.sampled_from([0, 600_000, HOUR, DAY]))
-def test_past_usage_from_sums_of_hours_is_that_of_the_intervals(steps, begin, half_life):
-    made = kept(steps, half_life=half_life)
+@given(LONG_STEPS, st.integers(0, 100 * HOUR), st.sampled_from([0, 600_000, HOUR, DAY]), OLD)
+def test_past_usage_from_sums_of_hours_is_that_of_the_intervals(steps, begin, half_life, hourly):
+    made = kept(steps, half_life=half_life, hourly=hourly)
     since, at, asked = T + begin, made.now + 1, made.half_life
     whole = sum(each for each in of_intervals(made, [(NODE, T, made.now)], since, at, asked))
     found = past_usage(made.connection, since, at, asked)
@@ -210,14 +213,13 @@ def of_intervals(made, intervals, since, at, half_life):
             yield amount * weight(a, b, at, half_life)
 
 
-@given(LONG_STEPS)
-def test_sums_reach_back_as_far_as_intervals_are_kept(steps):
-    made = kept(steps)
-    made.writer.retention = 20 * HOUR
-    made.step("wait", 0, 0, 1, 30 * HOUR)
-    made.step("hold", 0, 0, 1, 30 * HOUR)
+@given(LONG_STEPS, OLD)
+def test_sums_reach_back_as_far_as_intervals_are_kept(steps, hourly):
+    made = kept(steps, hourly=hourly, retention=20 * HOUR)
+    for later in (30 * HOUR, 30 * HOUR, HOUR):
+        made.step("hold", 0, 0, 1, later)
     rows = made.connection.execute("SELECT queue, COUNT(*) FROM hour GROUP BY queue").fetchall()
-    assert all(count <= 23 for _, count in rows)
-    since = made.now - 20 * HOUR
-    expected = {uid: use.held for uid, use in reports.by_queue(made.connection, since, made.now).items()}
-    assert reports.held_by_queue(made.connection, since, made.now) == expected
+    assert all(count <= 2 + 44 for _, count in rows)
+    for since in (made.now - 20 * HOUR, made.now - 7 * HOUR):
+        expected = {uid: use.held for uid, use in reports.by_queue(made.connection, since, made.now).items()}
+        assert reports.held_by_queue(made.connection, since, made.now) == expected

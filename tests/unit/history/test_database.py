@@ -214,10 +214,11 @@ def test_a_file_of_the_first_version_goes_on_with_sums_of_hours(path):
         pass
     writer = begun(path, T + 3 * HOUR, {("job-2", "n1"): held(1, "job-2")}, epoch=2)
     writer.write(T + 4 * HOUR, {("job-2", "n1"): held(3, "job-2")})
-    writer.write(T + 6 * HOUR + 1000)
+    writer.write(T + 20 * HOUR, {("job-2", "n1"): held(1, "job-2")})
+    writer.write(T + 26 * HOUR + 1000)
     with reading(str(path)) as connection:
-        assert connection.execute("SELECT first - ? FROM closed", (T // HOUR,)).fetchone() == (2,)
-        for since, until in [(0, 7), (1, 5), (2, 3), (3, 6), (5, 6)]:
+        assert connection.execute("SELECT first - ? FROM closed", (T // HOUR,)).fetchone() == (16,)  # the next midnight
+        for since, until in [(0, 7), (1, 5), (2, 3), (3, 26), (17, 26), (19, 20)]:
             span = (T + since * HOUR, T + until * HOUR)
             expected = {uid: use.held for uid, use in reports.by_queue(connection, *span).items()}
             assert reports.held_by_queue(connection, *span) == expected
