@@ -171,7 +171,7 @@ class Source:
         from kai.cli.deciding.installed import Chosen, policy_of_cluster
 
         if self.config:
-            from kai.cli.deciding.policy import load_policy
+            from kai.cli.running.configuring import load_policy
 
             return Chosen(policy=load_policy(self.config), name=self.config)
         return policy_of_cluster(self.access, self.request.registry) if self.is_live else Chosen()

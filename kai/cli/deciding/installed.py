@@ -63,7 +63,7 @@ def policy_of_cluster(access: "Access", registry: "Registry") -> Chosen:
     Raises: ConfigError for an invalid configuration, UnreachableError for a cluster that does not answer.
     """
     from kai.answers.cases.live_cluster import read_installed
-    from kai.cli.deciding.policy import policy_of
+    from kai.cli.running.configuring import policy_of
 
     found = read_installed(access)
     texts = _texts(found.shards, found.configs, found.maps)
