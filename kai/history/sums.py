@@ -134,6 +134,7 @@ def _changes(connection: sqlite3.Connection, since: int, until: int) -> dict[int
 
 
 _NOW: Final = tuple(f"hour.{each}_now" for each in RESOURCES)
+_HELD: Final = ", ".join((*(f"hour.{each}" for each in RESOURCES), *_NOW))
 _FADED: Final = ", ".join((*_NOW, *(f"hour.{each}_faded" for each in RESOURCES)))
 _ALL: Final = ", ".join((*(f"hour.{each}" for each in RESOURCES), _FADED))
 
@@ -284,13 +285,17 @@ def held_up_to(connection: sqlite3.Connection, summed: Summed, at: int) -> dict[
     Holds: ``summed.first <= at <= summed.heard``.
     """
     base = summed.base(at)
-    changes = _changes(connection, base, at)
-    found = {
-        queue: each.carried(at, changes.pop(queue, ()), 0, 0)
-        for queue, each in _latest(connection, base // HOUR).items()
-    }
-    found |= {queue: Sum(base).carried(at, some, 0, 0) for queue, some in changes.items()}
-    return {queue: each.held for queue, each in found.items()}
+    found: dict[int, Amounts] = {}
+    for queue, hour, gpu, cpu, memory, *now in _rows(connection, base // HOUR, _HELD):
+        passed = at - hour * HOUR  # sums beyond 64 bits are text
+        found[queue] = Amounts(int(gpu) + now[0] * passed, int(cpu) + now[1] * passed, int(memory) + now[2] * passed)
+    for queue, changes in _changes(connection, base, at).items():
+        held = found.get(queue, NOTHING)
+        for instant, sign, (gpu, cpu, memory) in changes:
+            passed = sign * (at - instant)
+            held = Amounts(held.gpu + gpu * passed, held.cpu + cpu * passed, held.memory + memory * passed)
+        found[queue] = held
+    return found
 
 
 def held_between(connection: sqlite3.Connection, summed: Summed, since: int, until: int) -> dict[int, Amounts]:

@@ -84,6 +84,35 @@ def test_components_are_values(helm):
         assert theirs[each] == manifest, each
 
 
+def test_a_volume_for_the_history_is_a_value(helm):
+    theirs = plain(rendered(helm, "--set=history.enabled=true"))
+    wanted = plain(render(DEPLOY / "base", DEPLOY / "components" / "history"))
+    (claim,) = (each for each in wanted if each[0] == "PersistentVolumeClaim")
+    assert theirs[claim] == wanted[claim]
+    assert deployment(list(theirs.values()), "kai") == deployment(list(wanted.values()), "kai")
+    values = {
+        "form": "split",
+        "history": {"enabled": True, "existingClaim": "ours", "storageClass": "fast", "size": "9Gi"},
+        "shards": [{"name": "west", "nodePool": "west"}],
+    }
+    manifests = rendered(helm, values=values)
+    (made,) = of_kind(manifests, "PersistentVolumeClaim")
+    assert (made["metadata"]["name"], made["spec"]["storageClassName"]) == ("kai-scheduler-west-history", "fast")
+    assert made["spec"]["resources"]["requests"]["storage"] == "9Gi"
+    mounted = {
+        each["metadata"]["name"]: [
+            volume["persistentVolumeClaim"]["claimName"]
+            for volume in each["spec"]["template"]["spec"].get("volumes", ())
+            if "persistentVolumeClaim" in volume
+        ]
+        for each in of_kind(manifests, "Deployment")
+    }
+    assert {name: claims for name, claims in mounted.items() if claims} == {
+        "kai-scheduler-default": ["ours"],
+        "kai-scheduler-west": ["kai-scheduler-west-history"],
+    }
+
+
 def test_another_namespace_is_taken_everywhere(helm):
     text = yaml.safe_dump_all(rendered(helm, "--set=form=split,monitoring.enabled=true", namespace="ai"))
     left = [line.strip() for line in text.splitlines() if "kai-scheduler" in line]

@@ -71,6 +71,14 @@
 {{- if and (eq $values.form "shadow") (gt (int $values.replicas) 1) -}}
 {{- fail (printf "replicas: found %d with form \"shadow\", expected 1" (int $values.replicas)) -}}
 {{- end -}}
+{{- if $values.history.enabled -}}
+{{- if gt (int $values.replicas) 1 -}}
+{{- fail (printf "history.enabled: found true with replicas %d, expected replicas 1: one node mounts the volume" (int $values.replicas)) -}}
+{{- end -}}
+{{- if eq $values.form "shadow" -}}
+{{- fail "history.enabled: found true with form \"shadow\", expected false: a shadow records nothing" -}}
+{{- end -}}
+{{- end -}}
 {{- range $field := list "name" "nodePool" -}}
 {{- $seen := dict -}}
 {{- range $shard := $values.shards -}}
@@ -199,11 +207,45 @@
 {{- $_ := set $pod "volumes" (append ($pod.volumes | default list) (dict "name" "configuration" "configMap" (dict "name" $map))) -}}
 {{- $_ := set $annotations "kai.scheduler/configuration-checksum" ($configuration | toYaml | sha256sum) -}}
 {{- end -}}
+{{- if and $decides $values.history.enabled -}}
+{{- $claim := include "kai.claim" (dict "root" .root "name" $name) -}}
+{{- $_ := set $container "volumeMounts" (append ($container.volumeMounts | default list) (dict "name" "history" "mountPath" "/var/lib/kai")) -}}
+{{- $_ := set $pod "volumes" (append ($pod.volumes | default list) (dict "name" "history" "persistentVolumeClaim" (dict "claimName" $claim))) -}}
+{{- if not $values.openshift }}{{ $_ := set $pod.securityContext "fsGroup" 65532 }}{{ end -}}
+{{- end -}}
 {{- with index ($values.extraEnv | default dict) $name }}{{ $_ := set $container "env" (concat $container.env .) }}{{ end -}}
 {{- with index ($values.extraVolumes | default dict) $name }}{{ $_ := set $pod "volumes" (concat ($pod.volumes | default list) .) }}{{ end -}}
 {{- with index ($values.extraVolumeMounts | default dict) $name }}{{ $_ := set $container "volumeMounts" (concat ($container.volumeMounts | default list) .) }}{{ end -}}
 {{- range index ($values.extraArgs | default dict) $name }}{{ $_ := set $container "args" (append $container.args .) }}{{ end -}}
 {{- if $annotations }}{{ $_ := set $template.metadata "annotations" $annotations }}{{ end -}}
+{{- end }}
+
+{{/* The name of the claim for the history that a Deployment records. */}}
+{{- define "kai.claim" -}}
+{{- if ne .name (include "kai.scheduler" .root) }}{{ .name }}-history{{ else }}{{ .root.Values.history.existingClaim | default "kai-history" }}{{ end -}}
+{{- end }}
+
+{{/* A claim for the history that a Deployment records. It stays after an uninstall, as the history should. */}}
+{{- define "kai.history" }}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata:
+  name: {{ include "kai.claim" . }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    app.kubernetes.io/part-of: kai
+    app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+  annotations:
+    helm.sh/resource-policy: keep
+spec:
+  accessModes: [ReadWriteOnce]
+  {{- with .root.Values.history.storageClass }}
+  storageClassName: {{ . }}
+  {{- end }}
+  resources:
+    requests:
+      storage: {{ .root.Values.history.size }}
 {{- end }}
 
 {{/* The configuration of a scheduler, as a file. */}}

@@ -81,7 +81,7 @@ def make_scheduler(
         hourly=hourly,
         usage=past_usage(settings.configuration.usage, settings.usage_address, cluster.clock, metrics),
         spending=spending(settings.configuration.usage, settings.usage_address, cluster.clock),
-        history=_history(settings, cluster, leadership),
+        history=_history(settings, cluster, leadership, metrics),
         decisions=_decision_log(settings, metrics),
         shadowing=_shadowing(cluster, settings, metrics) if settings.shadow else None,
     )
@@ -92,7 +92,9 @@ def _shadowing(cluster: Cluster, settings: SchedulerSettings, metrics: Scheduler
     return Shadowing(cluster, metrics, Shadow(scheduler_name=name, patience=patience))
 
 
-def _history(settings: SchedulerSettings, cluster: Cluster, leadership: Leadership) -> HistoryRecorder | None:
+def _history(
+    settings: SchedulerSettings, cluster: Cluster, leadership: Leadership, metrics: SchedulerMetrics
+) -> HistoryRecorder | None:
     """Return what records the history; None where past usage comes from elsewhere. A shadow writes none."""
     usage = settings.configuration.usage
     if usage is None or usage.client != SQLITE or settings.shadow:
@@ -105,6 +107,7 @@ def _history(settings: SchedulerSettings, cluster: Cluster, leadership: Leadersh
         leadership=leadership,
         scheduler_name=settings.configuration.parameters.scheduler_name,
         owns=settings.intake.owns,
+        metrics=metrics,
     )
 
 

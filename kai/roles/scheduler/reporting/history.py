@@ -22,6 +22,7 @@ from kai.framework.decisions import Decision, Evict
 from kai.history.database import Author, DeposedError, HistoryError, Writer
 from kai.history.facts import BY_ACTION, Ended
 from kai.history.recording import WATCHED, Recording
+from kai.roles.scheduler.reporting.metrics import SchedulerMetrics
 
 if TYPE_CHECKING:
     from kai.cluster.port import Change, Changes, Term
@@ -51,6 +52,7 @@ class HistoryRecorder:
     leadership: Leadership
     scheduler_name: str
     owns: Callable[[Mapping[str, str]], bool]
+    metrics: SchedulerMetrics
     problem: str = ""
     """Why history is not recorded at present; "" while it is."""
     _evicted: dict[str, Ended] = attrs.field(factory=dict)
@@ -86,6 +88,7 @@ class HistoryRecorder:
 
     def _tell(self, error: HistoryError) -> None:
         self.problem = f"history is not recorded: {error}"
+        self.metrics.history_recorded(recorded=False)
         structlog.get_logger().warning("history is not recorded", why=str(error))
 
     async def _record(self, term: Term) -> None:
@@ -97,11 +100,13 @@ class HistoryRecorder:
             writer = await to_thread.run_sync(self._begin, term, recording, first, clock.now())
             try:
                 self.problem = ""
+                self.metrics.history_recorded(recorded=True)
                 structlog.get_logger().info("history is recorded", file=self.path, epoch=writer.epoch)
                 while True:
                     await clock.sleep(_APART)
                     batch = await _next(changes)
                     await to_thread.run_sync(self._write, writer, recording, batch, clock.now())
+                    self.metrics.history_written()
             finally:
                 with anyio.CancelScope(shield=True):
                     await to_thread.run_sync(writer.close)

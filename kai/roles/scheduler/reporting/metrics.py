@@ -243,6 +243,8 @@ class SchedulerMetrics:
         self._usage_reads = counter("usage_reads_total", "Readings of the past usage of queues.", "result")
         # The label keeps the metric absent without past usage, so an alert fires only where it is configured.
         self._usage_known = gauge("usage_is_known", "1 while the past usage of queues counts.", "client")
+        self._history_writes = counter("history_writes_total", "Transactions of the history of usage.", "result")
+        self._history_recorded = gauge("history_is_recorded", "1 while the history of usage is recorded.", "client")
 
     def leads(self, *, now: bool) -> None:
         """Show whether this process decides for its node pool. A process that never tries has no such series."""
@@ -394,6 +396,16 @@ class SchedulerMetrics:
         for result in ("done", "failed"):
             self._usage_reads.labels(result)
         self._usage_known.labels(client).set(float(known))
+
+    def history_written(self) -> None:
+        """Count a transaction of the history of usage."""
+        self._history_writes.labels("done").inc()
+
+    def history_recorded(self, *, recorded: bool) -> None:
+        """Show whether this process records the history of usage, and count a failure where it does not."""
+        if not recorded:
+            self._history_writes.labels("failed").inc()
+        self._history_recorded.labels("sqlite").set(float(recorded))
 
     # --- Decisions and writes ------------------------------------------------------------------------------------
 

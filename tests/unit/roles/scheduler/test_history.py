@@ -7,6 +7,7 @@ import anyio
 import anyio.lowlevel
 import attrs
 import pytest
+from prometheus_client import CollectorRegistry
 
 from kai.basics.kubernetes_version import newest
 from kai.cluster.port import Change, Term
@@ -17,6 +18,7 @@ from kai.history.database import DAY, Author, Writer, reading
 from kai.history.facts import Ended
 from kai.roles.scheduler.cycle.past_usage import Recorded, UsageError
 from kai.roles.scheduler.reporting.history import HistoryRecorder
+from kai.roles.scheduler.reporting.metrics import SchedulerMetrics
 from tests.unit.history.test_recording import WORLD, pod
 
 T = 1_800_000_000.0
@@ -61,7 +63,7 @@ class Store:
         yield each()
 
 
-def recorded(path, batches, epoch=1, meanwhile=None, paused=None):
+def recorded(path, batches, epoch=1, meanwhile=None, paused=None, registry=None):
     """Return the recorder after all batches were taken; ``meanwhile`` is called before it starts."""
     outgrown = []
     leadership = SimpleNamespace(outgrow=outgrown.append)
@@ -69,7 +71,10 @@ def recorded(path, batches, epoch=1, meanwhile=None, paused=None):
     async def work():
         store = Store(batches)
         cluster = SimpleNamespace(store=store, clock=Clock(paused=paused), kubernetes=newest)
-        recorder = HistoryRecorder(str(path), 9e6, 3600.0, cluster, leadership, "kai-scheduler", lambda _: True)
+        metrics = SchedulerMetrics(registry or CollectorRegistry())
+        recorder = HistoryRecorder(
+            str(path), 9e6, 3600.0, cluster, leadership, "kai-scheduler", lambda _: True, metrics
+        )
         if meanwhile is not None:
             meanwhile(recorder)
         term = Term(epoch=epoch, identity=f"process-{epoch}", lease="kai")
@@ -94,7 +99,11 @@ def lines(path):
 
 def test_what_the_store_shows_is_recorded_until_the_term_ends(tmp_path):
     path = tmp_path / "history.db"
-    recorded(path, [FIRST, (Change(pod(), pod(phase="Succeeded")),)])
+    registry = CollectorRegistry()
+    recorded(path, [FIRST, (Change(pod(), pod(phase="Succeeded")),)], registry=registry)
+    assert registry.get_sample_value("kai_history_is_recorded", {"client": "sqlite"}) == 1
+    assert registry.get_sample_value("kai_history_writes_total", {"result": "done"}) == 1
+    assert registry.get_sample_value("kai_history_writes_total", {"result": "failed"}) is None
     (line,) = lines(path)
     assert (line.name, line.why, line.use.held.gpu) == ("train", Ended.DONE, 2000 * 10_000)
     assert line.queue == "team"
