@@ -401,6 +401,7 @@ _WRITTEN = frozenset(
         "OverLimit",
         "OverModelLimit",
         "NonPreemptibleOverQuota",
+        "BudgetUsed",
         "PodRefused",
         "NoNodeMatches",
         "EvictionsCapped",

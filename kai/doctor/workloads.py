@@ -14,7 +14,7 @@ from kai.api.conventions.queue_rules import UNITS, QueueFault, Rule, queue_fault
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.values import BadValue
 from kai.basics.errors import InputError
-from kai.basics.parsing import list_of, part_of, text_of
+from kai.basics.parsing import list_of, mappings_of, part_of, text_of
 from kai.basics.trees import ancestry
 from kai.basics.wording import counted, first_of, number_text, shown
 from kai.doctor.seen import (
@@ -95,7 +95,21 @@ def quotas(seen: Seen) -> Looked:
             )
             mend = f"{edit} a schedule of {name} for the same time, or less for the children"
             problems.append(warning(message, mend, about=about, found=found, expected=f"at most {bound}"))
+    problems += _unknown_budgets(seen)
     return Looked(well="no quota is promised twice", findings=problems)
+
+
+def _unknown_budgets(seen: Seen) -> list[Finding]:
+    """Return the budgets of which no scheduler has said what was used: with admit nothing starts under them."""
+    found = []
+    for queue in seen.all("queues"):
+        name, known = name_of(queue), {text_of(each, "name") for each in mappings_of(queue, "status", "budgets")}
+        lacking = [each for each in mappings_of(queue, "spec", "budgets") if text_of(each, "name") not in known]
+        if lacking:
+            message = f"queue {name}: it is not known what was used of its budget {text_of(lacking[0], 'name')}"
+            mend = "usageDBConfig: {clientType: sqlite, ...}    in the scheduler's configuration, see docs/budgets.md"
+            found.append(warning(message, mend, about=f"queue/{name}"))
+    return found
 
 
 def _faults_of_queues(seen: Seen) -> list[QueueFault]:

@@ -34,7 +34,7 @@ from kai.facts.model.axis import Int64s
 from kai.facts.model.budgets import STOP, Budget, Key, Spent
 from kai.facts.model.groups import PodGroup, Queue, path_to
 from kai.facts.model.pod import ACTIVE_ALLOCATED, Node, Shape
-from kai.facts.state.snapshot import BudgetTable
+from kai.facts.state.snapshot import BudgetTable, Snapshot
 
 _NO_END: Final = -1
 
@@ -199,6 +199,38 @@ def spent_in(status: BudgetStatus) -> Spent:
         carried=round(status.carried * GPU_HOUR),
         users=tuple(sorted(((user, round(hours * GPU_HOUR)) for user, hours in status.user_hours.items()), key=_most)),
     )
+
+
+def budget_statuses(snapshot: Snapshot, budget_used: Int64s) -> dict[str, tuple[BudgetStatus, ...]]:
+    """Return what was used of the budgets of each queue; of a queue with one of which nothing is known, nothing.
+
+    ``budget_used`` [B]: what running work may still cost, for each budget that bounds starts.
+    """
+    table, out = snapshot.budgets, dict[str, tuple[BudgetStatus, ...]]()
+    if table is None:
+        return out
+    held = {(each.queue, each.name): int(used) for each, used in zip(table.bounding, budget_used, strict=True)}
+    unknown = {each.queue for each in table.budgets if each.spent is None}
+    for each in table.budgets:
+        if each.queue in unknown or each.spent is None:
+            continue
+        status = BudgetStatus(
+            name=each.name,
+            since=max(0.0, each.since),
+            until=each.until if math.isfinite(each.until) else None,
+            at=snapshot.now,
+            spent=_hours(each.spent),
+            committed=_hours(held.get((each.queue, each.name), 0)),
+            carried=_hours(each.carried),
+            user_hours={user: _hours(used) for user, used in each.users if user},
+        )
+        name = snapshot.queues[each.queue].name
+        out[name] = (*out.get(name, ()), status)
+    return out
+
+
+def _hours(microseconds: int) -> float:
+    return max(0.0, round(microseconds / GPU_HOUR, 4))
 
 
 def _most(each: tuple[str, int]) -> tuple[int, str]:

@@ -218,6 +218,26 @@ CODES: Final[dict[str, Code]] = {
         "The maximum of a queue holds for everything below it, and queues below can only shorten it. The longer value "
         "has no effect.",
     ),
+    "Q030": Code(
+        ERROR,
+        ADVICE,
+        "a part of a budget cannot be used",
+        "The webhook refuses the queue. Without the webhook the scheduler leaves the budget out, so nothing is bounded "
+        "by it.",
+    ),
+    "Q031": Code(
+        WARNING,
+        ADVICE,
+        "a budget is larger than one of the same period above it",
+        "The budget of the parent is used up first, and then nothing starts in the queue whatever its own has left.",
+    ),
+    "Q032": Code(
+        WARNING,
+        ADVICE,
+        "a budget weighs a GPU model that no node has",
+        "Models are those of the node label nvidia.com/gpu.product. A weight fits the whole of it, a pattern, or "
+        "a word between its hyphens.",
+    ),
     "J001": Code(
         ERROR,
         WAIT,

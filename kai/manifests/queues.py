@@ -5,10 +5,11 @@ Jobs together with queues that restrict which namespaces may use them.
 
 import difflib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kai.api import names
+from kai.api.conventions.budgets import bad_budgets, budgets_in, fits_model
 from kai.api.conventions.gpu_sharing import gpu_model, is_model_name, model_of
 from kai.api.conventions.queue_rules import (
     RESOURCES,
@@ -22,7 +23,7 @@ from kai.api.conventions.queue_rules import (
 )
 from kai.api.conventions.runtime_limits import runtime_conflicts
 from kai.api.fields import EMPTY
-from kai.basics.parsing import is_number, mapping_of, mappings_of, part_of
+from kai.basics.parsing import is_number, mapping_of, mappings_of, part_of, text_of
 from kai.basics.trees import ancestry
 from kai.basics.wording import number_text
 from kai.manifests.expansion import Job
@@ -59,6 +60,10 @@ def check_queues(documents: Sequence[Document], beside: Mapping[str, str] = EMPT
     ``beside`` are the queues of the cluster that it is applied to, each with its parent.
     """
     queues = queues_of(documents)
+    labels = (
+        mapping_of(each.manifest, "metadata", "labels") for each in documents if each.manifest.get("kind") == "Node"
+    )
+    models = {text for each in labels if (text := text_of(each, names.NODE_GPU_PRODUCT))}
     others = [QueueShape(name=name, parent=parent) for name, parent in beside.items() if name not in queues]
     faults = queue_faults([*others, *(shape_in(queue.manifest) for queue in queues.values())])
     for name, queue in queues.items():
@@ -69,6 +74,7 @@ def check_queues(documents: Sequence[Document], beside: Mapping[str, str] = EMPT
         for fault in faults.get(name, ()):
             yield from _worded(fault, queue, queues)
         yield from _check_runtimes(name, queues)
+        yield from _check_budgets(name, queues, models)
 
 
 def _check_runtimes(name: str, queues: Mapping[str, Document]) -> Iterator[Finding]:
@@ -336,3 +342,41 @@ def _labels(reading: Reading) -> Iterator[tuple[str, Mapping[str, str]]]:
             metadata = mapping_of(document.manifest, "metadata")
             found = mapping_of(metadata, "labels")
             yield str(metadata.get("name")), {key: str(value) for key, value in found.items()}
+
+
+def _check_budgets(name: str, queues: Mapping[str, Document], models: Collection[str]) -> Iterator[Finding]:
+    """Yield the faults of a queue's budgets: what cannot be read, and what contradicts a budget above or the nodes."""
+    queue, about = queues[name], f"queue {name}"
+    budgets = budgets_in(queue.manifest)
+    entries = mappings_of(queue.manifest, "spec", "budgets")
+    bad = set()
+    for each in bad_budgets(budgets):
+        bad.add(each.at)
+        path: Path = ("spec", "budgets", each.at)
+        field = each.field.partition("[")[0]
+        message = f"{each.field} of a budget of queue {name} is {each.found}"
+        place = (*path, field) if field in entries[each.at] else path
+        yield queue.finding("Q030", message, place, hint=f"expected {each.wanted}", object=about)
+    parents = {each: parent_of(found) for each, found in queues.items()}
+    above = [each for each in dict.fromkeys(ancestry(name, parents)) if each in queues and each != name]
+    for at, budget in enumerate(budgets):
+        place = ("spec", "budgets", at)
+        if at in bad:
+            continue
+        for parent in above:
+            for other in budgets_in(queues[parent].manifest):
+                same = (budget.period, budget.time_zone, budget.weights) == (
+                    other.period,
+                    other.time_zone,
+                    other.weights,
+                )
+                if same and budget.amount > other.amount:
+                    message = (
+                        f"the budget {budget.name} of queue {name} has {number_text(budget.amount, 9)} GPU-hours, and"
+                        f" {other.name} of {parent} above it has {number_text(other.amount, 9)}"
+                    )
+                    yield queue.finding("Q031", message, (*place, "amount"), object=about)
+        for row, weight in enumerate(budget.weights):
+            if models and not any(fits_model(weight.model, model) for model in models):
+                message = f"no node has a GPU of model {weight.model}, which a budget of queue {name} weighs"
+                yield queue.finding("Q032", message, (*place, "weights", row, "model"), object=about)

@@ -1,11 +1,14 @@
 """Queues for people: one line for each, as a tree, with its shares of the cluster."""
 
+import math
 from collections.abc import Mapping
 
 import attrs
 
 from kai.answers.offline.run import Cycle
 from kai.basics.trees import descendants
+from kai.deciding.explain.code_texts import date_text
+from kai.facts.model.budgets import GPU_HOUR, STOP
 from kai.facts.state.facts import named_models
 
 
@@ -103,3 +106,48 @@ def _shares(cycle: Cycle, row: int) -> tuple[Share, Share, Share]:
         for at in range(3)
     )
     return cpu, memory, gpu
+
+
+@attrs.frozen(kw_only=True)
+class BudgetLine:
+    """One budget of a queue after the last cycle.
+
+    Units: GPU-hours, weighted by GPU model.
+    """
+
+    queue: str
+    name: str
+    enforce: str
+    amount: float
+    """With what was carried over."""
+    used: float | None
+    """None where it is not known."""
+    held: float
+    """What running work may still use, as far as the budget bounds starts."""
+    until: str
+    """When it begins anew; "" for never."""
+
+    @property
+    def left(self) -> float | None:
+        """What new work may use; None where it is not known."""
+        return None if self.used is None else max(0.0, self.amount - self.used - self.held)
+
+
+def budget_lines(cycle: Cycle) -> tuple[BudgetLine, ...]:
+    """Return the budgets of all queues, by the names of queues."""
+    table, report = cycle.snapshot.budgets, cycle.report
+    if table is None:
+        return ()
+    held = {(each.queue, each.name): int(used) for each, used in zip(table.bounding, report.budget_used, strict=True)}
+    return tuple(
+        BudgetLine(
+            queue=cycle.snapshot.queues[each.queue].name,
+            name=each.name,
+            enforce=each.enforce,
+            amount=each.amount / GPU_HOUR,
+            used=None if each.spent is None else each.spent / GPU_HOUR,
+            held=0.0 if each.enforce == STOP else held.get((each.queue, each.name), 0) / GPU_HOUR,
+            until=date_text(each.until, each.timezone) if math.isfinite(each.until) else "",
+        )
+        for each in table.budgets
+    )

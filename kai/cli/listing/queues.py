@@ -16,7 +16,7 @@ from kai.cli.views import ServedView, View, Ways, show
 
 if TYPE_CHECKING:
     from kai.answers.outcomes.overview import Overview
-    from kai.answers.outcomes.queue_lines import QueueLine, Share
+    from kai.answers.outcomes.queue_lines import BudgetLine, QueueLine, Share
     from kai.answers.outcomes.queue_weeks import QueueWeek
     from kai.cli.serving import Served
     from kai.lab.request import Result
@@ -186,6 +186,14 @@ def fair_share_table(title: str, answer: Mapping[str, Any]) -> str:
     return f"{title}\n\n" + columns(rows, right=set(range(1, len(resources) + 1)))
 
 
+def _parts_of(budget: "BudgetLine") -> tuple[float | None, ...]:
+    return budget.amount, budget.used, budget.held, budget.left
+
+
+def _hours(amount: float | None) -> str:
+    return "unknown" if amount is None else number_text(round(amount, 1), 9)
+
+
 EPILOG = """\
 Amounts are those of the queue and all queues below it. FAIR is the fair share: quota, and a part of what
 others leave, as far as the queue asks for it. WANT is what runs and what waits.
@@ -247,7 +255,25 @@ class QueueView:
         else:
             resources = [GPU if seen.totals[GPU] else CPU]
         parts = _drawn(self.lines, seen.totals, resources, console, flat=self.flat)
-        return "\n".join([*parts, absent] if absent else parts)
+        return "\n".join(filter(None, [*parts, absent, self._budgets()]))
+
+    def _budgets(self) -> str:
+        """Return a table of the budgets of the shown queues; "" without any."""
+        from kai.answers.outcomes.queue_lines import budget_lines
+
+        shown = {line.name for line in self.lines}
+        found = () if self.result.outcome is None else budget_lines(self.result.outcome.last)
+        rows = [
+            [
+                f"{each.queue}/{each.name}",
+                *map(_hours, (each.amount, each.used, each.held, each.left)),
+                each.until or "-",
+            ]
+            for each in found
+            if each.queue in shown
+        ]
+        head = ["BUDGET", "GPU-HOURS", "USED", "HELD", "LEFT", "BEGINS ANEW"]
+        return f"\n{columns([head, *rows], right={1, 2, 3, 4})}" if rows else ""
 
 
 @click.command(epilog=EPILOG)

@@ -333,7 +333,7 @@ def _over_budget(world: World, group: int, gpu: int) -> Verdict:
             allowed = left > 0 if budget.enforce == STOP else duration >= 0 and left >= used + cost
             if allowed:
                 continue
-            owner = world.snapshot.queues[queue]
+            owner, is_own = world.snapshot.queues[queue], queue == int(facts.groups.queue[group])
             return Verdict.refused(
                 Code.BUDGET_USED,
                 queue=owner.title,
@@ -353,8 +353,9 @@ def _over_budget(world: World, group: int, gpu: int) -> Verdict:
                 is_open=budget.is_open,
                 until=budget.until,
                 timezone=budget.timezone,
-                users=budget.users,
-                jobs=budget.jobs,
+                # Users of a queue may know each other; those of other queues below a parent are no business of theirs.
+                users=budget.users if is_own else (),
+                jobs=budget.jobs if is_own else (),
             )
         queue = int(facts.queues.parent[queue])
     return ACCEPTED

@@ -35,6 +35,19 @@ def queue(name, spec="displayName: x"):
     return QUEUE % (name, spec)
 
 
+NODE_OF_H100 = """apiVersion: v1
+kind: Node
+metadata: {name: n1, labels: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}}
+"""
+
+
+def budgeted(name, entry, parent=""):
+    amount = "" if "amount" in entry else "amount: 5, "
+    over = f"parentQueue: {parent}, " if parent else ""
+    spec = f"{over}resources: {{{FREE}, gpu: {{quota: 0, limit: -1}}}}, budgets: [{{name: month, {amount}{entry}}}]"
+    return queue(name).partition("spec:")[0] + f"spec: {{{spec}}}\n"
+
+
 def scheduled(name, entry, start="0 22 * * *", parent=""):
     above = f"parentQueue: {parent}\n  " if parent else ""
     window = f'{{name: nights, start: "{start}", duration: 8h, {entry}}}'
@@ -167,6 +180,11 @@ def test_objects_are_looked_at_together(texts, said):
         ),
         (tuple(queue(f"q{at}", f"parentQueue: q{at - 1}" if at else "displayName: x") for at in range(33)), ["Q009"]),
         ((queue("a", f"resources: {{{FREE}, gpu: {{quota: 0, limit: -1, overQuotaWeight: -1}}}}"),), ["Q004"]),
+        ((budgeted("a", "period: hourly"),), ["Q030"]),
+        ((budgeted("a", "period: weekly"),), []),
+        ((budgeted("a", "amount: 10"), budgeted("b", "amount: 20", parent="a")), ["Q031"]),
+        ((budgeted("a", "amount: 10"), budgeted("b", "amount: 20, period: daily", parent="a")), []),
+        ((NODE_OF_H100, budgeted("a", "weights: [{model: h100, weight: 2}, {model: B200, weight: 3}]")), ["Q032"]),
         ((scheduled("a", "timeZone: Berlin"),), ["Q010"]),
         ((scheduled("a", "timeZone: Europe/Berlin"),), []),
         ((scheduled("a", "timeZone: UTC", start="0 0 31 2 *"),), ["Q011"]),

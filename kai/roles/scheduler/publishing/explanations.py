@@ -18,6 +18,7 @@ import numpy as np
 
 from kai.api import names
 from kai.api.scheduling.pod_group import QueueDetails, UnschedulableDetails, UnschedulableReason
+from kai.api.scheduling.queue import BudgetStatus
 from kai.api.values import instant_text
 from kai.basics.parsing import canonical
 from kai.basics.schedules import clock_text
@@ -30,6 +31,7 @@ from kai.deciding.explain.recorded import held_text, metric_code, refused_pods, 
 from kai.facts.model.groups import DEFAULT_SUBGROUP, PodGroup, path_to
 from kai.facts.model.pod import ACTIVE_ALLOCATED, ACTIVE_USED, ALIVE, Status, status_mask
 from kai.framework.verdict import Code, Reason
+from kai.intake.budgets import budget_statuses
 
 if TYPE_CHECKING:
     from kai.api.kinds import Key
@@ -119,6 +121,8 @@ class Overall:
     settled: frozenset[tuple[str, str]] = frozenset()
     """Groups, by namespace and name, without pods that wait or are being bound: their conditions are outdated."""
     fair_shares: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
+    budgets: Mapping[str, tuple[BudgetStatus, ...]] = attrs.field(factory=dict)
+    """What was used of budgets, by queue."""
     """Fair shares by queue, as quantities."""
     waiting: Mapping[str, int] = attrs.field(factory=dict)
     """Count of waiting pods by reason code."""
@@ -149,6 +153,7 @@ def explain(
         groups=tuple(explainer.accounts()),
         settled=explainer.settled(),
         fair_shares=fair_shares(snapshot, report),
+        budgets=budget_statuses(snapshot, report.budget_used),
         waiting=explainer.waiting(),
     )
 

@@ -8,23 +8,25 @@ Holds: without changes there are no writes, and no write is repeated before its 
 for the quiet period; a change of reasons does not. Nothing is written outside of a term. The state behind these rules
 is in `kai.roles.scheduler.publishing.outgoing`.
 
-`FairShares` writes fair shares to the status of queues, each at most once per quiet period.
+`FairShares` writes fair shares to the status of queues, each at most once per quiet period, and `BudgetStatuses` what
+was used of their budgets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 from zlib import crc32
 
 import attrs
 
 from kai.api import names
+from kai.api.codec.structuring import unstructure
 from kai.api.conventions.amounts import same
 from kai.api.kinds import Key, key_of
 from kai.api.plans import Patch, Ref, Refusal
 from kai.api.scheduling.pod_group import PodGroup
-from kai.api.scheduling.queue import Queue
+from kai.api.scheduling.queue import BudgetStatus, Queue
 from kai.cluster.port import Index
 from kai.roles.scheduler.effects import Overlay, Reader, Send, WakeAt
 from kai.roles.scheduler.publishing.conditions import STAMPS, GroupWrites, condition_topic, conditions
@@ -82,6 +84,45 @@ class FairShares:
         self._held.clear()
 
 
+_OLD: Final = 300.0
+"""After how many seconds a status is written again although little was used since."""
+
+
+@attrs.define
+class BudgetStatuses:
+    """Writes what was used of budgets to the status of queues, where it changed by a hundredth or is minutes old."""
+
+    reader: Reader
+    outgoing: Outgoing
+
+    def publish(self, budgets: Mapping[str, tuple[BudgetStatus, ...]], now: float) -> Iterable[Send]:
+        """Yield the writes that are due; the next cycle repeats what is in its quiet period."""
+        for name, wanted in budgets.items():
+            queue = self.reader.get(Queue, name)
+            if queue is None or not _is_news(queue.status.budgets, wanted):
+                continue
+            uid = queue.metadata.uid
+            topic = f"{uid}/budgets"
+            if self.outgoing.quiet.get(topic, now) > now:
+                continue
+            self.outgoing.quiet[topic] = now + self.outgoing.quiet_seconds
+            body = {"metadata": {"uid": uid}, "status": {"budgets": [unstructure(each) for each in wanted]}}
+            patch = Patch(ref=Ref(Queue, name), patch=body, subresource="status")
+            yield from self.outgoing.write(topic, queue, patch, wanted, now)
+
+
+def _is_news(written: Sequence[BudgetStatus], wanted: Sequence[BudgetStatus]) -> bool:
+    if len(written) != len(wanted):
+        return True
+    for old, new in zip(written, wanted, strict=True):
+        if (old.name, old.since, old.until, old.carried) != (new.name, new.since, new.until, new.carried):
+            return True
+        change = max(abs(old.spent - new.spent), abs(old.committed - new.committed))
+        if change > max(0.1, new.spent / 100) or (change > 0 and new.at - old.at > _OLD):
+            return True
+    return False
+
+
 _AT_ONCE: Final = 64
 """Accounts per step; a step clears conditions of four times as many groups. Bounds how long the event loop waits."""
 _PARTS: Final = tuple(map(str, range(64)))
@@ -136,6 +177,7 @@ class Publisher:
     outgoing: Outgoing = attrs.field(init=False)
     _groups: GroupWrites = attrs.field(init=False)
     _shares: FairShares = attrs.field(init=False)
+    _budgets: BudgetStatuses = attrs.field(init=False)
     _waiting: dict[Key, GroupAccount] = attrs.field(factory=dict)
     """Accounts of recent cycles that are not compared with the store yet."""
     _settled: frozenset[Key] = frozenset()
@@ -149,6 +191,7 @@ class Publisher:
         self.outgoing = Outgoing(self.reader, self.settings.quiet_seconds)
         self._groups = GroupWrites(self.settings, self.reader, self.now, self.outgoing)
         self._shares = FairShares(self.reader, self.outgoing)
+        self._budgets = BudgetStatuses(self.reader, self.outgoing)
         self.reader.find(CONDITIONS, _PARTS[0])  # builds the index while the store is empty; later that would take long
 
     def step(self, event: Event, now: float) -> tuple[Effect, ...]:
@@ -177,6 +220,7 @@ class Publisher:
                 self._take(overall)
                 effects += self._go_on(now)
                 effects += self._shares.publish(overall.fair_shares, now)
+                effects += self._budgets.publish(overall.budgets, now)
                 self.outgoing.forget(now)
             case TimePassed() if not self._is_silenced:
                 effects += self._go_on(now)

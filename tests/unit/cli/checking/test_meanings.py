@@ -111,6 +111,11 @@ def modelled(models):
     return queue(f"{{resources: {{{LARGE}, gpu: {{quota: 8, limit: 8}}, models: {{{models}}}}}}}")
 
 
+def budgeted(entry):
+    budget = f"{{name: month, amount: 5, {entry}}}"
+    return queue(f"{{resources: {{{LARGE}, gpu: {{quota: 8, limit: -1}}}}, budgets: [{budget}]}}")
+
+
 SAMPLES = {
     "T001": "a: [",
     "T002": job("spec:\n  parallelism: 1", "spec:\n  parallelism: 1\n  parallelism: 1"),
@@ -143,6 +148,8 @@ SAMPLES = {
     "Q015": modelled("h100: {limit: 9}"),
     "Q016": modelled("h100: {limit: 1}")
     + "---\napiVersion: v1\nkind: Node\nmetadata: {name: other, labels: {kai.scheduler/gpu-model: a100}}\n",
+    "Q032": budgeted("weights: [{model: B200, weight: 3}]")
+    + "---\napiVersion: v1\nkind: Node\nmetadata: {name: other, labels: {nvidia.com/gpu.product: NVIDIA-A100}}\n",
     "Q022": queue(f"{{maxRuntime: 1h, defaultRuntime: 2h, resources: {{{LARGE}, gpu: {{quota: 8, limit: -1}}}}}}"),
     "J001": job("queue: team", "queue: teem"),
     "J002": job("queue: team", "queue: parent"),
@@ -203,7 +210,8 @@ ELSEWHERE = {
     **dict.fromkeys(("A001", "A002", "A003"), "annotations of simulations count over virtual time"),
     **dict.fromkeys(("K001", "K002", "R001", "R002"), "cluster files and traces hold no manifests"),
     "S001": "scenarios hold no manifests",
-    **dict.fromkeys(("Q010", "Q021"), "the webhook refuses such a queue, which W001 says"),
+    **dict.fromkeys(("Q010", "Q021", "Q030"), "the webhook refuses such a queue, which W001 says"),
+    "Q031": "a budget above is used up first, so that the job waits for it",
 }
 SAYS_START = ("starts now", "would start", '"Starts"')
 
