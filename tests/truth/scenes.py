@@ -285,6 +285,12 @@ SCENES: Final[Mapping[str, Scene]] = {
         names="2",
         queues={"root": {"quota": 4}, "a": {"parent": "root", "quota": 1, "limit": 2}},
     ),
+    "OverModelLimit": Scene(
+        groups={"g": {"queue": "a", "each": {"gpu": 3}}},
+        names="h100",
+        nodes={"n1": {"gpu": 4, "model": "h100"}},
+        queues={"root": {"quota": 4}, "a": {"parent": "root", "quota": 4, "models": {"h100": 2}}},
+    ),
     "NonPreemptibleOverQuota": Scene(
         groups={"g": {"queue": "a", "preemptible": False, "each": {"gpu": 3}}},
         names="1 GPU",

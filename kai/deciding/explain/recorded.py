@@ -41,6 +41,8 @@ def metric_code(reason: Reason) -> str:
     missing, words = _missing(reason), messages.own_words(reason)
     if missing:
         return "TopologyMissing" if missing == "topology" else "TopologyLevelMissing"
+    if messages.models_used_up([reason]):
+        return Code.OVER_MODEL_LIMIT.value
     return reason.code.value if words is None else words.plain_code or words.code
 
 
