@@ -12,7 +12,7 @@ from kai.api import names
 from kai.api.conventions.gpu_sharing import LEAST_SHARE, is_share
 from kai.api.values import BadValue
 from kai.basics.parsing import floating, list_of, mapping_of, mappings_of, part_of, signed
-from kai.facts.model.units import mig_slices
+from kai.facts.model.units import backed_name, mig_slices
 from kai.manifests.faults import exact_amount
 from kai.manifests.findings import Document, Finding
 from kai.manifests.positions import Path
@@ -47,10 +47,11 @@ def check_gpus(document: Document, path: Path, template: Mapping[str, Any]) -> I
     yield from _container(document, at, annotations, template)
 
 
-def gpus_of(pod: Mapping[str, Any]) -> float:
+def gpus_of(pod: Mapping[str, Any], parts: Mapping[str, float] | None = None) -> float:
     """Return the number of GPUs that a pod requests, shares as fractions; invalid amounts count as none.
 
-    MIG slices count as queues count them.
+    MIG slices count as queues count them. ``parts`` are the parts of a GPU that device classes serve resources with, by
+    the name under which containers request them (``backed_name``).
     """
     annotations = _texts(pod)
     portion = floating(annotations.get(names.GPU_FRACTION, ""))
@@ -59,7 +60,8 @@ def gpus_of(pod: Mapping[str, Any]) -> float:
     asked: dict[Path, float] = {}
     for place, resource, value in _amounts(pod, ()):
         found = exact_amount(value)
-        each = mig_slices(resource)[0] or int(resource in names.GPU_RESOURCES)
+        each = mig_slices(resource)[0] or float(resource in names.GPU_RESOURCES)
+        each = (parts or {}).get(backed_name(resource), each)
         if each and found is not None and "containers" in place:
             asked[place[:3]] = max(asked.get(place[:3], 0.0), float(found) * each)
     return sum(asked.values())

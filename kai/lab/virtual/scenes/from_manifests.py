@@ -25,7 +25,7 @@ from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
 from kai.basics.errors import InputError
 from kai.basics.parsing import mapping_of, part_of, place_of
-from kai.facts.model.units import GPU_UNIT
+from kai.facts.model.units import GPU_UNIT, amounts
 from kai.intake.claims import ClaimedGpus, gpus_wanted
 from kai.intake.devices import Devices, read_devices
 from kai.lab.sources.judging import judge
@@ -310,11 +310,12 @@ def _plans(
     templates = {key_of(each): each.spec.spec for each in reading.objects if isinstance(each, ResourceClaimTemplate)}
     devices = read_devices(objects, Devices(objects=ClusterObjects()))
     wanted = ClaimedGpus(gpus=devices.gpus, classes=devices.classes)
+    parts = _parts_by_name(wanted, objects)
     of_place: dict[int, list[Job]] = {}
     for job in reading.expansion.jobs:
         if job.at >= 0 and job.pods:
             of_place.setdefault(job.at, []).append(job)
-    later = _later_pods(reading, partial(_claimed_gpus, claims=claims, templates=templates, wanted=wanted))
+    later = _later_pods(reading, partial(_claimed_gpus, claims=claims, templates=templates, wanted=wanted), parts)
     for at, jobs in of_place.items():
         arrival = arrivals[at]
         if arrival is None:
@@ -324,7 +325,7 @@ def _plans(
         for number, job in enumerate(jobs):
             group = groups[place_of(job.group)]
             planned = [
-                PodPlan(pod=pod, gpus=gpus_of(each) + _claimed_gpus(pod, claims, templates, wanted))
+                PodPlan(pod=pod, gpus=gpus_of(each, parts) + _claimed_gpus(pod, claims, templates, wanted))
                 for each in job.pods
                 for pod in [pods[place_of(each)]]
             ]
@@ -352,13 +353,15 @@ def _followers(
             yield attrs.evolve(plan, follows=conditions, is_followed=True)
 
 
-def _later_pods(reading: Reading, claimed: Callable[[Pod], float]) -> dict[tuple[int, Key], list[LaterPods]]:
+def _later_pods(
+    reading: Reading, claimed: Callable[[Pod], float], parts: Mapping[str, float]
+) -> dict[tuple[int, Key], list[LaterPods]]:
     """Return the pods that controllers create later, by the position of the workload and its group."""
     found: dict[tuple[int, Key], list[LaterPods]] = {}
     for each in reading.expansion.later:
         group, *pods = structure_all([each.group, *each.pods]).objects
         planned = tuple(
-            PodPlan(pod=pod, gpus=gpus_of(manifest) + claimed(pod))
+            PodPlan(pod=pod, gpus=gpus_of(manifest, parts) + claimed(pod))
             for pod, manifest in zip(pods, each.pods, strict=True)
             if isinstance(pod, Pod)
         )
@@ -366,6 +369,16 @@ def _later_pods(reading: Reading, claimed: Callable[[Pod], float]) -> dict[tuple
             one = LaterPods(conditions=each.conditions, pods=planned, group=group)
             found.setdefault((each.at, key_of(group)), []).append(one)
     return found
+
+
+def _parts_by_name(wanted: ClaimedGpus, objects: ClusterObjects) -> Mapping[str, float]:
+    """Return the part of a GPU that a pod may get for each resource that a class serves with partitions, the largest.
+
+    A name that a device plugin offers on some node is left out: there it is a whole GPU, or a slice of the plugin's.
+    """
+    offered = [amounts(tuple(node.status.allocatable.items())) for node in objects.nodes]
+    served = wanted.parts_by_name.items()
+    return {name: most / GPU_UNIT for name, (_, most) in served if not any(each.get(name) for each in offered)}
 
 
 def _claimed_gpus(
