@@ -184,6 +184,30 @@ def _audit_devices(facts: Facts, columns: Columns, booked: Bookings) -> None:
     for wrong in np.flatnonzero((columns.slot_marked > 0) & in_use & ~blurred):
         raise WrongBooksError(f"ledger: slot_marked[{wrong}] is 1, expected 0: not all pods on the device are leaving")
     _audit_idle_devices(facts, columns, booked, in_use)
+    if not facts.nodes.books_as_peer:
+        _audit_whole_devices(facts, columns, booked, blurred)
+
+
+def _audit_whole_devices(facts: Facts, columns: Columns, booked: Bookings, blurred: Bools) -> None:
+    """Check that each device counts once: as idle, or as one that becomes free, or not at all."""
+    held = columns.slot_allocated > 0
+    leaving = held & (columns.slot_used == columns.slot_allocated) & (columns.slot_releasing == columns.slot_allocated)
+    promised = ~held & (columns.slot_used > 0)
+    amounts = _taken(facts, booked)[:, GPU]
+    sign = {Status.RELEASING: 1, Status.PIPELINED: -1}
+    idle, releasing = facts.nodes.allocatable[:, GPU].copy(), np.zeros(len(facts.nodes.gpu_memory), np.int64)
+    np.subtract.at(idle, booked.node, np.where(booked.status == Status.PIPELINED, 0, amounts))
+    np.add.at(releasing, booked.node, amounts * [sign.get(Status(each), 0) for each in booked.status.tolist()])
+    node = np.searchsorted(facts.nodes.slot_start, np.arange(len(held)), side="right") - 1
+    np.subtract.at(idle, node, GPU_UNIT * held)
+    np.add.at(releasing, node, GPU_UNIT * (leaving.astype(np.int64) - promised))
+    sure = facts.nodes.gpu_count * GPU_UNIT <= facts.nodes.allocatable[:, GPU]
+    sure &= ~_behind_claims(facts)
+    sure[node[blurred]] = False
+    for name, right in (("idle", idle), ("releasing", releasing)):
+        for wrong in np.flatnonzero((getattr(columns, name)[:, GPU] != right) & sure):
+            found = int(getattr(columns, name)[wrong, GPU])
+            raise WrongBooksError(f"ledger: {name}[{wrong}, {GPU}] is {found}, pods as they stand make {right[wrong]}")
 
 
 def _audit_idle_devices(facts: Facts, columns: Columns, booked: Bookings, in_use: Bools) -> None:

@@ -111,6 +111,7 @@ class Stage:
             nodes=base.facts.nodes.replace(
                 credits=np.sort(random.integers(0, 2, (2, nodes)) * GPU_UNIT, axis=0),
                 claimable=np.arange(len(snapshot.axis)) == random.choice((-1, -1, GPU)),
+                books_as_peer=bool(seed % 3 == 2),
             ),
             shapes=base.facts.shapes.replace(
                 mask=random.integers(0, 2, shapes).astype(np.int64),

@@ -1,3 +1,4 @@
+import attrs
 import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -6,6 +7,7 @@ from kai.facts.kernels import booking
 from kai.facts.kernels.accounting import reopen_accounts
 from kai.facts.kernels.columns import OP_ALLOCATE, BudgetFacts, take_back, touch
 from kai.facts.model.pod import Status
+from kai.facts.state.base import make_base
 from tests.kernels.naive import booking as naive
 from tests.kernels.naive import columns as naive_columns
 from tests.kernels.stage import Stage, operations
@@ -15,6 +17,14 @@ from tests.properties.strategies import SMALLEST, snapshots
 @given(snapshots(models=True))
 def test_books_open_as_the_twin_opens_them(snapshot):
     Stage.of(snapshot).agree()
+
+
+@given(snapshots())
+def test_before_a_pod_is_promised_a_place_the_peers_books_are_the_same(snapshot):
+    base = make_base(snapshot)
+    facts = base.facts.replace(nodes=base.facts.nodes.replace(books_as_peer=True))
+    own, peers = (each.open(snapshot).arena.tolist() for each in (base, attrs.evolve(base, facts=facts)))
+    assert own == peers
 
 
 @given(

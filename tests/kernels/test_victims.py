@@ -78,6 +78,14 @@ def test_what_victims_hold_and_who_loses_is_the_twins(stage, some, others, cuts)
     assert lost.tolist() == naive.losing(world, list(map(list, table)), of_all)
 
 
+@given(stages(**many), flags)
+def test_the_least_that_a_pod_of_a_queue_holds_is_the_twins(stage, member):
+    mask = np.array(member, np.bool_)[: len(stage.world.groups)]
+    out = np.full(len(stage.world.queues), 7, np.int64)
+    victims.least_held(stage.ledger.facts, stage.ledger.columns, mask, out)
+    assert out.tolist() == naive.least_held(stage.world, member)
+
+
 def listing_of(heap, groups):
     """List groups, in their order, for the queues of a heap."""
     listing = filling.Listing(

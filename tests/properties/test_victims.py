@@ -1,3 +1,9 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kai.answers.offline.run import simulate
+from kai.framework.decisions import Evict, Nominate
+from kai.lab.scenarios.scenario import read_scenario
 from tests.victims import __main__ as command
 from tests.victims.comparing import Table, answer_of, compare, draw
 from tests.victims.drawing import MOST_NODES, MOST_VICTIMS
@@ -55,3 +61,30 @@ def test_the_command_says_what_it_compared(capsys, monkeypatch):
     told = capsys.readouterr().out
     assert told.startswith("3 clusters: ")
     assert "does not start: 0 []" in told
+
+
+@given(st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=4), min_size=1, max_size=3), st.integers(1, 3))
+def test_whole_gpus_are_taken_from_the_devices_with_the_fewest_pods(nodes, jobs):
+    """Each number is that of the pods that fill a device: no device is idle, and no pod can move to another."""
+    held = [(node, device, count) for node, row in enumerate(nodes) for device, count in enumerate(row)]
+    running = {
+        f"r-{node}-{device}-{at}": {
+            "queue": "lent",
+            "each": {"fraction": (0.9, 0.5, 0.33, 0.25)[count - 1]},
+            "runs_on": f"n{node}",
+            "labels": {"runai-gpu-group": f"{node}-{device}"},
+        }
+        for node, device, count in held
+        for at in range(count)
+    }
+    document = {
+        "cluster": {"nodes": {f"n{node}": {"gpu": len(row)} for node, row in enumerate(nodes)}},
+        "queues": {"lent": {"quota": 0}, "owed": {"quota": len(held)}},
+        "groups": running | {f"w{at}": {"queue": "owed", "each": {"gpu": 1}} for at in range(jobs)},
+        "run": ["allocate", "reclaim"],
+        "expect": {},
+    }
+    decisions = simulate(read_scenario(document, "devices")).last.decisions
+    fewest = sorted(count for _, _, count in held)[:jobs]
+    assert sum(isinstance(each, Nominate) for each in decisions) == len(fewest)
+    assert sum(isinstance(each, Evict) for each in decisions) == sum(fewest)

@@ -82,9 +82,10 @@ class OneCall:
             served=np.zeros((MOST, 2), np.int64),
             decided=np.zeros((16 * MOST, reclaiming.WIDTH), np.int64),
             used=np.zeros((16 * MOST, 2 * reclaiming.COUNT), np.float64),
-            state=np.zeros(3, np.int64),
+            state=np.zeros(4, np.int64),
             ranked=session.ranks_victims,
             surplus=np.zeros(1, np.bool_),
+            least=np.zeros(len(session.snapshot.queues), np.int64),
         )
 
     @classmethod

@@ -146,12 +146,12 @@ class Devices:
         self._wanted = wanted
         self._free: Int64s = (columns.idle + columns.releasing) @ facts.nodes.gpu_weight
         self._held: Int64s = columns.slot_allocated - columns.slot_releasing
-        used = columns.slot_used > 0
-        self._counts_twice: Int64s = (columns.idle[:, GPU] + columns.used[:, GPU]) // GPU_UNIT - facts.nodes.gpu_count
-        np.add.at(
-            self._counts_twice, np.searchsorted(facts.nodes.slot_start, np.flatnonzero(used), side="right") - 1, 1
-        )
-        """[N] Promised devices, which count as well as the pods that leave them (``slot_booking``)."""
+        self._counts_twice: Int64s = np.zeros(len(self._free), np.int64)
+        """[N] Promised devices, which count as well as the pods that leave them, in the peer's books."""
+        if facts.nodes.books_as_peer:
+            shared = np.searchsorted(facts.nodes.slot_start, np.flatnonzero(columns.slot_used > 0), side="right") - 1
+            self._counts_twice += (columns.idle[:, GPU] + columns.used[:, GPU]) // GPU_UNIT - facts.nodes.gpu_count
+            np.add.at(self._counts_twice, shared, 1)
         slots = np.arange(len(self._held))
         memory = facts.nodes.gpu_memory[np.searchsorted(facts.nodes.slot_start, slots, side="right") - 1]
         asked = memory + 1  # more than there is: a pod that asks for whole GPUs finds none on a device in use
@@ -209,8 +209,9 @@ class Devices:
     def counted_twice(self, node: int) -> int:
         """Return how many devices of ``node`` count for a promise as well as for the pods that leave them.
 
-        While some do, a device that becomes free makes up for one of them (``slot_booking``). That is when another pod
-        is on it as it becomes free; with no other pod, two must count twice.
+        Only the peer's books count so. While some do, a device that becomes free makes up for one of them
+        (``slot_booking``). That is when another pod is on it as it becomes free; with no other pod, two must count
+        twice.
         """
         return int(self._counts_twice[node])
 

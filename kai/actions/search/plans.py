@@ -231,7 +231,10 @@ class Planner:
     # ------------------------------------------------------------------ plans
 
     def plans(self, found: Plan | None) -> list[dict[int, int]]:
-        """Return plans that could serve, cheapest first; ``found`` is the plan found before, if any."""
+        """Return plans that could serve, cheapest first; ``found`` is the plan found before, if any.
+
+        Of those that cost the same, plans that only give back some of ``found`` come first.
+        """
         drafts: list[dict[int, int]] = [] if found is None else [dict(found)]
         # Moved pods must fit elsewhere. That is known for the victims found; for other groups it is only a guess.
         groups = [] if self._cause is Cause.CONSOLIDATE else self._givers()
@@ -250,7 +253,11 @@ class Planner:
             less = self._exchange(reduced, offers)
             if self._is_allowed_on_paper(less):
                 out[key_of(less)] = less
-        return sorted(out.values(), key=lambda plan: (self.cost(plan), sorted(plan.items())))
+
+        def exchanges(plan: Plan) -> bool:
+            return found is not None and any(steps > found.get(group, 0) for group, steps in plan.items())
+
+        return sorted(out.values(), key=lambda plan: (self.cost(plan), exchanges(plan), sorted(plan.items())))
 
     def _givers(self) -> list[int]:
         """Return the groups to make plans from, cheapest first."""
@@ -297,6 +304,13 @@ class Planner:
             if self.serves(plan):
                 return plan
         return None
+
+    def given_back(self, plan: Plan) -> Iterable[Plan]:
+        """Yield the plan without losses that it does not need by estimate."""
+        if self.serves(plan):
+            less = self._give_back(plan)
+            if self._is_allowed_on_paper(less):
+                yield less
 
     def without_one(self, plan: dict[int, int]) -> Iterable[Plan]:
         """Yield the plans that leave out one group of ``plan``."""

@@ -29,7 +29,7 @@ from kai.deciding.engine.session import Session
 from kai.deciding.engine.statement import Statement
 from kai.facts.kernels.booking import accepted_gpu, requested_gpu
 from kai.facts.kernels.columns import PIPELINED, RELEASING
-from kai.facts.kernels.victims import losing
+from kai.facts.kernels.victims import least_held, losing
 from kai.facts.model.axis import Bools, GroupRow, GroupRows, Int64s, PodRows
 from kai.framework.scenario import Batches, Scenario
 from kai.framework.verdict import Fact
@@ -68,7 +68,8 @@ class Looks:
     """What the second looks of one pass share: estimates for groups, and a back-off for looks in vain.
 
     Many equal groups would pay for as many looks with the same result. So after four looks in vain one look is skipped,
-    after the next three, then seven, at most fifteen in a row. A successful look takes back one in vain.
+    after the next three, then seven, at most fifteen in a row. A successful look takes back one in vain. One that only
+    gives back victims counts as in vain, because they are given back where a look is skipped, too.
     """
 
     givers: Givers | None = None
@@ -99,8 +100,9 @@ def disturbed(session: Session, victims: PodRows) -> PodRows:
 def is_enough(session: Session, victims: PodRows, chunk: Int64s, member: Bools) -> bool:
     """Return whether no second look is needed: one pod goes and the aggressor's pod takes its place, or none goes.
 
-    Then only the order of victims chose that pod. It still needs a look if a group falls below its minimum while others
-    have a surplus pod.
+    The two hold the same, or no pod in ``member`` holds fewer GPUs than the one that goes, and no group is below its
+    minimum. Then only the order of victims chose that pod. It still needs a look if a group falls below its minimum
+    while others have a surplus pod.
     """
     facts, columns = session.facts, session.columns
     lost = disturbed(session, victims)
@@ -109,8 +111,14 @@ def is_enough(session: Session, victims: PodRows, chunk: Int64s, member: Bools) 
     if len(chunk) != 1 or len(lost) != 1 or columns.status[lost[0]] != RELEASING:
         return False
     pod, wanted = int(lost[0]), requested_gpu(facts, int(facts.pods.shape[chunk[0]]))
-    if accepted_gpu(facts, int(facts.pods.shape[pod]), int(columns.node[pod])) != wanted:
-        return False
+    held = accepted_gpu(facts, int(facts.pods.shape[pod]), int(columns.node[pod]))
+    if held != wanted:
+        if not wanted:  # a pod without GPUs may serve as well
+            return False
+        least = np.zeros(len(facts.queues.parent), np.int64)
+        least_held(facts, columns, member, least)
+        if ((least > 0) & (least < held)).any():
+            return False
     group, leaf = int(facts.pods.group[pod]), int(facts.pods.leaf[pod])
     if facts.groups.simple[group] and columns.active[leaf] >= facts.groups.minimum[leaf]:
         return True
@@ -188,6 +196,20 @@ class SecondLook:
         bound, plan = self._planner.cost_of(before), self._planner.plan_of(before)
         plans = [each for each in self._planner.plans(plan) if self._planner.may_replace(each, plan)]
         return self._best(plans, bound) or self._best(self._planner.without_one(plan), bound)
+
+    def give_back(self, before: PodRows) -> Found | None:
+        """Return some of the victims that were ``disturbed`` before, if fewer of them serve; else None.
+
+        This is the cheap part of ``look_again``: no other group goes in their place.
+        """
+        self._session.budget.begin_generator(GENERATOR)
+        self._first = len(before)
+        bound, plan = self._planner.cost_of(before), self._planner.plan_of(before)
+        return self._best(self._planner.given_back(plan), bound) or self._best(self._planner.without_one(plan), bound)
+
+    def exchanged(self, better: Found, before: PodRows) -> bool:
+        """Return whether pods go in ``better`` that stayed before; call it while its statement is open."""
+        return not np.isin(disturbed(self._session, better.victims), before).all()
 
     def looked(self, victims: PodRows) -> Mapping[str, Fact]:
         """Return the facts about a look that ends with ``victims``, for messages."""

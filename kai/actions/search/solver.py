@@ -148,7 +148,7 @@ class Search:
 
     def _find(self, chunk: Int64s, occupied: int) -> Found | None:
         """Return victims with which the whole chunk is placed and more pods than ``occupied`` have places."""
-        free = self._free if self._moves else np.zeros(0, np.int64)
+        free = self._free
         for plugin in self._session.policy.plugins:
             if plugin.proposals is None:
                 continue
@@ -174,17 +174,22 @@ class Search:
         if not session.ranks_victims or is_enough(session, found.victims, chunk, self._victims.member):
             return found
         before = disturbed(session, found.victims)
+        asked = (int(session.facts.groups.queue[self._aggressor.group]), *session.facts.pods.shape[chunk].tolist())
         if self._moves and not could_stay(session, self._aggressor, chunk, before, free):
             smaller = len(np.unique(session.facts.pods.group[before]))
             return attrs.evolve(found, looked={"smaller": smaller, "spared": 0})
-        asked = (int(session.facts.groups.queue[self._aggressor.group]), *session.facts.pods.shape[chunk].tolist())
-        if self._looks.leaves_out(asked):
+        is_left_out = self._looks.leaves_out(asked)
+        if is_left_out and (self._moves or not could_stay(session, self._aggressor, chunk, before, free)):
             return found
         found.statement.discard()
         look = self._second_look(chunk)
-        better = look.look_again(before)
-        # What the second look found for one request holds for equal ones: `Looks` skips looks that rarely pay.
-        self._looks.note(asked, in_vain=better is None)
+        if is_left_out:
+            better = look.give_back(before)
+        else:
+            better = look.look_again(before)
+            # Equal requests find the same, so `Looks` skips looks that rarely find more than what can be given back.
+            paid = better is not None and (self._moves or look.exchanged(better, before))
+            self._looks.note(asked, in_vain=not paid)
         if better is not None:
             return better
         # Nothing better was found. The first result was undone for the trials of the look, so make it again.

@@ -57,7 +57,7 @@ class World:
         self.last_eviction = base.groups.last_eviction
         self.stale_since = base.groups.stale_since
         self.partial_since = base.groups.partial_since
-        self.facts: Facts = _own_facts(base.facts, each_leaf=not self.ranks_victims)
+        self.facts: Facts = _own_facts(base.facts, as_peer=not self.ranks_victims)
         self.requested = requested_amounts(snapshot, self.facts.nodes, largest=False, able=self.ranks_victims)
         self.limit_amounts = requested_amounts(snapshot, self.facts.nodes, largest=True)
         self._live: Ledger | Opening
@@ -391,18 +391,18 @@ class World:
         return self.no_extra
 
 
-def _own_facts(facts: Facts, *, each_leaf: bool) -> Facts:
-    """Return ``facts`` with own arrays for the columns that plugins fill."""
+def _own_facts(facts: Facts, *, as_peer: bool) -> Facts:
+    """Return ``facts`` with own arrays for the columns that plugins fill; ``as_peer`` keeps the peer's books."""
     shapes = facts.shapes.replace(
         mask=np.zeros_like(facts.shapes.mask),
         score=np.zeros_like(facts.shapes.score),
         credit=np.zeros_like(facts.shapes.credit),
     )
-    nodes = facts.nodes.replace(credits=np.zeros_like(facts.nodes.credits))
+    nodes = facts.nodes.replace(credits=np.zeros_like(facts.nodes.credits), books_as_peer=as_peer)
     queues = facts.queues.replace(
         fair_share=np.zeros_like(facts.queues.fair_share),
         allocatable=np.zeros_like(facts.queues.allocatable),
         total=np.zeros_like(facts.queues.total),
     )
-    groups = facts.groups.replace(each_leaf=each_leaf)
+    groups = facts.groups.replace(each_leaf=as_peer)
     return facts.replace(nodes=nodes, shapes=shapes, groups=groups, queues=queues)

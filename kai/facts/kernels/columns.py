@@ -48,6 +48,7 @@ class NodeFacts(Struct):
     mig_resource: Int64s  # [R] 1 for MIG profiles
     claimable: Bools  # [R] where a node has none of it, devices allocated to claims serve it instead
     credits: Int64Table  # [2, N] thousandths of a GPU that the pod at hand needs less: of idle, of all free ones
+    books_as_peer: bool  # devices in sharing are booked as by the peer, which counts promised ones twice (slot_booking)
 
 
 class ShapeFacts(Struct):

@@ -28,10 +28,10 @@ from kai.facts.kernels.fit import Rules, Vectors
 from kai.facts.kernels.order import Heap, pop
 from kai.facts.kernels.place import place_pods
 from kai.facts.kernels.trying import FAILED, PLACED, Trial, may_take, try_victims
-from kai.facts.kernels.victims import CHANGED, UNKNOWN, GroupState, look_again, look_again_at
+from kai.facts.kernels.victims import CHANGED, UNKNOWN, GroupState, least_held, look_again, look_again_at
 
 LEFT, SERVED, LOOK, NO_ROOM, ALONE, FINISHED = 0, 1, 2, 3, 4, 5
-GROUP, STATEMENTS, DECISIONS = 0, 1, 2
+GROUP, STATEMENTS, DECISIONS, LEAST_KNOWN = 0, 1, 2, 3
 KIND, POD, NODE, PLACEMENT, VICTIM, AGGRESSOR = 0, 1, 2, 3, 4, 5
 COUNT, WIDTH = 3, 6
 
@@ -52,9 +52,10 @@ class Reclaiming(Struct):
     served: Int64Table  # [S, 2] aggressor of each statement, its first decision
     decided: Int64Table  # [D, 6] kind, pod, node (-1: none), placement; queues of victim and aggressor in messages
     used: Float64Table  # [D, 6] what these two queues held before
-    state: Int64s  # [3] group at hand, statements, decisions
+    state: Int64s  # [4] group at hand, statements, decisions, whether ``least`` is known
     ranked: bool  # victims are chosen by what they lose, so some searches want a second look
     surplus: Bools  # [1] some group that may lose pods has more than it needs
+    least: Int64s  # [Q] the fewest thousandths of GPUs that a pod of the queue holds that may go; 0: none does
 
 
 @inner
@@ -160,8 +161,16 @@ def _wants_a_look(facts: Facts, columns: Columns, work: Reclaiming) -> bool:
         return False
     aggressor, shape = work.probe.aggressor.pods[0], facts.pods.shape[lost]
     held = accepted_gpu(facts, shape, columns.node[lost])
-    if count > 1 or held != requested_gpu(facts, facts.pods.shape[aggressor]):
+    wanted = requested_gpu(facts, facts.pods.shape[aggressor])
+    if count > 1 or (wanted == 0 and held > 0):
         return True
+    if held != wanted:
+        if work.state[LEAST_KNOWN] == 0:
+            least_held(facts, columns, work.groups.losing.member, work.least)
+            work.state[LEAST_KNOWN] = 1
+        for queue in range(work.least.shape[0]):
+            if work.greedy[queue] and 0 < work.least[queue] < held:
+                return True
     leaf = facts.pods.leaf[lost]
     return work.surplus[0] and columns.active[leaf] < facts.groups.minimum[leaf]
 

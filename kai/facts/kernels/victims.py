@@ -10,7 +10,7 @@ from kai.facts.compiled.jit import inner, kernel
 from kai.facts.compiled.struct import Bools, Float64s, Float64Table, Int64s, Int64Table, Struct
 from kai.facts.kernels.arrays import copy
 from kai.facts.kernels.booking import accepted_gpu
-from kai.facts.kernels.columns import GPU_UNIT, PIPELINED, RELEASING, Columns, Facts
+from kai.facts.kernels.columns import ACTIVE_ALLOCATED, GPU_UNIT, PIPELINED, RELEASING, Columns, Facts
 from kai.facts.kernels.filling import Listing, clear, list_again, list_last
 from kai.facts.kernels.fit import Rules
 from kai.facts.kernels.groups import has_pending, has_place, hold, is_plain, want
@@ -69,6 +69,29 @@ def add_held(facts: Facts, columns: Columns, pods: Int64s, out: Int64s) -> None:
         node = columns.node[pod]
         if node >= 0:
             out[node] += accepted_gpu(facts, facts.pods.shape[pod], node)
+
+
+@kernel
+def least_held(facts: Facts, columns: Columns, member: Bools, out: Int64s) -> None:
+    """Fill ``out`` [Q]: the fewest thousandths of GPUs that a pod of a group in ``member`` [G] holds, by its queue.
+
+    Only pods with a place count, and only those that hold any; 0 where there is none. A pod whose group or sub-group
+    has fewer pods than it needs counts as 1: it may be a smaller loss than one that holds less.
+    """
+    out[:] = 0
+    for pod in range(facts.pods.shape.shape[0]):
+        group, node = facts.pods.group[pod], columns.node[pod]
+        if group < 0 or node < 0 or not member[group] or not (ACTIVE_ALLOCATED >> columns.status[pod]) & 1:
+            continue
+        held, queue, leaf = (
+            accepted_gpu(facts, facts.pods.shape[pod], node),
+            facts.groups.queue[group],
+            facts.pods.leaf[pod],
+        )
+        if leaf >= 0 and columns.active[leaf] < facts.groups.minimum[leaf]:
+            held = min(held, 1)
+        if queue >= 0 and held > 0 and (out[queue] == 0 or held < out[queue]):
+            out[queue] = held
 
 
 @kernel

@@ -101,6 +101,7 @@ def node_facts(snapshot: Snapshot, slot_start: Int64s, slot_names: tuple[str, ..
             mig_resource=axis.mig(),
             claimable=claimable(snapshot),
             credits=np.zeros((2, len(nodes)), np.int64),
+            books_as_peer=False,
         )
 
     legacy = np.zeros(len(nodes), np.bool_)

@@ -1,4 +1,7 @@
-"""Twins of ``kai.facts.kernels.booking``: bookings as a list of who is where, shared devices by the peer's rules."""
+"""Twins of ``kai.facts.kernels.booking``: bookings as a list of who is where.
+
+Shared devices are counted anew after each change, or by the peer's rules.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -57,8 +60,31 @@ def is_spoken_for(node: Node) -> bool:
     return node.gpu_count < truncated(node.idle(GPU)) + truncated(node.used(GPU)) + in_sharing
 
 
+def part_of(device: Device, status: int, memory: int) -> None:
+    """Add what a pod holds of a shared device, or was promised of it; negative: take it away."""
+    device.used += memory
+    device.allocated += 0 if status == Status.PIPELINED else memory
+    device.releasing += {Status.PIPELINED: -memory, Status.RELEASING: memory}.get(Status(status), 0)
+
+
+def count_devices(node: Node) -> None:
+    """Work out from the pods on shared devices which devices are not idle, and which become free."""
+    held = [device for device in node.devices if device.allocated]
+    beyond = max(0, node.gpu_count - truncated(node.allocatable[GPU]))
+    node.turned_shared = GPU_UNIT * max(0, len(held) - beyond)
+    for device in node.devices:
+        device.marked = bool(device.allocated) and device.allocated == device.used == device.releasing
+    promised = sum(device.used > 0 and not device.allocated for device in node.devices)
+    node.shared_releasing = GPU_UNIT * (sum(device.marked for device in node.devices) - promised)
+
+
 def put_on_device(node: Node, device: Device, status: int, memory: int) -> None:
-    """Add a pod's part to a shared device, by the rules of the peer's AddTask."""
+    """Add a pod's part to a shared device; in the peer's books by the rules of its AddTask."""
+    if not node.books_as_peer:
+        part_of(device, status, memory)
+        device.known += status != Status.PIPELINED
+        count_devices(node)
+        return
     device.used += memory
     match status:
         case Status.RELEASING:
@@ -90,7 +116,11 @@ def put_on_device(node: Node, device: Device, status: int, memory: int) -> None:
 
 
 def take_off_device(node: Node, device: Device, status: int, memory: int) -> None:
-    """Take a pod's part off a shared device, by the rules of the peer's RemoveTask."""
+    """Take a pod's part off a shared device; in the peer's books by the rules of its RemoveTask."""
+    if not node.books_as_peer:
+        part_of(device, status, -memory)
+        count_devices(node)
+        return
     was_used, was_releasing = device.used, device.releasing
     device.used -= memory
     match status:

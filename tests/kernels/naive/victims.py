@@ -29,6 +29,19 @@ def add_held(world: World, pods: Sequence[int]) -> list[int]:
     ]
 
 
+def least_held(world: World, member: Sequence[bool]) -> list[int]:
+    """Return the fewest thousandths of GPUs that a pod of a member holds, by queue; 0 where none holds any."""
+    there = [pod for pod in world.pods if pod.node >= 0 and pod.is_in(ACTIVE_ALLOCATED)]
+    held: list[list[int]] = [[] for _ in world.queues]
+    for pod in there:
+        group, leaf, amount = pod.group, pod.leaf, world.accepted(pod)[2]
+        if group is None or group.queue < 0 or not member[group.row] or not amount:
+            continue
+        is_short = leaf is not None and sum(each.leaf is leaf for each in there) < leaf.minimum
+        held[group.queue].append(1 if is_short else amount)
+    return [min(amounts, default=0) for amounts in held]
+
+
 def select(order: Sequence[int], member: Sequence[bool]) -> list[int]:
     """Return those that are members."""
     return [row for row in order if member[row]]

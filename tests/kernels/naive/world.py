@@ -1,7 +1,7 @@
 """A session as plain objects: what the twins look at and change.
 
 Nothing is kept that can be worked out: what a node has left is what it can give less the pods that are booked there,
-what a queue uses is the sum over its pods. Only shared devices have a history, as they have in the peer.
+what a queue uses is the sum over its pods. In the peer's books shared devices have a history, as they have in the peer.
 """
 
 from collections.abc import Iterator
@@ -53,6 +53,7 @@ class Node:
     model: int
     credit: tuple[int, int]
     """Thousandths of a GPU that a pod with credit needs less of what is idle, and of all that is free."""
+    books_as_peer: bool
     devices: list[Device]
     bookings: list[Booking] = attrs.Factory(list)
     turned_shared: int = 0
@@ -304,6 +305,7 @@ def world_of(facts: Facts, columns: Columns, masks: list[list[bool]], scores: li
             bool(facts.nodes.legacy_mig[row]),
             int(facts.nodes.model[row]),
             (int(facts.nodes.credits[0, row]), int(facts.nodes.credits[1, row])),
+            bool(facts.nodes.books_as_peer),
             [
                 Device(slot, bool(facts.nodes.slot_named[slot]))
                 for slot in range(int(facts.nodes.slot_start[row]), int(facts.nodes.slot_start[row + 1]))

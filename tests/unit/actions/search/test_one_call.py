@@ -1,11 +1,14 @@
 """Searches of reclaim that one call makes, and those that it leaves to the long way."""
 
+from unittest import mock
+
 import attrs
 import numpy as np
 import pytest
 
 from kai.actions.reclaim import Reclaim
 from kai.actions.search.one_call import OneCall
+from kai.actions.search.second_look import SecondLook
 from kai.deciding.engine.host import BudgetAnswer, Unlimited
 from kai.facts.kernels import reclaiming
 from kai.framework import PodFilter, Verdict, Victims
@@ -99,10 +102,19 @@ def test_pods_that_share_devices_are_served_in_one_call_where_the_first_victims_
     assert sorted(len(made) for made in told(quick)) == [1, 2, 2, 2]
 
 
-def test_a_victim_that_frees_more_than_is_taken_is_left_to_a_second_look(served):
-    quick, slow = reclaimed(halves()), reclaimed(halves(), without=("one-call",))
-    assert served["three"] == "served", "it fits beside the first, and no victim goes"
-    assert served["two"] == "left"
+def test_a_victim_that_frees_more_than_is_taken_is_left_to_a_second_look_where_some_pod_holds_less(served):
+    groups = {**halves(), "d": {**RUNS, "each": {"fraction": 0.9}, "runs_on": "n2"}}
+    quick, slow = reclaimed(groups), reclaimed(groups, without=("one-call",))
+    assert "left" in served.values()
+    assert explained(quick) == explained(slow)
+    assert quick.ledger.fingerprint() == slow.ledger.fingerprint()
+
+
+def test_where_no_pod_holds_less_no_second_look_is_taken_at_a_victim_that_frees_more(served):
+    with mock.patch.object(SecondLook, "look_again") as look:
+        quick, slow = reclaimed(halves()), reclaimed(halves(), without=("one-call",))
+    assert look.call_count == 0
+    assert served == {"two": "served", "three": "served", "four": "served"}
     assert explained(quick) == explained(slow)
     assert quick.ledger.fingerprint() == slow.ledger.fingerprint()
 

@@ -1,11 +1,15 @@
 import itertools
 from unittest import mock
 
+import numpy as np
 import pytest
 
 from kai.actions.consolidate import Consolidate
-from kai.actions.search.losses import Cost, Giver, Offers, Room
+from kai.actions.reclaim import Reclaim
+from kai.actions.search.losses import Cost, Giver, Givers, Offers, Room
+from kai.actions.search.plans import Planner
 from kai.actions.search.second_look import MOST_LEFT_OUT, PATIENCE, Looks, SecondLook
+from kai.framework.decisions import Cause
 from tests.unit.actions.search.stage import opened, row, told
 
 ASKED = (0, 1)
@@ -103,3 +107,45 @@ def summed(parts):
         for place, amount in each.items():
             out[place] = out.get(place, 0) + amount
     return out
+
+
+def shared_devices(devices, wholes):
+    """Return groups with two halves on each device of a node, and so many that wait for a whole one and for a half."""
+    halves = {
+        f"r{device}-{at}": {
+            "queue": "lent",
+            "each": {"fraction": 0.5},
+            "runs_on": "n",
+            "labels": {"runai-gpu-group": str(device)},
+        }
+        for device in range(devices)
+        for at in range(2)
+    }
+    parts = ({"fraction": 0.5}, {"gpu": 1})
+    waiting = {f"w{at}": {"queue": "owed", "each": parts[at % 2]} for at in range(2 * wholes)}
+    return halves | waiting
+
+
+def test_victims_are_given_back_also_where_a_look_is_left_out():
+    groups = shared_devices(12, 8)
+    session = opened(groups, {"n": {"gpu": 12}}, queues={"lent": {"quota": 0}, "owed": {"quota": 12}})
+    with mock.patch.object(SecondLook, "give_back", autospec=True, side_effect=SecondLook.give_back) as given:
+        Reclaim().run(session)
+    made = [each for statement in told(session) for each in statement]
+    assert given.call_count > 0
+    assert sum(each.startswith("Nominate w") for each in made) == 16
+    assert sum(each.startswith("Evict") for each in made) == 8 + 2 * 8
+
+
+def test_of_plans_that_cost_the_same_those_come_first_that_only_give_back():
+    groups = shared_devices(3, 1)
+    session = opened(groups, {"n": {"gpu": 3}}, queues={"lent": {"quota": 0}, "owed": {"quota": 3}})
+    part, member = session.portion(row(session, "w1")), np.zeros(len(session.snapshot.groups), np.bool_)
+    member[[row(session, name) for name in groups if name.startswith("r")]] = True
+    used = session.columns.queue_used.copy()
+    planner = Planner(session, part, Cause.RECLAIM, member, session.all_nodes * 0, used, Givers(session))
+    found = {row(session, name): 1 for name in ("r2-0", "r2-1", "r1-0")}
+    first, *others = planner.plans(found)
+    assert first == {row(session, name): 1 for name in ("r2-0", "r2-1")}
+    assert all(planner.cost(first) <= planner.cost(each) for each in others)
+    assert list(planner.given_back(found)) == [first]
