@@ -21,8 +21,9 @@ def _may_reclaim(session: Session, portion: Portion) -> Verdict:
     """Ask the first plugin that has an opinion; without such a plugin no group may reclaim."""
     group, amounts = portion.group, portion.amounts()
     facts = session.facts.groups
-    # One answer holds for all groups of a queue that want the same amounts, until a statement is committed.
-    alike = (int(facts.queue[group]), bool(facts.preemptible[group]), amounts.tobytes(), session.stamp)
+    # One answer holds for all groups of a queue that want the same amounts for as long, until a statement is committed.
+    end = int(facts.ahead[group])
+    alike = (int(facts.queue[group]), bool(facts.preemptible[group]), end, amounts.tobytes(), session.stamp)
     verdict = session.reclaim_verdicts.get(alike)
     if verdict is None:
         ask = next((each.may_reclaim for each in session.policy.victims if each.may_reclaim is not None), None)

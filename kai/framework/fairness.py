@@ -16,6 +16,7 @@ from kai.facts.kernels.fairness import (
     find_level_pairs,
     judge,
 )
+from kai.facts.kernels.fit import lasting_quotas
 
 
 def used_before(fairness: Fairness) -> Float64s:
@@ -34,5 +35,6 @@ __all__ = [
     "find_greedy",
     "find_level_pairs",
     "judge",
+    "lasting_quotas",
     "used_before",
 ]

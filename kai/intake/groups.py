@@ -3,19 +3,23 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from math import inf
+from types import MappingProxyType
 from typing import Final, TypeAlias
 
 import attrs
 
 from kai.api import names, values
 from kai.api.conventions.caps import REFUSED
-from kai.api.kubernetes.meta import PriorityClass
+from kai.api.conventions.runtime_limits import bound, has_end, limits_runs, queue_chain
+from kai.api.kubernetes.meta import ObjectMeta, PriorityClass
 from kai.api.scheduling import pod_group as api
+from kai.api.scheduling.queue import Queue, QueueSpec
 from kai.api.values import BadValue
 from kai.basics import parsing
 from kai.facts.model.axis import NONE
 from kai.facts.model.constraints import TopologyConstraint
-from kai.facts.model.groups import DEFAULT_SUBGROUP, PodGroup, SubGroup
+from kai.facts.model.groups import DEFAULT_SUBGROUP, PodGroup, RunBound, SubGroup
 from kai.framework.verdict import Code
 from kai.intake.membership import Accounts, GroupKey, GroupKeys, Leaves, Packing
 from kai.intake.queues import Permissions, Refusal
@@ -23,6 +27,9 @@ from kai.intake.settings import IntakeSettings
 
 ROOT = ""
 _NO_BACKOFF = -1
+RunTimes: TypeAlias = Mapping[str, tuple[Queue, ...]]
+"""Queues with a limit of run times, each with its ancestors, by the name of the queue."""
+_NO_RUN_TIMES: Final[RunTimes] = MappingProxyType({})
 
 
 @attrs.frozen
@@ -33,6 +40,30 @@ class GroupSurroundings:
     priorities: Mapping[str, int]
     default_priority: int
     permissions: Permissions = attrs.field(factory=Permissions)
+    runtimes: RunTimes = _NO_RUN_TIMES
+
+
+def run_times(queues: Iterable[Queue]) -> RunTimes:
+    """Return the run times of queues that have a limit or a default, or are below one, with those of its ancestors.
+
+    Only what limits is compared, as statuses of queues change all the time. Cost: a look at each queue.
+    """
+    found = {each.metadata.name: each for each in queues}
+    if all(each.spec.max_runtime is None and each.spec.default_runtime is None for each in found.values()):
+        return _NO_RUN_TIMES
+    limits = {name: _only_limits(each) for name, each in found.items()}
+    chains = {name: queue_chain(name, limits.get) for name in limits}
+    return {name: chain for name, chain in chains.items() if any(map(limits_runs, chain))}
+
+
+def _only_limits(queue: Queue) -> Queue:
+    spec = queue.spec
+    return Queue(
+        metadata=ObjectMeta(name=queue.metadata.name),
+        spec=QueueSpec(
+            parent_queue=spec.parent_queue, max_runtime=spec.max_runtime, default_runtime=spec.default_runtime
+        ),
+    )
 
 
 def priorities(sources: Iterable[PriorityClass]) -> tuple[dict[str, int], int]:
@@ -167,6 +198,23 @@ class GroupReader:
             tree_error=tree.error,
             held=held,
             held_code=code,
+            bound=self._bound(source),
+        )
+
+    def _bound(self, source: api.PodGroup) -> RunBound | None:
+        """Return what limits the run of a group. A group in a queue that is not read waits, so no limit concerns it."""
+        queues = self.around.runtimes.get(source.spec.queue, ())
+        if not has_end(source, queues) and names.EXPECTED_RUNTIME not in source.metadata.annotations:
+            return None
+        found, status = bound(source, queues), source.status
+        consumed = status.consumed_runtime or 0.0
+        end, wish = found.end(0.0, consumed), found.wish
+        if end is None and wish is None:
+            return None
+        return RunBound(
+            left=inf if end is None else end.at,
+            since=status.running_since,
+            yields=None if wish is None else max(0.0, wish - consumed),
         )
 
 

@@ -31,7 +31,7 @@ from kai.intake import budgets
 from kai.intake.assigned import Assigned, BaseColumns, EndingNamespaces, read_assigned, read_base
 from kai.intake.bind_requests import assumed_claims, live_bind_requests
 from kai.intake.claims import with_parts_by_name
-from kai.intake.groups import GroupReader, GroupRecord, GroupSurroundings, priorities
+from kai.intake.groups import GroupReader, GroupRecord, GroupSurroundings, priorities, run_times
 from kai.intake.held import Granted, HeldGroups, Orphans
 from kai.intake.membership import Accounts, GroupKeys, Leaves
 from kai.intake.nodes import NodeReader, NodeRecord
@@ -312,7 +312,8 @@ class Intake:
         classes, default_priority = priorities(in_order(objects.priority_classes))
         queue_rows = {queue.name: row for row, queue in enumerate(queues)}
         permissions = self._permissions_of(objects)
-        around = GroupSurroundings(queue_rows, classes, default_priority, permissions)
+        runtimes = self._memory.once("run times", (objects.queues,), lambda: run_times(objects.queues))
+        around = GroupSurroundings(queue_rows, classes, default_priority, permissions, runtimes)
         if around != self._group_reader.around:
             self._group_reader = self._reader(around)
             self._groups = RecordCache(by_name)

@@ -88,6 +88,22 @@ def _mix(facts: Facts, mix: Mix, random: np.random.Generator) -> Mix:
     )
 
 
+INSTANTS = 3
+"""At how many instants to come the quota of some queue falls."""
+
+
+def _falls(quota: Float64s, random: np.random.Generator) -> dict[str, Any]:
+    """Draw at which of the instants to come the quota of each queue falls, and by how much."""
+    falls = random.random((len(quota), INSTANTS)) < 0.3
+    queues, at = np.nonzero(falls)
+    parts = [0.5 ** np.cumsum(row)[row] for row in falls]
+    return {
+        "fall_start": np.cumsum([0, *falls.sum(axis=1)], dtype=np.int64),
+        "falls": at.astype(np.int64),
+        "fallen": quota[queues] * np.concatenate([*parts, np.zeros(0)])[:, np.newaxis],
+    }
+
+
 @attrs.define(eq=False)
 class Stage:
     """The two, with what both are asked by."""
@@ -123,7 +139,9 @@ class Stage:
                 rank=base.facts.queues.priority * int(random.integers(0, 2)),
                 allocatable=random.integers(-1, 4, (queues, 3)) * amounts,
                 total=random.integers(1, 5, 3) * amounts,
+                **_falls(base.facts.queues.quota, random),
             ),
+            groups=base.facts.groups.replace(ahead=random.integers(0, INSTANTS + 1, len(snapshot.groups))),
         )
         opening = base.open(snapshot)
         ledger = Ledger(base.layout, facts, opening.arena, opening.room)

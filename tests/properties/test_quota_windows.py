@@ -1,5 +1,6 @@
 """Laws of quotas that follow the clock."""
 
+from math import inf
 from pathlib import Path
 
 import attrs
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from kai.answers.cases.case import Case
 from kai.api.codec.structuring import structure_as
+from kai.api.conventions.quota_windows import first_start, slices
 from kai.api.scheduling.queue import Queue, QueueSchedule
 from kai.framework.decisions import Evict
 from kai.lab.scenarios.scenario import read_short
@@ -104,3 +106,66 @@ def test_a_draining_window_costs_nothing_although_others_want_it():
 def test_a_queue_is_read_with_its_schedules():
     written = {"metadata": {"name": "q"}, "spec": {"schedules": [{"name": "n", "start": "@daily", "duration": "1h"}]}}
     assert structure_as(Queue, written).spec.schedules[0].on_close == "reclaim"
+
+
+HOURS = st.integers(0, 23)
+windows_of = st.lists(st.tuples(HOURS, st.integers(1, 23), st.integers(0, 6)), min_size=1, max_size=3)
+fixed_jobs = st.lists(st.tuples(st.integers(1, 3), st.none() | st.integers(1, 40)), min_size=1, max_size=6)
+
+
+def ahead(windows, jobs, quota, above):
+    """Return one cycle on jobs that cannot be preempted, each of some GPUs and with a limit in hours or without."""
+    schedules = {
+        f"w{at}": {"start": f"0 {start} * * *", "duration": f"{hours}h", "quota": amount}
+        for at, (start, hours, amount) in enumerate(windows)
+    }
+    limits = [{"kai.scheduler/max-runtime": f"{hours}h"} if hours else {} for _, hours in jobs]
+    groups = {
+        f"job-{at}": {"queue": "team", "priority": 120, "each": {"gpu": gpus}, "annotations": limits[at]}
+        for at, (gpus, _) in enumerate(jobs)
+    }
+    document = {
+        "cluster": {"nodes": {f"n{at}": {"gpu": 4} for at in range(6)}},
+        "queues": {
+            "root": {"quota": above},
+            "team": {"parent": "root", "quota": quota, "schedules": schedules},
+        },
+        "groups": groups,
+        "run": ["allocate"],
+    }
+    case = read_short(document, "ahead")
+    (cycle,) = run_scenario(case).cycles
+    rows = [int(cycle.snapshot.pod_group[each.pod]) for each in cycle.decisions]
+    return case, {cycle.snapshot.groups[row].name for row in rows}, cycle.snapshot.now
+
+
+def held_at(jobs, started, instant, now):
+    """Return the GPUs of the jobs in ``started`` that have not ended by then."""
+    return sum(
+        gpus
+        for at, (gpus, hours) in enumerate(jobs)
+        if f"job-{at}" in started and (hours is None or now + hours * 3_600 > instant)
+    )
+
+
+@given(windows_of, fixed_jobs, st.integers(0, 6), st.integers(2, 12))
+def test_what_cannot_be_preempted_fits_every_quota_to_come_until_it_ends(windows, jobs, quota, above):
+    case, started, now = ahead(windows, jobs, quota, above)
+    spec = next(each.spec for each in case.objects.queues if each.metadata.name == "team")
+    for at, in_force in slices(spec, now, now + 8 * 86_400):
+        assert held_at(jobs, started, at, now) <= min(in_force.resources.gpu.quota, above)
+
+
+@given(windows_of, st.tuples(st.integers(1, 3), st.none() | st.integers(1, 40)), st.integers(0, 6))
+def test_a_job_alone_waits_only_if_a_quota_before_its_end_is_too_small(windows, job, quota):
+    case, started, now = ahead(windows, [job], quota, 24)
+    spec = next(each.spec for each in case.objects.queues if each.metadata.name == "team")
+    gpus, hours = job
+    until = now + (8 * 86_400 if hours is None else hours * 3_600)
+    short = [at for at, in_force in slices(spec, now, until) if in_force.resources.gpu.quota < gpus]
+    assert bool(started) is not bool(short)
+    begin = first_start([(spec, gpus)], "gpu", now, inf if hours is None else hours * 3_600)
+    assert (begin == now) is bool(started)
+    if begin is not None and begin > now:
+        after = [each for _, each in slices(spec, begin, begin + until - now)]
+        assert all(each.resources.gpu.quota >= gpus for each in after)

@@ -360,12 +360,14 @@ def anything(session: Session, portion: Portion) -> bool:
 def signature_of(session: Session, portion: Portion) -> str:
     """Return the signature of groups with the same demands apart from amounts.
 
-    It names, for each leaf, its constraints and those of its waiting pods.
+    It names, for each leaf, its constraints and those of its waiting pods; where the quota of some queue is to fall,
+    also for how long a group demands them.
     """
     group = session.snapshot.groups[portion.group]
     pods = portion.pods()
+    until = f".{session.facts.groups.ahead[portion.group]}" if len(session.facts.queues.falls) else "."
     if len(pods) == 1 and session.facts.groups.simple[portion.group]:
-        return f"||{_signature_of_pod(session, int(pods[0]))}\n."
+        return f"||{_signature_of_pod(session, int(pods[0]))}\n{until}"
     parts = []
     for leaf in portion.leaves:
         waiting = [
@@ -381,7 +383,7 @@ def signature_of(session: Session, portion: Portion) -> str:
             asked.append(",".join(each.signature for each in found))
             at = group.subgroups[at].parent
         parts.append("|".join([*asked, *sorted(_signature_of_pod(session, pod) for pod in waiting)]))
-    return "\n".join(sorted(parts)) + "\n."
+    return "\n".join(sorted(parts)) + f"\n{until}"
 
 
 def _signature_of_pod(session: Session, pod: int) -> str:

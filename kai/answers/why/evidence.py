@@ -4,6 +4,7 @@ import difflib
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from math import inf
 
 import attrs
 import numpy as np
@@ -12,13 +13,23 @@ from kai.answers.offline.run import Cycle
 from kai.answers.outcomes.states import counted_gpus, demanded_by_memory
 from kai.answers.why.changes import LIMITS, Site, used_against
 from kai.answers.why.evictions import Evictions
-from kai.answers.why.facts import Evidence, Maker, asks_gpus, idle, in_units, preempting, reclaiming, within_quotas
+from kai.answers.why.facts import (
+    Ahead,
+    Evidence,
+    Maker,
+    asks_gpus,
+    idle,
+    in_units,
+    preempting,
+    reclaiming,
+    within_quotas,
+)
 from kai.answers.why.obstacles import affinities, claims, config_maps, devices, foreign_nodes, ports, topologies
 from kai.answers.why.unfit_nodes import unfit_evidence
 from kai.api.kinds import key_of
 from kai.api.values import instant_text
 from kai.basics.schedules import clock_text
-from kai.basics.wording import counted
+from kai.basics.wording import counted, span_text
 from kai.deciding.explain import messages
 from kai.deciding.explain.code_texts import date_text, hours_text
 from kai.deciding.explain.codes import Stage, stage_of
@@ -145,25 +156,33 @@ def _bound(site: Site) -> Iterator[Evidence]:
         "excess": in_units(used + asked - bound, resource),
     }
     yield Evidence(label=queue, text=text, values=values | ({"model": model} if model else {}))
-    if by_clock := _by_clock(reason.facts, name, resource):
-        yield by_clock
+    yield from _by_clock(site, name, resource)
     yield from _users(site, row, at, fixed=not limit, model=model)
     if not limit:
         yield Evidence(label="why so", text="what cannot be taken back again is granted within quota only")
 
 
-def _by_clock(facts: Mapping[str, object], name: str, resource: str) -> Evidence | None:
-    """Return how the clock changes the bound ``name`` of a queue; None if it does not."""
+def _by_clock(site: Site, name: str, resource: str) -> Iterator[Evidence]:
+    """Yield how the clock changes the bound ``name`` of a queue, and when the job could start; else nothing."""
+    facts = site.reasons[0].facts
     zone, bound = str(facts.get("timezone", "")), bare(number(facts["bound"]), resource)
     if "from" in facts:
-        text = f"its {name} falls to {bound} at {clock_text(number(facts['from']), zone)}, and the job may run longer"
-        return Evidence(label="clock", text=text, values={"from": instant_text(number(facts["from"]))})
-    if "until" not in facts:
-        return None
-    value, until = number(facts["next"]), number(facts["until"])
-    then = "unlimited" if value < 0 else bare(value, resource)
-    text = f"its {name} is {bound} until {clock_text(until, zone)}, then {then}"
-    return Evidence(label="clock", text=text, values={"until": instant_text(until), "next": in_units(value, resource)})
+        at, ahead = number(facts["from"]), Ahead.of(site, site.reasons[0])
+        runs = "no end of the job is known" if ahead.runs == inf else f"the job may run for {span_text(ahead.runs)}"
+        text = f"its {name} falls to {bound} at {clock_text(at, zone)}{ahead.turning(at)}, and {runs}"
+        values = {
+            "from": instant_text(at),
+            "runsAtMostSeconds": None if ahead.runs == inf else ahead.runs,
+            "startsAt": None if ahead.start is None else instant_text(ahead.start),
+            "fitsForSeconds": None if ahead.fits == inf else ahead.fits,
+        }
+        yield Evidence(label="clock", text=text, values=values)
+    elif "until" in facts:
+        value, until = number(facts["next"]), number(facts["until"])
+        then = "unlimited" if value < 0 else bare(value, resource)
+        text = f"its {name} is {bound} until {clock_text(until, zone)}, then {then}"
+        values = {"until": instant_text(until), "next": in_units(value, resource)}
+        yield Evidence(label="clock", text=text, values=values)
 
 
 def _budget(site: Site) -> Iterator[Evidence]:

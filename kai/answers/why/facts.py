@@ -2,6 +2,8 @@
 
 `Evidence` is one fact; a maker yields facts for a site.
 
+Quotas to come: when they hold a job that cannot be preempted for as long as it may run.
+
 Idle resources: whole GPUs, free parts of shared ones, and each resource that is short.
 
 Victims: why a waiting job takes no place from others, although its queue or its priority allows that.
@@ -10,7 +12,8 @@ Absent priority classes: a class that a job names and that does not exist change
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from math import inf
+from typing import Any, Final, Self, TypeAlias
 
 import attrs
 import numpy as np
@@ -19,11 +22,14 @@ from kai.answers.outcomes.gpu_slots import SHARED, slots_on
 from kai.answers.why.changes import Site
 from kai.api import names
 from kai.api.cluster_objects import ClusterObjects
-from kai.basics.wording import number_text
+from kai.api.conventions.quota_windows import AHEAD_SECONDS, first_shortage, first_start, turning_at
+from kai.api.scheduling.queue import QueueSpec
+from kai.basics.schedules import clock_text
+from kai.basics.wording import number_text, span_text
 from kai.deciding.explain.declared import Takeable
-from kai.deciding.explain.phrases import listed, plain, quantity
+from kai.deciding.explain.phrases import Words, listed, number, plain, quantity
 from kai.facts.kernels import fit
-from kai.facts.model.axis import GPU, GPU_UNIT
+from kai.facts.model.axis import GPU, GPU_UNIT, LEADING
 from kai.facts.model.groups import Queue, path_to
 from kai.facts.model.pod import GpuKind
 from kai.framework.decisions import Cause
@@ -49,8 +55,68 @@ def in_units(amount: float, resource: str) -> float:
     return amount / GPU_UNIT if resource == "gpu" else amount
 
 
+_UNITS: Final = {"gpu": float(GPU_UNIT), "cpu": 1.0, "memory": 1e6}
+"""Axis units in a unit of a queue's quota."""
 _MOST = 5
 _MOST_NODES = 4
+
+
+# ------------------------------------------------------------------------------------------------------ quotas to come
+
+
+@attrs.frozen(kw_only=True)
+class Ahead:
+    """A job that cannot be preempted, before quotas that follow the clock. Times are seconds since the epoch."""
+
+    queue: QueueSpec
+    """The queue whose quota falls."""
+    now: float
+    runs: float
+    """How long it may run from a start on; infinity where no end is known."""
+    start: float | None
+    """The first instant from which the quotas hold it for that long; None: none in sight."""
+    fits: float
+    """For how many seconds from now on the quotas hold it; infinity for as long as is known."""
+
+    @classmethod
+    def of(cls, site: Site, reason: Words) -> Self:
+        """Return what is ahead of the job, by the resource and the queue that ``reason`` names."""
+        facts, snapshot = reason.facts, site.cycle.snapshot
+        resource, asked = str(facts["resource"]), float(number(facts["requested"]))
+        row, bound = int(number(facts["queue_row"])), snapshot.groups[site.group].bound
+        specs = {each.metadata.name: each.spec for each in site.objects.queues}
+        held = site.cycle.report.queue_fixed[:, LEADING.index(resource)]
+        needs = [
+            (spec, (float(held[at]) + asked) / _UNITS[resource])
+            for at in path_to(snapshot.queues, snapshot.groups[site.group].queue_row)
+            if (spec := specs.get(snapshot.queues[at].name)) is not None
+        ]
+        now, runs = snapshot.now, inf if bound is None else bound.left
+        ends = [first_shortage(spec, resource, needed, now) for spec, needed in needs]
+        return cls(
+            queue=specs.get(snapshot.queues[row].name, QueueSpec()),
+            now=now,
+            runs=runs,
+            start=first_start(needs, resource, now, runs),
+            fits=min((end for end in ends if end is not None), default=inf) - now,
+        )
+
+    @property
+    def waits(self) -> bool:
+        """Whether later quotas hold the job for as long as it may run."""
+        return self.start is not None and self.start > self.now
+
+    def turning(self, edge: float) -> str:
+        """Return which windows of the queue close or open then, behind a comma; "" if none does."""
+        found = turning_at(self.queue, edge)
+        return f", {found}" if found else ""
+
+    def wait(self, zone: str) -> str:
+        """Return until when the job waits for its quotas, or how short it would have to be."""
+        if self.start is not None and self.waits:
+            return f"until {clock_text(self.start, zone)}{self.turning(self.start)}"
+        shorter = f"; with a limit of {span_text(self.fits)} or less it fits now" if 0 < self.fits < self.runs else ""
+        return f"does not help: no quota of the next {round(AHEAD_SECONDS / 86_400)} days holds it that long{shorter}"
 
 
 def shapes_of(site: Site) -> set[int]:

@@ -18,6 +18,7 @@ import attrs
 from kai.answers.offline.run import Cycle
 from kai.answers.why.candidates import families
 from kai.answers.why.changes import LIMITS, Site, used_against
+from kai.answers.why.facts import Ahead
 from kai.answers.why.trials import Alone, ChangeTrial, ChangeTrials, Result
 from kai.answers.why.unfit_nodes import Family
 from kai.api.cluster_objects import ClusterObjects
@@ -247,12 +248,22 @@ def waiting(site: Site, reason: Words, alone: Alone | None = None, found: Sugges
         return _within_cap(reason) if reason.code == Code.EVICTIONS_CAPPED else _of_budget(reason)
     if reason.code not in _BOUNDS:
         return _WAITING.get(reason.code, _IN_VAIN.get(stage_of(reason.code), _OTHERS_END))
+    return _for_queue(site, reason, then)
+
+
+def _for_queue(site: Site, reason: Words, then: Words | None) -> str:
+    """Return the same for a job that a limit or a quota keeps waiting."""
     resource = str(reason.facts["resource"])
     bound, used, asked = (number(reason.facts[key]) for key in ("bound", "used", "requested"))
     used = max(used, used_against(site, reason))
     if "until" in reason.facts and not 0 <= number(reason.facts["next"]) < used + asked:
         until = clock_text(number(reason.facts["until"]), str(reason.facts.get("timezone", "")))
         return f"until {until}, when the limit of {reason.facts['queue']} rises"
+    windows = site.cycle.snapshot.queues[int(number(reason.facts["queue_row"]))].windows
+    if reason.code == Code.OVER_QUOTA and windows is not None:
+        ahead = Ahead.of(site, reason)
+        if ahead.waits or "from" in reason.facts:
+            return ahead.wait(windows.timezone)
     if then is not None or asked > bound:
         return f"does not help: the job alone asks for more than {quantity(round(bound), resource)}"
     more = quantity(round(used + asked - bound), resource)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
@@ -183,19 +183,38 @@ def slices(spec: QueueSpec, since: float, until: float) -> Iterator[tuple[float,
         yield at, InForce(resources=resources, until=end, names=names)
 
 
-@functools.lru_cache(maxsize=1 << 12)
-def _timeline(
-    timing: tuple[tuple[str, str, float], ...], since: float
-) -> tuple[tuple[float, float, tuple[int, ...]], ...]:
-    """Return the slices of the days to come: begin, end, and the places of the entries that are open."""
-    found: list[tuple[float, float, tuple[int, ...]]] = []
+_Slice: TypeAlias = tuple[float, float, tuple[int, ...]]
+"""Begin, end, and the places of the entries that are open."""
+
+
+class _Timeline:
+    """The slices of the days to come. They are found as they are asked for: most queues need the first few only."""
+
+    def __init__(self, timing: tuple[tuple[str, str, float], ...], since: float) -> None:
+        self._found: list[_Slice] = []
+        self._coming = _coming(timing, since)
+
+    def __iter__(self) -> Iterator[_Slice]:
+        """Yield the slices; what was found for one queue is there for the others."""
+        for at in range(_MOST_EDGES):
+            if at == len(self._found):
+                following = next(self._coming, None)
+                if following is None:
+                    return
+                self._found.append(following)
+            yield self._found[at]
+
+
+_timeline = functools.lru_cache(maxsize=1 << 12)(_Timeline)
+
+
+def _coming(timing: tuple[tuple[str, str, float], ...], since: float) -> Iterator[_Slice]:
     at = since
-    while at < since + AHEAD_SECONDS and len(found) < _MOST_EDGES:
+    while at < since + AHEAD_SECONDS:
         states = [_state(*each, at) for each in timing]
         end = min(edge for _, edge, _ in states)
-        found.append((at, end, tuple([place for place, (is_open, _, _) in enumerate(states) if is_open])))
+        yield at, end, tuple([place for place, (is_open, _, _) in enumerate(states) if is_open])
         at = end
-    return tuple(found)
 
 
 def lower_quotas(spec: QueueSpec, instant: float) -> tuple[tuple[float, QueueResources], ...]:
@@ -216,6 +235,40 @@ def lower_quotas(spec: QueueSpec, instant: float) -> tuple[tuple[float, QueueRes
     return tuple(found)
 
 
+def first_shortage(spec: QueueSpec, part: str, needed: float, since: float, until: float = inf) -> float | None:
+    """Return when the quota of one resource is first below ``needed``, from ``since`` to before ``until``.
+
+    None: never, as far as quotas to come are looked at.
+    """
+    always = ((since, InForce(resources=spec.resources, until=inf)),)
+    for at, now in slices(spec, since, until) if spec.schedules else always:
+        quota: float = getattr(now.resources or _NONE, part).quota
+        if 0 <= quota < needed:
+            return at
+    return None
+
+
+def first_start(needs: Sequence[tuple[QueueSpec, float]], part: str, now: float, seconds: float) -> float | None:
+    """Return the first instant from which every queue has what is needed of it for ``seconds``; None: not in 8 days.
+
+    Only the begin of a slice can be one, since quotas that held before hold as well a little later.
+    """
+    begins = {at for spec, _ in needs for at, _ in slices(spec, now, inf)}
+    for at in sorted({now, *begins}):
+        if all(first_shortage(spec, part, needed, at, at + seconds) is None for spec, needed in needs):
+            return at
+    return None
+
+
+def turning_at(spec: QueueSpec, edge: float) -> str:
+    """Return which windows close or open at an edge, as a part of a sentence; "" if none does."""
+    before, after = in_force(spec, edge - 1.0).names, in_force(spec, edge).names
+    closing, opening = [each for each in before if each not in after], [each for each in after if each not in before]
+    named, verb = (closing, "close") if closing else (opening, "open")
+    what = f"window {named[0]} {verb}s" if len(named) == 1 else f"windows {', '.join(named)} {verb}"
+    return f"when {what}" if named else ""
+
+
 def varieties(spec: QueueSpec) -> Iterator[tuple[str, QueueResources]]:
     """Yield the amounts outside of windows as "", then those in each entry's window alone, by its name."""
     if spec.resources is not None:
@@ -226,6 +279,8 @@ def varieties(spec: QueueSpec) -> Iterator[tuple[str, QueueResources]]:
 
 def next_limit(spec: QueueSpec, instant: float) -> tuple[float, QueueResources] | None:
     """Return the first resources to come with another limit, and the instant from which they hold."""
+    if not any(getattr(entry.resources, part).limit is not None for entry in spec.schedules for part in _PARTS):
+        return None
     first: list[float] | None = None
     for at, now in slices(spec, instant, instant + AHEAD_SECONDS):
         resources = now.resources or _NONE

@@ -96,6 +96,15 @@ class Bound:
         """Return the shortest limit at which something ends the group."""
         return next((each for each in self.limits if each.force is not Force.NOTHING), None)
 
+    @property
+    def wish(self) -> float | None:
+        """Return after how many seconds of running a group that yields gives way to others; None if it does not."""
+        if self.policy is not Policy.YIELD:
+            return None
+        soft = self.of(Force.NOTHING)
+        wishes = [each for each in (None if soft is None else soft.seconds, self.expected) if each is not None]
+        return min(wishes, default=None)
+
     def of(self, force: Force) -> Limit | None:
         """Return the shortest limit with this force."""
         return next((each for each in self.limits if each.force is force), None)
@@ -157,7 +166,7 @@ def is_limited(group: PodGroup, queues: Iterable[Queue]) -> bool:
         names.MAX_RUNTIME in group.metadata.annotations
         or status.running_since is not None
         or ended_at(group) is not None
-        or any(map(_limits_runs, queues))
+        or any(map(limits_runs, queues))
     )
 
 
@@ -168,11 +177,12 @@ def has_end(group: PodGroup, queues: Iterable[Queue]) -> bool:
         names.MAX_RUNTIME in metadata.annotations
         or names.OWNER_DEADLINE in metadata.annotations
         or names.KUEUE_MAX_EXECUTION in metadata.labels
-        or any(map(_limits_runs, queues))
+        or any(map(limits_runs, queues))
     )
 
 
-def _limits_runs(queue: Queue) -> bool:
+def limits_runs(queue: Queue) -> bool:
+    """Return whether a queue has a limit for groups, or a default."""
     return queue.spec.max_runtime is not None or queue.spec.default_runtime is not None
 
 

@@ -226,6 +226,7 @@ class EquivalenceClasses:
         columns = (
             facts.groups.queue[rows],
             facts.groups.preemptible[rows].astype(np.int64),
+            facts.groups.ahead[rows],
             facts.groups.minimum[leaves[compared]],
             sizes,
             shape,

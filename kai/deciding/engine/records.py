@@ -20,7 +20,8 @@ import numpy as np
 from kai.deciding.engine.world import World
 from kai.facts.kernels import booking, fit
 from kai.facts.kernels.booking import charge_of
-from kai.facts.kernels.columns import GroupFacts
+from kai.facts.kernels.columns import Facts, GroupFacts
+from kai.facts.kernels.fit import lasting_quotas
 from kai.facts.model.axis import GPU, GPU_UNIT, Bools, Float64s, GroupRows, Int64s, NodeRows, PodRows
 from kai.facts.model.budgets import STOP
 from kai.facts.model.groups import DEFAULT_SUBGROUP, Queue
@@ -295,12 +296,12 @@ def excess(world: World, group: int, wanted: Float64s, code: int) -> Verdict:
         return _over_budget(world, group, int(wanted[GPU]))
     facts, columns = world.facts, world.columns
     over_limit = code == fit.REFUSED_OVER_LIMIT
-    bounds = facts.queues.limit if over_limit else facts.queues.lasting
     used = columns.queue_used if over_limit else columns.queue_fixed
     queue = int(facts.groups.queue[group])
     while queue >= 0:
+        bounds = facts.queues.limit[queue] if over_limit else _lasting(facts, group, queue)
         for resource, name in enumerate(RESOURCES):
-            bound = float(bounds[queue, resource])
+            bound = float(bounds[resource])
             # A queue beyond its bound refuses only requests for that resource: others make nothing worse.
             if wanted[resource] > 0 and 0 <= bound < used[queue, resource] + wanted[resource]:
                 return Verdict.refused(
@@ -359,6 +360,12 @@ def _over_budget(world: World, group: int, gpu: int) -> Verdict:
             )
         queue = int(facts.queues.parent[queue])
     return ACCEPTED
+
+
+def _lasting(facts: Facts, group: int, queue: int) -> Float64s:
+    found: Float64s = lasting_quotas(facts, np.array([group], np.int64), np.array([queue], np.int64))
+    first: Float64s = found[0]
+    return first
 
 
 def _by_the_clock(queue: Queue, resource: int, bound: float, *, over_limit: bool) -> dict[str, Fact]:

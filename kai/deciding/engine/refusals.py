@@ -264,7 +264,7 @@ class FullQueues:
         out = np.zeros(len(queues), np.bool_)
         while (queues >= 0).any():
             # Row -1 reads the last queue: the mask below drops those answers.
-            limit, quota = facts.queues.limit[queues], facts.queues.lasting[queues]
+            limit, quota = facts.queues.limit[queues], fit.lasting_quotas(facts, self._groups, queues)
             over_limit = (limit >= 0) & (limit < columns.queue_used[queues] + amounts)
             over_quota = (quota >= 0) & (quota < columns.queue_fixed[queues] + amounts) & fixed[:, np.newaxis]
             out |= (queues >= 0) & ((amounts > 0) & (over_limit | over_quota)).any(axis=1)
@@ -276,7 +276,7 @@ class FullQueues:
         if not len(groups):
             return
         session, facts = self._session, self._session.facts.groups
-        columns = (facts.queue[groups], facts.preemptible[groups], amounts[groups])
+        columns = (facts.queue[groups], facts.preemptible[groups], facts.ahead[groups], amounts[groups])
         # Stacked, all columns are floats; rows of queues and flags are small enough to stay exact.
         _, first, which = np.unique(np.column_stack(columns), axis=0, return_index=True, return_inverse=True)
         which = which.reshape(-1)

@@ -202,7 +202,7 @@ class Session(World):
         """Failures of hooks that the caller has listed as failing."""
         opened = open_plugins(profile.plugins, self.view, observer, self.failures)
         self.adopt([*opened, *refusing_nodes(self.view), *unusable_requests(self.view)])
-        self.reclaim_verdicts: dict[tuple[int, bool, bytes, int], Verdict] = {}
+        self.reclaim_verdicts: dict[tuple[int, bool, int, bytes, int], Verdict] = {}
         """Memoized verdicts on whether a queue may reclaim, by queue, preemptible, amounts and stamp."""
         self.objections: Objections | None = None
         """The objections of nodes to the pod that was explained last; reused for the next pod of the same shape."""

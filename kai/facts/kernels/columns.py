@@ -88,6 +88,7 @@ class GroupFacts(Struct):
     parent: Int64s  # [B] -1 for roots
     pod_start: Int64s  # [B + 1] pods of leaf b: pods[pod_start[b] : pod_start[b + 1]] in pod order
     pods: Int64s  # [...]
+    ahead: Int64s  # [G] falls of quotas, of all queues and in order, that come before a group has ended
     each_leaf: bool  # who comes first goes by the minimum of each leaf, as with the peer, and not by the tree's need
 
 
@@ -96,7 +97,9 @@ class QueueFacts(Struct):
 
     parent: Int64s  # [Q] -1 for top queues
     quota: Float64Table  # [Q, 3] -1: unlimited
-    lasting: Float64Table  # [Q, 3] the least of the quota and those to come: what cannot be preempted must fit into it
+    fall_start: Int64s  # [Q + 1] falls of the quota of q: falls[fall_start[q] : fall_start[q + 1]], in order
+    falls: Int64s  # [F] the number of the instant, among those of all queues
+    fallen: Float64Table  # [F, 3] the least quota so far, from then on
     limit: Float64Table  # [Q, 3] -1: unlimited
     model_limit: Float64Table  # [Q, M] thousandths of GPUs of each model that a queue names, -1: unlimited
     fair_share: Float64Table  # [Q, 3]

@@ -12,6 +12,7 @@ from kai.facts.compiled.struct import Bools, BoolTable, Float64s, Float64Table, 
 from kai.facts.kernels.arrays import ascending, copy
 from kai.facts.kernels.booking import accepted_gpu
 from kai.facts.kernels.columns import ACTIVE_ALLOCATED, CPU, GPU, GPU_UNIT, MEMORY, SHARED_RESOURCES, Columns, Facts
+from kai.facts.kernels.fit import lasting
 
 FAIR, NOT_JUSTIFIED, TOO_SATURATED, BEYOND_QUOTA = 0, 1, 2, 3
 
@@ -47,6 +48,16 @@ class Fairness(Struct):
 def _fits(amounts: Float64s, bounds: Float64s) -> bool:
     for resource in range(SHARED_RESOURCES):
         if bounds[resource] >= 0 and not amounts[resource] <= bounds[resource]:
+            return False
+    return True
+
+
+@inner
+def fits_quota(facts: Facts, fixed: Int64s | Float64s, wanted: Float64s, group: int, queue: int) -> bool:
+    """Return whether ``queue`` may hold ``wanted`` [3] more for ``group``, which cannot be preempted, until it ends."""
+    for resource in range(SHARED_RESOURCES):
+        quota = lasting(facts, group, queue, resource)
+        if quota >= 0 and not fixed[resource] + wanted[resource] <= quota:
             return False
     return True
 
@@ -132,7 +143,7 @@ def may_reclaim(facts: Facts, columns: Columns, group: int, wanted: Float64s) ->
     queue = facts.groups.queue[group]
     if queue < 0 or not _fits(columns.queue_used[queue] + wanted, facts.queues.fair_share[queue]):
         return False
-    return facts.groups.preemptible[group] or _fits(columns.queue_fixed[queue] + wanted, facts.queues.lasting[queue])
+    return facts.groups.preemptible[group] or fits_quota(facts, columns.queue_fixed[queue], wanted, group, queue)
 
 
 @inner
@@ -244,7 +255,7 @@ def _saturate(facts: Facts, claim: Claim, loss: Loss) -> int:
                 loss.at_fault[1] = sibling
                 return TOO_SATURATED
         fixed = not facts.groups.preemptible[claim.group[0]]
-        if fixed and not _fits(claim.fixed[queue] + claim.wanted, facts.queues.lasting[queue]):
+        if fixed and not fits_quota(facts, claim.fixed[queue], claim.wanted, claim.group[0], queue):
             return BEYOND_QUOTA
         queue = facts.queues.parent[queue]
     return FAIR

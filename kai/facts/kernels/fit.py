@@ -6,8 +6,10 @@ at the edge.
 Source: the peer's node_info fit tests, its predicates and nodes-with-enough-resources checks, in their order.
 """
 
+import numpy as np
+
 from kai.facts.compiled.jit import for_each_number, inner, kernel
-from kai.facts.compiled.struct import BoolTable, Float64Table, Struct
+from kai.facts.compiled.struct import BoolTable, Float64Table, Int64s, Struct
 from kai.facts.kernels.booking import accepted_gpu, device_memory, is_over_budget, is_shared, portion_on_node
 from kai.facts.kernels.columns import (
     CPU,
@@ -19,6 +21,7 @@ from kai.facts.kernels.columns import (
     KIND_WHOLE,
     MEMORY,
     PODS,
+    SHARED_RESOURCES,
     Columns,
     Facts,
 )
@@ -171,6 +174,34 @@ def gpu_on_node(facts: Facts, shape: int, node: int) -> int:
     return facts.shapes.request[shape, GPU] - facts.shapes.claimed[shape] * GPU_UNIT
 
 
+@inner
+def lasting(facts: Facts, group: int, queue: int, resource: int) -> float:
+    """Return the least quota of ``queue`` until ``group`` has ended: it must fit if it cannot be preempted.
+
+    Cost: a step for each fall of the quota before that end, none where quotas do not follow the clock.
+    """
+    quota = float(facts.queues.quota[queue, resource])
+    for at in range(facts.queues.fall_start[queue], facts.queues.fall_start[queue + 1]):
+        if facts.queues.falls[at] >= facts.groups.ahead[group]:
+            break
+        quota = float(facts.queues.fallen[at, resource])
+    return quota
+
+
+@kernel
+def lasting_quotas(facts: Facts, groups: Int64s, queues: Int64s) -> Float64Table:
+    """Return the same for pairs of groups and queues; unlimited where a queue is -1.
+
+    Shapes: groups [n], queues [n] → [n, 3].
+    """
+    found = np.full((groups.shape[0], SHARED_RESOURCES), -1.0)
+    for at in range(groups.shape[0]):
+        if queues[at] >= 0:
+            for resource in range(SHARED_RESOURCES):
+                found[at, resource] = lasting(facts, groups[at], queues[at], resource)
+    return found
+
+
 @kernel
 @for_each_number
 def over_capacity(
@@ -178,8 +209,8 @@ def over_capacity(
 ) -> int:
     """Return 0 if the queue of ``group`` and all above it may take the amounts, else the refusal code.
 
-    Limits and budgets apply to every pod, quota only to non-preemptible ones. ``fixed_only`` checks quota alone.
-    Resources that are not requested are skipped.
+    Limits and budgets apply to every pod, quota only to non-preemptible ones: the least that holds until they have
+    ended. ``fixed_only`` checks quota alone. Resources that are not requested are skipped.
     """
     queue = facts.groups.queue[group]
     if not fixed_only:
@@ -195,7 +226,7 @@ def over_capacity(
         while queue >= 0:
             for resource in range(3):
                 amount = cpu if resource == CPU else (memory if resource == MEMORY else gpu)
-                quota = facts.queues.lasting[queue, resource]
+                quota = lasting(facts, group, queue, resource)
                 if amount > 0 and quota >= 0 and quota < columns.queue_fixed[queue, resource] + amount:
                     return REFUSED_OVER_QUOTA
             queue = facts.queues.parent[queue]

@@ -104,11 +104,16 @@ def next_change(queues: Sequence[Queue]) -> float:
 def lasting_quota(queue: Queue, until: float = inf) -> Shares:
     """Return the least quota of each resource that holds at some instant from now to ``until``, as far as is known."""
     shares = queue.quota
-    for at, lower in () if queue.windows is None else queue.windows.lower_quotas:
+    for at, lower in lower_quotas(queue):
         # In order of time, each lower than all before: the last one that begins in time is the least.
         if at < until:
             shares = lower
     return shares
+
+
+def lower_quotas(queue: Queue) -> tuple[tuple[float, Shares], ...]:
+    """Return the quotas to come that are lower than all before, each with the instant from which it holds."""
+    return () if queue.windows is None else queue.windows.lower_quotas
 
 
 def path_to(queues: Sequence[Queue], row: int) -> list[int]:
@@ -136,6 +141,25 @@ class SubGroup:
     leaf: bool
     minimum: int | None
     constraint: TopologyConstraint | None = None
+
+
+@attrs.frozen(kw_only=True)
+class RunBound:
+    """What limits the run of a group, and its own limits only: no queue's quota, no demand of others.
+
+    Units: seconds of running; ``since`` in seconds since the epoch.
+    """
+
+    left: float = inf
+    """How long it may run from ``since`` on; infinity where nothing ends it."""
+    since: float | None = None
+    """When the present run began; None while it does not run."""
+    yields: float | None = None
+    """After how long it gives way to others; None: never."""
+
+    def end(self, now: float) -> float:
+        """Return when the group has ended at the latest if it runs now, or is started now; infinity without an end."""
+        return max(now, (now if self.since is None else self.since) + self.left)
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
@@ -170,6 +194,8 @@ class PodGroup:
     """Why its waiting pods may not be scheduled; "" if they may. Pods that have a place keep it and count."""
     held_code: str = "PodGroupRefused"
     """The reason code of ``held``."""
+    bound: RunBound | None = None
+    """None where nothing limits its run."""
 
     @property
     def key(self) -> str:

@@ -257,7 +257,7 @@ def make_base(snapshot: Snapshot) -> Base:
         nodes=node_facts(snapshot, slot_start, slot_names),
         shapes=shape_facts(snapshot),
         pods=pods,
-        groups=group_facts(groups, subgroups, snapshot.first_subgroup, by_leaf),
+        groups=group_facts(snapshot, groups, subgroups, by_leaf),
         queues=queue_facts(snapshot),
         budgets=budgets.budget_facts(snapshot),
     )

@@ -7,7 +7,7 @@ import numpy as np
 
 from kai.facts.kernels.columns import Facts, GroupFacts, NodeFacts, PodFacts, QueueFacts, ShapeFacts
 from kai.facts.model.axis import GPU, GPU_UNIT, NONE, PLUGGED_GPU, Bools, Float64s, Int64s, locked
-from kai.facts.model.groups import UNLIMITED, Queue, Shares, lasting_quota, models_in, next_change
+from kai.facts.model.groups import UNLIMITED, Queue, Shares, lower_quotas, models_in, next_change
 from kai.facts.model.pod import GpuKind, Node, Shape
 from kai.facts.model.units import backed_name
 from kai.facts.state.kept import ByLeaf, GroupColumns, SubGroupColumns, node_columns
@@ -261,28 +261,54 @@ def pod_facts(snapshot: Snapshot) -> PodFacts:
     return PodFacts(shape=snapshot.pod_shape, group=group, leaf=leaf, reservation=snapshot.pod_reservation)
 
 
-def group_facts(
-    groups: GroupColumns, subgroups: SubGroupColumns, first_subgroup: Int64s, by_leaf: ByLeaf
-) -> GroupFacts:
+def group_facts(snapshot: Snapshot, groups: GroupColumns, subgroups: SubGroupColumns, by_leaf: ByLeaf) -> GroupFacts:
     """Return the tables of groups and sub-groups; ``by_leaf`` are the pods of sub-groups and where each one's begin."""
     start, pods = by_leaf
     return GroupFacts(
         queue=groups.queue,
         preemptible=groups.preemptible,
         simple=subgroups.simple,
-        first_subgroup=first_subgroup,
+        first_subgroup=snapshot.first_subgroup,
         minimum=subgroups.minimum,
         leaf=subgroups.leaf,
         parent=subgroups.parent,
         pod_start=start,
         pods=pods,
+        ahead=_falls_before_end(snapshot, groups),
         each_leaf=False,
     )
 
 
+def _falls_before_end(snapshot: Snapshot, groups: GroupColumns) -> Int64s:
+    """Return int64[G]: how many of the instants at which a quota falls come before the end of each group.
+
+    It is the same for all that have no end, and for those that can be preempted, which no fall concerns.
+    """
+    instants, count = _falls(snapshot), len(snapshot.groups)
+    bounded = ~groups.preemptible & np.isfinite(groups.runs) if len(instants) else None
+    if bounded is None or not bounded.any():
+        inputs = (instants, groups.queue)
+        return snapshot.memory.once("no ends", inputs, lambda: locked(np.full(count, len(instants), np.int64)))
+    now = snapshot.now
+    ends = np.maximum(now, np.where(np.isnan(groups.runs_since), now, groups.runs_since) + groups.runs)
+    return np.where(bounded, np.searchsorted(instants, ends, "left"), len(instants))
+
+
+def _falls(snapshot: Snapshot) -> Float64s:
+    """Return the instants at which the quota of some queue falls, ascending."""
+    queues = snapshot.queues
+
+    def find() -> Float64s:
+        return np.array(sorted({at for queue in queues for at, _ in lower_quotas(queue)}), np.float64)
+
+    return snapshot.memory.once("falls of quotas", (queues,), find)
+
+
 def queue_facts(snapshot: Snapshot) -> QueueFacts:
     """Return the queue table; the plugin that divides (proportion) fills shares and totals."""
-    return snapshot.memory.once("queue table", (snapshot.queues,), lambda: _queue_table(snapshot.queues))
+    return snapshot.memory.once(
+        "queue table", (snapshot.queues,), lambda: _queue_table(snapshot.queues, _falls(snapshot))
+    )
 
 
 def next_quota_change(snapshot: Snapshot) -> float:
@@ -295,7 +321,8 @@ def next_quota_change(snapshot: Snapshot) -> float:
     return change if snapshot.budgets is None else min(change, snapshot.budgets.next_change)
 
 
-def _queue_table(queues: Sequence[Queue]) -> QueueFacts:
+def _queue_table(queues: Sequence[Queue], instants: Float64s) -> QueueFacts:
+    falls = [lower_quotas(queue) for queue in queues]
     leaf = np.ones(len(queues), np.bool_)
     for queue in queues:
         if queue.parent >= 0:
@@ -303,7 +330,9 @@ def _queue_table(queues: Sequence[Queue]) -> QueueFacts:
     return QueueFacts(
         parent=np.array([queue.parent for queue in queues], np.int64),
         quota=_triples([queue.quota for queue in queues]),
-        lasting=_triples([lasting_quota(queue) for queue in queues]),
+        fall_start=np.cumsum([0, *map(len, falls)], dtype=np.int64),
+        falls=np.searchsorted(instants, [at for each in falls for at, _ in each]).astype(np.int64),
+        fallen=_triples([lower for each in falls for _, lower in each]),
         limit=_triples([queue.limit for queue in queues]),
         model_limit=_model_limits(queues),
         fair_share=np.zeros((len(queues), 3), np.float64),

@@ -18,13 +18,14 @@ import numpy as np
 from kai.facts.compiled.struct import writable
 from kai.facts.kernels.groups import find_places, sort_by_leaf
 from kai.facts.model.axis import PLUGGED_GPU, UNBOUNDED, Bools, Float64s, Int64s
-from kai.facts.model.groups import SubGroup
+from kai.facts.model.groups import RunBound, SubGroup
 from kai.facts.model.pod import Node, Status
 from kai.facts.state.memory import Memory
 from kai.facts.state.snapshot import Snapshot
 from kai.facts.state.table_version import TableVersion
 
 _FEW = 64
+_UNBOUNDED = RunBound()
 
 Uid = Callable[[int], str]
 
@@ -142,6 +143,12 @@ class GroupColumns(NamedTuple):
     partial_since: Float64s
     tree: Int64s
     """The number of the tree of sub-groups."""
+    runs: Float64s
+    """How long it may run from ``runs_since`` on, in seconds; infinite: nothing ends it."""
+    runs_since: Float64s
+    """NaN: it does not run."""
+    yields: Float64s
+    """After how many seconds it gives way to others; NaN: never."""
 
 
 class NodeColumns(NamedTuple):
@@ -233,6 +240,7 @@ def group_columns(snapshot: Snapshot) -> GroupColumns:
 
     def read(chosen: Sequence[int]) -> GroupColumns:
         some = [groups[row] for row in chosen]
+        bounds = [group.bound or _UNBOUNDED for group in some]
         return GroupColumns(
             queue=np.array([group.queue_row for group in some], np.int64),
             preemptible=np.array([group.preemptible for group in some], np.bool_),
@@ -243,6 +251,9 @@ def group_columns(snapshot: Snapshot) -> GroupColumns:
             stale_since=_times([group.stale_since for group in some]),
             partial_since=_times([group.partial_since for group in some]),
             tree=trees.numbers([group.subgroups for group in some]),
+            runs=np.array([each.left for each in bounds], np.float64),
+            runs_since=_times([each.since for each in bounds]),
+            yields=_times([each.yields for each in bounds]),
         )
 
     return GroupColumns(*rows.columns("groups", snapshot.versions.groups, len(groups), read, (trees,)))

@@ -71,6 +71,8 @@ _QUEUE_KEYS = (
     "priority",
     "preempt_min_runtime",
     "reclaim_min_runtime",
+    "max_runtime",
+    "default_runtime",
     "schedules",
     "models",
     "budgets",
@@ -161,6 +163,8 @@ def _queue(name: str, values: Values, at: int, place: str) -> Manifest:
         "priority": values.get("priority"),
         "preemptMinRuntime": values.get("preempt_min_runtime"),
         "reclaimMinRuntime": values.get("reclaim_min_runtime"),
+        "maxRuntime": values.get("max_runtime"),
+        "defaultRuntime": values.get("default_runtime"),
     }
     spec |= {key: value for key, value in optional.items() if value is not None}
     if values.get("schedules") is not None:

@@ -39,6 +39,7 @@ from kai.framework.fairness import (
     find_greedy,
     find_level_pairs,
     judge,
+    lasting_quotas,
 )
 
 RULES = {NOT_JUSTIFIED: "strategy", TOO_SATURATED: "saturation", BEYOND_QUOTA: "quota"}
@@ -63,9 +64,10 @@ def fits_share(session: SessionView, group: GroupRow, wanted: Float64s) -> bool:
     facts, columns = session.facts, session.columns
     if not _fits(columns.queue_used[queue] + wanted, facts.queues.fair_share[queue]):
         return False
-    return bool(facts.groups.preemptible[group]) or _fits(
-        columns.queue_fixed[queue] + wanted, facts.queues.lasting[queue]
-    )
+    if facts.groups.preemptible[group]:
+        return True
+    (lasting,) = lasting_quotas(facts, np.array([group], np.int64), np.array([queue], np.int64))
+    return _fits(columns.queue_fixed[queue] + wanted, lasting)
 
 
 @attrs.frozen(eq=False)

@@ -154,6 +154,7 @@ def _saturated(case: Case) -> str:
                     and saturation * case.multiplier >= _ratio(left[at] / units[at], theirs)
                 ):
                     return "saturation"
-        if not case.group.preemptible and not _fits(_plus(case.fixed[row], case.wanted), queues[row].quota):
+        lasting = queues[row].lasting(case.group)
+        if not case.group.preemptible and not _fits(_plus(case.fixed[row], case.wanted), lasting):
             return "quota"
     return "fair"

@@ -59,7 +59,7 @@ def over_capacity(world: World, group: Group, wanted: Sequence[float], *, fixed_
         for queue in world.above(group.queue):
             fixed = world.used(queue.row, fixed=True)
             for resource in (CPU, MEMORY, GPU):
-                if wanted[resource] > 0 and 0 <= queue.quota[resource] < fixed[resource] + wanted[resource]:
+                if wanted[resource] > 0 and 0 <= queue.lasting(group)[resource] < fixed[resource] + wanted[resource]:
                     return codes.REFUSED_OVER_QUOTA
     return codes.ACCEPTED
 

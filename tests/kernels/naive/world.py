@@ -159,6 +159,8 @@ class Group:
     preemptible: bool
     simple: bool
     subgroups: list[SubGroup]
+    ahead: int = 0
+    """The number of the first instant at which a quota falls and at which the group has ended."""
     pods: list[Pod] = attrs.Factory(list)
 
     def leaves(self) -> list[SubGroup]:
@@ -181,6 +183,12 @@ class Queue:
     rank: int
     created: float
     leaf: bool
+    falls: list[tuple[int, list[float]]] = attrs.Factory(list)
+    """The least quotas to come, each with the number of the instant from which it holds."""
+
+    def lasting(self, group: "Group") -> list[float]:
+        """Return the least quota until the group has ended."""
+        return [self.quota, *[lower for at, lower in self.falls if at < group.ahead]][-1]
 
 
 @attrs.define(eq=False)
@@ -379,6 +387,7 @@ def _groups(facts: Facts) -> tuple[list[Group], list[SubGroup]]:
             bool(table.preemptible[row]),
             bool(table.simple[row]),
             subgroups[int(table.first_subgroup[row]) : int(table.first_subgroup[row + 1])],
+            int(table.ahead[row]),
         )
         for row in range(len(table.queue))
     ]
@@ -400,6 +409,10 @@ def _queues(facts: Facts) -> list[Queue]:
             int(table.rank[row]),
             float(table.created[row]),
             bool(table.leaf[row]),
+            [
+                (int(table.falls[at]), [float(amount) for amount in table.fallen[at]])
+                for at in range(table.fall_start[row], table.fall_start[row + 1])
+            ],
         )
         for row in range(len(table.parent))
     ]
