@@ -42,7 +42,7 @@ _KINDS: Final = frozenset({"PodGroup", "Queue", "Topology"})
 _SAME: Final[Mapping[str, tuple[str, ...]]] = {
     "Pod": ("F001", "J010", "J011", "J012", "J013", "J014", "J015", "J016", "T003"),
     "PodGroup": ("F001", "J018", "J023", "T003"),
-    "Queue": ("F001", "Q014", "T003"),
+    "Queue": ("F001", "Q010", "Q014", "Q021", "T003"),
     "Topology": ("F001", "T003"),
 }
 """By kind: error codes of other rules for faults that a webhook refuses in its own words."""

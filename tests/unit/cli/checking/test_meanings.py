@@ -33,6 +33,14 @@ spec:
   parentQueue: parent
   resources: {cpu: {quota: -1, limit: -1}, memory: {quota: -1, limit: -1}, gpu: {quota: 8, limit: -1}}
 """
+QUEUE = """\
+---
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: other}
+spec:
+  resources: {cpu: {quota: -1, limit: -1}, memory: {quota: -1, limit: -1}, gpu: {quota: 0, limit: -1}}
+"""
 JOB = """\
 apiVersion: batch/v1
 kind: Job
@@ -202,6 +210,8 @@ SAMPLES = {
     .replace("kai-scheduler", "default-scheduler")
     .replace("{nvidia.com/gpu: 1}", "{}"),
     "J043": POD.replace("spec:", "spec:\n  schedulingGroup: {podGroupName: g}"),
+    "Q010": JOB + QUEUE + "  schedules: [{name: nights, start: '0 22 * * *', duration: 8h, timeZone: Berlin}]\n",
+    "Q021": JOB + QUEUE + "  maxRuntime: 1h\n  reclaimMinRuntime: 2h\n",
     "W001": on_pods('{mps: "true"}'),
 }
 ELSEWHERE = {
@@ -210,7 +220,7 @@ ELSEWHERE = {
     **dict.fromkeys(("A001", "A002", "A003"), "annotations of simulations count over virtual time"),
     **dict.fromkeys(("K001", "K002", "R001", "R002"), "cluster files and traces hold no manifests"),
     "S001": "scenarios hold no manifests",
-    **dict.fromkeys(("Q010", "Q021", "Q030"), "the webhook refuses such a queue, which W001 says"),
+    "Q030": "the webhook refuses such a queue, which W001 says",
     "Q031": "a budget above is used up first, so that the job waits for it",
 }
 SAYS_START = ("starts now", "would start", '"Starts"')
