@@ -27,7 +27,7 @@ from kai.answers.outcomes.plan import plan_of
 from kai.api import names
 from kai.api.codec.structuring import structure
 from kai.api.scheduling.pod_group import PodGroupSpec, PodGroupStatus
-from kai.api.scheduling.queue import QueueSpec, QueueStatus
+from kai.api.scheduling.queue import QueueResource, QueueResources, QueueSpec, QueueStatus
 from kai.lab.scenarios.scenario import read_scenario
 from tests.conformance.answer import answerer, read_case
 from tests.conformance.test_random_clusters import ARCHIVES, PARTS
@@ -50,10 +50,11 @@ FIELDS = {
         "schedules": ([], [ALWAYS, NEVER]),
         "maxRuntime": (None, TEN_YEARS),
         "defaultRuntime": (None, TEN_YEARS),
+        "resources.models": ({}, {"h100": {"limit": 100_000}, "a100": {"limit": -1}}),
     },
     "PodGroup": {},
 }
-"""By kind and by the name in ``spec``: the default, and a value that cannot matter. A new field gets a row."""
+"""By kind and by the place in ``spec``: the default, and a value that cannot matter. A new field gets a row."""
 ANNOTATIONS = {
     names.MAX_RUNTIME: TEN_YEARS,
     names.EXPECTED_RUNTIME: TEN_YEARS,
@@ -65,6 +66,8 @@ ANNOTATIONS = {
 
 PEERS = {
     QueueSpec: {"displayName", "parentQueue", "priority", "resources", "preemptMinRuntime", "reclaimMinRuntime"},
+    QueueResources: {"gpu", "cpu", "memory"},
+    QueueResource: {"quota", "overQuotaWeight", "limit"},
     QueueStatus: {
         *("childQueues", "allocated", "allocatedNonPreemptible", "requested", "conditions"),
         "fairShare",  # written from the start, and read by nothing that decides
@@ -96,8 +99,8 @@ def camel(name):
 
 @pytest.mark.parametrize("of", PEERS, ids=lambda of: of.__name__)
 def test_each_field_is_the_peers_or_has_a_row_in_the_table(of):
-    own = FIELDS.get(of.__name__.removesuffix("Spec"), {})
-    missing = {camel(each.name) for each in attrs.fields(of)} - PEERS[of] - set(own)
+    own = {place.rpartition(".")[2] for rows in FIELDS.values() for place in rows}
+    missing = {camel(each.name) for each in attrs.fields(of)} - PEERS[of] - own
     assert missing == set(), (
         f"give these a row in FIELDS, so that recorded cases are decided with and without: {missing}"
     )
@@ -122,9 +125,20 @@ def _changed(manifest, place):
     if rows is None:
         return manifest
     found = copy.deepcopy(manifest)
-    if rows:
-        found["spec"] = {**(found.get("spec") or {}), **{field: values[place] for field, values in rows.items()}}
+    for where, values in rows.items():
+        *above, field = ("spec", *where.split("."))
+        if set_or_empty(found, above[:-1]).get(above[-1]) or (place and above == ["spec"]):  # not into what is absent
+            held = found
+            for key in above:
+                held[key] = held = dict(held.get(key) or {})
+            held[field] = values[place]
     return found
+
+
+def set_or_empty(manifest, keys):
+    for key in keys:
+        manifest = manifest.get(key) or {}
+    return manifest
 
 
 def changed(case, change):
@@ -171,7 +185,7 @@ def without_new_fields(text):
 
 
 def _bare(found):
-    added = {*FIELDS["Queue"], *ANNOTATIONS}
+    added = {place.rpartition(".")[2] for place in FIELDS["Queue"]} | {*ANNOTATIONS}
     left = {key: value for key, value in found.items() if key not in added}
     return {key: value for key, value in left.items() if key != "annotations" or value}
 
