@@ -1,5 +1,8 @@
 """Preempt: within a queue, a group takes the places of preemptible groups of strictly lower priority.
 
+Groups that yield and have run for as long as they wished are victims of equal priorities as well. They are looked at in
+a second pass, so that a place is first sought without them, and go only in a statement that places the other group.
+
 Source: the peer's actions/preempt.
 """
 
@@ -10,7 +13,7 @@ from kai.deciding.engine.portion import Portion
 from kai.deciding.engine.refusals import capacity_verdict
 from kai.deciding.engine.session import Session
 from kai.facts.model.axis import Bools
-from kai.framework.decisions import Cause
+from kai.framework.decisions import YIELDED, Cause
 
 
 def _within_quota(session: Session, portion: Portion) -> bool:
@@ -25,6 +28,14 @@ def _lower(session: Session, portion: Portion, placed: Bools) -> Bools:
     queues, priorities = session.facts.groups.queue, session.priorities
     lower: Bools = (queues == queues[portion.group]) & (priorities < priorities[portion.group])
     return placed & lower
+
+
+def _no_higher(session: Session, portion: Portion, placed: Bools) -> Bools:
+    """Return the groups of lower priority, and those of the same that have run for as long as they wished."""
+    queues, priorities = session.facts.groups.queue, session.priorities
+    same: Bools = session.past_wishes() & (queues == queues[portion.group])
+    same &= priorities == priorities[portion.group]
+    return placed & (same | _lower(session, portion, placed))
 
 
 @attrs.frozen
@@ -44,3 +55,12 @@ class Preempt:
             victims=_lower,
             per_queue=True,
         ).run(session)
+        if session.past_wishes().any():
+            EvictionPass(
+                name=self.name,
+                cause=self.cause,
+                can_succeed=_within_quota,
+                victims=_no_higher,
+                per_queue=True,
+                rule=YIELDED,
+            ).run(session)

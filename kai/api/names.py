@@ -111,7 +111,9 @@ STALENESS_GRACE_PERIOD: Final = "kai.scheduler/staleness-grace-period"
 MAX_RUNTIME: Final = "kai.scheduler/max-runtime"
 """On workloads and pod groups: how long the pods may run before kai ends them, such as `12h`."""
 EXPECTED_RUNTIME: Final = "kai.scheduler/expected-runtime"
-"""On workloads and pod groups: how long the pods will probably run. For planning; ends nothing."""
+"""On workloads and pod groups: how long the pods will probably run. With the policy `yield` they make way then;
+otherwise it ends nothing.
+"""
 RUNTIME_POLICY: Final = "kai.scheduler/runtime-policy"
 """On workloads and pod groups: what happens at the limit: `fail` (the default), `requeue` or `yield`."""
 REQUEUE_DELAY: Final = "kai.scheduler/requeue-delay"

@@ -80,6 +80,8 @@ Cause.BUDGET = Cause(
     event="Pod {pod} was evicted: {rule}",
     leaves_because="a budget of queue {queue} is used up",
 )
+YIELDED: Final = "run time"
+"""The rule by which `Cause.PREEMPT` takes a group that yields and has run for as long as it wished."""
 _ALL: Final = (Cause.CONSOLIDATE, Cause.RECLAIM, Cause.PREEMPT, Cause.STALE, Cause.WINDOW, Cause.BUDGET)
 BUILT_IN: Final[Mapping[str, Cause]] = MappingProxyType({each.name: each for each in _ALL})
 """The causes of kai's own actions, of closing windows and of used budgets, by name."""

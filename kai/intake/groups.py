@@ -214,7 +214,7 @@ class GroupReader:
         return RunBound(
             left=inf if end is None else end.at,
             since=status.running_since,
-            yields=None if wish is None else max(0.0, wish - consumed),
+            yields=wish,
         )
 
 

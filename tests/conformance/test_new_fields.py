@@ -50,6 +50,7 @@ FIELDS = {
         "schedules": ([], [ALWAYS, NEVER]),
         "maxRuntime": (None, TEN_YEARS),
         "defaultRuntime": (None, TEN_YEARS),
+        "budgets": ([], [{"name": "month", "amount": 1_000_000, "enforce": "warn"}]),
         "resources.models": ({}, {"h100": {"limit": 100_000}, "a100": {"limit": -1}}),
     },
     "PodGroup": {},

@@ -47,6 +47,8 @@ class EvictionPass:
     """bool[G]: the groups that may lose pods, among the given preemptible groups with a place."""
     per_queue: bool
     """Whether failures are remembered per leaf queue rather than for the whole cluster."""
+    rule: str = ""
+    """What allows the evictions; "" for the rule of the cause."""
     explain: Explain | None = None
     """The facts about the involved queues in messages on evictions; None: no facts."""
     pending_filter: Callable[[Session, GroupRows], GroupRows] = lambda _, groups: groups
@@ -99,7 +101,7 @@ class EvictionPass:
         """
         if not state.is_prepared and self.cause is Cause.RECLAIM and state.known is not None:
             state.is_prepared = True
-            state.one_call = OneCall.of(session, state.known, self.cause.rule, self.explain, state.has_failed)
+            state.one_call = OneCall.of(session, state.known, self._rule, self.explain, state.has_failed)
         if state.one_call is not None:
             return state.one_call.run(heap, portion)
         return Run(heap.pop() if portion is None else portion, is_served=False)
@@ -110,6 +112,10 @@ class EvictionPass:
         The limit of all GPUs differs as well, and as in the peer a failure counts for all queues all the same.
         """
         return self.per_queue or session.facts.queues.model_limit.shape[1] > 0
+
+    @property
+    def _rule(self) -> str:
+        return self.rule or self.cause.rule
 
     def _table(self, session: Session, portion: Portion, state: "PassState") -> dict[str, Footprint]:
         queue = int(session.facts.groups.queue[portion.group]) if self._is_per_queue(session) else -1
@@ -163,7 +169,7 @@ class EvictionPass:
             victims = PlainVictims(session, session.oldest_first(np.flatnonzero(member).astype(np.int64)))
         else:
             victims = CompiledVictims(session, states, member)
-        search = Search(session, portion, self.cause, victims, states, self.cause.rule, self.explain, state.looks)
+        search = Search(session, portion, self.cause, victims, states, self._rule, self.explain, state.looks)
         outcome = search.run()
         if outcome is not Outcome.PLACED and search.cap is not None:
             state.is_capped = True

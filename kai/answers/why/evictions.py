@@ -9,12 +9,13 @@ import numpy as np
 
 from kai.answers.offline.run import Cycle
 from kai.answers.outcomes.states import counted_gpus
+from kai.basics.wording import span_text
 from kai.deciding.explain.phrases import plain, quantity
 from kai.deciding.explain.recorded import least_pods
 from kai.facts.model.axis import CPU, GPU, LEADING, MEMORY, Int64s
 from kai.facts.model.groups import PodGroup, path_to
 from kai.facts.model.pod import COUNTED, Status, within
-from kai.framework.decisions import Bind, Cause, Evict
+from kai.framework.decisions import YIELDED, Bind, Cause, Evict
 
 
 @attrs.frozen(kw_only=True)
@@ -76,6 +77,8 @@ class Evictions:
             yield from self._compared(evict, loser.queue_row, groups[evict.aggressor].queue_row)
         if evict.cause == Cause.PREEMPT and evict.aggressor >= 0:
             winner = groups[evict.aggressor]
+            if evict.rule == YIELDED and loser.bound is not None and loser.bound.yields is not None:
+                yield f"{loser.name} yields after {span_text(loser.bound.yields)}"
             yield f"{winner.name} has priority {winner.priority}, {loser.name} {loser.priority}"
         yield from _second_look(evict)
         if evict.cause == Cause.STALE and "minimum" in evict.facts:

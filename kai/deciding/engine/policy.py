@@ -272,7 +272,7 @@ class Policy:
         """Whether a plugin determines the order of groups."""
         return any(isinstance(maker, GroupOrder) for maker in self._key_makers)
 
-    def group_keys(self, groups: GroupRows, priority: Int64s) -> Float64s:
+    def group_keys(self, groups: GroupRows, priority: Int64s | Float64s) -> Float64s:
         """Return float64[n, k]: the keys that order ``groups``, smaller first; the caller fills the unique last one.
 
         The column of elastic groups stays 0, because it changes as pods are placed.

@@ -24,7 +24,7 @@ from kai.facts.model.axis import Bools, Float64s, GroupRows, Int64s, NodeRows, P
 from kai.facts.model.groups import SubGroup
 from kai.facts.state.base import Base, Opening
 from kai.facts.state.facts import next_quota_change, requested_amounts
-from kai.facts.state.kept import pods_by_leaf
+from kai.facts.state.kept import pods_by_leaf, timed_groups
 from kai.facts.state.ledger import Ledger, Tracked
 from kai.facts.state.snapshot import Snapshot
 from kai.framework.parameters import AS_PEER, Parameters
@@ -151,9 +151,18 @@ class World:
     def group_keys(self) -> Float64s:
         """float64[G, k]: the keys that order groups, once plugins have opened; the last key is unique."""
         rows = np.arange(len(self.snapshot.groups), dtype=np.int64)
-        keys = self.policy.group_keys(rows, self.base.groups.priority)
+        keys = self.policy.group_keys(rows, self._order_priorities)
         keys[self.base.group_order, -1] = rows
         return keys
+
+    @cached_property
+    def _order_priorities(self) -> Int64s | Float64s:
+        """[G] The priority by which groups are ordered: one that has run for as long as it wished follows its equals.
+
+        Otherwise a group that made way would come first again, being older, and take its place back.
+        """
+        past, priority = self.past_wishes(), self.base.groups.priority
+        return priority - 0.5 * past if past.any() else priority
 
     @cached_property
     def victim_ranks(self) -> Float64s:
@@ -186,7 +195,7 @@ class World:
             or not find_places(writable(self.base.groups.created), self.base.group_order, groups, places)
         ):
             return self.group_keys[groups]
-        keys = self.policy.group_keys(groups, self.base.groups.priority[groups])
+        keys = self.policy.group_keys(groups, self._order_priorities[groups])
         keys[:, -1] = places
         return keys
 
@@ -246,6 +255,16 @@ class World:
     def priorities(self) -> Int64s:
         """int64[G]: the priority of each group."""
         return self.base.groups.priority
+
+    def past_wishes(self) -> Bools:
+        """Return bool[G]: groups that yield and have run, since they started last, for as long as they wished."""
+        yields = self.base.groups.yields
+        rows = timed_groups(self.snapshot, "yielding", yields)
+        past = np.zeros(len(yields), np.bool_)
+        if len(rows):
+            until = self.last_start[rows] + yields[rows]
+            past[rows] = self.clock.are_past(until)  # NaN, where it never started, is past nothing
+        return past
 
     @property
     def trees(self) -> Int64s:

@@ -20,7 +20,7 @@ from kai.facts.model.axis import PLUGGED_GPU
 from kai.facts.model.budgets import GPU_HOUR
 from kai.facts.model.groups import DEFAULT_SUBGROUP
 from kai.facts.state.snapshot import Snapshot
-from kai.framework.decisions import Cause, Evict
+from kai.framework.decisions import YIELDED, Cause, Evict
 from kai.framework.verdict import Code, Facts
 
 DIVISORS: Final = {"cpu": 1000.0, "memory": 1e9, "gpu": 1000.0, PLUGGED_GPU: 1000.0}
@@ -261,6 +261,13 @@ def _shortest(found: float) -> str:
     return str(int(found)) if found == int(found) else repr(found)
 
 
+_MADE_WAY: Final = Cause(
+    Cause.PREEMPT.name,
+    rule=YIELDED,
+    event="Pod {pod} made way for workload {group}: it yields, and has run for longer than it wished",
+)
+
+
 def eviction_message(evict: Evict, snapshot: Snapshot, *, is_hidden: bool = False) -> str:
     """Return the text of the event about an eviction.
 
@@ -279,7 +286,8 @@ def eviction_message(evict: Evict, snapshot: Snapshot, *, is_hidden: bool = Fals
         "where": f" in sub-group {subgroup}" if subgroup and subgroup != DEFAULT_SUBGROUP else "",
     }
     queues = [evict.facts.get("victim"), None if is_hidden else evict.facts.get("aggressor")]
-    return "\n".join([_filled(evict.cause, facts), *map(_queue_details, mappings_of(queues))])
+    cause = _MADE_WAY if evict.cause == Cause.PREEMPT and evict.rule == YIELDED else evict.cause
+    return "\n".join([_filled(cause, facts), *map(_queue_details, mappings_of(queues))])
 
 
 def _filled(cause: Cause, facts: Facts) -> str:

@@ -155,7 +155,7 @@ class RunBound:
     since: float | None = None
     """When the present run began; None while it does not run."""
     yields: float | None = None
-    """After how long it gives way to others; None: never."""
+    """How long after its last start it gives way to its equals; None: never."""
 
     def end(self, now: float) -> float:
         """Return when the group has ended at the latest if it runs now, or is started now; infinity without an end."""

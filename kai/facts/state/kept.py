@@ -148,7 +148,7 @@ class GroupColumns(NamedTuple):
     runs_since: Float64s
     """NaN: it does not run."""
     yields: Float64s
-    """After how many seconds it gives way to others; NaN: never."""
+    """How many seconds after its last start it gives way to its equals; NaN: never."""
 
 
 class NodeColumns(NamedTuple):
