@@ -14,8 +14,8 @@ from kai.answers.cases.case import Case
 from kai.api.codec.structuring import structure_as
 from kai.api.conventions.budgets import GPU_HOUR, amount_of, carried_over, is_open, period_at, period_before
 from kai.api.scheduling.queue import QueueBudget
+from kai.deciding.configuration.profile_reading import default_configuration
 from kai.deciding.configuration.profiles import make_profile
-from kai.deciding.configuration.reading import default_configuration
 from kai.deciding.engine.host import Silent
 from kai.deciding.engine.session import Session
 from kai.framework.decisions import Cause, Recorder
