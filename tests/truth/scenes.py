@@ -350,6 +350,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "PodSchedulingErrors": "what conditions say of finer reasons, which the scenes have",
     "Plugin": "a scheduler makes it of failures of many cycles",
     "WaitsForTurn": "what is decided anew for a reader considers all groups at once",
+    "BudgetUsed": "what budgets have spent comes from a history, which these clusters do not have",
     "TriesSpent": "takes hundreds of sets of nodes to make",
     "Moves": "pods of it have nodes, so that no condition says why they wait",
 }
