@@ -13,12 +13,13 @@ from typing import Final
 from kai.history import reports
 from kai.history.database import Author, Writer, reading
 from kai.history.facts import Amounts, NodeState
+from kai.history.sums import HOUR
 
 KILLS: Final = 50
 T: Final = 1_800_000_000_000
 RECORDER: Final = textwrap.dedent(
     """
-    # Records one job after the other, each for a second of GPU time, and says what is committed.
+    # Records one job after the other, each for 700 seconds of GPU time, and says what is committed.
     import sys
     from kai.history.database import Author, Writer
     from kai.history.facts import Amounts, Ended, Held, JobFacts, NodeState, QueueFacts
@@ -31,7 +32,7 @@ RECORDER: Final = textwrap.dedent(
         job = JobFacts(uid=f"job-{number}", namespace="ns", name=f"job-{number}")
         writer.write(at, {(job.uid, "n"): Held(job=job, queue=queue, model="H100", amounts=Amounts(1000, 0, 0))})
         print(number, "began", at, flush=True)
-        at += 1000
+        at += 700_000
         writer.write(at, {(job.uid, "n"): Ended.DONE})
         print(number, "ended", at, flush=True)
         number += 1
@@ -72,7 +73,13 @@ def test_fifty_kills_lose_the_open_transaction_and_nothing_else(tmp_path):
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         twice = connection.execute("SELECT job FROM held GROUP BY job HAVING COUNT(*) > 1").fetchall()
     assert twice == []
-    assert all(line.ended - line.started == 1000 for line in lines)
+    assert all(line.ended - line.started == 700_000 for line in lines)
     assert ended <= {line.uid for line in lines}
-    assert whole.held.gpu == len(lines) * 1_000_000
+    assert whole.held.gpu == len(lines) * 700_000_000
     assert whole.capacity.gpu == 8000 * (at - T)
+    with reading(path) as connection:
+        assert connection.execute("SELECT COUNT(*) FROM hour").fetchone()[0] > 20
+        for span in ((T, at), (T + 5 * HOUR + 17, at - 7 * HOUR + 3), (T + 9 * HOUR, T + 11 * HOUR)):
+            expected = {uid: use.held for uid, use in reports.by_queue(connection, *span).items()}
+            assert reports.held_by_queue(connection, *span) == expected
+            assert reports.capacity(connection, *span) == reports.capacity(connection, *span, model="H100")
