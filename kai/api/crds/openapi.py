@@ -117,8 +117,7 @@ EXPLANATIONS: Final[Mapping[type, Mapping[str, str]]] = {
     },
     QueueBudget: {
         "name": "A name for messages, such as month.",
-        "resource": "What is counted: gpu-hours, hours of one GPU. Parts of GPUs count in part.",
-        "amount": "How many GPU-hours a period has.",
+        "amount": "How many GPU-hours a period has: hours of one GPU, parts of GPUs in part.",
         "weights": "How much an hour of certain GPU models counts; the first entry that fits counts, all others are 1.",
         "period": "monthly, weekly (from Monday on) or daily, from midnight on; a schedule in the five fields of cron, "
         "at whose times a period begins; or once, from from to until. Default monthly.",

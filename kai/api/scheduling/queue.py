@@ -118,7 +118,6 @@ class QueueBudget:
 
     name: ObjectName
     amount: Share
-    resource: Literal["gpu-hours"] = "gpu-hours"
     weights: tuple[ModelWeight, ...] = ()
     period: ScheduleText = "monthly"
     time_zone: ZoneName = ""

@@ -5,6 +5,8 @@ What is here is written as a person or the API server writes it, so reading and 
 
 from typing import Any, Final
 
+from tests.unit.api.queue_parts import BUDGET_STATUSES, BUDGETS, SCHEDULES
+
 Manifest = dict[str, Any]
 
 OWNER: Final = {
@@ -191,17 +193,8 @@ QUEUE: Final[Manifest] = {
         "parentQueue": "research",
         "priority": 90,
         "resources": {"gpu": SHARES, "cpu": SHARES, "memory": SHARES},
-        "schedules": [
-            {
-                "name": "nights",
-                "timeZone": "Europe/Berlin",
-                "start": "0 22 * * *",
-                "duration": "8h0m0s",
-                "resources": {at: {"quota": 1, "overQuotaWeight": 2, "limit": 3} for at in ("gpu", "cpu", "memory")},
-                "onClose": "evict",
-                "notice": "10m0s",
-            }
-        ],
+        "schedules": SCHEDULES,
+        "budgets": BUDGETS,
         "preemptMinRuntime": "1m0s",
         "reclaimMinRuntime": "48h0m0s",
         "maxRuntime": "24h0m0s",
@@ -213,6 +206,7 @@ QUEUE: Final[Manifest] = {
         "allocatedNonPreemptible": AMOUNTS,
         "requested": AMOUNTS,
         "fairShare": AMOUNTS,
+        "budgets": BUDGET_STATUSES,
         "conditions": [CONDITION],
     },
 }
