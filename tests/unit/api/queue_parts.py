@@ -1,14 +1,18 @@
-"""What complete manifests of queues say about time: windows, budgets, and what was used of these."""
+"""What complete manifests of queues say about models of GPUs, windows, budgets, and what was used of these."""
 
 from typing import Final
 
+MODELS: Final = {"h100": {"limit": 4}}
 SCHEDULES: Final = [
     {
         "name": "nights",
         "timeZone": "Europe/Berlin",
         "start": "0 22 * * *",
         "duration": "8h0m0s",
-        "resources": {at: {"quota": 1, "overQuotaWeight": 2, "limit": 3} for at in ("gpu", "cpu", "memory")},
+        "resources": {
+            **{at: {"quota": 1, "overQuotaWeight": 2, "limit": 3} for at in ("gpu", "cpu", "memory")},
+            "models": MODELS,
+        },
         "onClose": "evict",
         "notice": "10m0s",
     }
