@@ -23,7 +23,7 @@ from kai.cli.selectors import Selector, read_selector
 if TYPE_CHECKING:
     from kai.answers.cases.case import Case
     from kai.answers.why.own_jobs import OwnJobs
-    from kai.cli.deciding.installed import Chosen
+    from kai.cli.deciding.policy import Chosen
     from kai.cli.serving import Served
     from kai.cluster.transport.access import Access
     from kai.lab.request import Request, Result
@@ -168,10 +168,10 @@ class Source:
 
         Raises: ConfigError for an invalid one, UnreachableError for a cluster.
         """
-        from kai.cli.deciding.installed import Chosen, policy_of_cluster
+        from kai.cli.deciding.policy import Chosen, policy_of_cluster
 
         if self.config:
-            from kai.cli.running.configuring import load_policy
+            from kai.cli.deciding.policy import load_policy
 
             return Chosen(policy=load_policy(self.config), name=self.config)
         return policy_of_cluster(self.access, self.request.registry) if self.is_live else Chosen()

@@ -240,7 +240,7 @@ def _write(found: "Comparison", text: Callable[[], str], console: Console, *, wa
 
 def _under(policy: str, place: str, cycles: int | None, wanted: "Wanted") -> "Side":
     """Return the decisions of a policy on a cluster; the policy file is also looked for beside the cluster."""
-    from kai.cli.running.configuring import load_policy
+    from kai.cli.deciding.policy import load_policy
 
     beside = Path(place) / policy
     path = policy if Path(policy).exists() or not beside.exists() else str(beside)

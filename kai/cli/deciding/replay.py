@@ -56,7 +56,7 @@ def replay(
     """Decide once more on SNAPSHOT and show the decisions as a plan."""
     from kai.answers.cases.plan_document import differences
     from kai.answers.outcomes.plan import plan_of
-    from kai.cli.running.configuring import load_policy
+    from kai.cli.deciding.policy import load_policy
     from kai.lab.comparing.comparison import agreement
     from kai.lab.request import Request, adoption_under
 

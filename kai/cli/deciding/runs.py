@@ -151,7 +151,7 @@ def experiments_of(path: str, wanted: Wanted) -> list[Experiment]:
 
 def under(experiment: Experiment, policy: str, place: str | None = None) -> Experiment:
     """Return an experiment under another policy; its file is also looked for beside the workload or in ``place``."""
-    from kai.cli.running.configuring import load_policy
+    from kai.cli.deciding.policy import load_policy
     from kai.lab.virtual.results.metrics import PolicyInput
 
     if policy == OWN:

@@ -140,7 +140,7 @@ def _refuse_flags_of_one_moment() -> None:
 def _policy(path: str | None) -> "Policy | None":
     if path is None:
         return None
-    from kai.cli.running.configuring import load_policy
+    from kai.cli.deciding.policy import load_policy
 
     return load_policy(path)
 

@@ -225,7 +225,7 @@ def new(name: str, into: str | None) -> None:
 
 def _show_times(console: Console, path: str | None, case: str) -> None:
     """Write how long plugins take on the cluster at ``case``, under the configuration at ``path`` if there is one."""
-    from kai.cli.running.configuring import load_policy
+    from kai.cli.deciding.policy import load_policy
 
     timing = time_plugins(case, None if path is None else load_policy(path))
     if console.is_for_machines:

@@ -12,14 +12,13 @@ from kai.api.codec.manifest_text import load_documents, load_values
 from kai.basics.errors import ConfigError, InputError
 from kai.basics.parsing import mapping_of, part_of
 from kai.basics.wording import found_by, shown
-from kai.cli.running.flags import Given, read_flags, with_texts
-from kai.cli.running.roleflags import FLAGS, PARAMETER_OF, ROLES, SCHEDULER, SETTING_OF, TOGETHER
+from kai.cli.running.flags import Given, with_texts
+from kai.cli.running.roleflags import FLAGS, SCHEDULER
 from kai.cli.running.shards import Rendered, is_shard, render
 from kai.deciding.configuration.profile_reading import Configuration, read_configuration
 
 if TYPE_CHECKING:
     from kai.deciding.configuration.registry import Registry
-    from kai.lab.request import Policy
 
 _KEY: Final = "config.yaml"
 
@@ -137,38 +136,3 @@ def _said(document: object) -> frozenset[str]:
     theirs = {"queueDepthPerAction": "queue_depth", "scenarioSearchBudgets": "budgets"}
     found = {ours for key, ours in theirs.items() if document.get(key)}
     return frozenset(found | set(mapping_of(document, "parameters")))
-
-
-def load_policy(path: str) -> Policy:
-    """Return the policy in a file; for a SchedulingShard with the flags that it renders to, as for `kai run`.
-
-    Raises: ConfigError.
-    """
-    return policy_of(read_text(path), path)
-
-
-def policy_of(text: bytes, place: str, registry: Registry | None = None) -> Policy:
-    """Return the policy in a text, as ``load_policy``; ``place`` names the text in errors.
-
-    Raises: ConfigError.
-    """
-    # Commands that run a role need neither.
-    from kai.cli.running.roles import configuration_of, intake_of
-    from kai.lab.request import Policy
-
-    setup = setup_of(text, place, registry)
-    if setup.shard is None:
-        return Policy(configuration=setup.configuration, said=setup.said, document=setup.document)
-    given = with_flags(read_flags([SCHEDULER], FLAGS, ROLES, TOGETHER), setup.shard, place)
-    parameters = configuration_of(given)[0].parameters
-    intake = intake_of(given)
-    changed = {
-        PARAMETER_OF[name]: getattr(parameters, PARAMETER_OF[name]) for name in given.named & PARAMETER_OF.keys()
-    }
-    own = setup.configuration
-    return Policy(
-        configuration=attrs.evolve(own, parameters=attrs.evolve(own.parameters, **changed)),
-        said=setup.said | changed.keys(),
-        document=setup.document,
-        settings={SETTING_OF[name]: getattr(intake, SETTING_OF[name]) for name in given.named & SETTING_OF.keys()},
-    )

@@ -7,7 +7,8 @@ import pytest
 
 from kai.basics.errors import ConfigError
 from kai.cli.command import run
-from kai.cli.running.configuring import load_policy, load_setup
+from kai.cli.deciding.policy import load_policy
+from kai.cli.running.configuring import load_setup
 from kai.cli.running.flags import read_flags
 from kai.cli.running.process import Process
 from kai.cli.running.roleflags import FLAGS, PARAMETER_OF, ROLES, SETTING_OF, TOGETHER

@@ -1,5 +1,6 @@
-"""The configuration of the scheduler that is installed in a cluster, read from its installation.
+"""The configuration that decides in a command: that of a file, or that of the scheduler in a cluster.
 
+Its settings replace those of the case, which keeps all others. That of a cluster is read from the installation.
 kai's chart keeps the configuration in a config map. KAI-Scheduler's operator renders one from each SchedulingShard,
 which also sets flags. Settings that neither gives have the defaults, which both schedulers share.
 """
@@ -57,13 +58,52 @@ class Chosen:
         return f"{line} (flags of the service are unknown: {self.flags_hidden})" if self.flags_hidden else line
 
 
+def load_policy(path: str) -> "Policy":
+    """Return the policy in a file; for a SchedulingShard with the flags that it renders to, as for `kai run`.
+
+    Raises: ConfigError.
+    """
+    from kai.cli.running.configuring import read_text
+
+    return policy_of(read_text(path), path)
+
+
+def policy_of(text: bytes, place: str, registry: "Registry | None" = None) -> "Policy":
+    """Return the policy in a text, as ``load_policy``; ``place`` names the text in errors.
+
+    Raises: ConfigError.
+    """
+    # Reading a cluster's own configuration needs these only where it has one.
+    from kai.cli.running.configuring import setup_of, with_flags
+    from kai.cli.running.flags import read_flags
+    from kai.cli.running.roleflags import FLAGS, PARAMETER_OF, ROLES, SCHEDULER, SETTING_OF, TOGETHER
+    from kai.cli.running.roles import configuration_of, intake_of
+    from kai.lab.request import Policy
+
+    setup = setup_of(text, place, registry)
+    if setup.shard is None:
+        return Policy(configuration=setup.configuration, said=setup.said, document=setup.document)
+    given = with_flags(read_flags([SCHEDULER], FLAGS, ROLES, TOGETHER), setup.shard, place)
+    parameters = configuration_of(given)[0].parameters
+    intake = intake_of(given)
+    changed = {
+        PARAMETER_OF[name]: getattr(parameters, PARAMETER_OF[name]) for name in given.named & PARAMETER_OF.keys()
+    }
+    own = setup.configuration
+    return Policy(
+        configuration=attrs.evolve(own, parameters=attrs.evolve(own.parameters, **changed)),
+        said=setup.said | changed.keys(),
+        document=setup.document,
+        settings={SETTING_OF[name]: getattr(intake, SETTING_OF[name]) for name in given.named & SETTING_OF.keys()},
+    )
+
+
 def policy_of_cluster(access: "Access", registry: "Registry") -> Chosen:
     """Return the configuration of the scheduler that runs in a cluster.
 
     Raises: ConfigError for an invalid configuration, UnreachableError for a cluster that does not answer.
     """
     from kai.answers.cases.live_cluster import read_installed
-    from kai.cli.running.configuring import policy_of
 
     found = read_installed(access)
     texts = _texts(found.shards, found.configs, found.maps)
