@@ -93,6 +93,15 @@ def test_queues_refuse_what_the_twins_refuse(stage, wanted, fixed_only):
 
 
 @given(stages())
+def test_quotas_until_the_end_of_groups_are_those_of_the_twin(stage):
+    world = stage.world
+    pairs = [(group, queue) for group in range(len(world.groups)) for queue in range(-1, len(world.queues))]
+    groups, queues = (np.array([pair[at] for pair in pairs], np.int64) for at in (0, 1))
+    found = fit.lasting_quotas(stage.ledger.facts, groups, queues)
+    assert found.tolist() == naive_fit.lasting_quotas(world, groups.tolist(), queues.tolist())
+
+
+@given(stages())
 def test_free_gpus_are_those_of_the_twin(stage):
     ledger = stage.ledger
     idle, releasing = np.empty(len(stage.world.nodes), np.int64), np.empty(len(stage.world.nodes), np.int64)

@@ -47,6 +47,14 @@ def shortage(world: World, shape: Shape, node: Node, *, idle_only: bool) -> int:
     return codes.ACCEPTED
 
 
+def lasting_quotas(world: World, groups: Sequence[int], queues: Sequence[int]) -> list[list[float]]:
+    """Return the least quota of each queue until its group has ended; unlimited for no queue."""
+    return [
+        world.queues[queue].lasting(world.groups[group])[:3] if queue >= 0 else [-1.0, -1.0, -1.0]
+        for group, queue in zip(groups, queues, strict=True)
+    ]
+
+
 def over_capacity(world: World, group: Group, wanted: Sequence[float], *, fixed_only: bool = False) -> int:
     """Return why the queues above a group may not take the amounts, 0 if they may."""
     if not fixed_only:
