@@ -155,11 +155,14 @@ def outputs(case):
     for each in jobs:
         ends = each.pop("endsInSeconds")
         assert ends is None or ends > 9 * 365 * 86_400
+    queues = [as_json(each) for each in queue_items(seen.queues, outcome.cycles[-1].snapshot.queues)]
+    for each in queues:  # a queue lists the models that it bounds
+        assert all(model["limit"] in {None, 100_000} for model in each.pop("models"))
     shown = {
         "plan": plan_of(outcome).document(),
         "answer": answer_of(outcome),
         "jobs": jobs,
-        "queues": [as_json(each) for each in queue_items(seen.queues, outcome.cycles[-1].snapshot.queues)],
+        "queues": queues,
         "nodes": [as_json(NodeItem.of(each)) for each in node_slots(outcome)],
     }
     return json.dumps(shown)
