@@ -92,14 +92,17 @@ def _time_options(function: Any) -> Any:  # noqa: ANN401 - as decorators of clic
 
 
 @click.command(name="report")
-@click.argument("kind", type=click.Choice(tuple(KINDS)))
+@click.argument("kind", metavar="REPORT", type=click.Choice(tuple(KINDS)))
 @_time_options
 @click.option("--by", type=click.Choice(PERIODS), default=None, help="A report for each of these.")
 @console_options((*FORMATS, "csv", "html"))
 def report_command(
     console: Console, *, kind: str, place: str, since: str, until: str, zone: str, by: str | None
 ) -> None:
-    """Report who used what over a time: from the file with the history of usage."""
+    """Report who used what over a time: from the file with the history of usage.
+
+    REPORT is one of jobs, queues, users, namespaces, sizes, models, nodes, endings, evictions and utilisation.
+    """
     with reading(place) as connection:
         heard = heard_until(connection) or 0
         span, local = _Time(since=since, until=until, zone=zone).span(heard)

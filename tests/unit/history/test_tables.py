@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from kai.answers.documents.envelope import API_VERSION
 from kai.cli.command import kai
+from kai.cli.listing.report import report_command
 from kai.cli.output_kinds import kind_schema
 from kai.history.database import reading
 from kai.history.facts import Amounts, Ended, NodeState, QueueFacts
@@ -206,3 +207,9 @@ def test_what_cannot_be_asked_is_refused(path, words, message):
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
     assert "found no file" in str(ran("history", "--file", str(tmp_path / "none.db")).exception)
+
+
+def test_the_help_of_reports_names_each_of_them():
+    assert report_command.help is not None
+    listed = report_command.help.partition("REPORT is one of ")[2].rstrip(".\n ").replace(" and ", ", ")
+    assert tuple(" ".join(listed.split()).split(", ")) == tuple(KINDS)
