@@ -7,9 +7,10 @@ of each in which every window opens.
 
 import gc
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 
+import attrs
 from attrs import evolve
 
 from benchmarks import engine
@@ -49,35 +50,58 @@ def _scheduled(queue: dict[str, object], at: int) -> dict[str, object]:
 
 def measure(workload: Workload, rounds: int = ROUNDS) -> dict[str, float]:
     """Return processor milliseconds of plain and of scheduled queues, for warm cycles and for one at an edge."""
-    engine.warm()
-    rehearse(engine.Live())
-    plain, clocked = engine.Live(), engine.Live()
-    for batch in listed(workload):
-        plain.take(batch)
-    for batch in with_windows(listed(workload)):
-        clocked.take(batch)
-    now = NOW.timestamp() // 3_600 * 3_600 + 60
-    both = (plain, clocked)
-    for each in both:
-        each.cycle(now, Stopwatch())
-        each.settle()
-    times: tuple[list[float], list[float]] = ([], [])
-    for round_ in range(rounds):
-        cycle_after(leaving(workload, round_), both, now := now + 1)
-        found = cycle_after(arriving(workload, round_ + 1), both if round_ % 2 else both[::-1], now := now + 1)
-        for kept, took in zip(times, found if round_ % 2 else found[::-1], strict=True):
-            kept.append(took)
-    edge = [_timed(each, now + 3_600) for each in both]
+    found = Beside.measured(workload, with_windows, rounds, NOW.timestamp() // 3_600 * 3_600 + 60)
+    edge = [_timed(each, found.now + 3_600) for each in found.schedulers]
     return {
-        "plain_ms": median(times[0]),
-        "clocked_ms": median(times[1]),
-        "ratio": median(one / other for other, one in zip(*times, strict=True)),
+        "plain_ms": median(found.plain_ms),
+        "clocked_ms": median(found.changed_ms),
+        "ratio": found.ratio,
         "plain_edge_ms": edge[0],
         "clocked_edge_ms": edge[1],
     }
 
 
-def cycle_after(news: Iterator[Batch], schedulers: Sequence[engine.Live], now: float) -> list[float]:
+@attrs.frozen
+class Beside:
+    """Two schedulers side by side, one plain and one whose objects were changed, and what their warm cycles cost.
+
+    Units: processor milliseconds; ``now``, the instant of the last cycles, in seconds since the epoch.
+    """
+
+    schedulers: tuple[engine.Live, engine.Live]
+    plain_ms: list[float]
+    changed_ms: list[float]
+    now: float
+
+    @classmethod
+    def measured(
+        cls, workload: Workload, change: Callable[[Iterator[Batch]], Iterator[Batch]], rounds: int, now: float
+    ) -> "Beside":
+        """Return both after warm cycles that were measured in turn, each round in the other order."""
+        engine.warm()
+        rehearse(engine.Live())
+        both = (engine.Live(), engine.Live())
+        for scheduler, batches in zip(both, (listed(workload), change(listed(workload))), strict=True):
+            for batch in batches:
+                scheduler.take(batch)
+        for each in both:
+            each.cycle(now, Stopwatch())
+            each.settle()
+        times: tuple[list[float], list[float]] = ([], [])
+        for round_ in range(rounds):
+            _cycle_after(leaving(workload, round_), both, now := now + 1)
+            found = _cycle_after(arriving(workload, round_ + 1), both if round_ % 2 else both[::-1], now := now + 1)
+            for kept, took in zip(times, found if round_ % 2 else found[::-1], strict=True):
+                kept.append(took)
+        return cls(both, *times, now)
+
+    @property
+    def ratio(self) -> float:
+        """How much longer cycles take with the change, as the median over rounds."""
+        return median(one / other for other, one in zip(self.plain_ms, self.changed_ms, strict=True))
+
+
+def _cycle_after(news: Iterator[Batch], schedulers: Sequence[engine.Live], now: float) -> list[float]:
     """Let every scheduler hear of the news, and return what a cycle of each then costs."""
     for batch in news:
         for each in schedulers:

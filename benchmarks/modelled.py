@@ -13,13 +13,10 @@ from typing import Any
 
 from attrs import evolve
 
-from benchmarks import engine
 from benchmarks.catalogue import find_workload
-from benchmarks.clock import Stopwatch
-from benchmarks.clocked import cycle_after
-from benchmarks.events import Batch, arriving, leaving, listed
+from benchmarks.clocked import Beside
+from benchmarks.events import Batch
 from benchmarks.manifests import NOW
-from benchmarks.measure import rehearse
 from benchmarks.workload import Workload
 from kai.api import names
 
@@ -52,28 +49,8 @@ def _bounded(queue: dict[str, Any], _: int) -> dict[str, Any]:
 
 def measure(workload: Workload, rounds: int = ROUNDS) -> dict[str, float]:
     """Return processor milliseconds of warm cycles without and with limits of models, and how one is to the other."""
-    engine.warm()
-    rehearse(engine.Live())
-    plain, bounded = engine.Live(), engine.Live()
-    for batch in listed(workload):
-        plain.take(batch)
-    for batch in with_models(listed(workload)):
-        bounded.take(batch)
-    now, both = NOW.timestamp() + 60, (plain, bounded)
-    for each in both:
-        each.cycle(now, Stopwatch())
-        each.settle()
-    times: tuple[list[float], list[float]] = ([], [])
-    for round_ in range(rounds):
-        cycle_after(leaving(workload, round_), both, now := now + 1)
-        found = cycle_after(arriving(workload, round_ + 1), both if round_ % 2 else both[::-1], now := now + 1)
-        for kept, took in zip(times, found if round_ % 2 else found[::-1], strict=True):
-            kept.append(took)
-    return {
-        "plain_ms": median(times[0]),
-        "bounded_ms": median(times[1]),
-        "ratio": median(one / other for other, one in zip(*times, strict=True)),
-    }
+    found = Beside.measured(workload, with_models, rounds, NOW.timestamp() + 60)
+    return {"plain_ms": median(found.plain_ms), "bounded_ms": median(found.changed_ms), "ratio": found.ratio}
 
 
 if __name__ == "__main__":

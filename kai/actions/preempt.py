@@ -6,6 +6,8 @@ a second pass, so that a place is first sought without them, and go only in a st
 Source: the peer's actions/preempt.
 """
 
+from functools import partial
+
 import attrs
 
 from kai.actions.search.waiting import EvictionPass
@@ -48,19 +50,7 @@ class Preempt:
 
     def run(self, session: Session) -> None:
         """Search victims for every group that waits."""
-        EvictionPass(
-            name=self.name,
-            cause=self.cause,
-            can_succeed=_within_quota,
-            victims=_lower,
-            per_queue=True,
-        ).run(session)
+        search = partial(EvictionPass, name=self.name, cause=self.cause, can_succeed=_within_quota, per_queue=True)
+        search(victims=_lower).run(session)
         if session.past_wishes().any():
-            EvictionPass(
-                name=self.name,
-                cause=self.cause,
-                can_succeed=_within_quota,
-                victims=_no_higher,
-                per_queue=True,
-                rule=YIELDED,
-            ).run(session)
+            search(victims=_no_higher, rule=YIELDED).run(session)

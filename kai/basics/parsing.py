@@ -161,6 +161,8 @@ def floating(text: str) -> float | None:
 WANTED: Final = 'a quantity such as "1", "500m" or "2Gi"'
 WANTED_SMALLER: Final = "a quantity that fits into 64 bits"
 
+GPU_HOUR: Final = 3_600_000_000
+"""GPU-microseconds in a GPU-hour, core-microseconds in a core-hour."""
 _LARGEST: Final = 2**63 - 1
 _TEXT: Final = re.compile(r"([+-]?)([0-9]+\.?[0-9]*|\.[0-9]+)(?:([eE][+-]?[0-9]+)|([numkMGTPE]|[KMGTPE]i)?)")
 _LONGEST: Final = 80

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 import attrs
 
+from kai.basics.parsing import GPU_HOUR
+
 GPU, CPU, MEMORY = range(3)
 RESOURCES: Final = ("gpu", "cpu", "memory")
-GPU_HOUR: Final = 3_600_000_000
-"""GPU-microseconds in a GPU-hour; core-microseconds in a core-hour alike."""
 GIGABYTE_HOUR: Final = 3_600_000_000
 """Megabyte-milliseconds in a gigabyte-hour."""
 HOURS: Final = (GPU_HOUR, GPU_HOUR, GIGABYTE_HOUR)

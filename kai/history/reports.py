@@ -119,26 +119,24 @@ BY: Final[Mapping[str, str]] = {
     "namespace": "(SELECT namespace FROM job WHERE job.id = held.job)",
     "size": "(SELECT gpu FROM job WHERE job.id = held.job)",
     "ended": "IFNULL(ended, -1)",
+    "queue and ending": "queue || ' ' || IFNULL(ended, -1)",
     "all": "1",
 }
 """What sums can be taken by."""
 
 
-def use_by(
-    connection: sqlite3.Connection, by: str, since: int, until: int, *, ended: Ended | None = None
-) -> dict[int | str, Use]:
-    """Return what was held over a time by each value of ``by``, one of `BY`; with ``ended`` only what ended so.
+def use_by(connection: sqlite3.Connection, by: str, since: int, until: int) -> dict[int | str, Use]:
+    """Return what was held over a time by each value of ``by``, one of `BY`.
 
     Values are row ids of queues and of words, names of models and nodes, or thousandths of GPUs as sizes.
     """
-    only = "" if ended is None else f" AND ended = {int(ended)}"
     # Reading rows in the order of an index takes longer than reading all of them, unless they are few.
     table = "held NOT INDEXED" if until - since > _LONG else "held"
     is_small = _fits(connection, since, until)
     sums = ", ".join(f"SUM({each} * (b - a))" for each in RESOURCES) if is_small else _SUMS
     rows = connection.execute(
         f"SELECT k, ended IN ({_LOST}) AS is_lost, COUNT(DISTINCT job), {sums} FROM"
-        f" ({_clipped(f'{BY[by]} AS k, job, ended, gpu, cpu, memory', table)}{only}) WHERE b > a"
+        f" ({_clipped(f'{BY[by]} AS k, job, ended, gpu, cpu, memory', table)}) WHERE b > a"
         " GROUP BY k, is_lost ORDER BY k",
         _window(connection, since, until),
     )

@@ -17,7 +17,6 @@ from kai.api.conventions.budgets import carried_over, period_at, period_before, 
 from kai.facts.model.budgets import Spent
 from kai.history.database import OPEN, queues_by_row
 from kai.history.facts import Ended
-from kai.history.reports import words
 
 if TYPE_CHECKING:
     import sqlite3
@@ -109,9 +108,13 @@ def _spent(
         total=_total(budget, uses),
         pace=sum(weighted(use.held, weight_of(budget, use.model)) for use in uses),
         carried=carried,
-        users=_most(budget, uses, words(connection).__getitem__),
+        users=_most(budget, uses, partial(_user_name, connection)),
         jobs=_most(budget, jobs, partial(_job_name, connection)),
     )
+
+
+def _user_name(connection: sqlite3.Connection, row: int) -> str:
+    return str(connection.execute("SELECT text FROM word WHERE id = ?", (row,)).fetchone()[0])
 
 
 def _job_name(connection: sqlite3.Connection, row: int) -> str:

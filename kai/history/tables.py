@@ -157,15 +157,14 @@ def _endings(connection: sqlite3.Connection, span: Span) -> list[Row]:
 
 def _evictions(connection: sqlite3.Connection, span: Span) -> list[Row]:
     """Return what ended without its owner's will, by queue and reason, the largest loss first."""
-    queues, rows = queues_by_row(connection), list[Row]()
-    for why in EVICTIONS:
-        uses: dict[str, Use] = {}
-        for row, use in reports.use_by(connection, "queue", span.since, span.until, ended=why).items():
-            name = queues[int(row)].name or NO_QUEUE
-            uses[name] = uses.get(name, Use()).plus(use)
-        rows += [{"queue": name, "why": why_text(why), **_of_use(use, 0)} for name, use in uses.items()]
-    dropped = {"percent"}
-    kept = [{key: each for key, each in row.items() if key not in dropped} for row in rows]
+    queues, uses = queues_by_row(connection), dict[tuple[str, int], Use]()
+    for key, use in reports.use_by(connection, "queue and ending", span.since, span.until).items():
+        row, ended = map(int, str(key).split())
+        if ended in EVICTIONS:
+            place = queues[row].name or NO_QUEUE, ended
+            uses[place] = uses.get(place, Use()).plus(use)
+    rows = [{"queue": name, "why": why_text(Ended(ended)), **_of_use(use, 0)} for (name, ended), use in uses.items()]
+    kept = [{key: each for key, each in row.items() if key != "percent"} for row in rows]
     return sorted(kept, key=lambda row: (-row["gpuMicroseconds"], row["queue"], row["why"]))
 
 

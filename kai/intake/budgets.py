@@ -14,7 +14,6 @@ import numpy as np
 
 from kai.api import names
 from kai.api.conventions.budgets import (
-    GPU_HOUR,
     Period,
     amount_of,
     charged_until,
@@ -25,23 +24,23 @@ from kai.api.conventions.budgets import (
     usable_budgets,
     weight_of,
 )
-from kai.api.conventions.runtime_limits import UNBOUNDED, Bound, bound, queue_chain
-from kai.api.kinds import key_of
-from kai.api.scheduling.pod_group import PodGroup as ApiGroup
+from kai.api.conventions.runtime_limits import queue_chain
 from kai.api.scheduling.queue import BudgetStatus, QueueBudget
 from kai.api.scheduling.queue import Queue as ApiQueue
+from kai.basics.parsing import GPU_HOUR
 from kai.facts.model.axis import Int64s
 from kai.facts.model.budgets import STOP, Budget, Key, Spent
-from kai.facts.model.groups import PodGroup, Queue, path_to
+from kai.facts.model.groups import PodGroup, Queue, RunBound, path_to
 from kai.facts.model.pod import ACTIVE_ALLOCATED, Node, Shape
 from kai.facts.state.snapshot import BudgetTable, Snapshot
 
 _NO_END: Final = -1
+_UNBOUNDED: Final = RunBound()
 
 
 @attrs.frozen(kw_only=True)
 class Around:
-    """What budgets are read from, besides the queues and groups as objects."""
+    """What budgets are read from, besides the queues as objects."""
 
     queues: Sequence[Queue]
     groups: Sequence[PodGroup]
@@ -53,101 +52,74 @@ class Around:
     spent: Mapping[Key, Spent] | None
 
 
-@attrs.define
-class BudgetReader:
-    """Reads the budgets of successive snapshots; the limits of groups are remembered while their objects stay."""
+def read_budgets(queues: Iterable[ApiQueue], around: Around, now: float) -> BudgetTable | None:
+    """Return the budgets at ``now``; None where no queue has one.
 
-    _bounds: dict[tuple[str, str], tuple[ApiGroup, tuple[ApiQueue, ...], Bound]] = attrs.field(factory=dict)
+    Cost: O(queues) without budgets; else that of the groups in and below the queues that have some.
+    """
+    sources = {each.metadata.name: each for each in queues}
+    if not any(each.spec.budgets for each in sources.values()):
+        return None
+    usable = {name: tuple(usable_budgets(each)) for name, each in sources.items() if each.spec.budgets}
+    products = [each.labels.get(names.NODE_GPU_PRODUCT, "") for each in around.nodes]
+    models = tuple(sorted({*products}))
+    place = {model: at for at, model in enumerate(models)}
+    budgets = [
+        found
+        for row, queue in enumerate(around.queues)
+        for each in usable.get(queue.name, ())
+        if (found := _budget(row, sources[queue.name], each, models, around.spent, now)) is not None
+    ]
+    duration, sliced, unending, over = _durations(sources, usable, around, now)
+    resets = (each.until if each.until > now else inf for each in budgets)
+    begins = (each.since if each.since > now else inf for each in budgets)
+    return BudgetTable(
+        budgets=tuple(budgets),
+        models=models,
+        node_model=np.array([place[each] for each in products], np.int64),
+        group_model=_models_of(around, place),
+        duration=duration,
+        sliced=sliced,
+        unending=unending,
+        next_change=min(min(resets, default=inf), min(begins, default=inf), over, _used_up(budgets, now)),
+    )
 
-    def read(
-        self, queues: Iterable[ApiQueue], groups: Iterable[ApiGroup], around: Around, now: float
-    ) -> BudgetTable | None:
-        """Return the budgets at ``now``; None where no queue has one.
 
-        Cost: O(queues) without budgets; else that of the groups in and below the queues that have some.
-        """
-        sources = {each.metadata.name: each for each in queues}
-        if not any(each.spec.budgets for each in sources.values()):
-            self._bounds = {}
-            return None
-        models = tuple(sorted({each.labels.get(names.NODE_GPU_PRODUCT, "") for each in around.nodes}))
-        budgets = [
-            found
-            for row, queue in enumerate(around.queues)
-            if queue.name in sources
-            for each in usable_budgets(sources[queue.name])
-            if (found := _budget(row, sources[queue.name], each, models, around.spent, now)) is not None
-        ]
-        duration, sliced, unending, over = self._durations(sources, groups, around, now)
-        resets = (each.until if each.until > now else inf for each in budgets)
-        begins = (each.since if each.since > now else inf for each in budgets)
-        return BudgetTable(
-            budgets=tuple(budgets),
-            models=models,
-            node_model=np.array(
-                [models.index(each.labels.get(names.NODE_GPU_PRODUCT, "")) for each in around.nodes], np.int64
-            ),
-            group_model=_models_of(around, models),
-            duration=duration,
-            sliced=sliced,
-            unending=unending,
-            next_change=min(min(resets, default=inf), min(begins, default=inf), over, _used_up(budgets, now)),
-        )
-
-    def _durations(
-        self, sources: Mapping[str, ApiQueue], groups: Iterable[ApiGroup], around: Around, now: float
-    ) -> tuple[Int64s, Int64s, frozenset[int], float]:
-        """Return the milliseconds that groups are charged for, sliced and unending groups, and when a slice ends."""
-        objects = {key_of(each): each for each in groups}
-        active = np.zeros(len(around.groups) + 1, np.bool_)  # the last one is for pods without a group
-        active[around.pod_group[(ACTIVE_ALLOCATED >> around.pod_status) & 1 > 0]] = True
-        out, sliced, over = np.zeros(len(around.groups), np.int64), list[int](), inf
-        unending: set[int] = set()
-        chains: dict[str, tuple[ApiQueue, ...]] = {}
-        lengths: dict[str, float] = {}
-        known, self._bounds = self._bounds, {}
-        for row, group in enumerate(around.groups):
-            if group.queue not in chains:
-                chains[group.queue] = queue_chain(group.queue, sources.get)
-                lengths[group.queue] = slice_seconds(chains[group.queue])
-            chain = chains[group.queue]
-            if not any(each.spec.budgets for each in chain):
+def _durations(
+    sources: Mapping[str, ApiQueue], usable: Mapping[str, Sequence[QueueBudget]], around: Around, now: float
+) -> tuple[Int64s, Int64s, frozenset[int], float]:
+    """Return the milliseconds that groups are charged for, sliced and unending groups, and when a slice ends."""
+    active = np.zeros(len(around.groups) + 1, np.bool_)  # the last one is for pods without a group
+    active[around.pod_group[(ACTIVE_ALLOCATED >> around.pod_status) & 1 > 0]] = True
+    out, sliced, over = np.zeros(len(around.groups), np.int64), list[int](), inf
+    unending: set[int] = set()
+    lengths: dict[str, float | None] = {}
+    for row, group in enumerate(around.groups):
+        if group.queue not in lengths:
+            lengths[group.queue] = _slice_length(queue_chain(group.queue, sources.get), usable)
+        length = lengths[group.queue]
+        if length is None:
+            continue
+        limits, runs = group.bound or _UNBOUNDED, bool(active[row])
+        since = limits.since or group.last_start or now
+        until = charged_until(limits.left, since if runs else None, now, length)
+        if limits.left == inf:
+            unending.add(row)
+            if not runs and not group.preemptible:
+                out[row] = _NO_END
                 continue
-            source = objects.get((group.namespace, group.name))
-            limits, consumed, since = UNBOUNDED, 0.0, group.last_start
-            if source is not None:
-                limits = self._bound_of(source, chain, known)
-                consumed, since = source.status.consumed_runtime or 0.0, source.status.running_since or since
-            runs = bool(active[row])
-            until = charged_until(limits, (since or now) if runs else None, consumed, now, lengths[group.queue])
-            if limits.least is None:
-                unending.add(row)
-                if not runs and not group.preemptible:
-                    out[row] = _NO_END
-                    continue
-                # Of work that starts in this cycle, too: nothing else may happen until its slice is over.
-                over = min(over, until)
-                if runs:
-                    sliced.append(row)
-            out[row] = math.ceil((until - now) * 1000)
-        return out, np.array(sliced, np.int64), frozenset(unending), over
-
-    def _bound_of(
-        self,
-        group: ApiGroup,
-        chain: tuple[ApiQueue, ...],
-        known: Mapping[tuple[str, str], tuple[ApiGroup, tuple[ApiQueue, ...], Bound]],
-    ) -> Bound:
-        key = key_of(group)
-        before = known.get(key)
-        same = before is not None and before[0] is group and all(map(_is_same, before[1], chain))
-        found = before[2] if before is not None and same else bound(group, chain)
-        self._bounds[key] = group, chain, found
-        return found
+            # Of work that starts in this cycle, too: nothing else may happen until its slice is over.
+            over = min(over, until)
+            if runs:
+                sliced.append(row)
+        out[row] = math.ceil((until - now) * 1000)
+    return out, np.array(sliced, np.int64), frozenset(unending), over
 
 
-def _is_same(one: ApiQueue, other: ApiQueue) -> bool:
-    return one.spec is other.spec or one.spec == other.spec
+def _slice_length(chain: Sequence[ApiQueue], usable: Mapping[str, Sequence[QueueBudget]]) -> float | None:
+    """Return for how long work without an end is charged in a queue; None where nothing in ``chain`` has budgets."""
+    found = [usable[each.metadata.name] for each in chain if each.metadata.name in usable]
+    return slice_seconds(budget for budgets in found for budget in budgets) if found else None
 
 
 def _budget(
@@ -209,7 +181,7 @@ def budget_statuses(snapshot: Snapshot, budget_used: Int64s) -> dict[str, tuple[
     table, out = snapshot.budgets, dict[str, tuple[BudgetStatus, ...]]()
     if table is None:
         return out
-    held = {(each.queue, each.name): int(used) for each, used in zip(table.bounding, budget_used, strict=True)}
+    held = table.held(budget_used)
     unknown = {each.queue for each in table.budgets if each.spent is None}
     for each in table.budgets:
         if each.queue in unknown or each.spent is None:
@@ -237,17 +209,16 @@ def _most(each: tuple[str, int]) -> tuple[int, str]:
     return -each[1], each[0]
 
 
-def _models_of(around: Around, models: Sequence[str]) -> Int64s:
+def _models_of(around: Around, place: Mapping[str, int]) -> Int64s:
     """Return the model that each group is bound to by the selectors of its pods; the number of models for any."""
-    index = {model: at for at, model in enumerate(models)}
     chosen = [dict(each.constraints.node_selector).get(names.NODE_GPU_PRODUCT) for each in around.shapes]
-    bound_to = [len(models) if each is None else index.get(each, len(models)) for each in chosen]
+    bound_to = [len(place) if each is None else place.get(each, len(place)) for each in chosen]
     out = np.full(len(around.groups), -1, np.int64)
     for group, shape in np.unique(np.column_stack([around.pod_group, around.pod_shape]), axis=0).tolist():
         if group >= 0:
             model = bound_to[shape]
-            out[group] = model if out[group] in {-1, model} else len(models)
-    out[out < 0] = len(models)
+            out[group] = model if out[group] in {-1, model} else len(place)
+    out[out < 0] = len(place)
     return out
 
 

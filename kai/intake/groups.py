@@ -204,12 +204,14 @@ class GroupReader:
     def _bound(self, source: api.PodGroup) -> RunBound | None:
         """Return what limits the run of a group. A group in a queue that is not read waits, so no limit concerns it."""
         queues = self.around.runtimes.get(source.spec.queue, ())
-        if not has_end(source, queues) and names.EXPECTED_RUNTIME not in source.metadata.annotations:
+        status = source.status
+        limited = has_end(source, queues) or names.EXPECTED_RUNTIME in source.metadata.annotations
+        if not limited and status.running_since is None:
             return None
-        found, status = bound(source, queues), source.status
+        found = bound(source, queues)
         consumed = status.consumed_runtime or 0.0
         end, wish = found.end(0.0, consumed), found.wish
-        if end is None and wish is None:
+        if end is None and wish is None and status.running_since is None:
             return None
         return RunBound(
             left=inf if end is None else end.at,

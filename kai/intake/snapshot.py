@@ -95,7 +95,6 @@ class Intake:
         self._grace = self._settings.stuck_in_releasing_seconds
         self._queues: tuple[Queue, ...] = ()
         self._clocked = Clocked()
-        self._budgets = budgets.BudgetReader()
         self._used_up: frozenset[str] = frozenset()
         self._known_axis = ResourceAxis.of(())
         self._ending = EndingNamespaces()
@@ -190,7 +189,7 @@ class Intake:
             pod_devices=assigned.devices,
             bind_requests=bind_requests(assigned.requests, self._memory),
             past=past,
-            budgets=self._budgets.read(objects.queues, objects.pod_groups, around, now),
+            budgets=budgets.read_budgets(objects.queues, around, now),
             revision=revision,
         ).with_versions(self._versions(assigned.version))
         until = min(_next_stuck(base, now, self._grace), self._clocked.until)

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 import attrs
 
 from kai.answers.offline.run import Cycle
+from kai.basics.parsing import GPU_HOUR
 from kai.basics.trees import descendants
 from kai.deciding.explain.code_texts import date_text
-from kai.facts.model.budgets import GPU_HOUR, STOP
+from kai.facts.model.budgets import STOP
 from kai.facts.state.facts import named_models
 
 
@@ -138,7 +139,7 @@ def budget_lines(cycle: Cycle) -> tuple[BudgetLine, ...]:
     table, report = cycle.snapshot.budgets, cycle.report
     if table is None:
         return ()
-    held = {(each.queue, each.name): int(used) for each, used in zip(table.bounding, report.budget_used, strict=True)}
+    held = table.held(report.budget_used)
     return tuple(
         BudgetLine(
             queue=cycle.snapshot.queues[each.queue].name,

@@ -18,12 +18,13 @@ from kai.answers.why.unfit_nodes import CAPPED, MOST_ALTERNATIVES, OBSTACLES, Fa
 from kai.api import names
 from kai.api.conventions.queue_rules import Rule, queue_faults, shape_of
 from kai.api.kinds import key_of
+from kai.basics.parsing import GPU_HOUR
 from kai.basics.trees import ancestry
 from kai.deciding.explain.codes import Stage, stage_of
 from kai.deciding.explain.phrases import number
 from kai.deciding.explain.recorded import least_pods
 from kai.facts.model.axis import CPU, GPU, GPU_UNIT, LEADING, MEMORY
-from kai.facts.model.budgets import ADMIT, GPU_HOUR
+from kai.facts.model.budgets import ADMIT
 from kai.facts.model.pod import ALIVE, within
 
 if TYPE_CHECKING:

@@ -28,6 +28,7 @@ from kai.answers.why.obstacles import affinities, claims, config_maps, devices, 
 from kai.answers.why.unfit_nodes import unfit_evidence
 from kai.api.kinds import key_of
 from kai.api.values import instant_text
+from kai.basics.parsing import GPU_HOUR
 from kai.basics.schedules import clock_text
 from kai.basics.wording import counted, span_text
 from kai.deciding.explain import messages
@@ -37,7 +38,6 @@ from kai.deciding.explain.phrases import alternatives, bare, listed, number, obj
 from kai.deciding.explain.recorded import least_pods, share_text, whole_histogram
 from kai.facts.kernels import fit
 from kai.facts.model.axis import GPU, GPU_UNIT, LEADING
-from kai.facts.model.budgets import GPU_HOUR
 from kai.facts.model.groups import path_to
 from kai.facts.model.pod import ACTIVE_ALLOCATED, TERMINATING, GpuKind, Status, within
 from kai.framework.decisions import Evict

@@ -20,21 +20,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from kai.api.conventions.quota_windows import BadEntry
 from kai.api.scheduling.queue import MOST_BUDGETS, MOST_WEIGHTS, ModelWeight, Queue, QueueBudget
 from kai.api.values import BadValue, instant
-from kai.basics.parsing import is_number, mappings_of, seconds, text_of
+from kai.basics.parsing import GPU_HOUR, is_number, mappings_of, seconds, text_of
 from kai.basics.schedules import Schedule, read_zone
 from kai.basics.wording import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from kai.api.conventions.runtime_limits import Bound
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 ONCE: Final = "once"
 PERIODS: Final[Mapping[str, str]] = {"monthly": "0 0 1 * *", "weekly": "0 0 * * 1", "daily": "0 0 * * *"}
-GPU_HOUR: Final = 3_600_000_000
-"""GPU-microseconds in a GPU-hour."""
 UNIT: Final = 1000
 """Thousandths in 1, of weights and of GPUs."""
 _MOST_HOURS: Final = 1e9
@@ -161,53 +158,42 @@ def usable_budgets(queue: Queue) -> Iterator[QueueBudget]:
         yield from (each for at, each in enumerate(queue.spec.budgets[:MOST_BUDGETS]) if at not in bad)
 
 
-def slice_seconds(chain: Sequence[Queue]) -> float:
-    """Return for how long work without an end is charged at a time: the shortest slice of the queue and those above."""
-    found = [each.slice for queue in chain for each in usable_budgets(queue) if each.enforce == "admit"]
-    return min(found, default=3600.0)
+def slice_seconds(budgets: Iterable[QueueBudget]) -> float:
+    """Return for how long work without an end is charged at a time: the shortest slice of the budgets above it."""
+    return min((each.slice for each in budgets if each.enforce == "admit"), default=3600.0)
 
 
-def charged_until(bound: Bound, since: float | None, consumed: float, now: float, slice_length: float) -> float:
-    """Return until when work is charged that runs ``since`` an instant; None for work that would start now.
+def charged_until(left: float, since: float | None, now: float, slice_length: float) -> float:
+    """Return until when work is charged that may run for ``left`` seconds ``since`` an instant; None: it starts now.
 
     Work without an end is charged until its present slice is over, counted from its start.
     """
     start = now if since is None else since
-    end = bound.end(start, consumed)
-    if end is not None:
-        return max(end.at, now)
+    if left < inf:
+        return max(start + left, now)
     return start + (math.floor(max(0.0, now - start) / slice_length) + 1) * slice_length
 
 
 # --- What cannot be read ----------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
-class BadBudget:
-    """A part of a budget that cannot be used."""
-
-    at: int
-    """The place of the budget in the list."""
-    field: str
-    """Its field, as written in a manifest."""
-    found: str
-    wanted: str
-
-    def __str__(self) -> str:
-        """Return the fault as messages state it."""
-        return f"spec.budgets[{self.at}].{self.field}: found {self.found}, expected {self.wanted}"
-
-
-def bad_budgets(budgets: Sequence[QueueBudget]) -> Iterator[BadBudget]:
+def bad_budgets(budgets: Sequence[QueueBudget]) -> Iterator[BadEntry]:
     """Yield what of a queue's budgets cannot be used, in order."""
     names: set[str] = set()
     for at, each in enumerate(budgets):
         if not each.name or each.name in names:
-            yield BadBudget(at=at, field="name", found=shown(each.name), wanted="a name that no earlier budget has")
+            yield BadEntry(
+                part="budgets", at=at, field="name", found=shown(each.name), wanted="a name that no earlier budget has"
+            )
         names.add(each.name)
         if at >= MOST_BUDGETS:
-            yield BadBudget(at=at, field="name", found=shown(each.name), wanted=f"at most {MOST_BUDGETS} budgets")
-        yield from (BadBudget(at=at, field=field, found=found, wanted=wanted) for field, found, wanted in _bad(each))
+            yield BadEntry(
+                part="budgets", at=at, field="name", found=shown(each.name), wanted=f"at most {MOST_BUDGETS} budgets"
+            )
+        yield from (
+            BadEntry(part="budgets", at=at, field=field, found=found, wanted=wanted)
+            for field, found, wanted in _bad(each)
+        )
 
 
 def _bad(budget: QueueBudget) -> Iterator[tuple[str, str, str]]:

@@ -44,8 +44,10 @@ _HUGE: Final = 1e300
 
 @attrs.frozen(kw_only=True)
 class BadEntry:
-    """A part of a schedule that cannot be used."""
+    """A part of an entry in a list of a queue's spec that cannot be used."""
 
+    part: str = "schedules"
+    """The list."""
     at: int
     """The place of the entry in the list."""
     field: str
@@ -55,7 +57,7 @@ class BadEntry:
 
     def __str__(self) -> str:
         """Return the fault as messages state it."""
-        return f"spec.schedules[{self.at}].{self.field}: found {self.found}, expected {self.wanted}"
+        return f"spec.{self.part}[{self.at}].{self.field}: found {self.found}, expected {self.wanted}"
 
 
 @functools.lru_cache(maxsize=1 << 14)

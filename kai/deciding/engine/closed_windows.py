@@ -24,7 +24,7 @@ from kai.basics.schedules import clock_text
 from kai.deciding.engine.session import Session
 from kai.facts.model.axis import SHARED_RESOURCES, Bools, Float64s, GroupRows, PodRows
 from kai.facts.model.budgets import ADMIT
-from kai.facts.model.groups import Windows
+from kai.facts.model.groups import Windows, path_to
 from kai.facts.model.pod import ACTIVE_ALLOCATED
 from kai.facts.state.snapshot import Snapshot
 from kai.framework.decisions import Cause
@@ -88,14 +88,8 @@ def _renewed_last(session: Session, group: int) -> tuple[int, int, float, int]:
 
 def _below(session: Session, row: int) -> Bools:
     """Return bool[Q + 1]: the queue and those below it; the last is for groups without a queue."""
-    parents = session.facts.queues.parent
-    below = np.zeros(len(parents) + 1, np.bool_)
-    for queue in range(len(parents)):
-        above = queue
-        while above >= 0 and above != row:
-            above = int(parents[above])
-        below[queue] = above == row
-    return below
+    queues = session.snapshot.queues
+    return np.array([*(row in path_to(queues, queue) for queue in range(len(queues))), False])
 
 
 class _Closing:

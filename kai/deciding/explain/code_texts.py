@@ -12,12 +12,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kai.basics import parsing
-from kai.basics.parsing import mappings_of
+from kai.basics.parsing import GPU_HOUR, mappings_of
 from kai.basics.schedules import clock_text, read_zone
 from kai.basics.wording import number_text, span_text
 from kai.deciding.explain.phrases import number
 from kai.facts.model.axis import PLUGGED_GPU
-from kai.facts.model.budgets import GPU_HOUR
 from kai.facts.model.groups import DEFAULT_SUBGROUP
 from kai.facts.state.snapshot import Snapshot
 from kai.framework.decisions import YIELDED, Cause, Evict

@@ -12,8 +12,6 @@ import attrs
 WARN: Final = "warn"
 ADMIT: Final = "admit"
 STOP: Final = "stop"
-GPU_HOUR: Final = 3_600_000_000
-"""GPU-microseconds in a GPU-hour."""
 
 
 @attrs.frozen(kw_only=True)

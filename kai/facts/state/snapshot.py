@@ -55,6 +55,13 @@ class BudgetTable:
         """The budgets that bound starts; their rows are those of columns."""
         return tuple([each for each in self.budgets if each.bounds_starts])
 
+    def held(self, budget_used: Int64s) -> dict[tuple[int, str], int]:
+        """Return what running work may still cost, by the row of the queue and the name of each budget that bounds.
+
+        ``budget_used`` [B] is the column of a ledger, in GPU-microseconds.
+        """
+        return {(each.queue, each.name): int(used) for each, used in zip(self.bounding, budget_used, strict=True)}
+
 
 @attrs.frozen(kw_only=True, slots=False)
 class Snapshot:

@@ -1,4 +1,5 @@
 from itertools import pairwise
+from math import inf
 
 import pytest
 
@@ -12,7 +13,6 @@ from kai.api.conventions.budgets import (
     weight_of,
     weighted,
 )
-from kai.api.conventions.runtime_limits import UNBOUNDED, Bound, Limit
 from kai.api.scheduling.queue import Queue, QueueBudget
 
 
@@ -68,12 +68,11 @@ def test_parts_of_gpus_are_never_charged_too_little():
 
 
 def test_work_is_charged_until_its_limit_or_the_end_of_its_slice():
-    hour = Bound(limits=(Limit(seconds=3600, source="x"),))
-    assert charged_until(hour, None, 0.0, 100.0, 600.0) == 3700.0
-    assert charged_until(hour, 50.0, 600.0, 100.0, 600.0) == 3050.0
-    assert charged_until(hour, 0.0, 0.0, 9_999.0, 600.0) == 9_999.0, "it is late: nothing is charged any more"
-    assert charged_until(UNBOUNDED, None, 0.0, 100.0, 600.0) == 700.0
-    ends = [charged_until(UNBOUNDED, 10.0, 0.0, float(now), 600.0) for now in range(10, 1810, 100)]
+    assert charged_until(3600.0, None, 100.0, 600.0) == 3700.0
+    assert charged_until(3000.0, 50.0, 100.0, 600.0) == 3050.0
+    assert charged_until(3600.0, 0.0, 9_999.0, 600.0) == 9_999.0, "it is late: nothing is charged any more"
+    assert charged_until(inf, None, 100.0, 600.0) == 700.0
+    ends = [charged_until(inf, 10.0, float(now), 600.0) for now in range(10, 1810, 100)]
     assert ends[0] == 610.0
     assert ends[-1] == 1810.0
     assert all(one <= other for one, other in pairwise(ends))
