@@ -30,7 +30,10 @@ T = 1_800_000_000_000 // DAY * DAY
 NODES = 1000
 HALF_LIFE = DAY
 BATCH = 60_000
-"""Changes of so many milliseconds are written together."""
+"""For how long changes are collected before they are written together.
+
+Units: milliseconds.
+"""
 ROUNDS = 5
 
 

@@ -100,7 +100,7 @@ def quotas(seen: Seen) -> Looked:
 
 
 def _unknown_budgets(seen: Seen) -> list[Finding]:
-    """Return the budgets of which no scheduler has said what was used: with admit nothing starts under them."""
+    """Return budgets without a status of their use: with admit nothing starts under them."""
     found = []
     for queue in seen.all("queues"):
         name, known = name_of(queue), {text_of(each, "name") for each in mappings_of(queue, "status", "budgets")}

@@ -352,7 +352,10 @@ def past_usage(connection: sqlite3.Connection, since: int, at: int, half_life: f
 
 
 def _integrals(connection: sqlite3.Connection, since: int, at: int, half_life: float) -> dict[int, Faded]:
-    """Return the integrals of queues and of the capacity by row; of which instant they are seen is all the same."""
+    """Return the integrals of queues and of the capacity by row, seen at one instant.
+
+    Which one does not matter: only their ratios are used.
+    """
     summed = Summed.of(connection)
     if summed is None:
         return {}
@@ -364,7 +367,7 @@ def _integrals(connection: sqlite3.Connection, since: int, at: int, half_life: f
     if half_life:
         found = faded_between(connection, summed, begin, end)
         if has_lost_all(connection, summed, end, found.get(WHOLE, NO_INTEGRAL)):
-            # Where the last capacity went long ago, differences of what is left of it have no digits.
+            # Long after the last capacity went, its integral is so small that a difference of two has no digits.
             return _integrals_of_intervals(connection, since, at, half_life)
     else:
         for queue, (gpu, cpu, memory) in held_between(connection, summed, begin, end).items():

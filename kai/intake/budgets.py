@@ -174,7 +174,7 @@ def spent_in(status: BudgetStatus) -> Spent:
 
 
 def budget_statuses(snapshot: Snapshot, budget_used: Int64s) -> dict[str, tuple[BudgetStatus, ...]]:
-    """Return what was used of the budgets of each queue; of a queue with one of which nothing is known, nothing.
+    """Return what was used of the budgets of each queue; nothing for a queue with a budget whose use is unknown.
 
     ``budget_used`` [B]: what running work may still cost, for each budget that bounds starts.
     """

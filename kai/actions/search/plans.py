@@ -233,7 +233,7 @@ class Planner:
     def plans(self, found: Plan | None) -> list[dict[int, int]]:
         """Return plans that could serve, cheapest first; ``found`` is the plan found before, if any.
 
-        Of those that cost the same, plans that only give back some of ``found`` come first.
+        Among equal costs, plans that only give back some of ``found`` come first.
         """
         drafts: list[dict[int, int]] = [] if found is None else [dict(found)]
         # Moved pods must fit elsewhere. That is known for the victims found; for other groups it is only a guess.

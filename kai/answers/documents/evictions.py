@@ -1,4 +1,4 @@
-"""The documents about evictions: `EvictionList`, of pods that have to go and of those that went."""
+"""The documents about evictions: `EvictionList` lists pods that have to go and pods that went."""
 
 from __future__ import annotations
 

@@ -257,7 +257,7 @@ class GroupReasons:
                     yield Words(Code.OVER_MODEL_LIMIT, bound_text(reason), reason.facts)
 
     def _model_excess(self, facts: PodGroup, named: Sequence[str], shape: int, node: int, pods: int) -> Reason | None:
-        """Return the limit that so many pods of ``shape`` would exceed on nodes of the model of ``node``."""
+        """Return the limit of the model of ``node`` that a number of pods of ``shape`` would exceed."""
         tables = self._session.facts
         model = int(tables.nodes.model[node])
         amount = int(accepted_gpu(tables, shape, node)) * pods

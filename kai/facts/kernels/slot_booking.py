@@ -45,7 +45,7 @@ def _devices_spoken_for(facts: Facts, columns: Columns, node: int) -> int:
 def _is_offered(facts: Facts, columns: Columns, node: int) -> bool:
     """Return whether the last of the shared devices with pods is one that ``node`` offers.
 
-    Devices that the node has beyond those that it offers are shared first.
+    Devices that the node has but does not offer are shared first.
     """
     count = 0
     for slot in range(facts.nodes.slot_start[node], facts.nodes.slot_start[node + 1]):

@@ -282,7 +282,7 @@ def group_facts(snapshot: Snapshot, groups: GroupColumns, subgroups: SubGroupCol
 def _falls_before_end(snapshot: Snapshot, groups: GroupColumns) -> Int64s:
     """Return int64[G]: how many of the instants at which a quota falls come before the end of each group.
 
-    It is the same for all that have no end, and for those that can be preempted, which no fall concerns.
+    Groups without an end count all instants; preemptible groups do too, since a fall does not concern them.
     """
     instants, count = _falls(snapshot), len(snapshot.groups)
     bounded = ~groups.preemptible & np.isfinite(groups.runs) if len(instants) else None

@@ -34,7 +34,7 @@ class BudgetTable:
     """
 
     budgets: tuple[Budget, ...]
-    """All budgets, those that only warn too, by the row of their queue."""
+    """All budgets, also with ``warn``, by the row of their queue."""
     models: tuple[str, ...]
     """The GPU models of the nodes."""
     node_model: Int64s
