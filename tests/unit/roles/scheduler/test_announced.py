@@ -13,7 +13,7 @@ def cluster(settings=None):
     return world
 
 
-def test_a_pod_is_told_of_its_bind_once_the_store_shows_it_and_not_before():
+def test_a_bind_is_announced_once_the_store_shows_it():
     world = cluster()
     world.decide(world.bind("p0", "n1"), world.bind("p1", "n1"), world.bind("p2", "n1"))
     world.settle()
@@ -37,7 +37,7 @@ def test_nothing_is_told_of_what_an_earlier_term_ordered():
     assert world.said() == []
 
 
-def test_a_pod_is_told_nothing_where_that_is_not_wanted():
+def test_a_bind_is_not_announced_if_disabled():
     for direct in (False, True):
         world = cluster(settings=SchedulerSettings(announce_binds=False, direct_binds=direct))
         world.decide(world.bind("p0", "n1"))

@@ -105,7 +105,7 @@ def rig(*plugins, folder="/nonexistent", groups=GROUPS):
 
 
 @pytest.mark.parametrize("hook", ["filter_nodes", "score_nodes", "open"])
-def test_one_group_that_a_plugin_fails_at_is_set_aside_and_the_others_are_bound(hook):
+def test_a_group_breaking_a_plugin_is_set_aside_alone(hook):
     made = rig(Raising(hook))
     *failures, done = made.settle()
     assert failures
@@ -120,12 +120,12 @@ def test_one_group_that_a_plugin_fails_at_is_set_aside_and_the_others_are_bound(
     assert ("default", "poison") not in done.overall.settled
 
 
-def test_the_message_names_the_innermost_place_of_kai_or_a_plugin():
+def test_a_failure_names_the_innermost_place_of_the_code():
     failure = rig(Raising("filter_nodes")).step()
     assert "broken (at nodes in tests.unit.roles.scheduler.test_aside, line " in failure.message
 
 
-def test_the_place_is_that_of_the_caller_where_a_library_fails():
+def test_a_failing_library_is_placed_at_its_caller():
     def numpy_fails():
         np.zeros(-1)
 
@@ -134,7 +134,7 @@ def test_the_place_is_that_of_the_caller_where_a_library_fails():
     assert "(at numpy_fails in tests.unit.roles.scheduler.test_aside" in place_of(caught.value, frozenset({"tests"}))
 
 
-def test_an_error_that_is_its_own_cause_has_a_place():
+def test_an_error_caused_by_itself_has_a_place():
     def fails():
         try:
             raise ValueError("once")
@@ -146,7 +146,7 @@ def test_an_error_that_is_its_own_cause_has_a_place():
     assert "(at fails in tests.unit.roles.scheduler.test_aside" in place_of(caught.value, frozenset({"tests"}))
 
 
-def test_a_group_that_cannot_be_explained_is_named_and_the_others_are_explained(monkeypatch):
+def test_an_unexplainable_group_is_named_and_others_are_explained(monkeypatch):
     teller = cycling.explain.__globals__["_Explainer"]
     account = teller._account
 
@@ -162,7 +162,7 @@ def test_a_group_that_cannot_be_explained_is_named_and_the_others_are_explained(
     assert sorted(each.name for each in done.overall.groups) == ["good", "poison", "well"]
 
 
-def test_a_pod_that_cannot_be_read_is_left_out_and_named(monkeypatch):
+def test_an_unreadable_pod_is_left_out_and_named(monkeypatch):
     made = rig()
     reader = cycling.Intake.__init__.__globals__["PodReader"]
     read = reader.read
@@ -194,14 +194,14 @@ def test_a_failure_that_no_object_causes_is_one_failure():
     assert made.cycles.inquiry.left_out == frozenset()
 
 
-def test_what_is_set_aside_stays_at_rest_until_something_happens():
+def test_a_cycle_with_a_group_aside_is_not_repeated():
     made = rig(Raising("filter_nodes"))
     made.objects = attrs.evolve(made.objects, nodes=())
     made.settle()
     assert made.step().report is made.step().report
 
 
-def test_pods_that_run_stay_charged_and_can_be_taken_while_their_group_is_set_aside():
+def test_running_pods_of_a_group_aside_still_count():
     groups = {"poison": {"members": 3, "minimum": 1, "each": {"gpu": 1}, "runs_on": ["n", "n"]}}
     made = rig(groups=groups)
     made.cycles.inquiry.begin(made.objects, 0.0)
@@ -226,7 +226,7 @@ def test_groups_accused_during_a_cycle_wait_for_its_end():
     assert {each.name for each in made.cycles.inquiry.records} == {"good", "poison", "well"}
 
 
-def test_the_file_of_a_cycle_says_what_was_left_out_and_repeats_it(tmp_path):
+def test_a_cycles_archive_repeats_what_was_left_out(tmp_path):
     made = rig(Raising("filter_nodes"), folder=tmp_path)
     failure, _ = made.settle()
     with zipfile.ZipFile(failure.dump) as file:
@@ -251,7 +251,7 @@ def test_a_file_that_says_it_wrongly_is_refused(tmp_path):
         read_archive(tmp_path / path.rpartition("/")[2], "snapshot")
 
 
-def test_an_order_that_fails_is_left_out_and_no_group_is_at_fault():
+def test_a_failing_group_order_is_left_out_without_blame():
     made = rig(Raising("group_keys"))
     failure, done = made.settle()
     assert isinstance(failure, Failure)

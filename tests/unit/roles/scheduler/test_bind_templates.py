@@ -46,7 +46,7 @@ PODS = st.builds(
     pool=st.one_of(st.just(""), WORDS),
     stamp=st.one_of(st.sampled_from([BLANK, Stamp()]), st.builds(Stamp, epoch=st.just(7), lease=WORDS, trace=WORDS)),
 )
-def test_an_order_is_sent_byte_for_byte_as_the_object_that_it_is(decisions, pods, node, devices, pool, stamp):
+def test_an_order_is_encoded_like_its_plain_object(decisions, pods, node, devices, pool, stamp):
     settings = SchedulerSettings(intake=IntakeSettings(node_pool=pool))
     forms, served = BindTemplates(settings), ServedVersions()
     for decision in decisions:
@@ -58,7 +58,7 @@ def test_an_order_is_sent_byte_for_byte_as_the_object_that_it_is(decisions, pods
             assert quick == plain
 
 
-def test_a_form_is_made_once_for_all_that_are_alike_and_serves_each_of_them():
+def test_one_template_serves_all_orders_of_a_form():
     forms = BindTemplates(SchedulerSettings())
     texts = [
         forms.text(Bind(pod=0, node=0, gpu_count=1), Pod(metadata=ObjectMeta(name=name, namespace="n", uid=name)), "n1")
@@ -67,7 +67,7 @@ def test_a_form_is_made_once_for_all_that_are_alike_and_serves_each_of_them():
     assert texts[0].replace(b'"a"', b'"b"') == texts[1]
 
 
-def test_an_order_for_a_server_of_another_version_names_that_version():
+def test_an_order_names_the_version_that_the_server_serves():
     pod = Pod(metadata=ObjectMeta(name="pod", namespace="team", uid="uid"))
     served = ServedVersions()
     served.settle(BindRequest, "scheduling.run.ai/v2")

@@ -31,7 +31,7 @@ def cluster(*more, **options):
 # --- Binds ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_bind_becomes_a_bind_request_with_the_fields_and_the_metadata_of_the_peer():
+def test_a_bind_request_has_the_peers_fields_and_metadata():
     world = cluster()
     world.decide(world.bind("p0", "n1", received="Regular", gpu_count=2))
     world.settle()
@@ -52,7 +52,7 @@ def test_a_bind_becomes_a_bind_request_with_the_fields_and_the_metadata_of_the_p
     assert world.server.events[-1].message == "Successfully assigned pod default/p0 to node n1 at node-pool default"
 
 
-def test_a_request_tells_how_much_of_a_device_it_grants_whatever_the_pod_says_by_now():
+def test_a_request_grants_the_decided_share_despite_later_edits():
     world = cluster(
         making.pod("f", group="gang", annotations={"gpu-fraction": "0.498"}),
         making.pod("m", group="gang", annotations={"gpu-memory": "4096"}),
@@ -70,7 +70,7 @@ def test_a_request_tells_how_much_of_a_device_it_grants_whatever_the_pod_says_by
     assert told == [f'{account}"portion":0.498}}', f'{account}"memory":4096}}']
 
 
-def test_a_shard_puts_its_label_on_the_request_and_on_the_pod():
+def test_a_shard_labels_both_the_request_and_the_pod():
     chosen = SchedulerSettings(intake=making.IntakeSettings(node_pool="east"))
     label = {"kai.scheduler/node-pool": "east"}
     world = cluster(making.node("n3", labels=label), settings=chosen)
@@ -144,7 +144,7 @@ def test_a_pod_rests_after_the_third_full_node():
     assert remembered(world) == [("p0", uid, node, NO_ROOM.replace("n1", node)) for node in ("n1", "n2", "n3")]
 
 
-def test_what_a_failed_bind_request_says_of_room_is_remembered_for_its_pod():
+def test_lack_of_room_in_a_failed_request_is_remembered():
     owner = {"kind": "Pod", "uid": "uid-p0"}
     status = {"phase": "Failed", "reason": NO_ROOM}
     world = cluster(making.bind_request("p0", "n1", status=status, metadata={"ownerReferences": [owner]}))
@@ -161,7 +161,7 @@ def test_an_answer_that_comes_after_the_term_changes_nothing():
     assert world.get(BindRequest, "p0", "default") is None
 
 
-def test_what_takes_several_writes_is_written_as_a_bind_request_all_the_same():
+def test_a_bind_of_several_writes_gets_a_bind_request():
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": "c"}}
     world = cluster(making.pod("v0", group="gang", spec={"volumes": [claim]}), settings=DIRECT)
     world.decide(world.bind("p0", "n1", devices=("+n1/0",), received="Fraction", gpu_count=1, gpu_portion=0.5))
@@ -178,7 +178,7 @@ def test_the_outcome_is_shown_before_it_is_written():
     assert world.requests() == {}
 
 
-def test_a_statement_is_carried_out_whole_or_not_at_all():
+def test_a_statement_with_a_missing_pod_orders_nothing():
     world = cluster()
     world.server.remove("Pod", "p2", "default")
     world.sync()
@@ -242,7 +242,7 @@ def test_a_lost_answer_is_neither_success_nor_failure():
         assert world.assumed == {}
 
 
-def test_an_order_of_an_attempt_that_is_over_makes_room():
+def test_an_order_of_a_finished_attempt_is_replaced():
     failed = making.bind_request("p0", "n2", status={"phase": "Failed", "failedAttempts": 3})
     world = cluster(failed)
     world.decide(world.bind("p0", "n1"))
@@ -279,7 +279,7 @@ def test_an_order_that_another_leader_wrote_meanwhile_stands():
     assert world.assumed == {}
 
 
-def test_a_bind_that_is_refused_is_said_on_the_pod_and_rests():
+def test_a_refused_bind_is_reported_and_backs_off():
     world = cluster()
     world.decide(world.bind("p0", "n1"))
     world.deliver(fault="refused")
@@ -300,14 +300,14 @@ def left_over(**metadata):
     return making.bind_request("p0", "n2", metadata=metadata, status={"phase": "Succeeded"})
 
 
-def test_a_request_of_an_earlier_pod_of_the_name_gives_way():
+def test_a_request_of_an_earlier_namesake_is_replaced():
     world = cluster(left_over())
     world.decide(world.bind("p0", "n1"))
     world.settle()
     assert world.server.get("BindRequest", "p0", "default")["spec"]["selectedNode"] == "n1"
 
 
-def test_a_request_that_cannot_go_is_waited_for_a_little_and_told_to_the_pod():
+def test_an_old_request_with_finalizer_fails_the_bind():
     world = cluster(left_over(finalizers=["a/b"]))
     world.decide(world.bind("p0", "n1"))
     world.settle()
@@ -334,7 +334,7 @@ def test_a_promise_is_told_once():
 # --- Orders that are over ------------------------------------------------------------------------------------------
 
 
-def test_a_failed_order_is_deleted_and_its_pod_rests_longer_each_time():
+def test_a_failed_order_is_deleted_and_backs_off():
     world = cluster(making.bind_request("p0", "n1", status={"phase": "Failed"}, metadata={"ownerReferences": []}))
     world.server.change(
         "BindRequest", "p0", "default", {"metadata": {"ownerReferences": [{"kind": "Pod", "uid": "uid-p0"}]}}
@@ -356,7 +356,7 @@ def test_a_failed_order_is_deleted_and_its_pod_rests_longer_each_time():
         (Ref(Queue, "q"), making.queue("q"), "its queue is there"),
     ],
 )
-def test_an_order_whose_node_or_queue_only_the_store_lacks_is_kept(lost, manifest, why):
+def test_an_order_whose_node_or_queue_exists_is_kept(lost, manifest, why):
     world = cluster(making.bind_request("p0", "n1"), manifest)
     world.expire("p0", lost=lost)
     world.settle()
@@ -369,7 +369,7 @@ def test_an_order_whose_node_or_queue_only_the_store_lacks_is_kept(lost, manifes
     assert world.requests() == {}
 
 
-def test_an_order_whose_queue_cannot_be_asked_about_is_kept():
+def test_an_order_whose_queue_read_fails_is_kept():
     world = cluster(making.bind_request("p0", "n1"))
     world.expire("p0", lost=Ref(Queue, "q"))
     world.deliver(fault="refused")
@@ -381,7 +381,7 @@ def test_an_order_whose_queue_cannot_be_asked_about_is_kept():
 # --- Leading -------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_sent_after_the_term_and_nothing_stays_assumed():
+def test_nothing_is_sent_or_assumed_after_the_term():
     world = cluster()
     old = world.term
     world.decide(world.bind("p0", "n1"))
@@ -397,7 +397,7 @@ def test_nothing_is_sent_after_the_term_and_nothing_stays_assumed():
     assert world.wires == []
 
 
-def test_what_a_leader_writes_says_in_which_epoch_it_was_decided():
+def test_a_leaders_writes_carry_epoch_and_lease():
     world = cluster(settings=SchedulerSettings(leader_elect=True))
     world.decide(world.bind("p0", "n1"))
     world.decide(world.evict("old"))

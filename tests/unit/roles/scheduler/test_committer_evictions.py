@@ -13,7 +13,7 @@ from tests.unit.intake import making
 from tests.unit.roles.scheduler.test_committer import cluster
 
 
-def test_an_eviction_carries_the_uid_and_is_announced_once_it_is_so():
+def test_an_eviction_carries_the_uid_and_is_announced_afterwards():
     world = cluster()
     effects = world.decide(world.evict("old"), world.promise("p0", "n2"))
     uid = world.get(Pod, "old", "default").metadata.uid
@@ -29,7 +29,7 @@ def test_an_eviction_carries_the_uid_and_is_announced_once_it_is_so():
     assert world.assumed == {}
 
 
-def test_the_event_on_the_group_of_a_victim_says_who_gains_and_how():
+def test_an_eviction_event_names_the_aggressor_and_the_action():
     world = cluster()
     group = [each.name for each in world.snapshot.groups].index("gang")
     world.decide(world.evict("old", Cause.PREEMPT, aggressor=group), world.promise("p0", "n2"))
@@ -44,7 +44,7 @@ def test_the_event_on_the_group_of_a_victim_says_who_gains_and_how():
     }
 
 
-def test_an_eviction_that_cannot_be_sent_for_five_seconds_is_decided_again():
+def test_an_eviction_unsent_for_five_seconds_is_given_up():
     world = cluster()
     world.decide(world.evict("old"))
     since = world.time
@@ -96,7 +96,7 @@ def test_nobody_is_evicted_for_a_pod_that_is_gone():
     assert world.wires == []
 
 
-def test_nobody_is_evicted_on_old_knowledge_or_while_a_bind_is_written():
+def test_silent_watches_and_unfinished_binds_prevent_an_eviction():
     world = cluster()
     world.silence = 76.0
     world.decide(world.evict("old"))
@@ -108,7 +108,7 @@ def test_nobody_is_evicted_on_old_knowledge_or_while_a_bind_is_written():
     assert [type(wire.send.request).__name__ for wire in world.wires] == ["Create"]
 
 
-def test_a_pod_that_is_being_bound_is_evicted_once_its_bind_was_carried_out_or_failed():
+def test_a_pod_is_evicted_only_after_its_bind_ended():
     world = cluster()
     world.decide(world.bind("p0", "n1"))
     world.settle()
@@ -158,7 +158,7 @@ def test_partial_writes_ask_for_another_cycle():
     assert not world.committer.feedback.recent_binds.is_awaited
 
 
-def test_an_order_of_another_process_keeps_no_pod_from_being_evicted():
+def test_an_order_of_another_process_prevents_no_eviction():
     """It may be as old as it likes, and its binder gone."""
     world = cluster()
     world.decide(world.bind("p0", "n1"))
@@ -192,14 +192,14 @@ def test_a_budget_that_allows_nothing_saves_the_whole_statement():
     assert world.wires == []
 
 
-def test_the_next_cycles_are_told_for_ten_seconds_which_victims_an_exhausted_budget_covers():
+def test_victims_of_an_exhausted_budget_are_protected_ten_seconds():
     world = cluster(budget(0))
     world.decide(world.evict("old"), world.promise("p0", "n2"))
     found = [world.committer.feedback.protected_pods.current(world.time + seconds) for seconds in (9.0, 10.0)]
     assert found == [("uid-old",), ()]
 
 
-def test_a_pod_that_two_budgets_cover_is_not_asked_to_go():
+def test_a_pod_covered_by_two_budgets_is_not_evicted():
     """The API server would answer with 500, whatever they allow, on and on, and no other victim would be looked for."""
     world = cluster(budget(1, "one"), budget(1, "two"))
     world.decide(world.evict("old"), world.promise("p0", "n2"))
@@ -210,14 +210,14 @@ def test_a_pod_that_two_budgets_cover_is_not_asked_to_go():
 
 
 @pytest.mark.parametrize(("by", "kind"), [(EvictBy.EVICTION, "Evict"), (EvictBy.BUDGET, "Evict")])
-def test_where_budgets_say_more_than_any_needs_the_api_server_is_asked(by, kind):
+def test_the_server_is_asked_where_budgets_exceed_the_cap(by, kind):
     apps = [f"a{at}" for at in range(MOST // 2)]
     world = cluster(*(budget(0, each, apps) for each in ("one", "two")), settings=SchedulerSettings(evict_by=by))
     world.decide(world.evict("old"))
     assert [type(wire.send.request).__name__ for wire in world.wires] == [kind]
 
 
-def test_a_budget_that_refuses_is_not_asked_again_for_a_minute():
+def test_a_refusing_budget_is_not_asked_for_a_minute():
     world = cluster(budget(1))
     world.protected.add("old")
     world.decide(world.evict("old"))
@@ -255,7 +255,7 @@ def test_a_victim_may_be_told_first():
     assert isinstance(second, EvictRequest)
 
 
-def test_budgets_are_sorted_once_and_not_for_each_pod_that_is_evicted(monkeypatch):
+def test_budgets_are_sorted_once_for_all_evictions(monkeypatch):
     sorted_ = []
     monkeypatch.setattr(disruption_budgets, "_size", lambda selector: sorted_.append(selector) or 1)
     more = [making.pod(f"old{at}", group="other", phase="Running", node="n2") for at in range(5)]

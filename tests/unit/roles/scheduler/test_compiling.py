@@ -27,7 +27,7 @@ class EndedError(Exception):
     pass
 
 
-def test_what_is_missing_is_compiled_in_another_process_and_loaded_here(tmp_path):
+def test_missing_kernels_are_compiled_elsewhere_and_loaded_here(tmp_path):
     kept = warm().directory
     if kept is None:
         pytest.skip("there is no directory that kernels could have been kept in")
@@ -40,7 +40,7 @@ def test_what_is_missing_is_compiled_in_another_process_and_loaded_here(tmp_path
     assert ran.stdout.splitlines() == ["1 [(0, 1), (1, 1)] 0"]
 
 
-def test_a_process_that_fails_leaves_the_work_to_this_one(monkeypatch):
+def test_a_failed_compiling_process_reports_no_progress(monkeypatch):
     told = []
     monkeypatch.setattr(kernel_warmup, "_CHILD", "raise SystemExit(3)")
     compile_apart((), 3, lambda *counts: told.append(counts))

@@ -59,7 +59,7 @@ def test_decisions_are_streamed_and_the_loop_is_told_once():
     assert cycles.last.cycle == 1
 
 
-def test_a_part_of_the_decisions_can_be_taken_and_the_rest_waits():
+def test_some_decisions_can_be_taken_while_the_rest_waits():
     _, stream, _, _ = run(SchedulerSettings())
     (first,) = stream.taken()
     for _ in range(3):
@@ -70,7 +70,7 @@ def test_a_part_of_the_decisions_can_be_taken_and_the_rest_waits():
     assert stream.taken() == ()
 
 
-def test_a_failure_is_a_value_and_its_input_a_file(tmp_path):
+def test_a_failure_is_returned_and_its_input_written(tmp_path):
     profile = attrs.evolve(default_profile(), actions=(Failing(),))
     settings = SchedulerSettings(dump_folder=str(tmp_path))
     outcome, _, woken, _ = run(settings, profile=profile)
@@ -82,7 +82,7 @@ def test_a_failure_is_a_value_and_its_input_a_file(tmp_path):
     assert woken == []
 
 
-def test_a_failure_whose_input_cannot_be_written_is_a_value_as_well(tmp_path):
+def test_a_failure_is_returned_even_without_its_input_file(tmp_path):
     profile = attrs.evolve(default_profile(), actions=(Failing(),))
     settings = SchedulerSettings(dump_folder=str(tmp_path), document={"actions": {"allocate"}})  # JSON has no sets
     with capture_logs() as logs:
@@ -99,7 +99,7 @@ def test_a_cycle_that_is_told_to_stop_decides_nothing():
     assert stream.taken() == ()
 
 
-def test_a_cycle_is_one_trace_with_a_span_for_each_part():
+def test_a_cycle_is_one_trace_with_spans_for_parts():
     exporter = InMemorySpanExporter()
     tracing = make_tracing("kai", exporter=exporter)
     _, stream, _, _ = run(SchedulerSettings(), tracing=tracing)
@@ -152,7 +152,7 @@ def cycle(cycles, objects, number):
     return cycles.run(CycleInput(objects=objects, now=float(number), cycle=number), stream)
 
 
-def test_what_was_read_ahead_is_decided_on_like_anything_else():
+def test_objects_read_ahead_are_decided_like_others():
     objects = small_cluster()
     cycles = Cycles(SchedulerSettings(), default_profile(), lambda: 0.0)
     cycles.read_ahead(objects.pods)  # before the first cycle there is nothing to read for
@@ -164,7 +164,7 @@ def test_what_was_read_ahead_is_decided_on_like_anything_else():
     assert done.decisions
 
 
-def test_an_object_that_cannot_be_read_ahead_is_left_to_the_cycle():
+def test_an_object_unreadable_ahead_fails_the_cycle():
     objects = small_cluster()
     cycles = Cycles(SchedulerSettings(), default_profile(), lambda: 0.0)
     cycle(cycles, objects, 1)
@@ -175,7 +175,7 @@ def test_an_object_that_cannot_be_read_ahead_is_left_to_the_cycle():
     assert isinstance(outcome, Failure)
 
 
-def test_a_cycle_after_a_rehearsal_decides_the_same_and_reads_nothing_again():
+def test_a_cycle_after_a_rehearsal_decides_the_same_faster():
     objects = small_cluster()
     cycles, fresh = (Cycles(SchedulerSettings(), default_profile(), lambda: 0.0) for _ in range(2))
     cycle(fresh, small_cluster(), 1)  # what is made once for a process is not what is counted
@@ -191,7 +191,7 @@ def test_a_cycle_after_a_rehearsal_decides_the_same_and_reads_nothing_again():
     assert after < before
 
 
-def test_a_rehearsal_with_an_object_that_cannot_be_read_costs_nothing_but_itself():
+def test_a_failed_rehearsal_does_not_affect_the_cycle():
     objects = small_cluster()
     cycles = Cycles(SchedulerSettings(), default_profile(), lambda: 0.0)
     cycles.rehearse(attrs.evolve(objects, pods=(*objects.pods, objects.pods[0])), 0.0)
@@ -213,7 +213,7 @@ def calls_counted():
         sys.setprofile(None)
 
 
-def test_past_usage_moves_fair_shares_from_one_cycle_to_the_next():
+def test_past_usage_lowers_the_next_fair_share():
     cycles = Cycles(SchedulerSettings(), default_profile(), lambda: 0.0)
     small = small_cluster()
     weighed = {

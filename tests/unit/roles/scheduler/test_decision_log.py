@@ -73,7 +73,7 @@ def test_each_decision_of_a_statement_is_a_line(tmp_path):
     assert {each.input_hash for each in found} == {input_hash(snapshot)}
 
 
-def test_a_job_that_waits_is_written_when_its_reason_changes(tmp_path):
+def test_a_waiting_job_is_logged_when_its_reason_changes(tmp_path):
     snapshot = snapshot_of()
 
     def report(code):
@@ -103,7 +103,7 @@ def test_a_cycle_never_waits_for_the_writer(tmp_path, monkeypatch):
     assert sum(dropped) == 7
 
 
-def test_a_disk_that_is_full_costs_lines_and_is_said_once(tmp_path):
+def test_a_full_disk_drops_lines_and_is_logged_once(tmp_path):
     dropped = []
     log = DecisionLog.to(str(tmp_path / "log"), 1, 1, dropped.append)
 
@@ -121,7 +121,7 @@ def test_a_disk_that_is_full_costs_lines_and_is_said_once(tmp_path):
 
 
 @pytest.mark.parametrize("room", [0, 40])
-def test_what_is_decided_after_a_disk_was_full_is_written(room, tmp_path, monkeypatch):
+def test_decisions_after_a_full_disk_are_written(room, tmp_path, monkeypatch):
     disk, dropped, snapshot = Disk(), [], snapshot_of()
     monkeypatch.setattr(decisions, "open", disk.open, raising=False)
 
@@ -162,7 +162,7 @@ def test_a_file_that_cannot_be_written_stops_the_start(tmp_path):
         DecisionLog.to(str(tmp_path / "nowhere" / "log"), 1, 1, lambda _: None)
 
 
-def test_the_digest_is_of_what_there_is_and_not_of_when():
+def test_the_input_hash_ignores_time_and_cycle():
     snapshot = snapshot_of()
     assert input_hash(snapshot) == input_hash(snapshot.at(making.NOW + 60.0, 9, snapshot.past))
     assert input_hash(snapshot) != input_hash(snapshot_of(making.pod("c-0", requests={"cpu": "1"})))

@@ -39,7 +39,7 @@ def document(settings):
         return json.loads(file.read("snapshot.json"))
 
 
-def test_objects_come_without_their_kind_and_those_of_other_shards_do_not_come():
+def test_objects_omit_their_kind_and_other_shards_are_omitted():
     raw = document(SchedulerSettings())["rawObjects"]
     assert [each["metadata"]["name"] for each in raw["podGroups"]] == ["g"]
     assert raw["pods"] == [
@@ -58,7 +58,7 @@ def test_config_maps_are_named_without_what_is_in_them():
     assert raw == [{"metadata": {"name": "settings", "namespace": "default", "uid": "uid-settings"}}]
 
 
-def test_parameters_have_the_peers_names_and_zero_is_left_out():
+def test_parameters_have_the_peers_names_and_omit_zero():
     found = document(SchedulerSettings())
     assert found["schedulerParams"] == {
         "schedulerName": "kai-scheduler",
@@ -95,14 +95,14 @@ def test_our_simulation_reads_it_and_takes_the_same_configuration(tmp_path):
     assert case.notes == ()
 
 
-def test_refusals_are_in_it_and_our_simulation_decides_by_them(tmp_path):
+def test_refusals_are_archived_and_read_back(tmp_path):
     refused = (NoRoom(namespace="default", pod="p", uid="uid-p", node="n1", reason="no room"),)
     settings = SchedulerSettings(dump_folder=str(tmp_path))
     path = write_archive(attrs.evolve(GIVEN, past=Past(refused=refused)), settings, "test")
     assert read_archive(tmp_path / path.rpartition("/")[2], "snapshot").past.refused == refused
 
 
-def test_what_was_evicted_in_the_hour_is_in_the_archive(tmp_path):
+def test_evictions_of_the_hour_are_archived_and_read_back(tmp_path):
     settings = SchedulerSettings(dump_folder=str(tmp_path))
     path = write_archive(attrs.evolve(GIVEN, past=Past(evicted=(("a", 2000), ("b", 500)))), settings, "test")
     assert read_archive(tmp_path / path.rpartition("/")[2], "snapshot").past.evicted == (("a", 2000), ("b", 500))
@@ -138,7 +138,7 @@ def test_refusals_that_are_none_are_named(refused, tmp_path):
         read_archive(tmp_path / "s.zip", "s.zip")
 
 
-def test_past_usage_is_in_it_and_our_simulation_counts_it(tmp_path):
+def test_past_usage_is_archived_and_read_back(tmp_path):
     usage = {"q": Shares(cpu=0.25, gpu=0.5)}
     settings = SchedulerSettings(dump_folder=str(tmp_path))
     path = write_archive(attrs.evolve(GIVEN, past=Past(usage=usage)), settings, "test")
@@ -165,7 +165,7 @@ def test_a_configuration_in_our_own_form_stands_beside():
 
 
 @pytest.mark.parametrize("form", [{"actions": "allocate"}, {"plugins": {"gang": {}}}])
-def test_the_password_of_a_usage_database_is_not_in_it(form):
+def test_the_usage_databases_password_is_not_dumped(form):
     usage = {"clientType": "prometheus", "connectionString": "https://kai:secret@p:9090/x"}
     own = {**form, "usageDBConfig": usage}
     found = document(SchedulerSettings(configuration=read_configuration(own, "x"), document=own))
@@ -202,7 +202,7 @@ def test_nothing_of_a_password_is_left_in_an_address(address, expected):
     assert address_without_password(address) == expected
 
 
-def test_a_disk_that_is_full_keeps_no_half_of_a_file(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_no_half_written_archive(tmp_path, monkeypatch):
     opened = tempfile.NamedTemporaryFile
 
     def full(*args, **options):

@@ -38,7 +38,7 @@ def gpu_pod(name, count, **options):
     return making.pod(name, requests={"nvidia.com/gpu": str(count)}, **options)
 
 
-def test_a_pod_that_fits_nowhere_is_told_why_and_so_is_its_group():
+def test_an_unfitting_pod_and_its_group_get_the_reason():
     busy = gpu_pod("busy", 1, phase="Running", node="n1")
     found, overall = told(making.node("n1", allocatable=GPUS), making.group("g"), gpu_pod("p", 2, group="g"), busy)
     account = found["g"]
@@ -50,7 +50,7 @@ def test_a_pod_that_fits_nowhere_is_told_why_and_so_is_its_group():
     assert overall.settled == frozenset()
 
 
-def test_a_group_that_runs_is_settled_and_has_nothing_to_tell():
+def test_a_running_group_is_settled_without_an_account():
     found, overall = told(
         making.node("n1", allocatable=GPUS), making.group("g"), gpu_pod("p", 1, group="g", phase="Running", node="n1")
     )
@@ -58,14 +58,14 @@ def test_a_group_that_runs_is_settled_and_has_nothing_to_tell():
     assert overall.settled == {("default", "g")}
 
 
-def test_a_group_that_is_being_bound_keeps_its_conditions_and_starts():
+def test_a_group_being_bound_gets_only_its_start_time():
     found, overall = told(making.node("n1", allocatable=GPUS), making.group("g"), gpu_pod("p", 1, group="g"))
     assert overall.settled == frozenset()
     assert found["g"].stamps["kai.scheduler/last-start-timestamp"] == "1970-01-12T13:46:40Z"
     assert found["g"].pods == ()
 
 
-def test_a_group_with_a_placed_pod_gets_events_but_no_condition():
+def test_a_group_with_a_placed_pod_gets_no_condition():
     found, _ = told(
         making.node("n1", allocatable=GPUS),
         making.group("g"),
@@ -86,7 +86,7 @@ def test_a_gang_that_lacks_pods_is_not_ready():
     assert found["g"].condition.only_instead
 
 
-def test_a_pod_that_names_an_unknown_sub_group_is_told_whatever_the_group_says():
+def test_an_unknown_sub_group_is_reported_on_the_pod():
     group = making.group("g", subGroups=[{"name": "a", "minMember": 1}], markUnschedulable=False)
     pod = gpu_pod("p", 1, group="g", labels={"kai.scheduler/subgroup-name": "b"})
     found, _ = told(
@@ -111,7 +111,7 @@ def test_a_stale_gang_is_called_stale():
     assert found["g"].stamps["kai.scheduler/stale-podgroup-timestamp"]
 
 
-def test_a_limit_is_told_with_the_figures_of_the_queue():
+def test_a_limit_is_reported_with_the_queues_figures():
     manifests = (making.node("n1", allocatable=GPUS), making.group("g", queue="small"), gpu_pod("p", 2, group="g"))
     small = queue("small", parent="root", gpu={"quota": 1, "limit": 1, "overQuotaWeight": 1})
     found, _ = told(*manifests, small)
@@ -122,7 +122,7 @@ def test_a_limit_is_told_with_the_figures_of_the_queue():
     assert details.pod_group_requested_resources["nvidia.com/gpu"] == "2"
 
 
-def test_the_figures_are_those_of_the_queue_and_not_of_its_namesake():
+def test_figures_come_from_the_queue_and_not_its_namesake():
     manifests = (making.node("n1", allocatable=GPUS), making.group("g", queue="small"), gpu_pod("p", 2, group="g"))
     bound = {"quota": 1, "limit": 1, "overQuotaWeight": 1}
     small = queue("small", parent="root", gpu=bound, displayName="Team")
@@ -132,21 +132,21 @@ def test_the_figures_are_those_of_the_queue_and_not_of_its_namesake():
     assert (details.name, details.queue_resource_limits["nvidia.com/gpu"]) == ("Team", "1")
 
 
-def test_a_group_whose_queue_has_children_is_told_which_to_use():
+def test_a_parent_queue_is_reported_as_not_a_leaf():
     found, _ = told(making.node("n1", allocatable=GPUS), making.group("g", queue="root"), gpu_pod("p", 1, group="g"))
     text = "QueueNotLeaf: Queue 'root' has children; only a queue without children runs jobs: "
     assert found["g"].unschedulable.startswith(text)
     assert [reason.reason for reason in found["g"].condition.reasons] == ["QueueNotLeaf"]
 
 
-def test_a_group_whose_queue_does_not_exist_is_told_so():
+def test_a_missing_queue_is_reported_as_not_existing():
     found, _ = told(making.node("n1", allocatable=GPUS), making.group("g", queue="lost"), gpu_pod("p", 1, group="g"))
     assert found["g"].unschedulable == "QueueDoesNotExist: Queue 'lost' does not exist."
     assert found["g"].condition is not None
     assert [reason.reason for reason in found["g"].condition.reasons] == ["QueueDoesNotExist"]
 
 
-def test_a_group_that_gives_up_after_one_attempt_names_the_pool():
+def test_a_group_with_one_attempt_names_the_pool():
     group = making.group("g", schedulingBackoff=1)
     found, _ = told(making.node("n1", allocatable=GPUS), group, gpu_pod("p", 3, group="g"), pool="east")
     assert found["g"].unschedulable.startswith("Node-Pool 'east': ")
@@ -155,13 +155,13 @@ def test_a_group_that_gives_up_after_one_attempt_names_the_pool():
     assert not any("Node-Pool" in reason.message for reason in found["g"].condition.reasons)
 
 
-def test_a_group_that_lacks_pods_does_not_name_the_pool():
+def test_a_group_that_lacks_pods_names_no_pool():
     group = making.group("g", schedulingBackoff=1, minMember=2)
     found, _ = told(making.node("n1", allocatable=GPUS), group, gpu_pod("p", 1, group="g"), pool="east")
     assert found["g"].not_ready.startswith("Job is not ready for scheduling. Waiting for 2 pods")
 
 
-def test_messages_have_a_line_for_each_node_where_they_are_to():
+def test_detailed_messages_have_a_line_per_node():
     nodes = [making.node(name, allocatable=GPUS) for name in ("n1", "n2")]
     pods = [gpu_pod("p", 2, group="g"), gpu_pod("busy", 1, phase="Running", node="n1")]
     found, _ = told(*nodes, making.group("g"), *pods, gpu_pod("also", 1, phase="Running", node="n2"), detailed=True)
@@ -192,7 +192,7 @@ def test_the_order_of_objects_changes_nothing():
         assert told(*(manifests[at] for at in rng.permutation(len(manifests))))[1] == one
 
 
-def test_a_pod_beyond_a_cap_is_told_what_is_too_much():
+def test_a_capped_pods_message_states_its_excess():
     """Its gate is kai's own, so no other controller says a word about it."""
     excess = "spec.affinity: found 2,000 terms, expected at most 1,024"
     capped = gpu_pod("p", 1, group="g", spec={"schedulingGates": [{"name": f"{GATE}{excess}"}]})
@@ -200,7 +200,7 @@ def test_a_pod_beyond_a_cap_is_told_what_is_too_much():
     assert [(pod.name, pod.message, pod.on_pod) for pod in found["g"].pods] == [("p", excess, True)]
 
 
-def test_a_pod_behind_a_gate_of_others_is_not_told_anything():
+def test_a_foreign_gate_leaves_the_pod_without_account():
     gated = gpu_pod("p", 1, group="g", spec={"schedulingGates": [{"name": "example.com/quota"}]})
     found, _ = told(making.node("n1", allocatable=GPUS), making.group("g"), gated)
     assert found["g"].pods == ()
@@ -214,7 +214,7 @@ def resting(name, text, **options):
 REFUSED = "the bind was refused 3 times: exceeded quota; the next try is at 2026-01-01T00:00:08Z"
 
 
-def test_a_pod_whose_bind_was_refused_waits_for_that_and_so_does_its_group():
+def test_a_refused_bind_explains_its_pod_and_group():
     node, group = making.node("n1", allocatable=GPUS), making.group("g")
     found, overall = told(node, group, resting("p", REFUSED, group="g"))
     (pod,), account = found["g"].pods, found["g"]
@@ -225,7 +225,7 @@ def test_a_pod_whose_bind_was_refused_waits_for_that_and_so_does_its_group():
     assert overall.waiting == {"BindRefused": 1}
 
 
-def test_a_gang_of_which_one_bind_was_refused_is_not_said_to_lack_pods():
+def test_a_gang_with_a_refused_bind_lacks_no_pods():
     manifests = (making.node("n1", allocatable=GPUS), making.group("g", minMember=2), gpu_pod("a", 1, group="g"))
     found, overall = told(*manifests, resting("b", REFUSED, group="g"))
     assert found["g"].condition.message == f"BindRefused: {REFUSED.replace('the bind', 'The bind of b')}."
@@ -240,7 +240,7 @@ def test_a_gang_of_which_one_bind_was_refused_is_not_said_to_lack_pods():
         ((queue("a", metadata={"labels": {"pool": "x"}}),), "QueueOfAnotherPool", "belongs to another node pool"),
     ],
 )
-def test_a_queue_that_exists_and_cannot_be_used_is_not_said_to_be_missing(queues, code, text):
+def test_an_unusable_queue_is_not_reported_missing(queues, code, text):
     manifests = (*queues, making.node("n1", allocatable=GPUS), making.group("g", queue="a"), gpu_pod("p", 1, group="g"))
     settings = IntakeSettings(node_pool_label="pool")
     objects = making.objects(*manifests)
@@ -254,7 +254,7 @@ def test_a_queue_that_exists_and_cannot_be_used_is_not_said_to_be_missing(queues
     assert overall.waiting == {code: 1}
 
 
-def test_a_pod_that_is_promised_a_place_says_who_is_in_it():
+def test_a_promised_pod_reports_who_occupies_its_place():
     leaving = gpu_pod("old", 1, phase="Running", node="n1", metadata={"deletionTimestamp": "1970-01-12T13:46:00Z"})
     found, overall = told(
         making.node("n1", allocatable={**GPUS, "nvidia.com/gpu": "1"}),
@@ -273,7 +273,7 @@ def test_a_pod_that_is_promised_a_place_says_who_is_in_it():
 @pytest.mark.parametrize(
     ("minutes", "gpus", "is_told"), [(4, 2, True), (6, 2, False), (4, 1, False)], ids=["soon", "early", "within quota"]
 )
-def test_the_close_of_a_window_that_evicts_is_announced_to_work_beyond_the_quota(minutes, gpus, is_told):
+def test_a_closing_window_warns_only_work_beyond_its_quota(minutes, gpus, is_told):
     closes = dt.datetime.fromtimestamp(making.NOW + minutes * 60, dt.UTC)
     opens = closes - dt.timedelta(hours=1)
     window = {

@@ -94,7 +94,7 @@ def test_what_prefers_and_fails_everywhere_is_left_out(hook):
     assert [each.reaction for each in made.cycles.faults.fresh] == [OnFailure.LEAVE_OUT]
 
 
-def test_groups_that_a_filter_does_not_fail_at_go_on():
+def test_groups_that_break_no_filter_are_bound():
     def filter_nodes(pod, nodes):
         if pod % 2:
             raise KeyError("rack")
@@ -106,7 +106,7 @@ def test_groups_that_a_filter_does_not_fail_at_go_on():
     assert all(each.pod % 2 == 0 for each in made.taken)
 
 
-def test_two_groups_are_set_aside_and_the_third_shows_that_it_is_not_them():
+def test_a_plugin_that_fails_at_three_groups_is_blamed():
     def failing_at(*names):
         class Picky(Broken):
             def open(self, session):
@@ -144,7 +144,7 @@ def test_the_configuration_may_choose_otherwise(wanted, extension, binds):
 
 
 @pytest.mark.parametrize("extension", [NodeFilter(fails), NodeScore(fails), None])
-def test_a_plugin_that_is_to_stop_cycles_stops_them_at_once(extension):
+def test_a_plugin_set_to_stop_stops_cycles_immediately(extension):
     made, outcomes = settled(extension, on_failure=OnFailure.STOP)
     (failure,) = outcomes
     assert (type(failure), failure.again) == (Failure, False)
@@ -153,7 +153,7 @@ def test_a_plugin_that_is_to_stop_cycles_stops_them_at_once(extension):
 
 
 @pytest.mark.parametrize("extension", [Placement(kind="odd", choose=lambda *_: 1, effects=fails), None])
-def test_where_no_answer_is_safe_cycles_stop_after_few_repetitions(extension):
+def test_cycles_stop_soon_where_no_answer_is_safe(extension):
     made, outcomes = settled(extension)
     assert len(outcomes) <= 10
     assert (type(outcomes[-1]), outcomes[-1].again) == (Failure, False)
@@ -161,7 +161,7 @@ def test_where_no_answer_is_safe_cycles_stop_after_few_repetitions(extension):
     assert len(made.settle()) <= 6
 
 
-def test_an_answer_of_the_wrong_form_is_a_failure_like_any_other():
+def test_an_answer_of_wrong_form_is_a_failure():
     made, outcomes = settled(NodeScore(lambda *_: [0.0]))
     assert len(outcomes) <= 4
     assert bound(made) == NODES
@@ -178,7 +178,7 @@ CONTENDED = {
     [Victims(groups=fails), Victims(queues=fails), Victims(hopeless=fails), Victims(accept=fails)],
     ids=lambda each: str([field.name for field in attrs.fields(Victims) if callable(getattr(each, field.name))]),
 )
-def test_a_rule_about_victims_that_fails_lets_no_pod_be_evicted(extension):
+def test_a_failing_victim_rule_prevents_every_eviction(extension):
     made, outcomes = settled(extension, groups=CONTENDED)
     assert isinstance(outcomes[-1], Done)
     assert not made.taken
@@ -196,7 +196,7 @@ class Profile:
     plugins = (PluginUse(name="p", plugin=Broken(None)),)
 
 
-def test_a_plugin_is_trusted_again_after_a_minute_without_failure():
+def test_a_plugin_is_trusted_again_after_a_quiet_minute():
     faults = Faults()
     assert faults.judge(FAULT, Profile, 2, 0.0) is None
     assert faults.judge(FAULT, Profile, 3, 0.0) is OnFailure.REFUSE
@@ -211,7 +211,7 @@ def test_a_plugin_is_trusted_again_after_a_minute_without_failure():
     assert [each.key for each in faults.over] == [("p", "NodeFilter.filter")]
 
 
-def test_a_probe_may_ask_while_the_thread_of_a_cycle_learns_of_another_plugin():
+def test_faults_are_readable_while_a_cycle_adds_one():
     faults = Faults()
 
     class Asked:

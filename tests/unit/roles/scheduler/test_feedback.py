@@ -21,12 +21,12 @@ def names(given):
     return [pod.metadata.name for pod in given.objects.pods]
 
 
-def test_with_nothing_to_know_a_cycle_is_given_what_there_is(feedback):
+def test_without_feedback_a_cycle_gets_its_input_unchanged(feedback):
     assert feedback.applied(GIVEN, 0.0) == GIVEN
     assert feedback.next_due(0.0) is None
 
 
-def test_a_pod_whose_bind_failed_rests_and_what_refused_it_is_known_all_the_same(feedback):
+def test_a_failed_binds_refusal_is_known_while_it_rests(feedback):
     uid = GIVEN.objects.pods[0].metadata.uid
     feedback.bind_backoff.failed(uid, "no", 0.0, 1e9)
     feedback.node_refusals.note(NoRoom(namespace="default", pod="a", uid=uid, node="n1", reason="no room"), 0.0)
@@ -47,6 +47,6 @@ def test_the_first_that_is_no_longer_so_is_due(feedback):
     assert feedback.applied(GIVEN, 0.0).past.protected == ("uid-a",)
 
 
-def test_evictions_of_the_hour_are_told_where_a_cap_asks(feedback):
+def test_evictions_are_passed_on_only_under_a_cap(feedback):
     feedback.recent_evictions.note("uid-a", "q", 2000, 0.0)
     assert (feedback.applied(GIVEN, 1.0).past.evicted, feedback.next_due(1.0)) == ((), None)

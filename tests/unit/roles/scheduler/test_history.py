@@ -97,7 +97,7 @@ def lines(path):
         return reports.jobs(connection, 0, 10**15)
 
 
-def test_what_the_store_shows_is_recorded_until_the_term_ends(tmp_path):
+def test_the_stores_changes_are_recorded_until_the_term_ends(tmp_path):
     path = tmp_path / "history.db"
     registry = CollectorRegistry()
     recorded(path, [FIRST, (Change(pod(), pod(phase="Succeeded")),)], registry=registry)
@@ -117,7 +117,7 @@ def test_the_cause_of_an_eviction_is_recorded(tmp_path):
     assert [line.why for line in lines(path)] == [Ended.RECLAIMED]
 
 
-def test_a_recorder_of_an_earlier_term_writes_nothing_and_its_lease_grows_past_the_file(tmp_path):
+def test_a_recorder_of_an_earlier_term_writes_nothing(tmp_path):
     path = tmp_path / "history.db"
     Writer.begin(str(path), Author(epoch=5, identity="five"), round(T * 1000), {}, {}, retention=DAY).close()
     recorder, outgrown = recorded(path, [FIRST], epoch=3)
@@ -126,7 +126,7 @@ def test_a_recorder_of_an_earlier_term_writes_nothing_and_its_lease_grows_past_t
     assert lines(path) == []
 
 
-def test_a_database_that_cannot_be_written_is_tried_again_and_said(tmp_path):
+def test_an_unwritable_database_is_retried_with_backoff(tmp_path):
     path = tmp_path / "later" / "history.db"
     pauses = []
 
@@ -149,7 +149,7 @@ def read(path, now, **params):
     return anyio.run(Recorded(settings, str(path), clock).read), notes
 
 
-def test_past_usage_is_what_was_held_of_what_there_was(tmp_path):
+def test_past_usage_is_held_divided_by_available(tmp_path):
     path = tmp_path / "history.db"
     recorded(path, [FIRST, (Change(pod(), pod(phase="Succeeded")),), (), ()])
     found, notes = read(path, T + 40, windowSize="1h", windowType="sliding")
@@ -161,7 +161,7 @@ def test_before_anything_is_recorded_no_queue_has_used_anything(tmp_path):
     assert read(tmp_path / "history.db", T)[0] == {}
 
 
-def test_a_file_that_is_no_database_is_an_error_of_the_reading(tmp_path):
+def test_a_file_other_than_a_database_raises_usage_error(tmp_path):
     path = tmp_path / "history.db"
     path.write_text("something else" * 100)
     with pytest.raises(UsageError, match="not a database"):

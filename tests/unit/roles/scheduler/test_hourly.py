@@ -21,7 +21,7 @@ def evicted(cause):
     return Evicted(pod="a/p", cause=cause, seconds=0.1, group=None)
 
 
-def test_each_hour_is_one_line_with_what_was_decided_in_it():
+def test_each_hour_is_one_line_of_its_decisions():
     async def play():
         hourly = Hourly(virtual_time.VirtualClock())
         async with anyio.create_task_group() as tasks:

@@ -47,11 +47,11 @@ def counted(*steps, owns=lambda _: True):
         ({"minMember": 1, "subGroups": [{"name": "one", "minMember": 1}]}, False),
     ],
 )
-def test_a_pod_starts_alone_whose_group_needs_one_at_most_and_has_no_parts(spec, alone):
+def test_a_pod_starts_alone_without_minimum_or_subgroups(spec, alone):
     assert starts_alone(structure_as(PodGroup, making.group("g", **spec))) is alone
 
 
-def test_a_pod_counts_once_when_it_begins_to_wait_with_a_group_of_its_own():
+def test_an_independent_pod_counts_once_when_it_begins_waiting():
     group, waits = making.group("g", minMember=1), making.pod("p", group="g")
     said = making.pod("p", group="g", status={"conditions": [{"type": "PodScheduled", "status": "False"}]})
     assert counted([making.pod("p")], [group], [waits], [said], [making.pod("p", group="g", node="n")]) == [
@@ -63,7 +63,7 @@ def test_a_pod_counts_once_when_it_begins_to_wait_with_a_group_of_its_own():
     ]
 
 
-def test_pods_of_gangs_gated_pods_pods_of_others_and_pods_on_nodes_do_not_count():
+def test_gang_gated_foreign_and_placed_pods_do_not_count():
     groups = [making.group("g", minMember=1), making.group("gang", minMember=2)]
     others = [
         making.pod("member", group="gang"),
@@ -75,13 +75,13 @@ def test_pods_of_gangs_gated_pods_pods_of_others_and_pods_on_nodes_do_not_count(
     assert counted(groups, others, [making.pod("gated", group="g")]) == [0, 0, 1]
 
 
-def test_pods_of_groups_that_others_decide_on_do_not_count():
+def test_pods_of_foreign_groups_do_not_count():
     groups = [making.group(name, minMember=1, metadata={"labels": {"of": name}}) for name in ("ours", "theirs")]
     pods = [making.pod(name, group=name) for name in ("ours", "theirs")]
     assert counted(groups, pods, owns=lambda labels: labels["of"] == "ours") == [0, 1]
 
 
-def test_a_few_cycles_follow_at_once_and_each_is_earned_again():
+def test_a_few_cycles_follow_immediately_until_earned_again():
     haste = Haste(0.5)
     for _ in range(AT_ONCE):
         assert haste.due(1.0) == 1.0

@@ -52,7 +52,7 @@ def test_jobs_are_ordered_across_and_within_queues():
     assert text.startswith(b'{\n  "global_order": [\n')
 
 
-def test_a_depth_of_allocation_bounds_what_is_shown_of_a_queue():
+def test_the_allocation_depth_bounds_the_shown_jobs_per_queue():
     profile = attrs.evolve(default_profile(), parameters=Parameters(queue_depth={"allocate": 1}))
     assert [len(jobs) for jobs in json.loads(shown(profile))["queue_order"].values()] == [1, 1]
 

@@ -65,7 +65,7 @@ def leads(lines):
 
 
 @pytest.mark.parametrize(("pool", "name"), [("", "default"), ("west", "west")])
-def test_a_process_says_of_its_node_pool_whether_it_decides(pool, name):
+def test_the_leader_metric_names_the_node_pool(pool, name):
     waits, decides, no_more = watched(False, True, False, pool=pool)
     assert leads(waits) == [f'kai_is_leader{{nodepool="{name}"}} 0.0']
     assert leads(decides) == [f'kai_is_leader{{nodepool="{name}"}} 1.0']
@@ -81,20 +81,20 @@ def names_of(lines):
     return {line.partition("{")[0].partition(" ")[0] for line in lines if not line.startswith("#")}
 
 
-def test_a_sum_over_a_name_of_a_scheduler_counts_no_shadow():
+def test_sums_over_a_schedulers_metrics_exclude_shadows():
     (decides,), (shadows,) = watched(True), watched(True, shadow=True)
     assert not names_of(decides) & names_of(shadows)
     assert {"kai_shadow_gpu_idle", "kai_shadow_cycle_duration_seconds_count"} <= names_of(shadows)
 
 
-def test_the_decisions_that_a_shadow_compared_have_one_name_in_all_processes():
+def test_a_shadows_compared_decisions_have_one_metric_name():
     metrics = SchedulerMetrics(registry := CollectorRegistry(), shadow=True)
     metrics.shadowed("bind", "equal", 2)
     shown = exposition(registry).decode().splitlines()
     assert 'kai_shadow_decisions_total{decision="bind",outcome="equal"} 2.0' in shown
 
 
-def test_a_process_that_leads_no_more_shows_nothing_of_how_things_were():
+def test_a_former_leader_shows_no_metrics_of_cycles():
     decides, no_more, again = watched(True, False, True)
     shown = [line for line in decides if line.startswith(OF_ONE_CYCLE)]
     assert shown

@@ -33,7 +33,7 @@ def test_an_older_cycle_does_not_undo_an_eviction_time():
 
 
 @pytest.mark.parametrize("is_told_again", [True, False])
-def test_when_a_group_lost_pods_is_written_again_if_it_was_refused(is_told_again):
+def test_a_refused_loss_of_pods_is_written_again(is_told_again):
     stage = Stage()
     lost(stage, stage.account(stamps={**STAMPS, **EVICTED}), Patch)
     for stage.time in (1.0, 5.0, 10.0, 11.0):
@@ -44,7 +44,7 @@ def test_when_a_group_lost_pods_is_written_again_if_it_was_refused(is_told_again
     assert stage.publisher.outgoing.losses.next_due() is None
 
 
-def test_when_a_group_lost_pods_goes_with_what_takes_the_place_of_its_write():
+def test_a_loss_is_merged_into_the_replacing_write():
     stage = Stage(making.group("g", metadata={"annotations": {START: "x"}}))
     stage.publisher.step(CycleOver(Overall(groups=(stage.account(stamps={START: "x", **EVICTED}),))), 0.0)
     stage.tell(knowing_nothing_of_it(stage))  # of the writes about one topic only the last is sent
@@ -69,7 +69,7 @@ def test_a_lasting_refusal_of_an_eviction_time_is_final(reason):
     assert stage.publisher.outgoing.losses.next_due() is None
 
 
-def test_a_loss_of_a_group_that_was_made_anew_is_not_written_on_its_namesake():
+def test_a_loss_is_not_written_on_a_namesake():
     stage = Stage()
     lost(stage, stage.account(stamps={**STAMPS, **EVICTED}), Patch)
     stage.world.server.get("PodGroup", "g", "default")["metadata"]["uid"] = "another"

@@ -33,7 +33,7 @@ def again(untold, now):
     "reply",
     [Refusal(reason=Reason.UNAVAILABLE), Refusal(reason=Reason.UNKNOWN), Forbidden(), NotLeading()],
 )
-def test_what_was_refused_for_a_passing_reason_is_sent_again_after_a_pause_that_doubles(reply):
+def test_a_temporary_refusal_is_retried_with_doubling_pauses(reply):
     untold, now, pauses = of(), 0.0, []
     assert untold.send(eviction(), 7, now) == Send(eviction(), 7)
     for _ in range(8):
@@ -50,14 +50,14 @@ def test_what_was_refused_for_a_passing_reason_is_sent_again_after_a_pause_that_
 
 
 @pytest.mark.parametrize("reason", [Reason.REJECTED, Reason.NOT_FOUND, Reason.ALREADY_EXISTS, Reason.CONFLICT])
-def test_what_was_refused_for_what_it_is_is_not_sent_again(reason):
+def test_a_final_refusal_is_not_retried(reason):
     untold = of()
     untold.send(eviction(), 1, 0.0)
     assert untold.answered(1, Refusal(reason=reason), 0.0)
     assert len(untold) == 0
 
 
-def test_a_server_that_says_how_long_it_wants_to_be_left_alone_is():
+def test_the_servers_retry_after_is_respected():
     untold = of()
     untold.send(eviction(), 1, 0.0)
     untold.answered(1, Refusal(reason=Reason.UNAVAILABLE, retry_after=90.0), 0.0)
@@ -81,7 +81,7 @@ def test_of_more_than_may_wait_the_oldest_goes(monkeypatch):
     assert again(untold, 1.0) == [(2, "pod 2"), (3, "pod 3"), (4, "pod 4")]
 
 
-def test_of_what_is_said_of_a_pod_only_the_last_is_said_again():
+def test_only_a_pods_last_message_is_repeated():
     untold = of(making.pod("p"))
     untold.send(failure("first"), 1, 0.0)
     untold.send(failure("second"), 2, 0.0)
@@ -91,7 +91,7 @@ def test_of_what_is_said_of_a_pod_only_the_last_is_said_again():
 
 
 @pytest.mark.parametrize("there", [[], [making.pod("p", node="n")], [making.pod("p", metadata={"uid": "another"})]])
-def test_why_a_pod_waits_is_not_said_again_of_one_that_waits_no_longer(there):
+def test_a_message_is_dropped_once_its_pod_stopped_waiting(there):
     untold = of(*there)
     untold.send(failure(), 1, 0.0)
     untold.answered(1, Refusal(reason=Reason.UNAVAILABLE), 0.0)
@@ -99,7 +99,7 @@ def test_why_a_pod_waits_is_not_said_again_of_one_that_waits_no_longer(there):
     assert len(untold) == 0
 
 
-def test_what_pauses_goes_at_once_when_the_server_answers_again():
+def test_pausing_messages_go_once_the_server_is_back():
     untold = of()
     for number in range(2):
         untold.send(eviction(number), number, 0.0)

@@ -61,7 +61,7 @@ def test_a_cycle_is_shown_as_the_peer_shows_it():
     assert not [line for line in lines if 'action="explain"' in line]
 
 
-def test_a_plugin_whose_failure_stops_cycles_by_now_is_shown_as_that_alone():
+def test_a_plugin_now_stopping_cycles_is_shown_only_so():
     def act(metrics):
         metrics.plugins_failing(frozenset({("p", "NodeFilter.filter", "refuse"), ("q", "open", "stop")}))
         metrics.plugins_failing(frozenset({("p", "NodeFilter.filter", "stop")}))
@@ -83,7 +83,7 @@ def test_queues_and_idle_gpus_are_shown_after_a_cycle():
     assert "kai_gpu_fragmentation_ratio 0.0" in text
 
 
-def test_the_series_of_a_queue_go_with_it_and_those_of_others_stay():
+def test_a_deleted_queues_series_go_and_others_stay():
     few = small_cluster()
     last = few.queues[-1]
     added = attrs.evolve(last, metadata=attrs.evolve(last.metadata, name="more", uid="more"))
@@ -99,7 +99,7 @@ def test_the_series_of_a_queue_go_with_it_and_those_of_others_stay():
     assert {name: names.count(name) for name in names} == {queue.name: 6 for queue in snapshots[-1].queues}
 
 
-def test_a_series_that_goes_on_is_not_missing_while_a_cycle_is_recorded(monkeypatch):
+def test_continuing_series_are_never_missing_during_an_update(monkeypatch):
     """What Prometheus reads is read in another thread; an alert on what is missing once would wait anew."""
     snapshot = take_snapshot(small_cluster(), 0.0)
     report = run_cycle(snapshot, default_profile(), Recorder())
@@ -126,7 +126,7 @@ def test_a_series_that_goes_on_is_not_missing_while_a_cycle_is_recorded(monkeypa
     assert series() == stay
 
 
-def test_series_of_evicted_groups_are_as_many_after_a_day_as_after_half_an_hour():
+def test_series_of_evicted_groups_do_not_grow_with_time():
     """A group is evicted every two seconds and gone soon after: what is kept follows the rate, and not the time."""
     times, registry = [0.0], CollectorRegistry()
     evicted = EvictedGroups(Counter("e", "", ("group", "uid"), registry=registry), 1, lambda: times[-1])
@@ -141,7 +141,7 @@ def test_series_of_evicted_groups_are_as_many_after_a_day_as_after_half_an_hour(
     assert max(steady[-900:]) == max(steady[:900])
 
 
-def test_what_is_counted_by_group_keeps_the_newest_groups_only():
+def test_eviction_counts_keep_the_newest_thousand_groups():
     def act(metrics):
         for number in range(1100):
             group = (f"g{number}", "default", f"u{number}")
@@ -152,7 +152,7 @@ def test_what_is_counted_by_group_keeps_the_newest_groups_only():
     assert 'podgroup="g1099"' in lines[-1]
 
 
-def test_what_is_counted_of_a_group_that_is_gone_goes_once_it_was_scraped():
+def test_a_deleted_groups_count_goes_after_it_was_scraped():
     snapshot = take_snapshot(small_cluster(), 0.0)
     report = run_cycle(snapshot, default_profile(), Recorder())
     (stays,) = [(group.name, group.namespace, group.uid) for group in snapshot.groups if group.name == "runs"]
@@ -180,7 +180,7 @@ def test_what_is_counted_of_a_group_that_is_gone_goes_once_it_was_scraped():
     assert 'podgroup="runs"' in first
 
 
-def test_each_signal_of_a_write_is_counted_by_its_class():
+def test_each_write_signal_is_counted_by_its_class():
     def act(metrics):
         metrics.take(BindOrdered(pod="default/p", node="n", seconds=0.002, waited=3.0))
         metrics.take(BindRefused(pod="default/p", why="no room"))
@@ -208,7 +208,7 @@ def test_each_signal_of_a_write_is_counted_by_its_class():
         assert line in lines, line
 
 
-def test_a_namespace_with_a_crowd_is_shown_with_its_shapes_and_who_waits_for_a_turn():
+def test_a_crowded_namespace_shows_shapes_and_deferred_groups():
     groups = {f"g{at}": {"each": {"cpu": at + 1}} for at in range(10)}
     objects = cluster({"n": {"cpu": 2000}}, groups)
     crowded = Intake(IntakeSettings(namespace_shapes=4)).take(objects, NOW)
@@ -226,7 +226,7 @@ def test_a_namespace_with_a_crowd_is_shown_with_its_shapes_and_who_waits_for_a_t
     assert 'namespace="default"' not in shown(act)
 
 
-def test_a_cycle_that_does_not_end_is_shown_while_it_lasts():
+def test_an_unfinished_cycle_shows_its_duration():
     now, registry = [100.0], CollectorRegistry()
     metrics = SchedulerMetrics(registry, clock=lambda: now[0])
 

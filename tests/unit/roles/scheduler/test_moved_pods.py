@@ -129,14 +129,14 @@ def test_a_place_is_kept_thirty_seconds_after_leaving():
     assert (world.committer.feedback.moved_pods.next_due(), first(world)) == (None, ())
 
 
-def test_a_place_is_kept_for_two_minutes_however_long_the_old_pod_takes_to_leave():
+def test_a_place_is_kept_for_two_minutes_at_most():
     world = cluster()
     move(world)
     assert stand_ins(world, 119.9) == [("a0~moved", "n2")]
     assert stand_ins(world, 120.0) == []
 
 
-def test_the_places_of_a_gang_are_kept_until_as_many_have_come_as_it_starts_with():
+def test_a_gangs_places_are_kept_until_its_minimum_came():
     """The place of the first is idle while the second is still to come."""
     world = cluster(running("a9"), least=2)
     move(world, names=("a0", "a9"))
@@ -163,7 +163,7 @@ def test_an_earlier_pod_may_take_a_successors_place():
     assert first(world) == ()
 
 
-def test_the_place_of_another_group_is_left_to_it_by_a_group_whose_place_is_taken():
+def test_a_group_does_not_take_another_groups_place():
     """a0 and x0 were moved for b0 and c0: a9, which waited, took the place of a0, and a1 waits for one as x1 does."""
     x = (making.group("x"), making.pod("x0", group="x", phase="Running", node="n3", requests=ONE, metadata=OWNED_BY_X))
     c = (making.group("c"), making.pod("c0", group="c", requests=ONE))
@@ -186,7 +186,7 @@ def test_the_place_of_another_group_is_left_to_it_by_a_group_whose_place_is_take
     assert [snapshot.pods[each.pod].name for each in decided.decisions] == ["x1"]
 
 
-def test_each_pod_that_waited_before_takes_the_place_of_one_successor():
+def test_each_earlier_waiting_pod_takes_one_successors_place():
     world = cluster(running("a9"), *(making.pod(f"w{n}", group="a", requests=ONE, metadata=OWNED) for n in range(2)))
     move(world, names=("a0", "a9"))
     for name in ("a1", "a2"):
@@ -212,7 +212,7 @@ def test_a_place_is_given_once_the_bind_is_ordered(name):
     assert first(world) == ()
 
 
-def test_a_successor_whose_bind_failed_is_served_first_once_more():
+def test_a_successor_whose_bind_failed_is_first_again():
     world = cluster()
     move(world)
     succeed(world)
@@ -225,7 +225,7 @@ def test_a_successor_whose_bind_failed_is_served_first_once_more():
     assert first(world) == ("default/a",)
 
 
-def test_a_pod_is_the_successor_of_one_only_however_long_another_takes_to_leave():
+def test_a_pod_succeeds_only_one_moved_pod():
     world = cluster(running("a9"))
     move(world, names=("a0", "a9"))
     world.server._put(making.pod("a1", group="a", requests=ONE, metadata=OWNED))
@@ -233,7 +233,7 @@ def test_a_pod_is_the_successor_of_one_only_however_long_another_takes_to_leave(
     assert stand_ins(world, 40.0) == [("a9~moved", "n2")]
 
 
-def test_pods_for_which_stand_ins_stand_are_not_shown_beside_them():
+def test_pods_behind_stand_ins_are_not_shown():
     """They would count as members beyond the least, and places would be taken from others for them."""
     world = cluster(running("a9"), least=2)
     move(world, names=("a0", "a9"))
@@ -243,7 +243,7 @@ def test_pods_for_which_stand_ins_stand_are_not_shown_beside_them():
     assert sorted(pod.metadata.name for pod in shown(world).pods) == ["a1", "a2", "b0"]
 
 
-def test_a_successor_that_starts_without_others_does_not_wait_for_them():
+def test_a_successor_that_starts_alone_does_not_wait():
     world = cluster(running("a9"), least=1)
     move(world, names=("a0", "a9"))
     succeed(world, "a9", metadata={**OWNED, "uid": "new"})  # the place of the second of that name is free
@@ -252,7 +252,7 @@ def test_a_successor_that_starts_without_others_does_not_wait_for_them():
 
 
 @pytest.mark.parametrize(("limit", "binds"), [(2, ["c0"]), (1, [])])
-def test_while_the_old_pod_leaves_only_the_stand_in_counts_for_the_queue(limit, binds):
+def test_only_the_stand_in_of_a_leaving_pod_counts(limit, binds):
     """As in the cycle that moved it: what is being released is not the queue's any more, what is promised is."""
     more = making.group("c"), making.pod("c0", group="c", requests=ONE), making.node("n3", allocatable=ROOM)
     world = cluster(*more, queue=making.queue("q", resources={"gpu": {"quota": limit, "limit": limit}}))
@@ -267,7 +267,7 @@ def test_while_the_old_pod_leaves_only_the_stand_in_counts_for_the_queue(limit, 
     assert [(type(each), snapshot.pods[each.pod].name) for each in decided.decisions] == [(Bind, pod) for pod in binds]
 
 
-def test_a_moved_pod_keeps_its_share_of_the_device_that_it_was_promised():
+def test_a_moved_pod_keeps_its_promised_share():
     world = cluster(annotations=HALF, labels={"runai-gpu-group": "d1"})
     move(world, "+n2/0")
     (pod,) = [pod for pod in shown(world).pods if "~" in pod.metadata.name]
@@ -296,7 +296,7 @@ def test_an_ownerless_pods_place_lasts_with_its_group():
     assert stand_ins(world) == []
 
 
-def test_no_place_is_kept_for_a_pod_that_stays_or_once_the_term_is_over():
+def test_no_place_is_kept_without_eviction_or_term():
     world = cluster()
     world.protected.add("a0")
     move(world)
@@ -308,7 +308,7 @@ def test_no_place_is_kept_for_a_pod_that_stays_or_once_the_term_is_over():
     assert stand_ins(world) == []
 
 
-def test_no_place_is_kept_by_a_statement_that_could_not_become_orders():
+def test_no_place_is_kept_by_an_abandoned_statement():
     world = cluster()
     node = world.snapshot.node_rows["n2"]
     decisions = (Evict(pod=world.row("a0"), cause=Cause.CONSOLIDATE, moved_to=node), world.promise("b0", "n1"))
@@ -317,7 +317,7 @@ def test_no_place_is_kept_by_a_statement_that_could_not_become_orders():
     assert stand_ins(world) == []
 
 
-def test_where_nothing_was_moved_cycles_are_given_what_there_is():
+def test_without_moved_pods_a_cycle_gets_its_objects_unchanged():
     world = cluster()
     world.decide(world.evict("a0"), world.promise("b0", "n1"))
     objects = making.objects(*world.server.objects.values())

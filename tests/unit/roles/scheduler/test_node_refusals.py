@@ -32,7 +32,7 @@ def test_nothing_was_refused_at_first():
     assert NodeRefusals().next_due(0.0) is None
 
 
-def test_the_pause_doubles_with_each_refusal_of_a_pod_and_has_an_end():
+def test_the_pause_doubles_per_refusal_up_to_a_maximum():
     refused, pauses = NodeRefusals(), []
     for count in range(1, 9):
         assert refused.note(refusal(), 0.0) == count
@@ -41,7 +41,7 @@ def test_the_pause_doubles_with_each_refusal_of_a_pod_and_has_an_end():
     assert pauses[-1] == 600.0
 
 
-def test_a_refusal_stands_until_its_pause_is_over_and_the_next_one_is_longer():
+def test_a_refusal_stands_for_its_growing_pause():
     refused = noted(refusal())
     assert current(refused, NODE, WAITING, now=14.0) == (refusal(),)
     assert current(refused, NODE, WAITING, now=15.0) == ()
@@ -82,7 +82,7 @@ def test_more_pods_a_heartbeat_and_reservations_make_no_room():
     assert current(refused, NODE, WAITING, SHARING, now=2.0) == ()  # one that came later has left
 
 
-def test_a_pod_that_calls_itself_a_reservation_makes_room_when_it_leaves():
+def test_a_leaving_pod_labelled_as_reservation_makes_room():
     refused = noted(refusal())
     named = making.pod("named", node="n1", labels={"app": "kai-resource-reservation"})
     assert current(refused, NODE, WAITING, named)
@@ -100,7 +100,7 @@ def test_edited_and_foreign_labels_free_no_device():
     assert current(refused, NODE, WAITING, *unlabelled, now=1.0)
 
 
-def test_refusals_come_in_one_order_and_the_oldest_go_first_when_there_are_too_many():
+def test_refusals_are_ordered_and_the_oldest_are_dropped_first():
     assert current(noted(refusal(node="n2"), refusal()), NODE, making.node("n2"), WAITING) == (
         refusal(),
         refusal(node="n2"),
@@ -110,7 +110,7 @@ def test_refusals_come_in_one_order_and_the_oldest_go_first_when_there_are_too_m
     assert [each.uid for each in found] == ["uid-p1"]
 
 
-def test_what_was_said_is_kept_on_one_line_and_cut():
+def test_a_reason_is_kept_on_one_line_and_cut():
     (found,) = current(noted(refusal(reason="no\nroom " + "x" * 1000)), NODE, WAITING)
     assert found.reason.startswith("no room x")
     assert len(found.reason) == 300

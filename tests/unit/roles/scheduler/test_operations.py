@@ -11,7 +11,7 @@ from tests.unit.roles.scheduler.world import World
 OWNER = {"kind": "Pod", "uid": "uid-p0"}
 
 
-def test_a_statement_that_cannot_be_put_into_orders_leaves_nothing_under_way(monkeypatch):
+def test_a_statement_that_breaks_leaves_no_operation(monkeypatch):
     pods = [making.pod(f"p{number}", group="gang") for number in range(2)]
     world = World(making.queue("q"), making.group("gang"), making.node("n1"), *pods)
     world.lead()
@@ -73,7 +73,7 @@ def test_an_undeletable_failed_request_counts_once():
     assert world.requests() == {}
 
 
-def test_a_write_that_pauses_is_tried_again_as_soon_as_the_server_is_back():
+def test_a_pausing_write_is_sent_once_the_server_returns():
     world = World(making.queue("q"), making.group("gang"), making.node("n1"), making.pod("p0", group="gang"))
     world.lead()
     world.decide(world.bind("p0", "n1"))

@@ -7,7 +7,7 @@ from tests.unit.roles.scheduler.test_committer import cluster
 
 
 @pytest.mark.parametrize("names_others", [False, True])
-def test_the_event_names_who_gains_in_another_namespace_only_where_that_is_wanted(names_others):
+def test_an_event_names_a_foreign_aggressor_only_if_allowed(names_others):
     theirs = making.group("theirs", metadata={"namespace": "secret", "uid": "uid-theirs"})
     world = cluster(theirs, settings=SchedulerSettings(names_others=names_others))
     group = [each.name for each in world.snapshot.groups].index("theirs")

@@ -50,13 +50,13 @@ def is_passed_over(before, after, cls=Pod, pool="ours"):
         (pod(node="n-unknown"), False),
     ],
 )
-def test_a_pod_is_of_the_pools_of_its_group_and_of_its_node(after, expected):
+def test_a_pod_belongs_to_its_groups_and_nodes_pools(after, expected):
     assert is_passed_over(None, after) is expected
     assert is_passed_over(after, None) is expected
     assert is_passed_over(pod(), after) is expected
 
 
-def test_what_comes_from_a_pool_or_goes_to_it_is_of_it():
+def test_a_move_between_pools_concerns_both():
     theirs, ours = pod(group="g-theirs"), pod(group="g-ours")
     assert not is_passed_over(theirs, ours)
     assert not is_passed_over(ours, theirs)
@@ -70,7 +70,7 @@ def test_what_comes_from_a_pool_or_goes_to_it_is_of_it():
         (BindRequest, lambda labels: making.bind_request("p", "n", metadata={"labels": labels})),
     ],
 )
-def test_what_has_a_label_of_its_own_is_of_that_pool(cls, make):
+def test_a_labelled_object_belongs_to_that_pool(cls, make):
     assert is_passed_over(None, make(THEIRS), cls)
     assert is_passed_over(None, make(NONE), cls)
     assert not is_passed_over(None, make(OURS), cls)

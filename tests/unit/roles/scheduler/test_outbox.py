@@ -85,7 +85,7 @@ def world():
     return World(making.queue("q"), making.group("g"))
 
 
-def test_of_the_writes_about_one_topic_only_the_last_is_sent():
+def test_only_the_last_write_of_a_topic_is_sent():
     place = world()
     sends = [Send(patch(place, str(number)), topic="g/condition") for number in range(5)]
     assert written(*sends, world=place) == ["4"]
@@ -101,7 +101,7 @@ def test_writes_without_a_topic_are_all_sent():
     assert sorted(written(*(Send(patch(place, each)) for each in "ab"), world=place)) == ["a", "b"]
 
 
-def test_what_the_store_knows_would_be_refused_is_not_sent():
+def test_a_write_the_store_knows_as_refused_is_skipped():
     place = world()
     sends = [
         Send(patch(place, "made anew", uid="another"), topic="a"),
@@ -115,7 +115,7 @@ def test_what_the_store_knows_would_be_refused_is_not_sent():
 
 
 @pytest.mark.parametrize(("said", "sent"), [("aba", "a"), ("ab", "ab"), ("abac", "ac")])
-def test_what_was_unsaid_while_it_was_being_written_and_said_again_is_sent_once(said, sent):
+def test_a_withdrawn_and_repeated_message_is_sent_once(said, sent):
     place = world()
     outbox, server = outbox_of(place)
     writes = outbox.publisher.outgoing.writes
@@ -182,7 +182,7 @@ def said(play):
     return sorted(each.ref.name for each in server.asked if isinstance(each, Emit))
 
 
-def test_events_that_were_dropped_for_want_of_room_are_said_again(monkeypatch):
+def test_events_dropped_without_room_are_sent_again(monkeypatch):
     monkeypatch.setattr(outboxes, "_MOST_EXPLANATIONS", 1)
 
     async def play(outbox, tasks):
@@ -197,7 +197,7 @@ def test_events_that_were_dropped_for_want_of_room_are_said_again(monkeypatch):
     assert said(play) == ["a", "b", "g"]
 
 
-def test_events_that_waited_when_a_term_ended_are_said_in_the_next_one():
+def test_events_waiting_at_a_terms_end_are_sent_afterwards():
     async def play(outbox, tasks):
         outbox.publish(explained("a", "b"))
         outbox.end()
@@ -261,7 +261,7 @@ def test_the_publisher_pauses_for_room_and_loses_nothing(monkeypatch):
     assert 100 < most < 400
 
 
-def test_that_a_pod_was_evicted_is_said_also_where_there_was_no_room_for_it(monkeypatch):
+def test_an_evictions_event_is_sent_despite_full_queues(monkeypatch):
     monkeypatch.setattr(outboxes, "_MOST_EXPLANATIONS", 1)
     place = evicting()
     outbox, server = outbox_of(place)

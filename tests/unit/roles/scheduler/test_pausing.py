@@ -13,11 +13,11 @@ def pause(*, turns=1, idle=1, restless=True, dues=()):
 
 
 @pytest.mark.parametrize("idle", range(19))
-def test_the_next_turn_follows_at_once_until_all_were_considered(idle):
+def test_turns_follow_immediately_until_all_groups_were_considered(idle):
     assert pause(turns=19, idle=idle, dues=[0.01]) == SETTINGS.coalescing_seconds
 
 
-def test_after_all_turns_a_round_counts_as_one_cycle_that_decided_nothing():
+def test_a_round_of_turns_counts_as_one_idle_cycle():
     assert [pause(turns=19, idle=idle) for idle in (19, 37, 38, 57)] == [1.0, 1.0, 2.0, 3.0]
 
 
@@ -25,7 +25,7 @@ def test_without_turns_cycles_become_rarer_up_to_a_bound():
     assert [pause(idle=idle) for idle in (0, 1, 2, 3, 100)] == [1.0, 1.0, 2.0, 3.0, MOST_PERIODS]
 
 
-def test_where_nothing_waits_only_what_is_due_is_waited_for():
+def test_without_waiting_groups_only_due_times_wake():
     assert pause(restless=False) is None
     assert pause(restless=False, dues=[7.0, 4.0]) == 4.0
     assert pause(dues=[0.3, -2.0]) == 0.0

@@ -42,7 +42,7 @@ class Reading:
 
 
 @in_virtual_time
-async def test_pods_and_groups_are_read_as_they_arrive_and_nothing_that_was_there_before():
+async def test_only_arriving_pods_and_groups_are_read_ahead():
     store, reading = store_of_everything(), Reading()
     put(store, Pod, "old")
     async with anyio.create_task_group() as tasks:
@@ -77,7 +77,7 @@ async def test_prefetching_pauses_during_a_cycle():
 
 
 @in_virtual_time
-async def test_many_objects_are_read_in_portions_between_which_others_have_their_turn():
+async def test_many_objects_are_read_in_interruptible_portions():
     store, turns = store_of_everything(), []
 
     def read(arrived):
@@ -102,7 +102,7 @@ async def test_many_objects_are_read_in_portions_between_which_others_have_their
     assert all("other" in kinds[one:another] for one, another in pairwise(reads))
 
 
-def test_of_an_object_that_changed_again_only_the_newest_form_is_left():
+def test_only_the_newest_form_of_an_arrival_is_taken():
     store = store_of_everything()
     with store.arrivals(Pod) as arrivals:
         put(store, Pod, "a")

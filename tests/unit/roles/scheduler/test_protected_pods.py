@@ -1,7 +1,7 @@
 from kai.roles.scheduler.feedback.refusals import ProtectedPods
 
 
-def test_pods_are_protected_for_as_long_as_was_said_and_told_in_order():
+def test_pods_are_protected_for_their_time_in_order():
     protected = ProtectedPods()
     protected.note("b", now=10.0, seconds=60.0)
     protected.note("a", now=20.0, seconds=10.0)

@@ -14,7 +14,7 @@ from tests.unit.intake import making
 from tests.unit.roles.scheduler.stage import EVICTED, STAMPS, WHY, Stage, lost
 
 
-def test_an_explanation_is_written_on_the_pod_and_on_the_group_with_an_event_for_each():
+def test_an_explanation_writes_conditions_and_events_on_both_objects():
     stage = Stage()
     stage.tell(stage.account())
     (condition,) = stage.world.server.get("Pod", "p", "default")["status"]["conditions"]
@@ -35,7 +35,7 @@ def test_nothing_new_is_nothing_written_also_after_a_restart():
     assert stage.tell(stage.account()) == []
 
 
-def test_figures_wait_and_the_last_ones_are_written_when_the_silence_is_over():
+def test_figures_within_the_silence_are_written_at_its_end():
     stage = Stage()
     stage.tell(stage.account("3 nodes"))
     assert stage.tell(stage.account("2 nodes")) == []
@@ -48,7 +48,7 @@ def test_figures_wait_and_the_last_ones_are_written_when_the_silence_is_over():
     assert stage.step(TimePassed()) == []
 
 
-def test_what_was_said_of_objects_that_are_gone_is_forgotten_and_of_others_is_not():
+def test_messages_about_deleted_objects_only_are_forgotten():
     stage = Stage(making.group("other"), making.pod("other-0", group="other"))
     other = PodAccount(name="other-0", namespace="default", uid="uid-other-0", message="because")
     stage.tell(stage.account(), stage.account(name="other", uid="uid-other", pods=(other,)))
@@ -69,7 +69,7 @@ def test_a_change_in_kind_does_not_wait():
     assert (written["message"], written["transitionID"]) == ("else", "2")
 
 
-def test_that_a_group_waits_for_its_turn_is_said_until_there_is_something_better_to_say():
+def test_waiting_for_a_turn_yields_to_a_better_reason():
     stage = Stage()
     later = stage.account("its turn", waits_for_turn=True)
     assert len(stage.tell(later)) == 4
@@ -79,7 +79,7 @@ def test_that_a_group_waits_for_its_turn_is_said_until_there_is_something_better
     assert stage.group["status"]["schedulingConditions"][-1]["message"] == "no room"
 
 
-def test_conditions_of_other_pools_stay_and_ours_moves_to_the_end():
+def test_conditions_of_other_pools_stay_before_ours():
     theirs = {"type": "UnschedulableOnNodePool", "nodePool": "west", "transitionID": "7"}
     stage = Stage(making.group("g", status={"schedulingConditions": [theirs]}))
     stage.tell(stage.account())
@@ -95,7 +95,7 @@ def test_conditions_go_once_the_group_is_settled():
     assert stage.tell(settled=[("default", "g")]) == []
 
 
-def test_a_group_that_was_read_too_early_is_not_overwritten():
+def test_a_group_changed_since_reading_is_not_overwritten():
     stage = Stage()
     account = stage.account(pods=())
     effects = stage.publisher.step(CycleOver(Overall(groups=(account,))), 0.0)
@@ -119,7 +119,7 @@ def started(stage, **more):
     return stage.account(pods=(), condition=None, unschedulable="", stamps={START: "x", **more})
 
 
-def test_the_start_of_a_group_is_shown_before_it_is_written():
+def test_a_groups_start_is_shown_before_it_is_written():
     """Else a cycle that follows at once evicts what a minimum runtime protects."""
     stage = Stage()
     shown, sent = stage.publisher.step(CycleOver(Overall(groups=(started(stage),))), 0.0)
@@ -131,7 +131,7 @@ def test_the_start_of_a_group_is_shown_before_it_is_written():
     assert undone == Overlay(PodGroup, ("default", "g"), {}), "the next cycle tells it anew"
 
 
-def test_a_start_that_is_only_shown_is_written_with_what_replaces_its_patch(monkeypatch):
+def test_a_shown_start_is_part_of_the_replacing_patch(monkeypatch):
     stage = Stage(making.group("g", metadata={"annotations": {START: "x"}}))
     told = CycleOver(Overall(groups=(started(stage, **{EVICTION: "y"}),)))
     monkeypatch.setattr(stage.world, "is_overlaid", lambda cls, key: (cls, key) == (PodGroup, ("default", "g")))
@@ -139,7 +139,7 @@ def test_a_start_that_is_only_shown_is_written_with_what_replaces_its_patch(monk
     assert sent.request.patch["metadata"]["annotations"] == {START: "x", EVICTION: "y"}
 
 
-def test_a_pod_that_found_a_node_or_was_made_anew_is_told_nothing():
+def test_a_placed_or_recreated_pod_gets_no_message():
     for change in ({"spec": {"nodeName": "n"}}, {"metadata": {"uid": "another"}}):
         stage = Stage()
         stage.world.server.change("Pod", "p", "default", change)
@@ -147,7 +147,7 @@ def test_a_pod_that_found_a_node_or_was_made_anew_is_told_nothing():
         assert [each.ref.name for each in stage.tell(stage.account())] == ["g", "g"]
 
 
-def test_a_pod_of_a_group_that_does_not_mark_gets_an_event_only():
+def test_a_pod_of_an_unmarked_group_gets_only_events():
     stage = Stage()
     pod = attrs.evolve(stage.account().pods[0], on_pod=False)
     stage.tell(stage.account(pods=(pod,)))
@@ -156,7 +156,7 @@ def test_a_pod_of_a_group_that_does_not_mark_gets_an_event_only():
     assert [event.ref.name for event in stage.world.server.events] == ["p", "g"]
 
 
-def test_not_ready_is_said_again_only_after_it_was_over():
+def test_not_ready_is_repeated_only_after_it_ended():
     stage = Stage()
     waiting = stage.account(not_ready="lacks pods", unschedulable="", condition=None, pods=())
     stage.tell(waiting)
@@ -167,7 +167,7 @@ def test_not_ready_is_said_again_only_after_it_was_over():
     assert [event.reason for event in stage.world.server.events] == ["NotReady", "NotReady"]
 
 
-def test_fair_shares_are_written_when_they_changed_and_not_too_often():
+def test_fair_shares_are_written_on_change_with_pauses():
     stage = Stage()
     assert len(stage.tell(shares={"q": {"cpu": "1"}})) == 1
     assert stage.world.server.get("Queue", "q")["status"] == {"fairShare": {"cpu": "1"}}
@@ -199,7 +199,7 @@ def patches(stage, *accounts, settled=()):
     return [each for each in effects if isinstance(each, Send) and isinstance(each.request, Patch)]
 
 
-def test_five_cycles_with_the_same_account_and_no_echo_write_once():
+def test_five_equal_accounts_without_echo_write_once():
     stage = Stage(making.group("g", metadata={"annotations": {"kai.scheduler/last-start-timestamp": "x"}}))
     counts = [len(patches(stage, stage.account(pods=()))) for _ in range(5)]
     assert counts == [2, 0, 0, 0, 0], "the stamps and the condition, once each"
@@ -212,7 +212,7 @@ def test_a_condition_is_removed_once_until_its_echo():
 
 
 @pytest.mark.parametrize("reason", [Reason.CONFLICT, Reason.NOT_FOUND])
-def test_what_was_refused_for_the_version_waits_for_another_version(reason):
+def test_a_version_conflict_waits_for_another_version(reason):
     stage = Stage()
     account = stage.account(pods=(), stamps={})
     (send,) = patches(stage, account)
@@ -225,7 +225,7 @@ def test_what_was_refused_for_the_version_waits_for_another_version(reason):
     assert again.request.patch["metadata"]["resourceVersion"] == stage.group["metadata"]["resourceVersion"]
 
 
-def test_what_failed_for_another_reason_is_written_again_after_a_while():
+def test_other_failed_writes_are_repeated_after_a_pause():
     stage = Stage()
     account = stage.account(pods=(), stamps={})
     (send,) = patches(stage, account)
@@ -235,7 +235,7 @@ def test_what_failed_for_another_reason_is_written_again_after_a_while():
     assert len(patches(stage, account)) == 1
 
 
-def test_the_answer_to_a_write_that_another_replaced_tells_nothing():
+def test_an_answer_to_a_replaced_write_is_ignored():
     stage = Stage()
     (first,) = patches(stage, stage.account(pods=(), stamps={}))
     other = Waiting(message="else", reasons=(UnschedulableReason(reason="OverQuota", message="else"),))
@@ -246,7 +246,7 @@ def test_the_answer_to_a_write_that_another_replaced_tells_nothing():
     assert patches(stage, account) == [], "the second is still on its way"
 
 
-def test_an_account_that_cannot_be_told_costs_no_other_its_words(monkeypatch):
+def test_a_broken_account_does_not_affect_others(monkeypatch):
     stage = Stage(making.group("h"))
     broken = attrs.evolve(stage.account(), name="h", uid="uid-h")
     condition = GroupWrites._condition
@@ -287,7 +287,7 @@ def with_events_only(stage):
     return stage.account(pods=(attrs.evolve(stage.account().pods[0], on_pod=False),), condition=None)
 
 
-def test_an_event_that_was_not_sent_before_its_term_ended_is_said_in_the_next_one():
+def test_an_unsent_event_is_sent_in_the_next_term():
     stage = Stage()
     told = CycleOver(Overall(groups=(with_events_only(stage),)))
     lost = stage.publisher.step(told, stage.time)
@@ -297,7 +297,7 @@ def test_an_event_that_was_not_sent_before_its_term_ended_is_said_in_the_next_on
     assert stage.tell(with_events_only(stage)) == []
 
 
-def test_what_conditions_say_is_not_announced_again_in_the_next_term():
+def test_existing_conditions_are_not_announced_in_the_next_term():
     stage = Stage()
     stage.tell(stage.account())
     stage.step(Silenced())
@@ -308,7 +308,7 @@ def test_what_conditions_say_is_not_announced_again_in_the_next_term():
 
 @pytest.mark.parametrize("reason", [Reason.REJECTED, Reason.UNAVAILABLE])
 @pytest.mark.parametrize("account_of", [Stage.account, with_events_only])
-def test_an_event_that_was_refused_is_said_again_after_a_while(account_of, reason):
+def test_a_refused_event_is_sent_again_after_a_pause(account_of, reason):
     stage = Stage()
     assert refused(stage, reason, account_of(stage)) == BOTH
     assert refused(stage, reason, account_of(stage)) == [], "not in each cycle"
@@ -322,7 +322,7 @@ def test_an_event_that_was_refused_is_said_again_after_a_while(account_of, reaso
     assert stage.tell(account_of(stage)) == []
 
 
-def test_an_event_that_is_over_or_is_there_is_not_said_again():
+def test_an_obsolete_or_existing_event_is_not_sent_again():
     stage = Stage()
     waiting = stage.account(not_ready="lacks pods", unschedulable="", condition=None, pods=())
     sent = stage.publisher.step(CycleOver(Overall(groups=(waiting,))), 0.0)
@@ -361,7 +361,7 @@ def test_a_lost_message_is_sent_before_the_groups_turn(wanted, message):
         assert stage.tell() == []
 
 
-def test_what_a_server_asks_to_be_patient_with_is_not_said_before():
+def test_a_retry_after_delays_the_repetition():
     stage = Stage()
     effects = stage.publisher.step(CycleOver(Overall(groups=(stage.account(),))), 0.0)
     patient = Refusal(reason=Reason.UNAVAILABLE, retry_after=60.0)
@@ -374,13 +374,13 @@ def test_what_a_server_asks_to_be_patient_with_is_not_said_before():
     assert len(stage.step(TimePassed())) == 4
 
 
-def test_the_publisher_asks_to_be_woken_for_what_was_lost():
+def test_the_publisher_wakes_for_a_lost_write():
     stage = Stage()
     lost(stage, stage.account("its turn", waits_for_turn=True), Emit)
     assert stage.publisher.step(CycleOver(Overall()), 1.0) == (WakeAt(10.0),)
 
 
-def test_what_was_lost_is_not_said_once_the_group_has_another_account_or_needs_none():
+def test_a_lost_message_is_dropped_once_it_is_outdated():
     for later in ({"settled": [("default", "g")]}, {"told": "no room"}):
         stage = Stage()
         lost(stage, stage.account("its turn", waits_for_turn=True), Emit | Patch)
@@ -394,7 +394,7 @@ def test_what_was_lost_is_not_said_once_the_group_has_another_account_or_needs_n
         assert "its turn" not in {each.message for each in stage.world.server.events}
 
 
-def test_that_a_pod_waits_for_its_turn_is_not_said_while_it_is_being_bound():
+def test_a_pod_being_bound_does_not_report_its_turn():
     stage = Stage()
     lost(stage, stage.account("its turn", waits_for_turn=True), Emit)
     stage.world.server._put(making.bind_request("p", "n"))
@@ -413,7 +413,7 @@ def test_unheard_turns_are_published_in_the_next_term():
     assert conditions(stage) == ["its turn", "its turn"]
 
 
-def test_figures_that_have_to_wait_are_not_forgotten_when_the_group_waits_for_its_turn():
+def test_waiting_figures_survive_a_wait_for_a_turn():
     stage = Stage()
     stage.tell(stage.account("3 nodes"))
     assert stage.tell(stage.account("2 nodes")) == []
@@ -466,7 +466,7 @@ def test_many_accounts_are_told_in_steps():
     )
 
 
-def test_what_was_not_looked_at_before_the_next_cycle_is_told_as_that_has_it():
+def test_an_unhandled_account_is_replaced_by_the_next_cycles():
     stage, accounts = many(300)
     stage.publisher.step(CycleOver(Overall(groups=tuple(accounts))), 0.0)
     later = tuple(
@@ -479,7 +479,7 @@ def test_what_was_not_looked_at_before_the_next_cycle_is_told_as_that_has_it():
     assert (told["g150"], told["g250"], "g199" in told) == ("because", "else", False)
 
 
-def test_a_group_of_which_nothing_waits_is_told_when_it_lost_pods():
+def test_a_settled_groups_loss_of_pods_is_written():
     stage = Stage()
     account = GroupAccount(name="g", namespace="default", uid="uid-g", stamps=EVICTED)
     (written,) = stage.tell(account, settled=[("default", "g")])
@@ -487,7 +487,7 @@ def test_a_group_of_which_nothing_waits_is_told_when_it_lost_pods():
 
 
 @pytest.mark.parametrize("settled", [True, False], ids=["settled", "told of again"])
-def test_when_a_group_lost_pods_is_written_although_its_account_had_to_wait(settled):
+def test_a_deferred_accounts_loss_of_pods_is_written(settled):
     stage, accounts = many(300)
     lost = attrs.evolve(accounts[-1], stamps={**STAMPS, **EVICTED})
     stage.publisher.step(CycleOver(Overall(groups=(*accounts[:-1], lost))), stage.time)
@@ -498,7 +498,7 @@ def test_when_a_group_lost_pods_is_written_although_its_account_had_to_wait(sett
     assert not (settled and group["status"].get("schedulingConditions"))
 
 
-def test_what_was_said_of_many_objects_that_are_gone_is_forgotten_in_steps():
+def test_messages_about_many_deleted_objects_are_forgotten_in_steps():
     stage, accounts = many(300)
     steps_until_silent(stage, CycleOver(Overall(groups=tuple(accounts))))
     for number in range(300):
@@ -539,7 +539,7 @@ def refused_bind(stage, times):
     return stage.account(text, unschedulable="", condition=why, pods=(told,))
 
 
-def test_a_bind_that_is_refused_again_is_told_at_once_and_sends_no_event_from_here():
+def test_a_repeated_bind_refusal_is_written_without_events():
     stage = Stage()
     stage.tell(stage.account("no room"))
     sent = len(stage.world.server.events)
@@ -554,7 +554,7 @@ def test_a_bind_that_is_refused_again_is_told_at_once_and_sends_no_event_from_he
     assert why_of(stage) == ([("Unschedulable", "no room")], ["no room"]), "it was said before, and is true again"
 
 
-def test_what_is_only_written_in_place_of_another_reason_stands_where_one_stood():
+def test_a_replacing_reason_needs_one_to_replace():
     stage = Stage()
     (pod,) = stage.account("too few").pods
     told = attrs.evolve(pod, reason="NotReady", is_announced=False, only_instead=True)

@@ -3,7 +3,7 @@
 from kai.roles.scheduler.feedback.memories import RecentBinds
 
 
-def test_an_order_holds_for_ten_seconds_from_when_it_was_given_last():
+def test_an_order_holds_ten_seconds_from_its_last_note():
     ordered = RecentBinds()
     ordered.note("a", 0.0)
     ordered.note("b", 5.0)
@@ -14,7 +14,7 @@ def test_an_order_holds_for_ten_seconds_from_when_it_was_given_last():
     assert not ordered.holds("a", 13.0)
 
 
-def test_a_cycle_waits_only_if_a_statement_was_rejected_and_nothing_else_came_of_it():
+def test_a_cycle_waits_only_for_orders_that_rejected_statements():
     ordered = RecentBinds()
     for uid, at in (("a", 0.0), ("b", 5.0)):
         ordered.note(uid, at)

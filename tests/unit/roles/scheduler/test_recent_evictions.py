@@ -31,7 +31,7 @@ def test_an_eviction_that_did_not_happen_is_taken_out():
     assert lately.current(1.0) == ()
 
 
-def test_an_eviction_that_is_ordered_again_counts_once_and_from_then():
+def test_a_repeated_eviction_counts_once_from_its_latest_time():
     lately = RecentEvictions()
     lately.note("a", "one", 2000, 0.0)
     lately.note("b", "one", 1000, 5.0)
@@ -40,7 +40,7 @@ def test_an_eviction_that_is_ordered_again_counts_once_and_from_then():
     assert lately.current(HOUR + 5.0) == (("one", 2000),)
 
 
-def test_what_is_old_is_forgotten_though_no_cycle_asks_since_nothing_caps_evictions():
+def test_old_evictions_are_forgotten_without_any_cap():
     lately = RecentEvictions()
     lately.note("a", "one", 2000, 0.0)
     lately.note("b", "one", 1000, HOUR + 5.0)
@@ -59,7 +59,7 @@ def capped():
     return SchedulerSettings(configuration=attrs.evolve(default_configuration(), parameters=parameters))
 
 
-def test_an_eviction_counts_for_its_queue_from_when_it_is_ordered():
+def test_an_eviction_counts_for_its_queue_once_ordered():
     world = cluster(settings=capped())
     world.decide(world.evict("old"))
     (counted,) = world.committer.feedback.recent_evictions.current(world.time)
@@ -82,7 +82,7 @@ def test_an_eviction_that_a_budget_refuses_counts_no_more():
     assert world.committer.feedback.recent_evictions.current(world.time) == ()
 
 
-def test_an_eviction_of_a_statement_that_failed_half_way_counts_no_more(monkeypatch):
+def test_an_eviction_of_an_abandoned_statement_is_not_counted(monkeypatch):
     def failing(self):
         raise RuntimeError("broken")
 

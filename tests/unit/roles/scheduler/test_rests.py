@@ -55,7 +55,7 @@ def later(tasks, seconds, come):
     tasks.start_soon(wait)
 
 
-def test_a_rest_ends_as_soon_as_a_pod_comes_that_starts_without_others():
+def test_an_arriving_independent_pod_ends_the_rest():
     async def scene(rests, come):
         async with anyio.create_task_group() as tasks:
             later(tasks, 2.0, come)
@@ -64,7 +64,7 @@ def test_a_rest_ends_as_soon_as_a_pod_comes_that_starts_without_others():
     resting(scene)
 
 
-def test_a_pod_that_came_before_the_rest_ends_it_at_once_unless_it_was_known():
+def test_an_unknown_earlier_pod_ends_the_rest_immediately():
     async def scene(rests, come):
         come()
         await anyio.sleep(0.1)
@@ -74,7 +74,7 @@ def test_a_pod_that_came_before_the_rest_ends_it_at_once_unless_it_was_known():
     resting(scene)
 
 
-def test_a_pod_that_comes_between_two_rests_ends_the_second():
+def test_a_pod_between_two_rests_ends_the_second():
     async def scene(rests, come):
         assert await rest(rests, 0, 1.0) == (pytest.approx(1.0, abs=0.01), False)
         come()

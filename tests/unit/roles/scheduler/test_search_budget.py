@@ -22,7 +22,7 @@ def budget(**limits):
     return Timed(SearchBudgets(**chosen), clock), clock
 
 
-def test_a_generator_then_a_group_then_an_action_runs_out():
+def test_generator_then_group_then_action_run_out_of_time():
     timed, clock = budget()
     timed.begin_action("reclaim")
     assert timed.begin_group() is BudgetAnswer.GO
@@ -76,7 +76,7 @@ def test_answers_are_kept_in_their_order():
     assert timed.grants == (("go", 3), ("next generator", 2), ("stop", 1))
 
 
-def test_a_cycle_that_is_to_stop_ends_at_the_next_question():
+def test_a_stopped_cycle_ends_at_the_next_question():
     def stop():
         raise AbandonedError("the cycle was stopped")
 
@@ -89,7 +89,7 @@ def test_a_cycle_that_is_to_stop_ends_at_the_next_question():
     assert timed.grants == ()
 
 
-def test_a_part_of_the_groups_is_served_and_nothing_searched_for():
+def test_only_a_part_of_the_groups_is_served():
     clock = Clock()
     timed = Timed(SearchBudgets(), clock, part_seconds=1.0)
     timed.begin_action("allocate")
@@ -102,14 +102,14 @@ def test_a_part_of_the_groups_is_served_and_nothing_searched_for():
     assert timed.grants == (("go", 1), ("stop", 1), ("go", 1), ("stop", 1))
 
 
-def test_a_budget_for_all_groups_keeps_no_answers_about_them():
+def test_an_unlimited_budget_keeps_no_grants():
     timed, clock = budget()
     timed.begin_action("allocate")
     clock.time = 1e9
     assert (timed.go_on(), timed.grants) == (BudgetAnswer.GO, ())
 
 
-def test_scenarios_that_are_passed_over_take_time_and_count_as_none():
+def test_skipped_scenarios_take_time_but_are_not_counted():
     timed, clock = budget()
     timed.begin_action("reclaim")
     timed.begin_group()

@@ -152,7 +152,7 @@ def events(logs, what):
 
 
 @pytest.mark.parametrize(("least", "seconds"), [(1, 0.0), (2, 0.05)])
-def test_a_pod_that_starts_without_others_is_decided_on_at_once_and_others_are_gathered(least, seconds):
+def test_only_independent_pods_are_decided_without_gathering(least, seconds):
     async def play(rig):
         await anyio.sleep(10.0)
         before, came = len(rig.cycles), anyio.current_time()
@@ -164,7 +164,7 @@ def test_a_pod_that_starts_without_others_is_decided_on_at_once_and_others_are_g
     lead(cluster_of(), play)
 
 
-def test_cycles_that_follow_at_once_do_not_become_the_rule():
+def test_immediate_cycles_are_limited_under_many_pods():
     async def play(rig):
         await anyio.sleep(10.0)
         before, came = len(rig.cycles), anyio.current_time()
@@ -183,7 +183,7 @@ def counted(number):
     return {"status": {"resourcesStatus": {"allocated": {"cpu": f"{number}"}}}}
 
 
-def test_what_is_only_told_of_groups_brings_one_cycle_a_period_and_holds_up_no_pod():
+def test_status_changes_cost_few_cycles_and_delay_no_pod():
     async def play(rig):
         server = rig.memory.server
         server.add(making.group("told", minMember=1))
@@ -202,7 +202,7 @@ def test_what_is_only_told_of_groups_brings_one_cycle_a_period_and_holds_up_no_p
     lead(cluster_of(), play)
 
 
-def test_a_cycle_that_fails_at_one_group_is_repeated_at_once_and_no_pause_grows():
+def test_a_cycle_failing_at_one_group_is_repeated_immediately():
     async def play(rig):
         await rig.until(lambda: rig.bound() == ["good-0"])
         (first, failure), (second, done), *_ = rig.cycles
@@ -219,7 +219,7 @@ def test_a_cycle_that_fails_at_one_group_is_repeated_at_once_and_no_pause_grows(
     lead(cluster_of("good", "poison"), play, Touchy("poison"))
 
 
-def test_what_is_set_aside_is_named_once_however_many_cycles_follow():
+def test_a_group_set_aside_is_logged_once():
     async def play(rig):
         for _ in range(5):
             await rig.touch()
@@ -232,7 +232,7 @@ def test_what_is_set_aside_is_named_once_however_many_cycles_follow():
     assert not events(logs, "one error at most groups")
 
 
-def test_a_statement_that_cannot_become_orders_costs_its_own_groups_their_places(monkeypatch):
+def test_a_statement_failing_at_commit_sets_its_group_aside(monkeypatch):
     step = Committer.step
 
     def failing(self, event, now):
@@ -257,7 +257,7 @@ def test_a_statement_that_cannot_become_orders_costs_its_own_groups_their_places
     assert (told["kind"], told["what"]) == ("LookupError", "podgroup default/poison")
 
 
-def test_a_cycle_that_does_not_end_is_a_note_and_at_last_a_problem():
+def test_an_endless_cycle_is_a_note_then_a_problem():
     async def play(rig):
         scheduler = rig.scheduler
         await rig.until(lambda: rig.bound() == ["good-0"])
@@ -285,7 +285,7 @@ def test_no_cycle_runs_during_an_outage():
     lead(cluster_of("good"), play)
 
 
-def test_what_changes_in_other_pools_brings_a_cycle_a_second_at_most():
+def test_changes_in_other_pools_cause_rare_cycles():
     """Each of several schedulers would decide as often as all of them together, and mostly about nothing."""
     theirs = {"kai.scheduler/node-pool": "theirs"}
 
@@ -308,7 +308,7 @@ def test_what_changes_in_other_pools_brings_a_cycle_a_second_at_most():
 
 
 @pytest.mark.parametrize(("list_comes_after", "cycle_comes_after"), [(5.0, 5.0), (inf, 30.0)])
-def test_after_an_outage_no_cycle_is_run_before_what_nodes_hold_was_listed(list_comes_after, cycle_comes_after):
+def test_after_an_outage_cycles_wait_for_a_pod_listing(list_comes_after, cycle_comes_after):
     """The server may have been put back to a backup, in which pods that are known as gone hold their places again."""
 
     async def play(rig):
@@ -332,7 +332,7 @@ def test_after_an_outage_no_cycle_is_run_before_what_nodes_hold_was_listed(list_
     lead(cluster_of("good"), play)
 
 
-def test_a_cycle_waits_for_what_became_of_evictions_and_for_no_longer_than_a_second():
+def test_a_cycle_waits_a_second_at_most_for_evictions():
     async def play(rig):
         await rig.until(lambda: rig.bound() == ["good-0"])
         committer = rig.scheduler.outbox.committer
@@ -353,7 +353,7 @@ def test_a_cycle_waits_for_what_became_of_evictions_and_for_no_longer_than_a_sec
     lead(cluster_of("good"), play)
 
 
-def test_what_a_cycle_was_given_goes_with_it_and_does_not_wait_for_the_collector(collector_off):
+def test_a_cycles_input_is_freed_without_the_collector(collector_off):
     del collector_off
     kept = {}
     others = Counter(map(type, gc.get_objects()))
@@ -371,7 +371,7 @@ def test_what_a_cycle_was_given_goes_with_it_and_does_not_wait_for_the_collector
     assert kept[Snapshot] <= 2
 
 
-def test_a_plugin_that_fails_where_it_opens_makes_cycles_rare_and_the_process_not_ready():
+def test_a_plugin_failing_at_open_makes_cycles_rare():
     async def play(rig):
         await rig.until(lambda: rig.scheduler._failures == 8, seconds=3600)
         ended = [time for time, outcome in rig.cycles if not outcome.again]
@@ -447,7 +447,7 @@ def test_a_plugin_failing_at_many_groups_is_named_once():
     assert not events(logs, "set aside")
 
 
-def test_what_is_decided_counts_for_the_hour_and_is_written_down(tmp_path):
+def test_decisions_are_counted_hourly_and_logged(tmp_path):
     path = str(tmp_path / "decisions.jsonl")
     heard = []
 
@@ -471,7 +471,7 @@ def test_what_is_decided_counts_for_the_hour_and_is_written_down(tmp_path):
     assert heard == []
 
 
-def test_while_kernels_are_compiled_a_large_cluster_is_bound_in_parts(monkeypatch):
+def test_a_large_cluster_is_bound_partially_while_kernels_compile(monkeypatch):
     monkeypatch.setattr(kernel_warmup, "is_plain", lambda: True)
     monkeypatch.setattr(kernel_warmup, "work_of", lambda *_counts: kernel_warmup.MOST_PLAIN + 1)
     monkeypatch.setattr(fast_path, "BATCH", 1)
@@ -499,7 +499,7 @@ def test_while_kernels_are_compiled_a_large_cluster_is_bound_in_parts(monkeypatc
     assert told["note"].startswith("compiling kernels, 0 of 90; cycles decide a part")
 
 
-def test_what_a_leader_before_ordered_counts_although_its_pod_names_no_group_yet():
+def test_an_earlier_leaders_order_counts_for_its_group():
     """The link of a pod may be written with its binding, so the next leader finds the order and a pod without link."""
     granted = {"annotations": {"kai.scheduler/granted": '{"queue":"narrow","group":"ordered"}'}}
     firm = {"queue": "narrow", "preemptibility": "non-preemptible"}
@@ -530,7 +530,7 @@ def replayed(given, settings, path):
     return [cycle.snapshot.pods[each.pod].name for each in cycle.decisions if isinstance(each, Bind)]
 
 
-def test_pods_that_rest_do_so_in_the_snapshot_that_is_served_as_well():
+def test_resting_pods_are_gated_in_the_served_snapshot():
     async def play(rig):
         await rig.until(lambda: rig.bound() == ["a-0"])
         committer, clock = rig.scheduler.outbox.committer, rig.scheduler.cluster.clock

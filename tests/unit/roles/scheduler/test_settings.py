@@ -5,6 +5,6 @@ from kai.roles.scheduler.settings import SchedulerSettings
 BOOKMARKS_APART = 60.0 + 1.25
 
 
-def test_a_watch_that_only_brings_bookmarks_does_not_count_as_silent():
+def test_bookmarks_alone_keep_a_watch_from_being_silent():
     assert SchedulerSettings().stale_store_seconds > BOOKMARKS_APART + 5
     assert WatchSettings().silence > BOOKMARKS_APART + 5

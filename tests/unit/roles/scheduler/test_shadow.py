@@ -101,7 +101,7 @@ def difference(rig):
     return found
 
 
-def test_a_pod_that_the_other_puts_where_it_was_put_here_is_equal_and_counted_once():
+def test_an_equal_placement_is_counted_once():
     async def play(rig):
         await rig.looked()
         assert rig.counts == {}
@@ -177,7 +177,7 @@ def test_a_pod_left_waiting_differs_after_patience_ends():
     shadow(play, {**group, "status": {"schedulingConditions": [words]}}, pod)
 
 
-def test_what_starts_there_and_waits_here_is_a_difference_with_the_reason_to_wait():
+def test_a_start_there_while_waiting_here_is_a_difference():
     async def play(rig):
         await rig.looked()
         rig.bind("a-0")
@@ -191,7 +191,7 @@ def test_what_starts_there_and_waits_here_is_a_difference_with_the_reason_to_wai
     shadow(play, *job("a", cpu="2"), queue=NARROW)
 
 
-def test_what_starts_when_something_left_before_this_scheduler_looked_is_not_compared():
+def test_a_start_after_an_unseen_departure_is_not_compared():
     async def play(rig):
         await rig.looked()
         rig.memory.server.remove("Pod", "a-0", "default")
@@ -205,7 +205,7 @@ def test_what_starts_when_something_left_before_this_scheduler_looked_is_not_com
     shadow(play, group, runs, *job("b", cpu="6"))
 
 
-def test_what_runs_at_the_start_and_what_other_schedulers_have_is_nobodys_decision():
+def test_earlier_and_foreign_pods_are_not_compared():
     async def play(rig):
         await rig.looked()
         rig.add(making.pod("other", spec={"schedulerName": "default-scheduler", "nodeName": "n"}))
@@ -250,7 +250,7 @@ def test_a_shared_eviction_is_equal_once_the_pod_left():
     shadow(play, *reclaiming())
 
 
-def test_a_pod_that_goes_at_once_and_would_have_stayed_is_no_eviction():
+def test_a_pod_that_leaves_unlike_the_victim_counts_nothing():
     async def play(rig):
         await rig.looked()
         (victim,) = (each.subject.pod for each in rig.shadowing.shadow._departures.values())
@@ -262,7 +262,7 @@ def test_a_pod_that_goes_at_once_and_would_have_stayed_is_no_eviction():
     shadow(play, *reclaiming())
 
 
-def test_an_eviction_that_the_other_does_not_make_is_a_difference_once_patience_ends():
+def test_an_unmatched_eviction_is_a_difference_after_patience():
     async def play(rig):
         await rig.looked(2 * PATIENCE)
         await rig.looked(2 * PATIENCE)
@@ -283,7 +283,7 @@ def test_an_eviction_that_the_other_does_not_make_is_a_difference_once_patience_
         (None, False),
     ],
 )
-def test_only_a_pod_that_a_scheduler_made_go_is_an_eviction_of_the_other(condition, differs):
+def test_only_an_eviction_by_a_scheduler_is_a_difference(condition, differs):
     async def play(rig):
         await rig.looked()
         rig.evict("a-0", *([condition] if condition else []))
@@ -296,7 +296,7 @@ def test_only_a_pod_that_a_scheduler_made_go_is_an_eviction_of_the_other(conditi
     shadow(play, group, {**pod, "spec": {**pod["spec"], "nodeName": "n"}, "status": {"phase": "Running"}})
 
 
-def test_of_several_evicted_pods_of_a_job_the_first_gives_the_reason():
+def test_the_first_evicted_pod_gives_its_jobs_reason():
     async def play(rig):
         await rig.looked()
         for at in reversed(range(9)):
@@ -309,7 +309,7 @@ def test_of_several_evicted_pods_of_a_job_the_first_gives_the_reason():
     shadow(play, group, *({**pod, "spec": {**pod["spec"], "nodeName": "n"}, **runs} for pod in pods))
 
 
-def test_the_answer_for_programs_and_the_hourly_line_say_the_same():
+def test_the_document_and_the_hourly_line_agree():
     answers = []
 
     async def play(rig):
@@ -327,7 +327,7 @@ def test_the_answer_for_programs_and_the_hourly_line_say_the_same():
     assert lines == ["1 of 1 decisions equal", "0 of 0 decisions equal"]
 
 
-def test_a_bind_request_that_is_over_is_left_to_the_other():
+def test_a_finished_bind_request_is_left_to_the_peer():
     async def play(rig):
         await rig.looked()
         assert rig.memory.server.get("BindRequest", "gone", "default")

@@ -35,19 +35,19 @@ def starts(*manifests):
     return list(recalled_starts(world, world.all(PodGroup)))
 
 
-def test_the_start_of_a_group_of_one_pod_is_when_that_pod_was_bound():
+def test_a_single_pod_groups_start_is_its_bind():
     (start,) = starts(lone(), bound(conditions=[BOUND]))
     assert start == Overlay(PodGroup, ("default", "pg-p-uid-p"), {LAST_START: "2026-01-01T00:00:07Z"})
 
 
-def test_nothing_is_recalled_of_groups_that_say_it_or_wait_or_may_get_more_pods():
+def test_nothing_is_restored_for_known_waiting_or_growing_groups():
     assert starts(lone(**{LAST_START: "2026-01-01T00:00:00Z"}), bound()) == []
     assert starts(lone(), making.pod("p", group="pg-p-uid-p")) == []
     assert starts(lone(name="spark-7"), bound()) == []
     assert starts(making.group("g"), making.pod("p", group="g", node="n1")) == []
 
 
-def test_a_start_is_shown_and_not_written_where_binds_are_direct():
+def test_a_start_is_only_shown_with_direct_binds():
     world = World(making.queue("q"), lone(), making.group("gang"))
     account = GroupAccount(
         name="pg-p-uid-p",

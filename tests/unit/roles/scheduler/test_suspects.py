@@ -37,14 +37,14 @@ def search(inquiry, objects, fails, names=lambda _: None, now=0.0):
     return count, failed
 
 
-def test_what_a_failure_names_is_set_aside_and_the_next_cycle_goes_without_it():
+def test_a_named_suspect_is_absent_from_the_next_cycle():
     inquiry, objects = Inquiry(), cluster(9)
     assert search(inquiry, objects, lambda present: group("g004") in present, lambda _: group("g004")) == (2, False)
     assert list(inquiry.records) == inquiry.fresh == [group("g004")]
 
 
 @given(st.sets(st.integers(0, 39), max_size=6), st.booleans())
-def test_all_that_fail_are_found_and_no_other_stays_out(culprits, named):
+def test_exactly_the_failing_groups_are_set_aside(culprits, named):
     inquiry, objects, bad = Inquiry(), cluster(40), {group(f"g{at:03}") for at in culprits}
     say = (lambda present: min(bad & present)) if named else (lambda _: None)
     count, failed = search(inquiry, objects, lambda present: bool(bad & present), say)
@@ -53,7 +53,7 @@ def test_all_that_fail_are_found_and_no_other_stays_out(culprits, named):
     assert count <= (3 * len(bad) + 1 if named else 4 + 16 * len(bad))
 
 
-def test_a_group_that_was_named_wrongly_is_let_in_again():
+def test_a_wrongly_named_group_is_let_in_again():
     inquiry, objects = Inquiry(), cluster(9)
     names = iter([group("g001"), group("g002")])
     search(inquiry, objects, lambda present: group("g005") in present, lambda _: next(names, group("g005")))
@@ -71,7 +71,7 @@ def test_what_changed_last_is_suspected_first():
     assert list(inquiry.records) == [group("new")]
 
 
-def test_where_leaving_out_does_not_help_nothing_is_set_aside():
+def test_nothing_is_set_aside_where_it_does_not_help():
     inquiry = Inquiry()
     _, failed = search(inquiry, cluster(20), lambda _: True)
     assert failed
@@ -100,7 +100,7 @@ def set_aside():
         cluster(3, making.pod("more", group="g002")),
     ],
 )
-def test_it_is_tried_again_once_it_or_a_pod_of_it_changed(changed):
+def test_a_change_of_a_suspect_has_it_tried_again(changed):
     inquiry, objects = Inquiry(), cluster(3)
     search(inquiry, objects, lambda present: group("g002") in present, lambda _: group("g002"))
     assert search(inquiry, changed, lambda _: False, now=1.0) == (1, False)
@@ -118,7 +118,7 @@ def test_what_kai_writes_onto_it_is_no_change():
     assert list(inquiry.records) == [group("g001")]
 
 
-def test_it_is_tried_again_after_minutes_and_named_only_once():
+def test_a_suspect_is_tried_again_after_minutes_silently():
     inquiry, objects = set_aside()
     assert inquiry.due() == 300.0
     fails = lambda present: group("g001") in present  # noqa: E731 - read as a table
@@ -135,7 +135,7 @@ def test_what_is_gone_is_forgotten():
     assert inquiry.records == {}
 
 
-def test_what_fails_although_it_was_made_plain_is_left_out_in_full():
+def test_a_suspect_that_still_fails_is_left_out_entirely():
     inquiry, objects = Inquiry(), cluster(2)
     found = []
     for _ in range(3):

@@ -45,7 +45,7 @@ def test_that_it_waits_for_its_turn_is_told_once():
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_a_group_that_has_just_lost_its_pods_is_told_that_it_waits_for_its_turn(number):
+def test_a_group_that_lost_its_pods_reports_its_turn(number):
     """That it had started was told before, and says nothing about why it waits."""
     taker, lost = cycles(), making.group("lost")
     fits = crowd(lost, making.pod("p", group="lost", requests={"cpu": "1"}))
@@ -54,7 +54,7 @@ def test_a_group_that_has_just_lost_its_pods_is_told_that_it_waits_for_its_turn(
     assert "lost" in told(cycle(taker, waits, starts + number))
 
 
-def test_what_was_told_in_a_term_that_is_over_may_not_have_been_written():
+def test_a_new_term_repeats_what_an_earlier_one_reported():
     taker, objects = cycles(), crowd()
     for number in (1, 2):
         cycle(taker, objects, number)

@@ -44,7 +44,7 @@ def is_bound(world, cycle=2):
     ("top", "of_the_waiting", "preemptibility"),
     [(LIMIT, NO_BOUND, "preemptible"), (LIMIT, LIMIT, "preemptible"), (QUOTA, NO_BOUND, "non-preemptible")],
 )
-def test_a_pod_waits_until_the_eviction_that_makes_room_in_its_queue_is_answered(top, of_the_waiting, preemptibility):
+def test_a_pod_waits_until_its_queues_eviction_is_answered(top, of_the_waiting, preemptibility):
     world = cluster(top=top, of_the_waiting=of_the_waiting, preemptibility=preemptibility)
     assert not is_bound(world)
     assert world.signals == [
@@ -58,22 +58,22 @@ def test_a_pod_waits_until_the_eviction_that_makes_room_in_its_queue_is_answered
     ("top", "of_the_waiting", "preemptibility"),
     [(NO_BOUND, NO_BOUND, "non-preemptible"), (NO_BOUND, LIMIT, "preemptible"), (QUOTA, NO_BOUND, "preemptible")],
 )
-def test_a_pod_does_not_wait_where_the_eviction_changes_nothing_for_it(top, of_the_waiting, preemptibility):
+def test_a_pod_does_not_wait_for_an_irrelevant_eviction(top, of_the_waiting, preemptibility):
     assert is_bound(cluster(top=top, of_the_waiting=of_the_waiting, preemptibility=preemptibility))
 
 
-def test_what_is_decided_in_the_cycle_of_the_eviction_does_not_wait():
+def test_a_decision_in_the_evictions_cycle_does_not_wait():
     assert is_bound(cluster(top=LIMIT, of_the_waiting=NO_BOUND), cycle=1)
 
 
-def test_no_pod_waits_for_an_eviction_of_a_term_that_is_over():
+def test_no_pod_waits_for_an_earlier_terms_eviction():
     world = cluster(top=LIMIT, of_the_waiting=NO_BOUND)
     world.lose()
     world.lead(2)
     assert is_bound(world)
 
 
-def test_no_pod_waits_for_an_eviction_that_was_given_up():
+def test_no_pod_waits_for_an_abandoned_eviction_write():
     world = cluster(top=LIMIT, of_the_waiting=NO_BOUND)
     while world.wires:
         world.deliver(fault="unavailable")
@@ -82,7 +82,7 @@ def test_no_pod_waits_for_an_eviction_that_was_given_up():
     assert is_bound(world)
 
 
-def test_an_eviction_of_a_statement_that_failed_half_way_is_awaited_no_more():
+def test_no_pod_waits_for_an_abandoned_statements_eviction():
     world = cluster(top=LIMIT, of_the_waiting=NO_BOUND)
     statement = Decided(term=world.term, cycle=1, snapshot=world.snapshot, decisions=(world.evict("old"),))
     world.committer.abandon(statement)

@@ -102,7 +102,7 @@ def test_of_an_unforeseen_error_only_its_kind_is_said():
     assert [line["why"] for line in lines] == ["found ValueError, expected an answer"]
 
 
-def test_what_is_stale_counts_no_more_until_the_database_answers_again():
+def test_stale_usage_does_not_count_until_read_again():
     answers = [HALF, *["down"] * 9, {"a": Shares(gpu=0.1)}]
     known, _, registry, log = kept(answers, [299, 301, 590, 601], attrs.evolve(SETTINGS, staleness_seconds=300.0))
     assert known == [HALF, NONE, NONE, {"a": Shares(gpu=0.1)}]
@@ -117,7 +117,7 @@ def test_it_becomes_stale_between_two_readings_as_well():
     assert known == [HALF, NONE]
 
 
-def test_a_reading_that_takes_long_delays_the_next_and_nothing_else():
+def test_a_slow_reading_delays_only_the_next():
     _, database, _, _ = kept([90.0, HALF], [200])
     assert [round(at) for at in database.times] == [0, 90, 150]
 
@@ -131,7 +131,7 @@ def test_a_reading_that_takes_long_delays_the_next_and_nothing_else():
         ([1000.0], 60.0, ["past usage is late"]),
     ],
 )
-def test_the_first_cycle_waits_for_the_first_answer_but_not_for_ever(answers, waited, log):
+def test_the_first_cycle_waits_a_minute_for_usage(answers, waited, log):
     async def start():
         usage = PastUsage(SETTINGS, Scripted(answers), VirtualClock(), SchedulerMetrics(CollectorRegistry()))
         async with anyio.create_task_group() as tasks:
@@ -179,7 +179,7 @@ def read_from(server, settings=SETTINGS, address="{}/base", times=1):
     return found
 
 
-def test_prometheus_is_asked_six_questions_and_answers_with_fractions_of_the_cluster():
+def test_six_prometheus_queries_give_fractions_of_the_cluster():
     server = PrometheusServer(answered)
     assert read_from(server) == {"a": Shares(cpu=0.1, gpu=0.125), "b": Shares(gpu=0.375)}
     assert {(each.method, each.path) for each in server.asked} == {("POST", "/base/api/v1/query")}
@@ -194,13 +194,13 @@ def test_prometheus_is_asked_six_questions_and_answers_with_fractions_of_the_clu
     assert len({each.time for each in server.asked}) == 1
 
 
-def test_a_server_that_takes_no_bodies_is_asked_by_address():
+def test_a_server_that_refuses_post_is_queried_by_get():
     server = PrometheusServer(answered, status=lambda method: 405 if method == "POST" else 200)
     assert read_from(server, times=2)["b"] == Shares(gpu=0.375)
     assert [each.method for each in server.asked] == ["POST", *["GET"] * 12]
 
 
-def test_a_name_and_a_password_in_the_address_are_sent_as_such():
+def test_credentials_in_the_address_become_basic_authentication():
     server = PrometheusServer(answered)
 
     async def ask():
@@ -221,7 +221,7 @@ def test_a_failure_names_the_question():
         read_from(server)
 
 
-def test_a_number_beyond_all_numbers_is_a_failure_that_names_the_question():
+def test_an_infinite_number_fails_with_its_query():
     answer = vector({"": 0.0})
     answer["data"]["result"][0]["value"][1] = 10**400
     server = PrometheusServer(lambda _: answer)
@@ -262,7 +262,7 @@ def test_a_server_that_never_answers_costs_the_timeout():
 # --- Where it is ---------------------------------------------------------------------------------------------------
 
 
-def test_the_address_comes_from_the_configuration_or_from_the_environment():
+def test_the_address_comes_from_configuration_or_environment():
     from_environment = UsageSettings(address_variable="PROMETHEUS")
     assert usage_address(SETTINGS, {}) == "http://p"
     assert usage_address(from_environment, {"PROMETHEUS": "https://q:1/x"}) == "https://q:1/x"

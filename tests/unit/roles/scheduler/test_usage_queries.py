@@ -17,7 +17,7 @@ GPUS = SLIDING.allocation["gpu"]
 ALL_GPUS = SLIDING.capacity["gpu"]
 
 
-def test_a_sliding_window_is_asked_as_the_peer_asks_for_it():
+def test_a_sliding_window_is_queried_like_the_peers():
     assert question(GPUS, SLIDING, NOW) == "sum_over_time((kai_queue_allocated_gpus)[1w:1m0s])"
     assert (
         question(ALL_GPUS, SLIDING, NOW)
@@ -73,13 +73,13 @@ def test_a_tumbling_window_is_asked_for_since_it_began():
     assert question(GPUS, settings, now) == "sum_over_time((kai_queue_allocated_gpus)[1800s:1m0s])"
 
 
-def test_a_window_that_only_begins_asks_for_what_is_now():
+def test_a_window_just_begun_queries_the_current_amount():
     settings = tumbling(1, at(2025, 1, 15, 10))
     assert question(GPUS, settings, at(2025, 1, 15, 12, 0, 20).timestamp()) == "kai_queue_allocated_gpus"
     assert question(GPUS, settings, at(2025, 1, 15, 9).timestamp()) == "kai_queue_allocated_gpus"
 
 
-def test_a_cron_window_is_asked_for_since_its_last_time():
+def test_a_cron_window_is_queried_since_its_last_time():
     settings = attrs.evolve(SLIDING, window=WindowType.CRON, cron=Cron.read("0 0 * * 1"))
     now = at(2025, 1, 14, 1).timestamp()
     assert window_start(settings, now) == at(2025, 1, 13).timestamp()
@@ -95,7 +95,7 @@ def test_an_answer_is_read_by_queue():
     assert read_samples(200, body(vector({}))) == {}
 
 
-def test_what_several_processes_told_about_a_queue_is_added_up():
+def test_samples_of_several_processes_are_summed_per_queue():
     document = vector({"a": 2.0})
     document["data"]["result"] *= 2
     assert read_samples(200, body(document)) == {"a": 4.0}
@@ -140,41 +140,41 @@ def test_an_answer_that_cannot_be_is_none(status, answer, message):
         read_samples(status, answer)
 
 
-def test_past_usage_is_what_was_held_of_what_there_was():
+def test_past_usage_is_held_divided_by_available():
     found = shares({"gpu": 80.0, "cpu": 100.0, "memory": 1e12}, {"gpu": {"a": 20.0, "b": 0.0}, "memory": {"a": 5e11}})
     assert found == {"a": Shares(gpu=0.25, memory=0.5), "b": Shares()}
 
 
-def test_a_cluster_without_gpus_has_past_usage_of_the_rest():
+def test_a_cluster_without_gpus_has_usage_of_other_resources():
     """The peer reads nothing at all there: it takes the missing capacity for a failure."""
     assert shares({"gpu": None, "cpu": 10.0}, {"gpu": {"a": 0.0}, "cpu": {"a": 5.0}}) == {"a": Shares(cpu=0.5)}
 
 
 @pytest.mark.parametrize("held", [{}, {"gpu": {}, "cpu": {}}, {"cpu": {"": 5.0}}])
-def test_nodes_without_any_queue_are_a_failure_and_no_lack_of_usage(held):
+def test_nodes_without_any_queue_are_a_failure(held):
     with pytest.raises(UsageError, match="found no queue that held gpu, cpu, memory"):
         shares({"gpu": 8.0, "cpu": 10.0, "memory": 1e9}, held)
 
 
-def test_a_resource_of_which_no_queue_says_anything_is_named():
+def test_a_resource_without_samples_of_queues_is_named():
     there = {"gpu": 8.0, "cpu": 10.0, "memory": None}
     assert unsaid(there, {"gpu": {}, "cpu": {"a": 0.0}}) == ("gpu",)
     assert unsaid(there, {"gpu": {"a": 0.0}, "cpu": {"a": 0.0}}) == ()
 
 
-def test_a_window_without_a_sample_is_a_failure_and_no_lack_of_usage():
+def test_a_window_without_samples_is_a_failure():
     """The peer keeps what it knew as well: a short window may fall between two steps of the resolution."""
     with pytest.raises(UsageError, match="found no capacity of gpu, cpu, memory, expected that of cpu at least"):
         shares(dict.fromkeys(("gpu", "cpu", "memory")), {})
 
 
 @pytest.mark.parametrize("total", [None, 0.0])
-def test_what_was_held_of_nothing_is_a_mistake_of_the_database(total):
+def test_usage_without_capacity_is_an_error(total):
     with pytest.raises(UsageError, match="found no capacity of gpu, expected some"):
         shares({"gpu": total, "cpu": 1.0}, {"gpu": {"a": 1.0}})
 
 
-def test_a_share_beyond_all_numbers_is_a_mistake_of_the_database():
+def test_an_infinite_share_is_an_error():
     message = r"found 1e\+308 of gpu of queue 'a' and a capacity of 1e-308, expected a finite share"
     with pytest.raises(UsageError, match=message):
         shares({"gpu": 1e-308}, {"gpu": {"a": 1e308}})

@@ -65,7 +65,7 @@ async def until(condition):
             await anyio.sleep(0.001)
 
 
-async def test_a_small_cluster_is_decided_plainly_and_nothing_is_loaded(compiler):
+async def test_a_small_cluster_loads_no_kernels(compiler):
     async with anyio.create_task_group() as tasks:
         kernels = Warming(PROFILE)
         tasks.start_soon(kernels.run)
@@ -77,7 +77,7 @@ async def test_a_small_cluster_is_decided_plainly_and_nothing_is_loaded(compiler
         tasks.cancel_scope.cancel()
 
 
-async def test_a_cluster_that_will_want_kernels_has_them_loaded_before_a_pod_waits_for_them(compiler):
+async def test_a_large_cluster_loads_kernels_before_pods_wait(compiler):
     large = attrs.evolve(small_cluster(), nodes=small_cluster().nodes[:1] * LASTING)
     async with anyio.create_task_group() as tasks:
         kernels = Warming(PROFILE)
@@ -87,7 +87,7 @@ async def test_a_cluster_that_will_want_kernels_has_them_loaded_before_a_pod_wai
     assert kernels.missing == 0
 
 
-async def test_what_is_cached_is_waited_for_and_nothing_is_said_of_it(compiler, of_work):
+async def test_cached_kernels_are_awaited_silently(compiler, of_work):
     with capture_logs() as logs:
         async with anyio.create_task_group() as tasks:
             kernels = Warming(PROFILE)
@@ -117,7 +117,7 @@ async def test_kernels_are_compiled_beside_cycles_that_can_do_without(compiler, 
     assert [(each["event"], each["kernels"]) for each in logs] == [("compiling kernels", 3), ("kernels compiled", 3)]
 
 
-async def test_of_a_cycle_that_is_too_large_a_part_is_decided_until_kernels_are_there(compiler, of_work):
+async def test_a_too_large_cycle_is_partial_until_kernels_compiled(compiler, of_work):
     compiler.missing = 2
     with capture_logs() as logs:
         async with anyio.create_task_group() as tasks:
