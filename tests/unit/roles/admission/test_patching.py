@@ -30,7 +30,7 @@ def apply(document, operations):
 
 
 @given(MANIFESTS, MANIFESTS)
-def test_a_patch_applied_to_the_one_manifest_gives_the_other(before, after):
+def test_applying_a_patch_gives_the_other_manifest(before, after):
     assert apply(before, json_patch(before, after)) == after
 
 
@@ -52,7 +52,7 @@ def test_removals_from_a_list_go_from_its_end():
     assert [operation["path"] for operation in patch] == ["/a/2", "/a/1"]
 
 
-def test_parts_that_are_the_same_object_are_not_looked_into():
+def test_parts_that_are_identical_objects_are_not_iterated():
     class Untouchable(dict):
         def __iter__(self):
             raise AssertionError

@@ -45,19 +45,19 @@ def test_a_sound_tree_passes_without_a_word(spec):
         ([{"name": "p"}, {"name": "l", "parent": "p"}], "subgroup l: minMember is required"),
     ],
 )
-def test_a_broken_tree_is_refused_at_creation_and_at_change(sub_groups, message):
+def test_a_broken_tree_is_refused_at_creation_and_update(sub_groups, message):
     for operation in ("CREATE", "UPDATE"):
         response = ask({"subGroups": sub_groups}, operation)
         assert not response.allowed
         assert response.message == message
 
 
-def test_both_minimums_of_the_group_refuse_it_before_anything_else():
+def test_both_minimums_of_a_group_are_refused_first():
     response = ask({"minMember": 3, "minSubGroup": 1, "subGroups": [leaf("a"), leaf("a")]})
     assert response.message.startswith("minMember and minSubGroup are mutually exclusive: set minMember (3)")
 
 
-def test_all_misplaced_minimums_are_listed_in_the_order_of_names():
+def test_all_misplaced_minimums_are_listed_in_name_order():
     response = ask({"subGroups": [{"name": "z"}, {"name": "a", "minSubGroup": 1}]})
     assert response.message.split("\n") == [
         'subgroup "a": minSubGroup cannot be set on a leaf SubGroup (no child SubGroups)',
@@ -66,7 +66,7 @@ def test_all_misplaced_minimums_are_listed_in_the_order_of_names():
     ]
 
 
-def test_members_of_a_parent_are_refused_at_creation_and_warned_about_at_change():
+def test_a_parents_min_member_is_refused_only_at_creation():
     spec = {"subGroups": [leaf("p"), leaf("c", "p")]}
     assert not ask(spec, "CREATE").allowed
     changed = ask(spec, "UPDATE")
@@ -74,7 +74,7 @@ def test_members_of_a_parent_are_refused_at_creation_and_warned_about_at_change(
     assert "minMember cannot be set on a mid-level SubGroup" in changed.warnings[0]
 
 
-def test_a_minimum_above_the_number_of_children_is_always_a_warning():
+def test_a_minimum_above_the_children_count_only_warns():
     spec = {"minSubGroup": 2, "subGroups": [{"name": "p", "minSubGroup": 5}, leaf("c", "p")]}
     for operation in ("CREATE", "UPDATE"):
         response = ask(spec, operation)
@@ -113,7 +113,7 @@ def test_thousands_of_nested_sub_groups_are_read_without_recursion():
         ({"subGroups": [leaf("a", parent=4)]}, "spec.subGroups[0].parent: found 4, expected a string"),
     ],
 )
-def test_a_malformed_group_is_refused_with_the_path_of_the_bad_value(spec, message):
+def test_a_malformed_group_is_refused_with_the_fields_path(spec, message):
     response = ask(spec)
     assert not response.allowed
     assert response.malformed
@@ -133,7 +133,7 @@ def chain(depth):
         ([leaf(f"s{at}") for at in range(4097)], "spec.subGroups: found 4097 sub-groups, expected at most 4096"),
     ],
 )
-def test_a_tree_that_is_too_deep_or_too_large_is_refused(sub_groups, message):
+def test_a_too_deep_or_too_large_tree_is_refused(sub_groups, message):
     for operation in ("CREATE", "UPDATE"):
         response = ask({"subGroups": sub_groups}, operation)
         assert (response.allowed, response.message) == (False, message)

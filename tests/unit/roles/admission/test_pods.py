@@ -46,21 +46,21 @@ def variables(response, index=0, kind="containers"):
 HALF = {"gpu-fraction": "0.5"}
 
 
-def test_a_pod_of_another_scheduler_is_not_touched_however_wrong_it_is():
+def test_a_pod_of_another_scheduler_is_never_changed():
     foreign = {"metadata": {"annotations": 7}, "spec": {"schedulerName": "default-scheduler", "containers": "no"}}
     response = mutated(foreign)
     assert (response.allowed, response.object, response.patch) == (True, None, ())
     assert reason(foreign) == ""
 
 
-def test_a_pod_that_shares_no_gpu_stays_as_it_is():
+def test_a_pod_that_shares_no_gpu_stays_unchanged():
     manifest = pod()
     response = mutated(manifest)
     assert response.object is manifest
     assert response.patch == ()
 
 
-def test_a_sharing_pod_reads_its_devices_from_a_config_map_to_come():
+def test_a_sharing_pod_reads_its_devices_by_config_map():
     response = mutated(pod(annotations=HALF))
     name = "p-rrrrrrr-shared-gpu-0"
     assert response.object["metadata"]["annotations"]["runai/shared-gpu-configmap"] == "p-rrrrrrr-shared-gpu"
@@ -85,7 +85,7 @@ def test_a_mutated_pod_is_not_changed_again():
 
 @pytest.mark.parametrize("named", [{}, {"gpu-fraction-container-name": "a"}])
 @pytest.mark.parametrize("place", ["containers", "initContainers"])
-def test_a_container_that_another_webhook_puts_in_front_changes_no_reference(named, place):
+def test_a_container_put_in_front_changes_no_reference(named, place):
     settings = AdmissionSettings(gpu_sharing_enabled=True, hami_core_enabled=True, block_nvidia_visible_devices=True)
     once = mutated(pod({"name": "a"}, annotations={**HALF, **named}), settings).object
     void = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
@@ -95,7 +95,7 @@ def test_a_container_that_another_webhook_puts_in_front_changes_no_reference(nam
     assert reason(once, settings) == ""
 
 
-def test_another_container_than_the_one_that_was_told_gets_maps_of_its_own():
+def test_another_named_container_gets_config_maps_of_its_own():
     once = mutated(pod({"name": "a"}, {"name": "b"}, annotations=HALF)).object
     once["metadata"]["annotations"]["gpu-fraction-container-name"] = "b"
     name = variables(mutated(once), 1)["GPU_PORTION"]["valueFrom"]["configMapKeyRef"]["name"]
@@ -135,7 +135,7 @@ def test_a_variable_of_the_same_name_is_replaced():
         ({"name": ""}, "pod"),
     ],
 )
-def test_names_of_config_maps_are_cut_to_what_a_volume_may_be_called(metadata, prefix):
+def test_config_map_names_are_cut_to_volume_name_length(metadata, prefix):
     response = mutated(pod(annotations=HALF, **metadata))
     assert response.object["metadata"]["annotations"]["runai/shared-gpu-configmap"] == f"{prefix}-rrrrrrr-shared-gpu"
     assert len(response.object["spec"]["volumes"][0]["name"]) <= 63
@@ -182,7 +182,7 @@ def test_the_memory_limit_is_optional_and_comes_last():
     assert variable["valueFrom"]["configMapKeyRef"]["optional"] is True
 
 
-def test_a_runtime_class_is_set_only_where_none_is_named():
+def test_a_runtime_class_is_set_where_none_is_named():
     assert mutated(pod(annotations=HALF)).object["spec"]["runtimeClassName"] == "nvidia"
     named = pod(annotations=HALF)
     named["spec"]["runtimeClassName"] = "kata"
@@ -212,7 +212,7 @@ def looked_into(*added, before=()):
     return request(new, "UPDATE", old_object=old, sub_resource="ephemeralcontainers")
 
 
-def test_a_container_that_is_added_to_look_into_a_pod_sees_no_gpus():
+def test_an_added_ephemeral_container_sees_no_gpus():
     """Its image may name them all, as those of CUDA do; what was there before cannot be changed any more."""
     before = {"name": "old", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
     greedy = {"name": "greedy", "env": [{"name": "A"}, {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
@@ -309,7 +309,7 @@ def test_devices_by_value_or_by_reference_are_refused():
     assert reason(pod(by_value), SETTINGS) == ""
 
 
-def test_the_container_that_shares_may_read_its_devices_by_reference():
+def test_the_sharing_container_may_read_devices_by_reference():
     admitted = mutated(pod({"name": "c"}, {"name": "d"}, annotations=HALF), BLOCKING).object
     assert reason(admitted, BLOCKING) == ""
 
@@ -342,7 +342,7 @@ def test_the_container_that_shares_may_read_its_devices_by_reference():
         (("spec", "schedulerName"), 5, "spec.schedulerName: found 5, expected a string"),
     ],
 )
-def test_a_malformed_pod_is_refused_with_the_path_of_the_bad_value(path, value, message):
+def test_a_malformed_pod_is_refused_with_the_values_path(path, value, message):
     manifest = pod(annotations=HALF)
     *parents, last = path
     target = manifest

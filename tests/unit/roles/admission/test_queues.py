@@ -45,7 +45,7 @@ def test_a_parent_without_resources_refuses_the_queue():
     assert response.message == "parent queue p has no resources defined"
 
 
-def test_a_queue_that_outgrows_its_parent_is_warned_about_for_each_resource():
+def test_a_queue_outgrowing_its_parent_warns_for_each_resource():
     response = ask(queue(parent="p", cpu=20, gpu=2, memory=3), others=[queue("p", cpu=10, gpu=1, memory=2)])
     assert response.allowed
     assert [warning.split(" quota")[0] for warning in response.warnings] == [
@@ -97,7 +97,7 @@ def test_a_queue_with_children_cannot_be_deleted():
         ({"cpu": {"quota": 10**400}}, "expected a smaller number"),
     ],
 )
-def test_malformed_resources_are_refused_with_the_path_of_the_bad_value(resources, message):
+def test_malformed_resources_are_refused_with_the_values_path(resources, message):
     manifest = queue()
     manifest["spec"]["resources"] = resources
     response = ask(manifest)
@@ -115,7 +115,7 @@ def test_a_minimum_run_time_above_the_maximum_is_refused(field):
     assert ask(manifest, settings=AdmissionSettings()).allowed
 
 
-def test_a_model_that_is_no_short_name_is_refused_with_one_that_may_be_meant():
+def test_a_long_model_name_is_refused_with_an_example():
     manifest = queue("q")
     manifest["spec"]["resources"]["models"] = {"NVIDIA-H100-PCIe": {"limit": 4}}
     response = ask(manifest, settings=AdmissionSettings())
@@ -133,21 +133,21 @@ def at_night(name, parent="", children=(), gpu=8, **entry):
     return found
 
 
-def test_a_schedule_that_cannot_be_read_is_refused_with_what_was_expected():
+def test_an_unreadable_schedule_is_refused_with_the_expected_form():
     response = ask(at_night("q", timeZone="Berlin", duration="0s"), settings=AdmissionSettings())
     assert not response.allowed
     assert "spec.schedules[0].timeZone: found 'Berlin', expected an IANA time zone" in response.message
     assert "spec.schedules[0].duration: found 0 s" in response.message
 
 
-def test_children_beyond_their_parent_in_a_window_alone_cause_a_warning():
+def test_children_exceeding_their_parent_in_a_window_alone_warn():
     parent, night = queue("p", children=("q",), gpu=8), {"resources": {"gpu": {"quota": 12}}}
     (warning,) = ask(at_night("q", "p", **night), others=[parent]).warnings
     assert warning == ("while q/nights is open, total children GPU quota (12.00) exceeds parent queue p quota (8.00)")
     assert ask(at_night("q", "p", **night), others=[at_night("p", children=("q",), **night)]).warnings == ()
 
 
-def test_a_parent_that_shrinks_at_night_is_warned_of_its_children():
+def test_a_parent_that_shrinks_at_night_warns_about_children():
     shrinking = at_night("p", children=("q",), resources={"gpu": {"quota": 4}})
     (warning,) = ask(shrinking, "UPDATE", others=[queue("q", "p", gpu=8)]).warnings
     assert warning.startswith("while p/nights is open, total children GPU quota (8.00) exceeds")

@@ -33,13 +33,13 @@ def test_a_review_is_answered_with_the_patch_in_base64():
     assert "/metadata/namespace" in paths
 
 
-def test_an_allowed_object_without_changes_is_answered_without_a_patch():
+def test_an_unchanged_allowed_object_is_answered_without_a_patch():
     request = read_review({"request": {**REVIEW["request"], "kind": {"kind": "Node"}}})
     answer = write_review(request, mutate(request, AdmissionSettings(), lambda n: "a" * n))["response"]
     assert answer == {"uid": "u-1", "allowed": True}
 
 
-def test_a_refusal_by_rule_is_forbidden_and_an_unreadable_object_is_a_bad_request():
+def test_a_refusal_is_403_and_an_unreadable_object_400():
     request = read_review(REVIEW)
     by_rule = write_review(request, validate(request, AdmissionSettings(), lambda _: None))["response"]
     assert by_rule["status"]["code"] == 403
@@ -61,7 +61,7 @@ def test_a_refusal_by_rule_is_forbidden_and_an_unreadable_object_is_a_bad_reques
         ({"request": {"operation": "CREATE", "object": "x"}}, 'request.object: found "x", expected an object'),
     ],
 )
-def test_a_body_that_is_no_review_is_refused_with_its_path(review, message):
+def test_a_malformed_review_body_is_refused_with_its_path(review, message):
     with pytest.raises(BadValue) as caught:
         read_review(review)
     assert message in str(caught.value)

@@ -77,7 +77,7 @@ def test_a_review_that_is_not_answered_in_time_fails(longest, timeout):
     assert (response.status, response.body) == (503, b"not decided in time\n")
 
 
-def test_reviews_that_hang_take_no_more_threads_than_there_may_be(monkeypatch):
+def test_hanging_reviews_take_no_more_than_the_allowed_threads(monkeypatch):
     monkeypatch.setattr(serving, "_MOST_THREADS", 2)
 
     async def play(decide):
@@ -92,7 +92,7 @@ def test_reviews_that_hang_take_no_more_threads_than_there_may_be(monkeypatch):
     assert (response.status, response.body) == (503, b"too many reviews are being decided\n")
 
 
-def test_as_much_time_as_an_answer_took_passes_before_the_next_begins(monkeypatch):
+def test_a_review_waits_as_long_as_the_previous_took(monkeypatch):
     used = threading.local()  # a thread whose review has failed in another test may end meanwhile
 
     def thread_time():
@@ -111,7 +111,7 @@ def test_as_much_time_as_an_answer_took_passes_before_the_next_begins(monkeypatc
     assert (uid_of(first), second.status) == ("first", 503)
 
 
-def test_a_review_fails_before_the_api_server_stops_to_listen():
+def test_a_review_ends_before_the_webhooks_timeout():
     webhooks = [
         webhook
         for each in yaml.safe_load_all(CONFIGURATIONS.read_text())
@@ -121,7 +121,7 @@ def test_a_review_fails_before_the_api_server_stops_to_listen():
     assert all(webhook["timeoutSeconds"] > LONGEST for webhook in webhooks)
 
 
-def test_how_requests_were_answered_is_told_by_the_doors_that_there_are():
+def test_review_results_are_observed_for_existing_doors_only():
     """Any client may ask for any path, and a series for each would fill memory."""
 
     def decide(request):

@@ -94,7 +94,7 @@ def authority(replica):
     return replica._pair.authority
 
 
-def test_the_first_look_makes_a_certificate_and_has_every_configuration_trust_it():
+def test_the_first_look_makes_a_certificate_that_configurations_trust():
     server = Server()
     ours, used = replica(server), []
     ours.observe = used.append
@@ -131,7 +131,7 @@ def test_nothing_is_written_while_nothing_is_due():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_replica_ever_answers_with_what_a_configuration_did_not_trust_a_minute_ago(seed):
+def test_replicas_serve_only_authorities_trusted_for_a_minute(seed):
     server = Server(seed=seed, latency=20.0)
     replicas = [replica(server) for _ in range(3)]
     seen = []
@@ -155,7 +155,7 @@ def test_no_replica_ever_answers_with_what_a_configuration_did_not_trust_a_minut
     assert {len(server.bundle(key)) for key in CONFIGURATIONS} <= {1, 2}
 
 
-def test_no_review_of_ten_thousand_fails_while_certificates_are_renewed_a_hundred_times():
+def test_a_hundred_renewals_fail_no_review_of_ten_thousand():
     server = Server(seed=7, latency=2.0)
     replicas = [replica(server)]
     authorities, counts = set(), {"asked": 0, "failed": 0}
@@ -178,7 +178,7 @@ def test_no_review_of_ten_thousand_fails_while_certificates_are_renewed_a_hundre
     assert counts["failed"] == 0
 
 
-def test_of_replicas_that_begin_at_once_one_makes_the_certificate_and_all_answer_with_it():
+def test_replicas_that_begin_together_make_and_serve_one_certificate():
     server = Server(latency=0.5)
     replicas = [replica(server) for _ in range(3)]
 
@@ -190,7 +190,7 @@ def test_of_replicas_that_begin_at_once_one_makes_the_certificate_and_all_answer
     assert server.writes.count(SECRET) == 1
 
 
-def test_a_replica_that_was_frozen_through_a_renewal_catches_up_at_its_next_look():
+def test_a_frozen_replica_catches_up_at_its_next_look():
     server = Server()
     awake, frozen = replica(server), replica(server)
 
@@ -219,7 +219,7 @@ def test_a_bundle_that_is_taken_away_is_put_back():
     in_virtual_time(work, ours)
 
 
-def test_configurations_that_do_not_exist_are_none_of_its_business():
+def test_renewal_ignores_configurations_that_do_not_exist():
     name = CONFIGURATIONS[-1][1]
     server = Server(but=(name,))
     ours = replica(server)
@@ -232,7 +232,7 @@ def test_configurations_that_do_not_exist_are_none_of_its_business():
     assert server.writes.count(SECRET) > 3
 
 
-def test_without_the_secret_it_says_what_is_missing_once_and_goes_on_when_it_is_there():
+def test_a_missing_secret_is_reported_once_and_renewal_resumes():
     server = Server()
     secret = server.objects.pop(SECRET)
     ours = replica(server)
@@ -251,7 +251,7 @@ def test_without_the_secret_it_says_what_is_missing_once_and_goes_on_when_it_is_
     assert len([each for each in lines if each["event"] == "certificate not renewed"]) == 1
 
 
-def test_a_right_that_is_missing_is_told_and_the_certificate_stays_in_use():
+def test_a_missing_right_is_noted_and_the_certificate_kept():
     server = Server()
     ours = replica(server)
 

@@ -84,7 +84,7 @@ def test_a_pair_for_other_names_is_replaced():
     assert done(held, NOW)[0] is Step.MAKE
 
 
-def test_a_pair_that_was_made_while_a_clock_was_days_ahead_is_replaced():
+def test_a_pair_made_by_a_clock_ahead_is_replaced():
     held = attrs.evolve(begun(), serving=make_pair(HOSTS, NOW + 3 * DAY, TIMING.lifetime))
     step, mended = done(held, NOW)
     assert step is Step.MAKE
@@ -128,13 +128,13 @@ def test_what_is_written_into_a_secret_is_read_back():
         {"metadata": {"annotations": {"kai.scheduler/certificate-introduced": "9" * 400}}},
     ],
 )
-def test_whatever_a_secret_holds_that_is_no_certificate_is_replaced(secret):
+def test_any_secret_without_a_valid_certificate_gets_one(secret):
     held = read_held(secret)
     assert (held.introduced, held.bundle) == (0.0, ())
     assert done(held, NOW)[0] is Step.MAKE
 
 
-def test_authorities_that_cannot_be_read_do_not_spoil_the_bundle():
+def test_unreadable_authorities_are_dropped_from_the_bundle():
     junk = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
     held = done(Held(bundle=(junk,)), NOW)[1]
     assert held.bundle == (held.serving.authority,)

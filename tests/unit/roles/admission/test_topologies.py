@@ -23,7 +23,7 @@ def test_an_alias_used_three_times_is_named_twice():
     )
 
 
-def test_an_alias_that_is_a_label_is_refused_beside_other_faults():
+def test_an_alias_equal_to_a_label_is_refused_too():
     response = ask(level("a", "b"), level("b", "b"))
     assert "duplicated: [b]; an alias must not equal a nodeLabel; conflicting: [b b]" in response.message
 

@@ -68,7 +68,7 @@ def test_the_binding_names_the_pods_uid_and_version():
     assert (server.writes[0].uid, server.writes[0].resource_version) == ("uid-ns-p", version)
 
 
-def test_a_sharing_pod_gets_its_gpu_its_label_and_its_config_maps():
+def test_a_sharing_pod_gets_gpu_label_and_config_maps():
     server = cluster(node(), sharing_pod(), sharing_request())
     assert try_once(server).verdict is BindVerdict.BOUND
     metadata = server.get("Pod", "p", "ns")["metadata"]
@@ -79,7 +79,7 @@ def test_a_sharing_pod_gets_its_gpu_its_label_and_its_config_maps():
     assert len([name for name in server.names("Pod") if name.startswith("gpu-reservation")]) == 1
 
 
-def test_a_pod_on_several_gpus_joins_all_groups_in_the_order_of_the_request():
+def test_a_multi_gpu_pod_joins_groups_in_request_order():
     server = cluster(node(), sharing_pod(devices=2), sharing_request(groups=("b", "a")))
     assert try_once(server).verdict is BindVerdict.BOUND
     assert server.get("Pod", "p", "ns")["metadata"]["labels"] == {"runai-gpu-group/a": "a", "runai-gpu-group/b": "b"}
@@ -106,7 +106,7 @@ def test_a_finished_request_is_left_alone(request_status):
     assert server.writes == []
 
 
-def test_a_request_that_is_gone_or_going_is_left_alone():
+def test_a_missing_or_deleting_request_is_left_alone():
     going = bind_request()
     going["metadata"]["deletionTimestamp"] = "2023-01-01T00:00:00Z"
     for server in (cluster(node(), pod()), cluster(node(), pod(), going)):
@@ -114,7 +114,7 @@ def test_a_request_that_is_gone_or_going_is_left_alone():
         assert server.writes == []
 
 
-def test_a_bind_of_a_fraction_without_gpu_groups_is_refused():
+def test_a_fraction_bind_without_gpu_groups_is_refused():
     server = cluster(node(), sharing_pod(), sharing_request(groups=()))
     found = [server._read(ref) for ref in (Ref(BindRequest, "p", "ns"), Ref(Pod, "p", "ns"), Ref(Node, "n1"))]
     with pytest.raises(BindFailureError, match="names no GPU groups"):
@@ -151,7 +151,7 @@ def recreated(server):
         (lambda s: s.change("Node", "n1", "", {"status": {"allocatable": {"pods": "0"}}}), "0 of pods left"),
     ],
 )
-def test_what_changed_since_the_decision_fails_the_request_for_good(change, message):
+def test_a_change_since_the_decision_fails_the_request_finally(change, message):
     server = cluster(node(), pod(), bind_request(limit=3))
     change(server)
     outcome = try_once(server)
@@ -161,7 +161,7 @@ def test_what_changed_since_the_decision_fails_the_request_for_good(change, mess
     assert not any(isinstance(write, Bind) for write in server.writes)
 
 
-def test_nothing_is_told_to_a_namesake_or_to_a_pod_that_runs_elsewhere():
+def test_a_namesake_or_moved_pod_gets_no_event():
     for change in (recreated, lambda s: s.change("Pod", "p", "ns", {"spec": {"nodeName": "n2"}})):
         server = cluster(node(), pod(), bind_request())
         change(server)
@@ -170,7 +170,7 @@ def test_nothing_is_told_to_a_namesake_or_to_a_pod_that_runs_elsewhere():
         assert server.events == []
 
 
-def test_two_pods_for_the_last_gpu_do_not_both_get_it():
+def test_two_pods_never_both_get_the_last_gpu():
     gpu = {"nvidia.com/gpu": "1"}
     server = cluster(
         node(gpus=1),
@@ -205,7 +205,7 @@ def test_shrinking_the_annotation_of_a_bound_pod_frees_nothing():
     assert try_once(server, "c").verdict is BindVerdict.FAILED
 
 
-def test_no_gpu_is_reserved_on_a_node_that_lost_its_own_since_the_bind_began():
+def test_a_node_losing_gpus_during_a_bind_reserves_none():
     server = cluster(node(gpus=1), sharing_pod(), sharing_request())
 
     def lose(request):
@@ -218,7 +218,7 @@ def test_no_gpu_is_reserved_on_a_node_that_lost_its_own_since_the_bind_began():
     assert not any(isinstance(write, Create) for write in server.writes)
 
 
-def test_no_gpu_is_reserved_on_a_node_that_has_none_left():
+def test_no_gpu_is_reserved_on_a_full_node():
     holder = pod("holder", requests={"nvidia.com/gpu": "1"}, phase="Running", nodeName="n1")
     server = cluster(node(gpus=1), holder, sharing_pod(), sharing_request())
     assert try_once(server).verdict is BindVerdict.FAILED
@@ -258,7 +258,7 @@ def test_a_reservation_that_others_use_survives_a_failed_bind():
     assert server.get("Pod", "a", "ns")["metadata"]["labels"] == {"runai-gpu-group": "g1"}
 
 
-def test_a_reservation_pod_that_never_tells_its_gpu_is_taken_away():
+def test_a_silent_reservation_pod_is_deleted_for_a_retry():
     server = cluster(node(), sharing_pod(), sharing_request(limit=2), settle=silent)
     outcome = try_once(server)
     assert outcome.verdict is BindVerdict.RETRY
@@ -280,7 +280,7 @@ def test_without_a_limit_the_first_failure_is_the_last():
     assert [try_once(server).verdict for _ in range(2)] == [BindVerdict.FAILED, BindVerdict.NOTHING_TO_DO]
 
 
-def test_a_retry_may_succeed_and_then_no_longer_shows_the_failure():
+def test_a_successful_retry_clears_the_shown_failure():
     server = cluster(node(), sharing_pod(), sharing_request(limit=3), settle=silent)
     try_once(server)
     assert condition(server)["status"] == "False"
@@ -298,7 +298,7 @@ def test_a_malformed_annotation_is_named_and_nothing_is_made():
     assert server.names("Pod") == ["p"]
 
 
-def test_a_pod_that_admission_never_saw_is_refused_in_words():
+def test_a_pod_that_bypassed_admission_is_refused():
     bare = sharing_pod()
     bare["metadata"]["annotations"] = {"gpu-fraction": "0.5"}
     server = cluster(node(), bare, sharing_request())
@@ -306,7 +306,7 @@ def test_a_pod_that_admission_never_saw_is_refused_in_words():
     assert "has no annotation runai/shared-gpu-configmap" in status(server)["reason"]
 
 
-def test_what_cannot_be_undone_is_said_and_keeps_nothing_else_from_being_undone():
+def test_undoing_continues_past_a_step_that_cannot_be_undone():
     server = cluster(node(), sharing_pod(), sharing_request())
 
     def fault(request):
@@ -340,7 +340,7 @@ def change_before_bind(server, patch):
     "patch",
     [{"status": {"reason": "new"}}, {"metadata": {"annotations": {"tool": "x"}}}, {"metadata": {"finalizers": ["f"]}}],
 )
-def test_a_change_that_nothing_was_decided_on_is_bound_over(patch):
+def test_a_change_irrelevant_to_the_decision_still_binds(patch):
     server = cluster(node(), pod(), bind_request())
     change_before_bind(server, patch)
     assert try_once(server).verdict is BindVerdict.BOUND
@@ -363,7 +363,7 @@ def test_a_change_that_matters_is_decided_anew(patch, message):
     assert message in status(server)["reason"]
 
 
-def test_a_pod_that_never_stops_changing_may_be_tried_again():
+def test_a_pod_that_never_stops_changing_is_retried():
     server = cluster(node(), pod(), bind_request(limit=2))
 
     def fault(request):
@@ -375,7 +375,7 @@ def test_a_pod_that_never_stops_changing_may_be_tried_again():
     assert "keeps changing" in status(server)["reason"]
 
 
-def test_a_node_that_vanishes_while_volumes_are_prepared_is_refused():
+def test_a_node_that_vanishes_during_a_bind_fails_it():
     server = cluster(node(), pod(), bind_request())
     seen = []
 
@@ -390,7 +390,7 @@ def test_a_node_that_vanishes_while_volumes_are_prepared_is_refused():
     assert "node n1: does not exist any more" in status(server)["reason"]
 
 
-def test_what_cannot_be_said_to_the_pod_does_not_undo_its_bind():
+def test_a_refused_pod_patch_does_not_undo_the_bind():
     server = cluster(node(), pod(), bind_request())
     server.fault = lambda request: (
         Refusal(reason=Reason.REJECTED) if isinstance(request, Patch) and request.ref.cls is Pod else None
@@ -400,7 +400,7 @@ def test_what_cannot_be_said_to_the_pod_does_not_undo_its_bind():
     assert status(server)["phase"] == "Succeeded"
 
 
-def test_a_pod_that_was_bound_elsewhere_while_failing_is_left_alone():
+def test_a_pod_bound_elsewhere_while_failing_gets_no_event():
     server = cluster(node(), pod(), bind_request())
 
     def fault(request):
@@ -415,7 +415,7 @@ def test_a_pod_that_was_bound_elsewhere_while_failing_is_left_alone():
     assert server.events == []
 
 
-def test_a_second_binding_is_read_as_the_success_that_it_reports():
+def test_a_second_binding_to_the_same_node_succeeds():
     server = cluster(node(), pod(), bind_request())
     change_before_bind(server, {"spec": {"nodeName": "n1"}})
     assert try_once(server).verdict is BindVerdict.BOUND
@@ -447,7 +447,7 @@ def test_a_lost_answer_is_never_given_up_on():
     assert status(server) == {}
 
 
-def test_a_binding_that_was_done_although_its_answer_was_lost_is_found():
+def test_a_binding_with_a_lost_answer_is_found():
     server = cluster(node(), pod(), bind_request())
     server.lost = lambda request: isinstance(request, Bind)
     assert try_once(server).verdict is BindVerdict.BOUND
@@ -469,7 +469,7 @@ def late_binding(server):
     return late[0]
 
 
-def test_a_binding_that_comes_late_is_fenced_off_before_anything_is_undone():
+def test_a_late_binding_is_fenced_off_before_any_undo():
     server = cluster(node(), sharing_pod(), sharing_request())
     late = late_binding(server)
     server.remove("Node", "n1")
@@ -485,7 +485,7 @@ def test_a_binding_that_comes_late_is_fenced_off_before_anything_is_undone():
     assert node_of(server) is None
 
 
-def test_a_binding_that_lands_just_before_the_fence_is_the_truth():
+def test_a_binding_landing_just_before_the_fence_counts():
     server = cluster(node(), sharing_pod(), sharing_request())
     late = late_binding(server)
     server.remove("Node", "n1")
@@ -503,7 +503,7 @@ def test_a_binding_that_lands_just_before_the_fence_is_the_truth():
     assert status(server)["phase"] == "Succeeded"
 
 
-def test_a_binding_that_only_the_store_shows_is_made_again():
+def test_a_binding_that_only_the_store_shows_is_repeated():
     server = cluster(node(), pod(), bind_request())
     forgotten = structure_as(Pod, pod(nodeName="n1"))
 
@@ -517,7 +517,7 @@ def test_a_binding_that_only_the_store_shows_is_made_again():
     assert status(server) == {"phase": "Succeeded"}
 
 
-def test_a_binding_that_a_lagging_store_does_not_show_is_the_truth():
+def test_a_binding_missing_in_a_lagging_store_counts():
     server = cluster(node(), sharing_pod(), sharing_request())
     late = late_binding(server)
     before = server._read(Ref(Pod, "p", "ns"))
@@ -529,7 +529,7 @@ def test_a_binding_that_a_lagging_store_does_not_show_is_the_truth():
     assert len(server.names("ConfigMap")) == 2
 
 
-def test_a_local_store_that_lags_is_not_believed_about_what_does_not_exist():
+def test_absence_in_a_lagging_store_is_not_believed():
     server = cluster(node(), pod(), bind_request())
 
     def fault(request):

@@ -74,7 +74,7 @@ def holder(portion, **edited):
         {"schedulerName": "another"},
     ],
 )
-def test_what_a_running_pod_was_granted_is_not_given_again(edited):
+def test_a_running_pods_granted_share_is_not_given_again(edited):
     server = cluster(node(), holder(0.9, **edited), reservation(), sharing_pod(), sharing_request())
     outcome = try_once(server)
     assert "GPU group g1 on node n1 would hold 1.40 of a GPU" in outcome.message
@@ -93,7 +93,7 @@ def test_a_label_takes_no_stranger_into_a_group():
     assert try_once(server).verdict is BindVerdict.BOUND
 
 
-def test_a_bind_under_way_counts_and_the_request_of_a_namesake_does_not():
+def test_unfinished_binds_count_but_requests_of_namesakes_do_not():
     coming = sharing_pod("a", labels={"runai-gpu-group": "g1"})
     under_way = sharing_request("a", portion="0.90")
     server = cluster(node(), coming, under_way, reservation(), sharing_pod(), sharing_request())
@@ -103,7 +103,7 @@ def test_a_bind_under_way_counts_and_the_request_of_a_namesake_does_not():
     assert try_once(server).verdict is BindVerdict.BOUND
 
 
-def test_a_config_map_of_others_stays_and_the_pod_is_told():
+def test_a_foreign_config_map_stays_and_fails_the_bind():
     theirs = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -146,7 +146,7 @@ def test_a_gpu_released_during_preparation_delays_the_bind():
         (None, "node n1: does not exist any more"),
     ],
 )
-def test_a_node_that_changes_before_its_binding_is_sent_is_looked_at_again(becomes, message):
+def test_a_node_changed_before_its_binding_is_checked_again(becomes, message):
     server = cluster(node(), pod(requests={"nvidia.com/gpu": "1"}), bind_request())
 
     def changing(request):
@@ -175,7 +175,7 @@ def is_reservation(request):
         (None, "node n1: does not exist any more"),
     ],
 )
-def test_a_node_that_changes_before_its_reservation_is_sent_is_looked_at_again(becomes, message):
+def test_a_node_changed_before_its_reservation_is_checked_again(becomes, message):
     server = cluster(node(), sharing_pod(), sharing_request(limit=3))
 
     def changing(request):
@@ -192,7 +192,7 @@ def test_a_node_that_changes_before_its_reservation_is_sent_is_looked_at_again(b
     assert len(server.names("Pod")) == (1 if message else 2)
 
 
-def test_a_reservation_whose_node_fits_again_at_the_second_look_is_sent():
+def test_a_reservation_conflict_is_retried_if_the_node_fits():
     server = cluster(node(), sharing_pod(), sharing_request())
     conflicts = [Refusal(reason=Reason.CONFLICT)]
     server.fault = lambda request: conflicts.pop() if is_reservation(request) and conflicts else None
@@ -200,7 +200,7 @@ def test_a_reservation_whose_node_fits_again_at_the_second_look_is_sent():
     assert sum(map(is_reservation, server.requests)) == 2
 
 
-def test_a_reservation_whose_node_keeps_changing_is_tried_again_later():
+def test_a_reservation_whose_node_keeps_changing_is_retried_later():
     server = cluster(node(), sharing_pod(), sharing_request(limit=3))
     changed = Refusal(reason=Reason.CONFLICT, message="its node changed")
     server.fault = lambda request: changed if is_reservation(request) else None
@@ -229,7 +229,7 @@ def test_a_reservation_that_another_process_made_meanwhile_is_used():
     ("cpu", "verdict", "why"),
     [("1", BindVerdict.BOUND, ""), ("8", BindVerdict.FAILED, "node n1 has 0 of cpu left, the pod needs 1")],
 )
-def test_a_binding_that_waits_for_its_turn_is_not_sent_once_others_fill_its_node(cpu, verdict, why):
+def test_a_waiting_binding_fails_once_others_fill_its_node(cpu, verdict, why):
     server = cluster(node(cpu="9"), pod("old", nodeName="n1", requests={"cpu": "1"}), pod(), bind_request())
     newcomer = pod("new", "strangers", nodeName="n1", requests={"cpu": cpu}, schedulerName="another")
 

@@ -39,7 +39,7 @@ def test_a_node_outside_of_the_shard_is_refused():
     assert refuse_node(sight(request=request, on=node(labels={"kai.scheduler/node-pool": "blue"}))) == ""
 
 
-def test_a_node_that_was_given_to_a_pool_takes_no_pod_that_was_decided_without_one():
+def test_a_node_moved_to_a_pool_refuses_poolless_requests():
     given = node(labels={"kai.scheduler/node-pool": "blue"})
     assert refuse_node(sight(on=given)) == "node n1 is in node pool blue now, and the bind request is for none"
 
@@ -71,18 +71,18 @@ def test_pods_that_are_going_still_hold_what_they_have():
     assert "0 of cpu left" in refuse_overfull(sight(others=[going]))
 
 
-def test_a_resource_that_the_node_does_not_have_is_refused():
+def test_a_resource_missing_on_the_node_is_refused():
     wanting = pod(requests={"example.com/fpga": "1"})
     assert refuse_overfull(sight(wanting)) == "node n1 has 0 of example.com/fpga left, the pod needs 1"
 
 
-def test_a_resource_that_a_claim_serves_need_not_be_on_the_node():
+def test_a_claimed_resource_need_not_be_on_the_node():
     mapping = {"containerName": "main", "resourceName": "example.com/fpga", "requestName": "r"}
     request = bind_request(extendedResourceClaimAllocation={"containerMappings": [mapping]})
     assert refuse_overfull(sight(pod(requests={"example.com/fpga": "1"}), request=request)) == ""
 
 
-def test_a_resource_that_others_over_filled_is_only_their_concern():
+def test_an_overfull_resource_refuses_no_pod_without_it():
     others = [running("a", {"memory": "900Gi"})]
     assert refuse_overfull(sight(pod(requests={"cpu": "1"}), others=others)) == ""
 
@@ -91,13 +91,13 @@ def test_the_number_of_pods_counts():
     assert "has 0 of pods left" in refuse_overfull(sight(on=node(pods="1"), others=[running("a", {"cpu": "1m"})]))
 
 
-def test_a_node_that_says_nothing_takes_a_pod_that_asks_for_nothing():
+def test_a_node_without_status_takes_a_pod_without_requests():
     bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
     wanting = pod(containers=[{"name": "c"}])
     assert refuse_overfull(sight(wanting, on=bare)) == ""
 
 
-def test_a_gpu_can_be_reserved_only_where_one_is_left():
+def test_a_gpu_is_reserved_only_where_one_is_left():
     one = structure_as(Node, node(gpus=1))
     assert refuse_reservation(one, ()) == ""
     holder = pods(running("a", {"nvidia.com/gpu": "1"}))
@@ -124,7 +124,7 @@ def share(portion, *members, grants=None, labels=None):
     return refuse_share(looking, "g1", found)
 
 
-def test_portions_on_a_gpu_add_up_to_at_most_one():
+def test_portions_on_one_gpu_sum_to_at_most_one():
     assert share("0.50", member("a")) == ""
     assert "would hold 1.10 of a GPU" in share("0.60", member("a"))
 
@@ -151,7 +151,7 @@ def test_rounding_of_portions_is_not_overuse():
         member("a", fraction="nonsense"),
     ],
 )
-def test_pods_that_hold_nothing_of_the_gpu_do_not_count(harmless):
+def test_pods_without_a_share_of_the_gpu_are_ignored(harmless):
     assert share("0.90", harmless) == ""
 
 
@@ -174,7 +174,7 @@ def test_a_request_is_for_the_pod_that_owns_it():
     assert not is_for(structure_as(BindRequest, bind_request()), "new")
 
 
-def test_a_scheduler_recognises_what_was_refused_for_lack_of_room_and_nothing_else():
+def test_only_refusals_for_lack_of_room_are_recognised():
     assert is_lack_of_room(refuse_overfull(sight(others=[running("a", {"cpu": "8"})])))
     assert is_lack_of_room(refuse_reservation(structure_as(Node, node(gpus=0)), ()))
     assert is_lack_of_room(share("0.60", member("a"), grants={"a": grant("a", "0.60")}))

@@ -61,7 +61,7 @@ def test_a_claim_is_allocated_and_reserved_for_the_pod():
     assert len(server.writes) == writes
 
 
-def test_a_claim_is_protected_from_deletion_before_it_is_allocated():
+def test_a_claim_is_protected_from_deletion_before_allocation():
     server = cluster(claiming_pod(), claim(finalizers=["other"]))
     prepare(server)
     protected = ["other", "resource.kubernetes.io/delete-protection"]
@@ -89,20 +89,20 @@ def test_a_pods_own_claim_may_stay_unprotected():
     assert status(server) == {"allocation": ALLOCATION, "reservedFor": [ME]}
 
 
-def test_a_claim_that_outlasts_its_pod_is_not_allocated_where_nothing_of_it_may_change():
+def test_an_unchangeable_claim_outlasting_its_pod_is_not_allocated():
     server = refusing_protection(cluster(claiming_pod(), claim()), UNCHANGEABLE)
     with pytest.raises(BindFailureError, match=r"ns/claim: spec\.devices\.config: .* written with blanks"):
         prepare(server)
     assert not status(server)
 
 
-def test_another_refusal_of_the_protection_is_told_as_it_is():
+def test_another_refusal_of_the_protection_is_passed_on():
     server = refusing_protection(cluster(claiming_pod(), claim()), Refusal(reason=Reason.REJECTED, message="forbidden"))
     with pytest.raises(RefusedError, match="forbidden"):
         prepare(server)
 
 
-def test_a_claim_that_is_being_deleted_takes_no_further_user():
+def test_a_claim_being_deleted_takes_no_further_user():
     leaving = claim(allocation=ALLOCATION, reservedFor=[OTHER], finalizers=["other"])
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T12:00:00Z"
     server = cluster(claiming_pod(), leaving)
@@ -132,7 +132,7 @@ def test_devices_that_the_node_cannot_use_are_refused():
         prepare(server)
 
 
-def test_a_claim_made_from_a_template_is_found_through_the_pods_status():
+def test_a_template_claim_is_found_through_the_pods_status():
     manifest = claiming_pod(resourceClaimTemplateName="t")
     manifest["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": "claim"}]
     server = cluster(manifest, claim())
@@ -169,7 +169,7 @@ def test_a_conflict_is_met_with_another_look():
     assert status(server)["reservedFor"] == [OTHER, ME]
 
 
-def test_a_claim_that_never_stops_changing_is_given_up_on():
+def test_a_constantly_changing_claim_is_tried_five_times():
     server = cluster(claiming_pod(), claim())
     server.fault = lambda request: Refusal(reason=Reason.CONFLICT) if isinstance(request, Patch) else None
     with pytest.raises(RefusedError):
@@ -191,7 +191,7 @@ def test_undoing_leaves_a_shared_claim_to_the_others():
     assert status(server) == {"allocation": ALLOCATION, "reservedFor": [OTHER]}
 
 
-def test_undoing_does_not_take_an_allocation_that_was_there_before():
+def test_undoing_keeps_an_allocation_that_existed_before():
     before = {"devices": {"results": [{"request": "r", "driver": "d", "pool": "n1", "device": "gpu-7"}]}}
     server = cluster(claiming_pod(), claim(allocation=before))
     prepare(server)
@@ -216,7 +216,7 @@ EXTENDED = {
 }
 
 
-def test_extended_resources_get_a_claim_that_the_pod_owns_and_knows():
+def test_extended_resources_get_a_claim_owned_by_the_pod():
     server = cluster(pod())
     prepare(server, **EXTENDED)
     (name,) = server.names("ResourceClaim")
@@ -266,7 +266,7 @@ def test_resources_that_a_claim_serves_are_known():
     assert requested_by_claim(structure_as(BindRequest, bind_request())) == frozenset()
 
 
-def test_the_claims_name_fits_and_differs_for_a_pod_made_anew():
+def test_an_extended_claims_name_fits_and_differs_per_uid():
     long = pod("x" * 253)
     assert len(extended_claim_name(structure_as(Pod, long))) <= 253
     assert extended_claim_name(structure_as(Pod, pod(uid="a"))) != extended_claim_name(structure_as(Pod, pod(uid="b")))

@@ -40,13 +40,13 @@ def test_other_keys_of_the_pods_own_map_stay():
     assert server.get("ConfigMap", "m", "ns")["data"] == {"a": "1", "b": "2"}
 
 
-def test_a_map_that_is_up_to_date_is_not_written():
+def test_a_current_map_is_not_written():
     server = cluster(config_map({"a": "1"}))
     upsert(server, {"a": "1"})
     assert server.writes == []
 
 
-def test_a_map_of_an_earlier_pod_of_the_name_is_taken_over_and_emptied():
+def test_an_earlier_namesakes_map_is_taken_over_and_emptied():
     other = {**OWNER, "uid": "other"}
     server = cluster(config_map({"a": "0", "b": "2"}, owners=[other], labels={"x": "y"}, annotations={"z": "w"}))
     upsert(server, {"a": "1"})
@@ -66,7 +66,7 @@ def test_a_map_of_an_earlier_pod_of_the_name_is_taken_over_and_emptied():
         [{**OWNER, "uid": "other"}, {**OWNER, "name": "q", "uid": "another"}],
     ],
 )
-def test_a_map_that_was_not_made_for_the_pod_stays_as_it_is(owners):
+def test_a_map_not_made_for_the_pod_stays_unchanged(owners):
     server = cluster(config_map({"password": "1"}, owners=owners))
     before = server.state()
     with pytest.raises(BindFailureError, match="configmap ns/m: found one that was not made for pod ns/p") as caught:
@@ -76,7 +76,7 @@ def test_a_map_that_was_not_made_for_the_pod_stays_as_it_is(owners):
     assert server.state() == before
 
 
-def test_a_second_owner_does_not_make_the_pods_map_anothers():
+def test_a_second_owner_leaves_the_map_to_the_pod():
     server = cluster(config_map({"b": "2"}, owners=[OWNER, {**OWNER, "name": "q", "uid": "other"}]))
     upsert(server, {"a": "1"})
     assert server.get("ConfigMap", "m", "ns")["data"] == {"a": "1", "b": "2"}
@@ -88,7 +88,7 @@ def test_renewed_keys_are_written_only_where_they_exist():
     assert server.get("ConfigMap", "m", "ns")["data"] == {"old": "1"}
 
 
-def test_a_map_that_somebody_made_in_between_is_brought_up_to_date():
+def test_a_map_created_concurrently_is_updated():
     server = cluster()
 
     def fault(request):
@@ -102,7 +102,7 @@ def test_a_map_that_somebody_made_in_between_is_brought_up_to_date():
     assert server.get("ConfigMap", "m", "ns")["data"] == {"a": "1"}
 
 
-def test_a_map_that_is_gone_but_still_in_a_lagging_store_is_made_again():
+def test_a_deleted_map_in_a_lagging_store_is_recreated():
     server = cluster()
     gone = structure_as(ConfigMap, config_map({"a": "1"}))
 
@@ -119,7 +119,7 @@ def test_the_pods_map_is_deleted():
     assert server.names("ConfigMap") == []
 
 
-def test_a_map_without_owner_is_deleted_where_its_name_was_drawn():
+def test_an_ownerless_map_with_a_random_name_is_deleted():
     drawn = "p-abc1234-shared-gpu-i0-evar"
     server = cluster(config_map({}, owners=(), name=drawn))
     assert carry_out(delete_config_map(POD, drawn), server.perform)
@@ -136,7 +136,7 @@ def test_a_map_that_does_not_exist_needs_no_deletion():
     assert not carry_out(delete_config_map(POD, "m"), cluster().perform)
 
 
-def test_a_map_that_holds_the_same_already_is_taken_over():
+def test_a_map_with_the_same_data_is_taken_over():
     server = cluster(config_map({"a": "1"}, owners=[{**OWNER, "kind": "ReplicaSet", "name": "q", "uid": "other"}]))
     upsert(server, {"a": "1"})
     taken = server.get("ConfigMap", "m", "ns")

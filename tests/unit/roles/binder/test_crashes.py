@@ -123,7 +123,7 @@ def run_until(server, count):
     plan.close()
 
 
-def test_the_undisturbed_courses_are_what_the_tests_below_take_them_for():
+def test_undisturbed_courses_bind_or_fail_as_expected():
     bound, _ = undisturbed()
     assert bound["Pod", "ns", "p"]["spec"]["nodeName"] == "n1"
     assert bound["ResourceClaim", "ns", "claim"]["status"]["reservedFor"][0]["name"] == "p"
@@ -136,7 +136,7 @@ def test_the_undisturbed_courses_are_what_the_tests_below_take_them_for():
 
 
 @pytest.mark.parametrize("course", COURSES)
-def test_a_crash_after_any_request_ends_in_the_same_state(course):
+def test_a_crash_after_any_request_changes_no_outcome(course):
     expected, requests = undisturbed(**course)
     for count in range(requests):
         server = everything(**course)
@@ -145,7 +145,7 @@ def test_a_crash_after_any_request_ends_in_the_same_state(course):
 
 
 @pytest.mark.parametrize("course", COURSES)
-def test_an_answer_lost_to_any_write_ends_in_the_same_state(course):
+def test_a_lost_answer_to_any_write_changes_no_outcome(course):
     expected, _ = undisturbed(**course)
     counting = everything(**course)
     try_once(counting)
@@ -159,7 +159,7 @@ def test_an_answer_lost_to_any_write_ends_in_the_same_state(course):
 
 
 @pytest.mark.parametrize("course", COURSES)
-def test_an_outage_at_any_request_ends_in_the_same_state(course):
+def test_an_outage_at_any_request_changes_no_outcome(course):
     expected, requests = undisturbed(**course)
     for count in range(requests):
         server = everything(**course)

@@ -37,7 +37,7 @@ def deleted(server):
         pytest.param(deleted, "deleted", id="deleted"),
     ],
 )
-def test_a_pod_that_left_since_the_decision_is_no_failure_and_is_told_nothing(change, message):
+def test_a_pod_gone_since_the_decision_is_no_failure(change, message):
     server = cluster(node(), pod(), bind_request(limit=3))
     change(server)
     outcome = try_once(server)
@@ -49,7 +49,7 @@ def test_a_pod_that_left_since_the_decision_is_no_failure_and_is_told_nothing(ch
         assert server.events == []
 
 
-def test_a_pod_that_is_told_to_go_while_its_bind_fails_is_no_failure():
+def test_a_pod_deleted_while_its_bind_fails_is_gone():
     server = cluster(node(), pod(), bind_request(limit=3))
 
     def fault(request):
@@ -64,20 +64,20 @@ def test_a_pod_that_is_told_to_go_while_its_bind_fails_is_no_failure():
 
 
 @pytest.mark.parametrize(("request_", "expected"), [(Bind, BindVerdict.GONE), (Create, BindVerdict.FAILED)])
-def test_the_end_of_the_pods_namespace_is_no_failure_and_that_of_the_reservations_is(request_, expected):
+def test_only_the_reservation_namespaces_end_fails_the_bind(request_, expected):
     server = cluster(node(), sharing_pod(), sharing_request())
     server.fault = lambda request: NamespaceEnding(message="it ends") if isinstance(request, request_) else None
     assert try_once(server).verdict is expected
 
 
-def test_a_pod_that_vanishes_at_the_last_moment_is_no_failure():
+def test_a_pod_vanishing_at_its_binding_is_no_failure():
     server = cluster(node(), pod(), bind_request())
     server.fault = lambda request: server.remove("Pod", "p", "ns") if isinstance(request, Bind) else None
     assert try_once(server).verdict is BindVerdict.GONE
     assert "does not exist any more" in status(server)["reason"]
 
 
-def test_a_pod_that_goes_while_its_bind_is_prepared_is_not_bound():
+def test_a_pod_gone_during_preparation_is_not_bound():
     server = cluster(node(), pod(), bind_request())
     asked = []
 

@@ -39,7 +39,7 @@ def reading_by_key(place="containers"):
     return manifest
 
 
-def test_devices_go_into_the_map_from_which_the_container_reads_them():
+def test_devices_go_into_the_map_the_container_reads():
     server = prepare(context(reading_by_key()))
     assert values(server, f"{PREFIX}-0") == {
         "NVIDIA_VISIBLE_DEVICES": "GPU-1,GPU-2",
@@ -49,14 +49,14 @@ def test_devices_go_into_the_map_from_which_the_container_reads_them():
     assert values(server, f"{PREFIX}-0-evar") == {}
 
 
-def test_a_container_that_reads_no_key_finds_its_devices_in_its_environment():
+def test_a_container_without_key_reads_devices_from_its_environment():
     server = prepare(context())
     assert values(server, f"{PREFIX}-0") == {"RUNAI_NUM_OF_GPUS": "0.50", "GPU_PORTION": "0.50"}
     assert values(server, f"{PREFIX}-0-evar") == {"NVIDIA_VISIBLE_DEVICES": "GPU-1,GPU-2"}
 
 
 @pytest.mark.parametrize("annotations", [{}, {"gpu-fraction-container-name": "main"}])
-def test_a_container_keeps_the_maps_that_it_reads_when_another_is_put_in_front(annotations):
+def test_a_container_in_front_does_not_move_the_maps(annotations):
     manifest = reading_by_key()
     manifest["metadata"]["annotations"] |= annotations
     manifest["spec"]["containers"].insert(0, {"name": "proxy"})
@@ -66,7 +66,7 @@ def test_a_container_keeps_the_maps_that_it_reads_when_another_is_put_in_front(a
     assert server.get("ConfigMap", f"{PREFIX}-1", "ns") is None
 
 
-def test_two_maps_are_two_writes_and_a_second_time_none():
+def test_two_maps_are_written_once():
     server = prepare(context())
     carry_out(GpuSharing().prepare(context()), server.perform)
     assert len(server.writes) == 2
@@ -78,7 +78,7 @@ def test_devices_are_named_as_the_device_plugin_wants_them():
     assert values(server, f"{PREFIX}-0-evar")["NVIDIA_VISIBLE_DEVICES"] == f"{base}GPU-1,{base}GPU-2"
 
 
-def test_the_old_key_is_kept_up_to_date_where_it_exists():
+def test_the_old_key_is_updated_where_it_exists():
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-ns-p"}
     old = {
         "apiVersion": "v1",
@@ -90,7 +90,7 @@ def test_the_old_key_is_kept_up_to_date_where_it_exists():
     assert values(server, f"{PREFIX}-0")["RUNAI-VISIBLE-DEVICES"] == "GPU-1,GPU-2"
 
 
-def test_a_bind_without_a_share_makes_no_maps_and_deletes_none():
+def test_a_bind_without_a_share_touches_no_maps():
     whole = context(request=bind_request())
     server = prepare(whole)
     carry_out(GpuSharing().undo(whole), server.perform)
@@ -112,7 +112,7 @@ def test_a_request_that_grants_no_gpu_is_refused():
         prepare(context(request=request))
 
 
-def test_a_container_that_does_not_exist_is_named_and_undoing_is_quiet():
+def test_a_missing_container_is_named_and_undone_quietly():
     manifest = sharing_pod(annotations={"gpu-fraction-container-name": "ghost"})
     with pytest.raises(BadValue, match=r'pod ns/p: metadata.annotations.gpu-fraction-container-name: found "ghost"'):
         prepare(context(manifest))
@@ -131,7 +131,7 @@ def test_a_container_that_does_not_exist_is_named_and_undoing_is_quiet():
         ({"nvidia.com/gpu.memory": "1"}, "0.1", None),
     ],
 )
-def test_the_memory_limit_is_the_portion_of_what_the_node_tells(labels, portion, limit):
+def test_the_memory_limit_is_the_portion_of_node_memory(labels, portion, limit):
     bind_context = context(request=sharing_request(portion=portion), labels=labels)
     server = prepare(bind_context)
     carry_out(HamiCore().prepare(bind_context), server.perform)

@@ -44,12 +44,12 @@ def test_operators_mean_what_they_do_in_kubernetes(operator, values, label, expe
     assert wanted(labels, **affinity(term("k", operator, *values))) is expected
 
 
-def test_one_term_must_hold_and_an_empty_one_never_does():
+def test_any_term_may_match_but_an_empty_never_does():
     assert wanted({"a": "1"}, **affinity(term("b", "Exists"), term("a", "Exists")))
     assert not wanted({"a": "1"}, **affinity({}))
 
 
-def test_a_term_may_ask_for_the_name_of_the_node():
+def test_a_term_may_select_a_node_by_name():
     by_name = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
     assert wanted(**affinity(by_name))
     by_name["matchFields"][0]["values"] = ["n2"]

@@ -60,14 +60,14 @@ def test_a_new_request_is_attempted_at_once():
     assert attempts(queue().step(RequestSeen(request()), 0.0)) == ["p"]
 
 
-def test_a_request_is_attempted_by_one_plan_at_a_time():
+def test_a_request_has_one_attempt_at_a_time():
     binds = queue()
     binds.step(RequestSeen(request()), 0.0)
     assert binds.step(RequestSeen(request()), 1.0) == ()
     assert binds.step(Tick(), 100.0) == ()
 
 
-def test_only_so_many_are_attempted_together_and_the_rest_in_the_order_they_came():
+def test_attempts_beyond_the_limit_wait_in_arrival_order():
     binds = queue()
     started = [attempts(binds.step(RequestSeen(request(name)), float(i))) for i, name in enumerate("zyxw")]
     assert started == [["z"], ["y"], [], []]
@@ -75,7 +75,7 @@ def test_only_so_many_are_attempted_together_and_the_rest_in_the_order_they_came
     assert attempts(binds.step(ended(BindVerdict.BOUND, "z"), 5.0)) == ["x"]
 
 
-def test_an_attempt_that_waits_for_others_gives_up_its_place_until_it_ends():
+def test_a_waiting_attempt_gives_up_its_place_once():
     binds = queue()
     for name in "abcdef":
         binds.step(RequestSeen(request(name)), 0.0)
@@ -88,7 +88,7 @@ def test_an_attempt_that_waits_for_others_gives_up_its_place_until_it_ends():
     assert attempts(binds.step(AttemptWaits(ref("a")), 3.0)) == [], "of what has ended nothing is known"
 
 
-def test_an_attempt_that_waited_and_is_repeated_takes_a_place_again():
+def test_a_repeated_attempt_that_waited_needs_a_place_again():
     binds = queue()
     for name in "abc":
         binds.step(RequestSeen(request(name, limit=5)), 0.0)
@@ -137,7 +137,7 @@ def test_an_end_for_good_is_the_end():
         assert binds.step(Tick(), 1e9) == ()
 
 
-def test_interruptions_are_repeated_ever_later_and_at_last_without_patience():
+def test_interruptions_are_repeated_ever_later_and_without_patience():
     binds = queue()
     effects = binds.step(RequestSeen(request()), 0.0)
     assert effects[0].patient
@@ -166,7 +166,7 @@ def test_a_request_that_is_gone_is_not_attempted_again():
     assert attempts(binds.step(Tick(), 5.0)) == []
 
 
-def test_the_pause_of_a_deleted_request_is_not_that_of_its_successor():
+def test_a_deleted_requests_pause_is_not_its_successors():
     binds = queue()
     binds.step(RequestSeen(request(limit=9)), 0.0)
     binds.step(ended(BindVerdict.RETRY, delay=1.0), 0.0)
@@ -177,7 +177,7 @@ def test_the_pause_of_a_deleted_request_is_not_that_of_its_successor():
     assert attempts(binds.step(Tick(), 4.5)) == ["p"]
 
 
-def test_a_request_of_the_same_name_made_meanwhile_is_attempted_after():
+def test_a_new_namesake_request_is_attempted_after_the_old():
     binds = queue()
     binds.step(RequestSeen(request()), 0.0)
     new = attrs.evolve(request(), metadata=attrs.evolve(request().metadata, uid="new"))
@@ -219,7 +219,7 @@ def test_what_an_attempt_left_behind_is_swept():
     assert sweeps(binds.step(ended(BindVerdict.FAILED, leftovers=("a label",)), 1.0)) == ["g1", "g2"]
 
 
-def test_a_group_that_a_pod_left_during_an_attempt_is_swept_again_after_it():
+def test_a_group_left_during_an_attempt_is_swept_afterwards():
     """The first sweep spares what the unfinished request still means to use."""
     binds = queue()
     binds.step(RequestSeen(sharing(groups=("g",))), 0.0)
@@ -229,7 +229,7 @@ def test_a_group_that_a_pod_left_during_an_attempt_is_swept_again_after_it():
     assert sweeps(binds.step(ended(BindVerdict.BOUND), 3.0)) == ["g"]
 
 
-def test_of_groups_that_pods_left_no_more_are_remembered_than_requests_still_mean_to_use():
+def test_left_groups_are_remembered_only_while_requests_need_them():
     """Where a request is always unfinished, one that never succeeds or another one each time, no end forgets them."""
     binds = queue()
     binds.step(RequestSeen(sharing(groups=("g",))), 0.0)
@@ -249,7 +249,7 @@ def test_a_sweep_that_failed_is_repeated_ever_later():
     assert wake(binds.step(SweepEnded("g", succeeded=False), 11.0)) == 13.0
 
 
-def test_a_group_is_swept_again_if_that_was_asked_for_meanwhile():
+def test_a_group_asked_for_meanwhile_is_swept_again():
     binds = queue()
     binds.step(RequestGone(sharing(groups=("g",))), 0.0)
     for now in (1.0, 2.0):
@@ -258,7 +258,7 @@ def test_a_group_is_swept_again_if_that_was_asked_for_meanwhile():
     assert sweeps(binds.step(SweepEnded("g", succeeded=True), 4.0)) == []
 
 
-def test_a_sweep_that_was_hurried_and_failed_again_rests_for_all_of_its_pause():
+def test_a_hurried_sweep_that_fails_rests_its_whole_pause():
     binds = queue()
     binds.step(RequestGone(sharing(groups=("g",))), 0.0)
     binds.step(SweepEnded("g", succeeded=False), 0.0)
@@ -277,7 +277,7 @@ EVENTS = st.lists(
 
 
 @given(EVENTS)
-def test_whatever_happens_no_request_is_attempted_twice_at_once_nor_too_many_together(events):
+def test_concurrent_attempts_are_distinct_and_within_the_limit(events):
     binds = queue()
     running = set()
     for step, (kind, name, verdict) in enumerate(events):

@@ -30,7 +30,7 @@ LISTS = [
 
 
 @pytest.mark.parametrize("request_", LISTS, ids=str)
-async def test_an_index_answers_as_a_walk_over_all_pods_does(request_):
+async def test_an_index_answers_like_a_walk_over_all_pods(request_):
     memory = MemoryCluster(
         node(),
         pod("a", nodeName="n1", labels={"runai-gpu-group": "g1", "app": "a"}),
@@ -74,7 +74,7 @@ async def test_a_fenced_one_stays_fenced():
         (UNGRANTED, ["labelled", "runs", "unreadable"]),
     ],
 )
-async def test_a_sweep_is_told_the_few_pods_that_it_looks_at(among, names):
+async def test_a_sweep_reads_only_the_pods_it_needs(among, names):
     group = {"runai-gpu-group": "g1"}
     memory = MemoryCluster(
         node(),

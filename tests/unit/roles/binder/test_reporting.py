@@ -45,7 +45,7 @@ def test_a_request_that_is_gone_needs_no_status():
     assert carry_out(write_status(request, succeeded()), server.perform) is None
 
 
-def test_a_request_made_anew_does_not_get_the_status_of_the_old_one():
+def test_a_recreated_request_does_not_get_the_old_status():
     server, request = world()
     server.change("BindRequest", "p", "ns", {"metadata": {"uid": "new"}})
     assert carry_out(write_status(request, succeeded()), server.perform) is None
@@ -59,7 +59,7 @@ def test_a_status_that_is_refused_is_an_error():
         carry_out(write_status(request, succeeded()), server.perform)
 
 
-def test_a_reason_is_cut_to_a_length_that_fits_into_an_object():
+def test_a_reason_is_cut_to_1024_characters():
     assert len(failed("x" * 100_000, 1)["reason"]) == 1024
 
 
@@ -71,7 +71,7 @@ def test_success_is_told_once():
 
 
 @pytest.mark.parametrize("reason", [Reason.NOT_FOUND, Reason.CONFLICT])
-def test_a_pod_that_is_gone_need_not_be_told_of_its_success(reason):
+def test_success_reported_to_a_missing_pod_raises_nothing(reason):
     server, _ = world()
     once(server, reason)
     carry_out(report_bound(this_pod(server), "n1"), server.perform)
@@ -87,7 +87,7 @@ def test_a_condition_that_is_refused_is_an_error():
         carry_out(report_failure(this_pod(server), "n1", "no"), server.perform)
 
 
-def test_a_second_failure_keeps_the_time_of_the_first_and_still_changes_the_pod():
+def test_a_second_failure_keeps_the_transition_time_but_writes():
     server, _ = world()
     carry_out(report_failure(this_pod(server), "n1", "no"), server.perform)
     first = server.get("Pod", "p", "ns")
@@ -122,14 +122,14 @@ def test_a_pod_that_is_gone_is_told_nothing(leave):
     assert (server.writes, server.events) == ([], [])
 
 
-def test_a_pod_that_goes_at_that_moment_is_told_nothing():
+def test_a_pod_that_just_vanished_gets_no_event():
     server, _ = world()
     once(server, Reason.NOT_FOUND)
     assert carry_out(report_failure(this_pod(server), "n1", "no"), server.perform) is None
     assert server.events == []
 
 
-def test_a_pod_that_never_stops_changing_is_given_up_on():
+def test_reporting_to_a_constantly_changing_pod_fails():
     server, _ = world()
     server.fault = lambda request: Refusal(reason=Reason.CONFLICT) if isinstance(request, Patch) else None
     with pytest.raises(RefusedError):

@@ -30,7 +30,7 @@ def test_the_name_follows_from_node_and_group():
     assert reservation_name("race-node", "race-gpu-group") == "gpu-reservation-f422eb9733f5288b"
 
 
-def test_a_reservation_pod_asks_for_one_gpu_whatever_is_configured():
+def test_a_reservation_pod_always_asks_for_one_gpu():
     more = PodResources(requests={"cpu": "10m", "nvidia.com/gpu": "9"}, limits={"nvidia.com/gpu": "9"})
     settings = ReservationSettings(
         image="reserve:1",
@@ -60,7 +60,7 @@ def test_on_fake_nodes_the_pod_only_sleeps():
     assert (container["image"], container["args"]) == ("ubuntu", ["sleep", "infinity"])
 
 
-def test_tolerations_are_those_of_the_pod_it_is_made_for():
+def test_a_reservation_pod_copies_the_users_tolerations():
     tolerations = [{"key": "hpc", "operator": "Equal", "value": "true", "effect": "NoExecute"}]
     server = cluster(sharing_pod(tolerations=tolerations))
     reserve(server)
@@ -68,13 +68,13 @@ def test_tolerations_are_those_of_the_pod_it_is_made_for():
     assert made["spec"]["tolerations"] == tolerations
 
 
-def test_the_first_into_a_group_makes_the_reservation_and_the_next_joins_it():
+def test_the_second_pod_of_a_group_joins_the_reservation():
     server = cluster(sharing_pod("a"), sharing_pod("b"))
     assert [reserve(server, name)[1] for name in ("a", "b")] == ["GPU-g1", "GPU-g1"]
     assert sum(isinstance(write, Create) for write in server.writes) == 1
 
 
-def test_a_reservation_that_no_list_shows_yet_is_found_by_its_name():
+def test_a_reservation_no_list_shows_is_found_by_name():
     server = cluster(sharing_pod("a"), sharing_pod("b"))
     reserve(server, "a")
     server.fault = lambda r: () if isinstance(r, List) and r.namespace == RESERVED else None  # an empty list is a reply
@@ -82,7 +82,7 @@ def test_a_reservation_that_no_list_shows_yet_is_found_by_its_name():
     assert sum(isinstance(write, Create) for write in server.writes) == 1
 
 
-def test_a_reservation_that_is_gone_but_still_in_a_lagging_store_is_made_again():
+def test_a_deleted_reservation_in_a_lagging_store_is_recreated():
     server = cluster(sharing_pod(), reservation())
     shown = server.perform(List(cls=Pod, namespace=RESERVED))
     server.remove("Pod", "gpu-reservation-g1", RESERVED)
@@ -91,13 +91,13 @@ def test_a_reservation_that_is_gone_but_still_in_a_lagging_store_is_made_again()
     assert server.get("Pod", reservation_name("n1", "g1"), RESERVED)
 
 
-def test_a_reservation_that_was_cut_off_before_it_told_its_gpu_is_waited_for():
+def test_a_reservation_without_its_gpu_yet_is_awaited():
     server = cluster(sharing_pod(), reservation(device=None, phase="Pending"))
     assert reserve(server)[1] == "GPU-g1"
     assert any(isinstance(request, Await) for request in server.requests)
 
 
-def test_a_reservation_of_others_that_stays_silent_is_left_to_them():
+def test_a_silent_reservation_of_others_is_not_deleted():
     server = cluster(sharing_pod(), reservation(device=None), settle=lambda *_: None)
     with pytest.raises(BindFailureError, match="failed waiting for GPU reservation pod"):
         reserve(server)
@@ -112,7 +112,7 @@ def test_an_own_reservation_that_stays_silent_is_deleted():
     assert server.names("Pod") == ["p"]
 
 
-def test_a_reservation_that_ended_holds_no_gpu_and_is_replaced():
+def test_an_ended_reservation_is_replaced():
     ended = reservation(phase="Failed", name=reservation_name("n1", "g1"))
     server = cluster(sharing_pod(), ended)
     with pytest.raises(BindFailureError, match="is going away"):
@@ -127,13 +127,13 @@ def test_a_group_on_another_node_is_refused():
     assert not caught.value.retryable
 
 
-def test_a_share_that_waits_for_a_node_keeps_no_gpu_from_those_that_have_one():
+def test_a_pending_scaling_pod_takes_no_gpu():
     scaling = pod("s", "kai-scale-adjust")
     scaling["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
     assert reserve(cluster(sharing_pod(), scaling))[1] == "GPU-g1"
 
 
-def test_the_node_is_held_while_the_gate_looks_and_the_pod_is_made():
+def test_the_node_is_locked_during_check_and_creation():
     server = cluster(sharing_pod())
     seen = []
 
@@ -198,7 +198,7 @@ def test_a_reservation_with_a_lost_answer_is_found(is_patient):
     assert freed == Unlock(key=node_key("n1"))
 
 
-def test_where_it_is_not_known_whether_a_gpu_was_reserved_the_bind_is_tried_again():
+def test_a_bind_with_unknown_reservation_outcome_is_retried():
     server = cluster(node(gpus=1), sharing_pod(), sharing_request())
     server.fault = lambda r: Refusal(reason=Reason.UNKNOWN) if isinstance(r, Create) and r.ref.cls is Pod else None
     assert try_once(server).verdict is BindVerdict.INTERRUPTED

@@ -69,7 +69,7 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("requests", UNKNOWN.values(), ids=UNKNOWN)
-def test_a_grant_of_which_nothing_is_known_is_named_only(requests):
+def test_an_unknown_grant_is_named_but_not_restored(requests):
     server = cluster(user("nonsense"), *requests)
     (lost,) = restore(server)
     assert not lost.is_restored
@@ -91,7 +91,7 @@ def test_others_are_left_alone(fine):
     assert restore(cluster(fine)) == ()
 
 
-def test_one_pod_that_cannot_be_written_does_not_hinder_others():
+def test_one_unwritable_pod_does_not_hinder_others():
     first, second = user("nonsense"), user("nonsense")
     second["metadata"] |= {"name": "v", "uid": "uid-ns-v"}
     server = cluster(first, second, told(sharing_request("u")), told(sharing_request("v")))
@@ -108,13 +108,13 @@ def test_one_pod_that_cannot_be_written_does_not_hinder_others():
 
 
 @pytest.mark.parametrize("text", [None, "nonsense"])
-def test_a_pod_that_loses_grant_label_and_share_keeps_its_gpu_reserved(text):
+def test_a_pod_losing_grant_and_label_keeps_its_reservation(text):
     server = cluster(reservation(), user(text), sharing_request("u", **DONE))
     assert carry_out(sweep_group("g1", SETTINGS), server.perform) == ()
     assert carry_out(sweep_everything(SETTINGS), server.perform) == ()
 
 
-def test_a_pod_that_loses_grant_label_and_share_keeps_its_part_of_the_gpu():
+def test_a_pod_losing_grant_and_label_keeps_its_share():
     taken = user("nonsense")
     wanting = sharing_pod("p", "0.6")
     orders = (sharing_request("u", portion="0.50", **DONE), sharing_request("p", portion="0.60"))

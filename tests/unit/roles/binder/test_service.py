@@ -76,7 +76,7 @@ def performed(memory, *kinds):
     return [request for request in memory.server.requests if isinstance(request, kinds)]
 
 
-async def test_an_order_is_carried_out_as_soon_as_it_is_seen():
+async def test_an_order_is_carried_out_once_it_is_seen():
     memory = cluster(node(), pod())
     facts = []
     async with binding(memory, observe=facts.append):
@@ -110,7 +110,7 @@ async def test_waiting_events_delay_no_bind_and_may_be_dropped(monkeypatch):
         assert len(performed(memory, Emit)) == 25
 
 
-async def test_an_offered_order_is_carried_out_before_the_watch_brings_it_and_once():
+async def test_an_offered_order_binds_once_before_its_watch_event():
     memory = cluster(node(), pod())
     async with binding(memory) as service:
         memory.lagging = True
@@ -136,7 +136,7 @@ def told(service, name="p", node_name="n1"):
     return failures
 
 
-async def test_after_an_outage_no_bind_is_begun_before_what_nodes_hold_was_listed():
+async def test_after_an_outage_binds_wait_for_a_pod_listing():
     """The server may have been put back to a backup, in which pods that are known as gone hold their places again."""
     memory = cluster(node(), pod(), pod("q"))
     async with binding(memory) as service:
@@ -151,7 +151,7 @@ async def test_after_an_outage_no_bind_is_begun_before_what_nodes_hold_was_liste
         assert {node_of(memory, name) for name in ("p", "q")} == {"n1"}
 
 
-async def test_an_order_that_is_not_written_is_carried_out_by_one_write():
+async def test_an_unwritten_order_takes_one_write():
     grouped = pod(annotations={"pod-group-name": "g"})
     memory = cluster(node(), grouped)
     async with binding(memory) as service:
@@ -167,7 +167,7 @@ async def test_an_order_that_is_not_written_is_carried_out_by_one_write():
     assert memory.server.events == []
 
 
-async def test_the_link_to_a_group_that_only_this_process_has_is_not_written():
+async def test_the_link_to_a_local_group_is_not_written():
     memory = MemoryCluster(node(), pod(), classes=(*WATCHED, PodGroup))
     kept = structure_as(PodGroup, {"metadata": {"name": "g", "namespace": "ns"}, "spec": {}})
     memory.store.keep(kept)
@@ -179,7 +179,7 @@ async def test_the_link_to_a_group_that_only_this_process_has_is_not_written():
         assert "pod-group-name" not in memory.server.get("Pod", "p", "ns")["metadata"]["annotations"]
 
 
-async def test_an_order_that_is_not_written_and_fails_is_told_to_the_pod():
+async def test_a_failing_unwritten_order_is_reported_to_the_pod():
     memory = cluster(node(), pod())
     async with binding(memory) as service:
         failures = told(service, node_name="n2")
@@ -189,7 +189,7 @@ async def test_an_order_that_is_not_written_and_fails_is_told_to_the_pod():
     assert [event.reason for event in memory.server.events] == ["BindingError"]
 
 
-async def test_an_order_that_is_not_written_waits_for_an_api_server_that_does_not_answer():
+async def test_an_unwritten_order_waits_for_a_silent_api_server():
     memory = cluster(node(), pod())
     refusal = Refusal(reason=Reason.UNAVAILABLE)
     memory.server.fault = lambda request: refusal if isinstance(request, Bind) else None
@@ -228,7 +228,7 @@ async def test_a_binder_that_does_not_run_takes_no_order():
     assert not service.carry_out(structure_as(BindRequest, bind_request()), lambda *_: None)
 
 
-async def test_an_order_that_is_only_assumed_to_be_written_is_none():
+async def test_an_order_that_is_only_assumed_is_not_bound():
     memory = cluster(node(), pod())
     async with binding(memory):
         assumed = structure_as(BindRequest, bind_request())
@@ -240,7 +240,7 @@ async def test_an_order_that_is_only_assumed_to_be_written_is_none():
         assert node_of(memory) == "n1"
 
 
-async def test_two_halves_share_a_gpu_and_a_third_does_not_fit():
+async def test_two_halves_share_a_gpu_and_a_third_fails():
     pods = [sharing_pod(name) for name in "abc"]
     memory = cluster(node(), *pods)
     async with binding(memory):
@@ -304,7 +304,7 @@ async def test_nothing_is_deleted_because_the_store_lacks_it():
         assert not performed(memory, Delete)
 
 
-async def test_a_bind_that_fails_is_tried_again_with_pauses_up_to_its_limit():
+async def test_a_failing_bind_is_retried_up_to_its_limit():
     memory = cluster(node(), sharing_pod())
     async with binding(memory):
         memory.server.fault = lambda request: Refusal(reason=Reason.CONFLICT) if isinstance(request, Create) else None
@@ -315,7 +315,7 @@ async def test_a_bind_that_fails_is_tried_again_with_pauses_up_to_its_limit():
 
 
 @pytest.mark.parametrize("reason", [Reason.UNAVAILABLE, Reason.UNKNOWN])
-async def test_an_outage_leaves_an_order_open_and_ends_in_a_bind(reason):
+async def test_an_outage_keeps_an_order_open_until_it_binds(reason):
     memory = cluster(node(), pod())
     memory.server.fault = lambda _: Refusal(reason=reason)
     async with binding(memory):
@@ -356,7 +356,7 @@ async def test_an_outage_fails_no_bind(is_written):
     assert told_of in ([], [[""]] * 8)
 
 
-async def test_what_was_interrupted_often_before_an_outage_ended_does_not_rest_any_longer():
+async def test_an_interrupted_bind_resumes_once_the_outage_ends():
     memory = cluster(node(), pod())
     memory.server.fault = lambda _: Refusal(reason=Reason.UNAVAILABLE)
     async with binding(memory):
@@ -381,7 +381,7 @@ def faulty(memory, kind, name="a"):
     return raised
 
 
-async def test_a_bug_in_a_plan_costs_one_bind_and_not_the_process():
+async def test_a_bug_in_a_plan_costs_only_its_bind():
     memory = cluster(node(), pod("a"), pod("b"))
     raised = faulty(memory, Bind)
     async with binding(memory):
@@ -395,7 +395,7 @@ async def test_a_bug_in_a_plan_costs_one_bind_and_not_the_process():
         assert node_of(memory, "a") == "n1"
 
 
-async def test_a_bind_that_ends_in_a_bug_again_and_again_is_given_back_and_named_once():
+async def test_a_bind_with_repeated_bugs_fails_and_logs_once():
     memory = cluster(node(), pod("a"))
     facts, raised = [], faulty(memory, Bind)
     with capture_logs() as logs:
@@ -414,7 +414,7 @@ async def test_a_bind_that_ends_in_a_bug_again_and_again_is_given_back_and_named
     assert "a" in named["subject"]
 
 
-async def test_a_bug_in_the_way_back_keeps_the_pod_from_the_scheduler_no_longer(monkeypatch):
+async def test_a_bug_while_undoing_still_fails_the_order(monkeypatch):
     memory = cluster(node(), sharing_pod("a"), sharing_request("a"))
     faulty(memory, Bind)
 
@@ -446,7 +446,7 @@ async def test_a_bug_after_the_binding_takes_back_nothing(monkeypatch):
         assert status(memory, "a")["phase"] == "Succeeded"
 
 
-async def test_a_process_that_ends_after_any_request_is_continued_by_the_next():
+async def test_a_process_ended_after_any_request_is_continued():
     whole = await carried_out_after(None)
     for count in range(1, len(whole.server.requests)):
         assert (await carried_out_after(count)).server.state() == whole.server.state(), f"ended after request {count}"
@@ -476,7 +476,7 @@ async def carried_out_after(count):
     return memory
 
 
-async def test_binds_of_one_node_look_at_its_room_one_after_the_other():
+async def test_binds_of_one_node_check_its_room_in_turn():
     memory = cluster(node(cpu="10"), *(pod(str(index), requests={"cpu": "4"}) for index in range(4)))
     async with binding(memory):
         memory.api.latency = 0.5
@@ -487,7 +487,7 @@ async def test_binds_of_one_node_look_at_its_room_one_after_the_other():
     assert len(bound) == 2
 
 
-async def test_a_bind_waits_for_no_other_one_that_is_getting_a_gpu_of_its_node():
+async def test_a_bind_does_not_wait_for_anothers_reservation():
     """Half a GPU waits for its reservation pod to tell which one it is; a pod without a GPU is bound meanwhile."""
     memory = cluster(node(), pod(), sharing_pod("half"))
     async with binding(memory, devices=silent_plugin):
@@ -500,7 +500,7 @@ async def test_a_bind_waits_for_no_other_one_that_is_getting_a_gpu_of_its_node()
         assert node_of(memory, "half") is None
 
 
-async def test_binds_do_not_ask_the_server_about_gpus_that_others_are_getting():
+async def test_binds_read_nothing_afresh_about_gpus_being_reserved():
     """Each quorum read under the key of a group would hold up all binds of the node, and they would get ever more."""
     halves = [sharing_pod(f"half-{index}") for index in range(4)]
     memory = cluster(node(gpus=8), *halves, *(pod(f"p{index}") for index in range(8)))
@@ -517,7 +517,7 @@ async def test_binds_do_not_ask_the_server_about_gpus_that_others_are_getting():
         assert not any(request.fresh for request in performed(memory, List)[before:])
 
 
-async def test_pods_whose_volumes_never_come_hold_up_no_bind_of_others():
+async def test_pods_with_missing_volumes_hold_up_no_other_bind():
     """A tenant chooses the class of its volumes, and 30 of its pods would take the ten places for two minutes each."""
     classes = {"metadata": {"name": "nowhere"}, "provisioner": "nobody", "volumeBindingMode": "WaitForFirstConsumer"}
     memory = cluster(node(cpu="64"), pod(), {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", **classes})
@@ -534,7 +534,7 @@ async def test_pods_whose_volumes_never_come_hold_up_no_bind_of_others():
         assert (node_of(memory), node_of(memory, "stuck29")) == ("n1", None)
 
 
-async def test_pods_that_wait_for_one_gpu_hold_up_no_bind_of_others():
+async def test_pods_waiting_for_one_gpu_hold_up_no_others():
     memory = cluster(node(gpus="1"), pod(), *(sharing_pod(f"s{number}", fraction="0.01") for number in range(30)))
     async with binding(memory, silent_plugin):
         for number in range(30):
@@ -556,7 +556,7 @@ async def test_the_pod_is_told_what_became_of_its_bind():
     assert Ref(BindRequest, "a", "ns") not in told
 
 
-async def test_an_order_that_a_leader_wrote_after_the_next_one_began_is_refused():
+async def test_a_late_order_of_an_earlier_leader_is_refused():
     def order(name, epoch, created):
         found = bind_request(name)
         found["metadata"] |= {

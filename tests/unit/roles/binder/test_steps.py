@@ -22,7 +22,7 @@ def test_a_step_can_be_switched_off():
     assert order(volumebinding=StepOptions(enabled=False)) == ["dynamicresources", "gpusharing"]
 
 
-def test_the_memory_limit_runs_after_the_maps_it_is_written_into():
+def test_the_memory_limit_runs_after_the_config_maps():
     assert order(hamicore=StepOptions(enabled=True))[-1] == "hamicore"
 
 

@@ -48,14 +48,14 @@ def granted(name="u", group="g1", phase="Running", **fields):
     return pod(name, annotations=annotations, phase=phase, **{"nodeName": "n1", **fields})
 
 
-def test_a_pod_that_drops_its_label_keeps_its_gpu_reserved():
+def test_a_pod_dropping_its_label_keeps_its_gpu_reserved():
     for labels in ({}, {"runai-gpu-group": "another"}):
         server = cluster(reservation(), granted(labels=labels))
         assert sweep(server) == ()
         assert carry_out(sweep_everything(SETTINGS), server.perform) == ()
 
 
-def test_a_pod_that_drops_its_label_does_not_run_without_reservation():
+def test_a_running_pod_without_label_and_reservation_is_deleted():
     server = cluster(granted("r"), granted("p", phase="Pending"))
     assert carry_out(sweep_everything(SETTINGS), server.perform) == ("ns/r",)
 
@@ -91,7 +91,7 @@ def lagging(server, *hidden):
     server._list = listed
 
 
-def test_a_bind_that_ends_while_its_group_is_swept_keeps_its_gpu():
+def test_a_bind_ending_during_the_sweep_keeps_its_gpu():
     server = cluster(reservation(), pod("u", labels=LABEL), sharing_request("u"))
     asked = []
 
@@ -134,13 +134,13 @@ def test_a_reservation_that_a_living_bind_request_claims_stays(status, stays):
     ],
     ids=["tried again", "on several devices", "waiting to be tried again", "of another pod"],
 )
-def test_a_reservation_stays_for_a_bind_that_failed_and_is_tried_again(tried, stays):
+def test_a_reservation_stays_while_a_failed_bind_is_retried(tried, stays):
     """The pod is a member of the group for as long as the attempt lasts; its request still says that it failed."""
     server = cluster(reservation(), tried, sharing_request(limit=9, status={"phase": "Failed", "failedAttempts": 1}))
     assert (sweep(server) == ()) is stays
 
 
-def test_running_users_without_reservation_are_deleted_and_pending_ones_spared():
+def test_only_running_users_without_reservation_are_deleted():
     server = cluster(user("r"), user("p", "Pending"))
     assert sweep(server) == ("ns/r",)
     assert server.names("Pod") == ["p"]
@@ -152,7 +152,7 @@ def test_a_reservation_that_has_ended_holds_nothing():
     assert sweep(server) == (f"{RESERVED}/gpu-reservation-g1",)
 
 
-def test_a_user_that_is_going_already_is_not_deleted_again():
+def test_a_user_being_deleted_is_not_deleted_again():
     going = user("r")
     going["metadata"] |= {"deletionTimestamp": "2023-01-01T00:00:00Z", "finalizers": ["f"]}
     server = cluster(going)
@@ -192,7 +192,7 @@ def test_a_sound_group_costs_nothing(member):
     assert not any(isinstance(request, Lock) for request in server.requests)
 
 
-def test_what_a_bind_did_while_it_held_the_group_counts():
+def test_a_bind_made_under_the_lock_counts():
     """The store lacks the bind until its key is let go."""
     server = cluster(reservation(), user())
     lagging(server, "u")
@@ -208,7 +208,7 @@ def test_what_a_bind_did_while_it_held_the_group_counts():
     assert not any(request.fresh for request in server.requests if isinstance(request, Get | List))
 
 
-def test_a_node_is_swept_group_by_group_in_both_forms_of_the_label():
+def test_a_node_sweep_covers_both_label_forms():
     server = cluster(
         reservation("a"),
         reservation("b", node_name="n2"),
@@ -222,7 +222,7 @@ _UNNAMED = "the state of other pods on the node could not be read or repaired: r
 
 
 @pytest.mark.parametrize(("namespace", "told"), [("ns", "delete pod ns/u: a webhook says no"), ("theirs", _UNNAMED)])
-def test_a_bind_whose_sweep_is_refused_names_no_pod_of_another_namespace(namespace, told):
+def test_a_refused_sweep_names_no_pod_of_another_namespace(namespace, told):
     server = cluster(node(), user(namespace=namespace), pod(), bind_request())
     refusal = Refusal(reason=Reason.REJECTED, message="a webhook says no")
     server.fault = lambda request: refusal if isinstance(request, Delete) else None
@@ -246,14 +246,14 @@ def shaped(phase="Running", scheduler="kai-scheduler", **labels):
 GROUPS = {"runai-gpu-group/a": "a", "runai-gpu-group/b": "b"}
 
 
-def test_a_pod_that_ends_or_goes_releases_all_of_its_groups():
+def test_an_ended_or_deleted_pod_releases_all_its_groups():
     running, ended = shaped(**GROUPS), shaped("Succeeded", **GROUPS)
     assert groups_to_sweep(running, ended, "kai-scheduler") == ("a", "b")
     assert groups_to_sweep(running, None, "kai-scheduler") == ("a", "b")
     assert groups_to_sweep(ended, None, "kai-scheduler") == ("a", "b")
 
 
-def test_a_pod_without_its_label_releases_what_it_was_granted():
+def test_a_pod_without_label_releases_its_granted_groups():
     unlabelled = structure_as(Pod, granted())
     assert groups_to_sweep(unlabelled, None, "kai-scheduler") == ("g1",)
     relabelled = structure_as(Pod, granted(phase="Failed", labels={"runai-gpu-group": "b"}))
@@ -274,7 +274,7 @@ def test_other_changes_release_nothing():
 SUCCEEDED = {"phase": "Succeeded"}
 
 
-def test_a_request_that_claims_a_binding_which_was_never_made_goes():
+def test_a_succeeded_request_without_binding_is_deleted():
     server = cluster(pod(), bind_request(status=SUCCEEDED))
     assert carry_out(sweep_requests(SETTINGS), server.perform) == ("ns/p",)
     assert server.names("BindRequest") == []

@@ -16,7 +16,7 @@ def terms(*orders):
     return found
 
 
-def test_an_order_that_came_after_one_of_a_later_term_is_refused():
+def test_an_order_of_an_overtaken_term_is_refused():
     assert terms(order(6, 100.0)).refuse(order(5, 101.0)) == (
         "bindrequest ns/p was decided in epoch 5 of lease kai-scheduler and came after epoch 6 began"
     )
@@ -32,7 +32,7 @@ def test_orders_of_the_newest_term_are_carried_out():
     assert terms(order(5, 90.0)).refuse(order(6, 80.0)) == ""
 
 
-def test_schedulers_with_leases_of_their_own_do_not_concern_each_other():
+def test_schedulers_with_separate_leases_do_not_affect_each_other():
     assert terms(order(6, 100.0)).refuse(order(5, 101.0, lease="kai-scheduler-blue")) == ""
 
 

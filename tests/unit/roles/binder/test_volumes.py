@@ -110,7 +110,7 @@ def test_a_pod_without_claims_asks_nothing():
     assert prepare(names=()).requests == []
 
 
-def test_a_bound_claim_needs_no_write_if_its_volume_is_in_reach():
+def test_a_bound_claim_with_reachable_volume_needs_no_write():
     server = prepare(bound(), volume(nodeAffinity=ON_N1))
     assert server.writes == []
 
@@ -137,7 +137,7 @@ def test_a_bound_claim_needs_no_write_if_its_volume_is_in_reach():
         ),
     ],
 )
-def test_a_claim_that_cannot_be_bound_here_is_refused_in_words(manifests, message):
+def test_a_claim_that_cannot_bind_here_is_refused(manifests, message):
     assert message in refusal(*manifests)
 
 
@@ -153,7 +153,7 @@ def test_a_claim_that_is_being_deleted_is_refused():
     assert "is being deleted" in refusal(going)
 
 
-def test_a_waiting_claim_gets_the_smallest_volume_that_suits_it():
+def test_a_waiting_claim_gets_the_smallest_suitable_volume():
     server = prepare(
         claim(), storage_class(), volume("large", size="5Gi"), volume("fits", size="2Gi"), volume("tiny", size="1Mi")
     )
@@ -183,7 +183,7 @@ def test_nothing_is_written_unless_every_claim_has_an_answer():
     assert server.writes == []
 
 
-def test_a_claim_without_a_volume_is_handed_to_its_provisioner():
+def test_a_claim_without_volume_goes_to_its_provisioner():
     server = prepare(claim(), storage_class())
     annotations = server.get("PersistentVolumeClaim", "c", "ns")["metadata"]["annotations"]
     assert annotations[names.VOLUME_NODE] == "n1"
@@ -195,7 +195,7 @@ def test_a_provisioner_that_takes_too_long_fails_the_bind():
 
 
 @pytest.mark.parametrize("node_of_claim", [None, "", "n2"])
-def test_a_provisioner_that_gives_up_fails_the_bind_at_once(node_of_claim):
+def test_a_provisioner_giving_up_fails_the_bind_at_once(node_of_claim):
     """It takes the annotation away, by which the scheduler of Kubernetes knows as well."""
 
     def gives_up(server, request):
@@ -205,7 +205,7 @@ def test_a_provisioner_that_gives_up_fails_the_bind_at_once(node_of_claim):
     assert "its provisioner gave up on node n1" in refusal(claim(), storage_class(), settle=gives_up)
 
 
-def test_a_claim_that_was_matched_with_a_volume_waits_for_it_without_a_node():
+def test_a_matched_claim_times_out_without_being_bound():
     assert "in time" in refusal(claim(), storage_class(), volume(), settle=lambda *_: None)
 
 
@@ -255,21 +255,21 @@ def test_a_volume_that_does_not_suit_is_not_chosen(unsuitable):
     assert found(claim(), unsuitable) is None
 
 
-def test_labels_are_looked_at_where_the_claim_selects_by_them():
+def test_a_claim_with_a_selector_gets_a_labelled_volume():
     selecting = claim(selector={"matchLabels": {"tier": "gold"}})
     assert found(selecting, volume("a"), volume("b", labels={"tier": "gold"})) == "b"
 
 
-def test_a_volume_that_is_kept_for_the_claim_comes_first():
+def test_a_volume_kept_for_the_claim_comes_first():
     kept = volume("z", size="9Gi", phase="", claimRef={"namespace": "ns", "name": "c"})
     assert found(claim(), volume("a"), kept) == "z"
 
 
-def test_equal_volumes_are_taken_in_the_order_of_their_names():
+def test_equal_volumes_are_taken_in_name_order():
     assert found(claim(), volume("b"), volume("a")) == "a"
 
 
-def test_each_claim_of_a_pod_is_named_once_and_those_made_for_it_after_the_volume():
+def test_a_pods_claims_are_distinct_and_include_ephemeral_ones():
     volumes = [
         {"name": "x", "persistentVolumeClaim": {"claimName": "shared"}},
         {"name": "y", "persistentVolumeClaim": {"claimName": "shared"}},

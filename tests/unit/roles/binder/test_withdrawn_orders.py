@@ -19,7 +19,7 @@ def node_of(server):
 
 
 @pytest.mark.parametrize("request_", [bind_request(), sharing_request()])
-def test_a_pod_whose_order_is_withdrawn_while_its_bind_is_prepared_is_not_bound(request_):
+def test_an_order_withdrawn_during_preparation_is_not_bound(request_):
     shares = bool(request_["spec"].get("selectedGPUGroups"))
     server = cluster(node(), sharing_pod() if shares else pod(), request_)
 
@@ -39,7 +39,7 @@ def test_a_pod_whose_order_is_withdrawn_while_its_bind_is_prepared_is_not_bound(
 
 @pytest.mark.parametrize("request_", [bind_request(), sharing_request()])
 @pytest.mark.parametrize("refused", [(Get, Patch), (Patch,)])
-def test_an_order_whose_kind_is_not_served_for_a_moment_is_carried_out_later(request_, refused):
+def test_an_order_is_retried_while_its_kind_is_unserved(request_, refused):
     """The server answers as if there were no bind requests, once an attempt has begun or as it ends."""
     shares = bool(request_["spec"].get("selectedGPUGroups"))
     server = cluster(node(), sharing_pod() if shares else pod(), request_)
@@ -61,7 +61,7 @@ def test_an_order_whose_kind_is_not_served_for_a_moment_is_carried_out_later(req
 
 
 @pytest.mark.parametrize(("there", "expected"), [(True, BindVerdict.BOUND), (False, BindVerdict.FAILED)])
-def test_an_order_that_was_never_written_stands_as_long_as_its_queue_does(there, expected):
+def test_an_unwritten_order_needs_its_queue_to_exist(there, expected):
     server = cluster(node(), pod(), *([making.queue("q")] if there else []))
     order = structure_as(BindRequest, bind_request())
     annotations = {"kai.scheduler/granted": '{"queue":"q"}'}

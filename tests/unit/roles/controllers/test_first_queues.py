@@ -10,7 +10,7 @@ from kai.roles.controllers.queue_service import first_queues
 SHIPPED = Path(__file__).parents[4] / "deploy" / "queues" / "queues.yaml"
 
 
-def test_a_cluster_without_queues_gets_the_two_that_are_also_shipped_as_files():
+def test_an_empty_cluster_gets_the_two_shipped_queues():
     assert list(first_queues([])) == list(yaml.safe_load_all(SHIPPED.read_text()))
 
 

@@ -53,7 +53,7 @@ def test_shares_are_rounded_up_to_whole_gpus():
     assert names(run([pod("a"), pod("b"), pod("c")])) == ["ns-a", "ns-b"]
 
 
-def test_shares_of_pods_that_may_go_elsewhere_are_added_up_apart():
+def test_shares_with_different_node_selectors_are_summed_apart():
     """A pod for which no node can come holds a scaling pod for good; others are served all the same."""
     nowhere = pod("a", nodeSelector={"gpu": "made-up"})
     assert names(run([nowhere, pod("b", "0.3"), pod("c", "0.3")], [scaling(nowhere)])) == ["ns-b"]
@@ -67,12 +67,12 @@ def test_shares_of_pods_that_may_go_elsewhere_are_added_up_apart():
             {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}}}},
     ],
 )  # fmt: skip
-def test_what_a_pod_tolerates_and_its_node_affinity_tell_where_it_may_go(where):
+def test_tolerations_and_node_affinity_decide_which_shares_add_up(where):
     assert names(run([pod("a", "0.3"), pod("b", "0.3", **where)])) == ["ns-a", "ns-b"]
     assert names(run([pod("a", "0.3", **where), pod("b", "0.3", **where)])) == ["ns-a"]
 
 
-def test_beside_which_pods_a_pod_goes_makes_no_sum_of_its_own():
+def test_inter_pod_affinity_makes_no_separate_sum():
     apart = {"labelSelector": {"matchLabels": {"job": "a"}}, "topologyKey": "kubernetes.io/hostname"}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
     assert names(run([pod("a", "0.3", affinity=affinity), pod("b", "0.3")])) == ["ns-a"]
@@ -103,7 +103,7 @@ def test_memory_counts_as_a_tenth_of_a_gpu():
     assert len(run([by_memory(f"m{i}") for i in range(11)]).creations) == 2
 
 
-def test_a_pod_with_more_devices_than_any_scaling_pod_gets_its_own():
+def test_more_devices_than_any_scaling_pod_need_their_own():
     existing = [scaling(pod("a", "0.1"), 4)]
     assert names(run([pod("a", "0.1"), pod("b", "0.1", devices=5)], existing)) == ["ns-b"]
     assert names(run([pod("a", "0.1"), pod("b", "0.1", devices=4)], existing)) == []
@@ -133,11 +133,11 @@ def test_a_pod_has_at_most_one_scaling_pod():
         pod(devices=0),
     ],
 )
-def test_pods_that_need_no_node_and_malformed_ones_ask_for_nothing(settled):
+def test_placed_and_malformed_pods_ask_for_nothing(settled):
     assert run([settled]).creations == ()
 
 
-def test_scaling_pods_go_when_their_pod_is_gone_placed_or_they_ran():
+def test_scaling_pods_of_gone_placed_or_served_pods_go():
     placed = structure_as(
         Pod,
         {
@@ -156,7 +156,7 @@ def test_scaling_pods_go_when_their_pod_is_gone_placed_or_they_ran():
     assert adjustment.state.cooling_since == 100.0
 
 
-def test_a_pod_that_was_given_a_place_asks_for_no_other_even_before_it_is_bound():
+def test_an_ordered_pod_asks_for_no_other_place():
     waits = run([pod("a"), pod("b", "0.9")], orders=[order("a")])
     assert names(waits) == ["ns-b"]
     adjustment = run([pod("a"), pod("b")], [scaling(pod("a"))], orders=[order("a")])
@@ -164,12 +164,12 @@ def test_a_pod_that_was_given_a_place_asks_for_no_other_even_before_it_is_bound(
 
 
 @pytest.mark.parametrize("useless", [order("a", phase="Failed"), order("a", uid="a namesake")])
-def test_an_order_that_failed_or_is_for_a_pod_of_the_past_gives_no_place(useless):
+def test_a_failed_or_outdated_order_gives_no_place(useless):
     assert names(run([pod("a")], orders=[useless])) == ["ns-a"]
     assert run([pod("a")], [scaling(pod("a"))], orders=[useless]).deletions == ()
 
 
-def test_a_scaling_pod_stays_while_nothing_is_known_about_its_pod():
+def test_a_scaling_pod_stays_while_its_pod_is_undecided():
     assert run([pod("a", reason=None)], [scaling(pod("a"))]).deletions == ()
 
 
@@ -183,7 +183,7 @@ def test_nothing_is_created_until_the_cool_down_is_over():
     assert third.look_again_after is None
 
 
-def test_a_scaling_pod_asks_for_what_its_pod_asks_for_where_it_could_go():
+def test_a_scaling_pod_copies_its_pods_requests_and_constraints():
     manifest = scaling_pod(
         pod(
             containers=[
@@ -208,7 +208,7 @@ def test_a_scaling_pod_asks_for_what_its_pod_asks_for_where_it_could_go():
     assert manifest["metadata"]["labels"]["shared-gpu-pod-name"] == "p"
 
 
-def test_long_names_get_a_hash_and_are_still_found_again():
+def test_long_names_get_a_hash_and_are_found_again():
     long = pod("x" * 253)
     (manifest,) = run([long]).creations
     assert len(manifest["metadata"]["name"]) <= 253
@@ -218,7 +218,7 @@ def test_long_names_get_a_hash_and_are_still_found_again():
     assert (again.creations, again.deletions) == ((), ())
 
 
-def test_two_pods_whose_names_read_the_same_get_two_scaling_pods():
+def test_pods_with_equal_joined_names_get_two_scaling_pods():
     one = pod("b-c", "0.9", namespace="a")
     two = pod("c", "0.9", namespace="a-b")
     created = names(run([one, two]))
@@ -230,7 +230,7 @@ def test_the_order_of_pods_changes_nothing():
     assert run(pods) == run(pods[::-1])
 
 
-def test_changes_of_our_pods_and_of_scaling_pods_are_worth_a_pass():
+def test_changes_of_own_and_scaling_pods_are_relevant():
     assert is_relevant(pod(), SETTINGS)
     assert is_relevant(scaling(pod()), SETTINGS)
     assert not is_relevant(pod(schedulerName="other"), SETTINGS)

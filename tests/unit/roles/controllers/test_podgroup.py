@@ -59,14 +59,14 @@ def count(*pods, surroundings=None, **spec):
     return pod_group_resources(group(**spec), pods, surroundings or around())
 
 
-def test_running_pods_and_pending_ones_with_a_node_hold_what_they_ask_for():
+def test_running_and_scheduled_pods_hold_their_requests():
     resources = count(pod("a"), pod("b", "Pending", scheduled="True"), pod("c", "Pending", scheduled="False"))
     assert resources.requested == {"cpu": "3"}
     assert resources.allocated == {"cpu": "2"}
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_pods_that_have_ended_count_nothing_and_need_no_claims(phase):
+def test_ended_pods_count_nothing_and_need_no_claims(phase):
     gone = pod(phase=phase, resourceClaims=[{"name": "x", "resourceClaimName": "gone"}])
     assert count(gone) == PodGroupResources()
 
@@ -83,7 +83,7 @@ def test_init_containers_and_overhead_count():
     assert count(heavy).requested == {"cpu": "3500m"}
 
 
-def test_a_share_is_asked_for_on_every_device_and_held_on_every_device():
+def test_a_share_is_requested_and_held_on_every_device():
     annotations = {"gpu-fraction": "0.25", "gpu-fraction-num-devices": "3", "received-resource-type": "Fraction"}
     resources = count(pod(annotations=annotations))
     assert resources.requested["nvidia.com/gpu"] == "750m"
@@ -94,7 +94,7 @@ def granted(text, **annotations):
     return pod(annotations={"kai.scheduler/granted": text, **annotations}, nodeName="n")
 
 
-def test_what_a_pod_was_granted_counts_and_not_what_it_says_now():
+def test_the_granted_share_counts_instead_of_edited_annotations():
     edited = granted('{"gpus":["a","b"],"portion":0.9}', **{"gpu-fraction": "0.1", "received-resource-type": "Regular"})
     counted = count(edited)
     assert counted.allocated["nvidia.com/gpu"] == counted.requested["nvidia.com/gpu"] == "1800m"
@@ -105,7 +105,7 @@ def test_what_a_pod_was_granted_counts_and_not_what_it_says_now():
     assert "nvidia.com/gpu" not in count(whole).allocated
 
 
-def test_a_pod_counts_for_the_group_for_which_it_was_bound():
+def test_a_pod_counts_for_the_group_of_its_grant():
     moved = granted('{"group":"g"}', **{"pod-group-name": "other"})
     assert count(moved).allocated == {"cpu": "1"}
     assert count(granted('{"group":"other"}')).allocated == {}
@@ -126,7 +126,7 @@ def test_a_share_that_was_not_received_is_not_held():
         ({"beta.amd.com/gpu.vram.16G": 1}, "4000", "250m"),
     ],
 )
-def test_memory_becomes_a_share_of_the_gpus_of_the_node(labels, memory, share):
+def test_memory_becomes_a_share_of_the_nodes_gpus(labels, memory, share):
     annotations = {"gpu-memory": memory, "received-resource-type": "Fraction"}
     resources = count(pod(annotations=annotations, nodeName="n"), surroundings=around([node(**labels)]))
     assert resources.allocated["nvidia.com/gpu"] == share
@@ -147,7 +147,7 @@ def test_memory_becomes_a_share_of_the_gpus_of_the_node(labels, memory, share):
         ),
     ],
 )
-def test_a_pod_that_cannot_be_counted_is_named_with_the_bad_value(annotations, message):
+def test_an_uncountable_pod_is_named_with_its_bad_value(annotations, message):
     with pytest.raises(BadValue) as caught:
         count(pod(annotations=annotations))
     assert message in str(caught.value)
@@ -163,14 +163,14 @@ def test_a_pod_that_cannot_be_counted_is_named_with_the_bad_value(annotations, m
         ({"nvidia.com/gpu.memory": 4000, "beta.amd.com/gpu.vram.32G": 1}, 'found "both"'),
     ],
 )
-def test_a_node_that_does_not_tell_the_size_of_its_gpus_is_named(labels, message):
+def test_a_node_without_gpu_memory_size_is_named(labels, message):
     annotations = {"gpu-memory": "1000", "received-resource-type": "Fraction"}
     with pytest.raises(BadValue) as caught:
         count(pod(annotations=annotations, nodeName="n"), surroundings=around([node(**labels)]))
     assert message in str(caught.value)
 
 
-def test_a_label_of_amd_that_holds_no_size_is_passed_over():
+def test_an_amd_label_without_a_size_is_skipped():
     assert gpu_memory(node(**{"beta.amd.com/gpu.vram.": 1, "nvidia.com/gpu.memory": 5})) == 5.0
 
 
@@ -192,7 +192,7 @@ def test_claims_of_gpus_count_by_device_class():
     assert resources.allocated == {"cpu": "1", "gpu.example.com": "3"}
 
 
-def test_a_claim_made_from_a_template_is_found_through_the_pods_status():
+def test_a_template_claim_is_found_through_the_pods_status():
     manifest = {
         "metadata": {"name": "p", "namespace": "ns", "annotations": {"pod-group-name": "g"}},
         "spec": {
@@ -232,18 +232,18 @@ def test_a_missing_claim_of_a_living_pod_is_named(reference):
         ({}, [], True),
     ],
 )
-def test_preemptibility_is_what_the_group_says_or_follows_from_its_priority(spec, classes, expected):
+def test_preemptibility_is_explicit_or_follows_from_the_priority(spec, classes, expected):
     assert is_preemptible(group(**spec), around(classes=classes).priority_classes) is expected
 
 
-def test_a_pod_that_another_scheduler_bound_counts_what_it_requests():
+def test_a_pod_bound_by_another_scheduler_counts_its_requests():
     share = {"gpu-fraction": "0.5", "received-resource-type": "Fraction"}
     bound = {"schedulerName": "another", "nodeName": "n", "annotations": share}
     assert count(pod(**bound)) == count(pod())
     assert count(pod(**{**bound, "schedulerName": "kai-scheduler"})).allocated["nvidia.com/gpu"] == "500m"
 
 
-def test_a_group_that_turned_preemptible_no_longer_shows_what_it_held_before():
+def test_a_group_that_turned_preemptible_clears_its_earlier_amounts():
     status = {"resourcesStatus": {"allocatedNonPreemptible": {"cpu": "1"}, "allocated": {"cpu": "1"}}}
     before = group(status, preemptibility="preemptible")
     resources = pod_group_resources(before, [pod()], around())
@@ -252,13 +252,13 @@ def test_a_group_that_turned_preemptible_no_longer_shows_what_it_held_before():
     }
 
 
-def test_nothing_is_written_where_amounts_are_the_same_in_other_words():
+def test_equal_amounts_in_another_notation_write_nothing():
     status = {"resourcesStatus": {"allocated": {"cpu": "1000m"}, "requested": {"cpu": "1"}}}
     before = group(status)
     assert status_patch(before, pod_group_resources(before, [pod()], around())) is None
 
 
-def test_a_resource_that_is_gone_is_removed_from_the_list():
+def test_a_vanished_resource_is_removed_from_the_list():
     before = group({"resourcesStatus": {"requested": {"cpu": "1", "memory": "1Gi"}, "allocated": {"cpu": "1"}}})
     resources = PodGroupResources(requested={"cpu": "2"}, allocated={"cpu": "1"})
     assert status_patch(before, resources) == {

@@ -40,13 +40,13 @@ def test_children_and_own_groups_are_added_up():
     )
 
 
-def test_a_queue_that_is_its_own_parent_is_not_added_to_itself():
+def test_a_queue_that_is_its_own_parent_counts_once():
     odd = queue("q", "q", allocated={"cpu": "1"})
     totals = totals_of(odd, [odd], [group("g", "q", allocated={"cpu": "1"})])
     assert totals.allocated == {"cpu": "1"}
 
 
-def test_queues_in_a_circle_do_not_grow_with_every_look():
+def test_totals_of_queues_in_a_cycle_do_not_grow():
     names = {"a": "b", "b": "c", "c": "a"}
     queues = {name: queue(name, parent) for name, parent in names.items()}
     groups = [group("g", "a", allocated={"cpu": "1"})]
@@ -57,7 +57,7 @@ def test_queues_in_a_circle_do_not_grow_with_every_look():
     assert {name: dict(q.status.allocated) for name, q in queues.items()} == {"a": {"cpu": "1"}, "b": {}, "c": {}}
 
 
-def test_a_leaf_below_a_circle_is_still_added_to_its_parent():
+def test_a_leaf_below_a_cycle_counts_in_its_parent():
     queues = [queue("a", "b"), queue("b", "a"), queue("leaf", "a", allocated={"cpu": "2"})]
     assert totals_of(queues[0], queues, []).allocated == {"cpu": "2"}
 

@@ -34,12 +34,12 @@ def test_a_sound_tree_has_no_findings():
     assert tree_findings(queues, [group("g", "a")]) == {}
 
 
-def test_a_queue_whose_parent_does_not_exist_is_an_orphan():
+def test_a_queue_with_a_missing_parent_is_an_orphan():
     assert types([queue("a", "gone")]) == {"a": ["Orphan"]}
     assert message([queue("a", "gone")], "a") == "parent queue gone does not exist"
 
 
-def test_all_queues_on_a_circle_and_below_it_say_so():
+def test_queues_on_and_below_a_cycle_report_it():
     queues = [
         queue("a", "c"),
         queue("b", "a"),
@@ -53,13 +53,13 @@ def test_all_queues_on_a_circle_and_below_it_say_so():
     assert message(queues, "self") == "parents lead in a circle: self -> self"
 
 
-def test_of_a_chain_of_ten_thousand_queues_those_that_are_too_deep_say_so():
+def test_queues_more_than_31_deep_report_it():
     queues = [queue(f"q{i}", f"q{i - 1}" if i else "") for i in range(10_000)]
     assert types(queues) == {f"q{i}": ["TooDeep"] for i in range(32, 10_000)}
     assert message(queues, "q32") == "has 32 queues above it, at most 31 may be: nothing here is scheduled"
 
 
-def test_a_queue_that_holds_more_than_its_quota_says_how_much():
+def test_a_queue_over_its_quota_reports_the_amounts():
     queues = [
         queue(
             "q",
@@ -103,7 +103,7 @@ def test_limits_below_the_quotas_are_listed():
     assert message([own], "q") == told
 
 
-def test_a_queue_of_gpus_without_cpu_and_memory_says_that_nothing_starts():
+def test_a_gpu_queue_without_cpu_and_memory_reports_it():
     own = limited("q", gpu={"quota": 4, "limit": -1})
     assert types([own]) == {"q": ["NoComputeResources"]}
     told = "has no cpu and memory: nothing that asks for it starts; a resource that is absent is a limit of 0"
@@ -136,7 +136,7 @@ def test_a_new_finding_becomes_a_true_condition():
     assert (condition.type, condition.status, condition.last_transition_time) == ("Orphan", "True", 10.0)
 
 
-def test_a_finding_that_lasts_keeps_its_time_and_writes_nothing():
+def test_a_lasting_finding_keeps_its_time_and_writes_nothing():
     before = conditions_after((), [FINDING], now=10.0)
     assert conditions_after(before, [FINDING], now=20.0) is before
 

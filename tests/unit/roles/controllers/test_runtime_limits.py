@@ -105,7 +105,7 @@ async def test_a_group_without_a_limit_is_left_alone():
     assert cluster.server.events == []
 
 
-async def test_a_group_ends_when_it_has_run_for_its_limit():
+async def test_a_group_ends_after_its_maximum_runtime():
     cluster = MemoryCluster(group(max_runtime="100s"), pod("p"), queue("q"))
     async with limits(cluster):
         await cluster.pass_time(99.0)
@@ -127,7 +127,7 @@ async def test_the_end_is_announced_before_it_comes():
     assert condition(cluster) == ("False", "Announced")
 
 
-async def test_the_clock_starts_when_the_minimum_of_the_gang_runs():
+async def test_runtime_starts_when_the_gangs_minimum_runs():
     cluster = MemoryCluster(group(max_runtime="100s", minimum=2), pod("p"), pod("r", phase="Pending"), queue("q"))
     async with limits(cluster):
         await cluster.pass_time(1000.0)
@@ -138,7 +138,7 @@ async def test_the_clock_starts_when_the_minimum_of_the_gang_runs():
         assert since <= instant(status(cluster)["runningSince"]) <= since + 1.0
 
 
-async def test_the_clock_starts_with_the_containers_where_kai_sees_them_late():
+async def test_runtime_starts_with_containers_that_were_seen_late():
     cluster = MemoryCluster(group(max_runtime="1h"), queue("q"))
     cluster.server.add(pod("p", ready=instant_text(now(cluster) - 60.0)))
     async with limits(cluster):
@@ -174,7 +174,7 @@ async def test_a_pause_that_no_process_saw_does_not_count():
     assert instant(status(cluster)["runningSince"]) >= since
 
 
-async def test_a_job_fails_at_its_limit_before_its_pods_are_evicted():
+async def test_a_job_gets_its_deadline_before_pods_are_evicted():
     cluster = MemoryCluster(group("train", max_runtime="100s"), pod("p"), queue("q"))
     cluster.server.add(job("train", instant_text(now(cluster) - 7.0)))
     async with limits(cluster):
@@ -184,7 +184,7 @@ async def test_a_job_fails_at_its_limit_before_its_pods_are_evicted():
     assert [each.ref.cls.__name__ for each in order][-2:] == ["Job", "Pod"]
 
 
-async def test_a_group_that_requeues_may_run_again_after_the_delay():
+async def test_a_requeued_group_may_run_again_after_its_delay():
     cluster = MemoryCluster(
         group("train", max_runtime="100s", runtime_policy="requeue", requeue_delay="1m"), pod("p"), queue("q")
     )
@@ -200,7 +200,7 @@ async def test_a_group_that_requeues_may_run_again_after_the_delay():
     assert cluster.server.get("Job", "train", "ns")["spec"] == {}
 
 
-async def test_a_longer_limit_lets_a_group_that_ended_run_again():
+async def test_a_longer_limit_lets_an_ended_group_run_again():
     cluster = MemoryCluster(group(max_runtime="100s"), pod("p"), queue("q"))
     async with limits(cluster):
         await cluster.pass_time(101.0)
@@ -210,7 +210,7 @@ async def test_a_longer_limit_lets_a_group_that_ended_run_again():
     assert seconds(status(cluster)["consumedRuntime"]) >= 100.0
 
 
-async def test_a_shorter_limit_ends_a_run_after_half_of_its_notice():
+async def test_a_shorter_limit_ends_runs_after_half_its_notice():
     cluster = MemoryCluster(group(max_runtime="10h"), pod("p"), queue("q"))
     async with limits(cluster):
         await cluster.pass_time(2000.0)
@@ -238,7 +238,7 @@ async def test_the_limit_of_a_queue_above_holds():
     assert evicted(cluster) == ["p"]
 
 
-async def test_a_limit_that_a_queue_gets_later_holds_for_what_runs():
+async def test_a_later_queue_limit_applies_to_running_groups():
     cluster = MemoryCluster(group(), pod("p"), queue("q"))
     async with limits(cluster):
         await cluster.pass_time(50.0)
@@ -257,7 +257,7 @@ async def test_a_budget_that_forbids_the_eviction_is_asked_again():
 
 
 @pytest.mark.parametrize("conditions", [[], [{"type": "Suspended", "status": "True"}]])
-def test_a_job_that_runs_gets_a_deadline_that_has_passed(conditions):
+def test_a_running_job_gets_a_deadline_in_the_past(conditions):
     each = {
         **job("j", "1970-01-01T00:00:10Z"),
         "status": {"startTime": "1970-01-01T00:00:10Z", "conditions": conditions},
@@ -282,7 +282,7 @@ def test_a_job_that_ends_by_itself_keeps_its_deadline(spec, conditions):
     kills=st.dictionaries(st.integers(1, 12), st.tuples(st.booleans(), st.floats(0.0, 60.0)), max_size=4),
 )
 @settings(deadline=None, max_examples=25)
-def test_a_group_ends_never_early_and_a_notice_and_a_period_late_at_most(limit, runs, kills):
+def test_a_group_never_ends_early_nor_too_late(limit, runs, kills):
     """Runs and pauses, and a process that dies at some of its writes, before or after they are done."""
     anyio.run(_history, limit, runs, kills)
 

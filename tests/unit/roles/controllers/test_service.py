@@ -90,13 +90,13 @@ def true_conditions(cluster, name):
 # --- Pod groups ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_group_says_what_its_pods_ask_for_and_hold():
+async def test_a_group_reports_its_pods_requests_and_allocation():
     cluster = MemoryCluster(group(), pod(), pod("r", phase="Running"))
     async with running(cluster, PodGroupController):
         assert resources(cluster) == {"requested": {"cpu": "2"}, "allocated": {"cpu": "1"}}
 
 
-async def test_a_gang_that_starts_within_a_moment_costs_one_write():
+async def test_a_gang_that_starts_together_costs_one_write():
     cluster = MemoryCluster(group(), *(pod(f"p{index}") for index in range(20)))
     async with running(cluster, PodGroupController):
         before = len(cluster.writes())
@@ -137,7 +137,7 @@ async def test_a_new_priority_class_decides_anew_what_is_preemptible():
         assert resources(cluster)["allocatedNonPreemptible"] == {"cpu": "1"}
 
 
-async def test_a_pod_that_leaves_or_changes_its_group_is_counted_where_it_is():
+async def test_a_departed_or_moved_pod_is_counted_correctly():
     cluster = MemoryCluster(group(), group("h"), pod(), pod("r"))
     async with running(cluster, PodGroupController):
         cluster.server.change("Pod", "p", "ns", {"metadata": {"annotations": {"pod-group-name": "h"}}})
@@ -146,7 +146,7 @@ async def test_a_pod_that_leaves_or_changes_its_group_is_counted_where_it_is():
         assert (resources(cluster), resources(cluster, "h")) == ({}, {"requested": {"cpu": "1"}})
 
 
-async def test_a_group_that_cannot_be_counted_does_not_hinder_others():
+async def test_an_uncountable_group_does_not_hinder_others():
     bad = pod("bad", annotations={"gpu-fraction": "much"})
     cluster = MemoryCluster(group(), group("h"), bad, pod("r", "h"))
     async with running(cluster, PodGroupController):
@@ -157,7 +157,7 @@ async def test_a_group_that_cannot_be_counted_does_not_hinder_others():
         assert resources(cluster)["requested"] == {"cpu": "1", "nvidia.com/gpu": "500m"}
 
 
-async def test_why_a_group_cannot_be_counted_is_said_once_for_each_reason():
+async def test_each_reason_for_an_uncountable_group_is_logged_once():
     cluster = MemoryCluster(group(), pod("bad", annotations={"gpu-fraction": "much"}))
     with capture_logs() as logs:
         async with running(cluster, PodGroupController):
@@ -171,7 +171,7 @@ async def test_why_a_group_cannot_be_counted_is_said_once_for_each_reason():
 
 
 @pytest.mark.parametrize("reason", [Reason.UNAVAILABLE, Reason.UNKNOWN, Reason.CONFLICT])
-async def test_a_status_that_could_not_be_written_is_written_later(reason):
+async def test_a_failed_status_write_is_repeated_later(reason):
     cluster = MemoryCluster(group(), pod())
     cluster.server.fault = lambda _: Refusal(reason=reason)
     async with running(cluster, PodGroupController):
@@ -210,7 +210,7 @@ async def test_totals_travel_up_the_tree():
         assert len(cluster.writes()) == writes
 
 
-async def test_a_look_at_a_queue_reads_the_groups_that_changed_and_no_others(monkeypatch):
+async def test_a_queue_count_reads_only_the_changed_groups(monkeypatch):
     groups = [group(f"g{number}", "q", holding({"cpu": "1"})) for number in range(20)]
     cluster = MemoryCluster(queue("q"), *groups)
     async with running(cluster, QueueController):
@@ -233,7 +233,7 @@ async def test_a_look_at_a_queue_reads_the_groups_that_changed_and_no_others(mon
         assert {name for cls, name in read if cls is PodGroup} == {"g7"}
 
 
-async def test_a_group_that_moves_leaves_one_queue_and_enters_the_other():
+async def test_a_moved_group_leaves_one_queue_and_enters_another():
     cluster = MemoryCluster(queue("a"), queue("b"), group(queue="a", status=holding({"cpu": "1"})))
     async with running(cluster, QueueController):
         cluster.server.change("PodGroup", "g", "ns", {"spec": {"queue": "b"}})
@@ -269,7 +269,7 @@ async def test_a_moved_group_with_running_pods_keeps_its_account():
         assert status(cluster, "b")["allocated"] == {"cpu": "2"}
 
 
-async def test_pods_whose_group_is_gone_stay_on_the_account_on_which_they_were_bound():
+async def test_pods_of_deleted_groups_still_count_in_their_queue():
     lost = granted("lost", "q", requests={"cpu": "4"})
     lost["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": "gone"}]
     cluster = MemoryCluster(queue("top"), queue("q", "top"), group(queue="q"), granted("p", "q"), pod("never"), lost)
@@ -302,14 +302,14 @@ async def test_faults_of_the_tree_become_conditions_and_end():
         assert true_conditions(cluster, "lost") == ["Orphan"]
 
 
-async def test_a_queue_above_its_quota_says_so_in_the_same_write_as_its_total():
+async def test_a_quota_excess_is_written_together_with_the_total():
     cluster = MemoryCluster(queue("q", quota=1000), group(status=holding({"cpu": "2"})))
     async with running(cluster, QueueController):
         assert true_conditions(cluster, "q") == ["OverQuota"]
         assert len(cluster.writes()) == 1
 
 
-async def test_conditions_of_others_that_were_not_seen_yet_are_not_overwritten():
+async def test_conditions_of_others_not_yet_seen_are_kept():
     cluster = MemoryCluster(queue("q", quota=1000), group())
     async with running(cluster, QueueController):
         cluster.lagging = True
@@ -324,7 +324,7 @@ async def test_conditions_of_others_that_were_not_seen_yet_are_not_overwritten()
         assert true_conditions(cluster, "q") == ["Foreign", "OverQuota"]
 
 
-async def test_a_cluster_without_queues_gets_the_first_two_even_if_the_server_fails_at_first():
+async def test_an_empty_cluster_gets_two_queues_despite_early_failures():
     cluster = MemoryCluster()
     cluster.server.fault = lambda _: Refusal(reason=Reason.UNAVAILABLE)
     async with running(cluster, QueueController):
@@ -334,7 +334,7 @@ async def test_a_cluster_without_queues_gets_the_first_two_even_if_the_server_fa
         assert status(cluster, "default-parent-queue")["childQueues"] == ["default-queue"]
 
 
-async def test_the_second_of_the_first_queues_waits_for_the_first():
+async def test_the_second_default_queue_waits_for_the_first():
     cluster = MemoryCluster()
 
     def fault(request):
@@ -368,7 +368,7 @@ async def test_metrics_learn_of_every_queue_and_of_its_end():
         assert [fact.queue.metadata.name for fact in facts if isinstance(fact, QueueGone)] == ["q"]
 
 
-async def test_a_controller_that_ends_leaves_no_queue_in_the_metrics():
+async def test_a_controller_that_ends_removes_queues_from_the_metrics():
     """Another replica shows them from then on, and would not take away here what is deleted meanwhile."""
     cluster = MemoryCluster(queue("q"), queue("r"))
     facts = []
@@ -404,7 +404,7 @@ def scaling_pods(cluster):
     return [name for kind, namespace, name in sorted(cluster.server.objects) if namespace == "kai-scale-adjust"]
 
 
-async def test_pods_that_find_no_place_get_a_scaling_pod_that_is_marked():
+async def test_unschedulable_shares_get_one_marked_scaling_pod():
     cluster = MemoryCluster(wanting(), wanting("q"))
     async with running(cluster, NodeScaleAdjuster, SCALE):
         (name,) = scaling_pods(cluster)
@@ -413,7 +413,7 @@ async def test_pods_that_find_no_place_get_a_scaling_pod_that_is_marked():
         assert made["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
 
 
-async def test_a_look_for_scaling_pods_reads_the_pods_that_share_gpus_and_no_others(monkeypatch):
+async def test_scaling_passes_read_only_pods_that_share_gpus(monkeypatch):
     cluster = MemoryCluster(*(pod(f"plain{number}") for number in range(20)))
     read, look_for_all, find = [], cluster.store.all, cluster.store.find
     monkeypatch.setattr(cluster.store, "all", lambda cls: [*_noted(read, look_for_all(cls))])
@@ -431,7 +431,7 @@ def _noted(names, objects):
         yield each
 
 
-async def test_a_scaling_pod_goes_with_its_need_and_nothing_is_made_while_nodes_fill():
+async def test_a_scaling_pods_deletion_delays_the_next_by_cooldown():
     cluster = MemoryCluster(wanting())
     async with running(cluster, NodeScaleAdjuster, SCALE):
         cluster.server.remove("Pod", "p", "ns")
@@ -444,7 +444,7 @@ async def test_a_scaling_pod_goes_with_its_need_and_nothing_is_made_while_nodes_
         assert scaling_pods(cluster) == ["ns-late"]
 
 
-async def test_a_scaling_pod_goes_as_soon_as_the_bind_of_its_pod_is_ordered():
+async def test_a_scaling_pod_goes_once_a_bind_is_ordered():
     cluster = MemoryCluster(wanting())
     async with running(cluster, NodeScaleAdjuster, SCALE):
         assert scaling_pods(cluster) == ["ns-p"]
@@ -453,7 +453,7 @@ async def test_a_scaling_pod_goes_as_soon_as_the_bind_of_its_pod_is_ordered():
         assert scaling_pods(cluster) == []
 
 
-async def test_a_scaling_pod_is_not_deleted_because_the_store_lacks_its_pod():
+async def test_absence_in_the_store_deletes_no_scaling_pod():
     cluster = MemoryCluster(wanting())
     async with running(cluster, NodeScaleAdjuster, SCALE):
         cluster.lagging = True
@@ -493,7 +493,7 @@ async def test_a_new_group_is_counted_once_and_soon():
         assert [write.ref.name for write in cluster.server.writes] == ["quick", "slow"]
 
 
-async def test_a_group_that_is_kept_in_memory_counts_in_its_queue_and_is_not_written():
+async def test_a_kept_group_counts_in_its_queue_without_writes():
     held = pod(phase="Running", requests={"cpu": "2"})
     held["spec"]["nodeName"] = "n"
     held["metadata"]["annotations"]["kai.scheduler/granted"] = '{"queue":"q","group":"g"}'

@@ -21,7 +21,7 @@ def billionths(found: Sum):
 
 
 @given(changes)
-def test_after_any_changes_the_sum_is_that_of_what_groups_say_last(made):
+def test_a_sum_equals_the_last_amounts_after_any_changes(made):
     sums, last = Sums(), {}
     for key, queue, said in made:
         sums.put(key, queue, said)
@@ -40,7 +40,7 @@ def test_amounts_are_written_as_groups_write_them():
     assert texts(sums.of("q").allocated) == {"cpu": "500m", "memory": "1Gi"}
 
 
-def test_an_amount_that_is_none_spoils_the_sum_until_it_is_mended():
+def test_an_invalid_amount_spoils_the_sum_until_corrected():
     sums = Sums()
     sums.put(("ns", "a"), "q", PodGroupResources(allocated={"cpu": "1"}))
     sums.put(("ns", "b"), "q", PodGroupResources(allocated={"cpu": "1", "memory": "much"}))

@@ -20,12 +20,12 @@ def test_only_what_is_wrong_is_written():
     assert outcome.pod_patch == {"metadata": {"labels": {SUBGROUP: "worker"}}}
 
 
-def test_a_pod_that_is_in_its_place_is_not_patched():
+def test_a_correctly_assigned_pod_is_not_patched():
     pod = pod_of(JOB, labels={ROLE: "worker", SUBGROUP: "worker"}, annotations=IN_GROUP)
     assert decide(pod, JOB).pod_patch is None
 
 
-def test_a_subgroup_of_somebody_else_is_kept_where_none_is_known():
+def test_a_foreign_subgroup_is_kept_if_none_is_known():
     outcome = decide(pod_of(JOB, labels={SUBGROUP: "theirs"}, annotations=IN_GROUP), JOB)
     assert outcome.pod_patch is None
     assert subgroup_of(outcome) is None

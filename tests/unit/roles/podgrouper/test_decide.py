@@ -74,7 +74,7 @@ def test_a_namespace_must_carry_every_selected_label():
     assert group_of(pod_of(SET), SET, whole, settings=settings)
 
 
-def test_the_node_pool_of_the_pod_is_copied_unless_the_owner_has_one():
+def test_the_owners_node_pool_precedes_the_pods():
     key = "kai.scheduler/node-pool"
     pooled = thing("apps/v1", "StatefulSet", labels={key: "b"})
     assert group_of(pod_of(SET, labels={key: "a"}), SET)["metadata"]["labels"] == {key: "a"}
@@ -83,14 +83,14 @@ def test_the_node_pool_of_the_pod_is_copied_unless_the_owner_has_one():
     assert "labels" not in group_of(pod_of(SET, labels={key: "a"}), SET, settings=without_pools)["metadata"]
 
 
-def test_a_pod_that_is_being_deleted_may_lack_its_owner():
+def test_a_pod_being_deleted_may_lack_its_owner():
     pod = pod_of(SET)
     assert "not found" in failure_of(pod)
     pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert decide(pod).ignored
 
 
-def test_what_has_not_been_read_is_asked_for_one_by_one():
+def test_missing_objects_are_requested_one_by_one():
     pod = pod_of(SET)
     owner = Get(Kind("apps", "v1", "StatefulSet"), "ns", "work")
     group = Get(POD_GROUP, "ns", "pg-work-work-uid")
@@ -109,7 +109,7 @@ def test_answers_are_added_without_changing_those_before():
     assert before.get(read).why is Why.UNREAD
 
 
-def test_a_group_that_may_not_be_read_is_a_failure_and_no_second_group():
+def test_an_unreadable_group_fails_without_creating_another():
     pod = pod_of(SET)
     owner = Get(Kind("apps", "v1", "StatefulSet"), "ns", "work")
     group = Get(POD_GROUP, "ns", "pg-work-work-uid")
@@ -117,7 +117,7 @@ def test_a_group_that_may_not_be_read_is_a_failure_and_no_second_group():
     assert outcome.failure == 'PodGroup "ns/pg-work-work-uid": reading it is not permitted'
 
 
-def test_a_read_that_failed_is_a_failure_with_its_reason():
+def test_a_failed_read_is_a_failure_with_its_reason():
     owner = Get(Kind("apps", "v1", "StatefulSet"), "ns", "work")
     outcome = answered(pod_of(SET), objects={owner: Absent(Why.FAILED, "timed out")})
     assert outcome.failure == 'StatefulSet "ns/work": the read failed: timed out'
@@ -136,7 +136,7 @@ def test_a_read_that_failed_is_a_failure_with_its_reason():
         (("spec", "schedulerName"), 1),
     ],
 )
-def test_a_malformed_pod_is_a_failure_that_names_the_field(place, value):
+def test_a_malformed_pod_fails_with_the_fields_name(place, value):
     pod = pod_of(SET)
     holder = pod
     for key in place[:-1]:
@@ -158,12 +158,12 @@ def test_a_failure_is_one_line():
     assert "\n" not in failure_of(pod, SET)
 
 
-def test_a_grouper_that_wants_no_group_leaves_the_pod_alone():
+def test_a_pod_is_ignored_if_its_grouper_wants_none():
     outcome = decide_with(lambda _: None)
     assert outcome.ignored == 'its owner, StatefulSet "ns/work", asks for no group'
 
 
-def test_a_grouper_that_returns_something_else_is_a_plugin_error():
+def test_a_grouper_returning_another_type_is_a_plugin_error():
     with pytest.raises(PluginError, match="expected a GroupDraft or None"):
         decide_with(lambda _: "a group")
 
@@ -180,7 +180,7 @@ def decide_with(draft):
     return group_pod(pod_of(SET), Answers({read: SET}), Settings(), Groupers({"default": Odd()}, {}))
 
 
-def test_nothing_is_written_when_everything_is_as_it_should_be():
+def test_nothing_is_written_for_a_correct_group_and_link():
     group = group_of(pod_of(SET), SET)
     pod = pod_of(SET, annotations={"pod-group-name": "pg-work-work-uid"})
     outcome = decide(pod, SET, group)

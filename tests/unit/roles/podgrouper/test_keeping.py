@@ -73,7 +73,7 @@ async def test_what_is_kept_is_what_would_have_been_written():
     assert seen.metadata.owner_references == made.metadata.owner_references
 
 
-async def test_a_pod_that_is_not_bound_in_time_gets_its_group_and_then_its_link():
+async def test_a_late_bind_writes_the_group_then_the_link():
     cluster = MemoryCluster(waiting())
     async with grouping(cluster, KEEPING):
         await cluster.pass_time(15.0)
@@ -84,7 +84,7 @@ async def test_a_pod_that_is_not_bound_in_time_gets_its_group_and_then_its_link(
     assert (first.ref.cls, second.ref.cls) == (PodGroup, Pod)
 
 
-async def test_a_pod_that_says_why_it_waits_gets_its_group_at_once():
+async def test_a_pod_with_a_waiting_reason_gets_its_group():
     cluster = MemoryCluster(waiting())
     async with grouping(cluster, KEEPING):
         cluster.server.change("Pod", "p", "ns", {"status": {"conditions": [WHY]}})
@@ -114,14 +114,14 @@ async def test_a_bind_during_the_write_gets_its_link():
     ],
     ids=["shares a GPU", "says why it waits", "is gated", "has a claim", "was bound by another"],
 )
-async def test_a_group_about_which_there_is_more_to_say_is_written_at_once(pending):
+async def test_a_group_beyond_the_plain_form_is_written_immediately(pending):
     cluster = MemoryCluster(pending)
     async with grouping(cluster, KEEPING):
         await cluster.pass_time(0.5)
         assert written(cluster) is not None
 
 
-async def test_a_kept_group_is_written_and_ends_in_time_once_its_queue_limits_the_run_time():
+async def test_a_later_runtime_limit_has_the_kept_group_written():
     queue = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "q"}, "spec": {}}
     pod_of_q = running()
     pod_of_q["metadata"]["labels"] = {"kai.scheduler/queue": "q"}
@@ -155,7 +155,7 @@ async def test_a_kept_group_goes_with_its_pod():
         assert cluster.store.all(PodGroup) == ()
 
 
-async def test_a_later_pod_of_the_same_name_has_a_group_of_its_own():
+async def test_a_later_namesake_has_a_group_of_its_own():
     cluster = MemoryCluster(waiting())
     async with grouping(cluster, KEEPING):
         cluster.server.remove("Pod", "p", "ns")
@@ -164,7 +164,7 @@ async def test_a_later_pod_of_the_same_name_has_a_group_of_its_own():
         assert [group.metadata.name for group in cluster.store.all(PodGroup)] == ["pg-p-second"]
 
 
-async def test_the_next_life_shows_the_groups_of_running_pods_again_with_their_start():
+async def test_a_restart_shows_running_pods_groups_with_their_start():
     cluster = MemoryCluster(running())
     async with grouping(cluster, KEEPING):
         assert shown(cluster).metadata.annotations["kai.scheduler/last-start-timestamp"] == BOUND_AT
@@ -172,7 +172,7 @@ async def test_the_next_life_shows_the_groups_of_running_pods_again_with_their_s
     assert requests(cluster, Apply, Patch) == []
 
 
-async def test_a_take_over_of_the_scheduler_leaves_kept_groups_and_their_links():
+async def test_a_takeover_leaves_kept_groups_and_their_links():
     cluster = MemoryCluster(running())
     async with grouping(cluster, KEEPING):
         before = shown(cluster)
@@ -196,7 +196,7 @@ async def test_a_list_that_lacks_a_kept_group_leaves_it():
         assert shown(cluster) is not None
 
 
-async def test_a_group_that_another_client_makes_takes_the_place_of_the_kept_one():
+async def test_another_clients_group_replaces_the_kept_one():
     cluster = MemoryCluster(running())
     async with grouping(cluster, KEEPING):
         made = {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "spec": {"queue": "other"}}
@@ -207,7 +207,7 @@ async def test_a_group_that_another_client_makes_takes_the_place_of_the_kept_one
 
 
 @pytest.mark.parametrize("settings", [KEEPING, Settings()], ids=["kept", "written"])
-async def test_a_change_of_a_grouped_bare_pod_changes_nothing_of_its_group(settings):
+async def test_a_change_of_a_bare_pod_keeps_its_group(settings):
     cluster = MemoryCluster(waiting())
     async with grouping(cluster, settings):
         before = shown(cluster)
@@ -216,7 +216,7 @@ async def test_a_change_of_a_grouped_bare_pod_changes_nothing_of_its_group(setti
         assert shown(cluster) is before
 
 
-async def test_a_waiting_pod_that_comes_to_ask_for_a_share_gets_its_group():
+async def test_a_waiting_pod_that_requests_a_share_is_grouped():
     cluster = MemoryCluster(waiting())
     async with grouping(cluster, KEEPING):
         cluster.server.change("Pod", "p", "ns", {"metadata": {"annotations": {"gpu-fraction": "0.5"}}})
@@ -243,7 +243,7 @@ async def test_after_a_refusal_the_namespaces_groups_are_written_first():
         assert written(cluster, "q")
 
 
-async def test_an_outage_leaves_a_group_kept_until_it_can_be_written():
+async def test_an_outage_keeps_a_group_until_it_is_written():
     cluster = MemoryCluster(waiting())
     async with grouping(cluster, KEEPING):
         cluster.server.fault = lambda request: (
@@ -256,7 +256,7 @@ async def test_an_outage_leaves_a_group_kept_until_it_can_be_written():
         assert written(cluster)
 
 
-async def test_a_first_pass_ends_once_each_pod_that_ran_before_was_looked_at():
+async def test_the_first_pass_ends_after_all_earlier_running_pods():
     cluster = MemoryCluster(running(), waiting("q"))
     first_pass = FirstPass()
     async with anyio.create_task_group() as tasks:

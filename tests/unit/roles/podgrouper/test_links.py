@@ -44,7 +44,7 @@ def links():
     return ShownLinks(store, Now(), 0.5)
 
 
-def test_a_link_is_shown_and_written_by_itself_once_no_binding_came_in_time(links):
+def test_a_shown_link_is_due_after_the_delay(links):
     assert links.may_ride(pod(), LINK)
     links.show(pod(), LINK)
     links.store.overlay.assert_called_once_with(Pod, KEY, {"pod-group-name": "g"})
@@ -54,7 +54,7 @@ def test_a_link_is_shown_and_written_by_itself_once_no_binding_came_in_time(link
     assert links.is_due(pod())
 
 
-def test_a_link_is_shown_once_and_only_where_a_binding_writes_it(links):
+def test_a_link_is_shown_once_before_its_binding_only(links):
     assert not links.may_ride(pod(node="n1"), LINK)
     assert not links.may_ride(pod(), {"metadata": {"annotations": {}, "labels": {}}})
     links.show(pod(), LINK)
@@ -64,7 +64,7 @@ def test_a_link_is_shown_once_and_only_where_a_binding_writes_it(links):
     assert not links.may_ride(pod(), LINK)
 
 
-def test_a_link_waits_for_a_binding_that_is_under_way(links):
+def test_a_link_waits_for_an_unfinished_binding(links):
     links.show(pod(), LINK)
     links.clock.at = 1.0
     links.store.is_assumed.return_value = True
@@ -73,7 +73,7 @@ def test_a_link_waits_for_a_binding_that_is_under_way(links):
     assert links.rest(KEY).after == 2.0
 
 
-def test_a_link_waits_while_pods_are_bound_one_after_the_other_but_not_for_ever(links):
+def test_a_link_waits_for_other_binds_within_a_limit(links):
     links.show(pod(), LINK)
     links.show(OTHER, LINK)
     links.clock.at = 1.0
@@ -85,7 +85,7 @@ def test_a_link_waits_while_pods_are_bound_one_after_the_other_but_not_for_ever(
     assert links.is_due(pod())
 
 
-def test_a_clock_that_is_behind_makes_no_link_wait_for_longer(links):
+def test_a_clock_behind_the_servers_does_not_delay_links(links):
     ahead = pod(created="2026-01-01T01:00:00Z")  # by the clock of the API server
     links.show(ahead, LINK)
     links.clock.at = 61.0
@@ -95,7 +95,7 @@ def test_a_clock_that_is_behind_makes_no_link_wait_for_longer(links):
 
 
 @pytest.mark.parametrize("after", [pod(node="n1"), pod(uid="namesake")])
-def test_a_pod_that_is_bound_or_another_one_needs_no_write(links, after):
+def test_a_bound_pod_or_its_namesake_needs_no_write(links, after):
     links.show(pod(), LINK)
     links.clock.at = 1.0
     assert not links.is_due(after)

@@ -17,7 +17,7 @@ def test_known_objects_are_found_by_kind_namespace_and_name():
     assert known.get(Get(Kind("", "v1", "Node"), "ns", "n1")) is node
 
 
-def test_an_optional_kind_is_installed_when_there_is_an_object_of_it():
+def test_an_optional_kind_is_installed_if_an_object_exists():
     kind = Kind("example.com", "v1", "Rare")
     assert KnownObjects.of([], [kind]).many(Many(kind)) == Absent(Why.NO_SUCH_KIND)
     assert KnownObjects.of([thing("example.com/v1", "Rare")], [kind]).many(Many(kind, "elsewhere")) == ()
@@ -29,7 +29,7 @@ def test_lists_are_selected_by_labels_and_read_by_name():
     assert [pod.name for pod in Reader(known).many(Many(POD, "ns", (("a", "1"),)))] == ["a", "b"]
 
 
-def test_an_object_of_a_list_may_leave_out_its_kind():
+def test_an_object_in_a_list_may_omit_its_kind():
     pod = pod_of()
     del pod["kind"], pod["apiVersion"]
     read = Many(POD, "ns")

@@ -47,7 +47,7 @@ def asked(pod, objects):
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_a_decision_is_the_same_whether_all_is_known_or_asked_for_step_by_step(world):
+def test_known_objects_and_stepwise_reads_give_one_decision(world):
     pod, objects = WORLDS[world]
     outcome, reads = asked(pod, objects)
     assert outcome == decide(pod, *objects)
@@ -61,7 +61,7 @@ def test_a_plain_workload_takes_two_reads():
 
 
 @given(st.sampled_from(sorted(WORLDS)), st.randoms(use_true_random=False))
-def test_a_decision_does_not_hang_on_the_order_of_objects(world, random):
+def test_a_decision_is_independent_of_the_objects_order(world, random):
     pod, objects = WORLDS[world]
     shuffled = random.sample(objects, len(objects))
     assert decide(pod, *shuffled) == decide(pod, *objects)
@@ -81,7 +81,7 @@ class Refusing:
 
 
 @pytest.mark.parametrize("refusal", [NoSuchKind(message="none"), Forbidden(message="no")])
-def test_kinds_that_tenants_make_up_are_not_remembered_for_ever(monkeypatch, refusal):
+def test_refused_kinds_are_remembered_in_bounded_number_and_time(monkeypatch, refusal):
     monkeypatch.setattr("kai.cluster.requesting.foreign.MOST", 3)
     api, clock = Refusing(refusal), VirtualClock()
     fetcher = Fetcher(api, clock, lambda _: True)
@@ -121,7 +121,7 @@ def owner(number):
     return Get(Kind("batch", "v1", "Job"), "team", f"j{number}")
 
 
-def test_owners_that_tenants_make_large_are_not_remembered_for_long():
+def test_large_owners_are_not_remembered_for_long():
     clock = VirtualClock()
 
     async def scenario(size):

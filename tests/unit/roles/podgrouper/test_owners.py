@@ -48,7 +48,7 @@ def test_an_absent_owner_is_refused_with_its_uid():
         chain_of(pod_of(owner))
 
 
-def test_an_owner_that_may_not_be_read_leaves_the_last_readable_one_on_top():
+def test_the_last_readable_owner_is_the_top():
     top = thing("example.com/v1", "Top", "top")
     middle = thing("batch/v1", "Job", "middle", owners=[top])
     known = {
@@ -60,7 +60,7 @@ def test_an_owner_that_may_not_be_read_leaves_the_last_readable_one_on_top():
     assert chain.top.name == "middle"
 
 
-def test_a_pod_whose_first_owner_may_not_be_read_is_its_own_top():
+def test_a_pod_with_an_unreadable_owner_is_its_top():
     owner = thing("example.com/v1", "Top", "top")
     known = {Get(Kind("example.com", "v1", "Top"), "ns", "top"): Absent(Why.FORBIDDEN)}
     assert find_owners(Resource.of(pod_of(owner)), Reader(Answers(known))).top.name == "pod-0"

@@ -80,7 +80,7 @@ def test_every_module_of_a_kind_has_an_entry_point():
 @pytest.mark.parametrize(
     "target", ["kai.roles.podgrouper:nothing", "kai.nowhere:Grouper", "kai.roles.podgrouper:Settings"]
 )
-def test_an_entry_point_that_leads_to_no_grouper_is_a_plugin_error(target, monkeypatch):
+def test_an_entry_point_without_grouper_is_a_plugin_error(target, monkeypatch):
     point = EntryPoint("odd", target, ENTRY_POINTS)
     monkeypatch.setattr(grouper, "entry_points", lambda **_: [point])
     with pytest.raises(PluginError, match='plugin "odd"'):

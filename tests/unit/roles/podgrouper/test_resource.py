@@ -55,7 +55,7 @@ def test_a_kind_is_written_as_it_is_read(text, kind):
     assert kind.api_version == text
 
 
-def test_an_object_without_kind_is_refused_unless_it_is_told():
+def test_an_object_without_kind_needs_one_as_argument():
     manifest = {"metadata": {"name": "x"}}
     with pytest.raises(InputError, match="expected apiVersion and kind"):
         Resource.of(manifest)

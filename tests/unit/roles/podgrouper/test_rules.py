@@ -19,7 +19,7 @@ def defaults(*entries, text=None):
 
 
 @pytest.mark.parametrize("name", ["n" * 253, "n" * 211 + ".-" + "n" * 40])
-def test_the_longest_names_lead_to_groups_that_may_be_called_so(name):
+def test_the_longest_pod_names_give_valid_group_names(name):
     """KAI-Scheduler's group of such a pod is refused by the API server, and the pod waits for ever."""
     pod = pod_of(name=name)
     uid = pod["metadata"]["uid"] = "12345678-1234-1234-1234-123456789012"
@@ -39,14 +39,14 @@ def test_labels_and_annotations_of_the_owner_are_the_groups():
     assert "other" not in metadata["annotations"]
 
 
-def test_what_kubectl_noted_about_the_owner_is_not_carried_into_the_group():
+def test_kubectls_annotation_on_the_owner_is_not_copied():
     owner = work(annotations={"kubectl.kubernetes.io/last-applied-configuration": '{"env": "PASSWORD"}', "note": "x"})
     annotations = group_of(pod_of(owner), owner)["metadata"]["annotations"]
     assert "note" in annotations
     assert not any("PASSWORD" in text for text in annotations.values())
 
 
-def test_of_an_owner_with_more_than_a_group_may_have_the_group_gets_what_kai_reads():
+def test_an_oversized_owner_passes_on_only_what_kai_reads():
     labels = {"kai.scheduler/queue": "team", **{f"l{at}": "" for at in range(1100)}}
     owner = work(annotations={"kai.scheduler/topology": "t", "big": "x" * 70_000}, labels=labels)
     metadata = group_of(pod_of(owner), owner)["metadata"]
@@ -54,7 +54,7 @@ def test_of_an_owner_with_more_than_a_group_may_have_the_group_gets_what_kai_rea
     assert metadata["annotations"].keys() == {"kai.scheduler/topology", "kai.scheduler/top-owner-metadata"}
 
 
-def test_the_user_of_the_pod_fills_in_for_the_owner():
+def test_the_pods_user_applies_if_the_owner_lacks_one():
     owner = work()
     assert group_of(pod_of(owner, labels={"user": "bob"}), owner)["metadata"]["labels"] == {"user": "bob"}
 
@@ -71,7 +71,7 @@ def test_the_user_of_the_pod_fills_in_for_the_owner():
         ({}, {}, "default-queue"),
     ],
 )
-def test_the_queue_comes_from_the_queue_label_else_from_the_project(of_owner, of_pod, queue):
+def test_the_queue_comes_from_queue_label_then_project(of_owner, of_pod, queue):
     owner = work(labels=of_owner)
     assert spec_of(pod_of(owner, labels=of_pod), owner)["queue"] == queue
 
@@ -92,14 +92,14 @@ def test_the_queue_label_can_be_another():
         ({}, {}, "", "train"),
     ],
 )
-def test_the_priority_class_is_the_first_that_is_named_if_it_exists(of_owner, of_pod, in_spec, found):
+def test_the_first_named_existing_priority_class_applies(of_owner, of_pod, in_spec, found):
     owner = work(labels=of_owner)
     pod = pod_of(owner, labels=of_pod, spec={"priorityClassName": in_spec})
     classes = [priority_class(name) for name in ("high", "low", "mid")]
     assert spec_of(pod, owner, *classes)["priorityClassName"] == found
 
 
-def test_a_farther_owner_is_asked_when_a_nearer_one_names_no_class_that_exists():
+def test_an_owner_with_a_missing_class_defers_to_another():
     top = work(name="top", labels={"priorityClassName": "high"})
     near = thing("example.com/v1", "Near", labels={"priorityClassName": "unknown"}, owners=[top])
     outcome = decide(pod_of(near), near, top, priority_class("high"))
@@ -120,7 +120,7 @@ def test_defaults_by_kind_prefer_the_entry_with_the_group():
     assert spec["preemptibility"] == "non-preemptible"
 
 
-def test_a_default_class_must_exist_and_the_last_resort_need_not():
+def test_a_default_class_must_exist_unlike_the_last_resort():
     owner = work()
     config_map = defaults({"typeName": "Work", "priorityName": "gone"})
     assert spec_of(pod_of(owner), owner, config_map, settings=DEFAULTS)["priorityClassName"] == "train"
@@ -134,7 +134,7 @@ def test_default_preemptibility_counts_although_the_priority_is_labelled():
 
 
 @pytest.mark.parametrize("text", ["", "[", "{}", "[1]", '[{"typeName": 1}]', '[{"typeName": ["Work"]}]'])
-def test_defaults_that_cannot_be_read_are_noted_and_do_without(text):
+def test_unreadable_defaults_are_noted_and_ignored(text):
     owner = work()
     outcome = decide(pod_of(owner), owner, defaults(text=text), settings=DEFAULTS)
     assert outcome.group.manifest["spec"]["priorityClassName"] == "train"
@@ -160,7 +160,7 @@ def test_an_invalid_preemptibility_is_passed_over():
     assert spec_of(pod, owner)["preemptibility"] == "preemptible"
 
 
-def test_delays_are_written_in_the_normal_form_of_a_duration():
+def test_delays_are_written_in_normal_duration_form():
     owner = work(
         annotations={"kai.scheduler/preemption-delay": "90s", "kai.scheduler/staleness-grace-period": "-1.5h"},
     )
@@ -168,14 +168,14 @@ def test_delays_are_written_in_the_normal_form_of_a_duration():
     assert (spec["preemptionDelay"], spec["stalenessGracePeriod"]) == ("1m30s", "-1h30m0s")
 
 
-def test_an_invalid_delay_of_the_owner_leaves_it_to_the_pod():
+def test_an_owners_invalid_delay_leaves_it_to_the_pod():
     owner = work(annotations={"kai.scheduler/preemption-delay": "-5s"})
     pod = pod_of(owner, annotations={"kai.scheduler/preemption-delay": "5s"})
     assert spec_of(pod, owner)["preemptionDelay"] == "5s"
 
 
 @pytest.mark.parametrize("text", ["", "5", "s", "1d", "1w", "5 s", "99999999h", "-1ns"])
-def test_what_is_no_duration_of_at_least_nothing_is_none(text):
+def test_an_invalid_or_negative_duration_is_none(text):
     assert parse_delay(text, lowest=0) is None
 
 
@@ -187,7 +187,7 @@ def test_topology_is_the_owners_alone():
     assert "topologyConstraint" not in spec_of(pod_of(plain, annotations=keys), plain)
 
 
-def test_the_deadline_of_the_owner_is_copied_and_cannot_be_written_by_hand():
+def test_the_owners_deadline_overrides_the_annotation():
     by_hand = {"kai.scheduler/owner-deadline": "1s mine"}
     owner = thing("example.com/v1", "Work", annotations=by_hand, spec={"activeDeadlineSeconds": 90})
     found = group_of(pod_of(owner), owner)["metadata"]["annotations"]["kai.scheduler/owner-deadline"]

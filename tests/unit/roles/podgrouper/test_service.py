@@ -20,7 +20,7 @@ from tests.unit.roles.podgrouper.memory import GROUPERS, JOB, LATE, bind, group_
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_pod_gets_a_group_of_its_own_by_two_writes_and_no_read():
+async def test_a_bare_pods_group_takes_two_writes_without_reads():
     cluster = MemoryCluster(pod())
     async with grouping(cluster):
         assert group_of(cluster) == "pg-p-uid-p"
@@ -33,7 +33,7 @@ async def test_a_pod_gets_a_group_of_its_own_by_two_writes_and_no_read():
 # --- Links that travel with the binding ----------------------------------------------------------------------------
 
 
-async def test_a_link_is_shown_at_once_and_left_to_the_binding():
+async def test_a_link_is_shown_and_left_to_the_binding():
     cluster = MemoryCluster(pod(), pod("q", JOB), JOB)
     async with grouping(cluster, LATE):
         assert (shown_group(cluster), shown_group(cluster, "q")) == ("pg-p-uid-p", "pg-train-uid-job")
@@ -46,7 +46,7 @@ async def test_a_link_is_shown_at_once_and_left_to_the_binding():
         assert not cluster.store.is_overlaid(Pod, ("ns", "p"))
 
 
-async def test_a_link_that_no_binding_brought_in_time_is_written():
+async def test_a_link_without_timely_binding_is_written():
     cluster = MemoryCluster(pod())
     async with grouping(cluster, LATE):
         await cluster.pass_time(9.0)
@@ -61,7 +61,7 @@ async def test_a_link_that_no_binding_brought_in_time_is_written():
     assert len(requests(cluster, Patch)) == 1
 
 
-async def test_a_link_is_not_written_while_the_pod_is_being_bound():
+async def test_a_link_is_not_written_during_its_pods_bind():
     cluster = MemoryCluster(pod())
     order = structure_as(BindRequest, {"metadata": {"name": "p", "namespace": "ns"}, "spec": {"podName": "p"}})
     async with grouping(cluster, LATE):
@@ -89,7 +89,7 @@ async def test_a_binding_is_no_reason_for_another_look():
         tasks.cancel_scope.cancel()
 
 
-async def test_a_link_waits_while_others_are_bound_but_not_for_ever():
+async def test_a_link_waits_for_other_binds_within_a_limit():
     cluster = MemoryCluster(pod(creationTimestamp=instant_text(1_700_000_000.0 + 1000.0)))
     async with grouping(cluster, LATE):
         for number in range(55):
@@ -106,13 +106,13 @@ async def test_a_link_waits_while_others_are_bound_but_not_for_ever():
         assert group_of(cluster) == "pg-p-uid-p"
 
 
-async def test_a_link_is_written_at_once_where_binding_takes_more_than_one_write():
+async def test_a_share_pods_link_is_written_immediately():
     cluster = MemoryCluster(pod(annotations={"gpu-fraction": "0.5"}))
     async with grouping(cluster, LATE):
         assert group_of(cluster) == "pg-p-uid-p"
 
 
-async def test_a_link_that_was_only_shown_is_found_again_by_the_next_life():
+async def test_a_link_only_shown_is_restored_after_a_restart():
     cluster = MemoryCluster(pod())
     async with grouping(cluster, LATE):
         pass
@@ -140,7 +140,7 @@ async def test_codecs_are_compiled_before_the_first_pod(monkeypatch):
         assert not cluster.server.requests
 
 
-async def test_nothing_is_written_or_read_for_what_is_grouped_already():
+async def test_a_restart_writes_and_reads_nothing_for_grouped_pods():
     cluster = MemoryCluster(pod(), pod("q", JOB), JOB)
     async with grouping(cluster):
         pass
@@ -154,7 +154,7 @@ async def test_nothing_is_written_or_read_for_what_is_grouped_already():
     assert len(cluster.server.requests) == before
 
 
-async def test_a_pod_that_was_grouped_but_not_bound_is_looked_at_again_by_the_next_process():
+async def test_a_restart_groups_unbound_pods_again():
     cluster = MemoryCluster(pod("q", JOB), JOB)
     async with grouping(cluster):
         pass
@@ -170,7 +170,7 @@ async def test_pods_of_other_schedulers_are_left_alone():
         assert cluster.server.requests == []
 
 
-async def test_a_crowd_of_one_workload_costs_one_read_of_the_owner_and_one_group():
+async def test_a_workloads_pods_cost_one_owner_read_and_group():
     cluster = MemoryCluster(JOB)
     async with grouping(cluster):
         cluster.api.latency = 0.1
@@ -183,7 +183,7 @@ async def test_a_crowd_of_one_workload_costs_one_read_of_the_owner_and_one_group
     assert len(requests(cluster, Patch)) == 20
 
 
-async def test_a_read_that_began_before_a_pod_came_does_not_serve_it():
+async def test_a_later_pod_does_not_use_an_earlier_read():
     cluster = MemoryCluster(JOB)
     async with grouping(cluster):
         cluster.server.add(pod("p1", JOB))
@@ -224,7 +224,7 @@ async def test_a_deleted_group_is_made_again():
     assert len(requests(cluster, Patch)) == 1
 
 
-async def test_a_group_that_went_while_its_first_pod_was_linked_is_made_again():
+async def test_a_group_deleted_during_its_first_link_is_recreated():
     cluster = MemoryCluster(pod("q", JOB), JOB)
     path = ("PodGroup", "pg-train-uid-job", "ns")
     async with grouping_slowly(cluster, 1.0):
@@ -250,7 +250,7 @@ def minimum(cluster):
     return cluster.server.get("PodGroup", "pg-train-uid-job", "ns")["spec"]["minMember"]
 
 
-async def test_a_job_that_is_cut_while_it_waits_waits_for_fewer_pods():
+async def test_a_job_cut_while_waiting_lowers_its_minimum():
     cluster = MemoryCluster(TRAINING, *(pod(f"p{index}", TRAINING) for index in range(4)))
     async with grouping(cluster):
         assert minimum(cluster) == 4
@@ -262,7 +262,7 @@ async def test_a_job_that_is_cut_while_it_waits_waits_for_fewer_pods():
     assert requests(cluster, Emit) == []
 
 
-async def test_what_an_owner_says_while_its_pods_wait_reaches_the_group():
+async def test_an_owners_change_reaches_the_group_while_pods_wait():
     build = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "build"}, "value": 100}
     cluster = MemoryCluster(build, TRAINING, *(pod(f"p{index}", TRAINING) for index in range(4)))
     path = ("PodGroup", "pg-train-uid-job", "ns")
@@ -280,7 +280,7 @@ async def test_what_an_owner_says_while_its_pods_wait_reaches_the_group():
     assert len(requests(cluster, Apply)) == 2
 
 
-async def test_thousands_of_groups_that_wait_cost_two_reads_a_second():
+async def test_thousands_of_waiting_groups_cost_two_reads_a_second():
     owners = [{**TRAINING, "metadata": {"name": f"j{n}", "namespace": "ns", "uid": f"uid-j{n}"}} for n in range(600)]
     cluster = MemoryCluster(*owners, *(pod(f"p{n}", owner) for n, owner in enumerate(owners)))
     async with grouping(cluster):
@@ -290,7 +290,7 @@ async def test_thousands_of_groups_that_wait_cost_two_reads_a_second():
         assert 0 < len(cluster.server.requests) - before <= 700
 
 
-async def test_a_job_that_gave_up_a_failed_index_needs_fewer_pods():
+async def test_a_job_with_a_failed_index_needs_fewer_pods():
     gang = {**JOB, "metadata": {**JOB["metadata"], "annotations": {"kai.scheduler/batch-min-member": "3"}}}
     gang["spec"] = {"parallelism": 3, "completions": 3}
     cluster = MemoryCluster(gang, *(pod(f"p{index}", gang) for index in range(3)))
@@ -317,7 +317,7 @@ async def test_pods_that_go_with_their_job_raise_no_alarm():
         assert minimum(cluster) == 3
 
 
-async def test_a_changed_label_reaches_the_group_and_a_changed_link_is_put_back():
+async def test_label_changes_reach_the_group_and_links_are_restored():
     cluster = MemoryCluster(pod("q", JOB), JOB)
     async with grouping(cluster):
         cluster.server.change("Pod", "q", "ns", {"metadata": {"labels": {"user": "ada"}}})
@@ -328,7 +328,7 @@ async def test_a_changed_label_reaches_the_group_and_a_changed_link_is_put_back(
         assert group_of(cluster, "q") == "pg-train-uid-job"
 
 
-async def test_a_failure_is_said_on_the_pod_once_and_tried_again_after_growing_pauses():
+async def test_a_failure_is_reported_once_and_retried_with_backoff():
     cluster = MemoryCluster(pod("q", JOB), kinds=["Job"])
     async with grouping(cluster):
         await cluster.pass_time(20.0)
@@ -341,7 +341,7 @@ async def test_a_failure_is_said_on_the_pod_once_and_tried_again_after_growing_p
         assert group_of(cluster, "q") == "pg-train-uid-job"
 
 
-async def test_the_failure_of_a_pod_that_goes_while_it_is_said_is_not_remembered():
+async def test_a_deleted_pods_failure_is_not_remembered():
     cluster = MemoryCluster(pod("q", JOB), kinds=["Job"])
     grouper = PodGrouper(cluster.port, Settings(), GROUPERS)
     cluster.api.latency = 1.0
@@ -356,7 +356,7 @@ async def test_the_failure_of_a_pod_that_goes_while_it_is_said_is_not_remembered
         tasks.cancel_scope.cancel()
 
 
-async def test_a_kind_that_is_not_served_is_not_asked_for_again_for_a_minute():
+async def test_an_unserved_kind_is_requested_once_a_minute():
     owner = {
         "apiVersion": "example.com/v1",
         "kind": "Odd",
@@ -375,14 +375,14 @@ async def test_a_kind_that_is_not_served_is_not_asked_for_again_for_a_minute():
         assert len([each for each in requests(cluster, FetchAll) if each.kind == "Karta"]) == 2
 
 
-async def test_an_owner_that_may_not_be_read_leaves_the_pod_to_stand_for_itself():
+async def test_an_unreadable_owner_leaves_the_pod_its_own_group():
     cluster = MemoryCluster(pod("q", JOB), JOB)
     cluster.server.fault = lambda request: Forbidden(message="no") if isinstance(request, Fetch) else None
     async with grouping(cluster):
         assert group_of(cluster, "q") == "pg-q-uid-q"
 
 
-async def test_a_kind_that_only_tenants_name_and_that_may_not_be_read_is_asked_for_once_in_a_while():
+async def test_an_unreadable_kind_of_tenants_is_requested_rarely():
     cluster = MemoryCluster()
     cluster.server.fault = lambda request: Forbidden(message="no") if isinstance(request, Fetch) else None
     async with grouping(cluster):
@@ -441,7 +441,7 @@ async def test_an_outage_ends_in_the_same_state_without_events(reason):
     ]
 
 
-async def test_a_process_that_ends_after_any_request_is_continued_by_the_next():
+async def test_a_process_ended_after_any_request_is_continued():
     whole = MemoryCluster(pod("q", JOB), pod(), JOB)
     async with grouping(whole):
         pass
@@ -470,7 +470,7 @@ async def group_until(cluster, count):
     cluster.server.lost = lambda _: False
 
 
-async def test_what_the_server_rejects_for_good_is_said_on_the_pod():
+async def test_a_final_rejection_is_reported_on_the_pod():
     cluster = MemoryCluster(pod())
     cluster.server.fault = lambda request: (
         Refusal(reason=Reason.REJECTED, message="denied by a webhook") if isinstance(request, Apply) else None
@@ -483,7 +483,7 @@ async def test_what_the_server_rejects_for_good_is_said_on_the_pod():
         assert group_of(cluster) == "pg-p-uid-p"
 
 
-async def test_a_namesake_made_during_a_look_is_not_given_the_group_of_the_one_before():
+async def test_a_namesake_created_during_grouping_gets_its_own_link():
     cluster = MemoryCluster(pod("q", JOB), JOB)
     async with grouping_slowly(cluster, 1.0):
         await cluster.pass_time(0.5)
@@ -494,7 +494,7 @@ async def test_a_namesake_made_during_a_look_is_not_given_the_group_of_the_one_b
     assert [patch.patch["metadata"]["uid"] for patch in cluster.writes(Patch)] == ["uid-new"]
 
 
-async def test_the_link_of_a_namesake_made_during_a_look_is_written_though_no_binding_comes():
+async def test_a_new_namesakes_link_is_written_without_a_binding():
     cluster = MemoryCluster(pod("q", JOB), JOB)
     async with grouping_slowly(cluster, 1.0, LATE):
         await cluster.pass_time(0.5)
@@ -504,7 +504,7 @@ async def test_the_link_of_a_namesake_made_during_a_look_is_written_though_no_bi
     assert group_of(cluster, "q") == "pg-train-uid-job"
 
 
-async def test_pods_of_namespaces_that_are_not_selected_are_left_alone():
+async def test_pods_of_unselected_namespaces_are_left_alone():
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}}
     settings = Settings(namespace_labels={"team": "a"})
     cluster = MemoryCluster(pod(), space)
@@ -516,7 +516,7 @@ async def test_pods_of_namespaces_that_are_not_selected_are_left_alone():
         assert group_of(cluster) == "pg-p-uid-p"
 
 
-async def test_other_pods_of_a_workload_are_found_in_the_store():
+async def test_other_pods_of_a_workload_come_from_the_store():
     replicas = {"Launcher": {"replicas": 1}, "Worker": {"replicas": 2}}
     job = {
         "apiVersion": "kubeflow.org/v1",

@@ -39,7 +39,7 @@ def test_a_group_that_means_the_same_is_not_written(held, wanted):
     assert after(group(held), group(wanted)).verb is Verb.NOTHING
 
 
-def test_what_intake_notes_about_a_group_is_neither_a_change_nor_written():
+def test_intakes_annotation_is_no_change_and_not_written():
     existing = group(annotations={REFUSED: "too much"})
     assert after(existing, group()).verb is Verb.NOTHING
     assert after(existing, group({"minMember": 2})).manifest["metadata"]["annotations"] == {}
@@ -69,7 +69,7 @@ def test_the_rest_of_the_spec_is_replaced():
     assert write.manifest["spec"] == {**SPEC, "minSubGroup": 1}
 
 
-def test_a_constraint_of_others_is_kept_while_the_workload_names_no_topology():
+def test_a_foreign_constraint_stays_if_the_workload_has_none():
     theirs = {"topology": "t", "requiredTopologyLevel": "rack"}
     existing = group({"topologyConstraint": theirs})
     assert after(existing, group({"topologyConstraint": {"requiredTopologyLevel": "zone"}})).verb is Verb.NOTHING
@@ -84,7 +84,7 @@ def test_labels_and_annotations_are_added_and_never_removed():
     assert write.manifest["metadata"]["annotations"] == {"old": "1", "new": "2"}
 
 
-def test_the_node_pool_is_decided_by_the_existing_group_alone():
+def test_the_existing_group_alone_decides_the_node_pool():
     key = "kai.scheduler/node-pool"
     assert after(group(), group(labels={key: "a"})).verb is Verb.NOTHING
     assert after(group(labels={key: "a"}), group(labels={key: "b"})).verb is Verb.NOTHING
@@ -103,7 +103,7 @@ def test_the_owner_follows_the_workload():
     assert write.manifest["metadata"]["ownerReferences"] == other["metadata"]["ownerReferences"]
 
 
-def test_an_update_carries_the_version_it_was_made_from_and_the_status():
+def test_an_update_carries_version_and_status_of_its_base():
     existing = group()
     existing["metadata"]["resourceVersion"] = "7"
     existing["status"] = {"conditions": [1]}
@@ -112,7 +112,7 @@ def test_an_update_carries_the_version_it_was_made_from_and_the_status():
     assert manifest["status"] == existing["status"]
 
 
-def test_an_apply_sends_what_the_pod_grouper_has_a_say_in():
+def test_an_apply_omits_status_and_server_fields():
     existing = group(labels={"theirs": "1"})
     existing["metadata"] |= {"resourceVersion": "7", "managedFields": [1], "generation": 2}
     existing["status"] = {"conditions": [1]}
@@ -140,7 +140,7 @@ def test_a_malformed_group_is_set_right(broken):
 
 
 @pytest.mark.parametrize("key", ["max-runtime", "expected-runtime", "runtime-policy", "requeue-delay"])
-def test_a_limit_of_the_run_time_that_the_group_has_is_kept(key):
+def test_an_existing_runtime_limit_of_the_group_is_kept(key):
     held, ours = (group(annotations={f"kai.scheduler/{key}": text}) for text in ("theirs", "ours"))
     assert after(held, ours).verb is Verb.NOTHING
     assert after(group(), ours).manifest["metadata"]["annotations"] == {f"kai.scheduler/{key}": "ours"}

@@ -26,7 +26,7 @@ def refuse_groups(cluster, reason=Reason.REJECTED):
     )
 
 
-async def test_the_first_group_of_a_namespace_is_written_and_those_after_it_are_shown_first():
+async def test_groups_after_a_namespaces_first_are_shown_before_writing():
     cluster = MemoryCluster(pod())
     async with grouping(cluster, LATE):
         refuse_groups(cluster, Reason.UNAVAILABLE)
@@ -44,7 +44,7 @@ async def test_the_first_group_of_a_namespace_is_written_and_those_after_it_are_
     assert (first.can_wait, last.can_wait) == (False, True)
 
 
-async def test_a_group_that_is_shown_is_written_a_moment_later_so_that_the_bind_goes_first():
+async def test_a_shown_group_is_written_after_its_bind():
     cluster = MemoryCluster(pod())
     async with grouping(cluster, LATE):
         cluster.server.add(named("q"))
@@ -56,7 +56,7 @@ async def test_a_group_that_is_shown_is_written_a_moment_later_so_that_the_bind_
         assert cluster.server.get("PodGroup", "pg-q-uid-q", "ns")["metadata"]["ownerReferences"][0]["name"] == "q"
 
 
-async def test_a_group_of_several_pods_is_never_shown_before_it_is_written():
+async def test_a_multi_pod_group_is_never_shown_before_writing():
     cluster = MemoryCluster(pod(), JOB)
     async with grouping(cluster, LATE):
         refuse_groups(cluster)
@@ -65,7 +65,7 @@ async def test_a_group_of_several_pods_is_never_shown_before_it_is_written():
         assert cluster.store.get(PodGroup, "pg-train-uid-job", "ns") is None
 
 
-async def test_a_refusal_ends_showing_groups_of_that_namespace_and_is_said_on_the_pod():
+async def test_a_refusal_ends_showing_groups_of_its_namespace():
     cluster = MemoryCluster(pod())
     async with grouping(cluster, LATE):
         refuse_groups(cluster)
@@ -82,7 +82,7 @@ async def test_a_refusal_ends_showing_groups_of_that_namespace_and_is_said_on_th
         assert shown(cluster, "r").metadata.uid
 
 
-async def test_a_group_whose_pod_is_gone_before_it_was_written_is_not_written():
+async def test_a_group_of_a_deleted_pod_is_not_written():
     cluster = MemoryCluster(pod())
     async with grouping(cluster, LATE):
         refuse_groups(cluster, Reason.UNAVAILABLE)
@@ -110,7 +110,7 @@ async def test_the_next_process_makes_an_unwritten_group():
         assert group_of(cluster, "q") == "pg-q-uid-q"
 
 
-async def test_what_was_shown_and_is_forgotten_at_a_take_over_is_shown_again():
+async def test_a_shown_group_forgotten_at_takeover_is_shown_again():
     cluster = MemoryCluster(pod())
     async with grouping(cluster, LATE):
         refuse_groups(cluster, Reason.UNAVAILABLE)
@@ -125,7 +125,7 @@ async def test_what_was_shown_and_is_forgotten_at_a_take_over_is_shown_again():
         assert shown(cluster, "q").metadata.uid
 
 
-async def test_the_oldest_of_many_namespaces_has_its_next_group_written_before_it_is_shown(monkeypatch):
+async def test_the_oldest_of_many_namespaces_writes_before_showing(monkeypatch):
     monkeypatch.setattr(links, "_MOST_OPEN", 2)
     behind = links.WriteBehind(MemoryCluster().port, "manager", lambda _: None)
     for space in ("a", "b", "a", "c"):

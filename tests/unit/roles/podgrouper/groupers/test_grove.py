@@ -37,7 +37,7 @@ def pod(owner, **labels):
     return pod_of(owner, labels={"grove.io/podgang": "g", **labels})
 
 
-def test_a_pod_gang_is_the_group_and_its_parts_are_leaves():
+def test_a_pod_gang_becomes_a_group_with_leaf_subgroups():
     owner, found = top(), gang(part("a", 1, "pod-0"), part("b", 2, "pod-1"))
     group = group_of(pod(owner), owner, found)
     assert group["metadata"]["name"] == "pg-g-g-uid"
@@ -83,7 +83,7 @@ def test_what_the_gang_leaves_open_the_top_owner_says():
     assert spec["topologyConstraint"] == {"topology": "t", "requiredTopologyLevel": "rack"}
 
 
-def test_what_kubectl_noted_about_the_top_owner_stays_out_of_the_group():
+def test_kubectls_annotation_on_the_top_owner_is_not_copied():
     applied = "kubectl.kubernetes.io/last-applied-configuration"
     owner = top(annotations={applied: '{"env": "secret"}', "mine": "1"})
     annotations = group_of(pod(owner), owner, gang(part()))["metadata"]["annotations"]
@@ -91,7 +91,7 @@ def test_what_kubectl_noted_about_the_top_owner_stays_out_of_the_group():
     assert applied not in annotations
 
 
-def test_gang_and_top_owner_together_say_no_more_than_a_group_may():
+def test_annotations_of_gang_and_owner_stay_within_the_limit():
     half = "a" * (MOST_ANNOTATIONS // 2)
     owner = top(annotations={"of.set": half, TOPOLOGY: "t"})
     group = group_of(pod(owner), owner, gang(part(), annotations={"of.gang": half}))
@@ -99,7 +99,7 @@ def test_gang_and_top_owner_together_say_no_more_than_a_group_may():
     assert group["spec"]["topologyConstraint"] == {"topology": "t"}
 
 
-def test_the_priority_of_the_gang_gives_way_to_a_label_only():
+def test_the_gangs_priority_applies_without_a_label():
     owner, found = top(), gang(part(), priorityClassName="spec")
     assert spec_of(pod(owner), owner, found)["priorityClassName"] == "spec"
 
@@ -138,7 +138,7 @@ def test_a_pod_must_name_a_gang_that_exists():
     assert failure_of(pod(owner), owner) == 'PodGang "ns/g": not found'
 
 
-def test_a_dynamo_deployment_is_looked_through_and_its_labels_reach_the_group():
+def test_a_dynamo_deployments_labels_reach_the_group():
     dynamo = thing(
         "nvidia.com/v1beta1", "DynamoGraphDeployment", "d", labels={"kai.scheduler/preemptibility": "preemptible"}
     )
@@ -149,7 +149,7 @@ def test_a_dynamo_deployment_is_looked_through_and_its_labels_reach_the_group():
 
 
 @pytest.mark.parametrize(("of_gang", "queue"), [({}, "set"), ({"kai.scheduler/queue": "gang"}, "gang")])
-def test_the_queue_of_the_set_counts_where_neither_gang_nor_pod_names_one(of_gang, queue):
+def test_the_sets_queue_applies_if_the_gang_names_none(of_gang, queue):
     owner = top(labels={"kai.scheduler/queue": "set"})
     found = gang(part("a", 1, "pod-0"), labels=of_gang)
     assert spec_of(pod(owner), owner, found)["queue"] == queue

@@ -10,7 +10,7 @@ def job(**annotations):
     return thing("batch/v1", "Job", annotations=annotations, spec={"parallelism": 4})
 
 
-def test_pods_of_a_job_share_one_group_without_being_a_gang():
+def test_pods_of_a_job_share_a_group_without_gang():
     one = group_of(pod_of(job(), name="a"), job())
     other = group_of(pod_of(job(), name="b"), job())
     assert one["metadata"]["name"] == other["metadata"]["name"] == "pg-work-work-uid"
@@ -36,7 +36,7 @@ def test_an_annotation_makes_it_a_gang(text, minimum):
         (None, {"succeeded": 2}, 3),
     ],
 )
-def test_no_more_pods_are_waited_for_than_are_still_to_complete(completions, status, minimum):
+def test_a_gangs_minimum_is_at_most_the_remaining_completions(completions, status, minimum):
     gang = job(**{MIN_MEMBER: "3"})
     gang["spec"]["completions"], gang["status"] = completions, status
     assert spec_of(pod_of(gang), gang)["minMember"] == minimum
@@ -48,7 +48,7 @@ def test_an_unusable_annotation_is_refused(text):
     assert f'Job "ns/work": metadata.annotations["{MIN_MEMBER}"]' in failure_of(pod_of(gang), gang)
 
 
-def test_a_pod_stays_in_the_group_that_an_earlier_release_gave_it():
+def test_a_pod_stays_in_its_group_of_earlier_releases():
     gang = job(**{MIN_MEMBER: "3"})
     old = pod_group("pg-pod-0-work-uid")
     group = group_of(pod_of(gang), gang, old)

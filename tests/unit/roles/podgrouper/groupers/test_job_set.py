@@ -77,7 +77,7 @@ def test_a_job_that_waits_for_none_waits_for_none():
 @pytest.mark.parametrize(
     ("parallelism", "completions", "minimum"), [(4, 2, 2), (2, 4, 2), (3, None, 3), (None, 4, 1), (4, 0, 0)]
 )
-def test_a_replica_needs_no_more_pods_than_its_job_makes(parallelism, completions, minimum):
+def test_a_replicas_minimum_is_at_most_its_jobs_pods(parallelism, completions, minimum):
     work = job_set(replicated("w", 1, parallelism, completions=completions))
     assert tree_of(spec_of(pod(work), work))["w-replica-0"] == ("w", minimum, None)
 
@@ -88,7 +88,7 @@ def test_exclusive_zones_do_not_block_the_first_pod(more, minimum):
     assert tree_of(spec_of(pod(work), work))["w-replica-0"] == ("w", minimum, None)
 
 
-def test_a_template_states_how_many_pods_of_a_replica_must_start_together():
+def test_a_template_may_state_the_minimum_of_a_replica():
     work = job_set(replicated("w", 1, 2, **{MIN_MEMBER: "5"}))
     assert tree_of(spec_of(pod(work), work))["w-replica-0"] == ("w", 5, None)
 
@@ -129,7 +129,7 @@ def test_a_malformed_set_is_refused(jobs, message):
     assert message in failure_of(pod(work), work)
 
 
-def test_leaves_are_constrained_only_by_a_topology_with_a_level():
+def test_only_a_topology_with_a_level_constrains_leaves():
     whole = {"kai.scheduler/topology": "t", "kai.scheduler/topology-required-placement": "rack"}
     work = job_set(replicated("w", 1, **whole), replicated("x", 1, **{"kai.scheduler/topology": "t"}))
     found = {each["name"]: each.get("topologyConstraint") for each in spec_of(pod(work), work)["subGroups"]}
@@ -145,7 +145,7 @@ def test_leaves_are_constrained_only_by_a_topology_with_a_level():
         ("InOrder", "pg-work-work-uid-driver", "pg-work-work-uid-w"),
     ],
 )
-def test_a_set_that_has_a_flat_group_keeps_that_shape(order, old, name):
+def test_a_set_with_a_flat_group_stays_flat(order, old, name):
     work = job_set(replicated("driver"), replicated(), order=order, annotations={MIN_MEMBER: "3"})
     group = group_of(pod(work, index=None), work, pod_group(old))
     assert group["metadata"]["name"] == name
@@ -153,7 +153,7 @@ def test_a_set_that_has_a_flat_group_keeps_that_shape(order, old, name):
     assert not group["spec"].get("subGroups")
 
 
-def test_groups_of_other_sets_are_no_reason_to_stay_flat():
+def test_groups_of_other_sets_do_not_keep_it_flat():
     work = job_set(replicated())
     shaped = pod_group("pg-work-work-uid", spec={"subGroups": [{"name": "w"}]})
     assert spec_of(pod(work), work, pod_group("pg-work-work-uid2"), shaped)["minSubGroup"] == 1

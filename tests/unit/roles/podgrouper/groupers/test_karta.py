@@ -79,7 +79,7 @@ def test_without_keys_the_name_is_the_workloads():
     assert group_of(pod(), FLOW, karta(by_keys()))["metadata"]["name"] == "pg-work-uid"
 
 
-def test_an_instruction_for_the_component_itself_comes_before_one_above():
+def test_a_components_own_instruction_precedes_one_above_it():
     gangs = {"podGroups": [*by_keys()["podGroups"], *by_keys(component="worker")["podGroups"]]}
     assert spec_of(pod("worker"), FLOW, karta(gangs))["minMember"] == 2
     assert spec_of(pod("master"), FLOW, karta(gangs))["minMember"] == 3
@@ -125,7 +125,7 @@ def test_without_any_scale_each_instance_counts_once():
         ({"instanceIdPath": ".spec.groups[].replicas"}, "instanceIdPath: found 3, expected names"),
     ],
 )
-def test_instances_that_do_not_fit_their_scale_are_a_failure(fields, message):
+def test_instances_that_do_not_match_their_scale_fail(fields, message):
     described = karta(one_group("worker"), children=[{**INSTANCES, **fields}])
     assert message in failure_of(pod_of(GROUPS, labels={"group": "a"}), GROUPS, described)
 
@@ -135,19 +135,19 @@ def test_a_component_without_replicas_cannot_be_a_subgroup():
     assert "expected at least 1 pod" in failure_of(pod(), FLOW, described)
 
 
-def test_a_pod_that_is_of_no_component_is_a_failure_where_it_matters():
+def test_a_pod_without_component_fails_only_where_needed():
     assert "no component of its Karta" in failure_of(pod("stranger"), FLOW, karta(by_keys()))
     assert subgroup_of(decide(pod("stranger"), FLOW, karta(one_group("worker")))) is None
 
 
-def test_a_selector_without_value_asks_whether_the_key_is_there():
+def test_a_selector_without_value_tests_the_keys_presence():
     exists = {"componentTypeSelector": {"keyPath": ".metadata.labels.member"}}
     described = karta(one_group("worker"), children=[child("worker", podSelector=exists)])
     assert subgroup_of(decide(pod(member="yes"), FLOW, described)) == "worker"
     assert subgroup_of(decide(pod(), FLOW, described)) is None
 
 
-def test_a_pod_below_a_mapped_component_is_in_its_subgroup():
+def test_a_pod_below_a_mapped_component_joins_its_subgroup():
     outer = {"name": "group", "ownerRef": "flow"}
     described = karta(one_group("group"), children=[outer, child("worker", ownerRef="group")])
     assert subgroup_of(decide(pod(), FLOW, described)) == "group"
@@ -205,7 +205,7 @@ def test_a_karta_that_does_not_hold_together_is_none(broken):
     assert falls_back(broken)
 
 
-def test_a_broken_karta_does_not_stand_in_the_way_of_a_sound_one():
+def test_a_broken_karta_does_not_block_a_valid_one():
     broken = karta(one_group(), name="broken", root={"statusDefinition": None})
     assert not falls_back(broken, karta(one_group("worker")))
 
@@ -216,7 +216,7 @@ def test_a_karta_that_is_being_deleted_is_none():
     assert falls_back(going)
 
 
-def test_a_query_of_an_unsupported_form_is_held_against_a_karta_only_where_it_is_run():
+def test_an_unsupported_query_fails_a_karta_only_when_run():
     form = "def twice: . * 2; .status.x | twice"
     status = {"statusMappings": {"running": [{"byExpression": {"expression": form, "expectedResult": "2"}}]}}
     assert not falls_back(karta(one_group("worker"), root={"statusDefinition": status}))

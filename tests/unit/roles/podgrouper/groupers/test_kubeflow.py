@@ -24,13 +24,13 @@ def job(kind, replicas, version="v1", **spec):
         ("MPIJob", {"Launcher": 1}, 1),
     ],
 )
-def test_a_training_job_is_a_gang_of_all_replicas_that_its_operator_makes(kind, replicas, minimum):
+def test_a_training_job_is_a_gang_of_its_replicas(kind, replicas, minimum):
     work = job(kind, replicas)
     assert spec_of(pod_of(work), work)["minMember"] == minimum
 
 
 @pytest.mark.parametrize("minimum", [0, 2])
-def test_the_minimum_of_the_run_policy_wins_and_nothing_else_is_looked_at(minimum):
+def test_the_run_policys_minimum_overrides_missing_replicas(minimum):
     work = job("XGBoostJob", {}, runPolicy={"schedulingPolicy": {"minAvailable": minimum}})
     assert spec_of(pod_of(work), work)["minMember"] == minimum
 
@@ -69,7 +69,7 @@ def launcher(**metadata):
     [([], 2), ([launcher()], 3), ([launcher(deletionTimestamp="2026-01-01T00:00:00Z")], 2)],
 )
 @pytest.mark.parametrize("version", ["v1", "v2beta1"])
-def test_a_launcher_that_waits_for_the_workers_counts_from_when_it_exists(others, minimum, version):
+def test_a_launcher_waiting_for_workers_counts_once_it_exists(others, minimum, version):
     work = job("MPIJob", {"Launcher": 1, "Worker": 2}, version, launcherCreationPolicy="WaitForWorkersReady")
     assert spec_of(pod_of(work), work, *others)["minMember"] == minimum
 

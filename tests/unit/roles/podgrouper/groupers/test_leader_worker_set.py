@@ -90,7 +90,7 @@ def test_exclusive_zones_do_not_block_the_leader(node, minimum):
     assert spec_of(pod(work, 0, node=node), work)["minMember"] == minimum
 
 
-def test_workers_count_once_their_leader_is_ready_or_the_first_of_them_came():
+def test_workers_count_once_their_leader_is_ready():
     """Until then they do not exist, and a gang that lacks them is stale: its leader would be evicted."""
     work = lws(startup="LeaderReady")
     leader, group = pod(work, 0, node="n1"), "pg-work-work-uid"
@@ -102,7 +102,7 @@ def test_workers_count_once_their_leader_is_ready_or_the_first_of_them_came():
     assert spec_of(waits, work, pod_group(group, spec={"minMember": 4}))["minMember"] == 4
 
 
-def test_a_leader_that_must_be_ready_first_starts_alone_in_spite_of_segments():
+def test_a_leader_that_starts_first_ignores_segments():
     work = lws(5, segment=2, startup="LeaderReady")
     assert tree_of(spec_of(pod(work), work)) == {"leader": (None, 1, None)}
 
@@ -173,7 +173,7 @@ def test_a_pod_beyond_the_segments_is_refused():
     assert INDEX in failure_of(pod_of(work), work)
 
 
-def test_the_policy_states_the_size_before_the_set_and_that_before_the_template():
+def test_segment_size_comes_from_policy_then_set_then_template():
     template, annotations = {SEGMENT: "4"}, {SEGMENT: "3"}
     sizes = [
         lws(13, template=template),

@@ -24,7 +24,7 @@ def test_pods_of_a_deployment_are_grouped_one_by_one():
     assert group["spec"] == {"minMember": 1, "queue": "default-queue", "priorityClassName": "inference"}
 
 
-def test_pods_of_a_daemon_set_are_grouped_one_by_one_under_its_labels():
+def test_daemon_set_pods_get_single_groups_with_its_labels():
     owner = thing("apps/v1", "DaemonSet", labels={"kai.scheduler/queue": "team"})
     groups = [group_of(pod_of(owner, name=name), owner) for name in ("a", "b")]
     assert [group["metadata"]["name"] for group in groups] == ["pg-a-a-uid", "pg-b-b-uid"]
@@ -36,7 +36,7 @@ def test_pods_of_a_daemon_set_are_grouped_one_by_one_under_its_labels():
     ("api_version", "kind", "priority"),
     [("kubeflow.org/v1beta1", "Notebook", "build"), ("egx.nvidia.io/v1", "SPOTRequest", "inference")],
 )
-def test_some_kinds_have_a_priority_of_their_own_unless_labelled(api_version, kind, priority):
+def test_some_kinds_have_a_default_priority_unless_labelled(api_version, kind, priority):
     plain = thing(api_version, kind)
     assert spec_of(pod_of(plain), plain)["priorityClassName"] == priority
     labelled = thing(api_version, kind, labels={"priorityClassName": "high"})
@@ -91,13 +91,13 @@ def test_a_cron_job_without_a_job_between_is_refused():
 
 
 @pytest.mark.parametrize(("name", "stem"), [("search-7", "search"), ("alone", "alone"), ("a-b-0", "a-b")])
-def test_a_runai_job_groups_pods_by_the_stem_of_their_names(name, stem):
+def test_a_runai_job_groups_pods_by_name_stem(name, stem):
     job = thing("run.ai/v1", "RunaiJob")
     assert group_of(pod_of(job, name=name), job)["metadata"]["name"] == f"pg-{stem}-work-uid"
 
 
 @pytest.mark.parametrize(("parallelism", "legacy"), [(1, "pg-work-work-uid"), (2, "pg-search-7-work-uid")])
-def test_a_runai_job_keeps_a_group_of_its_old_name(parallelism, legacy):
+def test_a_runai_job_keeps_an_old_groups_name(parallelism, legacy):
     job = thing("run.ai/v1", "RunaiJob", spec={"parallelism": parallelism})
     pod, old = pod_of(job, name="search-7"), pod_group(legacy)
     assert group_of(pod, job, old)["metadata"]["name"] == legacy
@@ -118,19 +118,19 @@ def test_a_runai_job_keeps_a_group_of_its_old_name(parallelism, legacy):
         ({}, 1),
     ],
 )
-def test_a_job_of_volcano_is_a_gang_of_the_pods_that_it_makes_at_first(spec, minimum):
+def test_a_volcano_jobs_gang_has_its_first_pods(spec, minimum):
     job = thing("batch.volcano.sh/v1alpha1", "Job", spec=spec)
     assert spec_of(pod_of(job), job)["minMember"] == minimum
 
 
-def test_an_instance_of_a_role_does_not_wait_for_components_that_wait_for_others():
+def test_a_role_instance_excludes_components_that_start_later():
     late = {"rolebasedgroup.workloads.x-k8s.io/component-depends-on": '{"startAfter": ["main"]}'}
     components = [{"name": "main", "size": 2}, {"name": "late", "size": 4, "annotations": late}]
     instance = thing("workloads.x-k8s.io/v1alpha2", "RoleInstance", spec={"components": components})
     assert spec_of(pod_of(instance), instance)["minMember"] == 2
 
 
-def test_a_role_based_group_is_one_gang_if_it_says_so():
+def test_an_annotated_role_based_group_is_one_gang():
     roles = [
         {"name": "router", "dependencies": ["decode"]},
         {"name": "decode", "replicas": 2, "leaderWorkerPattern": {"size": 3}},

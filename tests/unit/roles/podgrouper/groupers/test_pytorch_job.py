@@ -56,7 +56,7 @@ def test_a_role_that_is_not_there_has_no_subgroup(masters, workers, names):
         ({"replicas": 1}, {}, {"master": (None, 1, None), "worker": (None, 1, None)}),
     ],
 )
-def test_replicas_are_one_unless_said_otherwise_and_may_be_none(masters, workers, tree):
+def test_replicas_default_to_one_and_may_be_zero(masters, workers, tree):
     work = job()
     work["spec"]["pytorchReplicaSpecs"] = {"Master": masters, "Worker": workers}
     found = spec_of(pod_of(work, labels={ROLE: "master"}), work)
@@ -69,7 +69,7 @@ def test_a_pod_goes_to_the_subgroup_of_its_role(role):
     assert subgroup_of(decide(pod_of(job(), labels={ROLE: role}), job())) == role
 
 
-def test_workers_are_cut_into_segments_with_a_smaller_last_one():
+def test_workers_form_segments_with_a_smaller_last_one():
     work = job(workers=5)
     pod = worker(work, 4, **{SIZE: "2"})
     assert tree_of(spec_of(pod, work)) == {

@@ -25,7 +25,7 @@ def template(**annotations):
     return {"template": {"metadata": {"annotations": annotations}}}
 
 
-def test_a_cluster_is_a_gang_of_the_head_and_the_workers():
+def test_a_cluster_is_a_gang_of_head_and_workers():
     work = cluster({"groupName": "a", "replicas": 3, "minReplicas": 2}, {"replicas": 1, "numOfHosts": 4})
     spec = spec_of(pod_of(work), work)
     assert spec["minMember"] == 1 + 2 + 4
@@ -60,13 +60,13 @@ def test_a_cluster_without_worker_groups_is_its_head():
         ({"replicas": 3, "maxReplicas": 2147483647}, 3),
     ],
 )
-def test_a_group_needs_no_more_workers_than_the_operator_makes(group, workers):
+def test_a_group_needs_at_most_the_operators_workers(group, workers):
     work = cluster({"groupName": "a", **group})
     assert tree_of(spec_of(pod_of(work), work))["a"] == (None, workers, None)
 
 
 @pytest.mark.parametrize(("least", "workers"), [(0, 0), (2, 2)])
-def test_what_an_autoscaler_would_like_to_have_is_not_what_a_cluster_needs(least, workers):
+def test_an_autoscaled_cluster_needs_only_its_minimum_of_workers(least, workers):
     """Else a running cluster would be a gang that lacks pods, and stale, whenever there is no room for more."""
     work = cluster({"groupName": "a", "replicas": 5, "minReplicas": least})
     work["spec"]["enableInTreeAutoscaling"] = True
@@ -76,7 +76,7 @@ def test_what_an_autoscaler_would_like_to_have_is_not_what_a_cluster_needs(least
 
 
 @pytest.mark.parametrize(("group", "subgroup"), [("headgroup", "headgroup"), ("a", "a"), ("other", None), (None, None)])
-def test_a_pod_goes_to_its_group_if_that_is_known(group, subgroup):
+def test_a_pod_joins_its_ray_group_if_known(group, subgroup):
     work = cluster({"groupName": "a", "replicas": 1})
     assert subgroup_of(decide(pod_of(work, labels={"ray.io/group": group} if group else None), work)) == subgroup
 
@@ -89,7 +89,7 @@ def test_a_pod_goes_to_its_group_if_that_is_known(group, subgroup):
         ("RayService", {"pendingServiceStatus": {"rayClusterName": "c"}}),
     ],
 )
-def test_the_group_belongs_to_the_job_or_service_and_has_the_pods_of_its_cluster(kind, status):
+def test_the_job_or_service_owns_its_clusters_group(kind, status):
     top = thing("ray.io/v1", kind, "top", status=status)
     work = cluster({"groupName": "a", "replicas": 2}, name="c", owners=[top])
     group = group_of(pod_of(work), work, top)
@@ -98,7 +98,7 @@ def test_the_group_belongs_to_the_job_or_service_and_has_the_pods_of_its_cluster
 
 
 @pytest.mark.parametrize("status", [{}, {"rayClusterName": ""}])
-def test_a_job_whose_cluster_is_not_known_yet_is_tried_again(status):
+def test_a_job_with_an_unknown_cluster_is_retried(status):
     job = thing("ray.io/v1", "RayJob", status=status)
     assert "status.rayClusterName" in failure_of(pod_of(job), job)
 
@@ -133,7 +133,7 @@ def test_templates_constrain_their_groups():
     }
 
 
-def test_a_topology_alone_is_no_constraint_and_a_level_alone_is_refused():
+def test_a_topology_constrains_nothing_without_level_and_vice_versa():
     plain = cluster(head=template(**{TOPOLOGY: "t"}))
     assert "topologyConstraint" not in spec_of(pod_of(plain), plain)["subGroups"][0]
     wrong = cluster(head=template(**{REQUIRED: "rack"}))

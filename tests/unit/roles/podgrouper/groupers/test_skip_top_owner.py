@@ -8,7 +8,7 @@ from tests.unit.roles.podgrouper.workloads import group_of, pod_of, priority_cla
 QUEUE = "kai.scheduler/queue"
 
 
-def test_pods_of_a_workflow_are_grouped_one_by_one_under_its_labels():
+def test_workflow_pods_get_single_groups_with_its_labels():
     flow = thing("argoproj.io/v1alpha1", "Workflow", labels={QUEUE: "q", "a": "flow"}, annotations={"note": "x"})
     group = group_of(pod_of(flow, labels={"a": "pod"}), flow)
     assert group["metadata"]["name"] == "pg-pod-0-pod-0-uid"
@@ -17,7 +17,7 @@ def test_pods_of_a_workflow_are_grouped_one_by_one_under_its_labels():
     assert group["spec"]["queue"] == "q"
 
 
-def test_the_owner_below_the_top_is_grouped_by_its_own_rules():
+def test_the_owner_below_the_top_follows_its_own_rules():
     top = thing("run.ai/v7", "TrainingWorkload", "top", annotations={"kai.scheduler/batch-min-member": "3"})
     job = thing("batch/v1", "Job", owners=[top])
     group = group_of(pod_of(job), job, top)
@@ -43,7 +43,7 @@ def defaults(**entry):
 DEFAULTS = Settings(defaults_namespace="kai", defaults_name="defaults")
 
 
-def test_defaults_of_the_wrappers_kind_reach_the_workload_as_labels():
+def test_defaults_of_the_wrappers_kind_become_labels():
     top = thing("run.ai/v1", "InferenceWorkload", "top")
     job = thing("batch/v1", "Job", owners=[top])
     config_map = defaults(typeName="InferenceWorkload", priorityName="high", preemptibility="non-preemptible")
@@ -53,7 +53,7 @@ def test_defaults_of_the_wrappers_kind_reach_the_workload_as_labels():
     assert group["metadata"]["labels"]["priorityClassName"] == "high"
 
 
-def test_a_default_class_that_does_not_exist_is_no_default():
+def test_a_missing_default_priority_class_is_ignored():
     top = thing("run.ai/v1", "InferenceWorkload", "top")
     job = thing("batch/v1", "Job", owners=[top])
     config_map = defaults(typeName="InferenceWorkload", priorityName="gone")

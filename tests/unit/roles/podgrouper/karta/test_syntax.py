@@ -47,7 +47,7 @@ def test_what_is_no_jq_is_refused(text):
 @pytest.mark.parametrize(
     "text", ["def f: 1; f", "foreach .a as $x (0; 1)", "label $out | 1", ". as [$a] | $a", "@base64"]
 )
-def test_what_is_jq_but_not_run_here_is_told_apart(text):
+def test_unsupported_jq_raises_an_error_of_its_own(text):
     with pytest.raises(UnsupportedSyntaxError):
         parse(text)
 
@@ -57,7 +57,7 @@ def test_what_is_jq_but_not_run_here_is_told_apart(text):
     ["..", "del(.a)", ".a | recurse", "walk(.)", "[paths]", "range(9)", "repeat(.)", ".a = 1", ".a += 1", ".a |= 2",
      ".a //= 1", "if .a then (.b = 1) else 2 end", "map(select(.x |= 1))", '"\\(del(.a))"', "{a: range(3)}"],
 )  # fmt: skip
-def test_what_writes_or_has_no_bound_is_refused_wherever_it_hides(text):
+def test_writing_or_unbounded_queries_are_refused_at_any_depth(text):
     with pytest.raises(QuerySyntaxError, match="not allowed"):
         check_reads_only(parse(text))
 
