@@ -51,7 +51,7 @@ main()
 """
 
 
-def test_an_interrupt_while_the_program_is_imported_ends_it_without_a_word():
+def test_an_interrupt_during_import_ends_silently_by_sigint():
     done = subprocess.run([sys.executable, "-c", _INTERRUPTED], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
@@ -66,7 +66,7 @@ starting.main()
 
 
 @pytest.mark.parametrize(("process", "code"), [(1, 128 + signal.SIGTERM), (2, -signal.SIGTERM)])
-def test_process_1_of_a_container_catches_the_signal_that_ends_it(process, code):
+def test_process_1_ends_by_sigterm_with_code_143(process, code):
     """The kernel ends no process 1 by a signal that it does not catch; no other process needs that."""
     done = subprocess.run([sys.executable, "-c", _TOLD_TO_END.format(process=process)], check=False)
     assert done.returncode == code
@@ -162,7 +162,7 @@ def test_whatever_happens_ends_in_an_exit_code(error, code, monkeypatch, capsys)
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_a_bug_is_told_in_one_line_with_the_file_that_has_the_details(monkeypatch, capsys, tmp_path):
+def test_a_bug_prints_one_line_and_a_details_file(monkeypatch, capsys, tmp_path):
     def fail(*_, **__):
         raise KeyError("lost")
 
@@ -191,7 +191,7 @@ def test_a_bug_is_told_in_one_line_with_the_file_that_has_the_details(monkeypatc
         ),
     ],
 )
-def test_a_fault_of_a_plugin_or_an_action_is_told_without_a_class_of_kai(error, said, monkeypatch, capsys, tmp_path):
+def test_plugin_and_action_faults_print_without_kais_error_class(error, said, monkeypatch, capsys, tmp_path):
     def fail(*_, **__):
         raise error
 
@@ -244,7 +244,7 @@ def broken_pipe():
 
 
 @pytest.mark.parametrize("arguments", READ_IN_PART, ids=" ".join)
-def test_a_reader_that_goes_ends_every_command_as_sigpipe_would(arguments, capsys):
+def test_a_broken_pipe_ends_any_command_with_141(arguments, capsys):
     with broken_pipe():
         assert run(arguments) == 141
     assert capsys.readouterr().err in {"", *NOTES}
@@ -259,7 +259,7 @@ def test_yaml_has_what_json_has(name, capsys):
     assert {**yaml.safe_load(capsys.readouterr().out), "generatedAt": ""} == {**as_json, "generatedAt": ""}
 
 
-def test_a_process_whose_reader_has_gone_says_nothing_while_it_ends():
+def test_a_broken_pipe_process_ends_without_any_error_text():
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
@@ -330,7 +330,7 @@ def test_an_output_without_room_is_no_bug_of_kai(arguments):
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["lint", "--help"], ["completion", "bash"], ["plugins"]])
-def test_a_file_that_may_not_become_larger_is_no_bug_of_kai(arguments, tmp_path):
+def test_a_file_size_limit_is_reported_as_no_bug(arguments, tmp_path):
     command = f"ulimit -f 0; exec {shlex.join([sys.executable, '-m', 'kai', *arguments])} > {tmp_path / 'out'}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.stderr == "error: standard output: found File too large, expected room to write\n"
@@ -344,7 +344,7 @@ def test_a_file_that_may_not_become_larger_is_no_bug_of_kai(arguments, tmp_path)
         *("completion bash", "plugins -o json"),
     ],
 )
-def test_an_output_that_is_closed_is_no_bug_of_kai(arguments):
+def test_a_closed_standard_output_is_reported_as_no_bug(arguments):
     command = f"exec {sys.executable} -m kai {arguments} >&-"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.stderr == "error: standard output: found it closed, expected a place to write to\n"
@@ -361,14 +361,14 @@ def test_standard_input_that_is_closed_is_told(arguments, monkeypatch, capsys):
     assert capsys.readouterr().err == told
 
 
-def test_an_error_that_cannot_be_told_keeps_its_exit_code(monkeypatch):
+def test_without_standard_error_the_exit_code_is_kept(monkeypatch):
     monkeypatch.setattr("sys.stderr", None)
     assert run(["jobs", "-f", "missing.yaml"]) == 4
     assert run(["jobs", "--bogus"]) == 2
 
 
 @pytest.mark.parametrize("arguments", [["lint", "closed/x.yaml"], ["jobs", "-f", "closed/x.yaml"]])
-def test_a_file_in_a_folder_that_is_closed_is_no_bug(arguments, monkeypatch, capsys):
+def test_a_file_in_a_forbidden_folder_is_no_bug(arguments, monkeypatch, capsys):
     def refuse(path):
         raise PermissionError(13, "Permission denied", str(path))
 
@@ -379,7 +379,7 @@ def test_a_file_in_a_folder_that_is_closed_is_no_bug(arguments, monkeypatch, cap
 
 
 @pytest.mark.parametrize(("words", "is_spared"), [(["version"], True), (["run", "--help"], False), ([], True)])
-def test_the_collector_looks_at_services_as_usual_and_spares_what_ends(words, is_spared, monkeypatch):
+def test_only_short_commands_spare_the_garbage_collector(words, is_spared, monkeypatch):
     spared = []
 
     @contextlib.contextmanager

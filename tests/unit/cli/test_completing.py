@@ -62,7 +62,7 @@ def test_a_cluster_that_is_away_completes_to_nothing(tmp_path, monkeypatch):
     assert completed("jobs", "--kubeconfig", config, "--queue", "") == []
 
 
-def test_a_subject_is_a_job_or_has_its_kind_before_it():
+def test_completion_offers_jobs_and_subjects_behind_their_kind():
     def offered(begun):
         return completed("why", *LAB, begun)
 
@@ -88,7 +88,7 @@ spec:
 """
 
 
-def test_what_owns_jobs_of_a_file_is_offered_behind_its_kind(tmp_path):
+def test_completion_offers_owners_of_jobs_behind_their_kind(tmp_path):
     path = tmp_path / "chat.yaml"
     path.write_text(OWNED)
     kinds = completed("why", "-f", str(path), "")

@@ -44,7 +44,7 @@ def test_a_stream_that_cannot_say_it_gets_ascii(monkeypatch):
     assert stream.getvalue() == "|- #%.*>\n"
 
 
-def test_talk_goes_to_standard_error_and_can_be_switched_off(capsys):
+def test_talk_goes_to_standard_error_unless_quiet(capsys):
     make_console(output="table", color="auto", ascii_only=False, quiet=False, verbose=1).talk("a", level=1)
     make_console(output="table", color="auto", ascii_only=False, quiet=False, verbose=0).talk("b", level=1)
     make_console(output="table", color="auto", ascii_only=False, quiet=True, verbose=2).talk("c")

@@ -23,7 +23,7 @@ def shown(tmp_path, capsys):
     return ask
 
 
-def test_own_jobs_are_listed_with_their_reasons_and_no_foreign_name(shown):
+def test_own_jobs_are_listed_with_reasons_and_nothing_foreign(shown):
     said = shown("jobs")
     rows = [line.split() for line in said.out.splitlines()[1:]]
     assert [[row[0], row[4], row[5]] for row in rows] == [
@@ -87,7 +87,7 @@ def test_what_takes_the_whole_cluster_names_the_right(shown, arguments):
     assert shown(*arguments, code=3).err.splitlines()[0] == REFUSED
 
 
-def test_without_the_right_to_list_pod_groups_the_first_refusal_is_told(shown):
+def test_without_pod_group_rights_the_refusal_is_printed(shown):
     assert shown("jobs", code=3, hidden=["podgroups"]).err.splitlines()[0] == REFUSED
 
 

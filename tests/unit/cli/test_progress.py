@@ -18,7 +18,7 @@ def shown(stream: io.StringIO, *, quiet: bool = False) -> str:
     return stream.getvalue()
 
 
-def test_a_file_gets_one_line_for_each_kind_of_work():
+def test_a_file_gets_one_line_per_kind_of_work():
     assert shown(io.StringIO()) == "compiling kernels ...\nreading ...\n"
 
 
@@ -27,7 +27,7 @@ def test_a_terminal_gets_a_count_that_is_written_over():
     assert shown(Terminal()) == "".join(counts) + "\n" + "\rreading: 0 of 1"
 
 
-def test_nothing_is_shown_to_a_user_who_asked_for_silence():
+def test_quiet_shows_no_progress_even_on_a_terminal():
     assert shown(Terminal(), quiet=True) == ""
 
 
@@ -41,7 +41,7 @@ def bar_of(stream: io.StringIO, *, plain: bool = False, quiet: bool = False) -> 
     return stream.getvalue().split("\r")
 
 
-def test_a_run_is_a_bar_with_an_estimate_which_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch):
+def test_a_run_draws_a_bar_with_estimate_then_erases(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLUMNS", "100")
     _, first, second, third, erased, end = bar_of(Terminal())
     assert first == "simulating lab  ░░░░░░░░░░░░░░░░░░░░   0%  T+0s of 2h, 0 jobs ended"
@@ -51,14 +51,14 @@ def test_a_run_is_a_bar_with_an_estimate_which_is_gone_at_the_end(monkeypatch: p
     assert (erased.strip(), end) == ("", "")
 
 
-def test_a_bar_is_no_wider_than_the_terminal_and_plain_where_that_is_wanted(monkeypatch: pytest.MonkeyPatch):
+def test_a_bar_fits_the_terminal_and_may_be_ascii(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLUMNS", "60")
     bars = bar_of(Terminal(), plain=True)
     assert max(map(len, bars)) < 60
     assert bars[2].startswith("simulating lab  ####................  20%  about 8s left")
 
 
-def test_work_that_is_soon_done_shows_no_bar_at_all():
+def test_work_that_ends_soon_draws_no_bar():
     stream = Terminal()
     times = iter([0.0, 0.0, 0.1, 0.2])
     line = ProgressLine(stream=stream, clock=lambda: next(times))
@@ -69,7 +69,7 @@ def test_work_that_is_soon_done_shows_no_bar_at_all():
     assert stream.getvalue() == ""
 
 
-def test_a_bar_of_work_that_does_not_end_is_erased_when_the_command_ends():
+def test_closing_a_progress_line_erases_its_bar_once():
     stream = Terminal()
     times = iter([0.0, 2.0])
     line = ProgressLine(stream=stream, clock=lambda: next(times))
@@ -81,6 +81,6 @@ def test_a_bar_of_work_that_does_not_end_is_erased_when_the_command_ends():
     assert stream.getvalue().count("\r") == 3
 
 
-def test_a_bar_is_for_terminals_and_for_users_who_did_not_ask_for_silence():
+def test_only_an_unquiet_terminal_gets_a_bar():
     assert bar_of(io.StringIO()) == [""]
     assert bar_of(Terminal(), quiet=True) == [""]

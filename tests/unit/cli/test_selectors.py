@@ -31,7 +31,7 @@ def test_a_selector_matches_as_kubectls_does(text, matches):
 
 
 @pytest.mark.parametrize("text", ["=x", "app=x=y", "app in x", "a b", "app=x,,", "app=ü"])
-def test_a_text_that_is_no_selector_is_refused_with_an_example(text):
+def test_a_malformed_selector_is_refused_with_an_example(text):
     with pytest.raises(
         InputError, match=r"command line: --selector: found .*, expected a label selector such as app=x"
     ):

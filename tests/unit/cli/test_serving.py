@@ -100,13 +100,13 @@ def test_the_tables_are_drawn_of_what_the_service_answers(shown, everything):
     assert "jobs wait, for" in shown(everything, "why", "--all", "-A").out
 
 
-def test_reasons_of_the_service_say_how_large_jobs_are_that_no_evidence_measures(shown):
+def test_service_reasons_show_job_sizes_that_no_evidence_measures(shown):
     with service(last=ended_cycle(limit=6)) as url:
         drawn = shown(url, "why", "--all", "-A").out
     assert "OverLimit · queue team-zebra · 1 pod, 2 GPUs\n" in drawn
 
 
-def test_the_last_line_says_where_it_came_from_and_whether_something_is_left_out(shown, everything, ours):
+def test_the_source_line_notes_the_service_and_omissions(shown, everything, ours):
     assert shown(everything, "queues").err.splitlines()[-1] == f"source: service {everything}, cycle 1"
     last = shown(ours, "jobs").err.splitlines()[-1]
     assert last == f"source: service {ours}, cycle 1; what you may not list is left out"
@@ -172,7 +172,7 @@ def test_pods_nodes_and_evictions_are_asked_for_as_well(shown, everything):
     assert shown(everything, "why", "nothing-like-it", code=4).err.startswith("error: found no job nothing-like-it")
 
 
-def test_a_decision_log_is_read_beside_what_the_service_remembers(shown, everything, ours, tmp_path):
+def test_a_decision_log_adds_to_what_the_service_remembers(shown, everything, ours, tmp_path):
     path = tmp_path / "log"
     evicted = Decision(
         cycle=1,

@@ -50,7 +50,7 @@ def test_a_folder_is_read_with_all_its_namespaces(shown):
     assert shown("-f", "examples/lab", "-n", "ml").out == "lab manifests 13 ml\n"
 
 
-def test_a_cluster_is_read_with_the_namespace_of_its_context(shown, tmp_path):
+def test_a_cluster_is_read_in_its_contexts_namespace(shown, tmp_path):
     with listing([]) as server:
         path = server.kubeconfig(tmp_path, namespace="ml")
         assert shown("--kubeconfig", path).out == "prod live 0 ml\n"
@@ -58,7 +58,7 @@ def test_a_cluster_is_read_with_the_namespace_of_its_context(shown, tmp_path):
         assert shown("--kubeconfig", path, "--context", "staging").out == "staging live 0 ml\n"
 
 
-def test_a_cluster_that_is_away_leaves_with_3_and_says_what_else_can_be_typed(shown, nothing):
+def test_an_unreachable_cluster_exits_3_and_suggests_commands(shown, nothing):
     first, second, third = shown("--kubeconfig", nothing, code=3).err.splitlines()
     assert first.startswith('error: cannot reach the cluster of context "prod": 127.0.0.1:')
     assert first.endswith(" refused the connection")
@@ -74,7 +74,7 @@ def test_a_cluster_that_is_away_leaves_with_3_and_says_what_else_can_be_typed(sh
         (["would-run", "examples/rack", "examples/lab"], "kai would-run examples/rack examples/lab"),
     ],
 )
-def test_what_can_be_typed_instead_names_what_was_asked_about(words, again, nothing, capsys):
+def test_the_suggested_commands_repeat_the_typed_arguments(words, again, nothing, capsys):
     assert command.run([*words, "--kubeconfig", nothing]) == 3
     said = capsys.readouterr().err.splitlines()
     assert said[-1] == f"  help: {again} --context staging   or offline:  {again} --from snapshot.zip"
@@ -96,7 +96,7 @@ def test_a_missing_right_leaves_with_3_and_is_named(shown, tmp_path):
 
 
 @pytest.mark.parametrize("words", [["show"], ["doctor"]])
-def test_credentials_that_the_server_does_not_know_are_an_error_and_no_data(shown, tmp_path, capsys, words):
+def test_unknown_credentials_are_an_error_without_output(shown, tmp_path, capsys, words):
     with listing([]) as server:
         server.refusals |= dict.fromkeys(("nodes", "schedulingshards", "/version", "version"), (401, "Unauthorized"))
         assert command.run([*words, "--kubeconfig", server.kubeconfig(tmp_path)]) == 3

@@ -17,7 +17,7 @@ HEADS = [Column(head="NAME"), Column(head="N", right=True, drop=1), Column(head=
 ROWS = [["alpha", "1", "no node has room"], ["b", "22", ""]]
 
 
-def test_a_table_without_a_limit_is_as_wide_as_its_cells():
+def test_a_table_without_limit_is_as_wide_as_cells():
     assert table(HEADS, ROWS) == "NAME    N  WHY\nalpha   1  no node has room\nb      22"
 
 
@@ -37,7 +37,7 @@ def test_what_is_drawn_gets_the_room_that_is_left():
     assert table(heads, rows, 9).splitlines()[1] == "x  ######"
 
 
-def test_what_is_equal_is_drawn_once_and_alike_in_all_rows():
+def test_equal_bars_are_drawn_once_and_alike_everywhere():
     rooms = []
 
     def drawn(room):
@@ -54,7 +54,7 @@ def test_what_is_equal_is_drawn_once_and_alike_in_all_rows():
         assert len(rooms) <= 2, "once for each of the two tables"
 
 
-def test_a_single_long_word_is_cut_as_the_last_resort():
+def test_a_single_long_word_is_cut_only_at_last():
     assert cut_text("abcdefgh", 5) == "abcd…"
     assert cut_text("ab cdefgh", 5) == "ab …"
     assert table([Column(head="A")], [["abcdefghijklmnop"]], 10) == "A\nabcdefghi…"
@@ -68,7 +68,7 @@ def test_lines_are_broken_where_they_may_be():
     assert wrapped("  one two three", 10, indent="  ") == "  one two\n  three"
 
 
-def test_a_row_that_is_too_long_goes_on_below_its_last_cell():
+def test_a_long_row_wraps_below_its_last_cell():
     rows = [["  a", "one two three four five six seven"], ["  bc", "eight"]]
     assert columns(rows) == "  a   one two three four five six seven\n  bc  eight"
     assert columns(rows, width=33) == "  a   one two three four five six\n      seven\n  bc  eight"

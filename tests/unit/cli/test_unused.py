@@ -17,7 +17,7 @@ spec: {schedulerName: kai-scheduler, containers: [{name: c, image: x}]}
 
 
 @pytest.mark.parametrize("words", [("why", "--all"), ("jobs",), ("queues",), ("nodes",), ("jobs", "-o", "json")])
-def test_workloads_of_which_no_job_came_are_no_quiet_success(tmp_path, capsys, words):
+def test_workloads_that_yield_no_job_exit_with_an_error(tmp_path, capsys, words):
     file = tmp_path / "old.yaml"
     file.write_text(OLD)
     assert run([*words, "-f", str(file)]) == 4

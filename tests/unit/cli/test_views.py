@@ -55,7 +55,7 @@ def watching(place, *numbers):
     ("output", "text"),
     [("table", "1 nodes\n"), ("name", "count/1\n"), ("json", '"kind": "Count"'), ("yaml", "count: 1")],
 )
-def test_a_view_is_written_in_the_form_that_was_asked_for(place, capsys, output, text):
+def test_a_view_is_written_in_the_requested_format(place, capsys, output, text):
     assert show(Source(place=str(place)), Console(output=output), Ways(decided=count)) == 0
     assert text in capsys.readouterr().out
 
@@ -111,7 +111,7 @@ def test_a_watch_shows_what_fits_on_the_screen(place, capsys, monkeypatch, lines
     assert len(drawn) == min(count + 1, lines - 1)
 
 
-def test_lines_that_go_on_below_and_what_is_said_last_take_room_as_well(monkeypatch):
+def test_wrapped_lines_and_the_footer_count_as_screen_lines(monkeypatch):
     monkeypatch.setenv("LINES", "10")
     monkeypatch.setenv("COLUMNS", "20")
     text = "\n".join("x" * 30 for _ in range(9))
@@ -120,7 +120,7 @@ def test_lines_that_go_on_below_and_what_is_said_last_take_room_as_well(monkeypa
     assert _fitted("a\nb", "y") == "a\nb"
 
 
-def test_a_watch_outlives_a_cluster_that_is_away_for_a_while(place, capsys, monkeypatch):
+def test_a_watch_survives_a_cluster_that_is_briefly_unreachable(place, capsys, monkeypatch):
     read = Source.read
     away = iter([False, True, False])
 

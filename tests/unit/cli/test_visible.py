@@ -50,7 +50,7 @@ def test_a_name_with_commands_for_terminals_commands_none(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
-def test_what_a_terminal_has_no_characters_for_is_written_out(encoding, tmp_path, monkeypatch):
+def test_characters_outside_the_terminals_encoding_are_escaped(encoding, tmp_path, monkeypatch):
     path = tmp_path / "x.yaml"
     path.write_text(REQUEST % "пёс", encoding="utf-8")
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)

@@ -23,7 +23,7 @@ def ready(monkeypatch):
     monkeypatch.setattr(warm, "warm", made)
 
 
-def test_the_command_says_how_many_kernels_are_ready_and_where(ready, capsys):
+def test_warm_prints_counts_of_kernels_and_their_folder(ready, capsys):
     assert run(["warm"]) == 0
     said = capsys.readouterr()
     assert said.out == "98 kernels ready, 2 compiled just now, kept in /kept/kernels-1\n"
@@ -42,7 +42,7 @@ def test_programs_get_a_document(ready, capsys):
     }
 
 
-def test_plugins_are_loaded_before_kernels_are_compiled_and_one_that_is_missing_is_named(monkeypatch, ready, capsys):
+def test_warm_loads_plugins_first_and_names_a_missing_one(monkeypatch, ready, capsys):
     points = (
         EntryPoint("topology", "kai.plugins.topology:Topology", "kai.plugins"),
         EntryPoint("gone", "kai_gone:Gone", "kai.plugins"),

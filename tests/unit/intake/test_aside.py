@@ -36,11 +36,11 @@ def held(aside, **body):
         {"annotations": {"nvidia.com/mig-1g.10gb": "2"}},
     ],
 )
-def test_a_pod_that_is_set_aside_takes_of_its_node_what_it_took_before(body):
+def test_a_suspected_pod_still_takes_its_nodes_resources(body):
     assert held({GROUP: False}, **body) == held({}, **body)
 
 
-def test_a_reservation_that_is_set_aside_still_holds_its_device_for_others():
+def test_a_suspected_reservation_still_holds_its_device():
     labelled = {"labels": {"app": "kai-resource-reservation"}, "metadata": {"namespace": "kai-resource-reservation"}}
     made = pod("p", phase="Running", node="n", requests={"nvidia.com/gpu": "1"}, **labelled)
     aside = {Suspect("Pod", "kai-resource-reservation", "p"): False}

@@ -39,24 +39,24 @@ def test_a_pod_is_stuck_only_after_the_threshold():
     assert status_of(leaving, stuck_in_releasing_seconds=99.0) == "StuckInReleasing"
 
 
-def test_a_live_bind_request_makes_a_waiting_pod_binding_on_its_node():
+def test_a_bind_request_makes_a_waiting_pod_binding():
     snapshot = taken(pod("a"), node("m"), node("n"), bind_request("a", "n"))
     assert Status(int(snapshot.pod_status[0])) == Status.BINDING
     assert snapshot.nodes[snapshot.pod_node[0]].name == "n"
     assert snapshot.pods[0].bind_request == "a"
 
 
-def test_the_node_of_a_pod_counts_before_that_of_its_bind_request():
+def test_a_pods_node_precedes_that_of_its_bind_request():
     snapshot = taken(pod("a", node="m"), node("m"), node("n"), bind_request("a", "n"))
     assert Status(int(snapshot.pod_status[0])) == Status.BOUND
     assert snapshot.nodes[snapshot.pod_node[0]].name == "m"
 
 
-def test_a_pod_on_a_node_outside_the_snapshot_has_no_row_for_it():
+def test_a_pod_on_an_unknown_node_has_no_row():
     assert taken(pod("a", phase="Running", node="elsewhere"), node("n")).pod_node.tolist() == [-1]
 
 
-def test_a_sharing_pod_holds_the_devices_that_its_labels_name():
+def test_a_sharing_pod_holds_the_devices_of_its_labels():
     labels = {"runai-gpu-group": "g2", "runai-gpu-group/g1": "g1"}
     running = pod("a", phase="Running", node="n", labels=labels, annotations={"gpu-fraction": "0.5"})
     assert taken(running, node("n")).pod_devices == {0: ("g1", "g2")}
@@ -97,12 +97,12 @@ def test_a_binding_pod_is_in_its_requests_group():
         (pod("a", group="g", node="n"), bind_request("a", "n", metadata=granted("other"))),
     ],
 )
-def test_a_bind_request_that_grants_nothing_to_a_waiting_pod_leaves_it_in_its_group(made, request_):
+def test_a_bind_request_without_grant_leaves_a_pod_grouped(made, request_):
     snapshot = taken(made, node("n"), group("g"), group("other"), request_)
     assert snapshot.groups[snapshot.pod_group[0]].name == "g"
 
 
-def test_a_pod_that_is_being_bound_for_a_group_that_is_gone_is_in_none():
+def test_a_pod_binding_for_a_deleted_group_has_none():
     request = bind_request("a", "n", metadata=granted("gone"))
     assert taken(pod("a", group="g"), node("n"), group("g"), request).pod_group.tolist() == [-1]
 
@@ -111,21 +111,21 @@ def owned(uid):
     return {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": uid}]}
 
 
-def test_a_bind_request_of_an_earlier_pod_of_the_name_parks_nobody():
+def test_a_bind_request_of_an_earlier_pod_is_ignored():
     old = bind_request("a", "n", metadata=owned("uid-of-the-past"), status={"phase": "Succeeded"})
     snapshot = taken(pod("a"), node("n"), old)
     assert Status(int(snapshot.pod_status[0])) == Status.PENDING
     assert snapshot.pods[0].bind_request == ""
 
 
-def test_a_bind_request_of_another_pod_does_not_hide_the_own_one():
+def test_a_foreign_bind_request_does_not_hide_the_own():
     own = bind_request("a", "n", metadata=owned("uid-a"))
     foreign = bind_request("z", "m", metadata=owned("another"), spec={"podName": "a"})
     snapshot = taken(pod("a"), node("m"), node("n"), foreign, own)
     assert snapshot.nodes[snapshot.pod_node[0]].name == "n"
 
 
-def test_neither_waiting_pods_nor_pods_that_share_nothing_hold_devices():
+def test_waiting_pods_and_whole_gpu_pods_hold_no_devices():
     labels = {"runai-gpu-group": "g"}
     waiting = pod("a", labels=labels, annotations={"gpu-fraction": "0.5"})
     whole = pod("b", phase="Running", node="n", labels=labels, requests={"nvidia.com/gpu": "1"})
@@ -159,13 +159,13 @@ def test_a_grant_is_believed_whatever_scheduler_the_pod_names():
     }
 
 
-def test_a_pod_that_waits_for_another_scheduler_is_read_as_it_asks():
+def test_a_waiting_pod_of_another_scheduler_keeps_its_request():
     waiting = pod("a", annotations={"gpu-fraction": "0.5"}, spec={"schedulerName": "another"})
     (shape,) = taken(waiting).shapes
     assert shape.gpu.shared
 
 
-def test_a_finished_pod_keeps_its_membership_and_asks_for_nothing():
+def test_a_finished_pod_keeps_its_group_and_requests_nothing():
     done = pod("a", group="g", phase="Succeeded", node="n", requests={"cpu": "4"}, spec={"nodeSelector": {"x": "y"}})
     snapshot = taken(done, node("n"), group("g"))
     assert snapshot.pod_group.tolist() == [0]
@@ -173,7 +173,7 @@ def test_a_finished_pod_keeps_its_membership_and_asks_for_nothing():
     assert snapshot.shapes[0].constraints.node_selector == ()
 
 
-def test_times_and_order_of_a_pod_come_from_its_object():
+def test_a_pods_time_priority_uid_and_pool_are_read():
     made = pod(
         "a", metadata={"creationTimestamp": EARLIER}, spec={"priority": 7}, labels={"kai.scheduler/node-pool": "x"}
     )

@@ -25,7 +25,7 @@ def is_binding(*manifests, **settings) -> bool:
         (bind_request("a", "gone"), False),
     ],
 )
-def test_a_request_stands_until_it_failed_for_good_or_its_node_is_gone(request_, live):
+def test_a_request_holds_until_final_failure_or_node_loss(request_, live):
     assert is_binding(request_) == live
     expired = expired_bind_requests(objects(node("n"), request_), IntakeSettings())
     assert [each.request.metadata.name for each in expired] == ([] if live else ["a"])
@@ -45,7 +45,7 @@ GRANTED = {"annotations": {"kai.scheduler/granted": '{"queue":"q"}'}}
         (bind_request("a", "n", metadata=GRANTED, status=FAILED), ["r"], [None]),
     ],
 )
-def test_a_request_is_over_once_its_queue_is_gone_before_the_bind(request_, queues, lost):
+def test_a_request_whose_queue_vanished_before_binding_expires(request_, queues, lost):
     manifests = [node("n"), request_, *map(queue, queues)]
     assert [each.lost for each in expired_bind_requests(objects(*manifests), IntakeSettings())] == lost
 
@@ -54,7 +54,7 @@ def test_a_request_with_a_type_that_nobody_knows_stands():
     assert is_binding(bind_request("a", "n", spec={"receivedResourceType": "Quantum"}))
 
 
-def test_a_request_of_another_scheduler_for_a_node_outside_the_snapshot_stands():
+def test_a_foreign_request_for_an_unseen_node_holds():
     foreign = bind_request("a", "theirs", metadata={"labels": {"kai.scheduler/node-pool": "theirs"}})
     assert is_binding(foreign)
     assert expired_bind_requests(objects(node("n"), foreign), IntakeSettings()) == ()
@@ -65,11 +65,11 @@ def test_a_request_is_found_by_the_pod_it_names():
     assert taken(pod("a"), node("n"), request).pods[0].bind_request == "any-name"
 
 
-def test_a_request_for_a_pod_that_is_not_there_says_nothing():
+def test_a_request_for_a_missing_pod_changes_nothing():
     assert taken(node("n"), bind_request("a", "n")).pods == ()
 
 
-def test_devices_that_a_request_gives_to_a_claim_are_taken_at_once():
+def test_a_claims_devices_are_taken_from_its_bind_request():
     claim = other("ResourceClaim", "resource.k8s.io/v1", "c", namespace="default")
     waiting = pod("a", spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]})
     result = {"request": "r", "driver": "d", "pool": "p", "device": "0"}

@@ -42,7 +42,7 @@ def test_a_new_object_makes_a_new_library(kind):
     assert library(objects(), library(made)).catalog == first.catalog
 
 
-def test_namespaces_are_the_same_while_they_do_not_change_whatever_else_does():
+def test_namespaces_are_kept_while_other_objects_change():
     space = other("Namespace", "v1", "a", metadata={"labels": {"team": "x"}})
     made = objects(space, other("ConfigMap", "v1", "c", namespace="a"))
     first = library(made)
@@ -52,7 +52,7 @@ def test_namespaces_are_the_same_while_they_do_not_change_whatever_else_does():
     assert sorted(more.catalog.namespaces) == ["a", "b"]
 
 
-def test_a_claim_that_changes_is_all_that_is_read_again_of_devices():
+def test_only_a_changed_claim_is_read_again():
     version = "resource.k8s.io/v1"
     claims = [other("ResourceClaim", version, f"c{at}", namespace="a", spec={}) for at in range(20)]
     slices = [

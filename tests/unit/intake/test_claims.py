@@ -64,7 +64,7 @@ SICK = Taint("sick", "", "NoSchedule")
         ({"driver": "gpu.example.com", "selectors": [{"cel": {"expression": "true"}}]}, []),
     ],
 )
-def test_a_rule_taints_the_devices_that_agree_in_all_that_it_selects_by(selector, tainted):
+def test_a_rule_taints_devices_matching_all_its_selectors(selector, tainted):
     pools = {"a": ("gpu.example.com", ["0", "1"]), "b": ("nic.example.com", ["0"])}
     slices = [
         slice_(name, driver=driver, pool={"name": name}, devices=[{"name": each} for each in devices])
@@ -79,7 +79,7 @@ def test_a_rule_taints_the_devices_that_agree_in_all_that_it_selects_by(selector
     assert all(taints in ((), (SICK,)) for _, taints in found)
 
 
-def test_taints_of_rules_come_beside_those_of_the_driver_and_none_of_no_effect():
+def test_rule_taints_join_driver_taints_unless_without_effect():
     device = {"name": "0", "taints": [{"key": "old", "effect": "NoExecute"}]}
     rules = [
         other(
@@ -94,7 +94,7 @@ def test_taints_of_rules_come_beside_those_of_the_driver_and_none_of_no_effect()
     assert found.devices[0].taints == (Taint("old", "", "NoExecute"), SICK)
 
 
-def test_the_api_counts_as_served_when_any_of_its_objects_is_there():
+def test_any_object_of_the_api_marks_it_served():
     assert not read().served
     assert read(other("DeviceClass", VERSION, "x")).served
     assert read(claim()).served
@@ -137,13 +137,13 @@ def test_a_claim_that_is_allocated_counts_what_it_has(request_, held, gpus):
     assert (found.gpus, found.choices, found.most_spared) == (gpus, (), 0)
 
 
-def test_devices_that_an_administrator_looks_on_at_are_not_counted():
+def test_devices_with_admin_access_are_not_counted():
     results = [{"request": "r", "driver": "d", "pool": "p", "device": str(at), "adminAccess": True} for at in range(4)]
     looking = exact(allocationMode="All", adminAccess=True)
     assert read_claim(looking, status={"allocation": {"devices": {"results": results}}}).gpus == 1
 
 
-def test_a_claim_does_without_the_gpus_of_the_alternatives_that_it_does_not_get():
+def test_a_claim_spares_the_gpus_of_unused_alternatives():
     found = read_claim(first_of(("gpu.example.com", 8), ("gpu.example.com", 2), ("nic.example.com", 1)))
     held = AllocatedDevice(request="r/a1", driver="d", pool="p", device="0")
     assert (found.gpus, found.most_spared, found.spared([held, held]), found.spared([])) == (8, 8, 6, 8)
@@ -199,7 +199,7 @@ def test_owner_queue_and_users_of_a_claim():
     assert (read_claim(exact()).queue, read_claim(exact()).allocation) == (None, None)
 
 
-def test_an_allocation_names_devices_and_the_nodes_from_which_they_can_be_used():
+def test_an_allocation_names_its_devices_and_usable_nodes():
     result = {
         "request": "r",
         "driver": "d",
@@ -224,7 +224,7 @@ def test_only_the_newest_generation_of_a_pool_counts():
     assert [each.name for each in found] == ["b", "c"]
 
 
-def test_a_pool_of_which_slices_lack_counts_once_all_are_there():
+def test_a_pool_counts_only_with_all_its_slices():
     def one_of_two(name, generation, of=2):
         pool = {"name": "p", "generation": generation, "resourceSliceCount": of}
         return slice_(name, generation, pool=pool)
@@ -295,7 +295,7 @@ def test_a_class_may_back_an_extended_resource():
 
 
 @pytest.mark.parametrize(("text", "parts"), [("500m", 500), ("2.5", 2500), ("9P", 9 * 10**18), ("9E", 2**63 - 1)])
-def test_a_capacity_counts_in_thousandths_as_far_as_they_fit(text, parts):
+def test_a_capacity_counts_in_thousandths_up_to_int64(text, parts):
     device = {"name": "0", "capacity": {"cores": {"value": text}}}
     found = read(slice_("a", nodeName="n", devices=[device])).slices[0].devices[0]
     assert found.capacity == {"cores": parts}
@@ -331,15 +331,15 @@ def asked(*manifests, **spec):
     return gpu.claimed, gpu.named, gpu.not_had, dict(shapes[0].request)["gpu"]
 
 
-def test_gpus_that_a_class_gives_out_in_halves_count_as_claims_of_halves():
+def test_gpus_of_a_shared_class_count_as_claim_shares():
     assert asked() == (1, 1, 500, 1000)
 
 
-def test_an_init_container_asks_for_what_it_needs_beyond_the_others():
+def test_an_init_containers_excess_adds_to_claimed_gpus():
     first = {"name": "first", "resources": {"requests": {"nvidia.com/gpu": "3"}}}
     assert asked(initContainers=[first]) == (3, 3, 1500, 3000)
 
 
-def test_gpus_that_a_device_plugin_offers_on_some_node_count_whole():
+def test_device_plugin_gpus_on_a_node_count_whole():
     plugged = node("n2", allocatable={"cpu": "8", "pods": "110", "nvidia.com/gpu": "1"})
     assert asked(plugged) == (0, 0, 0, 1000)

@@ -28,7 +28,7 @@ def test_an_allocation_is_read_back_as_it_was_written():
     assert bind_requests.allocation_result((GPU,), None, "default/c").node_selector is None
 
 
-def test_shares_of_a_device_have_names_of_their_own_that_stay():
+def test_each_device_share_has_a_stable_name():
     def share(claim):
         return bind_requests.allocation_result((PART,), None, claim).devices.results[0].share_id
 
@@ -60,13 +60,13 @@ def test_a_share_without_capacities_has_a_name_as_well():
         *((0.5, "500m"), (1.5, "1500m"), (1.024, "1024m"), (25.6, "25600m")),
     ],
 )
-def test_what_a_share_consumes_is_written_as_the_api_server_writes_it(amount, text):
+def test_a_shares_consumption_is_written_like_the_api_server(amount, text):
     part = attrs.evolve(PART, consumed=(("memory", int(amount * 1000)),))
     written = bind_requests.allocation_result((part,), None, "default/c")
     assert written.devices.results[0].consumed_capacity == {"memory": text}
 
 
-def test_an_allocation_says_which_taints_its_requests_put_up_with():
+def test_an_allocation_lists_the_tolerations_of_its_requests():
     tolerations = (DeviceToleration("k", "Exists", "", "NoExecute", 30), DeviceToleration("l", "Equal", "x"))
     written = bind_requests.allocation_result((attrs.evolve(GPU, tolerations=tolerations),), None, "default/c")
     assert unstructure(written)["devices"]["results"][0]["tolerations"] == [
@@ -90,7 +90,7 @@ def test_an_allocation_says_what_drivers_are_told():
     ]
 
 
-def test_records_of_plugins_are_told_in_their_form_on_the_wire():
+def test_plugin_records_are_encoded_in_wire_form():
     source = structure_all([pod("a", requests={"nvidia.com/gpu": "2", "cpu": "1"})]).objects[0]
     told = {
         "zones": [{"zone": "z0", "amount": Quantities((("cpu", 1500),))}],

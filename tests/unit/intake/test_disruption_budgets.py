@@ -66,12 +66,12 @@ def pods(count, owner="ReplicaSet"):
         ({"minAvailable": 0}, [], 0),
     ],
 )
-def test_a_budget_without_a_status_allows_what_its_pods_and_owners_leave(spec, there, allowed):
+def test_a_budget_without_status_allows_what_its_pods_leave(spec, there, allowed):
     (found,) = judged([budget(**spec)], there, anew=False)
     assert found.status.disruptions_allowed == allowed
 
 
-def test_what_a_status_says_holds_until_it_is_to_be_worked_out_anew():
+def test_a_budgets_status_holds_until_recomputed():
     told = budget(minAvailable=2, status={"disruptionsAllowed": 7})
     (kept,) = judged([told], pods(3), anew=False)
     (anew,) = judged([told], pods(3), anew=True)
@@ -98,7 +98,7 @@ def test_pods_of_other_namespaces_and_labels_do_not_count():
         (pod("web-0", ready=False), "", {"currentHealthy": 0, "desiredHealthy": 0}, False),
     ],
 )
-def test_a_pod_that_does_not_serve_goes_where_the_api_server_lets_it(victim, policy, status, goes):
+def test_an_unhealthy_pod_is_evicted_where_its_budget_allows(victim, policy, status, goes):
     used_up = budget(
         minAvailable=2, unhealthyPodEvictionPolicy=policy or None, status={"disruptionsAllowed": 0} | status
     )

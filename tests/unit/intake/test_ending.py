@@ -34,14 +34,14 @@ def test_a_pod_leaves_with_its_namespace(metadata, expected):
     assert found["done"] is Status.SUCCEEDED
 
 
-def test_a_pod_that_leaves_holds_what_it_held_until_it_is_gone():
+def test_a_pod_in_an_ending_namespace_holds_its_resources():
     before, after = (take(Intake(), space(**each), *PODS) for each in ({}, ENDS))
     row = [each.name for each in after.pods].index("runs")
     assert after.pod_node[row] == before.pod_node[row] == 0
     assert after.shapes[after.pod_shape[row]].request == before.shapes[before.pod_shape[row]].request
 
 
-def test_a_pod_that_stays_long_after_its_namespace_should_have_gone_is_expected_no_more():
+def test_an_overdue_pod_of_an_ending_namespace_is_stuck():
     found = statuses(take(Intake(), space(**ENDS), *PODS, now=NOW + 3600))
     assert found["runs"] is Status.STUCK_IN_RELEASING
 
@@ -52,7 +52,7 @@ def test_nothing_is_taken_anew_while_a_namespace_ends():
     assert intake.take(whole, NOW).pods is intake.take(whole, NOW + 1).pods
 
 
-def test_a_namespace_that_is_made_anew_has_pods_that_stay():
+def test_a_recreated_namespace_has_running_pods_again():
     intake = Intake()
     take(intake, space(**ENDS), *PODS)
     assert statuses(take(intake, space(), *PODS))["runs"] is Status.RUNNING

@@ -37,7 +37,7 @@ def tree(made, *others) -> list[tuple[str, str, bool, int | None]]:
         ("", [priority_class("b", 2, default=True), priority_class("a", 1, default=True)], 1),
     ],
 )
-def test_the_priority_is_that_of_the_class_or_the_default_one_or_fifty(named, classes, priority):
+def test_the_priority_comes_from_class_or_default_or_50(named, classes, priority):
     assert read(group("g", priorityClassName=named), *classes).priority == priority
 
 
@@ -129,7 +129,7 @@ def test_an_unusable_tree_becomes_one_leaf_of_minimum_one(subgroups, complaint):
         (1, [{"name": "x", "minSubGroup": 1}, {"name": "y", "parent": "x"}], ""),
     ],
 )
-def test_more_sub_groups_than_there_are_is_a_fault_of_the_tree(least, subgroups, complaint):
+def test_more_required_subgroups_than_exist_is_a_fault(least, subgroups, complaint):
     made = group("g", subGroups=subgroups, minSubGroup=least)
     assert fault_of_tree(structure_as(PodGroup, made).spec) == complaint
     assert read(made).tree_error == read(made).held == ""
@@ -162,7 +162,7 @@ def test_too_large_a_tree_holds_the_group_back(subgroups, complaint):
     assert found.pod_subgroup[[rows["waits"], rows["runs"]]].tolist() == [-1, 1]
 
 
-def test_a_tree_may_be_as_deep_and_as_large_as_the_api_says():
+def test_a_tree_may_reach_its_permitted_depth_and_size():
     wide = [*nested(15), *({"name": f"w{at}", "parent": "s0013"} for at in range(4081))]
     for subgroups in (nested(16), wide):
         found = read(group("g", subGroups=subgroups))
@@ -170,7 +170,7 @@ def test_a_tree_may_be_as_deep_and_as_large_as_the_api_says():
         assert len(found.subgroups) == len(subgroups) + 1
 
 
-def test_a_constraint_is_as_it_is_written_and_counts_only_with_a_topology():
+def test_a_constraint_counts_only_with_a_topology():
     wanted = {"topology": "t", "requiredTopologyLevel": "zone", "preferredTopologyLevel": "example.com/rack"}
     subgroups = [
         {"name": "a", "topologyConstraint": {"requiredTopologyLevel": "zone"}},
@@ -182,12 +182,12 @@ def test_a_constraint_is_as_it_is_written_and_counts_only_with_a_topology():
 
 
 @pytest.mark.parametrize(("backoff", "kept"), [(None, True), (-1, True), (1, False)])
-def test_a_group_waits_elsewhere_after_this_pool_gave_up_on_it_last(backoff, kept):
+def test_a_group_with_backoff_skips_a_pool_that_failed(backoff, kept):
     spec = {} if backoff is None else {"schedulingBackoff": backoff}
     assert bool(taken(group("g", status=BACKOFF, **spec)).groups) == kept
 
 
-def test_a_group_on_which_another_pool_gave_up_last_is_tried_here():
+def test_a_group_that_failed_in_another_pool_is_tried():
     status = {"schedulingConditions": [*BACKOFF["schedulingConditions"], {"transitionID": "11", "nodePool": "other"}]}
     assert taken(group("g", status=status, schedulingBackoff=1)).groups
     assert taken(group("g", schedulingBackoff=1)).groups
@@ -208,6 +208,6 @@ def test_pods_find_the_leaf_that_their_label_names():
     assert snapshot.pod_subgroup.tolist() == [2, -1, -1, -1]
 
 
-def test_a_group_with_more_annotations_than_it_may_have_is_held_and_says_so():
+def test_a_group_refused_for_its_annotations_is_held():
     found = read(group("g", metadata={"annotations": {REFUSED: "metadata.labels: found 2,000 labels"}}))
     assert (found.held, found.held_code) == ("metadata.labels: found 2,000 labels", "PodGroupRefused")

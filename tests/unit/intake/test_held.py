@@ -30,24 +30,24 @@ def in_pool(name):
     return {"labels": {"kai.scheduler/node-pool": name}}
 
 
-def test_a_group_stays_in_the_queue_that_its_running_pods_were_granted():
+def test_a_group_stays_in_its_running_pods_granted_queue():
     moved = group("g", queue="r")
     assert queue_of(taken(bound(), moved, node("n"), *QUEUES)) == "q"
     assert queue_of(taken(pod("a", group="g", phase="Running", node="n"), moved, node("n"), *QUEUES)) == "r"
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_group_whose_pods_have_ended_is_free_to_move(phase):
+def test_a_group_whose_pods_ended_may_change_queue(phase):
     assert queue_of(taken(bound(phase=phase), group("g", queue="r"), node("n"), *QUEUES)) == "r"
 
 
-def test_pods_that_follow_go_by_the_queue_of_those_that_run():
+def test_new_pods_follow_the_granted_queue_of_running_ones():
     snapshot = taken(bound(), pod("b", group="g"), group("g", queue="r"), node("n"), *QUEUES)
     assert queue_of(snapshot) == "q"
     assert snapshot.pod_group.tolist() == [0, 0]
 
 
-def test_a_pool_label_moves_no_group_while_its_pods_run():
+def test_a_pool_label_moves_no_group_with_running_pods():
     edited = bound(labels={"kai.scheduler/node-pool": "elsewhere"})
     snapshot = taken(edited, group("g", metadata=in_pool("elsewhere")), node("n"), *QUEUES)
     assert queue_of(snapshot) == "q"
@@ -55,7 +55,7 @@ def test_a_pool_label_moves_no_group_while_its_pods_run():
     assert snapshot.pod_group.tolist() == [0]
 
 
-def test_the_scheduler_of_another_pool_does_not_take_such_a_group():
+def test_another_pools_scheduler_ignores_a_group_granted_elsewhere():
     edited, settings = bound(), {"node_pool": "elsewhere"}
     assert taken(edited, group("g", metadata=in_pool("elsewhere")), **settings).groups == ()
     granted = bound(grant=Grant(queue="q", pool="elsewhere", group="g"))
@@ -67,32 +67,32 @@ def test_pools_mean_nothing_where_no_label_divides():
     assert queue_of(taken(granted, group("g"), node("n"), *QUEUES, node_pool_label="")) == "q"
 
 
-def test_a_pod_stays_in_the_group_for_which_it_was_bound():
+def test_a_pod_stays_in_the_group_it_was_granted():
     snapshot = taken(bound(group="h"), group("g"), group("h"), node("n"), *QUEUES)
     assert snapshot.groups[snapshot.pod_group[0]].name == "g"
     assert snapshot.pods[0].group == "g"
 
 
 @pytest.mark.parametrize(("first", "second"), [("a", "b"), ("b", "a")])
-def test_where_grants_differ_the_pod_that_was_bound_first_decides(first, second):
+def test_among_differing_grants_the_first_bound_pod_decides(first, second):
     early = bound(first, EARLY, grant=Grant(queue="q", group="g"))
     late = bound(second, LATE, grant=Grant(queue="r", group="g"))
     assert queue_of(taken(late, early, group("g", queue="r"), node("n"), *QUEUES)) == "q"
 
 
-def test_of_those_that_were_bound_at_once_the_first_by_name_decides():
+def test_among_pods_bound_together_the_first_name_decides():
     pods = [bound(name, grant=Grant(queue=queue_, group="g")) for name, queue_ in (("b", "r"), ("a", "q"))]
     assert queue_of(taken(*pods, group("g", queue="r"), node("n"), *QUEUES)) == "q"
 
 
-def test_the_share_of_a_running_pod_is_what_it_was_granted():
+def test_a_running_pods_share_is_its_granted_portion():
     grant = Grant(queue="q", group="g", gpus=("d",), portion=0.9)
     snapshot = taken(bound(grant=grant, annotations={"gpu-fraction": "0.1"}), group("g"), node("n"), *QUEUES)
     assert snapshot.shapes[snapshot.pod_shape[0]].gpu.portion == 0.9
     assert snapshot.pod_devices == {0: ("d",)}
 
 
-def test_a_share_of_memory_on_two_devices_is_what_it_was_granted():
+def test_a_memory_share_on_two_devices_follows_its_grant():
     grant = Grant(queue="q", group="g", gpus=("e", "d"), memory=4096)
     edited = bound(grant=grant, annotations={"gpu-memory": "1"}, labels={"runai-gpu-group": "f"})
     snapshot = taken(edited, group("g"), node("n"), *QUEUES)
@@ -110,7 +110,7 @@ def test_an_annotation_makes_no_share_of_whole_devices():
 
 @pytest.mark.parametrize("said", [{"gpu-fraction": "0.01"}, {"gpu-memory": "1"}, {"nvidia.com/mig-1g.5gb": "0"}])
 @pytest.mark.parametrize("where", ["containers", "initContainers"])
-def test_a_pod_that_names_its_node_has_the_whole_devices_that_it_asks_for(said, where):
+def test_a_pod_on_its_node_holds_whole_requested_devices(said, where):
     """Its kubelet gives it these; a share or slices in an annotation would let them look idle."""
     asking = {"name": "x", "restartPolicy": "Always", "resources": {"limits": {"nvidia.com/gpu": "2"}}}
     squatter = pod("p", node="n", phase="Running", annotations=said, spec={where: [asking]})
@@ -119,7 +119,7 @@ def test_a_pod_that_names_its_node_has_the_whole_devices_that_it_asks_for(said, 
     assert (shape.gpu.kind, dict(shape.request)["gpu"]) == (GpuKind.WHOLE, 2000)
 
 
-def test_a_grant_that_does_not_tell_the_share_leaves_that_to_annotations():
+def test_a_grant_without_share_leaves_it_to_annotations():
     grant = Grant(gpus=("d",))  # of a bind request that another scheduler wrote
     snapshot = taken(bound(grant=grant, annotations={"gpu-fraction": "0.5"}), group("g"), node("n"), *QUEUES)
     assert snapshot.shapes[snapshot.pod_shape[0]].gpu.portion == 0.5
@@ -171,7 +171,7 @@ GANG = group("g", minMember=4)
 TREE = group("g", subGroups=[{"name": "launcher", "minMember": 1}, {"name": "workers", "minMember": 3}])
 
 
-def test_a_gang_needs_as_many_pods_as_those_that_succeeded_left_waiting():
+def test_succeeded_pods_lower_the_minimum_of_their_gang():
     assert least(taken(ended("a"), ended("b"), waits("c"), waits("d"), GANG, node("n"), *QUEUES)) == [2]
 
 
@@ -179,22 +179,22 @@ def test_members_that_run_count_among_those_that_are_left():
     assert least(taken(ended("a"), ended("b"), bound("c"), waits("d"), GANG, node("n"), *QUEUES)) == [2]
 
 
-def test_a_gang_of_which_too_few_pods_ever_were_needs_what_it_says():
+def test_a_gang_with_too_few_pods_keeps_its_minimum():
     assert least(taken(ended("a"), waits("c"), waits("d"), GANG, node("n"), *QUEUES)) == [4]
 
 
-def test_pods_that_were_created_after_the_others_were_bound_wait_for_their_own_round():
+def test_a_new_round_of_pods_keeps_the_whole_minimum():
     round_ = [waits(name, AFTER) for name in "efg"]
     assert least(taken(*map(ended, "abcd"), *round_, GANG, node("n"), *QUEUES)) == [4]
 
 
-def test_of_pods_that_were_bound_at_a_time_unknown_their_creation_decides():
+def test_without_bind_times_the_creation_times_decide():
     untold = [pod(name, group="g", phase="Succeeded", metadata={"creationTimestamp": BEFORE}) for name in "abc"]
     assert least(taken(*untold, waits("d"), waits("e"), GANG, node("n"), *QUEUES)) == [2]
     assert least(taken(*untold, waits("d", AFTER), waits("e", AFTER), GANG, node("n"), *QUEUES)) == [4]
 
 
-def test_a_member_that_is_made_anew_completes_the_gang_of_which_the_others_have_succeeded():
+def test_a_recreated_member_completes_a_gang_of_succeeded_pods():
     assert least(taken(*map(ended, "abc"), waits("d", AFTER), GANG, node("n"), *QUEUES)) == [1]
     assert least(taken(*map(ended, "ab"), waits("d", AFTER), GANG, node("n"), *QUEUES)) == [4]
 
@@ -204,17 +204,17 @@ def test_a_pod_that_failed_makes_up_no_gang():
     assert least(taken(ended("a"), failed, waits("c"), waits("d"), GANG, node("n"), *QUEUES)) == [4]
 
 
-def test_a_pod_that_is_leaving_is_waited_for_until_its_owner_made_another():
+def test_a_leaving_pod_counts_until_its_owner_replaces_it():
     leaving = bound("c", metadata={"creationTimestamp": BEFORE, "deletionTimestamp": LATE})
     assert least(taken(ended("a"), ended("b"), leaving, waits("d"), GANG, node("n"), *QUEUES)) == [4]
 
 
-def test_an_owner_that_says_how_many_are_left_is_believed():
+def test_a_minimum_already_lowered_by_its_owner_is_kept():
     told = group("g", minMember=2)
     assert least(taken(ended("a"), ended("b"), waits("c"), waits("d"), told, node("n"), *QUEUES)) == [2]
 
 
-def test_a_gang_of_which_no_pod_waits_needs_what_it_says():
+def test_a_gang_without_waiting_pods_keeps_its_minimum():
     assert least(taken(ended("a"), ended("b"), bound("c"), bound("d"), GANG, node("n"), *QUEUES)) == [4]
 
 

@@ -22,14 +22,14 @@ def test_one_name_in_one_namespace_has_one_place():
     assert len(keys) == 2
 
 
-def test_a_place_leads_nowhere_before_and_after_its_group_exists():
+def test_a_group_key_without_its_group_has_no_row():
     keys = GroupKeys()
     assert rows(keys, [], [("g", "a")]) == [-1]
     assert rows(keys, [("g", "a")], [("g", "a")]) == [0]
     assert rows(keys, [], [("g", "a")]) == [-1]
 
 
-def test_the_numbers_of_keys_of_the_past_go_to_keys_to_come():
+def test_key_numbers_of_the_past_are_reused():
     keys = GroupKeys()
     lasting = np.array([keys.of((f"lasting-{number}", "a")) for number in range(3)], np.int64)
     for round_ in range(50):
@@ -41,7 +41,7 @@ def test_the_numbers_of_keys_of_the_past_go_to_keys_to_come():
 
 
 @given(st.lists(KEYS, max_size=4), st.lists(st.sets(KEYS), min_size=1, max_size=4))
-def test_a_place_leads_to_the_group_of_its_namespace_or_to_none(asked_for, rounds):
+def test_a_key_leads_to_its_group_or_to_none(asked_for, rounds):
     keys = GroupKeys()
     for present in rounds:
         groups = sorted(present)
@@ -50,7 +50,7 @@ def test_a_place_leads_to_the_group_of_its_namespace_or_to_none(asked_for, round
 
 
 @pytest.mark.parametrize("many", [1 << 16, -1000])
-def test_pods_find_their_leaf_by_name_in_the_tree_of_their_group(monkeypatch, many):
+def test_pods_find_their_leaf_by_name_in_the_tree(monkeypatch, many):
     monkeypatch.setattr("kai.intake.membership._MANY", many)  # few pairs are looked up in a table, many are sorted
     leaves = Leaves()
     trees = [leaves.tree(tree) for tree in ({"default": 1}, {"a": 1, "b": 3})]

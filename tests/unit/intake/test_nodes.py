@@ -36,24 +36,24 @@ def test_amounts_are_in_axis_units():
         (str(80 * 2**30), 81900, True),
     ],
 )
-def test_gpu_memory_is_in_hundreds_of_mib_and_may_be_given_in_bytes(label, memory, known):
+def test_gpu_memory_rounds_to_hundreds_and_accepts_bytes(label, memory, known):
     found = read(labels={} if label is None else {"nvidia.com/gpu.memory": label})
     assert (found.gpu_memory, found.gpu_memory_known) == (memory, known)
 
 
 @pytest.mark.parametrize(("label", "count"), [(None, 4), ("3", 3), ("0", 0), ("-1", 4), ("some", 4), ("4000000000", 4)])
-def test_the_number_of_gpus_is_the_label_or_else_what_is_allocatable(label, count):
+def test_the_gpu_count_is_the_label_or_allocatable(label, count):
     labels = {} if label is None else {"nvidia.com/gpu.count": label}
     assert read(allocatable=GPUS, labels=labels).gpu_count == count
 
 
-def test_a_label_counts_no_gpus_that_the_node_does_not_offer():
+def test_a_label_adds_no_gpus_that_are_not_allocatable():
     labels = {"nvidia.com/gpu.count": "6"}
     assert read(allocatable=GPUS, labels=labels).gpu_count == 4
     assert read(allocatable={**GPUS, "nvidia.com/gpu": "0"}, labels=labels).gpu_count == 0
 
 
-def test_a_label_counts_the_gpus_that_are_cut_into_slices():
+def test_a_label_counts_gpus_that_are_cut_in_slices():
     labels = {"nvidia.com/gpu.count": "6"}
     assert read(allocatable={**GPUS, "nvidia.com/mig-1g.10gb": "14"}, labels=labels).gpu_count == 6
 
@@ -69,7 +69,7 @@ def test_a_label_counts_the_gpus_that_are_cut_into_slices():
         ("maybe", True, False),
     ],
 )
-def test_mig_is_enabled_by_the_label_or_else_by_profiles(label, profiles, enabled):
+def test_mig_is_enabled_by_label_or_profiles(label, profiles, enabled):
     labels = {} if label is None else {"node-role.kubernetes.io/mig-enabled": label}
     allocatable = {**GPUS, **({"nvidia.com/mig-1g.10gb": "1"} if profiles else {})}
     assert read(allocatable=allocatable, labels=labels).mig_enabled == enabled
@@ -97,13 +97,13 @@ def test_the_mig_strategy_is_a_label(label, strategy):
         ("KernelDeadlock", "True", False),
     ],
 )
-def test_a_condition_fails_when_it_is_not_as_it_should_be(kind, status, fails):
+def test_a_condition_fails_with_its_bad_status(kind, status, fails):
     found = read(status={"conditions": [{"type": kind, "status": status}]})
     assert found.failing_conditions == ((kind,) if fails else ())
     assert found.ready == (not fails)
 
 
-def test_a_node_without_conditions_is_ready_and_a_cordoned_one_is_not():
+def test_a_cordoned_node_is_not_ready_but_unconditioned_is():
     assert read().ready
     assert not read(spec={"unschedulable": True}).ready
 
@@ -115,7 +115,7 @@ def test_taints_are_kept():
     ]
 
 
-def test_devices_of_a_driver_count_as_gpus_of_the_node():
+def test_devices_of_a_gpu_driver_count_as_node_gpus():
     devices = [{"name": "0"}, {"name": "1"}]
     spec = {"driver": "GPU.example.com", "nodeName": "n", "pool": {"name": "n"}, "devices": devices}
     gpus = other("ResourceSlice", "resource.k8s.io/v1", "s", spec=spec)
@@ -127,7 +127,7 @@ def test_devices_of_a_driver_count_as_gpus_of_the_node():
     ]
 
 
-def test_a_heartbeat_of_a_node_with_devices_makes_no_new_node():
+def test_a_heartbeat_keeps_the_nodes_with_driver_gpus():
     spec = {"driver": "gpu.example.com", "nodeName": "n", "pool": {"name": "n"}, "devices": [{"name": "0"}]}
     cluster = objects(node("n"), other("ResourceSlice", "resource.k8s.io/v1", "s", spec=spec))
     intake = Intake()

@@ -17,7 +17,7 @@ def granted(name="a", phase="Running", since="1970-01-10T00:00:00Z", grant=None,
     return pod(name, phase=phase, annotations=annotations, status=status, **{"group": "g", "node": "n", **fields})
 
 
-def test_what_pods_hold_is_charged_to_their_queue_when_their_group_is_gone():
+def test_running_pods_of_a_deleted_group_charge_its_queue():
     snapshot = taken(granted(), node("n"), *QUEUES)
     (made,) = snapshot.groups
     assert (made.name, made.namespace, made.queue) == ("g", "default", "q")
@@ -25,19 +25,19 @@ def test_what_pods_hold_is_charged_to_their_queue_when_their_group_is_gone():
     assert snapshot.queues[made.queue_row].name == "q"
 
 
-def test_a_group_that_stands_in_can_be_taken_back_and_is_no_gang():
+def test_a_stand_in_group_is_preemptible_without_minimum():
     (made,) = taken(granted(spec={"priority": 1000}), node("n"), *QUEUES).groups
     assert made.preemptible
     assert [each.minimum for each in made.subgroups if each.leaf] == [0]
 
 
-def test_no_pod_that_waits_starts_with_a_group_that_is_gone():
+def test_no_waiting_pod_starts_in_a_deleted_group():
     snapshot = taken(granted(), pod("b", group="g"), node("n"), *QUEUES)
     assert snapshot.groups[0].held
     assert (snapshot.pod_group.tolist(), snapshot.pod_subgroup.tolist()) == ([0, 0], [1, -1])
 
 
-def test_the_subgroup_of_a_pod_whose_group_is_gone_does_not_matter():
+def test_a_deleted_groups_subgroups_do_not_matter():
     snapshot = taken(granted(labels={"kai.scheduler/subgroup-name": "workers"}), node("n"), *QUEUES)
     assert snapshot.pod_subgroup.tolist() == [1]
 
@@ -53,7 +53,7 @@ def test_the_subgroup_of_a_pod_whose_group_is_gone_does_not_matter():
     ],
     ids=["succeeded", "failed", "unbound", "without grant", "without group"],
 )
-def test_no_group_stands_in_for_pods_that_were_granted_nothing(other):
+def test_pods_without_grant_get_no_stand_in_group(other):
     assert taken(other, node("n"), *QUEUES).groups == ()
 
 
@@ -65,7 +65,7 @@ def test_a_group_of_another_namespace_is_not_theirs():
 
 
 @pytest.mark.parametrize(("first", "second"), [("a", "b"), ("b", "a")])
-def test_of_several_accounts_that_of_the_pod_that_was_bound_first_counts(first, second):
+def test_the_first_bound_pod_decides_a_stand_in_queue(first, second):
     late = granted(second, since="1970-01-11T00:00:00Z", grant=Grant(queue="r", group="g"))
     (made,) = taken(granted(first), late, node("n"), *QUEUES).groups
     assert made.queue == "q"

@@ -56,22 +56,22 @@ def test_every_namespace_uses_every_queue_unless_permission_is_required():
     assert told(allowing(), space(), group("g"), settings=IntakeSettings()) == UNBOUNDED
 
 
-def test_the_text_names_queue_and_namespace_and_no_other_namespace():
+def test_the_refusal_names_the_queue_and_own_namespace_only():
     held, _ = told(allowing(annotations={NAMES: "secret"}), space(), group("g"))
     assert held.startswith("spec.queue: found q, expected a queue that allows namespace default;")
     assert "secret" not in held
 
 
-def test_a_queue_that_does_not_exist_is_told_as_missing():
+def test_a_missing_queue_is_reported_as_missing():
     assert told(space(), group("g")) == UNBOUNDED
 
 
-def test_a_namespace_that_is_not_known_is_allowed_by_name_only():
+def test_an_unknown_namespace_is_allowed_only_by_its_name():
     assert told(allowing(annotations={NAMES: "default"}), group("g")) == UNBOUNDED
     assert told(allowing(annotations={LABELS: "team=a"}), group("g"))[1] == "QueueNotAllowed"
 
 
-def test_pods_that_wait_are_not_tried_and_pods_that_run_keep_their_place():
+def test_a_refused_groups_waiting_pods_stay_out():
     made = taken(
         allowing(), space(), group("g"), pod("runs", group="g", node="n", phase="Running"), pod("waits", group="g")
     )
@@ -80,7 +80,7 @@ def test_pods_that_wait_are_not_tried_and_pods_that_run_keep_their_place():
     assert by_name["runs"] != NONE
 
 
-def test_a_change_of_queue_or_namespace_is_seen_by_the_next_snapshot():
+def test_a_changed_queue_or_namespace_shows_in_next_snapshot():
     intake = Intake(REQUIRED)
     refused, allowed = allowing(annotations={LABELS: "team=a"}), space(labels={"team": "a"})
     for spaces, is_held in ((space(), True), (allowed, False), (space(), True)):

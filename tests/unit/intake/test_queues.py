@@ -32,11 +32,11 @@ def test_unlimited_stays_unlimited_in_every_unit():
     assert found.quota == found.limit == Shares(cpu=-1, memory=-1, gpu=-1)
 
 
-def test_a_part_of_a_gpu_does_not_lose_its_last_digit():
+def test_a_fractional_gpu_quota_keeps_its_last_digit():
     assert taken(queue("q", resources=resources(gpu=(0.29, 0.57, 0)))).queues[0].quota.gpu == 290
 
 
-def test_a_queue_without_resources_has_nothing_and_may_have_nothing():
+def test_a_queue_without_resources_has_zero_shares():
     found = taken(queue("q")).queues[0]
     assert (found.quota, found.limit, found.weight) == (Shares(), Shares(), Shares())
 
@@ -56,12 +56,12 @@ def test_priority_names_times_and_runtimes():
     assert taken(queue("p")).queues[0].priority == 100
 
 
-def test_a_queue_whose_parent_is_missing_goes_with_everything_beneath_it():
+def test_a_queue_without_its_parent_is_dropped_with_descendants():
     found = tree(queue("top"), queue("a", parent="top"), queue("lost", parent="gone"), queue("b", parent="lost"))
     assert found == {"a": "top", "top": ""}
 
 
-def test_queues_that_are_their_own_ancestors_go_with_everything_beneath_them():
+def test_queues_in_a_cycle_are_dropped_with_their_descendants():
     cycle = [queue("x", parent="y"), queue("y", parent="z"), queue("z", parent="x")]
     assert tree(queue("top"), *cycle, queue("below", parent="x"), queue("self", parent="self")) == {"top": ""}
 
@@ -71,7 +71,7 @@ def test_a_parent_that_belongs_to_another_scheduler_is_missing():
     assert tree(theirs, queue("a", parent="top")) == {}
 
 
-def test_without_hierarchy_all_queues_with_a_parent_share_one_unlimited_parent():
+def test_without_hierarchy_queues_share_one_unlimited_parent():
     made = [queue("top"), queue("mid", parent="top"), queue("leaf", parent="mid"), queue("lost", parent="gone")]
     snapshot = taken(*made, full_hierarchy_fairness=False)
     found = {each.name: each for each in snapshot.queues}
@@ -79,7 +79,7 @@ def test_without_hierarchy_all_queues_with_a_parent_share_one_unlimited_parent()
     assert found["default"].quota == found["default"].limit == Shares(cpu=-1, memory=-1, gpu=-1)
 
 
-def test_the_synthetic_parent_takes_the_place_of_a_queue_of_its_name():
+def test_the_synthetic_parent_replaces_a_queue_of_its_name():
     made = [queue("top"), queue("default", parent="top"), queue("a", parent="top")]
     assert tree(*made, full_hierarchy_fairness=False) == {"a": "default", "default": ""}
 
@@ -91,7 +91,7 @@ def test_past_usage_is_by_queue_name():
 
 
 @given(st.dictionaries(st.sampled_from("abcdefgh"), st.sampled_from("abcdefgh-"), max_size=8))
-def test_what_is_kept_is_a_tree_and_everything_that_hangs_on_it(parents):
+def test_kept_queues_form_a_tree_with_all_its_descendants(parents):
     found = tree(*[queue(name, parent="" if parent == "-" else parent) for name, parent in parents.items()])
     for name, parent in parents.items():
         hangs = parent == "-" or parent in found
@@ -103,7 +103,7 @@ def test_what_is_kept_is_a_tree_and_everything_that_hangs_on_it(parents):
         assert at == ""
 
 
-def test_queues_that_are_nested_too_deep_are_left_out_and_the_others_stay():
+def test_queues_nested_too_deep_are_dropped_and_others_stay():
     chain = [queue(f"q{at:03}", parent=f"q{at - 1:03}" if at else "") for at in range(600)]
     assert sorted(tree(*chain, queue("else"))) == ["else", *(f"q{at:03}" for at in range(32))]
 
@@ -125,7 +125,7 @@ def test_a_queue_has_the_quota_of_the_instant():
         assert found.queues == take_snapshot(given_, now).queues
 
 
-def test_a_snapshot_is_kept_until_the_edge_and_no_longer():
+def test_a_snapshot_is_kept_until_the_quota_window_edge():
     intake, given_ = Intake(), clocked()
     before = intake.take(given_, AT_TEN - 3_600)
     assert intake.take(given_, AT_TEN - 1).queues is before.queues

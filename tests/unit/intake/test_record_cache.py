@@ -39,7 +39,7 @@ def rows(cache):
     return [record.source.metadata.name for record in cache.records]
 
 
-def test_records_are_in_row_order_whatever_the_order_of_objects(cache, read):
+def test_records_are_sorted_whatever_the_order_of_objects(cache, read):
     assert cache.put((named("b"), named("c"), named("a")), read)
     assert rows(cache) == ["a", "b", "c"]
 
@@ -53,7 +53,7 @@ def test_the_same_objects_are_no_change(cache, read):
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
-def test_an_object_that_replaces_another_of_its_name_takes_its_row(cache, read, at):
+def test_an_object_replacing_its_namesake_takes_the_row(cache, read, at):
     sources = [named(name) for name in "cab"]
     cache.put(tuple(sources), read)
     before = cache.records.copy()
@@ -79,7 +79,7 @@ def test_objects_come_go_and_move_without_being_read_again(cache, read):
     assert rows(cache) == []
 
 
-def test_an_object_in_the_place_of_one_of_another_name_is_read_once(cache, read):
+def test_an_object_replacing_another_name_is_read_once(cache, read):
     cache.put((named("a"), named("c")), read)
     read.seen.clear()
     assert cache.put((named("d"), named("b")), read)
@@ -87,7 +87,7 @@ def test_an_object_in_the_place_of_one_of_another_name_is_read_once(cache, read)
     assert rows(cache) == ["b", "d"]
 
 
-def test_two_objects_of_one_name_are_refused_and_nothing_changes(cache, read):
+def test_two_objects_of_one_name_are_refused_unchanged(cache, read):
     sources = (named("a"), named("b"))
     cache.put(sources, read)
     with pytest.raises(InputError, match=r"namespace b: metadata\.name: found 'uid u and uid v'"):
@@ -101,7 +101,7 @@ def test_objects_are_put_in_order_and_doubles_refused():
         in_order([named("b"), named("a"), named("b")])
 
 
-def test_a_listing_says_what_came_and_went_to_who_knows_the_one_before(cache, read, monkeypatch):
+def test_a_listing_applies_only_its_changes_to_known_records(cache, read, monkeypatch):
     one, two, three = (named(name) for name in "abc")
     first = Listing.after(None, (one, two), (), (one, two))
     second = Listing.after(first.mark, (one, three), (two,), (three,))
@@ -119,7 +119,7 @@ def test_a_listing_says_what_came_and_went_to_who_knows_the_one_before(cache, re
     assert rows(cache) == ["a"]
 
 
-def test_a_record_that_was_made_ahead_is_the_one_that_is_put(cache, read):
+def test_a_record_read_ahead_is_the_one_put(cache, read):
     ahead, late = named("a"), named("b")
     cache.read_ahead(ahead, read)
     assert not cache.records
@@ -135,7 +135,7 @@ def test_an_object_that_is_known_is_not_read_ahead(cache, read):
     assert read.seen == ["a"]
 
 
-def test_of_the_objects_of_one_name_that_are_read_ahead_only_the_last_is_kept(cache, read):
+def test_only_the_last_version_read_ahead_is_kept(cache, read):
     versions = [named("a") for _ in range(50)]
     for version in versions:
         cache.read_ahead(version, read)
@@ -146,7 +146,7 @@ def test_of_the_objects_of_one_name_that_are_read_ahead_only_the_last_is_kept(ca
     assert len(cache._ahead) == 1
 
 
-def test_what_was_read_ahead_and_is_not_put_the_next_time_is_forgotten(cache, read):
+def test_a_record_read_ahead_and_not_put_is_forgotten(cache, read):
     early = named("a")
     cache.read_ahead(early, read)
     cache.put((named("b"),), read)
@@ -156,7 +156,7 @@ def test_what_was_read_ahead_and_is_not_put_the_next_time_is_forgotten(cache, re
 
 @pytest.mark.parametrize("gone", [0, 1, 150])
 @pytest.mark.parametrize("names", ["between", "all over", "at the end", "at the beginning"])
-def test_many_objects_that_come_at_once_stand_in_order_and_the_others_are_carried(cache, read, names, gone):
+def test_many_new_objects_are_sorted_and_others_carried_over(cache, read, names, gone):
     stem = {"between": "row-100-{}", "all over": "row-{}-x", "at the end": "z-{}", "at the beginning": "a-{}"}[names]
     before = [named(f"row-{number:03}") for number in range(200)]
     cache.put(tuple(before), read)
@@ -173,7 +173,7 @@ def test_many_objects_that_come_at_once_stand_in_order_and_the_others_are_carrie
 
 
 @pytest.mark.parametrize("double", ["row-100", "new-150"])
-def test_many_objects_of_which_two_have_one_name_are_refused(cache, read, double):
+def test_a_duplicate_name_among_many_objects_is_refused(cache, read, double):
     cache.put(tuple(named(f"row-{number:03}") for number in range(200)), read)
     before = rows(cache)
     come = [named(f"new-{number:03}") for number in range(200)] + [named(double, uid="v")]

@@ -50,22 +50,22 @@ def decided(snapshot):
     return places, report
 
 
-def test_a_pod_goes_to_another_node_than_the_one_that_refused_it():
+def test_a_pod_avoids_the_node_that_refused_it():
     assert decided(taken(*BASE))[0] == [("Bind", "p", "n1")]
     assert decided(taken(*BASE, refused=(refusal(),)))[0] == [("Bind", "p", "n2")]
 
 
-def test_a_refusal_is_of_a_pod_and_not_of_its_name():
+def test_a_refusal_belongs_to_a_uid_and_no_name():
     assert decided(taken(*BASE, refused=(refusal(uid="another"),)))[0] == [("Bind", "p", "n1")]
 
 
-def test_other_pods_that_ask_for_the_same_may_go_there():
+def test_equal_pods_of_other_groups_may_use_the_node():
     other = (making.group("b"), making.pod("r", group="b", **GPU))
     places, _ = decided(taken(*BASE, *other, refused=(refusal(),)))
     assert sorted(places) == [("Bind", "p", "n2"), ("Bind", "r", "n1")]
 
 
-def test_a_pod_that_no_other_node_takes_is_told_who_refused_it():
+def test_a_pod_refused_by_all_nodes_shows_the_refusal():
     snapshot = taken(*BASE, refused=(refusal(), refusal("n2")))
     places, report = decided(snapshot)
     assert places == []
@@ -98,7 +98,7 @@ def test_a_pod_makes_room_where_it_was_not_refused():
     assert snapshot.nodes[report.node[row]].name == "n2"
 
 
-def test_a_failed_search_of_a_refused_pod_says_nothing_about_pods_that_are_like_it():
+def test_a_refused_pod_shares_no_signature_with_equal_pods():
     snapshot = taken(*BASE, making.group("b"), making.pod("r", group="b", **GPU), refused=(refusal(),))
     row = {pod.name: row for row, pod in enumerate(snapshot.pods)}
     assert snapshot.pods[row["p"]].signature != snapshot.pods[row["r"]].signature

@@ -21,11 +21,11 @@ def container(**requests):
     return {"resources": {"requests": requests}}
 
 
-def test_cpu_counts_in_millicores_memory_in_bytes_and_the_pod_itself_as_one():
+def test_requests_count_millicores_and_bytes_and_one_pod():
     assert request_of(pod("a", requests={"cpu": "1500m", "memory": "1Ki"})) == {"cpu": 1500, "memory": 1024, "pods": 1}
 
 
-def test_a_pod_without_requests_still_takes_the_place_of_one_pod():
+def test_a_pod_without_requests_counts_one_pod():
     assert request_of(pod("a")) == {"pods": 1}
 
 
@@ -50,12 +50,12 @@ def test_containers_are_summed():
     assert request_of(pod("a", spec=spec))["cpu"] == 3000
 
 
-def test_a_large_init_container_counts_where_it_asks_for_more_than_all_others():
+def test_a_large_init_container_raises_the_request():
     spec = {"containers": [container(cpu="1", memory="2Gi")], "initContainers": [container(cpu="4", memory="1Gi")]}
     assert request_of(pod("a", spec=spec)) == {"cpu": 4000, "memory": 2 * 2**30, "pods": 1}
 
 
-def test_sidecars_run_beside_the_containers_and_beside_the_init_containers_after_them():
+def test_sidecars_add_to_containers_and_later_init_containers():
     sidecar = {**container(cpu="1"), "restartPolicy": "Always"}
     spec = {"containers": [container(cpu="1")], "initContainers": [sidecar, container(cpu="5")]}
     assert request_of(pod("a", spec=spec))["cpu"] == 6000
@@ -68,7 +68,7 @@ def test_overhead_comes_on_top_but_not_for_gpus():
     assert request_of(pod("a", spec=spec)) == {"cpu": 1250, "pods": 1}
 
 
-def test_a_limit_stands_for_a_request_that_is_not_there():
+def test_a_limit_replaces_a_missing_request():
     spec = {"containers": [{"resources": {"limits": {"cpu": "2", "nvidia.com/gpu": "1"}, "requests": {"cpu": "1"}}}]}
     assert request_of(pod("a", spec=spec)) == {"cpu": 1000, "gpu": 1000, "pods": 1}
 
@@ -78,14 +78,14 @@ def test_whole_gpus_are_a_request_of_their_own_kind():
     assert (gpu.kind, gpu.shared) == (GpuKind.WHOLE, False)
 
 
-def test_a_fraction_counts_in_hundredths_of_each_of_its_devices():
+def test_a_fraction_counts_in_hundredths_per_device():
     made = pod("a", annotations={"gpu-fraction": "0.333", "gpu-fraction-num-devices": "3"})
     gpu = shape_of(made).gpu
     assert (gpu.kind, gpu.portion, gpu.devices) == (GpuKind.FRACTION, 0.333, 3)
     assert request_of(made)["gpu"] == 33 * 3 * 10
 
 
-def test_an_amount_of_gpu_memory_has_no_gpu_amount_before_it_is_placed():
+def test_a_gpu_memory_request_has_no_gpu_amount_unplaced():
     made = pod("a", annotations={"gpu-memory": "5000"})
     assert shape_of(made).gpu.kind == GpuKind.MEMORY
     assert shape_of(made).gpu.memory == 5000
@@ -104,17 +104,17 @@ def test_a_fraction_that_is_none_is_passed_over(text):
 
 
 @pytest.mark.parametrize("text", ["", "many", "0", "-5", "1.5", "10Gi"])
-def test_an_amount_of_gpu_memory_that_is_none_is_passed_over(text):
+def test_an_invalid_gpu_memory_amount_is_ignored(text):
     assert shape_of(pod("a", annotations={"gpu-memory": text})).gpu.kind == GpuKind.NONE
 
 
 @pytest.mark.parametrize("text", ["", "two", "0", "-1"])
-def test_a_number_of_devices_that_is_none_stands_for_one(text):
+def test_an_invalid_number_of_devices_counts_as_one(text):
     made = pod("a", annotations={"gpu-fraction": "0.5", "gpu-fraction-num-devices": text})
     assert shape_of(made).gpu.devices == 1
 
 
-def test_absurd_numbers_of_devices_and_amounts_of_memory_are_cut():
+def test_absurd_device_counts_and_memory_amounts_are_capped():
     fraction = shape_of(pod("a", annotations={"gpu-fraction": "1", "gpu-fraction-num-devices": "4000000000"})).gpu
     memory = shape_of(pod("a", annotations={"gpu-memory": "9000000000000000000"})).gpu
     assert (fraction.devices, memory.memory) == (MOST_DEVICES, MOST_MEMORY)
@@ -125,11 +125,11 @@ def test_mig_profiles_are_a_kind_of_their_own():
     assert (shape.gpu.kind, shape.gpu.legacy_mig) == (GpuKind.MIG, False)
 
 
-def test_an_annotation_called_like_a_profile_marks_a_pod_of_old():
+def test_an_annotation_named_like_a_profile_marks_legacy_mig():
     assert shape_of(pod("a", annotations={"nvidia.com/mig-1g.10gb": "1"})).gpu.legacy_mig
 
 
-def test_an_absurd_amount_is_cut_so_that_sums_stay_within_64_bits():
+def test_an_absurd_request_is_capped_within_64_bits():
     shape = shape_of(pod("a", spec={"containers": [container(memory="8E")] * 3}))
     assert dict(shape.request)["memory"] == LARGEST_AMOUNT
 
@@ -167,11 +167,11 @@ def test_a_fraction_that_no_gpu_can_give_is_refused(text):
         ),
     ],
 )
-def test_memory_and_devices_that_no_gpu_can_give_are_refused(annotations, found):
+def test_impossible_gpu_memory_and_device_counts_are_refused(annotations, found):
     assert shape_of(pod("a", annotations=annotations)).gpu.refusal == found
 
 
-def test_a_part_beside_whole_gpus_and_a_part_of_a_whole_gpu_are_refused():
+def test_mixing_partial_and_whole_gpus_is_refused():
     both = pod("a", annotations={"gpu-fraction": "0.5"}, requests={"nvidia.com/gpu": "1"})
     assert "found a part of a GPU in annotations and whole ones in containers" in shape_of(both).gpu.refusal
     broken = shape_of(pod("a", requests={"nvidia.com/gpu": "1.5"})).gpu.refusal
@@ -179,15 +179,15 @@ def test_a_part_beside_whole_gpus_and_a_part_of_a_whole_gpu_are_refused():
 
 
 @pytest.mark.parametrize("text", ["0.01", "0.5", "1", "1e-1"])
-def test_a_fraction_that_a_gpu_can_give_is_not_refused(text):
+def test_a_possible_gpu_fraction_is_accepted(text):
     assert shape_of(pod("a", annotations={"gpu-fraction": text})).gpu.refusal == ""
 
 
-def test_a_share_below_a_hundredth_that_is_held_counts_as_one():
+def test_a_held_share_below_a_hundredth_counts_one_hundredth():
     assert request_of(pod("a", annotations={"gpu-fraction": "0.004"}))["gpu"] == 10
 
 
-def test_thousands_of_pods_that_ask_for_more_than_there_is_stay_within_64_bits():
+def test_thousands_of_capped_requests_sum_within_64_bits():
     asked = amounts((("memory", "9007199254740992"), ("cpu", "9e15")))
     held = np.array([asked["memory"], asked["cpu"]], np.int64) * np.int64(32_767)
     assert held.tolist() == [32_767 * LARGEST_AMOUNT] * 2

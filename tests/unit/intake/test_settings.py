@@ -18,7 +18,7 @@ KEY = "kai.scheduler/node-pool"
         (IntakeSettings(node_pool_label="pool", node_pool="x"), {"pool": "x"}, True),
     ],
 )
-def test_a_scheduler_owns_what_carries_its_label_or_none_if_it_has_none(settings, labels, owned):
+def test_a_scheduler_owns_objects_with_its_pool_label(settings, labels, owned):
     assert settings.owns(labels) == owned
 
 

@@ -152,7 +152,7 @@ def test_an_object_that_did_not_change_is_read_once():
     assert all(one is other_ for one, other_ in zip(first.groups, second.groups, strict=True))
 
 
-def test_queues_are_read_when_one_of_them_changed_and_else_not():
+def test_queues_are_read_again_only_after_a_change():
     before = objects(queue("q"), queue("r"), group("g"), pod("p"))
     intake = Intake()
     with mock.patch.object(snapshot_module, "read_queues", wraps=snapshot_module.read_queues) as read:
@@ -166,7 +166,7 @@ def test_queues_are_read_when_one_of_them_changed_and_else_not():
         assert read.call_count == 3
 
 
-def test_the_same_objects_a_little_later_are_the_same_facts():
+def test_the_same_objects_later_keep_the_same_facts():
     intake, objects_ = Intake(), cluster()
     first, second = intake.take(objects_, NOW), intake.take(attrs.evolve(objects_), NOW + 1, revision=7)
     assert (second.now, second.revision) == (NOW + 1, 7)
@@ -187,7 +187,7 @@ def test_facts_change_when_a_leaving_pod_counts_as_stuck():
     assert intake.take(objects_, leaving + 5000.0).versions.content is after.versions.content
 
 
-def test_what_was_interned_for_pods_of_the_past_is_forgotten(monkeypatch):
+def test_interned_values_of_past_pods_are_forgotten(monkeypatch):
     monkeypatch.setattr(snapshot_module, "_MANY", 0)
     intake = Intake()
     for number in range(30):
@@ -195,7 +195,7 @@ def test_what_was_interned_for_pods_of_the_past_is_forgotten(monkeypatch):
         assert picture(intake.take(made, NOW)) == picture(take_snapshot(made, NOW))
 
 
-def test_what_pods_of_the_past_had_for_themselves_is_forgotten(monkeypatch):
+def test_private_traits_of_past_pods_are_forgotten(monkeypatch):
     """A volume claim of its own gives a pod traits of its own."""
     monkeypatch.setattr(snapshot_module, "_MANY", 0)
     intake, most = Intake(), 0
@@ -207,7 +207,7 @@ def test_what_pods_of_the_past_had_for_themselves_is_forgotten(monkeypatch):
     assert 1 < most < 15
 
 
-def test_a_cluster_of_pods_that_have_nothing_in_common_is_read_once(monkeypatch):
+def test_pods_without_anything_in_common_are_read_once(monkeypatch):
     monkeypatch.setattr(snapshot_module, "_MANY", 0)
     intake, made = Intake(), []
     for number in range(30):
@@ -222,7 +222,7 @@ def test_a_cluster_of_pods_that_have_nothing_in_common_is_read_once(monkeypatch)
     assert intake._pod_reader is reader, "what was made of the pods is kept"
 
 
-def test_a_cluster_of_many_nodes_without_pods_is_read_once(monkeypatch):
+def test_many_nodes_without_pods_are_read_once(monkeypatch):
     monkeypatch.setattr(snapshot_module, "_MANY", 0)
     intake = Intake()
     made = objects(*[node(f"n{number}") for number in range(30)])
@@ -240,7 +240,7 @@ def test_two_objects_of_one_name_are_refused_by_name(made):
         take_snapshot(ClusterObjects(**twice), NOW)
 
 
-def test_one_and_the_same_object_twice_is_refused_and_leaves_the_intake_usable():
+def test_a_duplicate_object_is_refused_and_intake_stays_usable():
     intake, made = Intake(), objects(pod("a"), pod("b"))
     intake.take(made, NOW)
     with pytest.raises(InputError, match="pod default/a"):
@@ -248,7 +248,7 @@ def test_one_and_the_same_object_twice_is_refused_and_leaves_the_intake_usable()
     assert [each.name for each in intake.take(made, NOW).pods] == ["a", "b"]
 
 
-def test_a_pod_belongs_to_a_group_of_its_own_namespace_or_to_none():
+def test_a_pod_joins_only_a_group_of_its_namespace():
     stranger = pod("p", group="h", metadata={"namespace": "third"})
     own = pod("p", group="h", metadata={"namespace": "b"})
     groups = [group("h", metadata={"namespace": name}) for name in ("b", "a")]
@@ -281,7 +281,7 @@ def test_time_and_revision_are_passed_on():
     assert (snapshot.now, snapshot.revision) == (42.0, 7)
 
 
-def test_resources_of_any_name_that_pods_ask_for_make_no_table_wider():
+def test_resources_that_no_node_offers_add_one_column():
     """A pod may name tens of thousands of resources, and each would be a column of every node and every shape."""
     odd = [
         pod(f"odd-{at}", group="g", requests={f"x{at}.example/r{each:03}": "1" for each in range(100)})

@@ -79,7 +79,7 @@ def test_nothing_is_asked_where_no_pod_selects_nodes():
     assert Stage.of(Affinity(), snapshot_of(*NODES, pod("a-0"))).is_silent
 
 
-def test_the_answer_depends_on_the_shape_alone_and_costs_no_call_for_each_pod():
+def test_node_affinity_depends_on_shape_without_calls_per_pod():
     stage = Stage.of(Affinity(), snapshot_of(*NODES, pod("a-0", nodeSelector={"disk": "ssd"})))
     assert stage.answers.node_filter.depends is Dependence.SHAPE
     assert not stage.session.policy.dynamic.any()
@@ -90,7 +90,7 @@ def test_refused_nodes_are_explained_in_the_words_of_kubernetes():
     assert stage.reasons("a-0") == [REFUSED] * 3
 
 
-def test_a_cycle_binds_only_where_the_selector_allows_and_says_why_not():
+def test_a_cycle_binds_by_selector_and_reports_mismatches():
     played = play(
         Affinity(),
         snapshot_of(*NODES, pod("a-0", nodeSelector={"disk": "hdd"}), pod("b-0", nodeSelector={"disk": "tape"})),

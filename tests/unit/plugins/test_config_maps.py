@@ -41,7 +41,7 @@ def test_where_config_maps_were_not_listed_none_is_missing():
     assert Stage.of(ConfigMaps(), snapshot_of(node("n1"), needing("a-0", "lost"))).is_silent
 
 
-def test_a_cycle_leaves_the_pod_pending_and_says_why_in_the_words_of_the_peer():
+def test_a_missing_config_map_leaves_its_pod_pending():
     played = play(
         ConfigMaps(), snapshot_of(node("n1"), config_map("have"), needing("a-0", "lost"), needing("b-0", "have"))
     )

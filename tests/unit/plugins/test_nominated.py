@@ -22,7 +22,7 @@ def test_a_node_that_is_gone_nominates_nothing():
     assert Stage.of(NominatedNode(), snapshot_of(*NODES, nominated("a-0", "n9"))).is_silent
 
 
-def test_only_nominated_pods_are_asked_about_and_only_by_shape():
+def test_only_nominated_pods_are_scored_and_by_shape():
     stage = Stage.of(NominatedNode(), snapshot_of(*NODES, nominated("a-0", "n2"), pod("b-0")))
     assert (stage.is_concerned("a-0"), stage.is_concerned("b-0")) == (True, False)
     assert stage.answers.node_score.depends is Dependence.SHAPE

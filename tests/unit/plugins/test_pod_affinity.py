@@ -57,7 +57,7 @@ def scoring(*manifests):
 # ------------------------------------------------------------------------------------------------------ required terms
 
 
-def test_affinity_keeps_a_pod_in_the_domains_of_what_it_wants():
+def test_affinity_keeps_a_pod_in_the_matching_domains():
     stage = filtering(pod("a-0", on="n1", labels=DB), pod("b-0", affinity=near(term(DB, ZONE))))
     assert stage.accepting("b-0") == ["n1", "n2"]
     assert stage.reasons("b-0") == [NOT_NEAR] * 2
@@ -67,17 +67,17 @@ def test_affinity_to_nobody_refuses_every_node():
     assert filtering(pod("b-0", affinity=near(term(DB, ZONE)))).accepting("b-0") == []
 
 
-def test_the_first_of_a_series_may_go_anywhere_with_the_label():
+def test_the_first_pod_of_a_series_needs_no_match():
     stage = filtering(pod("b-0", labels=WEB, affinity=near(term(WEB, ZONE))))
     assert stage.accepting("b-0") == ["n1", "n2", "n3"]
 
 
-def test_the_first_of_a_series_is_excused_only_while_nobody_matches_anywhere():
+def test_a_matching_pod_anywhere_ends_the_first_pods_exception():
     stage = filtering(pod("a-0", on="n3", labels=WEB), pod("b-0", labels=WEB, affinity=near(term(WEB, ZONE))))
     assert stage.accepting("b-0") == ["n3"]
 
 
-def test_a_match_on_a_node_without_the_label_is_in_no_domain():
+def test_a_match_on_an_unlabelled_node_has_no_domain():
     stage = filtering(pod("a-0", on="n4", labels=WEB), pod("b-0", labels=WEB, affinity=near(term(WEB, ZONE))))
     assert stage.accepting("b-0") == ["n1", "n2", "n3"]
 
@@ -107,7 +107,7 @@ def test_anti_affinity_keeps_a_pod_out_of_domains():
         (term(WEB, ZONE), False),  # n4 is in no zone, and takes any number
     ],
 )
-def test_of_pods_that_repel_each_other_on_each_node_no_node_takes_two(keeps_off, alone):
+def test_only_pods_repelling_themselves_per_node_are_single(keeps_off, alone):
     stage = filtering(pod("a-0", labels=WEB, affinity=away(keeps_off)), pod("b-0", labels=DB))
     assert [stage.is_single("a-0"), stage.is_single("b-0")] == [alone, False]
 
@@ -139,7 +139,7 @@ def test_the_reason_is_the_first_in_the_peers_order():
     assert stage.reasons("b-0") == [NOT_AWAY, NOT_NEAR, NOT_NEAR, NOT_NEAR]
 
 
-def test_a_term_means_the_namespace_of_its_pod_unless_it_names_others():
+def test_a_term_selects_only_its_own_namespace_by_default():
     there = pod("a-0", on="n1", labels=DB, namespace="other")
     assert filtering(there, pod("b-0", affinity=away(term(DB)))).accepting("b-0") == ["n1", "n2", "n3", "n4"]
     named = away(term(DB, namespaces=["other"]))
@@ -166,7 +166,7 @@ def test_a_namespace_selector_passes_over_namespaces_with_other_labels():
     assert stage.accepting("b-0") == ["n1", "n2", "n3", "n4"]
 
 
-def test_terminating_and_evicted_pods_keep_none_away_but_are_waited_for():
+def test_terminating_and_evicted_pods_repel_none_but_are_awaited():
     stage = filtering(
         pod("a-0", on="n1", labels=DB, leaving=True),
         pod("a-1", on="n3", labels=DB),
@@ -177,7 +177,7 @@ def test_terminating_and_evicted_pods_keep_none_away_but_are_waited_for():
     assert (stage.accepting("b-0"), stage.waiting_on("b-0")) == (["n1", "n2", "n3", "n4"], ["n1", "n3"])
 
 
-def test_a_pod_that_keeps_others_away_does_so_until_it_is_evicted():
+def test_a_running_pods_anti_affinity_lasts_until_eviction():
     stage = filtering(pod("a-0", on="n1", affinity=away(term(DB, ZONE))), pod("b-0", labels=DB))
     assert stage.accepting("b-0") == ["n3", "n4"]
     evict(stage.session, "a-0")
@@ -189,7 +189,7 @@ def test_a_pod_that_does_not_end_keeps_others_away():
     assert filtering(stuck, pod("b-0", affinity=away(term(DB, HOST)))).accepting("b-0") == ["n2", "n3", "n4"]
 
 
-def test_a_terminating_pod_is_company_and_one_that_is_to_be_evicted_is_none():
+def test_terminating_pods_satisfy_affinity_and_evicted_ones_do_not():
     stage = filtering(
         pod("a-0", on="n1", labels=DB, leaving=True),
         pod("a-1", on="n3", labels=DB),
@@ -201,7 +201,7 @@ def test_a_terminating_pod_is_company_and_one_that_is_to_be_evicted_is_none():
         assert stage.accepting("b-0") == ["n1"]
 
 
-def test_a_pod_that_moves_is_waited_for_on_one_node_and_keeps_others_off_the_next():
+def test_a_moving_pod_blocks_its_target_and_is_awaited():
     stage = filtering(pod("a-0", on="n1", labels=DB), pod("b-0", affinity=away(term(DB, HOST))))
     session = stage.session
     victim = np.array([stage.row("a-0")], np.int64)
@@ -217,7 +217,7 @@ def test_finished_pods_do_not_count():
     assert filtering(done, pod("b-0", affinity=away(term(DB, ZONE)))).accepting("b-0") == ["n1", "n2", "n3", "n4"]
 
 
-def test_pods_that_no_term_bears_on_are_placed_without_asking():
+def test_pods_without_any_bearing_term_are_not_concerned():
     stage = filtering(pod("a-0", on="n1", labels=DB), pod("b-0", affinity=near(term(DB, ZONE))), pod("c-0", labels=WEB))
     # That others want to be near db pods does not restrict db pods themselves.
     assert [stage.is_concerned(name) for name in ("a-0", "b-0", "c-0")] == [False, True, False]
@@ -227,13 +227,13 @@ def test_nothing_is_asked_where_no_pod_has_terms():
     assert filtering(pod("a-0", on="n1", labels=DB)).is_silent
 
 
-def test_a_gang_that_spreads_by_anti_affinity_takes_a_node_each():
+def test_a_gang_with_anti_affinity_takes_one_node_each():
     gang = [pod(f"a-{at}", labels=WEB, affinity=away(term(WEB))) for at in range(4)]
     played = play(PodAffinity(), snapshot_of(*NODES, *gang, minimum=4))
     assert played.bound == {f"a-{at}": f"n{at + 1}" for at in range(4)}
 
 
-def test_a_gang_that_is_one_too_many_is_not_placed_at_all():
+def test_a_gang_exceeding_the_nodes_is_not_placed():
     gang = [pod(f"a-{at}", labels=WEB, affinity=away(term(WEB))) for at in range(5)]
     played = play(PodAffinity(), snapshot_of(*NODES, *gang, minimum=5))
     assert played.bound == {}
@@ -251,7 +251,7 @@ def test_a_series_follows_its_first_pod_into_one_zone():
 MILLION = 1_000_000.0
 
 
-def test_a_preferred_term_is_worth_its_weight_for_each_pod_of_the_domain():
+def test_a_preferred_term_scores_its_weight_per_matching_pod():
     stage = scoring(
         pod("a-0", on="n1", labels=DB),
         pod("a-1", on="n2", labels=DB),
@@ -285,7 +285,7 @@ def test_what_pods_that_are_there_prefer_counts_as_well():
     assert not stage.is_concerned("c-0")
 
 
-def test_required_terms_of_pods_that_are_there_are_worth_nothing():
+def test_required_terms_of_running_pods_score_nothing():
     assert scoring(pod("a-0", on="n1", affinity=near(term(WEB, ZONE))), pod("b-0", labels=WEB)).is_silent
 
 
@@ -442,7 +442,7 @@ def asks_about(stage, name):
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters(), st.integers(0, 5), st.integers(0, 3))
-def test_masks_and_scores_are_what_looking_at_every_pair_of_pods_gives(snapshot, victim, target):
+def test_masks_and_scores_equal_those_of_pairwise_comparison(snapshot, victim, target):
     required, preferred = Stage.of(PodAffinity(), snapshot), Stage.of(PodAffinityScore(), snapshot)
     for stage in (required, preferred):
         session = stage.session
@@ -468,7 +468,7 @@ def test_masks_and_scores_are_what_looking_at_every_pair_of_pods_gives(snapshot,
 # ---------------------------------------------------------------------------------------------------------------- cost
 
 
-def test_what_running_pods_carry_is_resolved_once_and_not_in_each_cycle(monkeypatch):
+def test_terms_of_running_pods_are_resolved_once_across_cycles(monkeypatch):
     """One pod may carry a thousand terms, for as long as it runs."""
     asked, selects = [], LabelTable.selects
 

@@ -17,5 +17,5 @@ def test_pods_of_a_higher_task_priority_go_first():
 
 
 @pytest.mark.parametrize("text", ["1_0", "\u0663", "high"])
-def test_a_task_priority_that_the_peer_does_not_read_goes_last(text):
+def test_a_task_priority_that_is_no_number_goes_last(text):
     assert first_of(text, "2") == "2"

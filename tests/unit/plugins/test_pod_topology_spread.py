@@ -42,31 +42,31 @@ def test_a_pod_goes_where_fewest_of_its_kind_are():
     assert stage.reasons("b-0") == [UNEVEN, UNEVEN, LACKING]
 
 
-def test_as_many_more_as_the_skew_says_may_be_in_a_domain():
+def test_a_domain_takes_as_many_pods_as_skew_allows():
     there = [web("a-0", "n1"), web("a-1", "n2")]
     assert filtering(*there, web("b-0", constraints=[spread(skew=2)])).accepting("b-0") == ["n3"]
     assert filtering(*there, web("b-0", constraints=[spread(skew=3)])).accepting("b-0") == ["n1", "n2", "n3"]
 
 
-def test_a_pod_that_its_own_constraint_does_not_mean_does_not_count_itself():
+def test_a_pod_outside_its_own_selector_counts_not_itself():
     stage = filtering(web("a-0", "n1"), pod("b-0", labels=DB, topologySpreadConstraints=[spread()]))
     assert stage.accepting("b-0") == ["n1", "n2", "n3"]
 
 
-def test_all_constraints_must_hold_and_the_first_that_does_not_says_why():
+def test_all_constraints_must_hold_and_the_first_failure_shows():
     both = [spread(HOST), spread(ZONE)]
     stage = filtering(web("a-0", "n1"), web("b-0", constraints=both))
     assert stage.accepting("b-0") == ["n3"]
     assert stage.reasons("b-0") == [UNEVEN, UNEVEN, LACKING]
 
 
-def test_a_node_that_lacks_the_label_of_one_constraint_counts_for_no_other():
+def test_a_node_lacking_one_label_counts_for_no_constraint():
     stage = filtering(web("a-0", "n4"), web("b-0", constraints=[spread(HOST), spread(ZONE)]))
     assert stage.accepting("b-0") == ["n1", "n2", "n3"]
     assert filtering(web("a-0", "n4"), web("b-0", constraints=[spread(HOST)])).accepting("b-0") == ["n1", "n2", "n3"]
 
 
-def test_with_fewer_domains_than_there_should_be_one_pod_is_one_too_many():
+def test_too_few_domains_make_the_minimum_zero():
     there = [web("a-0", "n1"), web("a-1", "n3")]
     assert filtering(*there, web("b-0", constraints=[spread(minDomains=2)])).accepting("b-0") == ["n1", "n2", "n3"]
     assert filtering(*there, web("b-0", constraints=[spread(minDomains=3)])).accepting("b-0") == []
@@ -87,7 +87,7 @@ def test_keys_whose_values_match_tell_revisions_apart(labels, accepted):
     assert filtering(old, new).accepting("b-0") == accepted
 
 
-def test_without_a_selector_a_constraint_asks_for_the_label_only():
+def test_a_constraint_without_selector_only_needs_the_label():
     stage = filtering(web("a-0", "n1"), web("b-0", constraints=[spread(labels=None)]))
     assert stage.accepting("b-0") == ["n1", "n2", "n3"]
     assert stage.reasons("b-0") == [LACKING]
@@ -98,7 +98,7 @@ def test_without_a_selector_keys_whose_values_match_decide():
     assert stage.accepting("b-0") == ["n3"]
 
 
-def test_nodes_that_a_pod_does_not_select_make_no_domain_unless_it_says_so():
+def test_unselected_nodes_form_no_domain_unless_affinity_is_ignored():
     selecting = {"nodeSelector": {ZONE: "east"}}
     there = [web("a-0", "n1"), web("a-1", "n2")]
     honors = web("b-0", constraints=[spread()], **selecting)
@@ -108,7 +108,7 @@ def test_nodes_that_a_pod_does_not_select_make_no_domain_unless_it_says_so():
     assert filtering(*there, ignores).accepting("b-0") == ["n3"]
 
 
-def test_required_node_affinity_leaves_nodes_out_as_a_selector_does():
+def test_required_node_affinity_excludes_nodes_like_a_selector():
     terms = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["east"]}]}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     stage = filtering(web("a-0", "n1"), web("b-0", constraints=[spread()], affinity={"nodeAffinity": required}))
@@ -132,7 +132,7 @@ def test_tainted_nodes_make_domains_unless_the_pod_says_otherwise(policy, tolera
     assert filtering(web("a-0", "n1"), waiting, nodes=nodes).accepting("b-0") == accepted
 
 
-def test_pods_on_nodes_that_are_left_out_do_not_count_in_their_domain():
+def test_pods_on_tainted_nodes_do_not_count_in_domains():
     hot = [{"key": "hot", "effect": "NoSchedule"}]
     nodes = (node("n1", {ZONE: "east"}, taints=hot), node("n2", {ZONE: "east"}), node("n3", {ZONE: "west"}))
     waiting = web("b-0", constraints=[spread(nodeTaintsPolicy="Honor")])
@@ -158,7 +158,7 @@ def test_terminating_finished_and_evicted_pods_do_not_count():
     assert stage.accepting("b-0") == ["n1", "n2", "n3"]
 
 
-def test_a_pod_that_moves_counts_where_it_goes_and_undoing_is_exact():
+def test_a_moving_pod_counts_at_its_target_until_undone():
     stage = filtering(web("a-0", "n1"), web("b-0", constraints=[spread()]))
     session = stage.session
     victim = np.array([stage.row("a-0")], np.int64)
@@ -178,12 +178,12 @@ def test_nothing_is_asked_about_wishes_and_pods_without_constraints():
 
 
 @pytest.mark.parametrize("wrong", [{"maxSkew": 0}, {"maxSkew": -1}, {"topologyKey": ""}, {"whenUnsatisfiable": "x"}])
-def test_a_constraint_that_no_api_server_takes_asks_for_nothing(wrong):
+def test_an_invalid_constraint_is_ignored(wrong):
     assert filtering(web("a-0", "n1"), web("b-0", constraints=[spread() | wrong])).is_silent
 
 
 @pytest.mark.parametrize("fewest", [0, -3])
-def test_a_number_of_domains_that_no_api_server_takes_is_one(fewest):
+def test_an_invalid_minimum_of_domains_counts_as_one(fewest):
     stage = filtering(web("a-0", "n1"), web("b-0", constraints=[spread(minDomains=fewest)]))
     assert stage.accepting("b-0") == ["n3"]
 
@@ -197,7 +197,7 @@ def test_a_gang_is_spread_as_it_is_placed():
     assert sorted(played.bound.values()) == ["n1", "n1", "n3", "n3"]
 
 
-def test_a_gang_that_cannot_be_spread_is_not_placed_at_all():
+def test_a_gang_that_cannot_spread_is_not_placed():
     full = pod("z-0", on="n3", requests={"cpu": "64"})
     gang = [web(f"a-{at}", constraints=[spread()]) for at in range(4)]
     played = play(PodTopologySpread(), snapshot_of(*NODES, full, *gang, minimum=4))
@@ -205,14 +205,14 @@ def test_a_gang_that_cannot_be_spread_is_not_placed_at_all():
     assert (2, UNEVEN) in [(count, reason.text) for count, reason in played.waiting_for("a").counts]
 
 
-def test_pods_without_constraints_count_as_soon_as_they_are_placed():
+def test_pods_without_constraints_count_once_they_are_placed():
     plain = pod("a-0", labels=WEB)
     played = play(PodTopologySpread(), snapshot_of(*NODES, plain, web("b-0", constraints=[spread()])))
     assert played.bound == {"a-0": "n1", "b-0": "n3"}
 
 
 @pytest.mark.parametrize(("constraints", "evicted"), [([spread()], ["low-0"]), ([], [])])
-def test_a_victim_makes_room_within_the_skew_unless_it_could_return_there(constraints, evicted):
+def test_a_victim_is_evicted_unless_it_could_return(constraints, evicted):
     nodes = (node("n1", {ZONE: "east"}), node("n3", {ZONE: "west"}))
     manifests = (
         web("low-0", "n1", constraints, requests={"cpu": "10"}),
@@ -223,7 +223,7 @@ def test_a_victim_makes_room_within_the_skew_unless_it_could_return_there(constr
     assert play(PodTopologySpread(), snapshot, actions=(Preempt(),)).evicted == evicted
 
 
-def test_a_search_in_vain_says_nothing_of_pods_that_other_pods_are_to_be_spread_with():
+def test_a_vain_search_does_not_exclude_equally_shaped_pods():
     nodes = (node("n1", {ZONE: "east"}), node("n3", {ZONE: "west"}))
     manifests = (
         web("a-0", "n1", requests={"cpu": "1"}),

@@ -16,7 +16,7 @@ def refusal(**requests):
     return Stage.of(PoolMaximum(), snapshot_of(*NODES, pod("a-0", requests=amounts))).refusal("a-0")
 
 
-def test_a_pod_that_some_node_could_hold_alone_is_admitted():
+def test_a_pod_that_some_node_could_hold_is_admitted():
     amounts = {"nvidia.com/gpu": "4", "cpu": "2", "memory": "16G"}
     assert Stage.of(PoolMaximum(), snapshot_of(*NODES, pod("a-0", requests=amounts))).is_silent
 
@@ -59,7 +59,7 @@ def test_each_resource_is_compared_by_itself():
         ),
     ],
 )
-def test_the_refusal_says_what_was_wanted_and_what_there_is(amounts, wanted, maximum):
+def test_the_refusal_names_the_request_and_the_nodes_maximum(amounts, wanted, maximum):
     in_one = "resources available in a single node in the default node-pool is topped at"
     expected = f"The pod default/a-0 requires {wanted}. {maximum.format(in_one=in_one)}"
     assert Stage.of(PoolMaximum(), snapshot_of(*NODES, pod("a-0", requests=amounts))).refusal("a-0") == expected

@@ -52,7 +52,7 @@ def test_one_clash_of_many_ports_is_enough():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_rivals_of_many_sets_of_ports_are_those_that_a_look_at_each_pair_finds(seed):
+def test_port_conflicts_equal_those_of_comparing_each_pair(seed):
     draw = random.Random(seed)
     addresses = ("", "0.0.0.0", "10.0.0.1", "10.0.0.2")  # noqa: S104  addresses in manifests
     nodes = [node(f"n{at}") for at in range(9)]
@@ -80,12 +80,12 @@ def test_only_ports_of_the_same_number_are_compared():
     assert compared.call_count == 2  # the pod's own, and that of one of thirty
 
 
-def test_a_port_of_a_container_alone_is_not_the_nodes():
+def test_a_container_port_without_host_port_concerns_no_node():
     stage = Stage.of(Ports(), snapshot_of(*NODES, pod("a-0", ports=[{"containerPort": 80}]), pod("b-0")))
     assert stage.is_silent
 
 
-def test_on_the_network_of_the_host_every_port_is_the_nodes():
+def test_under_host_network_every_container_port_is_taken():
     snapshot = snapshot_of(
         *NODES, pod("a-0", on="n2", ports=[{"containerPort": 80}], hostNetwork=True), pod("b-0", ports=[port(80)])
     )
@@ -98,7 +98,7 @@ def test_the_port_of_a_terminating_pod_is_waited_for():
     assert (stage.accepting("b-0"), stage.waiting_on("b-0")) == (["n1", "n2"], ["n1"])
 
 
-def test_the_port_of_a_pod_that_does_not_end_stays_taken():
+def test_a_stuck_terminating_pod_keeps_its_port_taken():
     stuck = pod("a-0", on="n1", ports=[port(80)], metadata={"deletionTimestamp": "2026-01-01T11:00:00Z"})
     stage = Stage.of(Ports(), snapshot_of(*NODES, stuck, pod("b-0", ports=[port(80)])))
     assert stage.accepting("b-0") == ["n2"]
@@ -121,7 +121,7 @@ def test_pods_without_ports_are_not_asked_about():
     assert (stage.is_concerned("a-0"), stage.is_concerned("b-0")) == (True, False)
 
 
-def test_pods_that_a_cycle_places_hold_their_ports_against_the_next():
+def test_pods_placed_in_a_cycle_hold_their_ports():
     pods = [pod(f"a-{at}", ports=[port(80)]) for at in range(3)]
     assert play(Ports(), snapshot_of(*NODES, *pods)).bound == {"a-0": "n1", "a-1": "n2"}
 
@@ -134,7 +134,7 @@ def test_a_gang_that_fits_nowhere_leaves_no_port_behind():
     assert played.bound == {"a-0": "n1", "a-1": "n2"}
 
 
-def test_a_pod_is_evicted_for_its_port_although_the_node_has_room():
+def test_a_pod_is_evicted_for_its_port_despite_room():
     held = pod("a-0", on="n1", ports=[port(80)])
     for ports, victims in (([port(80)], ["a-0"]), ([port(81)], [])):
         snapshot = ranked(snapshot_of(NODES[0], held, pod("b-0", ports=ports)), a=50, b=90)
@@ -142,7 +142,7 @@ def test_a_pod_is_evicted_for_its_port_although_the_node_has_room():
         assert (played.evicted, played.bound) == (victims, {} if victims else {"b-0": "n1"})
 
 
-def test_what_an_earlier_action_evicted_is_waited_for_by_a_later_one():
+def test_a_later_action_awaits_ports_of_evicted_pods():
     pods = [pod("a-0", on="n1", ports=[port(80), port(81)]), pod("b-0", ports=[port(80)]), pod("c-0", ports=[port(81)])]
     snapshot = ranked(snapshot_of(NODES[0], *pods), a=50, b=90, c=40)
     session = play(Ports(), snapshot, (Preempt(), Allocate())).session

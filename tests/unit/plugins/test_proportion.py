@@ -29,14 +29,14 @@ def total(*objects, **parameters):
     return shares.total[0] / 1000, shares.total[2] / 1000
 
 
-def test_gpus_without_the_label_of_gpu_workers_count_nothing_where_scheduling_is_restricted():
+def test_restricted_scheduling_counts_gpus_only_of_labelled_workers():
     nodes = (node("a", allocatable=GPUS), node("b", {GPU_WORKER: ""}, allocatable=GPUS), node("c", {"mine": "1"}))
     assert total(*nodes) == (80, 12)
     assert total(*nodes, restrict_node_scheduling=True) == (80, 6)
     assert total(*nodes, restrict_node_scheduling=True, gpu_worker_label="mine") == (80, 0)
 
 
-def test_pods_of_other_schedulers_count_where_they_are_on_nodes_that_are_ready():
+def test_foreign_pods_reduce_the_total_only_on_ready_nodes():
     ready, cordoned = node("a", allocatable=GPUS), node("b", allocatable=GPUS, unschedulable=True)
     assert total(ready, cordoned) == (8, 6)
     assert total(ready, cordoned, pod("theirs-0", on="b", **FOREIGN)) == (8, 6)
@@ -51,7 +51,7 @@ def test_there_is_never_less_than_nothing():
     assert total(failed, *theirs) == (4, 0)
 
 
-def test_scaling_pods_take_nothing_and_a_label_alone_makes_none():
+def test_scaling_pods_count_nothing_given_label_and_namespace():
     labelled = pod("scaling-0", on="a", labels={"app": "scaling-pod"}, **FOREIGN)
     assert total(node("a", allocatable=GPUS), labelled) == (6, 5)
     labelled["metadata"]["namespace"] = "kai-scale-adjust"
@@ -59,13 +59,13 @@ def test_scaling_pods_take_nothing_and_a_label_alone_makes_none():
 
 
 @pytest.mark.parametrize("asked", [2010.0, 4060.0, GPU_UNIT * 513 / 16300])
-def test_a_queue_that_gets_all_it_asks_for_has_just_that_as_its_share(asked):
+def test_a_share_differing_only_by_rounding_is_the_request(asked):
     share = asked / GPU_UNIT * GPU_UNIT
     assert share < asked
     assert without_rounding(np.array([share]), np.array([asked])) == [asked]
 
 
-def test_a_share_that_is_its_quota_is_so_in_both_units():
+def test_a_rounded_share_is_its_quota_in_both_units():
     found = without_rounding(np.array([2.01, 2.005, 2.0100001]) * GPU_UNIT, np.full(3, 9000.0))
     assert found.tolist() == [2010.0, 2005.0, 2010.0001]
 
@@ -77,7 +77,7 @@ SCENARIOS = Path(__file__).parents[2] / "scenarios" / "reclaim"
     ("scenario", "searches"),
     [("a-gang-that-may-not-take-enough-takes-nothing", 0), ("a-gang-that-may-take-just-enough-takes-it", 1)],
 )
-def test_who_asks_for_more_than_queues_can_lose_is_refused_without_a_search(scenario, searches, monkeypatch):
+def test_a_gang_beyond_what_queues_can_lose_skips_searching(scenario, searches, monkeypatch):
     searched = []
     run = Search.run
     monkeypatch.setattr(Search, "run", lambda search: searched.append(search) or run(search))

@@ -77,14 +77,14 @@ def test_the_answer_depends_on_the_shape_alone():
     assert Stage.of(Taints(), snapshot_of(*NODES, tolerating())).answers.node_filter.depends is Dependence.SHAPE
 
 
-def test_tolerating_the_taint_of_a_cordoned_node_does_not_open_it():
+def test_tolerating_its_taint_does_not_open_a_cordoned_node():
     taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
     cordoned = node("n1", unschedulable=True, taints=[taint])
     everything = {"operator": "Exists"}
     assert play(Taints(), snapshot_of(cordoned, tolerating(everything))).bound == {}
 
 
-def test_a_cycle_binds_only_where_taints_are_tolerated_and_counts_the_reasons():
+def test_a_cycle_binds_by_toleration_and_counts_the_taints():
     snapshot = snapshot_of(NODES[1], NODES[2], pod("a-0", tolerations=[{"key": "team", "value": "blue"}]), pod("b-0"))
     played = play(Taints(), snapshot)
     assert played.bound == {"a-0": "blue"}
@@ -108,7 +108,7 @@ TOLERATIONS = st.builds(
 
 
 @given(st.lists(TAINTS, min_size=1, max_size=5), st.lists(TOLERATIONS, max_size=4))
-def test_the_first_taint_that_repels_is_the_one_that_a_look_at_each_finds(tainted_by, tolerations):
+def test_the_first_repelling_taint_equals_that_of_plain_search(tainted_by, tolerations):
     nodes = [tainted(f"n{at}", *taints) for at, taints in enumerate(tainted_by)]
     stage = Stage.of(Taints(), snapshot_of(*nodes, tolerating(*tolerations)))
     expected = [_first_repelling(taints, tolerations) for taints in tainted_by]
@@ -127,7 +127,7 @@ def _first_repelling(taints, tolerations):
     return next((taint for taint in repelling if not any(tolerates(each, taint) for each in made)), None)
 
 
-def test_a_toleration_is_held_against_taints_of_its_key_alone():
+def test_a_toleration_is_compared_only_with_its_keys_taints():
     """Each of many nodes may have taints of its own, and each pod tolerations: all pairs would be a million."""
     nodes = [tainted(f"n{at}", (f"key-{at}", "", "NoSchedule")) for at in range(40)]
     wanted = [{"key": f"key-{at}", "operator": "Exists"} for at in range(30)]

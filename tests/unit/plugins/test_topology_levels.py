@@ -27,7 +27,7 @@ def asked(session, at=0):
     return session.policy.together(GroupRow(at), root)
 
 
-def test_a_topology_has_labels_from_wide_to_narrow_and_aliases():
+def test_topology_levels_have_labels_from_wide_to_narrow():
     found = session_of().view.values(TOPOLOGIES)
     labels = ("example.com/zone", "example.com/rack")
     assert found == {"t": Levels(name="t", labels=labels, aliases={"zone": "example.com/zone"})}
@@ -41,12 +41,12 @@ def test_an_alias_asks_for_what_its_label_asks_for(name):
     assert found.signature == other_way.signature
 
 
-def test_what_is_preferred_is_no_level_that_must_hold_all_pods():
+def test_a_preferred_level_is_not_a_required_level():
     (found,) = asked(session_of({"topology": "t", "preferredTopologyLevel": "zone"}))
     assert found.level == ""
 
 
-def test_an_alias_of_an_unknown_topology_stays_as_it_is():
+def test_an_alias_of_an_unknown_topology_stays_unresolved():
     (found,) = asked(session_of({"topology": "gone", "requiredTopologyLevel": "zone"}))
     assert found.level == "zone"
 

@@ -33,7 +33,7 @@ def test_pods_that_are_alike_are_counted():
     assert group_message(found).startswith("Unable to schedule podgroup: node-group z.a can allocate only 2 of 3")
 
 
-def test_domains_without_pods_of_the_group_are_not_listed_where_it_has_to_stay():
+def test_only_domains_with_pods_of_the_group_are_listed():
     found = records({"members": 3, "minimum": 2, "each": {"gpu": 2}, "runs_on": ["n-a", "n-a"]})
     assert [each.message for each in explanations(found)] == [
         "node-group z.a can allocate only 0 of 1 required pods",

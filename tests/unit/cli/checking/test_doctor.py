@@ -31,7 +31,7 @@ def test_a_healthy_cluster_has_a_line_for_each_check(shown):
     assert lines[-1] == "0 of 32 checks need attention"
 
 
-def test_a_failure_has_its_code_and_a_line_that_helps_and_ends_with_1(shown):
+def test_a_failed_check_shows_its_help_and_exits_1(shown):
     code, text = shown(with_lists(deployments=(THEIRS,)))
     assert code == 1
     at = text.index("fail  D007 the scheduler of KAI-Scheduler runs (kai-scheduler-default, 1 replica")
@@ -87,7 +87,7 @@ UNREAD = attrs.evolve(
 )
 
 
-def test_where_nothing_may_be_looked_at_the_rights_are_named_and_it_ends_with_3(shown, capsys):
+def test_without_any_right_doctor_names_rights_and_exits_3(shown, capsys):
     code, _ = shown(UNREAD, "--only", "D003,D007,D010,D031")
     assert code == 3
     assert run(["doctor", "--only", "D003,D007,D031", "-q"]) == 3
@@ -99,11 +99,11 @@ def test_where_nothing_may_be_looked_at_the_rights_are_named_and_it_ends_with_3(
 
 
 @pytest.mark.parametrize("only", ["D010", "D031,D009"])
-def test_where_a_check_could_be_run_or_none_needs_a_right_the_exit_code_is_0(shown, only):
+def test_checks_that_run_or_need_no_right_exit_0(shown, only):
     assert shown(UNREAD if only == "D010" else attrs.evolve(HEALTHY, unread={"queues": "x"}), "--only", only)[0] == 0
 
 
-def test_where_nothing_could_be_read_for_other_reasons_no_right_is_named(shown, capsys):
+def test_an_unread_cluster_for_other_reasons_names_no_right(shown, capsys):
     assert shown(attrs.evolve(HEALTHY, unread={"queues": "etcd is away"}), "--only", "D031")[0] == 3
     assert run(["doctor", "--only", "D031"]) == 3
     assert capsys.readouterr().err == "error: nothing in the cluster lab could be checked\n"

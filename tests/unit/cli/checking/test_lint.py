@@ -36,12 +36,12 @@ def test_success_is_one_quiet_line(write, capsys):
 
 
 @pytest.mark.parametrize("flags", [("--select", "J"), ("--ignore", "T")])
-def test_a_file_that_cannot_be_read_is_told_whatever_codes_are_wanted(write, capsys, flags):
+def test_an_unreadable_file_is_reported_whatever_codes_are_selected(write, capsys, flags):
     assert run(["lint", write(GOOD), "missing.yaml", *flags]) == 4
     assert capsys.readouterr().out == "missing.yaml: T005 no such file or folder\n"
 
 
-def test_a_mistake_is_exit_one_and_an_unreadable_file_four(write, capsys):
+def test_a_mistake_exits_1_and_an_unreadable_file_4(write, capsys):
     assert run(["lint", write(GOOD.replace("parallelism: 6", "parallelism: 5"))]) == 1
     assert "J017" in capsys.readouterr().out
     assert run(["lint", write("a: [")]) == 4
@@ -188,7 +188,7 @@ def test_files_are_looked_at_together(write, capsys):
     assert capsys.readouterr().out == "ok: 1 job, 6 pods, 48 GPUs, gang of 6, 1 node\n"
 
 
-def test_what_two_paths_define_is_told_with_both_places_and_how_to_part_them(write, capsys, tmp_path):
+def test_a_duplicate_across_two_paths_names_both_places(write, capsys, tmp_path):
     node = "apiVersion: v1\nkind: Node\nmetadata: {name: m}\n"
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
@@ -211,7 +211,7 @@ def test_what_two_paths_define_is_told_with_both_places_and_how_to_part_them(wri
     [(b"%PDF-1.7\n%\xe2\xe3\n", "a PDF document"), (b"PK\x03\x04\xff", "a zip file that is not whole")],
     ids=["pdf", "zip"],
 )
-def test_a_file_of_another_sort_is_called_what_it_seems_to_be(capsys, tmp_path, text, seems):
+def test_a_file_of_another_format_is_named_by_format(capsys, tmp_path, text, seems):
     path = tmp_path / "binary.zip"
     path.write_bytes(text)
     said = f"{path}: T001 found {seems}, expected YAML or JSON text, or a snapshot (zip)\n"
@@ -235,7 +235,7 @@ def test_codes_are_explained_within_the_width_of_the_terminal(capsys, monkeypatc
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 60
 
 
-def test_codes_are_explained_one_by_one_or_listed_all_also_for_machines(capsys):
+def test_explain_prints_one_code_or_all_also_as_json(capsys):
     assert run(["lint", "--explain"]) == 0
     assert "\nJ011  error    refusal  gpu-fraction must be more than 0 and less than 1\n" in capsys.readouterr().out
     assert run(["lint", "--explain", "j011", "-o", "json"]) == 0
@@ -310,14 +310,14 @@ def test_what_webhooks_refuse_is_told(write, capsys, text, said):
     assert [each.removeprefix("x.yaml:").replace("W001 an admission webhook refuses ", "") for each in found] == said
 
 
-def test_an_error_of_lint_is_not_told_again_in_the_words_of_a_webhook(write, capsys):
+def test_a_lint_error_hides_the_same_webhook_refusal(write, capsys):
     text = GOOD.replace("    spec:\n", '    metadata: {annotations: {gpu-fraction: "1.5"}}\n    spec:\n')
     assert run(["lint", write(text)]) == 1
     assert "J011" in (said := capsys.readouterr().out)
     assert "W001" not in said
 
 
-def test_a_number_beyond_all_floats_is_told_and_no_fault_of_lint(write, capsys):
+def test_a_number_beyond_floats_is_reported_by_lint(write, capsys):
     assert run(["lint", write(QUEUE % f"resources: {{gpu: {{quota: 1{'0' * 400}}}}}")]) == 1
     assert "F001 quota" in capsys.readouterr().out
 
@@ -335,7 +335,7 @@ CLASS = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name:
         ("inference", CLASS, ""),
     ],
 )
-def test_a_priority_class_that_does_not_exist_is_told_where_classes_are_known(write, capsys, label, before, said):
+def test_an_unknown_priority_class_warns_where_classes_are_known(write, capsys, label, before, said):
     text = before + GOOD.replace("{name: train,", f"{{name: train, labels: {{priorityClassName: {label}}},")
     assert run(["lint", write(text)]) == 0
     found = [line for line in capsys.readouterr().out.splitlines() if "J029" in line]
@@ -370,7 +370,7 @@ def test_what_kai_wrote_is_no_cluster(words, write, capsys):
         ("t.txt", "metadata: {name: m}\n", "t.txt:1:1: T003 apiVersion and kind are missing\n"),
     ],
 )
-def test_cluster_files_and_traces_are_checked_as_what_they_are(write, capsys, name, text, said):
+def test_cluster_files_and_traces_are_linted_by_their_format(write, capsys, name, text, said):
     assert run(["lint", write(text, name)]) == (0 if said.startswith("ok") else 1)
     assert capsys.readouterr().out.startswith(said)
 
@@ -391,6 +391,6 @@ def test_cluster_files_and_traces_are_checked_as_what_they_are(write, capsys, na
         ("sacct.txt", "JobID|Submit|ElapsedRaw|ReqTRES\n1|5|60|cpu=1\n", "ok: 1 trace"),
     ],
 )
-def test_accounting_of_slurm_and_tables_of_ones_own_are_traces(write, capsys, name, text, said):
+def test_slurm_accounting_and_custom_tables_are_linted_as_traces(write, capsys, name, text, said):
     run(["lint", write(text, name)])
     assert capsys.readouterr().out.startswith(said)

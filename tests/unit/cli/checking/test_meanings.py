@@ -234,7 +234,7 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_each_code_has_a_meaning_and_a_sample_or_a_reason_why_not():
+def test_each_code_has_a_meaning_and_sample_or_reason():
     assert {code.meaning for code in CODES.values()} == set(MEANINGS)
     assert set(SAMPLES) | set(ELSEWHERE) == set(CODES)
 
@@ -276,7 +276,7 @@ def test_no_command_contradicts_what_a_finding_means(code, place, capsys):
         assert (code in moment[2]) == (code not in TOLD_BY_ANSWERS)
 
 
-def test_a_bad_manifest_refuses_itself_and_all_faults_are_reported_at_once(place, capsys):
+def test_a_bad_manifest_refuses_itself_with_all_its_faults(place, capsys):
     (place / "cluster" / "a.yaml").write_text(SAMPLES["J024"].replace("restartPolicy: Never", "restartPolicy: Alway"))
     (place / "cluster" / "b.yaml").write_text("a: [")
     (place / "cluster" / "c.yaml").write_text(JOB.replace("name: train", "name: good"))

@@ -64,9 +64,7 @@ def test_flags_over_time_are_refused_without_a_workload(
 
 
 @pytest.mark.parametrize("sides", [("default", "default"), ("default", "other.yaml"), (CASE, "default")])
-def test_the_policy_of_a_cluster_is_none_where_no_cluster_is_named(
-    capsys: pytest.CaptureFixture[str], sides: tuple[str, str]
-):
+def test_default_without_a_named_cluster_is_refused(capsys: pytest.CaptureFixture[str], sides: tuple[str, str]):
     assert refused(capsys, *sides) == [
         "error: default is a policy, and no cluster is named",
         "  help: --on names what two policies run on",
@@ -113,20 +111,18 @@ def test_a_page_needs_runs_over_time(capsys: pytest.CaptureFixture[str], moment:
     assert first == "error: --report cannot be used with what is of one moment"
 
 
-def test_a_run_over_time_is_not_compared_with_a_moment(capsys: pytest.CaptureFixture[str], moment: str, ran: str):
+def test_diff_refuses_a_run_beside_a_snapshot(capsys: pytest.CaptureFixture[str], moment: str, ran: str):
     for pair in ((moment, ran), (ran, moment)):
         (line,) = refused(capsys, *pair, code=4)
         assert line.startswith(f"error: {moment}: found no result of a run over time, as {ran} is one, expected such")
 
 
-def test_a_run_beside_a_file_that_is_not_there_names_the_file(capsys: pytest.CaptureFixture[str], ran: str):
+def test_a_missing_file_beside_a_run_is_named(capsys: pytest.CaptureFixture[str], ran: str):
     assert run(["diff", ran, "none.json"]) == 4
     assert capsys.readouterr().err == "error: none.json: no such file or folder\n"
 
 
-def test_results_of_runs_are_called_by_the_names_of_their_files(
-    capsys: pytest.CaptureFixture[str], ran: str, tmp_path: Path
-):
+def test_saved_runs_are_labelled_by_their_file_names(capsys: pytest.CaptureFixture[str], ran: str, tmp_path: Path):
     other = tmp_path / "other.json"
     other.write_text(json.dumps(json.loads(Path(ran).read_text()) | {"policy": "default", "seed": 1}))
     assert run(["diff", ran, str(other), "-o", "json"]) == 0

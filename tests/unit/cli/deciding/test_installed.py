@@ -65,7 +65,7 @@ def _written(path):
     return json.loads(zipfile.ZipFile(path).read("snapshot.json"))
 
 
-def test_a_cluster_that_says_nothing_is_decided_as_kai_does_by_default(asked):
+def test_a_cluster_without_configuration_uses_the_default(asked):
     said, written = asked()
     assert said == "source: prod · configuration: default"
     assert "config" not in written["kai"]
@@ -77,7 +77,7 @@ def test_the_config_map_of_the_chart_decides(asked):
     assert written["kai"]["config"] == {"with": {"spread": {}}}
 
 
-def test_a_shard_decides_with_what_the_config_says_to_all(asked):
+def test_a_shard_decides_with_the_values_of_the_config(asked):
     said, written = asked(shard("pool-b"), shard("default", partitionLabelValue="a"), CONFIG, THEIRS)
     assert said == (
         "source: prod · configuration: schedulingshard default (also there: schedulingshard pool-b; --config chooses)"
@@ -86,13 +86,13 @@ def test_a_shard_decides_with_what_the_config_says_to_all(asked):
     assert written["schedulerParams"]["partitionParams"]["NodePoolLabelValue"] == "a"
 
 
-def test_the_config_map_of_the_operator_decides_where_shards_are_not_served(asked):
+def test_an_operator_config_map_decides_without_served_shards(asked):
     said, written = asked(THEIRS)
     assert said == "source: prod · configuration: configmap kai-scheduler/kai-scheduler-default"
     assert written["config"]["actions"] == "allocate"
 
 
-def test_a_file_takes_the_place_of_what_the_cluster_says(asked, tmp_path):
+def test_a_configuration_file_overrides_that_of_the_cluster(asked, tmp_path):
     mine = tmp_path / "mine.yaml"
     mine.write_text("actions: [allocate]")
     said, written = asked(OURS, flags=("--config", str(mine)))
@@ -108,7 +108,7 @@ def test_a_configuration_that_may_not_be_seen_is_said(asked):
     assert said.startswith("source: prod · configuration: default (that of the cluster is hidden: ")
 
 
-def test_a_configuration_that_cannot_be_used_is_named_with_its_object(asked):
+def test_an_unusable_configuration_is_named_by_its_object(asked):
     broken = config_map("kai-configuration", "plugins: {nosuch: {}}", **{"app.kubernetes.io/part-of": "kai"})
     said, _ = asked(broken, code=4)
     assert said[0].startswith("error: configmap kai-scheduler/kai-configuration: plugins.nosuch: found 'nosuch'")
@@ -169,7 +169,7 @@ def test_flags_of_the_service_decide_as_well(running):
     assert written["partitionParams"]["NodePoolLabelValue"] == "west"
 
 
-def test_flags_are_read_beside_the_configuration_and_without_its_file(running):
+def test_service_flags_are_read_beside_the_cluster_configuration(running):
     said, written = running(deployment("--config", "/etc/kai/config.yaml", "--queue-access=required"), objects=[OURS])
     assert said == (
         "source: prod · configuration: configmap kai-scheduler/kai-configuration · "
@@ -186,7 +186,7 @@ def test_flags_of_what_does_not_decide_are_not_read(running, other):
     assert running(other)[0] == "source: prod · configuration: default"
 
 
-def test_flags_that_may_not_be_seen_are_told_to_be_unknown(running):
+def test_forbidden_deployments_leave_the_service_flags_unknown(running):
     forbidden = (
         403,
         'User "ann" cannot list resource "deployments" in API group "apps" in the namespace "kai-scheduler"',

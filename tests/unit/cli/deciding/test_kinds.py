@@ -49,7 +49,7 @@ def test_would_run_asks_for_another_queue_whatever_the_kind(page, cluster, capsy
     assert {each["queue"] for each in json.loads(capsys.readouterr().out)["place"]} == {"other"}
 
 
-def test_lint_finds_nothing_and_counts_the_pods_of_a_kind(page, capsys):
+def test_lint_finds_no_fault_and_counts_a_kinds_pods(page, capsys):
     pods, path = page
     assert run(["lint", path]) == 0
     said = capsys.readouterr()
@@ -132,7 +132,7 @@ spec:
 """A JobSet whose second stage comes when the first is complete."""
 
 
-def test_would_run_tells_what_comes_later_and_that_it_never_fits(cluster, tmp_path, capsys):
+def test_would_run_names_later_pods_that_never_fit(cluster, tmp_path, capsys):
     job = tmp_path / "stage.yaml"
     job.write_text(STAGES.replace("PODS", "4"))
     assert run(["would-run", str(job), "--from", cluster]) == 0
@@ -144,7 +144,7 @@ def test_would_run_tells_what_comes_later_and_that_it_never_fits(cluster, tmp_pa
 
 
 @pytest.mark.parametrize(("pods", "hours", "never"), [(2, 16 * 10 / 60, False), (4, 0.0, True)])
-def test_what_comes_later_comes_in_virtual_time_when_its_condition_holds(pods, hours, never, tmp_path, capsys):
+def test_later_pods_start_when_their_condition_holds(pods, hours, never, tmp_path, capsys):
     (tmp_path / "cluster.yaml").write_text(f"{QUEUES}\n---\n{NODES}")
     (tmp_path / "stage.yaml").write_text(STAGES.replace("PODS", str(pods)))
     assert run(["simulate", str(tmp_path), "--until", "1h", "-o", "json"]) == 0

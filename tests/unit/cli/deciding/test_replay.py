@@ -34,7 +34,7 @@ def saved(tmp_path, cluster, capsys):
     return path
 
 
-def test_a_snapshot_says_what_is_in_it_and_how_to_go_on(tmp_path, cluster, capsys):
+def test_a_snapshot_prints_its_contents_and_the_replay_command(tmp_path, cluster, capsys):
     path = str(tmp_path / "now.zip")
     assert run(["snapshot", path, "-f", cluster]) == 0
     first, second = capsys.readouterr().out.splitlines()
@@ -119,7 +119,7 @@ def theirs(tmp_path, capsys):
     return save
 
 
-def test_a_job_that_another_scheduler_left_waiting_is_told_with_both_rules(theirs, capsys):
+def test_a_disagreeing_decision_is_printed_with_both_rules(theirs, capsys):
     saved = theirs(group("fits", code="OverLimit"), group("large", code="PodSchedulingErrors", pods=3), group("new"))
     assert run(["replay", saved]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -135,13 +135,13 @@ def test_a_job_that_another_scheduler_left_waiting_is_told_with_both_rules(their
     assert (one["job"], one["theirRule"]) == ("ml/fits", "OverLimit")
 
 
-def test_where_no_scheduler_wrote_anything_there_is_nothing_to_compare(theirs, capsys):
+def test_replay_without_recorded_decisions_compares_nothing(theirs, capsys):
     saved = theirs(group("new"))
     assert run(["replay", saved, "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["agreement"] is None
 
 
-def test_another_decision_than_the_recorded_one_ends_with_1_and_is_named(saved, tmp_path, capsys):
+def test_a_decision_unlike_the_recorded_one_exits_1(saved, tmp_path, capsys):
     policy = tmp_path / "none.yaml"
     policy.write_text("actions: preempt\n")
     assert run(["replay", saved, "--policy", str(policy)]) == 1
@@ -182,7 +182,7 @@ def test_two_snapshots_of_one_cluster_differ_in_nothing(tmp_path, cluster, capsy
     assert capsys.readouterr().out == "nothing changes: the same decisions, jobs and figures\n"
 
 
-def test_a_job_that_waits_for_another_reason_is_a_change(saved, cluster, capsys):
+def test_another_reason_to_wait_is_a_difference(saved, cluster, capsys):
     assert run(["diff", saved, cluster, "--exit-code"]) == 1  # a snapshot does not keep which actions a scenario runs
     text = capsys.readouterr().out
     assert "default/waits  Waits 0/1 (AtFairShare)  Waits 0/1 (NoRoom)" in text

@@ -54,7 +54,7 @@ def test_a_queue_that_does_not_exist_is_told(tmp_path: Path, capsys: pytest.Capt
     assert "Jobs never start: queue gest does not exist; is it guest?" in capsys.readouterr().out
 
 
-def test_where_no_workload_is_the_file_of_workloads_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_workload_file_without_workload_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     cluster, workload = tmp_path / "cluster.yaml", tmp_path / "workload.yaml"
     cluster.write_text("shapes: {x: {gpu: 8}}\nqueues: {a: {}}\n", encoding="utf-8")
     workload.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n", encoding="utf-8")
@@ -62,7 +62,7 @@ def test_where_no_workload_is_the_file_of_workloads_is_named(tmp_path: Path, cap
     assert "workload.yaml: found no workload" in " ".join(capsys.readouterr().err.split())
 
 
-def test_an_event_of_a_node_that_the_workload_lacks_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_an_event_of_an_unknown_node_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     cluster = tmp_path / "cluster.yaml"
     cluster.write_text("queues: {x: {}}\nevents: [{at: 1h, node: n7, fail: 1h}]\n", encoding="utf-8")
     assert run(["simulate", CASE, "--until", "8h", "--cluster", str(cluster)]) == 4
@@ -91,9 +91,7 @@ spec: {schedulerName: kai-scheduler, containers: [{name: m, image: x}]}
 """
 
 
-def test_a_workload_that_the_cluster_has_as_well_is_told_with_both_places(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_a_workload_also_in_the_cluster_names_both_places(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     workload, cluster = tmp_path / "workload.yaml", tmp_path / "cluster.yaml"
     workload.write_text(GROUP)
     cluster.write_text(f"{Path(CASE).read_text()}\n---\n{GROUP}")

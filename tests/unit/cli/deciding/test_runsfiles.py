@@ -24,7 +24,7 @@ def plotly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("plotly")
-def test_a_report_is_one_file_that_says_how_it_was_made(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+def test_a_report_is_one_file_with_its_command(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     path = tmp_path / "page.html"
     assert run(["simulate", CASE, "--until", "8h", "--report", str(path)]) == 0
     assert f"report: {path}" in capsys.readouterr().err
@@ -48,7 +48,7 @@ def test_the_command_on_a_page_can_be_typed(capsys: pytest.CaptureFixture[str], 
 
 
 @pytest.mark.usefixtures("plotly")
-def test_two_results_that_were_saved_are_compared_on_a_page(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+def test_two_saved_results_are_compared_on_one_page(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     for name, more in (("a", []), ("b", ["--sweep", "plugins.binpack.gpu=false"])):
         assert run(["simulate", CASE, "--until", "8h", "--out", str(tmp_path / f"{name}.json"), *more]) == 0
     a, b, path = (str(tmp_path / name) for name in ("a.json", "b.json", "both.html"))
@@ -80,7 +80,7 @@ def test_several_results_are_lines_of_one_file(tmp_path: Path):
     ],
 )
 @pytest.mark.usefixtures("plotly")
-def test_a_place_that_cannot_be_written_is_told_before_anything_runs(
+def test_an_unwritable_place_is_refused_before_the_run(
     arguments: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("kai.lab.virtual.experiments.carry_out_all", None)
@@ -109,7 +109,7 @@ def test_a_missing_extra_is_one_line_before_anything_runs(
 
 
 @pytest.mark.parametrize("name", ["out", "out/deep", "x.json"])
-def test_a_place_without_the_right_to_write_there_is_named_before_anything_runs(
+def test_a_forbidden_place_is_refused_before_the_run(
     name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("kai.lab.virtual.experiments.carry_out_all", None)
@@ -121,7 +121,7 @@ def test_a_place_without_the_right_to_write_there_is_named_before_anything_runs(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_below_a_file_is_refused_before_anything_runs(
+def test_a_folder_below_a_file_is_refused_before_running(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("kai.lab.virtual.experiments.carry_out_all", None)

@@ -73,7 +73,7 @@ def test_why_is_answered_of_any_job_at_any_time(
     assert said(capsys, job, "--from", str(week / "out"), *(["--at", at] if at else [])).startswith(first)
 
 
-def test_of_a_job_that_waits_it_is_said_when_the_run_let_it_start(week: Path, capsys: pytest.CaptureFixture[str]):
+def test_why_prints_when_a_waiting_job_later_started(week: Path, capsys: pytest.CaptureFixture[str]):
     assert run(["why", "--no-verify", "1119", "--at", "30m", "--from", str(week / "out")]) == 0
     assert capsys.readouterr().err == "note: in this run 1119 started at T+1h, 30m later\n"
 
@@ -95,7 +95,7 @@ def test_results_in_one_file_have_their_inputs_beside_them(week: Path, capsys: p
     assert late.endswith("week.json: found 2d, expected a time of the run, which ended at 1d")
 
 
-def test_the_end_of_a_run_is_a_snapshot_that_commands_read(week: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_runs_end_is_a_snapshot_that_commands_read(week: Path, capsys: pytest.CaptureFixture[str]):
     assert said(capsys, "1121", "--from", str(week / "out" / "end.zip")).startswith("1121 can never run here: ")
 
 
@@ -143,7 +143,7 @@ def test_a_moment_needs_a_run(week: Path, capsys: pytest.CaptureFixture[str], tm
     assert "inputs.zip: found no inputs of a run" in said(capsys, "1119", "--from", str(tmp_path), code=4)
 
 
-def test_jobs_that_never_started_have_a_reason_in_the_result_and_on_the_terminal(
+def test_never_started_jobs_have_reasons_in_json_and_text(
     week: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
     result = json.loads((week / "out" / "result.json").read_text())

@@ -128,7 +128,7 @@ def test_a_check_of_what_expects_nothing_is_refused(capsys, tmp_path):
     assert out(capsys, str(path), "--check", code=4).err.splitlines()[0] == told
 
 
-def test_one_bad_case_does_not_keep_the_others_from_running(capsys, good, bad):
+def test_one_bad_case_lets_the_other_cases_run(capsys, good, bad):
     seen = out(capsys, bad, good, "-o", "json", code=4)
     first, second = (json.loads(line) for line in seen.out.splitlines())
     assert first == {
@@ -139,7 +139,7 @@ def test_one_bad_case_does_not_keep_the_others_from_running(capsys, good, bad):
     assert seen.err.splitlines() == [f"error: {bad}: queues.root: found key 'quotas'; did you mean quota?"]
 
 
-def test_a_bug_in_one_case_does_not_keep_the_others_from_running(capsys, good, monkeypatch):
+def test_a_bug_in_one_case_lets_other_cases_run(capsys, good, monkeypatch):
     def fail(*_, **__):
         raise KeyError("lost")
 
@@ -255,7 +255,7 @@ def test_memory_of_gpus_stands_in_the_column_of_gpus(tmp_path, capsys):
     assert (job["gpus"], job["gpuMemoryBytes"]) == (0.0, 60000 * 2**20)
 
 
-def test_queues_that_take_no_part_are_told_below_the_others(tmp_path, capsys):
+def test_queues_outside_the_tree_are_listed_below_the_others(tmp_path, capsys):
     path = tmp_path / "case.yaml"
     path.write_text(
         "cluster: {nodes: {n1: {gpu: 2}}}\n"
@@ -282,7 +282,7 @@ def test_the_plan_counts_the_pods_of_all_cycles(tmp_path, capsys):
     assert "Plan: 1 pod starts now, 2 pods are evicted." in capsys.readouterr().out
 
 
-def test_a_value_of_a_queue_that_cannot_be_read_names_the_file(tmp_path, capsys):
+def test_an_unreadable_queue_value_names_the_file(tmp_path, capsys):
     path = tmp_path / "case.yaml"
     path.write_text("cluster: {nodes: {n1: {gpu: 2}}}\nqueues: {a: {priority: high}}\ngroups: {}\n")
     assert run(["simulate", str(path)]) == 4
@@ -299,7 +299,7 @@ def test_a_value_of_a_queue_that_cannot_be_read_names_the_file(tmp_path, capsys)
         (["--explain"], "--explain: only the decision of one moment is explained"),
     ],
 )
-def test_a_flag_of_one_moment_is_refused_with_virtual_time(capsys, good, arguments, said):
+def test_a_flag_of_one_moment_excludes_virtual_time(capsys, good, arguments, said):
     lines = out(capsys, good, "--until", "1h", *arguments, code=2).err.splitlines()
     assert lines == [f"error: {arguments[0]} cannot be used with virtual time", f"  help: {said}"]
 
@@ -309,13 +309,13 @@ def test_a_scenario_over_virtual_time_is_called_so(capsys, good):
     assert said == f"error: {good}: found a scenario, which is of one moment, expected manifests for virtual time\n"
 
 
-def test_all_flags_that_cannot_be_used_are_named_at_once(capsys, good):
+def test_all_flags_that_exclude_virtual_time_are_named(capsys, good):
     first, second = out(capsys, good, "--until", "1h", "--check", "--now", "x", code=2).err.splitlines()
     assert first == "error: --now and --check cannot be used with virtual time"
     assert second.startswith("  help: --now: a start is given by arrivals that are dates; --check: ")
 
 
-def test_a_configuration_is_the_one_policy_of_a_run_over_time(capsys, tmp_path):
+def test_a_configuration_is_the_one_policy_of_a_run(capsys, tmp_path):
     case, policy = Path(__file__).parents[2] / "lab" / "virtual" / "cases" / "reclaim.yaml", tmp_path / "quiet.yaml"
     policy.write_text("actions: allocate\n")
     first, second = (

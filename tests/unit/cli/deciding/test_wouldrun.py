@@ -54,7 +54,7 @@ def test_a_job_that_fits_starts_now(ask):
     )
 
 
-def test_memory_of_gpus_is_told_as_it_is_asked_for(ask):
+def test_requested_gpu_memory_is_shown_as_memory(ask):
     limits = "resources: {limits: {nvidia.com/gpu: 2}}"
     template = "template:\n    metadata: {annotations: {gpu-memory: '4000'}}"
     job = (JOB % 2).replace(limits, "").replace("image: i, ", "image: i").replace("template:", template)
@@ -64,7 +64,7 @@ def test_memory_of_gpus_is_told_as_it_is_asked_for(ask):
     )
 
 
-def test_a_job_that_others_make_room_for_starts_after_they_have_left(ask):
+def test_a_job_that_evicts_starts_after_the_victims_leave(ask):
     assert ask().out == (
         "train would start in about 30s, after 4 pods have left.\n"
         "  + train      2 pods x 2 GPUs   n1   research 4 of quota 4\n"
@@ -73,7 +73,7 @@ def test_a_job_that_others_make_room_for_starts_after_they_have_left(ask):
     )
 
 
-def test_where_there_is_no_room_for_the_nodes_they_go_on_below(ask, monkeypatch):
+def test_nodes_wrap_to_the_next_line_on_narrow_terminals(ask, monkeypatch):
     monkeypatch.setenv("COLUMNS", "34")
     lines = ask().out.splitlines()
     assert lines[2:6] == [
@@ -87,7 +87,7 @@ def test_where_there_is_no_room_for_the_nodes_they_go_on_below(ask, monkeypatch)
     assert lines[2:6] == ["  + train     2 pods x 2 GPUs", "      n1", "  - borrower  4 pods, 4 GPUs", "      n1"]
 
 
-def test_a_job_that_waits_says_why_and_exits_with_one(ask):
+def test_a_waiting_job_prints_the_reason_and_exits_1(ask):
     out = ask(job=JOB % 4, code=1).out
     assert out.startswith("train would wait: ")
     assert "\n  ? train   2 pods x 4 GPUs   " in out
@@ -95,14 +95,14 @@ def test_a_job_that_waits_says_why_and_exits_with_one(ask):
     assert ask(job=JOB % 9, code=1).out.startswith("train can never run here: ")
 
 
-def test_a_job_may_be_tried_in_another_queue_and_several_times(ask):
+def test_would_run_takes_another_queue_and_several_copies(ask):
     assert "scratch 6 of quota 0" in ask("--queue", "scratch", used=2).out
     out = ask("--copies", "2", used=4, code=1).out
     assert out.startswith("1 of 2 jobs would start now.\n")
     assert "  ? train-2" in out
 
 
-def test_a_queue_with_children_is_named_with_its_place_and_the_job_waits(ask):
+def test_a_job_in_a_parent_queue_would_wait(ask):
     told = ask(job=(JOB % 2).replace("queue: research", "queue: root"), code=1)
     assert told.out.startswith("train would wait: root is not a leaf queue; submit to research or scratch.\n")
     assert told.err == (
@@ -158,7 +158,7 @@ def test_several_workloads_are_answered_together(ask):
     assert ask(job=f"{JOB % 2}---\n{other}", used=2).out.startswith("2 of 2 jobs would start now.\n")
 
 
-def test_what_an_admission_webhook_refuses_and_a_priority_class_that_is_none_are_reported(ask):
+def test_webhook_refusals_and_unknown_priority_classes_are_reported(ask):
     job = (JOB % 2).replace("research}", "research, priorityClassName: trian}")
     mps = job.replace("template:\n", 'template:\n    metadata: {annotations: {mps: "true"}}\n')
     told = ask(used=2, job=mps, code=4)
@@ -170,7 +170,7 @@ def test_what_an_admission_webhook_refuses_and_a_priority_class_that_is_none_are
     assert "train.yaml:10:35: W001 an admission webhook refuses the Pod: MPS is only supported" in told.err
 
 
-def test_a_job_that_waits_is_told_what_would_help_and_what_its_file_should_say(ask):
+def test_a_waiting_job_gets_suggestions_and_the_manifest_change(ask):
     assert ask(job=JOB % 4, used=2, code=1).out.endswith(
         "To make it run\n"
         "  minMember 2 -> 1          ✓ 1 of 2 pods starts now on n1\n"
@@ -188,7 +188,7 @@ def test_machines_are_told_the_same(ask):
     assert found["waiting"].startswith("does not help")
 
 
-def test_each_of_several_jobs_that_wait_is_told_what_would_help_it(ask):
+def test_each_of_several_waiting_jobs_gets_its_suggestions(ask):
     out = ask("--copies", "2", used=4, code=1).out
     assert "\nTo make train-2 run\n" in out
     assert out.count("of quota 4") == 1, "what a queue uses in the end is said once"
@@ -213,5 +213,5 @@ spec:
 """
 
 
-def test_a_group_of_unequal_pods_is_told_part_by_part(ask):
+def test_a_group_of_unequal_pods_is_listed_by_part(ask):
     assert "  + ray   headgroup 0 GPUs, 3 big x 2 GPUs   n1 " in ask(job=RAY, used=2).out

@@ -43,7 +43,7 @@ def test_what_is_saved_can_be_asked_and_simulated_again(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["decisionHash"] == saved["decisionHash"]
 
 
-def test_saved_policies_are_compared_on_the_scene_as_it_was_watched(tmp_path, capsys):
+def test_saved_policies_are_compared_on_the_saved_scene(tmp_path, capsys):
     folder = str(tmp_path / "kept")
     assert run(["demo", "reclaim", "--until", "20m", "--save", folder]) == 0
     assert f"kai diff default.yaml no-reclaim.yaml --on {folder}" in capsys.readouterr().err
@@ -75,7 +75,7 @@ def test_an_unknown_scene_is_a_wrong_usage(capsys):
     assert "'moon' is not one of 'lab'" in capsys.readouterr().err
 
 
-def test_a_folder_that_cannot_be_written_is_named_before_the_scene_begins(tmp_path, capsys):
+def test_an_unwritable_folder_is_refused_before_the_scene_begins(tmp_path, capsys):
     taken = tmp_path / "taken"
     taken.write_text("")
     assert run(["demo", "gang", "--until", "1m", "--save", str(taken)]) == 4
@@ -112,7 +112,7 @@ def test_the_dashboard_shows_the_last_cycle():
 
 
 @pytest.mark.parametrize(("flags", "taken"), [(["--dashboard", "127.0.0.1:0"], 20.0), ([], 0.0)])
-def test_pages_take_the_time_that_the_speed_gives_them_without_a_terminal(monkeypatch, flags, taken):
+def test_only_a_dashboard_without_terminal_waits_for_the_speed(monkeypatch, flags, taken):
     from kai.cli.demonstrating import demo
 
     pauses: list[float] = []

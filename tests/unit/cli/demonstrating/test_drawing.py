@@ -45,13 +45,13 @@ def test_a_screen_is_filled_and_never_overflown(columns, rows):
     assert "q quit" in found[-1]
 
 
-def test_nodes_show_whose_each_gpu_is_and_how_it_is():
+def test_nodes_show_the_owner_and_state_of_each_gpu():
     found = "\n".join(drawn(frame(), Console(), 80, 24))
     assert "gpu-1 R×r·○" in found
     assert "B blue  R red" in found
 
 
-def test_what_signs_mean_is_said_whole_however_narrow_the_screen():
+def test_the_whole_legend_shows_on_any_screen_width():
     for columns in (60, 80, 120):
         found = " ".join(drawn(frame(), Console(), columns, 40))
         assert all(text in found for text in ("a shared", "· idle", "○ held", "× leaving"))
@@ -84,7 +84,7 @@ def test_what_the_bars_mean_is_said_on_each_screen():
         assert "█ used  ▓ above fair share  ░ wanted  ◆ fair share  | quota  ] limit" in found
 
 
-def test_a_page_that_is_too_long_takes_the_place_of_nodes_and_then_of_queues():
+def test_a_long_page_hides_nodes_first_and_then_queues():
     for lines, nodes, queues in ((5, True, True), (14, False, True), (20, False, False)):
         page = "\n".join(["To make it run", *(f"change {at}" for at in range(lines - 1))])
         found = "\n".join(drawn(frame(page=page), Console(), 80, 24))
@@ -92,7 +92,7 @@ def test_a_page_that_is_too_long_takes_the_place_of_nodes_and_then_of_queues():
         assert ("gpu-1 R" in found, "QUEUE" in found) == (nodes, queues), lines
 
 
-def test_a_page_that_is_longer_than_the_screen_says_so_and_can_be_turned():
+def test_a_page_beyond_the_screen_shows_parts_in_turn():
     page = "\n".join(f"line {at}" for at in range(50))
     first, second, third, again = (drawn(frame(page=page, turned=at), Console(), 80, 24) for at in range(4))
     assert "… part 1 of 3: space for the next" in first

@@ -51,14 +51,14 @@ def told(lines):
     return [(line.at, line.subject, line.sign, line.text) for line in lines]
 
 
-def test_a_node_that_fails_is_told_and_watched_slowly_and_its_return_is_told(happened):
+def test_a_node_failure_slows_play_and_its_return_shows(happened):
     lines = happened(("one", 8), ("two", 8))
     assert (600.0, "gpu-1", "!", "the node is gone, with its pods") in told(lines)
     assert [line.watch for line in lines if line.sign == "!"] == ["a node failed"]
     assert (1800.0, "gpu-1", "+", "the node is there") in told(lines)
 
 
-def test_a_job_is_told_from_its_arrival_to_its_end_with_its_waits(happened):
+def test_a_job_is_logged_from_arrival_to_end(happened):
     lines = told(happened(("one", 8), ("two", 8), ("three", 8)))
     assert lines[0] == (0.0, "one", "+", "arrives in queue train, 1 pod, 8 GPUs")
     at, waiter, _, text = next(line for line in lines if line[2] == " ")

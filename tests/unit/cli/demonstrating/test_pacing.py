@@ -39,7 +39,7 @@ def test_time_passes_slowly_until_what_is_watched_is_over():
     assert pacing.pace == 300.0
 
 
-def test_a_speed_below_the_slow_one_stays_what_it_is():
+def test_a_speed_below_the_slow_one_stays_the_same():
     pacing = Pacing(speed=2.0, clock=0.0)
     pacing.slow_down("reclaim", 10.0)
     assert pacing.pace == 2.0

@@ -24,7 +24,7 @@ def player(keys=(), *, scene="reclaim", speed=300.0, until=1.5 * HOUR, **changes
     return Player(title=scene, watched=watched, stage=stage, pacing=pacing, explain=explain), stage, asked
 
 
-def test_a_scene_takes_as_long_as_its_speed_says_and_longer_where_it_is_slowed():
+def test_a_scene_lasts_as_its_speed_and_slowdowns_say():
     playing, stage, _ = player()
     assert playing.play() == 1.5 * HOUR
     # The last job ends at 1:10:30. Two evictions, each with 30 seconds of grace, are shown at five times the clock.
@@ -42,7 +42,7 @@ def test_the_first_picture_is_drawn_before_the_first_cycle():
     assert stage.frames[-1].picture.to_come == 0
 
 
-def test_the_picture_shows_what_is_held_and_what_leaves_while_pods_terminate():
+def test_terminating_pods_are_drawn_as_leaving_and_still_use():
     playing, stage, _ = player()
     playing.play()
     slow = next(frame for frame in stage.frames if frame.state == "slowed: reclaim")
@@ -68,7 +68,7 @@ def test_keys_pause_step_and_change_the_speed():
     assert ended == pytest.approx(paused[-1].picture.at + 120.0)
 
 
-def test_the_page_of_waiting_jobs_asks_once_for_each_job_and_goes_back():
+def test_the_waiting_page_asks_once_for_each_job():
     keys = [(4.0, "w"), (4.5, DOWN), (5.0, DOWN), (5.5, "x"), (6.0, "q")]
     playing, stage, asked = player(keys)
     playing.play()
@@ -81,7 +81,7 @@ def test_the_page_of_waiting_jobs_asks_once_for_each_job_and_goes_back():
     assert not stage.frames[-1].page
 
 
-def test_space_turns_a_page_that_is_open_and_pauses_nothing():
+def test_space_turns_an_open_page_and_pauses_nothing():
     playing, stage, _ = player([(4.0, "w"), (4.3, " "), (4.6, DOWN), (5.0, "x"), (5.5, "q")])
     playing.play()
     assert [frame.turned for frame in stage.frames if frame.page and frame.turned] != []
@@ -89,7 +89,7 @@ def test_space_turns_a_page_that_is_open_and_pauses_nothing():
     assert not any(frame.state == "paused" for frame in stage.frames)
 
 
-def test_where_the_next_end_is_known_it_is_not_said_that_none_is():
+def test_no_page_denies_a_known_next_end():
     playing, stage, _ = player([(4.0, "w"), (4.6, "x"), (5.0, "q")])
     playing.explain = lambda *_: "wait  until running work ends (no end time is known)"
     playing.play()
@@ -99,7 +99,7 @@ def test_where_the_next_end_is_known_it_is_not_said_that_none_is():
         assert ("no end time is known" in frame.page) is not bool(frame.picture.upcoming)
 
 
-def test_the_page_of_evictions_has_the_numbers_that_allowed_them():
+def test_the_eviction_page_shows_the_shares_that_allowed_it():
     playing, stage, _ = player([(4.0, "e"), (4.3, "x"), (4.6, "q")])
     playing.play()
     page = next(frame.page for frame in stage.frames if frame.page)

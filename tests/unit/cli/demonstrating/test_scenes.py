@@ -19,20 +19,20 @@ def test_every_folder_is_a_scene():
     assert {each.name for each in FOLDER.iterdir()} == set(NAMES)
 
 
-def test_an_unknown_scene_is_refused_with_those_that_there_are():
+def test_an_unknown_scene_is_refused_with_the_known_scenes():
     with pytest.raises(InputError, match=r"SCENE: found .*moon.*, expected one of lab, gang"):
         scene_named("moon")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_scene_says_what_to_watch_and_has_no_doubtful_manifest(name):
+def test_each_scene_says_what_to_watch_and_lints_clean(name):
     scene = scene_named(name)
     assert scene.title
     assert scene.watch.endswith(".")
     assert scene.load(0).findings == ()
 
 
-def test_the_gang_waits_for_all_of_its_nodes_while_smaller_work_passes():
+def test_a_gang_waits_for_all_nodes_while_others_pass():
     starts = {text.split()[1]: at for at, text in lines("gang") if text.startswith("bind")}
     assert {at for pod, at in starts.items() if "wide" in pod} == {2400.0}
     assert starts["default/narrow-worker-0"] == 600.0

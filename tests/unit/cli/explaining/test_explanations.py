@@ -48,7 +48,7 @@ def block(text, start):
     return text[text.index(f"\n{start}") + 1 :].splitlines()
 
 
-def test_the_answer_comes_first_then_the_proof_then_what_would_help(shown):
+def test_the_answer_precedes_the_evidence_and_then_the_suggestions(shown):
     lines = block(shown(TEXT, "--explain"), "waits waits:")
     assert lines[:4] == [
         "waits waits: queue b may not use more than 5 GPUs, and this job would make it 7 GPUs.",
@@ -81,7 +81,7 @@ def test_a_job_that_no_change_helps_is_told_so(shown):
     ]
 
 
-def test_wire_texts_are_told_once_and_end_with_one_full_stop(shown):
+def test_wire_texts_appear_once_and_only_with_verbose(shown):
     assert "wire" not in shown(TEXT, "--explain")
     text = shown(TEXT, "--explain", "-v")
     (line,) = [line for line in text.splitlines() if "Non-preemptible workload is over quota" in line]
@@ -90,7 +90,7 @@ def test_wire_texts_are_told_once_and_end_with_one_full_stop(shown):
     assert ".." not in text
 
 
-def test_evictions_of_one_job_for_one_reason_are_one_line(shown):
+def test_evictions_of_one_job_and_reason_share_a_line(shown):
     text = shown(TAKEN, "--explain")
     lines = text[text.index("Evicted\n") :].splitlines()
     assert [line.split() for line in lines[1:3]] == [

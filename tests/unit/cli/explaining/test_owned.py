@@ -102,7 +102,7 @@ def test_owners_lead_to_their_jobs(asked, name, job):
     assert asked(name).out.startswith(job)
 
 
-def test_a_snapshot_knows_the_owners_of_its_pods_and_groups(asked, cluster, tmp_path, capsys):
+def test_a_snapshot_resolves_the_owners_of_its_pods(asked, cluster, tmp_path, capsys):
     place = str(tmp_path / "now.zip")
     assert run(["snapshot", place, "-f", cluster]) == 0
     capsys.readouterr()
@@ -125,7 +125,7 @@ def test_evictions_are_asked_for_by_owner_as_well(asked):
         ("sts/trian", "statefulset trian", "statefulset/train"),
     ],
 )
-def test_a_name_that_is_wrong_is_answered_with_the_nearest(asked, name, found, near):
+def test_a_misspelled_name_gets_the_nearest_as_a_hint(asked, name, found, near):
     first, hint = asked(name, code=4).err.splitlines()
     assert first == f"error: found no {found}"
     assert hint.startswith(f"  help: kai why {near} --from ")

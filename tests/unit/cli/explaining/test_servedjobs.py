@@ -147,7 +147,7 @@ def _told(text, form):
         ["ours-waits", "--config", "policy.yaml"],
     ],
 )
-def test_a_question_that_it_would_answer_otherwise_is_not_asked(tmp_path, capsys, words):
+def test_a_question_the_service_answers_otherwise_stays_local(tmp_path, capsys, words):
     front = Front()
     with served(front, tmp_path) as path:
         assert said(capsys, path, *words, code=4).err == f"error: {HERE}\n"
@@ -200,7 +200,7 @@ SLOW = "note: kai-scheduler/kai-dashboard: no answer within 0.3 s, so this is de
 
 @pytest.mark.usefixtures("decides")
 @pytest.mark.parametrize("path", ["/api/v1", "/api/v1/why"])
-def test_a_service_that_hangs_is_left_in_time_and_told(tmp_path, capsys, monkeypatch, path):
+def test_a_hanging_service_times_out_with_a_note(tmp_path, capsys, monkeypatch, path):
     monkeypatch.setattr(asking, "SOON", 0.3)
     front = Front()
     front.instead[path] = _silent
@@ -210,7 +210,7 @@ def test_a_service_that_hangs_is_left_in_time_and_told(tmp_path, capsys, monkeyp
 
 
 @pytest.mark.usefixtures("decides")
-def test_a_server_that_accepts_and_never_answers_is_left_in_time(tmp_path, capsys, monkeypatch):
+def test_a_silent_server_times_out_with_a_note(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(asking, "SOON", 0.3)
     with served(Front(), tmp_path) as config, socket.create_server(("127.0.0.1", 0)) as deaf:
         text = Path(config).read_text()
@@ -221,13 +221,13 @@ def test_a_server_that_accepts_and_never_answers_is_left_in_time(tmp_path, capsy
 
 @pytest.mark.usefixtures("decides")
 @pytest.mark.parametrize("name", ["nothing-like-it", "quokka"])
-def test_a_name_that_is_no_job_of_the_namespace_is_looked_for_in_the_cluster(tmp_path, capsys, name):
+def test_an_unknown_job_of_the_service_is_searched_locally(tmp_path, capsys, name):
     with served(Front(), tmp_path) as path:
         assert said(capsys, path, name, code=4).err == f"error: {HERE}\n"
 
 
 @pytest.mark.usefixtures("decides")
-def test_a_user_who_sees_less_through_the_service_is_not_told_less(tmp_path, capsys):
+def test_fewer_rights_at_the_service_lead_to_local_answers(tmp_path, capsys):
     with served(Front({"podgroups", "queues"}), tmp_path) as path:
         assert said(capsys, path, "ours-waits", code=4).err == f"error: {HERE}\n"
 

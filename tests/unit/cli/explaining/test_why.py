@@ -34,7 +34,7 @@ def asked(tmp_path, capsys):
     return ask
 
 
-def test_a_job_that_waits_is_answered_first_then_proved_then_helped(asked):
+def test_a_waiting_job_prints_answer_then_evidence_then_suggestions(asked):
     lines = asked("picky").out.splitlines()
     assert lines[0].startswith("picky waits: no node matches: ")
     assert lines[1] == "NoNodeMatches · queue a · 1 pod, 1 GPU · waiting 57m · position 3"
@@ -68,7 +68,7 @@ def test_a_terminal_shows_and_clears_the_progress(asked, monkeypatch, arguments,
     assert drawn.split("\r")[-2].strip() == ""
 
 
-def test_no_progress_is_shown_where_standard_error_is_no_terminal_or_nothing_is_tried(asked, monkeypatch):
+def test_without_terminal_or_trial_no_progress_is_shown(asked, monkeypatch):
     monkeypatch.setattr("kai.cli.console._SHORT", 0)
     assert asked("--all").err == ""
     screen = Terminal()
@@ -83,7 +83,7 @@ def test_texts_of_conditions_are_detail(asked):
     assert "\n  wire" in asked("big", "--detail").out
 
 
-def test_a_job_that_runs_says_where_and_the_exit_code_tells_it_from_others(asked):
+def test_a_running_job_prints_nodes_and_its_exit_code(asked):
     assert asked("runs", "--exit-code").out.splitlines()[0] == "runs runs on n1."
     asked("big", "--exit-code", code=1)
     asked("big")
@@ -97,13 +97,13 @@ def test_a_kind_before_the_name_says_what_is_meant(asked):
     assert asked("n2").out.startswith("n2 is empty, 4 GPUs idle: it is tainted disk=bad:NoSchedule.")
 
 
-def test_those_that_are_named_of_a_queue_are_those_that_come_next(asked):
+def test_a_queue_names_its_next_waiting_jobs_first(asked):
     jobs = "".join(f"  job{number}: {{queue: a, each: {{gpu: 4}}}}\n" for number in range(12))
     text = CLUSTER.partition("  big:")[0] + jobs
     assert "12 of its jobs wait: job0, job1, job2, job3 and 8 more" in asked("queue/a", text=text).out.splitlines()
 
 
-def test_a_job_that_loses_pods_and_moves_others_says_both(asked):
+def test_a_job_that_loses_and_moves_pods_shows_both(asked):
     text = """
 cluster: {nodes: {n1..n2: {gpu: 4}}}
 queues: {root: {quota: 8}, a: {parent: root, quota: 0}, b: {parent: root, quota: 8}}
@@ -117,7 +117,7 @@ groups:
     assert told in said.splitlines()
 
 
-def test_a_topology_that_is_missing_is_what_waiting_does_not_bring(asked):
+def test_waiting_does_not_help_with_a_missing_topology(asked):
     picky = "  racked: {queue: a, each: {gpu: 1}, topology: {name: ghost, required: rack}}\n"
     said = asked("racked", text=CLUSTER + picky).out
     assert "  wait  does not help while there is no such topology" in said.splitlines()
@@ -134,13 +134,13 @@ def test_an_unknown_name_is_answered_with_the_nearest(asked):
         assert help_line.endswith(f" lists the {kind}s")
 
 
-def test_a_queue_that_belongs_to_no_tree_is_told_why(asked):
+def test_a_queue_outside_any_tree_prints_the_cause(asked):
     text = CLUSTER.replace("{parent: lab, quota: 4}, b:", "{parent: ghost, quota: 4}, b:")
     out = asked("queue/a", text=text).out
     assert out.startswith("queue a belongs to no tree: ghost, the parent of a, does not exist.")
 
 
-def test_all_jobs_that_wait_are_answered_by_reason_the_first_in_line_first(asked):
+def test_all_waiting_jobs_are_grouped_by_reason_in_order(asked):
     text = asked("--all").out
     assert text.startswith("4 jobs wait, for 3 reasons\n")
     codes = [line.partition(" · ")[0] for line in text.splitlines() if " · " in line]
@@ -149,7 +149,7 @@ def test_all_jobs_that_wait_are_answered_by_reason_the_first_in_line_first(asked
     assert "  then    big2" in text
 
 
-def test_hundreds_of_jobs_fit_one_screen_and_each_reason_is_decided_again_once(asked, monkeypatch):
+def test_hundreds_of_jobs_fit_a_screen_and_few_trials(asked, monkeypatch):
     from kai.answers.why import trials
 
     count, decide = [], trials.decide
@@ -162,7 +162,7 @@ def test_hundreds_of_jobs_fit_one_screen_and_each_reason_is_decided_again_once(a
     assert len(count) <= 240
 
 
-def test_who_has_to_go_is_told_for_all_jobs_or_for_one(asked):
+def test_evicted_lists_the_victims_for_all_or_one(asked):
     text = CLUSTER.replace("quota: 4}, b: {parent: lab, quota: 4}", "quota: 8}, b: {parent: lab, quota: 0}")
     text = text.replace("preemptible: false, ", "")
     rows = asked("--evicted", text=text).out.splitlines()
@@ -172,7 +172,7 @@ def test_who_has_to_go_is_told_for_all_jobs_or_for_one(asked):
     assert asked("runs", text=text).out.splitlines()[0] == "runs is evicted: 2 pods for big (reclaim)."
 
 
-def test_documents_have_an_envelope_and_name_jobs_with_their_namespaces(asked):
+def test_json_documents_have_an_envelope_and_namespaced_jobs(asked):
     found = json.loads(asked("picky", "-o", "json").out)
     assert (found["apiVersion"], found["kind"], found["state"]) == ("output.kai/v1", "Explanation", "Waits")
     assert found["subject"] == {
@@ -200,7 +200,7 @@ def test_names_are_those_of_kubectl(asked):
     assert asked("node/n1", "-o", "name").out == "node/n1\n"
 
 
-def test_the_list_of_reasons_is_as_narrow_as_the_terminal(asked, monkeypatch):
+def test_the_list_of_reasons_fits_a_narrow_terminal(asked, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     assert max(map(len, asked("--all").out.splitlines())) <= 40
 
@@ -210,12 +210,12 @@ def test_a_question_without_a_subject_is_refused(asked, arguments):
     asked(*arguments, code=2)
 
 
-def test_all_jobs_with_a_label_are_those_that_have_it(capsys):
+def test_all_with_a_label_keeps_only_labelled_jobs(capsys):
     assert run(["why", "--all", "--from", "examples/lab", "-l", "no-such-label=x", "--no-verify"]) == 0
     assert capsys.readouterr().out.startswith("no job waits")
 
 
-def test_all_jobs_of_the_lab_are_explained_within_the_width_of_the_terminal():
+def test_every_job_of_the_lab_fits_the_terminal_width():
     result = _lab()
     view = JobAnswer.of(result.outcome, result.overview, result.lines, Asked(name="any"))
     text = view.text(Console(columns=60))
@@ -228,7 +228,7 @@ def test_all_jobs_of_the_lab_are_explained_within_the_width_of_the_terminal():
 
 
 @pytest.mark.parametrize("subject", ["queue/vision", "queue/chat", "node/gpu-06", "node/gpu-13"])
-def test_queues_and_nodes_are_explained_within_the_width_of_the_terminal(subject):
+def test_queues_and_nodes_fit_the_terminal_width(subject):
     source = Source(place="examples/lab")
     view, _ = answer(source, _lab(), Asked(name=subject))
     for width in (60, 80):
@@ -290,7 +290,7 @@ spec: {schedulerName: kai-scheduler, containers: [{name: m, image: i}]}
         ("astray", "Pod astray: the pod group that its annotation names is not there"),
     ],
 )
-def test_what_kai_leaves_to_others_is_told_with_the_reason(asked, name, said):
+def test_a_pod_of_another_scheduler_is_refused_with_reason(asked, name, said):
     lines = asked(name, text=OTHERS, code=4).err.splitlines()
     other = "kai-schedular" if "kai-schedular" in said else "default-scheduler"
     assert lines[0] == f"error: kai does not place {said}"
@@ -307,7 +307,7 @@ def test_what_kai_leaves_to_others_is_told_with_the_reason(asked, name, said):
 
 
 @pytest.mark.parametrize("name", ["y/misspelled", "queue/misspelled", "deployment/misspelled"])
-def test_what_is_left_to_others_answers_to_its_own_name_only(asked, name):
+def test_a_foreign_job_answers_only_to_its_own_name(asked, name):
     assert asked(name, text=OTHERS, code=4).err.startswith("error: found no ")
 
 
@@ -347,7 +347,7 @@ def teams(*pods):
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": [node, *queues, *pods]})
 
 
-def test_reasons_speak_of_a_queue_by_the_name_that_tables_have(asked):
+def test_reasons_use_the_display_name_of_a_queue(asked):
     text = teams(gpu_pod("p", "team-9c", 4))
     lines = asked("p", text=text).out.splitlines()
     assert lines[0] == "p waits: queue team-9c may not use more than 3 GPUs, and this job would make it 4 GPUs."
@@ -355,12 +355,12 @@ def test_reasons_speak_of_a_queue_by_the_name_that_tables_have(asked):
     assert json.loads(asked("p", "-o", "json", text=text).out)["reason"]["queue"] == "team-9c"
 
 
-def test_a_job_in_a_queue_with_children_is_told_names_that_its_label_can_have(asked):
+def test_a_job_in_a_parent_queue_names_allowed_labels(asked):
     (first, *_) = asked("p", text=teams(gpu_pod("p", "dep-1f", 1))).out.splitlines()
     assert first == "p waits: dep-1f is not a leaf queue; submit to team-7f."
 
 
-def test_queues_that_are_compared_for_an_eviction_have_their_names(asked):
+def test_an_eviction_compares_queues_by_their_display_names(asked):
     text = teams(gpu_pod("old", "team-7f", 4, node="n1"), gpu_pod("new", "team-9c", 2))
     compared = asked("old", text=text).out.splitlines()[-1]
     assert compared.startswith(
@@ -369,7 +369,7 @@ def test_queues_that_are_compared_for_an_eviction_have_their_names(asked):
 
 
 @pytest.mark.parametrize("typed", ["Other", "queue/Other"])
-def test_a_queue_that_is_asked_for_by_its_display_name_is_found_by_the_hint(asked, typed):
+def test_a_typed_display_name_hints_at_the_queue_name(asked, typed):
     lines = asked(typed, text=teams(), code=4).err.splitlines()
     assert lines[0] == "error: Other is the display name of queue team-9c, expected the name"
     assert lines[1].startswith("  help: kai why queue/team-9c --from ")

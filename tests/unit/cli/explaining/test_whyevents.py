@@ -52,7 +52,7 @@ def evidence(text, label):
 
 
 @pytest.mark.parametrize("tenant", ["", "jane"], ids=["all rights", "rights of one namespace"])
-def test_the_latest_events_of_the_group_and_its_pods_are_told_each_text_once(live, tenant):
+def test_the_latest_events_show_each_text_once(live, tenant):
     found = evidence(live("bound", "--detail", "-o", "json", tenant=tenant), "event")
     starts = [
         "FailedMount: not for me (pod bound-0, ",
@@ -64,13 +64,13 @@ def test_the_latest_events_of_the_group_and_its_pods_are_told_each_text_once(liv
     assert "\n  event" in live("bound", "--detail", tenant=tenant)
 
 
-def test_users_of_one_namespace_are_told_events_as_they_are_others_with_detail_alone(live):
+def test_one_namespaces_users_see_events_others_with_detail_only(live):
     """What a service says is to be the same as what the command finds out itself, and a service knows of no events."""
     assert "\n  event" in live("bound", tenant="jane")
     assert "\n  event" not in live("bound")
 
 
-def test_the_condition_of_the_group_is_told_with_its_time(live):
+def test_the_condition_of_the_group_shows_its_time(live):
     (text,) = evidence(live("bound", "-o", "json"), "condition")
     assert text.startswith("OverLimit: team quota has reached the allowable limit of GPUs. ")
     assert text.endswith(" (written at 2026-11-22T09:00:00Z)")

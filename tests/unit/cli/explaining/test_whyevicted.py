@@ -75,7 +75,7 @@ def test_past_evictions_come_before_those_of_the_present_cycle(asked, log):
     assert now.splitlines()[2].split()[:4] == ["runs", "b", "2", "4"]
 
 
-def test_a_job_that_is_gone_is_found_on_record_by_its_name_or_its_pods(asked, log):
+def test_a_deleted_job_is_found_in_the_decision_log(asked, log):
     path = log(logged("old-0", "ml/old", "ml/new"), logged("other-0", "ml/other", "ml/new"))
     for name in ("old", "ml/old", "job/old", "old-0"):
         text = asked(name, "--decision-log", path).out
@@ -84,7 +84,7 @@ def test_a_job_that_is_gone_is_found_on_record_by_its_name_or_its_pods(asked, lo
     assert asked("ghost", "--decision-log", path, code=4).err.startswith("error: found no job ghost")
 
 
-def test_lines_of_a_log_that_are_passed_over_are_said_once_and_the_rest_is_told(asked, log):
+def test_unreadable_log_lines_are_skipped_with_one_note(asked, log):
     path = log(logged("old-0", "ml/old", "ml/new"), logged("old-1", "ml/old", "ml/new"))
     Path(path).write_bytes(b"\x00\n" + Path(path).read_bytes()[:-20])
     for arguments in ([], ["old"], ["-o", "json"], ["-o", "name"]):
@@ -235,7 +235,7 @@ def test_an_eviction_without_a_gainer_has_none(live):
     assert row[5:] == ["stalegangeviction", "-", "gang", "below", "its", "minimum"]
 
 
-def test_users_of_one_namespace_see_what_gained_elsewhere_as_another_queue(live):
+def test_one_namespaces_users_see_elsewhere_as_another_queue(live):
     events = [
         event("bound", "bound-0", "other/secret"),
         event("bound", "bound-1", "ml/runs", time="2026-11-22T08:40:00Z"),

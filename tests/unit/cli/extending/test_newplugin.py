@@ -38,7 +38,7 @@ def python(*arguments, path="", cwd=None):
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=cwd)
 
 
-def test_the_package_passes_its_own_tests_as_it_is_written(folder):
+def test_a_new_plugin_package_passes_its_own_tests(folder):
     done = python("pytest", "-q", "-p", "no:cacheprovider", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout
@@ -51,7 +51,7 @@ def test_every_function_of_the_package_says_what_it_returns(folder):
             assert not isinstance(each, ast.FunctionDef) or each.returns is not None, f"{file.name}: {each.name}"
 
 
-def test_the_package_can_be_installed_and_its_configuration_enables_it(folder, tmp_path):
+def test_a_new_plugin_package_installs_and_enables_by_configuration(folder, tmp_path):
     site = tmp_path / "site"
     install = ("--quiet", "--offline", "--no-deps", "--no-build-isolation", "--target", str(site), str(folder))
     done = python("uv", "pip", "install", *install)

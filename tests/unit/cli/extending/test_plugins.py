@@ -45,7 +45,7 @@ def test_the_table_and_yaml_say_the_same(capsys):
     assert [each["name"] for each in yaml.safe_load(capsys.readouterr().out)["items"]] == names
 
 
-def test_what_a_plugin_does_is_what_stays_on_a_narrow_terminal(capsys, monkeypatch):
+def test_a_narrow_terminal_keeps_what_a_plugin_does(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert run(["plugins"]) == 0
     head, *rows = capsys.readouterr().out.splitlines()
@@ -67,7 +67,7 @@ def test_a_configuration_that_cannot_be_read_is_told(capsys, tmp_path):
     assert "broken.yaml" in capsys.readouterr().err
 
 
-def test_a_configuration_that_names_what_is_not_installed_is_refused(capsys, tmp_path):
+def test_a_configuration_of_unknown_plugins_is_refused(capsys, tmp_path):
     path = tmp_path / "scheduler.yaml"
     path.write_text("plugins: {binpak: {}, priority: {weigth: 2}}\n")
     assert run(["plugins", "--config", str(path)]) == 4
@@ -77,7 +77,7 @@ def test_a_configuration_that_names_what_is_not_installed_is_refused(capsys, tmp
     assert "did you mean binpack?" in told
 
 
-def test_each_function_of_a_plugin_is_timed_on_a_cluster_that_is_written_down(capsys):
+def test_each_plugin_function_is_timed_on_a_written_cluster(capsys):
     path = "examples/lab"
     assert run(["plugins", "--time", path, "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -138,7 +138,7 @@ def test_one_broken_package_breaks_nothing_else(capsys, tmp_path, monkeypatch):
     assert "plugin 'licence' of kai-broken 1.0: cannot be loaded" in capsys.readouterr().err
 
 
-def test_two_packages_with_the_name_of_a_default_plugin_are_listed_and_marked(capsys, tmp_path, monkeypatch):
+def test_two_packages_offering_a_default_plugin_are_marked_conflicting(capsys, tmp_path, monkeypatch):
     for package in ("kai-alpha", "kai-beta"):
         info = tmp_path / f"{package.replace('-', '_')}-1.0.dist-info"
         info.mkdir()

@@ -28,7 +28,7 @@ def lines(capsys, *words):
         (TAKEN_BACK, "n1 - b█ 0 0: ½+½×+½○", "none, 0 of 1 GPUs are free"),
     ],
 )
-def test_a_node_shows_its_gpus_and_who_has_parts_of_them(capsys, scenario, row, room):
+def test_a_node_shows_its_gpus_and_their_sharers(capsys, scenario, row, room):
     found = lines(capsys, "nodes", "--from", scenario)
     assert found[1] == row
     assert found[-1] == f"largest gang that would start now without evicting: {room}"
@@ -40,7 +40,7 @@ def test_a_queue_uses_the_parts_that_its_pods_have(capsys, scenario, used, wante
     assert row.split()[5:7] == [f"{used:g}", f"{wanted:g}"]
 
 
-def test_jobs_have_the_parts_of_gpus_that_their_claims_have(capsys):
+def test_jobs_show_the_gpu_parts_of_their_claims(capsys):
     rows = [line.split() for line in lines(capsys, "jobs", "--from", HALVES)]
     assert {row[0]: row[3] for row in rows if row and row[0] in {"a", "b", "c"}} == {"a": "0.5", "b": "0.5", "c": "1"}
 

@@ -11,7 +11,7 @@ def lines():
     return Source(place="examples/lab").decide().lines
 
 
-def test_a_row_of_one_job_says_what_a_row_of_two_equal_jobs_says(lines):
+def test_one_job_has_the_row_of_two_equal_jobs(lines):
     assert len({line.job.state for line in lines}) > 1
     for line in lines:
         one, two = (Row(name="x", namespace="y", lines=(line,) * count) for count in (1, 2))

@@ -62,7 +62,7 @@ def text(result, *, width=0, source=LAB, **wanted):
     return job_view(source, result, Wanted(**wanted)).text(Console(columns=width))
 
 
-def test_jobs_that_wait_stand_in_the_order_of_their_queues(lab):
+def test_waiting_jobs_are_listed_in_queue_order(lab):
     assert text(lab, queue="training", width=108).splitlines() == [
         "JOB           QUEUE     PRIO  GPUS  PODS  STATE       SINCE  POS  REASON",
         "llm-pretrain  language    50    32   4/4  Running     3h51m    -  -",
@@ -76,7 +76,7 @@ def test_jobs_that_wait_stand_in_the_order_of_their_queues(lab):
     ]
 
 
-def test_a_narrow_terminal_keeps_the_reason_and_drops_what_matters_less(lab):
+def test_a_narrow_terminal_keeps_the_reason_and_drops_columns(lab):
     assert text(lab, queue="training", state="waiting", width=60).splitlines() == [
         "JOB        QUEUE     GPUS  PODS  STATE       REASON",
         "pp-train   language    30   0/5  Impossible  DomainTooSmall",
@@ -117,7 +117,7 @@ def test_jobs_can_be_sorted_by_a_column(lab, sort, first):
     assert text(lab, queue="training", sort=sort).splitlines()[1].startswith(first)
 
 
-def test_a_namespace_hides_the_jobs_of_others_and_says_so(lab):
+def test_a_namespace_counts_the_hidden_jobs_of_others(lab):
     source = attrs.evolve(LAB, namespace="nope")
     assert text(lab, source=source) == "no jobs\n48 jobs of other namespaces not shown (-A)"
 
@@ -142,7 +142,7 @@ def test_replicas_of_one_owner_are_one_line_and_unfold(tmp_path):
     ]
 
 
-def test_many_jobs_that_are_alike_are_counted_on_a_terminal(lab):
+def test_many_equal_jobs_are_folded_into_a_count(lab):
     lines = text(lab, width=80).splitlines()
     assert lines[-1] == "… 19 more of search: all Running (--all)"
     names = [line.split()[0] for line in lines if " search " in line and " Running " in line]
@@ -155,7 +155,7 @@ def test_every_state_that_there_is_can_be_asked_for(lab):
     assert text(lab, state="evicted").splitlines()[1].startswith("chat-2-burst")
 
 
-def test_json_has_every_pod_group_with_the_fields_of_the_contract(capsys, monkeypatch):
+def test_json_has_each_pod_group_with_all_fields(capsys, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
     assert run(["jobs", "-f", "examples/lab", "--queue", "vision", "--state", "waits", "-o", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -207,7 +207,7 @@ groups:
 """
 
 
-def test_memory_of_gpus_is_told_as_it_is_asked_for_and_counts_as_in_queues(capsys, tmp_path):
+def test_requested_gpu_memory_shows_as_memory_and_counts_held(capsys, tmp_path):
     path = tmp_path / "memory.yaml"
     path.write_text(MEMORY)
     assert run(["jobs", "-f", str(path), "-o", "json", "--pods"]) == 0
@@ -267,13 +267,13 @@ def test_wrong_flags_are_told_on_one_line(capsys, arguments, code, words):
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_an_evicted_job_says_by_what_and_not_its_state_again(lab, width):
+def test_an_evicted_row_shows_the_action_and_one_state(lab, width):
     lines = text(lab, width=width, state="evicted").splitlines()[1:]
     assert lines
     assert all(line.count("Evicted") == 1 and "Reclaim" in line for line in lines)
 
 
-def test_the_order_of_queues_is_worked_out_only_where_a_job_waits(tmp_path, monkeypatch):
+def test_the_queue_order_is_computed_only_for_waiting_jobs(tmp_path, monkeypatch):
     def order(*_):
         raise AssertionError("asked for the order of queues")
 
@@ -286,7 +286,7 @@ def test_the_order_of_queues_is_worked_out_only_where_a_job_waits(tmp_path, monk
         _ = crowded.lines
 
 
-def test_pods_that_go_in_this_moment_are_not_counted_among_those_that_wait(capsys):
+def test_leaving_pods_do_not_count_as_waiting(capsys):
     assert run(["jobs", "--from", "examples/lab", "-o", "json"]) == 0
     jobs = {each["name"]: each for each in json.loads(capsys.readouterr().out)["items"]}
     assert run(["jobs", "--from", "examples/lab", "--state", "waiting", "-o", "json"]) == 0

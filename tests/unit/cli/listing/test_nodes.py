@@ -171,7 +171,7 @@ def test_a_node_that_is_off_has_nothing_free(tmp_path):
         ("", "-"),
     ],
 )
-def test_a_product_is_called_by_the_part_that_people_use(product, short):
+def test_a_gpu_product_is_shortened_to_its_usual_name(product, short):
     assert short_type(product) == short
 
 
@@ -271,7 +271,7 @@ def test_slices_are_read_back_as_they_were_written(sliced):
     ]
 
 
-def test_why_a_node_is_full_counts_slices_as_quota_does(sliced, capsys):
+def test_a_full_nodes_slices_count_as_quota_counts_them(sliced, capsys):
     assert run(["why", "node/cut", "-f", sliced.place]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("cut has 2 GPUs idle: of 13 GPUs 11 used.\n")

@@ -128,7 +128,7 @@ def test_a_snapshot_keeps_what_was_taken_over(pods, tmp_path, capsys):
     assert "runs" in run(capsys, "jobs", "-f", plain, *ADOPTED).out
 
 
-def test_without_a_flag_nothing_is_taken_over_and_the_flag_is_named(pods, capsys):
+def test_without_the_flag_no_pod_is_adopted(pods, capsys):
     said = run(capsys, "jobs", "-f", pods)
     assert said.out == "no jobs\n"
     assert "no pod is for kai-scheduler (1 for default-scheduler); --scheduler-name default-scheduler asks" in said.err
@@ -146,7 +146,7 @@ def named(tmp_path):
     return str(path)
 
 
-def test_a_configuration_that_names_the_scheduler_holds_for_all_commands(pods, named, capsys):
+def test_a_configured_scheduler_name_holds_for_all_commands(pods, named, capsys):
     place = ("--queue-from", "namespace")
     for words in (("jobs", "-f", pods), ("why", "--all", "-f", pods), ("simulate", pods)):
         said = run(capsys, *words, "--config", named, *place)

@@ -36,7 +36,7 @@ def test_queues_are_a_tree_with_bars(lab):
     ]
 
 
-def test_bars_are_drawn_smaller_and_a_queue_is_a_tree_of_its_own(lab):
+def test_a_named_queue_is_drawn_as_its_own_tree(lab):
     assert text(lab, queue="training", width=80).splitlines() == [
         "QUEUE        QUOTA  LIMIT  FAIR  USED  WANT  RUN/WAIT  0 GPUs     50    75   100",
         "training        80      -    80    72   138       4/4  █████████████████░◆░░░░»",
@@ -83,7 +83,7 @@ LEGEND = "█ used  ▓ used above fair share (can be reclaimed)  ░ wanted  �
         (QUEUE + "---" + NODE.replace("memory: 8Gi, ", ""), MEMORY, HEAD, "no bars are drawn: there {} to share"),
     ],
 )
-def test_where_there_is_nothing_to_share_a_sentence_stands_in_place_of_bars(tmp_path, objects, resource, head, below):
+def test_with_no_resources_a_sentence_replaces_the_bars(tmp_path, objects, resource, head, below):
     path = tmp_path / "cluster.yaml"
     path.write_text(objects)
     lines = text(Source(place=str(path)).decide(), resource=resource).splitlines()
@@ -144,7 +144,7 @@ def test_names_are_what_kubectl_takes(capsys):
     assert capsys.readouterr().out == "queue.scheduling.run.ai/vision\n"
 
 
-def test_a_queue_that_is_not_there_is_told_on_one_line(capsys):
+def test_an_unknown_queue_is_refused_on_one_line(capsys):
     assert run(["queues", "x", "-f", "examples/lab"]) == 4
     assert capsys.readouterr().err == (
         "error: command line: QUEUE: found 'x', expected one of chat, inference, lab, language, scratch, search, "
@@ -169,7 +169,7 @@ def test_documents_tell_how_each_share_came_about(lab):
         ("ghost", "queue a belongs to no tree: ghost, the parent of a, does not exist (QueueOrphaned)"),
     ],
 )
-def test_queues_of_no_tree_are_said_and_not_passed_over(tmp_path, capsys, parent, said):
+def test_queues_of_no_tree_are_listed_with_the_cause(tmp_path, capsys, parent, said):
     path = tmp_path / "case.yaml"
     for more in ("", ", b: {quota: 1}"):
         path.write_text(f"cluster: {{nodes: {{n1: {{gpu: 4}}}}}}\nqueues: {{a: {{parent: {parent}}}{more}}}\n")
@@ -213,7 +213,7 @@ def clocked(tmp_path):
     return str(path)
 
 
-def test_a_week_is_a_line_for_each_day_and_a_shade_for_each_quota(clocked, capsys):
+def test_a_week_has_a_row_per_day_and_shades(clocked, capsys):
     run(["queues", "--week", "-f", clocked])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "night: quota of GPUs, on the clock of Europe/Berlin"
@@ -227,7 +227,7 @@ def test_a_week_without_windows_says_so(capsys):
     assert capsys.readouterr().out == "no queue has a quota that follows the clock (spec.schedules)\n"
 
 
-def test_a_time_of_day_decides_with_the_quotas_of_then(clocked, capsys):
+def test_a_time_of_day_uses_the_quotas_of_then(clocked, capsys):
     run(["queues", "--flat", "-f", clocked])
     by_day = capsys.readouterr().out
     run(["queues", "--flat", "--at", "Fri 22:30 Europe/Berlin", "-f", clocked])

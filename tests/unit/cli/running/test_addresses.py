@@ -28,7 +28,7 @@ users: [{name: u, user: {token: abc}}]
         (["scheduler", "binder", "--shadow"], "--shadow: found the roles binder, which write"),
     ],
 )
-def test_a_value_that_no_flag_can_have_is_a_wrong_usage(arguments: list[str], said: str) -> None:
+def test_an_impossible_flag_value_is_a_usage_error(arguments: list[str], said: str) -> None:
     program = [sys.executable, "-m", "kai", "run", *arguments]
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     first, second = done.stderr.splitlines()[-2:]
@@ -41,7 +41,7 @@ def test_a_value_that_no_flag_can_have_is_a_wrong_usage(arguments: list[str], sa
     ("flag", "other"),
     [("metrics-bind-address", "health-probe-bind-address"), ("health-probe-bind-address", "metrics-bind-address")],
 )
-def test_an_address_that_is_taken_is_told_with_its_flag(flag: str, other: str, tmp_path: Path) -> None:
+def test_an_address_in_use_is_reported_with_its_flag(flag: str, other: str, tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text(KUBECONFIG)
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -38,7 +38,7 @@ def core_of_crash(folder: Path, *, withholds: bool) -> bytes:
 
 
 @pytest.mark.skipif(not Path("/proc/self/coredump_filter").exists(), reason="only Linux can leave memory out of cores")
-def test_a_process_withholds_its_memory_and_has_no_core_written():
+def test_a_process_excludes_its_memory_and_limits_its_core():
     script = """
 import resource
 from kai.cli.running.run import withhold_memory
@@ -50,7 +50,7 @@ print(int(open("/proc/self/coredump_filter").read(), 16), resource.getrlimit(res
     assert said.stdout.split() == ["0", "0"]
 
 
-def test_a_core_that_is_written_all_the_same_has_no_word_of_its_memory(tmp_path):
+def test_a_core_dump_lacks_the_memory_of_the_process(tmp_path):
     plain = core_of_crash(tmp_path / "plain", withholds=False)
     if WORD.encode() not in plain:
         pytest.skip("the kernel leaves cores elsewhere, or none: " + str(resource.getrlimit(resource.RLIMIT_CORE)))

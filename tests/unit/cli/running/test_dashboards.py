@@ -58,7 +58,7 @@ def test_another_way_to_be_known_does_not_start():
         wanted("scheduler", "--dashboard", "--dashboard-auth=none")
 
 
-def test_with_a_certificate_pages_and_answers_are_encrypted_and_the_cookie_stays_so(tmp_path):
+def test_a_certificate_encrypts_pages_and_answers_and_cookies(tmp_path):
     pair = make_pair(("localhost",), time.time(), 86400.0)
     (tmp_path / "tls.crt").write_text(pair.certificate)
     (tmp_path / "tls.key").write_text(pair.key)

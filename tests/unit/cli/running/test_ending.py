@@ -60,7 +60,7 @@ async def test_roles_that_end_are_waited_for(process, number):
 
 
 @pytest.mark.anyio
-async def test_what_does_not_end_is_left_and_told_with_its_place(process, monkeypatch):
+async def test_an_unending_task_is_abandoned_and_logged_with_place(process, monkeypatch):
     monkeypatch.setattr(lifetime, "_PATIENCE", 0.01)
     with structlog.testing.capture_logs() as logs:
         assert await process(computing, signal.SIGTERM) == ["given back", 143]

@@ -16,13 +16,13 @@ def test_every_form_of_a_flag_means_the_same():
         assert read("scheduler", *words).number("schedule-period") == 2.0
 
 
-def test_a_truth_may_stand_alone_and_takes_no_word_after_it():
+def test_a_boolean_flag_may_stand_alone_without_value():
     given = read("--leader-elect", "scheduler", "--full-hierarchy-fairness=false")
     assert (given.truth("leader-elect"), given.truth("full-hierarchy-fairness")) == (True, False)
     assert given.roles == ("scheduler",)
 
 
-def test_without_roles_the_flags_of_all_that_run_together_are_taken():
+def test_without_roles_the_flags_of_combined_roles_are_read():
     given = read("--plugin-server-port=8082", "--max-concurrent-reconciles=3", "--pod-label-selector=a=b,c=d")
     assert given.roles == ()
     assert given.mapping("pod-label-selector") == {"a": "b", "c": "d"}
@@ -57,11 +57,11 @@ def test_without_roles_the_flags_of_all_that_run_together_are_taken():
         (("--nodepool-label-key=a/b/c",), '--nodepool-label-key: found "a/b/c", expected letters, digits'),
     ],
 )
-def test_what_cannot_be_used_is_said_with_what_would_be_right(words, message):
+def test_an_unusable_flag_is_refused_with_the_expected_value(words, message):
     with pytest.raises(ConfigError, match=message):
         read(*words)
 
 
-def test_each_role_has_a_lease_of_its_own_and_the_scheduler_names_his_after_itself():
+def test_each_role_but_the_scheduler_has_its_own_lease():
     assert set(LEASES) == set(ROLES) - {SCHEDULER}
     assert len(set(LEASES.values())) == len(LEASES)

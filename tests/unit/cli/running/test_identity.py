@@ -28,7 +28,7 @@ def first_step(life, holder):
     return machine.step(ReadDone(Record(holder=holder, transitions=4, version="9")), 100.0)
 
 
-def test_a_container_that_was_started_anew_takes_over_its_own_lease():
+def test_a_restarted_container_takes_over_its_own_lease():
     with living() as first:
         assert first.identity.startswith("kai-7/0b6e7f9a/all_")
     with living() as second:
@@ -50,13 +50,13 @@ def test_another_pod_waits(environment):
         assert isinstance(first_step(other, first.identity), WakeAt)
 
 
-def test_two_containers_of_a_pod_with_different_roles_are_no_lives_of_each_other():
+def test_containers_of_one_pod_with_different_roles_stay_strangers():
     with living(roles=("binder",)) as one, living(roles=("binder", "podgrouper")) as other:
         assert other.container
         assert isinstance(first_step(other, one.identity), WakeAt)
 
 
-def test_without_a_pod_each_life_is_a_stranger_to_the_next():
+def test_without_a_pod_name_no_container_is_known():
     life = ProcessIdentity.begin({"POD_NAME": "kai-7"}, TOGETHER)
     assert (life.container, life.identity.partition("_")[0]) == ("", "kai-7")
 

@@ -192,7 +192,7 @@ def read(*words):
 
 
 @pytest.mark.parametrize(("role", "name"), EACH)
-def test_each_flag_is_taken_by_the_role_and_means_the_same_where_it_is_left_out(role, name):
+def test_each_role_accepts_kai_schedulers_flags_with_their_defaults(role, name):
     value = PEER[role][name]
     given = read(role, f"--{name}={value}")
     assert name in given.named
@@ -201,7 +201,7 @@ def test_each_flag_is_taken_by_the_role_and_means_the_same_where_it_is_left_out(
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_whole_command_line_is_taken_in_both_of_gos_forms(role):
+def test_flags_parse_alike_joined_and_apart(role):
     joined = [f"--{name}={value}" for name, value in PEER[role].items()]
     apart = [
         word
@@ -211,7 +211,7 @@ def test_a_whole_command_line_is_taken_in_both_of_gos_forms(role):
     assert read(role, *joined).values == read(role, *apart).values
 
 
-def test_every_flag_is_the_peers_or_known_to_be_ours():
+def test_every_flag_is_kai_schedulers_or_listed_as_ours():
     known = {name for flags in PEER.values() for name in flags}
     assert FLAGS.keys() - known == OURS
 
@@ -222,7 +222,7 @@ def test_a_flag_that_nobody_has_stops_the_start(role):
         read(role, "--leader-elekt=true")
 
 
-def test_what_is_accepted_and_sets_nothing_says_what_to_use_instead():
+def test_inert_flags_are_all_kai_schedulers():
     quiet = {name for name, flag in FLAGS.items() if flag.inert}
     assert quiet <= {name for flags in PEER.values() for name in flags}
     assert {"qps", "enable-profiler"} <= quiet

@@ -58,7 +58,7 @@ def test_a_driver_that_fails_or_is_missing_is_named():
         visible_gpu(missing)
 
 
-def test_a_program_that_does_not_know_its_pod_says_so():
+def test_a_program_without_its_pod_name_is_refused():
     with pytest.raises(ConfigError, match="found no POD_NAME and POD_NAMESPACE"):
         anyio.run(hold, "GPU-1", {})
 
@@ -82,7 +82,7 @@ AWAY, FORBIDDEN, GONE = (
 )
 
 
-def test_the_image_of_the_own_pod_is_known_inside_of_one():
+def test_a_pod_reads_its_own_image():
     cluster = Cluster(POD)
     assert anyio.run(own_image, cluster, OURS) == "kai:1"
     assert cluster.asked == [("Pod", "b", "a")]
@@ -95,13 +95,13 @@ def test_the_own_image_is_asked_for_until_answered(refusals):
 
 
 @pytest.mark.parametrize(("refusal", "asked"), [(FORBIDDEN, 5), (GONE, 1)])
-def test_an_own_image_that_may_not_be_read_stays_unknown(refusal, asked):
+def test_a_forbidden_own_image_stays_unknown(refusal, asked):
     cluster = Cluster(refusal)
     assert run(lambda: own_image(cluster, OURS)) == ""
     assert len(cluster.asked) == asked
 
 
-def test_outside_of_a_pod_there_is_no_own_image_and_nobody_is_asked():
+def test_outside_a_pod_no_image_is_requested():
     cluster = Cluster(None)
     assert anyio.run(own_image, cluster, {}) == ""
     assert cluster.asked == []

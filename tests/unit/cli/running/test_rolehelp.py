@@ -9,7 +9,7 @@ from kai.cli.running.roleflags import FLAGS, ROLES
 from kai.cli.running.rolehelp import MEANINGS, help_of, roles_in
 
 
-def test_every_flag_has_a_meaning_and_no_other_has_one():
+def test_each_flag_has_a_meaning_and_no_other():
     assert MEANINGS.keys() == FLAGS.keys()
 
 
@@ -28,7 +28,7 @@ def test_help_of_a_role_may_be_asked_for_first(flag, capsys):
     assert capsys.readouterr().out.startswith("Usage: kai run binder")
 
 
-def test_two_roles_show_the_flags_of_both_and_shared_ones_once():
+def test_help_of_two_roles_lists_shared_flags_once():
     text = help_of(("scheduler", "binder"))
     heads = [line for line in text.splitlines() if re.match("  --[a-z]", line)]
     names = [line.split()[0] for line in heads if line.count("--") == 1]

@@ -52,12 +52,12 @@ def test_a_queue_is_shown_until_it_is_gone():
     assert line not in shown(QueueCounted(QUEUE), QueueGone(QUEUE))
 
 
-def test_answers_of_webhooks_and_the_end_of_their_certificate_are_shown():
+def test_webhook_answers_and_certificate_ends_are_metrics():
     text = shown(ReviewEnded(door="/validate--v1-pod", result="refused", seconds=0.5), CertificateUsed(1.75e9))
     assert 'kai_webhook_reviews_total{door="/validate--v1-pod",result="refused"} 1.0' in text
     assert "kai_webhook_review_seconds_sum 0.5" in text
     assert 'kai_webhook_certificate_end_seconds{client="kube-apiserver"} 1.75e+09' in text
 
 
-def test_of_a_certificate_that_is_not_used_nothing_is_shown():
+def test_an_unused_certificate_has_no_metric():
     assert "kai_webhook_certificate_end_seconds{" not in shown()

@@ -29,7 +29,7 @@ def test_a_shadow_beside_roles_that_write_is_refused(roles):
         settings(*roles, "--shadow")
 
 
-def test_a_shadow_takes_no_lease_whatever_the_shard_of_the_other_scheduler_asks_for():
+def test_a_shadow_takes_no_lease_even_with_leader_election():
     assert settings("scheduler", "--leader-elect").leader_elect is True
     assert settings("scheduler", "--shadow", "--leader-elect").leader_elect is False
 
@@ -45,7 +45,7 @@ def test_the_process_of_a_shadow_competes_for_no_lease():
 
 
 @pytest.mark.parametrize(("role", "component"), [("podgrouper", "pod-grouper"), ("binder", "binder")])
-def test_events_of_a_role_that_runs_alone_have_the_source_that_the_peers_have(role, component):
+def test_a_single_roles_events_keep_kai_schedulers_source(role, component):
     process = attrs.evolve(Process.of(read_flags((role,), FLAGS, ROLES, TOGETHER), {}), registry=CollectorRegistry())
     assert process._plan(SimpleNamespace(continued=None)).component("kai-scheduler") == component
 
@@ -61,7 +61,7 @@ def test_events_of_a_role_that_runs_alone_have_the_source_that_the_peers_have(ro
         (("scheduler", "binder", "podgrouper", "--pod-groups=needed"), False),
     ],
 )
-def test_groups_stay_in_memory_only_where_one_process_has_all_roles_and_is_asked_to(arguments, keeps):
+def test_only_one_combined_process_may_keep_groups_in_memory(arguments, keeps):
     role, grouped = podgrouper(read_flags(arguments, FLAGS, ROLES, TOGETHER), lambda _: None)
     assert (role.name, grouped is not None) == ("podgrouper", keeps)
 

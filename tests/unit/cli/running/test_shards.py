@@ -158,13 +158,13 @@ def test_a_shard_comes_to_what_the_operator_writes(name):
     assert make_profile(ours) == make_profile(theirs)
 
 
-def test_budgets_that_a_shard_leaves_out_are_those_of_kai():
+def test_a_shard_without_budgets_gets_the_defaults():
     found = rendered(shard(scenarioSearchBudgets={"maxActionSearchDuration": {"reclaim": "3s"}}))
     budgets = read_configuration(found.document, "same place").parameters.budgets
     assert budgets == attrs.evolve(SearchBudgets(), action={**SearchBudgets().action, "reclaim": 3.0})
 
 
-def test_flags_are_those_of_the_shard_and_of_its_config():
+def test_flags_come_from_the_shard_and_its_config():
     found = rendered(
         shard(partitionLabelValue="pool-a", args={"max-consolidation-preemptees": "4", "queue-label-key": "mine"}),
         config(
@@ -204,7 +204,7 @@ def test_flags_are_those_of_the_shard_and_of_its_config():
         ({}, "http://usage-prometheus.ns.svc.cluster.local:9090", 1),
     ],
 )
-def test_the_address_of_past_usage_may_come_from_the_config(prometheus, address, notes):
+def test_the_address_of_past_usage_may_come_from_config(prometheus, address, notes):
     usage = {"clientType": "prometheus", "usageParams": {"windowSize": "1y"}}
     found = rendered(shard(usageDBConfig=usage), config(namespace="ns", prometheus=prometheus))
     assert found.document["usageDBConfig"] == {**usage, "connectionString": address}
@@ -255,7 +255,7 @@ def test_what_the_operator_would_refuse_is_refused(documents, message):
         rendered(*documents)
 
 
-def test_no_bound_for_a_search_lets_any_least_time_stand():
+def test_no_search_bound_permits_any_least_time():
     budgets = {"maxJobSearchDuration": "0s", "minJobSearchDuration": "1s"}
     assert rendered(shard(scenarioSearchBudgets=budgets)).document["scenarioSearchBudgets"] == budgets
 
@@ -296,7 +296,7 @@ def test_a_process_without_the_scheduler_reads_no_configuration():
     assert Process.of(given("podgrouper", "--queue-label-key=x"), {}).given.text("queue-label-key") == "x"
 
 
-def test_a_flag_of_a_shard_that_cannot_be_read_is_named_with_its_file(tmp_path):
+def test_an_unreadable_shard_flag_is_named_with_its_file(tmp_path):
     path = written(tmp_path, shard(args={"schedule-period": "often"}))
     with pytest.raises(ConfigError, match=r"shard.json: --schedule-period: found 'often', expected a duration"):
         Process.of(given("scheduler", f"--config={path}"), {})
@@ -307,7 +307,7 @@ def test_two_configurations_are_one_too_many():
         configuration_of(given("scheduler", "--config=a", "--scheduler-conf=b"))
 
 
-def test_a_file_of_the_scheduler_is_taken_as_it_is(tmp_path):
+def test_a_scheduler_file_is_read_unchanged(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text("actions: allocate\n")
     setup = load_setup(str(path))
@@ -316,7 +316,7 @@ def test_a_file_of_the_scheduler_is_taken_as_it_is(tmp_path):
     assert Process.of(given("scheduler", f"--config={path}"), {}).given.named == {"config"}
 
 
-def test_a_config_map_as_the_operator_makes_it_is_opened(tmp_path):
+def test_an_operators_config_map_is_read_as_configuration(tmp_path):
     path = tmp_path / "cm.yaml"
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"config.yaml": "actions: allocate\n"}}
     path.write_text(json.dumps(manifest))
@@ -341,7 +341,7 @@ def test_several_documents_that_are_no_manifests_are_refused(tmp_path):
         load_setup(str(path))
 
 
-def test_an_api_servers_own_words_for_a_shard_are_understood(tmp_path):
+def test_an_api_servers_shard_is_read_despite_extra_fields(tmp_path):
     manifest = {**SHARD, "spec": {**SHARD["spec"], "usageDBConfig": {}}, "status": {"conditions": []}}
     setup = load_setup(written(tmp_path, manifest))
     assert setup.configuration.parameters.queue_depth == {"preempt": 10}
@@ -350,13 +350,13 @@ def test_an_api_servers_own_words_for_a_shard_are_understood(tmp_path):
 # --- In simulations ------------------------------------------------------------------------------------------------
 
 
-def test_every_flag_that_decisions_depend_on_is_known_to_simulations():
+def test_each_deciding_flag_maps_to_a_known_parameter():
     assert set(PARAMETER_OF.values()) <= {field.name for field in Parameters.__attrs_attrs__}
     assert set(SETTING_OF.values()) <= {field.name for field in IntakeSettings.__attrs_attrs__}
     assert set(PARAMETER_OF) | set(SETTING_OF) <= FLAGS.keys()
 
 
-def test_a_simulation_takes_from_a_shard_what_it_says_and_leaves_the_rest_to_the_case(tmp_path):
+def test_a_simulation_takes_only_the_given_values_of_shards(tmp_path):
     path = written(tmp_path, shard(partitionLabelValue="p", args={"max-consolidation-preemptees": "16"}, kValue=2))
     policy = load_policy(path)
     assert policy.said == {"max_consolidation_preemptees"}
@@ -378,7 +378,7 @@ objects:
 """.replace("RES", "{cpu: {quota: -1, limit: -1}, memory: {quota: -1, limit: -1}, gpu: {quota: -1, limit: -1}}")
 
 
-def test_kai_simulate_says_of_a_shard_what_it_makes_nothing_of(tmp_path, capsys):
+def test_simulate_notes_what_it_ignores_of_a_shard(tmp_path, capsys):
     (tmp_path / "case.yaml").write_text(CASE)
     usage = {"clientType": "prometheus", "connectionString": "http://p:9090"}
     path = written(tmp_path, shard(usageDBConfig=usage, depth=5))

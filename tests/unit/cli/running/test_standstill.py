@@ -11,7 +11,7 @@ from kai.cli.running.lifetime import log_standstill
 
 
 @pytest.mark.anyio
-async def test_a_loop_that_stands_still_is_told_with_its_place(monkeypatch):
+async def test_a_blocked_event_loop_is_logged_with_its_place(monkeypatch):
     monkeypatch.setattr(lifetime, "_LOOKS_APART", 0.001)
     with structlog.testing.capture_logs() as logs:
         async with anyio.create_task_group() as tasks:
@@ -22,7 +22,7 @@ async def test_a_loop_that_stands_still_is_told_with_its_place(monkeypatch):
             tasks.cancel_scope.cancel()
     assert {entry["event"] for entry in logs} == {"event loop stands still"}
     places = [place for entry in logs for place in entry["at"]]
-    assert any(place.startswith(f"{__name__}.test_a_loop_that_stands") for place in places)
+    assert any(place.startswith(f"{__name__}.test_a_blocked_event_loop") for place in places)
 
 
 @pytest.mark.anyio

@@ -72,7 +72,7 @@ class Stage:
             self.ended.append(cluster.api)
 
 
-async def test_work_begins_with_each_term_after_a_new_list_and_is_cancelled_with_it():
+async def test_each_term_starts_work_anew_after_a_list():
     memory, leadership = MemoryCluster(), Leading()
     stage = Stage(memory, leadership)
     async with anyio.create_task_group() as tasks:
@@ -92,7 +92,7 @@ async def test_work_begins_with_each_term_after_a_new_list_and_is_cancelled_with
         tasks.cancel_scope.cancel()
 
 
-async def test_a_term_that_ends_while_things_are_listed_begins_no_work():
+async def test_a_term_that_ends_while_listing_starts_no_work():
     memory, leadership = MemoryCluster(), Leading()
     stage = Stage(memory, leadership)
     async with anyio.create_task_group() as tasks:
@@ -105,7 +105,7 @@ async def test_a_term_that_ends_while_things_are_listed_begins_no_work():
         tasks.cancel_scope.cancel()
 
 
-async def test_without_a_lease_work_begins_at_once_and_goes_on():
+async def test_without_a_lease_work_starts_once_and_never_ends():
     memory = MemoryCluster()
     stage = Stage(memory, None)
     async with anyio.create_task_group() as tasks:

@@ -49,7 +49,7 @@ async def test_memory_is_given_back_every_five_minutes():
 
 
 @in_virtual_time
-async def test_it_does_not_look_while_a_cycle_is_at_work():
+async def test_tidying_waits_until_no_cycle_is_running():
     cluster, in_use = Resting(), anyio.Lock()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(tidying, cluster, in_use)

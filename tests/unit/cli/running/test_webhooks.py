@@ -38,27 +38,27 @@ def wanted(role, *words):
     return wanted_certificate(read(role, *words), (role,))
 
 
-def test_admission_always_serves_and_so_notices_a_missing_certificate_at_the_start(tmp_path):
+def test_admission_wants_a_certificate_folder_even_when_empty(tmp_path):
     assert wanted("admission", f"--webhook-cert-dir={tmp_path}").folder == tmp_path
 
 
 @pytest.mark.parametrize(
     ("role", "switch"), [("queue-controller", "enable-webhook"), ("podgroup-controller", "enable-podgroup-webhook")]
 )
-def test_controllers_serve_where_they_find_a_certificate_and_are_not_told_otherwise(role, switch, folder, tmp_path):
+def test_controllers_serve_with_a_certificate_unless_switched_off(role, switch, folder, tmp_path):
     assert wanted(role, f"--webhook-cert-dir={folder}") is not None
     assert wanted(role, f"--webhook-cert-dir={folder}", f"--{switch}=false") is None
     assert wanted(role, f"--webhook-cert-dir={tmp_path / 'empty'}") is None
 
 
-def test_admission_takes_its_certificate_from_a_secret_where_one_is_named():
+def test_admission_reads_its_certificate_from_a_named_secret():
     assert wanted("admission").secret == ""
     found = wanted("admission", "--webhook-secret=kai-webhooks", "--webhook-certificate-lifetime=24h")
     assert (found.secret, found.lifetime) == ("kai-webhooks", 86400.0)
     assert wanted("admission", "--webhook-secret=kai-webhooks", "--webhook-secret=").secret == ""
 
 
-def test_a_certificate_that_would_end_before_it_could_be_renewed_is_refused():
+def test_a_certificate_lifetime_too_short_to_renew_is_refused():
     with pytest.raises(ConfigError, match="--webhook-certificate-lifetime: found 5s, expected 10s or more"):
         wanted("admission", "--webhook-certificate-lifetime=5s")
 
@@ -75,7 +75,7 @@ def test_other_roles_serve_none(folder):
     assert wanted_certificate(read(f"--webhook-cert-dir={folder}"), ("scheduler", "binder")) is None
 
 
-def test_settings_are_those_of_the_flags_and_the_older_name_of_one_counts_alone():
+def test_admission_settings_follow_flags_and_newer_names_win():
     assert admission_settings(read("admission")) == AdmissionSettings()
     words = ("--gpu-sharing-enabled", "--scheduler-name=other", "--enable-quota-validation")
     settings = admission_settings(read("admission", *words))
@@ -141,14 +141,14 @@ def admission(monkeypatch, folder):
 
 @in_virtual_time
 @pytest.mark.parametrize(("environment", "seconds"), [(POD, 105), ({}, 100)])
-async def test_a_pod_that_is_to_end_answers_until_api_servers_know_of_it(environment, seconds, admission):
+async def test_a_terminating_pod_still_serves_until_endpoints_drop_it(environment, seconds, admission):
     """Each replica that a rollout ends would else refuse connections, and with them pods that share GPUs."""
     served = await admission(environment, HttpServer(), lambda _: anyio.sleep(100.0))
     assert [round(each) for each in served] == [seconds]
 
 
 @in_virtual_time
-async def test_webhooks_go_on_while_the_api_server_does_not_answer_them(admission):
+async def test_webhooks_stay_ready_while_the_api_server_is_unreachable(admission):
     server, seen = HttpServer(), []
 
     async def outage(probes):

@@ -52,6 +52,6 @@ def test_what_is_no_time_is_refused(text):
         Cron.read(text)
 
 
-def test_the_last_and_the_nth_weekday_of_a_month_are_known():
+def test_cron_knows_the_last_day_and_the_nth_weekday():
     assert Cron.read("0 0 L * *").before(at(2025, 3, 15)) == at(2025, 2, 28)
     assert Cron.read("0 0 * * 1#2").before(at(2025, 3, 15)) == at(2025, 3, 10)

@@ -58,7 +58,7 @@ def test_a_switch_that_may_be_a_weight_takes_both(given):
         ({"needed": None}, "needed: found nothing, expected whole number"),
     ],
 )
-def test_a_bad_value_is_refused_with_what_would_be_right(options, message):
+def test_a_bad_option_value_names_the_expected_one(options, message):
     with pytest.raises(ConfigError) as caught:
         built(**options)
     assert str(caught.value).startswith(f"p.yaml: plugins.sample.{message}")
@@ -139,7 +139,7 @@ def test_a_factory_is_not_shown_as_a_default():
     assert wanted(field) == "list of texts"
 
 
-def test_a_list_says_what_it_holds_where_that_is_one_kind():
+def test_a_list_option_names_its_item_type_if_single():
     @attrs.frozen
     class Lists:
         counts: tuple[int, ...] = (1, 2)
@@ -150,7 +150,7 @@ def test_a_list_says_what_it_holds_where_that_is_one_kind():
     assert told == ["list of whole numbers, default [1, 2]", "list, default [1, 'a']", "list"]
 
 
-def test_a_mapping_says_what_it_leads_to_where_that_is_a_number_or_a_text():
+def test_a_mapping_option_names_a_simple_value_type():
     @attrs.frozen
     class Mappings:
         weights: dict[str, float]
@@ -186,7 +186,7 @@ class Late:
         (Late, {}, ": Late of mine 1.0 raised OSError: no file", ""),
     ],
 )
-def test_a_class_that_raises_while_it_is_made_is_named(cls, options, message, hint):
+def test_an_option_class_that_raises_is_named(cls, options, message, hint):
     with pytest.raises(ConfigError) as caught:
         build(cls, options, "p.yaml: plugins.odd", "mine 1.0")
     assert str(caught.value) == f"p.yaml: plugins.odd{message}"

@@ -76,7 +76,7 @@ def test_nothing_is_read_where_nothing_is_said():
     assert read_configuration({"actions": "allocate"}, "c.yaml").usage is None
 
 
-def test_a_stand_in_of_the_peers_tests_is_named_and_not_used():
+def test_a_fake_usage_client_is_noted_and_not_used():
     notes = []
     assert read_usage({"clientType": "fake", "connectionString": "x"}, "u", notes) is None
     assert notes == ["u.clientType: found 'fake', a stand-in for tests, expected prometheus; nothing is read"]
@@ -89,7 +89,7 @@ def test_a_staleness_shorter_than_the_interval_is_the_interval():
 
 
 @pytest.mark.parametrize("text", ["soon", "-1s", "0s", "500us"])
-def test_an_extra_duration_that_cannot_be_used_is_the_default(text):
+def test_an_unusable_duration_falls_back_to_its_default(text):
     settings, notes = read({"extraParams": {"queryResolution": text}})
     assert settings.resolution_seconds == 60.0
     assert notes[0].endswith("used 1m0s")
@@ -145,14 +145,14 @@ def recorded(path="/var/lib/kai/history.db", **extra):
     return read_usage(value, "usageDBConfig", notes), notes
 
 
-def test_a_database_of_kais_own_is_a_file_that_keeps_what_ended_for_ninety_days():
+def test_a_sqlite_database_keeps_ninety_days_by_default():
     settings, notes = recorded()
     assert (settings.client, settings.address) == ("sqlite", "/var/lib/kai/history.db")
     assert (settings.retention_seconds, notes) == (90 * 86_400.0, [])
     assert recorded(retention="1y")[0].retention_seconds == 365 * 86_400.0
 
 
-def test_a_retention_shorter_than_the_window_is_as_long_as_the_window():
+def test_a_retention_below_the_window_is_raised_to_it():
     settings, notes = recorded(retention="1d")
     assert settings.retention_seconds == 7 * 86_400.0
     assert notes == [
@@ -169,6 +169,6 @@ def test_a_retention_shorter_than_the_window_is_as_long_as_the_window():
         ("/h.db", {"retention": "forever"}, "extraParams.retention: found 'forever', expected a duration"),
     ],
 )
-def test_a_database_of_kais_own_that_cannot_be_is_refused(path, extra, message):
+def test_an_impossible_sqlite_database_is_refused(path, extra, message):
     with pytest.raises(ConfigError, match=message):
         recorded(path, **extra)

@@ -20,7 +20,7 @@ def test_what_a_snapshot_leaves_out_is_zero():
     assert read.scheduler_name == "kai-scheduler"
 
 
-def test_a_snapshot_counts_nanoseconds_and_has_names_of_its_own():
+def test_snapshot_settings_use_nanoseconds_and_their_own_names():
     values = {"globalDefaultStalenessGracePeriod": 60_000_000_000, "maxNumberConsolidationPreemptees": -5}
     read = Settings(values, "s.zip", zeroed=True).parameters(DEFAULT)
     assert read.default_staleness_grace_seconds == 60.0

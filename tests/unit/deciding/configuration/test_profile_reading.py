@@ -98,7 +98,7 @@ def test_a_bad_argument_is_noted_and_its_default_used():
     assert "kValue: found 'lots', expected a number; used 1.0" in read.notes[0]
 
 
-def test_an_argument_of_the_peer_that_changes_nothing_here_is_passed_over():
+def test_an_argument_about_kai_schedulers_memory_is_ignored():
     tiers = [{"plugins": [{"name": "dynamicresources", "arguments": {"maxCelCacheEntries": "100"}}]}]
     read = read_configuration({"tiers": tiers}, "peer.yaml")
     assert [entry.name for entry in read.plugins] == ["dra"]
@@ -107,7 +107,7 @@ def test_an_argument_of_the_peer_that_changes_nothing_here_is_passed_over():
 
 
 @pytest.mark.parametrize(("text", "noted"), [("True", False), ("F", False), ("tRUE", True), ("yes", True)])
-def test_a_truth_value_of_the_peer_is_spelled_as_go_reads_it(text, noted):
+def test_a_boolean_argument_is_spelled_as_in_go(text, noted):
     tiers = [{"plugins": [{"name": "numa", "arguments": {"reconstructAvailable": text}}]}]
     read = read_configuration({"tiers": tiers}, "peer.yaml")
     assert any(f"found '{text}', expected true or false; used True" in note for note in read.notes) is noted
@@ -121,7 +121,7 @@ def test_a_k_below_zero_is_zero(text, k):
     assert options_of(read, "proportion")["k"] == k
 
 
-def test_our_own_form_takes_options_by_name_and_keeps_the_order():
+def test_the_native_form_keeps_plugin_options_and_order():
     read = read_configuration(
         {
             "actions": ["allocate"],
@@ -136,7 +136,7 @@ def test_our_own_form_takes_options_by_name_and_keeps_the_order():
     assert [use.name for use in make_profile(read).plugins] == ["spread", "proportion"]
 
 
-def test_with_adds_to_the_default_plugins_and_sets_options_of_them():
+def test_with_adds_plugins_and_sets_options_of_default_ones():
     read = read_configuration({"with": {"spread": {"cpu": False}, "proportion": {"k": 2.0}}}, "policy.yaml")
     default = default_configuration()
     assert [entry.name for entry in read.plugins] == [*(entry.name for entry in default.plugins), "spread"]
@@ -175,7 +175,7 @@ def test_a_configuration_by_which_no_job_starts_says_so(document):
     assert read.notes == ("policy.yaml: actions: allocate off: no job starts on what is idle",)
 
 
-def test_every_plugin_may_say_what_is_to_happen_when_it_fails():
+def test_each_plugin_may_set_its_action_on_failure():
     read = read_configuration({"with": {"binpack": {"cpu": False, "on_failure": "leave-out"}}}, "policy.yaml")
     uses = {use.name: use for use in make_profile(read).plugins}
     assert uses["binpack"].on_failure is OnFailure.LEAVE_OUT
@@ -183,7 +183,7 @@ def test_every_plugin_may_say_what_is_to_happen_when_it_fails():
     assert uses["proportion"].on_failure is None
 
 
-def test_an_unknown_word_for_what_is_to_happen_when_a_plugin_fails_stops_the_start():
+def test_an_unknown_action_on_failure_is_refused():
     read = read_configuration({"with": {"binpack": {"on_failure": "leave_out"}}}, "policy.yaml")
     with pytest.raises(
         ConfigError, match=r"binpack\.on_failure: found 'leave_out', expected one of stop, refuse, leave"
@@ -310,7 +310,7 @@ def test_a_list_that_leaves_out_what_protects_says_so():
         ({"scenarioSearchBudgets": {"maxActionSearchDuration": "1s"}}, "expected a mapping of durations", ""),
     ],
 )
-def test_what_cannot_be_used_stops_the_start_and_is_named(document, message, hint):
+def test_an_unusable_configuration_is_refused_by_name(document, message, hint):
     with pytest.raises(ConfigError) as caught:
         make_profile(read_configuration(document, "policy.yaml"))
     assert str(caught.value).startswith("policy.yaml")
@@ -324,7 +324,7 @@ def test_every_name_that_is_wrong_is_told_at_once():
     assert len(caught.value.messages) == 3
 
 
-def test_an_unknown_plugin_of_the_peers_form_may_be_a_third_partys(monkeypatch):
+def test_a_third_party_plugin_is_allowed_in_tiers(monkeypatch):
     # Any installed plugin can be named there, with its arguments as text.
     tiers = [
         {
@@ -370,7 +370,7 @@ def test_names_of_the_peer_lead_to_ours():
         ),
     ],
 )
-def test_what_the_peer_passes_over_is_passed_over_with_a_note(document, note):
+def test_what_kai_scheduler_ignores_is_ignored_with_a_note(document, note):
     (found,) = read_configuration(document, "peer.yaml").notes
     assert note in found
 
@@ -400,7 +400,7 @@ def test_what_the_peer_passes_over_is_passed_over_with_a_note(document, note):
         ),
     ],
 )
-def test_what_would_stop_the_peer_or_means_nothing_is_refused(document, message):
+def test_what_kai_scheduler_rejects_is_refused(document, message):
     with pytest.raises(ConfigError, match=message):
         read_configuration(document, "peer.yaml")
 
@@ -410,7 +410,7 @@ def test_a_shortcut_that_does_not_exist_is_refused():
         read_configuration({"parameters": {"without": ["trail"]}}, "ours.yaml")
 
 
-def test_what_there_is_is_listed_once_where_nothing_has_nearly_that_name():
+def test_without_a_similar_name_all_names_are_listed_once():
     with pytest.raises(ConfigError) as caught:
         read_configuration({"zzz": 1}, "policy.yaml")
     assert "expected one of with, plugins, actions" in str(caught.value)

@@ -64,7 +64,7 @@ def test_an_action_of_another_package_runs_at_its_place():
         ),
     ],
 )
-def test_an_action_that_cannot_be_made_or_bears_another_name_is_refused(cls, name, complaint):
+def test_an_action_that_fails_or_is_misnamed_is_refused(cls, name, complaint):
     with pytest.raises(ConfigError) as caught:
         profile_with(cls, name)
     assert str(caught.value) == f"here: actions: action {name!r} of : {complaint}"

@@ -28,7 +28,7 @@ def test_an_action_is_found_by_name():
     assert registry().action("allocate", "here").__name__ == "Allocate"
 
 
-def test_an_unknown_name_is_refused_with_what_may_have_been_meant():
+def test_an_unknown_plugin_is_refused_with_a_suggestion():
     with pytest.raises(UnknownNameError, match="found 'binpak', expected the name of an installed plugin") as caught:
         registry(point("binpack", "kai.plugins.scores:Binpack")).plugin("binpak", "policy.yaml: plugins.binpak")
     assert caught.value.help == "did you mean binpack?"
@@ -63,14 +63,14 @@ def test_an_entry_point_that_is_no_plugin_is_refused(value, words):
         registry(point("mine", value)).plugin("mine", "here")
 
 
-def test_a_module_that_leaves_the_process_is_refused_as_one_that_cannot_be_loaded(tmp_path, monkeypatch):
+def test_a_plugin_module_that_exits_is_refused(tmp_path, monkeypatch):
     (tmp_path / "leaving_plugin.py").write_text("raise SystemExit(3)\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError, match=r"cannot be loaded from leaving_plugin:Plugin: SystemExit: 3"):
         registry(point("mine", "leaving_plugin:Plugin")).plugin("mine", "here")
 
 
-def test_options_whose_types_cannot_be_resolved_are_refused_with_the_plugin(tmp_path, monkeypatch):
+def test_a_plugin_with_unresolvable_option_types_is_refused(tmp_path, monkeypatch):
     text = "import attrs\n@attrs.frozen\nclass Plugin:\n    most: 'Amount' = 1\n    def open(self, session): pass\n"
     (tmp_path / "untyped_plugin.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
@@ -87,7 +87,7 @@ def test_the_built_ins_are_installed_like_everything_else():
         assert callable(installed.plugin(name, "here").open)
 
 
-def test_what_is_installed_is_read_once_and_anew_where_the_path_is_another(tmp_path, monkeypatch):
+def test_the_installed_registry_is_reread_only_on_path_changes(tmp_path, monkeypatch):
     before = Registry.installed()
     assert Registry.installed() is before
     (tmp_path / "kai_mine-1.0.dist-info").mkdir()
@@ -119,14 +119,14 @@ class Counting(Distribution):
         return path
 
 
-def test_the_metadata_of_a_distribution_is_read_once_for_all_its_plugins():
+def test_a_distributions_metadata_is_read_once_for_its_plugins():
     mine = Counting()
     points = [point(name, "kai.plugins.scores:Binpack")._for(mine) for name in ("one", "two", "three")]
     assert {str(origin_of(each)) for each in points} == {"mine 1.2"}
     assert mine.reads == 1
 
 
-def test_a_module_that_panics_is_refused_as_one_that_cannot_be_loaded(tmp_path, monkeypatch):
+def test_a_plugin_module_that_panics_is_refused(tmp_path, monkeypatch):
     """Compiled libraries raise what is no Exception."""
     text = "class PanicException(BaseException): pass\nraise PanicException('index out of bounds')\n"
     (tmp_path / "panicking_plugin.py").write_text(text)
@@ -136,7 +136,7 @@ def test_a_module_that_panics_is_refused_as_one_that_cannot_be_loaded(tmp_path, 
 
 
 @pytest.mark.parametrize("reads", ["CAPS", "[CAPS]", "('RackPowerCap',)", "None"])
-def test_kinds_that_are_no_tuple_of_objects_are_refused_with_the_plugin(reads, tmp_path, monkeypatch):
+def test_read_kinds_must_be_a_tuple_of_objects(reads, tmp_path, monkeypatch):
     text = f"""
 import attrs
 from typing import ClassVar
@@ -188,7 +188,7 @@ def test_causes_and_priorities_are_those_that_actions_have(tmp_path, monkeypatch
     }
 
 
-def test_built_in_actions_have_the_causes_of_the_contract_and_priorities_in_their_order():
+def test_default_actions_have_contract_causes_and_descending_priorities():
     known = Registry.installed()
     actions = [known.action(name, "actions")() for name in DEFAULT_ACTIONS]
     causes = {each.cause.name: each.cause for each in actions if each.cause is not None}

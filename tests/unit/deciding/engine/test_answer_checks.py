@@ -78,7 +78,7 @@ def opened(*extensions):
         ),
     ],
 )
-def test_a_term_that_cannot_be_evaluated_is_told_when_the_plugin_opens(term, complaint):
+def test_an_invalid_score_term_fails_when_the_plugin_opens(term, complaint):
     with pytest.raises(PluginError) as caught:
         opened(term)
     assert str(caught.value).startswith(f'plugin "p0" (dist-0 1.0), open: {complaint}')
@@ -96,7 +96,7 @@ def test_a_term_that_cannot_be_evaluated_is_told_when_the_plugin_opens(term, com
         (lambda _: scenario(7), "a Scenario for other pods than the outer one, expected what outer.scenario() makes"),
     ],
 )
-def test_a_proposal_takes_what_the_outer_scenario_has_and_nothing_else(made, complaint):
+def test_a_proposal_beyond_its_outer_scenario_names_the_plugin(made, complaint):
     (plugin,) = opened(VictimProposals(lambda outers: map(made, outers)))
     with pytest.raises(PluginError) as caught:
         list(plugin.proposals.propose(iter([outer(VIEW, 1, (0,))])))
@@ -109,7 +109,7 @@ def test_a_proposal_is_made_of_an_outer_scenario():
         list(plugin.proposals.propose(iter([outer(VIEW, 1)])))
 
 
-def test_what_a_library_panics_with_names_the_plugin_and_ends_nothing_else():
+def test_a_panic_in_a_plugin_becomes_its_plugin_error():
     class PanicError(BaseException):
         """As compiled libraries raise it: no Exception."""
 
@@ -130,7 +130,7 @@ def test_what_a_library_panics_with_names_the_plugin_and_ends_nothing_else():
         list(plugin.proposals.propose(iter(())))
 
 
-def test_a_column_is_tracked_while_plugins_open_and_holds_whole_numbers():
+def test_only_an_opening_plugin_tracks_an_integer_column():
     with pytest.raises(TypeError, match="track: found that plugins have opened, expected a call in open"):
         VIEW.track(np.zeros(3, np.int64))
     with pytest.raises(TypeError, match=r"track: found float64\[3\], expected int64"):
@@ -185,13 +185,13 @@ def tree_of(made):
         ({"step": np.nan}, "step is not right: found nan, expected a finite number"),
     ],
 )
-def test_a_tree_of_domains_that_would_be_read_beyond_its_arrays_is_its_plugins_failure(changed, complaint):
+def test_a_malformed_domain_tree_is_a_plugin_error(changed, complaint):
     with pytest.raises(PluginError) as caught:
         tree_of(attrs.evolve(RACKS, **changed))
     assert str(caught.value) == f'plugin "p0" (dist-0 1.0), Domains.tree: returned a DomainTree whose {complaint}'
 
 
-def test_a_tree_of_domains_that_is_sound_is_taken_as_it_is():
+def test_a_sound_domain_tree_is_taken_as_is():
     for tree in (RACKS, attrs.evolve(RACKS, start=np.array(RACKS.start), preferred=-1), None):
         assert tree_of(tree) is tree
 
@@ -207,7 +207,7 @@ def beside(*plugins):
     return open_plugins(uses, VIEW, Silent())
 
 
-def test_shares_are_divided_again_with_the_product_of_all_factors():
+def test_shares_are_divided_again_by_multiplied_weights():
     asked = []
 
     def divide(factors):

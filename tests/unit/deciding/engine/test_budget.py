@@ -28,7 +28,7 @@ class Told(Unlimited):
         return BudgetAnswer.STOP
 
 
-def test_answers_are_repeated_to_a_search_that_is_made_again():
+def test_a_repeated_search_gets_the_recorded_budget_answers():
     inner = Told()
     budget = Repeating(inner, [BudgetAnswer.GO, BudgetAnswer.NEXT_GENERATOR])
     assert budget.begin_group() is BudgetAnswer.GO

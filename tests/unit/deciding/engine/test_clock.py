@@ -5,7 +5,7 @@ import numpy as np
 from kai.deciding.engine.host import Clock
 
 
-def test_answers_hold_until_the_next_deadline_that_was_asked_about():
+def test_clock_answers_hold_until_the_nearest_asked_deadline():
     clock = Clock(100.0)
     assert clock.holds_until == inf
     assert clock.is_past(100.0)
@@ -17,14 +17,14 @@ def test_answers_hold_until_the_next_deadline_that_was_asked_about():
     assert clock.holds_until == 105.0 - 1e-3
 
 
-def test_a_time_that_is_none_never_comes_and_is_no_deadline():
+def test_a_nan_deadline_never_passes_and_bounds_nothing():
     clock = Clock(100.0)
     assert not clock.is_past(nan)
     assert not clock.are_past(np.array([nan])).any()
     assert clock.holds_until == inf
 
 
-def test_what_is_made_of_the_instant_itself_holds_for_this_instant_only():
+def test_reading_the_instant_makes_answers_hold_only_now():
     clock = Clock(100.0)
     assert clock.read() == 100.0
     assert clock.holds_until == -inf

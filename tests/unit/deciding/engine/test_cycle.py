@@ -58,7 +58,7 @@ def test_an_action_finds_what_those_before_it_left():
     assert noted == [("early", ["fits", "wants"]), ("later", ["wants"])]
 
 
-def test_the_same_snapshot_gives_the_same_decisions_in_the_same_order():
+def test_equal_snapshots_give_equal_decisions_in_order():
     taken = contended()
     first = decided(taken)
     assert [type(each) for made in first for each in made] == [Bind, Evict, Nominate]
@@ -66,7 +66,7 @@ def test_the_same_snapshot_gives_the_same_decisions_in_the_same_order():
     assert decided(contended()) == first
 
 
-def test_an_eviction_and_the_promise_that_it_serves_reach_the_sink_together():
+def test_an_eviction_and_its_promise_reach_the_sink_together():
     assert [type(each) for each in decided(contended())[-1]] == [Evict, Nominate]
 
 
@@ -125,20 +125,20 @@ class Failing:
 @pytest.mark.parametrize(
     ("error", "text"), [(ValueError("no luck"), "ValueError: no luck"), (SystemExit(3), "SystemExit: 3")]
 )
-def test_what_an_action_of_another_package_raises_names_the_action_and_its_module(error, text):
+def test_an_error_of_a_foreign_action_names_its_module(error, text):
     with pytest.raises(ActionError) as caught:
         decided(contended(), attrs.evolve(default_profile(), actions=(Failing(error),)))
     assert str(caught.value) == f'action "tidy" ({__name__}), run: raised {text}'
 
 
-def test_what_kai_raises_within_such_an_action_passes_as_it_is():
+def test_a_kai_error_within_a_foreign_action_passes_unchanged():
     error = PluginError("returned None", plugin="mine", hook="NodeScore.score")
     with pytest.raises(PluginError) as caught:
         decided(contended(), attrs.evolve(default_profile(), actions=(Failing(error),)))
     assert caught.value is error
 
 
-def test_a_bug_of_a_built_in_action_is_told_as_one(monkeypatch):
+def test_an_error_of_a_built_in_action_passes_unchanged(monkeypatch):
     monkeypatch.setattr(Failing, "__module__", "kai.actions.tidy")
     with pytest.raises(ValueError, match="no luck"):
         decided(contended(), attrs.evolve(default_profile(), actions=(Failing(ValueError("no luck")),)))

@@ -51,7 +51,7 @@ def test_a_group_is_placed_however_deep_its_leaf_lies():
     assert names(taken, decisions, Bind) == ["deep-0", "deep-1"]
 
 
-def test_a_group_that_waits_is_explained_however_deep_its_leaf_lies():
+def test_a_waiting_group_is_explained_at_any_leaf_depth():
     made = snapshot({"n": {"gpu": 1}}, {"deep": {"members": 2, "minimum": 2, "each": {"gpu": 1}}})
     taken, report, decisions = decided(deepened(made, "deep", 2))
     assert decisions == []
@@ -61,7 +61,7 @@ def test_a_group_that_waits_is_explained_however_deep_its_leaf_lies():
     assert "3" in explain(late, report, "default").groups[0].not_ready
 
 
-def test_pods_are_taken_from_a_group_however_deep_its_leaf_lies():
+def test_pods_are_evicted_from_leaves_at_any_depth():
     queues = {"top": {}, **{name: {"parent": "top", "quota": {"gpu": 2}} for name in ("mine", "yours")}}
     groups = {
         "deep": {"queue": "yours", "members": 4, "minimum": 2, "each": {"gpu": 1}, "runs_on": ["n"] * 4},

@@ -39,7 +39,7 @@ def test_rows_are_told_apart_by_their_bits():
     assert rows.row_of(np.array([-0.0])) not in {0, nan}
 
 
-def test_the_table_that_a_caller_holds_keeps_its_rows_when_another_takes_its_place():
+def test_a_held_table_keeps_its_rows_after_additions():
     rows = DistinctRows(np.zeros(1))
     rows.row_of(np.array([1.0]))
     before = rows.table

@@ -47,7 +47,7 @@ def outcome(taken, *plugins, shortcuts):
 
 
 @given(snapshots(nodes=(2, 7), groups=(1, 5), trees=TREES, shapes=EVERY_SHAPE[:4]))
-def test_groups_with_domains_fare_as_they_do_the_long_way(taken):
+def test_domain_trees_decide_the_same_with_and_without_shortcuts(taken):
     fast, slow = (repr(outcome(taken, shortcuts=shortcuts)) for shortcuts in (True, False))
     assert fast == slow
 
@@ -104,7 +104,7 @@ def racks(**groups):
     )
 
 
-def test_a_gang_that_fits_into_the_first_domain_is_placed_without_asking_for_parts():
+def test_a_gang_in_the_first_domain_asks_no_parts():
     asked, decided = parts_asked_for(racks(first={"members": 6, "minimum": 6}, second={"members": 6, "minimum": 6}))
     assert asked == 0
     assert {node for _, node in decided[:6]} == {0, 1}
@@ -116,19 +116,19 @@ def test_the_tightest_domain_goes_first():
     assert {node for _, node in decided} == {4}
 
 
-def test_pods_beyond_the_minimum_stay_in_the_rack_of_the_others():
+def test_pods_beyond_the_minimum_stay_in_the_gangs_rack():
     asked, decided = parts_asked_for(racks(first={"members": 9, "minimum": 6}))
     assert {node for _, node in decided} == {0, 1}
     assert len(decided) == 8
     assert asked == 1  # for the ninth
 
 
-def test_a_gang_that_fits_nowhere_is_put_into_words_by_the_plugin():
+def test_a_gang_that_fits_nowhere_asks_the_plugin_once():
     asked, decided = parts_asked_for(racks(first={"members": 9, "minimum": 9}))
     assert (asked, decided) == (1, [])
 
 
-def test_groups_that_two_plugins_split_nodes_for_are_asked_about():
+def test_groups_split_by_two_plugins_ask_for_parts():
     taken = racks(first={"members": 6, "minimum": 6})
     alone, both = parts_asked_for(taken), parts_asked_for(taken, Splitter())
     assert alone[0] == 0

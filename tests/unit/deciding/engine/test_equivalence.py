@@ -15,7 +15,7 @@ def classes_of(groups, queues=None):
     return dict(zip(names, found.tolist(), strict=True))
 
 
-def test_groups_that_only_names_tell_apart_are_of_one_class():
+def test_groups_that_differ_only_in_names_share_a_class():
     found = classes_of({"a": ONE, "b": ONE, "c": {**ONE, "members": 2, "minimum": 2}})
     assert found["a"] == found["b"] >= 0
     assert found["c"] not in (found["a"], -1)

@@ -62,7 +62,7 @@ def outcome(taken, plugin, *, shortcuts=True):
 
 
 @pytest.mark.parametrize("filters", [True, False])
-def test_decisions_are_those_of_the_long_way_whatever_an_answer_depends_on(taken, filters):
+def test_decisions_are_the_same_at_every_declared_dependence(taken, filters):
     expected = outcome(taken, Company(Dependence.SESSION, filters), shortcuts=False)
     for depends in (Dependence.GROUP, Dependence.SESSION):
         for shortcuts in (True, False):
@@ -70,7 +70,7 @@ def test_decisions_are_those_of_the_long_way_whatever_an_answer_depends_on(taken
     assert len(expected[0]) == (9 if filters else 14)
 
 
-def test_one_answer_does_for_all_who_are_the_only_pods_of_their_groups(taken):
+def test_one_answer_serves_all_groups_of_one_equal_pod(taken):
     alone = snapshot(
         nodes={name: {"gpu": 4, "labels": {"rack": rack}} for name, rack in RACKS.items()},
         groups={f"one-{number}": {"each": {"gpu": 1}} for number in range(9)},
@@ -80,7 +80,7 @@ def test_one_answer_does_for_all_who_are_the_only_pods_of_their_groups(taken):
     assert (plugin.asked, other.asked) == (1, 9)
 
 
-def test_answers_that_do_not_add_up_exactly_are_added_the_long_way(taken):
+def test_inexact_sums_decide_the_same_with_and_without_shortcuts(taken):
     """Two plugins' fractions in one sum: the order of additions might decide."""
 
     class Static:
@@ -100,7 +100,7 @@ def test_answers_that_do_not_add_up_exactly_are_added_the_long_way(taken):
 
 @pytest.mark.parametrize(("weight", "node"), [(1.0, "n2"), (2.0, "n1")])
 @pytest.mark.parametrize("shortcuts", [True, False])
-def test_density_of_more_weight_outweighs_ten_points_on_every_way(weight, node, shortcuts):
+def test_double_density_weight_outweighs_ten_points_on_every_path(weight, node, shortcuts):
     """n1 has one GPU left of four, so density gives it nine points for each unit of weight; n2 has ten in any case."""
 
     class Heavy:

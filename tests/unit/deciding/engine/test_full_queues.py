@@ -45,7 +45,7 @@ def outcome(taken, **changes):
 
 
 @pytest.mark.parametrize("changes", [{"shortcuts": False}, {"without": ("full-queues",)}], ids=["plain", "one by one"])
-def test_groups_are_told_and_decided_what_they_would_have_been_alone(taken, changes):
+def test_full_queues_refuse_together_as_one_by_one(taken, changes):
     together = outcome(taken)
     assert together == outcome(taken, **changes)
     assert len(together[0]) > 10  # others are placed between those that are refused
@@ -53,7 +53,7 @@ def test_groups_are_told_and_decided_what_they_would_have_been_alone(taken, chan
     assert sum("OVER_QUOTA" in told for told in together[1].values()) >= 30
 
 
-def test_few_refusals_of_a_full_queue_are_put_into_words_one_by_one(taken, monkeypatch):
+def test_a_full_queue_words_few_refusals_one_by_one(taken, monkeypatch):
     asked = []
     in_words = fast_path.capacity_verdict
 

@@ -40,7 +40,7 @@ def test_only_groups_before_the_first_open_one_are_dropped():
     assert heap.pop().group == 2
 
 
-def test_a_heap_is_filled_from_the_one_before_while_nothing_changed(monkeypatch):
+def test_an_unchanged_heap_is_refilled_from_the_last_one(monkeypatch):
     session = opened()
     first = filled(-1, session, again=True)
     assert popped(first) == [0, 1, 2]

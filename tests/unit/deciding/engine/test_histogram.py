@@ -50,7 +50,7 @@ def told(session, name):
     return [(count, reason.subject) for count, reason in found.counts]
 
 
-def test_groups_of_two_queues_that_wait_for_the_same_are_told_what_was_counted_once(counted):
+def test_equal_groups_of_two_queues_share_one_node_count(counted):
     session = opened({"a": {"quota": 9}, "b": {"quota": 9}})
     assert told(session, "one") == told(session, "two") == [(2, "gpu"), (1, "cpu")]
     assert counted == ["one-0"]
@@ -62,7 +62,7 @@ def test_another_shape_is_counted_by_itself(counted):
     assert counted == ["one-0", "other-0"]
 
 
-def test_nodes_are_counted_again_once_a_pod_has_taken_a_place(counted):
+def test_nodes_are_counted_again_after_a_placement(counted):
     session = opened({"a": {"quota": 9}, "b": {"quota": 9}})
     assert told(session, "one") == [(2, "gpu"), (1, "cpu")]
     with session.statement("test") as statement:
@@ -91,7 +91,7 @@ class Picky:
         (Placement(choose=lambda _, __: None), "node(s) were refused by plugin Picky"),
     ],
 )
-def test_a_plugin_that_takes_out_nodes_with_room_is_named(extension, words):
+def test_a_plugin_that_excludes_fitting_nodes_is_named(extension, words):
     cluster = snapshot(NODES, {"tiny": {"each": {"gpu": 1, "cpu": 1}}})
     session = Session(cluster, default_profile_with(Picky(extension)), Recorder(), Silent())
     found = refusals.histogram(session, row(session, "tiny"), session.all_nodes)
@@ -106,7 +106,7 @@ def test_nodes_that_a_plugin_leaves_are_not_told_of():
     assert [count for count, _ in found.counts] == [1]
 
 
-def test_what_a_pod_needs_less_counts_without_any_other_answer():
+def test_a_credit_reduces_what_a_pod_needs():
     fitting = {"n1": {"gpu": 1}}
     groups = {"runs": {"each": {"gpu": 1}, "runs_on": "n1"}, "shares": {"each": {"gpu": 1}}}
     all_of_it = Placement(credit=lambda _, nodes: np.full((2, len(nodes)), 1000, np.int64))

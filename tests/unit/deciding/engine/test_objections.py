@@ -21,14 +21,14 @@ def said(*, each, nodes=None, queues=None, groups=None):
     return text.partition("no nodes with enough resources were found: ")[2].removesuffix("..").split(". \n")
 
 
-def test_a_node_counts_for_every_resource_that_it_is_short_of():
+def test_a_node_counts_under_every_resource_it_lacks():
     assert said(each={"gpu": 2, "cpu": 2}) == [
         "1 node(s) didn't have enough resources: CPU cores",
         "2 node(s) didn't have enough resources: GPUs",
     ]
 
 
-def test_memory_of_a_device_is_short_only_where_the_device_is_too_small():
+def test_device_memory_is_short_only_on_too_small_devices():
     nodes = {"n1": {"gpu": 1, "gpu_memory": 8000}, "n2": {"gpu": 1, "gpu_memory": 40000}}
     groups = {"other": {"queue": "a", "each": {"gpu": 1}, "runs_on": "n2"}}
     assert said(each={"gpu_memory": 20000}, nodes=nodes, groups=groups) == [
@@ -44,7 +44,7 @@ def test_a_device_that_pods_share_is_not_free():
 
 
 @pytest.mark.parametrize("size", [1000, 2000])
-def test_a_limit_that_binds_on_a_node_comes_with_its_numbers(size):
+def test_a_limit_binding_per_node_shows_its_own_numbers(size):
     """The estimate for a group takes the largest device; a node with smaller ones counts more."""
     found = said(
         each={"gpu_memory": 1000, "devices": 2},

@@ -104,12 +104,12 @@ def fails(*_):
     raise ZeroDivisionError("no rack")
 
 
-def test_a_plugin_that_says_nothing_is_there_all_the_same():
+def test_a_plugin_without_extensions_still_opens():
     (plugin,) = opened(())
     assert (plugin.name, plugin.concerns, plugin.terms, plugin.node_filter) == ("p0", None, (), None)
 
 
-def test_extensions_for_the_same_pods_stand_together_and_others_apart():
+def test_extensions_with_equal_concerns_are_grouped():
     first, second, third = opened(
         [
             NodeFilter(fails, concerns=SOME),
@@ -142,7 +142,7 @@ def test_extensions_for_the_same_pods_stand_together_and_others_apart():
         (VictimProposals(fails), lambda plugin: list(plugin.proposals.propose([])), "VictimProposals.propose"),
     ],
 )
-def test_what_a_plugin_raises_names_the_plugin_its_package_and_what_it_was_asked(extension, ask, hook):
+def test_a_plugin_error_names_plugin_package_and_hook(extension, ask, hook):
     (plugin,) = opened([extension])
     with pytest.raises(PluginError) as caught:
         ask(plugin)
@@ -378,13 +378,13 @@ def test_the_error_for_none_names_plugin_and_remedy(extension, ask, complaint):
         (VictimProposals(()), "VictimProposals.propose: found tuple, expected a function"),
     ],
 )
-def test_a_field_of_an_extension_that_cannot_be_used_is_told_when_the_plugin_opens(extension, complaint):
+def test_an_unusable_extension_field_fails_when_the_plugin_opens(extension, complaint):
     with pytest.raises(PluginError) as caught:
         opened([extension])
     assert str(caught.value).startswith(f'plugin "p0" (dist-0 1.0), open: {complaint}')
 
 
-def test_every_function_of_an_extension_is_known_to_be_one():
+def test_every_callable_field_of_extensions_is_checked():
     fields = [field for cls in _PLACES for field in attrs.fields(cls)]
     found = {
         field.name for field in fields if any(word in str(field.type) for word in ("Callable", "Nodes", "Propose"))
@@ -407,14 +407,14 @@ def test_any_exception_of_a_plugin_becomes_one_line(error, text):
         assert str(caught.value).endswith(f": raised {text}")
 
 
-def test_what_a_plugin_corrects_is_looked_at_when_it_opens():
+def test_corrections_of_a_placement_are_checked_at_opening():
     with pytest.raises(PluginError) as caught:
         opened([Placement(corrections=(Effect(SEATS, 3, 1),))])
     complaint = "Placement.corrections: returned an Effect on cell 3, expected one below 3"
     assert str(caught.value) == f'plugin "p0" (dist-0 1.0), {complaint}'
 
 
-def test_answers_about_placements_that_the_contract_allows_pass_as_they_are():
+def test_valid_placement_answers_pass_unchanged():
     zone = {"zones": [{"zone": "0", "share": 0.5, "amount": Quantities((("cpu", 1),))}], "strict": True, "why": None}
     effects, credit = [Effect(SEATS, np.int64(2), np.int64(-1)), Effect(IDLE, 3, 1)], np.zeros((2, 1), np.int64)
     (plugin,) = opened(
@@ -452,7 +452,7 @@ def test_a_generator_that_fails_midway_names_the_plugin_too():
         next(scenarios)
 
 
-def test_errors_that_kai_raises_on_purpose_pass_as_they_are():
+def test_deliberate_kai_errors_pass_through_plugins_unchanged():
     def refuse(*_):
         raise InputError("node n1: found nothing")
 
@@ -528,7 +528,7 @@ class Watching(Silent):
         self.stopwatch = stopwatch
 
 
-def test_a_stopwatch_is_put_around_each_function_of_a_plugin():
+def test_a_stopwatch_times_each_plugin_function():
     stopwatch = Counting()
     use = PluginUse(name="p", plugin=Saying([PodFilter(lambda _: ACCEPTED), Density(gpu_binpack=1.0)]))
     (first,) = open_plugins([use], VIEW, Watching(stopwatch))
@@ -536,7 +536,7 @@ def test_a_stopwatch_is_put_around_each_function_of_a_plugin():
     assert stopwatch.asked == ["p open", "p PodFilter.admit"]
 
 
-def test_a_proposal_is_timed_without_the_time_that_the_engine_needs_for_outer_scenarios():
+def test_proposal_time_excludes_the_engines_time_for_outers():
     stopwatch = Counting()
 
     def propose(outers):
@@ -558,7 +558,7 @@ def test_without_a_stopwatch_a_plugin_is_asked_directly():
 
 
 @pytest.mark.parametrize("raises", [False, True])
-def test_rows_that_a_plugin_writes_to_are_put_back_and_the_plugin_is_told(raises):
+def test_rows_that_a_plugin_overwrites_are_restored_with_error(raises):
     def overwrites(pod, nodes):
         nodes[0] = 77
         if raises:

@@ -113,7 +113,7 @@ def test_a_pod_that_must_wait_is_promised_its_place():
     audit(session.ledger)
 
 
-def test_a_node_on_which_a_pod_need_not_wait_is_better():
+def test_a_node_without_waiting_scores_higher():
     session = session_with(Available(), WaitOn(("n0", "n1", "n3")), pods=1)
     scores, waits = session.node_scores(0, session.all_nodes, session.no_extra)
     assert waits.tolist() == [True, True, False, True]
@@ -126,7 +126,7 @@ def test_pods_wait_for_every_plugin_that_says_so():
     assert session.policy.must_wait(PodRow(0), session.all_nodes).tolist() == [True, False, False, True]
 
 
-def test_where_something_else_is_released_too_a_pod_waits_for_both_and_is_rated_once():
+def test_a_node_awaited_for_two_reasons_is_rated_once():
     full = pod("x-0", on="n0", requests={"cpu": "64"}, leaving=True)
     uses = tuple(PluginUse(name=type(each).__name__, plugin=each) for each in (Available(), WaitOn(("n0", "n1"))))
     snapshot = snapshot_of(*NODES[:3], full, pod("a-0"))
@@ -161,7 +161,7 @@ def test_shape_scores_count_once_despite_questions_per_pod():
 
 
 @pytest.mark.parametrize(("answer", "found"), [(False, "bool"), (None, "NoneType")])
-def test_an_answer_about_a_pod_that_is_no_verdict_is_the_plugins_mistake(answer, found):
+def test_a_pod_answer_without_verdict_is_a_plugin_error(answer, found):
     @attrs.frozen
     class Odd:
         def open(self, session):

@@ -19,14 +19,14 @@ def evict(session, statement, *names):
         statement.evict(session.portion(0).pods()[session.portion(0).pods() == row])
 
 
-def test_a_chunk_holds_what_is_missing_to_the_minimum_evicted_pods_first(session):
+def test_a_chunk_fills_the_minimum_with_evicted_pods(session):
     with session.statement("test") as statement:
         evict(session, statement, "gang-0", "gang-1")
         assert session.portion(0).chunk().tolist() == rows(session, "gang-0", "gang-1")
         assert session.portion(0).amounts().tolist()[2] == 2000
 
 
-def test_a_chunk_is_kept_when_its_evictions_become_final_and_so_is_what_it_wants(session):
+def test_a_chunk_is_kept_after_its_evictions_commit(session):
     with session.statement("test") as statement:
         evict(session, statement, "gang-0", "gang-1")
         assert session.portion(0).amounts()[2] == 2000

@@ -46,7 +46,7 @@ def session():
 
 
 @given(groups=trees())
-def test_groups_are_ready_where_a_look_from_the_leaves_up_says_so(session, groups):
+def test_groups_are_ready_as_a_leaf_upward_check_finds(session, groups):
     facts, columns = columns_of(session, groups)
     rows = np.arange(len(groups))
     assert are_ready(facts, columns, rows).tolist() == [is_full(tree, 0) for tree in groups]
@@ -54,7 +54,7 @@ def test_groups_are_ready_where_a_look_from_the_leaves_up_says_so(session, group
 
 
 @given(groups=trees())
-def test_groups_hold_enough_where_their_pods_on_nodes_alone_would_be(session, groups):
+def test_groups_hold_enough_judged_by_placed_pods_alone(session, groups):
     facts, columns = columns_of(session, groups)
     placed = columns.replace(occupying=columns.active)
     on_nodes = [[(parent, pods // 2, minimum) for parent, pods, minimum in tree] for tree in groups]

@@ -36,7 +36,7 @@ def test_nothing_is_known_of_groups_that_were_not_refused(records):
         records[7]
 
 
-def test_each_group_refused_for_the_reason_of_another_gets_its_own_names(records, session):
+def test_groups_refused_for_another_groups_reason_have_own_names(records, session):
     refuse(records, session, NO_NODE, 0, 2)
     assert list(records) == [0, 2]
     assert len(records) == 2
@@ -58,12 +58,12 @@ def test_each_group_refused_for_the_reason_of_another_gets_its_own_names(records
         assert record.pods == {pod: record.reasons[0]}
 
 
-def test_full_queues_are_one_reason_for_all_of_a_kind_and_about_no_pod(records, session):
+def test_full_queues_share_one_reason_without_pods(records, session):
     refuse(records, session, FULL, 1, 2, pods=False)
     assert records[1] == records[2] == GroupRecord(reasons=[FULL])
 
 
-def test_a_reason_is_added_to_those_known_and_not_repeated(records, session):
+def test_a_new_reason_is_added_to_known_ones_once(records, session):
     records.refuse(1, [FULL])
     refuse(records, session, FULL, 1, pods=False)
     refuse(records, session, NO_NODE, 1)
@@ -77,7 +77,7 @@ def test_a_reason_is_added_to_those_noted_in_bulk(records, session):
     assert [reason.code for reason in records[0].reasons] == [Code.NO_NODE, Code.OVER_LIMIT]
 
 
-def test_notes_replace_notes_whether_the_record_was_written_out_or_not(records):
+def test_new_notes_replace_old_ones_on_any_record(records):
     records.note_alike(np.array([0, 1]), [SHY])
     assert records[0] == GroupRecord(notes=[SHY])
     records.note_alike(np.array([0, 1]), [SHY, FULL])

@@ -40,7 +40,7 @@ def test_terms_of_all_plugins_are_added_up():
     assert rules.mix.weight == 0.0
 
 
-def test_fragmentation_takes_the_place_of_terms_that_guess_at_it():
+def test_fragmentation_replaces_the_terms_that_approximate_it():
     rules = folded(Density(gpu_binpack=1.0, cpu_spread=1.0), SharedDevices(), DeviceOrder(pack=1.0, spread=1.0), MIX)
     silent = (rules.binpack_gpu, rules.spread_cpu, rules.sharing, rules.pack_slots, rules.spread_slots)
     assert silent == (0.0, 0.0, 0.0, 0.0, 0.0)

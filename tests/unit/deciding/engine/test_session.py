@@ -46,25 +46,25 @@ def test_groups_that_wait_come_oldest_first_whatever_their_names():
     assert waiting(session) == ["z", "m", "a"]
 
 
-def test_a_group_that_has_all_its_pods_placed_does_not_wait():
+def test_a_group_with_all_pods_placed_does_not_wait():
     assert waiting(opened({"runs": {**ONE, "runs_on": "n1"}, "waits": ONE})) == ["waits"]
 
 
-def test_a_group_with_fewer_pods_than_its_minimum_does_not_wait():
+def test_a_group_below_its_minimum_does_not_wait():
     assert waiting(opened({"short": {"members": 1, "minimum": 2, **ONE}, "whole": ONE})) == ["whole"]
 
 
-def test_a_pod_with_a_gate_does_not_count_towards_the_minimum():
+def test_a_gated_pod_does_not_count_towards_the_minimum():
     gated = {**ONE, "spec": {"schedulingGates": [{"name": "quota"}]}}
     assert waiting(opened({"gated": gated, "free": ONE})) == ["free"]
 
 
-def test_a_group_that_needs_one_of_its_sub_groups_waits_with_the_pods_of_one():
+def test_a_group_needing_one_of_two_subgroups_waits():
     parts = {"left": {"members": 1, "each": {"gpu": 1}}, "right": {"members": 0, "minimum": 1}}
     assert waiting(opened({"job": {"minimum": 1, "subgroups": parts}})) == ["job"]
 
 
-def test_a_group_leaves_those_that_wait_as_soon_as_it_is_placed():
+def test_a_placed_group_stops_waiting():
     session = opened({"first": ONE, "second": ONE})
     assert waiting(session) == ["first", "second"]
     bind(session, "first")
@@ -82,14 +82,14 @@ def test_an_undone_statement_leaves_its_group_waiting():
 # ------------------------------------------------------------------------------------------- what is handed out
 
 
-def test_each_statement_reaches_the_sink_by_itself_and_in_order():
+def test_each_statement_reaches_the_sink_alone_in_order():
     session = opened({"first": ONE, "second": ONE})
     bind(session, "second", "first")
     names = [[session.snapshot.pods[each.pod].group for each in made] for made in session._sink.statements]
     assert names == [["second"], ["first"]]
 
 
-def test_the_observer_hears_of_each_statement_with_its_action_and_size():
+def test_the_observer_gets_each_statements_action_and_size():
     heard = []
 
     class Listening(Silent):
@@ -109,7 +109,7 @@ def test_decisions_are_counted_by_kind(many):
     assert session.counts == {"binds": many, "evictions": 0, "pipelines": 0}
 
 
-def test_the_stamp_grows_with_what_is_committed_and_only_then():
+def test_the_stamp_grows_only_with_commits():
     session = opened({"first": ONE})
     with session.statement("allocate") as statement:
         statement.place_pods(session.portion(0).chunk(), session.all_nodes, session.no_extra, promise=False)
@@ -147,13 +147,13 @@ def test_helped_groups_are_named_in_their_order():
     assert session.awaited.keys() == ("default/second", "default/first")
 
 
-def test_a_group_that_is_allocated_what_is_idle_was_not_helped():
+def test_a_group_allocated_idle_resources_awaits_nothing():
     session = opened({"first": ONE})
     bind(session, "first")
     assert session.awaited.keys() == ()
 
 
-def test_a_group_that_loses_pods_goes_behind_those_that_were_helped_since():
+def test_a_group_losing_pods_goes_behind_later_helped_ones():
     groups = {**FULL, "left": {"members": 2, "minimum": 1, **ONE, "runs_on": {"n1": 1}}}
     taken = attrs.evolve(snapshot({"n1": {"gpu": 2}}, groups), past=Past(awaited=("default/left",)))
     session = Session(taken, default_profile(), Recorder(), Silent())
@@ -162,7 +162,7 @@ def test_a_group_that_loses_pods_goes_behind_those_that_were_helped_since():
     assert session.awaited.keys() == ("default/first", "default/left")
 
 
-def test_who_was_helped_before_is_named_only_while_it_waits_for_its_place():
+def test_a_group_without_promise_is_not_awaited_any_more():
     taken = attrs.evolve(snapshot({"n1": {"gpu": 4}}, {"first": ONE}), past=Past(awaited=("default/first",)))
     assert Session(taken, default_profile(), Recorder(), Silent()).awaited.keys() == ()
 
@@ -182,12 +182,12 @@ def test_a_group_has_one_portion_all_through_the_session():
     assert session.portion(0) is session.portion(0)
 
 
-def test_attending_to_a_group_says_which_one_was_attended_to_before():
+def test_attending_to_a_group_returns_the_previous_one():
     session = opened({"first": ONE, "second": ONE})
     assert [session.attend(1), session.attend(0), session.attend(-1)] == [-1, 1, 0]
 
 
-def test_the_base_of_a_snapshot_is_made_once_and_no_session_changes_it():
+def test_a_snapshots_base_is_made_once_and_never_changed():
     session = opened({"first": ONE})
     base = base_of(session.snapshot)
     before = base.open(session.snapshot).arena
@@ -212,7 +212,7 @@ class Licences:
         return [Placement(kind="licence", choose=lambda *_: "blue", encode=encode)]
 
 
-def test_a_bind_says_what_the_plugin_tells_of_the_place_that_it_chose():
+def test_a_bind_carries_what_the_plugin_encodes_for_it():
     taken, recorder = snapshot({"n1": {"gpu": 4}}, {"a": ONE}), Recorder()
     session = Session(taken, Profile(actions=(), plugins=(PluginUse(name="l", plugin=Licences()),)), recorder, Silent())
     bind(session, "a")

@@ -27,7 +27,7 @@ def exists(place):
 
 
 @pytest.mark.parametrize("shortcut", TABLE, ids=lambda each: each.name)
-def test_both_forms_of_a_shortcut_exist_and_its_gain_was_measured(shortcut):
+def test_each_shortcut_has_both_forms_and_a_measured_gain(shortcut):
     assert exists(shortcut.plain)
     assert exists(shortcut.fast)
     before, after = (float(part.replace(",", "")) for part in shortcut.gain.split(" → "))
@@ -35,12 +35,12 @@ def test_both_forms_of_a_shortcut_exist_and_its_gain_was_measured(shortcut):
 
 
 @pytest.mark.parametrize("shortcut", TABLE, ids=lambda each: each.name)
-def test_the_page_has_a_row_for_each_shortcut_as_the_table_has_it(shortcut):
+def test_the_page_lists_each_shortcut_as_in_the_table(shortcut):
     assert f"| `{shortcut.name}` | {shortcut.applies} | {shortcut.workload} | {shortcut.gain} |" in PAGE
 
 
 @pytest.mark.parametrize("shortcut", TABLE, ids=lambda each: each.name)
-def test_each_shortcut_is_left_out_by_its_name_or_with_all_others(shortcut):
+def test_each_shortcut_can_be_disabled_alone_or_with_all(shortcut):
     assert takes(Parameters(), shortcut)
     without = Parameters(without=(shortcut.name,))
     assert [each for each in TABLE if not takes(without, each)] == [shortcut]

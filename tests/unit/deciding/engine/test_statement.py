@@ -39,7 +39,7 @@ def status(session, name):
     return Status(int(session.columns.status[pods(session, name)[0]]))
 
 
-def test_what_is_not_committed_is_undone_however_much_was_final_before(session, monkeypatch):
+def test_a_discard_undoes_only_what_is_not_yet_committed(session, monkeypatch):
     """A long journal is begun anew, and marks are places in it."""
     monkeypatch.setattr("kai.facts.state.ledger.MOST_FINAL", -(1 << 20))
     with session.statement("test") as statement:
@@ -102,7 +102,7 @@ def test_a_commit_hands_all_decisions_out_in_one_call(session):
     assert len(made) == 3
 
 
-def test_decisions_are_handed_out_in_the_order_in_which_they_were_made(session):
+def test_decisions_are_returned_in_the_order_they_were_made(session):
     with session.statement("test", Cause.PREEMPT) as statement:
         place(session, statement, "waits-1")
         statement.evict(pods(session, "runs-1"))
@@ -112,7 +112,7 @@ def test_decisions_are_handed_out_in_the_order_in_which_they_were_made(session):
     assert [each.pod for each in made] == pods(session, "waits-1", "runs-1", "waits-0").tolist()
 
 
-def test_a_second_commit_hands_out_only_what_was_done_since(session):
+def test_a_second_commit_returns_only_what_came_since(session):
     with session.statement("test") as statement:
         place(session, statement, "waits-0")
         statement.commit()
@@ -142,7 +142,7 @@ def test_placing_stops_at_the_first_pod_without_a_node(session):
         assert status(session, "waits-1") is Status.PENDING
 
 
-def test_what_an_evicted_pod_releases_can_be_promised_but_not_given(session):
+def test_releasing_resources_are_promised_and_never_bound(session):
     with session.statement("test", Cause.PREEMPT) as statement:
         statement.evict(pods(session, "runs-0", "runs-1"))
         assert place(session, statement, "waits-0", "waits-1") == 2
@@ -153,7 +153,7 @@ def test_what_an_evicted_pod_releases_can_be_promised_but_not_given(session):
     ]
 
 
-def test_a_pod_that_is_promised_the_place_it_lost_is_not_evicted(session):
+def test_a_pod_promised_its_lost_place_is_not_evicted(session):
     before = session.ledger.fingerprint()
     with session.statement("test", Cause.PREEMPT) as statement:
         statement.evict(pods(session, "runs-0"))
@@ -165,7 +165,7 @@ def test_a_pod_that_is_promised_the_place_it_lost_is_not_evicted(session):
     assert session.ledger.fingerprint() == before
 
 
-def test_an_eviction_says_where_its_pod_was_promised_another_place(session):
+def test_an_eviction_names_the_node_its_pod_moves_to(session):
     with session.statement("test", Cause.CONSOLIDATE) as statement:
         statement.evict(pods(session, "runs-0"))
         only = np.array([node(session, "n2")], np.int64)
@@ -175,7 +175,7 @@ def test_an_eviction_says_where_its_pod_was_promised_another_place(session):
     assert (type(promised), promised.node) == (Nominate, node(session, "n2"))
 
 
-def test_an_eviction_says_why_for_which_group_and_with_which_numbers(session):
+def test_an_eviction_has_cause_aggressor_rule_and_facts(session):
     victim = int(pods(session, "runs-0")[0])
     with session.statement("preempt", Cause.PREEMPT, aggressor=1, rule="priority") as statement:
         statement.evict(pods(session, "runs-0"))
@@ -186,7 +186,7 @@ def test_an_eviction_says_why_for_which_group_and_with_which_numbers(session):
     assert evicted.moved_to == -1
 
 
-def test_a_committed_eviction_is_noted_as_the_last_one_of_its_group(session):
+def test_a_committed_eviction_is_the_last_of_its_group(session):
     group = int(session.facts.pods.group[pods(session, "runs-0")[0]])
     with session.statement("test", Cause.PREEMPT) as statement:
         statement.evict(pods(session, "runs-0"))
@@ -195,7 +195,7 @@ def test_a_committed_eviction_is_noted_as_the_last_one_of_its_group(session):
     assert session.last_eviction[group] == session.snapshot.now
 
 
-def test_a_gang_that_waits_for_one_pod_waits_with_all(session):
+def test_a_gang_that_waits_for_one_pod_promises_all(session):
     group = int(session.facts.pods.group[pods(session, "waits-0")[0]])
     with session.statement("test") as statement:
         place(session, statement, "waits-0")
@@ -204,7 +204,7 @@ def test_a_gang_that_waits_for_one_pod_waits_with_all(session):
     assert (type(made), made.pod) == (Nominate, pods(session, "waits-0")[0])
 
 
-def test_a_promise_for_one_group_leaves_the_places_of_others(session):
+def test_promising_one_group_leaves_other_placements_bound(session):
     other = int(session.facts.pods.group[pods(session, "runs-0")[0]])
     with session.statement("test") as statement:
         place(session, statement, "waits-0")
@@ -220,7 +220,7 @@ def test_an_action_without_a_cause_is_the_cause_itself(session):
 
 
 @pytest.mark.parametrize(("rule", "expected"), [("", "it ran too long"), ("another", "another")])
-def test_the_rule_of_a_cause_holds_where_a_statement_names_none(session, rule, expected):
+def test_a_statement_without_rule_uses_that_of_its_cause(session, rule, expected):
     overdue = Cause("evict-overdue", rule="it ran too long")
     with session.statement("evict-overdue", overdue, rule=rule) as statement:
         statement.evict(pods(session, "runs-0"))

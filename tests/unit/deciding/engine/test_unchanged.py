@@ -69,7 +69,7 @@ def test_groups_that_wait_in_vain_wait_in_vain_again(runs):
     assert second.records == first.records
 
 
-def test_a_cycle_that_decided_something_is_run_again_on_the_same_facts(runs):
+def test_a_cycle_that_decided_something_runs_again(runs):
     intake, objects, profile = Intake(), cluster(NODES, {"starts": {"each": {"gpu": 1}}}), profile_with(runs)
     sinks = [Recorder(), Recorder()]
     for at, sink in enumerate(sinks):
@@ -85,14 +85,14 @@ def test_a_change_ends_the_rest(runs):
     assert len(runs) == 2
 
 
-def test_another_profile_and_a_clock_that_goes_back_are_no_repetition(runs):
+def test_another_profile_or_an_earlier_clock_runs_again(runs):
     intake, objects, profile = Intake(), cluster(NODES, FULL), profile_with(runs)
     for using, at in ((profile, NOW), (attrs.evolve(profile), NOW), (profile, NOW), (profile, NOW - 1)):
         run_cycle(intake.take(objects, at), using, Recorder())
     assert len(runs) == 4
 
 
-def test_a_plugin_that_looks_at_the_clock_is_asked_every_time(runs):
+def test_a_plugin_that_reads_the_clock_runs_every_cycle(runs):
     intake, objects, profile = Intake(), cluster(NODES, FULL), profile_with(runs, Looking())
     for at in range(3):
         run_cycle(intake.take(objects, NOW + at), profile, Recorder())
@@ -120,7 +120,7 @@ class _Miserly(Unlimited):
         return BudgetAnswer.STOP
 
 
-def test_a_gang_becomes_stale_on_time_though_nothing_else_happens(runs):
+def test_a_gang_turns_stale_on_time_though_nothing_changes(runs):
     gang = {"gang": {"members": 3, "minimum": 3, "runs_on": ["n1"], "each": {"gpu": 1}}}
     objects = stale_since(cluster({"n1": {"gpu": 1}}, gang), NOW - 10)
     intake, profile = Intake(), profile_with(runs, default_staleness_grace_seconds=60.0)

@@ -14,7 +14,7 @@ def asking(name, on="", **annotations):
 
 
 @pytest.mark.parametrize("annotations", UNUSABLE)
-def test_no_pod_is_placed_as_if_it_had_not_asked(annotations):
+def test_a_pod_with_an_unusable_request_is_not_placed(annotations):
     host = node("n1", allocatable={"nvidia.com/gpu": "4"})
     played = play(Priority(), snapshot_of(host, asking("a-0", **annotations), asking("b-0", **{"gpu-fraction": "0.5"})))
     assert played.bound == {"b-0": "n1"}

@@ -70,7 +70,7 @@ def test_a_plugin_that_writes_what_it_sees_is_named(write):
         open_session(snapshot(*CLUSTER), Careless(write))
 
 
-def test_a_plugin_cannot_write_its_own_column_past_the_engine():
+def test_a_plugin_cannot_write_to_its_tracked_column():
     class Counting:
         def open(self, session):
             self.column = session.track(np.zeros(3, np.int64))
@@ -83,7 +83,7 @@ def test_a_plugin_cannot_write_its_own_column_past_the_engine():
     assert session.columns.arena.flags.writeable
 
 
-def test_kernels_take_what_a_view_shows_and_it_follows_what_changes():
+def test_kernels_accept_a_view_that_follows_changes():
     session = open_session(snapshot(*CLUSTER))
     view = session.view
     assert groups.nodes_of_group(view.facts, view.columns, 0).tolist() == [0]

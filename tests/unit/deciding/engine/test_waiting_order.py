@@ -4,7 +4,7 @@ from kai.intake import take_snapshot
 from kai.lab.sources.loading import read_case
 
 
-def test_an_order_has_a_named_key_for_each_opinion_of_a_plugin():
+def test_an_explained_order_has_a_named_key_per_plugin():
     case = read_case("examples/lab")
     snapshot, profile = take_snapshot(case.objects, case.now, case.settings), make_profile(case.configuration, None)
     order = explained_order(snapshot, profile)

@@ -67,7 +67,7 @@ def test_facts_that_plugins_decide_belong_to_one_world(taken):
     assert not base.facts.shapes.mask.any()
 
 
-def test_a_pod_goes_to_no_node_that_a_plugin_refuses(taken):
+def test_a_pod_avoids_nodes_that_a_plugin_refuses(taken):
     def only_second(pod, nodes):
         del pod
         return nodes == taken.node_rows["n2"]
@@ -83,7 +83,7 @@ def test_a_pod_goes_to_no_node_that_a_plugin_refuses(taken):
         assert world.columns.node[pod] == taken.node_rows["n2"]
 
 
-def test_a_column_that_a_plugin_tracks_follows_placements_and_is_undone_with_them(taken):
+def test_a_tracked_column_follows_placements_and_their_undo(taken):
     class Licences:
         def open(self, session):
             self.left = session.track(np.array([3]))
@@ -125,13 +125,13 @@ def test_each_sub_group_belongs_to_its_group(world):
         assert {world.group_of_subgroup(each) for each in below} == {row}
 
 
-def test_a_sub_group_may_say_how_many_children_it_needs(world):
+def test_a_subgroup_with_minimum_of_children_has_its_own(world):
     root = int(world.facts.groups.first_subgroup[group(world, "parts")])
     assert world.has_own_minimum(subgroup(world, "top"))
     assert not world.has_own_minimum(root)
 
 
-def test_a_leaf_takes_the_scores_of_the_nearest_sub_group_that_has_any(world):
+def test_a_leaf_takes_scores_of_its_nearest_scored_subgroup(world):
     leaf, top = subgroup(world, "ant"), subgroup(world, "top")
     assert world.scores_below(leaf) is world.no_extra
     world.subgroup_scores[top] = np.ones(2)
@@ -157,7 +157,7 @@ def test_groups_of_one_age_are_ordered_by_uid():
     assert [world.snapshot.groups[row].name for row in rows] == ["a", "m", "z"]
 
 
-def test_a_group_has_the_pods_of_all_its_sub_groups(world):
+def test_a_group_has_the_pods_of_all_its_subgroups(world):
     assert sorted(names(world, world.pods_of(group(world, "parts")))) == ["parts-0", "parts-1", "parts-2"]
 
 
@@ -181,7 +181,7 @@ def test_footprints_of_pods_compare_by_what_they_ask_for(world):
     assert world.footprint(int(shape[one])) != world.footprint(int(shape[larger]))
 
 
-def test_keys_of_a_few_groups_are_those_that_they_have_among_all(taken):
+def test_keys_of_some_groups_equal_those_computed_for_all(taken):
     few, all_at_once = open_session(taken), open_session(taken)
     rows = np.arange(len(taken.groups))[::-1]
     assert few.keys_of(rows).tolist() == all_at_once.group_keys[rows].tolist()
@@ -189,7 +189,7 @@ def test_keys_of_a_few_groups_are_those_that_they_have_among_all(taken):
     assert few.oldest_first(rows).tolist() == all_at_once.base.group_order.tolist()
 
 
-def test_groups_wait_that_did_at_first_or_that_changed_since(world):
+def test_groups_wait_initially_or_after_a_change(world):
     assert {world.snapshot.groups[row].name for row in world.waiting_groups()} == {"parts", "plain"}
     pending = [pod for pod in world.pods_of(group(world, "plain")) if world.columns.status[pod] == Status.PENDING]
     with world.statement("allocate") as statement:
@@ -202,7 +202,7 @@ def test_groups_wait_that_did_at_first_or_that_changed_since(world):
 
 
 @pytest.mark.parametrize("verbs", ["place", "evict", "move", "place and forget"])
-def test_a_session_opens_with_the_same_books_whatever_the_one_before_it_did(taken, verbs, monkeypatch):
+def test_a_released_session_leaves_the_next_one_clean_books(taken, verbs, monkeypatch):
     if "forget" in verbs:
         monkeypatch.setattr("kai.facts.state.ledger.MOST_FINAL", -(1 << 20))
     opened = open_session(taken).ledger.fingerprint()

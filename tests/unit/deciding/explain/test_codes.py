@@ -49,7 +49,7 @@ def test_codes_are_listed_once_in_the_order_of_dominance():
 
 
 @pytest.mark.parametrize("each", REASON_CODES, ids=lambda each: each.code)
-def test_every_code_has_one_sentence_each_for_meaning_and_help(each):
+def test_each_code_has_one_sentence_for_meaning_and_help(each):
     for sentence in (each.means, each.help):
         assert sentence[0].isupper()
         assert sentence.endswith(".")

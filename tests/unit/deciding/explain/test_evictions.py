@@ -53,7 +53,7 @@ def test_a_reclaim_tells_the_numbers_of_both_queues(two_groups):
     ]
 
 
-def test_a_hidden_aggressor_is_told_by_its_uid_and_its_queue_not_at_all(two_groups):
+def test_a_hidden_aggressor_shows_its_uid_but_no_queue(two_groups):
     at = [group.name for group in two_groups.groups].index("gains")
     pod = [pod.name for pod in two_groups.pods].index("loses-0")
     queues = {side: {"title": side, "priority": 1} for side in ("victim", "aggressor")}
@@ -80,6 +80,6 @@ OVERDUE = Cause("evict-overdue", rule="it ran too long", event="Pod {pod} is gon
         (Cause("odd", event="{nobody} {0}"), "no", "Pod default/loses-0 was evicted by odd: no"),
     ],
 )
-def test_an_eviction_by_an_action_of_another_package_is_told_in_its_words(two_groups, cause, rule, told):
+def test_an_eviction_by_a_foreign_action_uses_its_rule(two_groups, cause, rule, told):
     pod = [each.name for each in two_groups.pods].index("loses-0")
     assert eviction_message(Evict(pod=pod, cause=cause, rule=rule), two_groups) == told

@@ -147,7 +147,7 @@ def asking(**requests):
         ),
     ],
 )
-def test_what_is_in_the_way_of_the_rest_of_a_gang_is_told(nodes, objects, gang, text):
+def test_a_gang_that_cannot_start_names_what_blocks_it(nodes, objects, gang, text):
     cluster = {"cluster": {"nodes": nodes, "objects": list(objects)}}
     found = told({"runs": RUNS, "g": {"queue": "a", **gang}}, **cluster)
     assert found == f"GangDoesNotFit: its {gang['members']} pods must start together, and {text}"

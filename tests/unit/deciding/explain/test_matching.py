@@ -29,11 +29,11 @@ def in_zones(group):
         ({"fraction": 0.5, "devices": 6}, "2 nodes too small (less than 6 GPUs)"),
     ],
 )
-def test_nodes_that_match_and_are_too_small_are_told_beside_those_that_do_not_match(each, small):
+def test_too_small_nodes_are_counted_beside_mismatching_ones(each, small):
     assert told({"g": {"queue": "a", "each": each}}, TAINTED) == f"NoNodeMatches: no node matches: {small}, {TAINT}"
 
 
-def test_it_is_told_of_each_node_of_what_it_has_too_little():
+def test_each_node_is_counted_by_the_resource_it_lacks():
     asked = {"queue": "a", "each": {"gpu": 1, "cpu": 2}, "selector": {"x": "1"}}
     nodes = {
         "n1": {"gpu": 4, "cpu": 1, "labels": {"x": "1"}},
@@ -47,13 +47,13 @@ def test_it_is_told_of_each_node_of_what_it_has_too_little():
     assert "1 node didn't match Pod's node affinity/selector" in found
 
 
-def test_too_few_nodes_that_match_are_told_where_others_are_excluded():
+def test_too_few_matching_nodes_are_reported_with_the_exclusions():
     gang = {"queue": "a", "members": 3, "each": {"gpu": 4}}
     text = "its 3 pods must start together, and only 2 would fit on empty nodes that match"
     assert told({"g": gang}, TAINTED) == f"NoNodeMatches: {text}: {TAINT}"
 
 
-def test_a_gang_of_which_pods_have_nodes_may_still_find_the_rest():
+def test_a_partly_placed_gang_may_still_find_the_rest():
     gang = {"queue": "a", "members": 3, "each": {"gpu": 4}, "runs_on": {"s1": 1, "s2": 1}}
     assert told({"g": gang}, TAINTED) == (
         "GangDoesNotFit: its 3 pods must run together, 2 do, and no other fits now: "
@@ -61,7 +61,7 @@ def test_a_gang_of_which_pods_have_nodes_may_still_find_the_rest():
     )
 
 
-def test_the_domain_that_pods_must_share_has_too_few_nodes_that_match():
+def test_a_required_domain_with_too_few_matching_nodes_shows():
     gang = {"members": 2, "each": {"gpu": 4}, "topology": {"required": "zone"}, "selector": {"kind": "a"}}
     assert in_zones(gang) == (
         "NoNodeMatches: its 2 pods must fit in one zone, and nodes that match hold 1 of them in one at most: "
@@ -89,7 +89,7 @@ def test_nodes_that_give_their_gpus_another_way_are_told(resources, strategy, ea
     assert TAINT in found
 
 
-def test_a_node_with_room_that_may_not_be_used_is_told_beside_those_without():
+def test_an_unusable_node_with_room_is_counted_with_reason():
     nodes = {"n1": {"gpu": 4}, "n2": {"gpu": 4, "taints": ["team=x"]}}
     full = {"queue": "a", "each": {"gpu": 3}, "runs_on": "n1"}
     assert told({"full": full, "g": {"queue": "a", "each": {"gpu": 2}}}, nodes) == (
@@ -97,7 +97,7 @@ def test_a_node_with_room_that_may_not_be_used_is_told_beside_those_without():
     )
 
 
-def test_what_refuses_every_pod_of_a_gang_is_told_with_it():
+def test_what_refuses_all_pods_of_a_gang_is_reported():
     term = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "kubernetes.io/hostname"}
     spec = {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
     nodes = {f"n{at}": {"gpu": 4, "labels": {"kubernetes.io/hostname": f"n{at}"}} for at in (1, 2)}
@@ -107,7 +107,7 @@ def test_what_refuses_every_pod_of_a_gang_is_told_with_it():
     )
 
 
-def test_elastic_pods_that_wait_at_a_gate_while_others_run_are_told():
+def test_gated_elastic_pods_beside_running_ones_are_reported():
     spec = {"containers": [{"name": "main"}]}
     member = {"kind": "Pod", "apiVersion": "v1", "spec": {**spec, "schedulingGates": [{"name": "x"}]}}
     annotations = {"pod-group-name": "g"}

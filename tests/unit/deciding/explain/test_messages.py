@@ -61,7 +61,7 @@ def test_a_limit_is_told_with_its_numbers(resource, numbers, text):
         ("memory", (GB, 0, 2 * GB), "requested 2 GB memory, but a quota is 1 GB, while 0 GB are"),
     ],
 )
-def test_a_quota_for_what_cannot_be_taken_back_is_told_with_its_numbers(resource, numbers, text):
+def test_an_exceeded_non_preemptible_quota_shows_its_numbers(resource, numbers, text):
     bound, used, requested = numbers
     facts = {"queue": "a", "resource": resource, "bound": bound, "used": used, "requested": requested}
     assert reason_text(Reason(code=Code.OVER_QUOTA, facts=facts)) == (
@@ -84,11 +84,11 @@ def test_amounts_have_at_most_three_decimals(number, resource, text):
     assert amount(number, resource) == text
 
 
-def test_a_pod_that_is_no_gang_is_told_by_name():
+def test_a_single_pod_is_named_in_its_reason():
     assert reason_text(no_node(gang=False)) == f"Resources were not found for pod ns/p-0 due to: {NO_NODES}"
 
 
-def test_a_pod_beyond_the_minimum_of_its_gang_is_told_by_name():
+def test_a_pod_beyond_its_gangs_minimum_is_named():
     assert reason_text(no_node(gang=True, satisfied=True)).startswith("Resources were not found for pod ns/p-0")
 
 
@@ -100,7 +100,7 @@ def test_a_gang_is_told_how_far_it_came():
     )
 
 
-def test_a_sub_group_of_a_gang_is_told_how_far_the_gang_came():
+def test_a_subgroup_reports_how_many_pods_found_resources():
     told = reason_text(no_node(gang=True, satisfied=False, single_leaf=False, placed=3, minimum=2, subgroup="workers"))
     assert told == (
         "Resources were found for 3 pods from all sub-groups while sub-group workers requires 2 pods for gang "
@@ -222,7 +222,7 @@ def test_a_condition_lists_each_reason():
     )
 
 
-def test_a_pod_is_told_its_own_reason_or_its_groups():
+def test_a_pod_shows_its_own_reason_or_its_groups():
     record = GroupRecord(reasons=[no_node()], pods={3: no_node()})
     assert pod_message(record, 3) == NO_NODES
     assert pod_message(record, 4) == group_message([no_node()])
@@ -237,7 +237,7 @@ def test_a_pod_is_told_its_own_reason_or_its_groups():
     ],
     ids=lambda reason: reason.code.name,
 )
-def test_a_pod_for_which_others_are_not_evicted_is_told_what_its_group_is(held_back):
+def test_a_pod_held_back_from_evicting_shows_its_groups(held_back):
     record = GroupRecord(reasons=[no_node(), held_back], pods={3: no_node()})
     assert reason_text(held_back) in pod_message(record, 3)
     assert pod_message(record, 3) == pod_message(record, 4) == group_message(record.reasons)
@@ -266,13 +266,13 @@ def test_a_pod_for_which_others_are_not_evicted_is_told_what_its_group_is(held_b
     ],
     ids=["cycle", "hour", "part", "gains none"],
 )
-def test_a_cap_is_told_with_what_would_be_evicted_its_value_and_where_it_is_set(facts, text):
+def test_a_cap_shows_the_evictions_its_value_and_setting(facts, text):
     told = reason_text(Reason(code=Code.EVICTIONS_CAPPED, facts=facts))
     setting = f"parameters.{facts['cap']} in the configuration of the scheduler"
     assert told == f"No room could be made within a cap: {text} ({setting})"
 
 
-def test_what_keeps_a_pod_from_every_node_is_told_at_once():
+def test_a_refusal_on_every_node_is_the_whole_message():
     refusals = (Reason(code=Code.POD_REFUSED, facts={"rule": "VolumeBinding", "text": "claim c not found"}),)
     record = GroupRecord(pods={0: Reason(code=Code.NO_NODE, facts={"pod": "ns/p-0", "refusals": refusals})})
     assert pod_message(record, 0) == (

@@ -39,7 +39,7 @@ def told(extension):
 @pytest.mark.parametrize(
     ("words", "text"), [(NO_LICENCE, "NoLicence: no licence for ansys is left"), (PLAIN, "NoLicence: buy ansys")]
 )
-def test_a_filter_of_pods_refuses_in_words_of_its_own(words, text):
+def test_a_pod_filter_refuses_in_its_plugins_words(words, text):
     found = told(PodFilter(lambda _: Verdict.refused(words, product="ansys")))
     assert str(found) == f"PodRefused: its pod is refused by {text}"
     assert found.facts["plugins"] == ("NoLicence",)
@@ -51,7 +51,7 @@ def test_such_words_are_on_the_wire_too():
     assert fit_message(facts) == text
 
 
-def test_a_filter_of_nodes_that_refuses_each_of_them_is_told_in_its_own_words():
+def test_a_node_filter_refusing_all_explains_each_node():
     texts = lambda _, nodes: [f"node(s) had no licence in zone {node}" for node in nodes]  # noqa: E731 - one line tells
     found = told(NodeFilter(lambda _, nodes: np.zeros(len(nodes), np.bool_), explain=texts))
     text = "1 node had no licence in zone 0, 1 node had no licence in zone 1"
@@ -66,7 +66,7 @@ def test_a_filter_of_nodes_that_refuses_each_of_them_is_told_in_its_own_words():
         (lambda _: None, "it returned NoneType, expected str"),
     ],
 )
-def test_words_that_cannot_be_made_are_told_in_their_place(write, found):
+def test_unprintable_plugin_words_are_replaced_by_their_error(write, found):
     words = Words(code="Odd", text=write, details=write)
     text = f"refused; the plugin's text of Odd cannot be made: {found}"
     reason = Reason(code=words)
@@ -76,6 +76,6 @@ def test_words_that_cannot_be_made_are_told_in_their_place(write, found):
     assert str(told(PodFilter(lambda _: Verdict((reason,))))) == f"PodRefused: its pod is refused by Odd: {text}"
 
 
-def test_a_fact_that_is_called_missing_makes_no_topology_of_a_refusal():
+def test_a_fact_called_missing_does_not_imply_a_topology():
     refused = Verdict.refused(NO_LICENCE, product="ansys", missing=3)
     assert str(told(Domains(lambda *_: Partition(verdict=refused)))) == "NoLicence: no licence for ansys is left"

@@ -38,7 +38,7 @@ def tell_of_room(life):
     life.tell(CycleOver(Overall(groups=(account,))))
 
 
-def test_a_pod_without_a_group_is_said_to_have_none_yet():
+def test_an_ungrouped_pod_is_reported_as_not_grouped():
     case = SCENES["NoRoom"].case()
     pods = [attrs.evolve(pod, metadata=attrs.evolve(pod.metadata, annotations={})) for pod in case.objects.pods]
     case = attrs.evolve(case, objects=attrs.evolve(case.objects, pods=tuple(pods), pod_groups=()))
@@ -69,14 +69,14 @@ def test_all_voices_tell_one_reason(code):
 
 
 @pytest.mark.parametrize("code", SCENES)
-def test_commands_tell_the_reason_before_the_link_of_a_pod_is_written(code):
+def test_commands_report_the_reason_before_the_pod_is_linked(code):
     _, life, shown = begun(code)
     said = life.said(shown=shown, is_linked=False)
     assert (said.why, said.jobs) == (code, code)
 
 
 @pytest.mark.parametrize("code", [code for code in SCENES if code != "Gated"])
-def test_conditions_tell_the_reason_in_place_of_what_was_so_before(code):
+def test_conditions_replace_stale_text_with_the_reason(code):
     """A gate is no case: none can be added to a pod that was there without it."""
     scene, life, shown = begun(code)
     tell_of_room(life)
@@ -87,7 +87,7 @@ def test_conditions_tell_the_reason_in_place_of_what_was_so_before(code):
     assert {reason for reason, _ in said.pods} == {scene.pod or code}
 
 
-def test_a_pod_is_told_of_truly_from_its_first_moment_to_its_last():
+def test_one_pod_is_described_truly_through_all_its_phases():
     """The same pod, told of by all voices: no room, promised, refused again and again, no room again, bound."""
     full, refused = SCENES["NoRoom"].case(), SCENES["BindRefused"]
     leaving = SCENES["HeldForLeaving"].changed(full.objects)

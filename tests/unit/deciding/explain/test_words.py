@@ -64,11 +64,11 @@ def test_a_cluster_without_nodes_is_told():
         ({"example.com/x": 1}, "a pod asks for 1 example.com/x, and no node has any"),
     ],
 )
-def test_a_pod_that_no_empty_node_could_hold_is_told_the_largest(each, text):
+def test_a_too_large_pod_shows_the_largest_node(each, text):
     assert told({"g": {"queue": "a", "each": each}}) == f"NoNodeLargeEnough: {text}"
 
 
-def test_a_pod_that_asks_for_what_different_nodes_have_is_told_so():
+def test_a_pod_needing_two_nodes_resources_names_the_lacks():
     nodes = {"n1": {"gpu": 8, "cpu": 1}, "n2": {"cpu": 64}}
     asked = {"queue": "a", "each": {"gpu": 1, "cpu": 32}}
     lacks = "1 node has less than 32 cores, 1 node has less than 1 GPU"
@@ -83,7 +83,7 @@ def test_the_limit_comes_before_the_quota_and_the_room():
     )
 
 
-def test_a_quota_is_told_for_what_cannot_be_taken_back():
+def test_an_exceeded_non_preemptible_quota_is_explained():
     queues = {"root": {"quota": 4}, "a": {"parent": "root", "quota": 1}}
     groups = {"g": {"queue": "a", "preemptible": False, "each": {"gpu": 3}}}
     assert told(groups, queues=queues) == (
@@ -91,7 +91,7 @@ def test_a_quota_is_told_for_what_cannot_be_taken_back():
     )
 
 
-def test_a_domain_that_is_too_small_is_impossible_and_a_full_one_is_not():
+def test_only_a_too_small_domain_is_impossible():
     wide = {"queue": "a", "members": 2, "each": {"gpu": 4}, "topology": {"required": "rack"}}
     assert told({"g": wide}, cluster=RACKS) == (
         "DomainTooSmall: its 2 pods (8 GPUs) must fit in one rack, and no rack can hold more than 1 of them"
@@ -103,7 +103,7 @@ def test_a_domain_that_is_too_small_is_impossible_and_a_full_one_is_not():
     )
 
 
-def test_what_a_pod_needs_and_does_not_exist_is_told_in_one_line():
+def test_a_missing_dependency_is_refused_in_one_line():
     container = {"name": "main", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
     volume = {"containers": [container], "volumes": [{"name": "v", "configMap": {"name": "missing"}}]}
     other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other", "namespace": "default"}}
@@ -125,7 +125,7 @@ def test_nodes_that_are_not_ready_are_counted():
     )
 
 
-def test_room_is_told_when_nothing_else_is_in_the_way():
+def test_missing_room_is_reported_when_nothing_else_blocks():
     groups = {"full": {"queue": "a", "each": {"gpu": 4}, "runs_on": "n1"}, "g": {"queue": "a", "each": {"gpu": 1}}}
     assert told(groups, run=["allocate"]) == "NoRoom: no node that it may use has 1 GPU idle; 0 idle in all"
     groups = {"full": {"queue": "a", "each": {"cpu": 999}, "runs_on": "n1"}, "g": {"queue": "a", "each": {"cpu": 2}}}
@@ -138,7 +138,7 @@ def test_a_group_that_no_action_tried_is_told_so():
     )
 
 
-def test_a_delay_is_told_when_nothing_else_is_in_the_way():
+def test_an_unelapsed_preemption_delay_is_reported_without_other_obstacles():
     queues = {"root": {"quota": 4}, "a": {"parent": "root", "quota": 2}, "b": {"parent": "root", "quota": 2}}
     groups = {
         "full": {"queue": "b", "members": 4, "minimum": 0, "each": {"gpu": 1}, "runs_on": "n1"},
@@ -150,7 +150,7 @@ def test_a_delay_is_told_when_nothing_else_is_in_the_way():
     )
 
 
-def test_the_resource_that_would_pass_the_fair_share_is_told():
+def test_the_resource_exceeding_the_fair_share_is_named():
     queues = {"root": {"quota": 4}, "a": {"parent": "root", "quota": {"gpu": 4, "cpu": 10}}, "b": {"parent": "root"}}
     groups = {
         "full": {"queue": "b", "members": 4, "minimum": 0, "each": {"gpu": 1}, "runs_on": "n1"},
@@ -179,7 +179,7 @@ def test_more_sub_groups_than_there_are_never_start(parts, least, text):
     assert found == f"NotReady: {text}, the number of its sub-groups"
 
 
-def test_the_fewest_pods_of_a_tree_are_those_of_its_cheapest_children():
+def test_a_trees_fewest_pods_are_its_cheapest_required_children():
     nodes = {"n1": {"gpu": 1}}
     parts = {"leader": {"members": 1}, "workers": {"members": 4}, "spare": {"members": 2}}
     whole = snapshot(nodes, {"g": {"subgroups": parts}})
@@ -227,14 +227,14 @@ def test_nodes_that_lack_different_things_are_told_apart():
     assert found == LACKS.format("1 lacks CPU, 1 lacks GPUs, 1 lacks places for pods")
 
 
-def test_a_sub_group_that_is_not_needed_is_told_what_it_alone_lacks():
+def test_an_optional_subgroup_names_what_it_alone_lacks():
     parts = {"left": {"members": 2, "each": {"gpu": 1}}, "right": {"members": 3, "each": {"gpu": 1}}}
     found = told({"g": {"queue": "a", "minimum": 1, "subgroups": parts}})
     rest = "of its sub-group right must start together, and only 2 fit now: 1 node lacks GPUs"
     assert found == f"GangDoesNotFit: the 3 pods {rest}"
 
 
-def test_pods_that_share_a_device_by_memory_are_not_called_too_many_for_it():
+def test_memory_shares_of_a_device_are_counted_by_memory():
     full = {"queue": "a", "each": {"gpu": 1}, "runs_on": "n1"}
     gang = {"queue": "a", "members": 4, "each": {"gpu_memory": 4000}}
     nodes = {"n1": {"gpu": 1, "gpu_memory": 16000}}
@@ -254,7 +254,7 @@ def test_pods_that_share_a_device_by_memory_are_not_called_too_many_for_it():
         ),
     ],
 )
-def test_parts_of_more_devices_than_a_node_has_never_run(each, text):
+def test_shares_of_more_devices_than_any_node_never_fit(each, text):
     nodes = {"n1": {"gpu": 1, "gpu_memory": 16000}, "n2": {"gpu": 1, "gpu_memory": 16000}}
     assert told({"g": {"queue": "a", "each": each}}, nodes) == f"NoNodeLargeEnough: {text}"
 
@@ -296,11 +296,11 @@ def test_parts_of_devices_are_counted_by_device():
         ({"b": {"quota": 4}}, "QueueDoesNotExist: queue a does not exist"),
     ],
 )
-def test_a_queue_that_is_written_down_but_in_no_tree_is_told_why(queues, text):
+def test_a_queue_outside_any_tree_is_reported_with_cause(queues, text):
     assert told({"g": {"queue": "a", "each": {"gpu": 1}}}, queues=queues) == text
 
 
-def test_a_queue_of_another_pool_and_one_that_is_too_deep_are_told():
+def test_a_queue_elsewhere_or_too_deep_is_reported():
     parents = {f"q{at}": f"q{at - 1}" if at else "" for at in range(4)}
     declared = Declared(parents=parents, elsewhere=frozenset({"theirs"}))
     assert str(missing_queue("theirs", declared)) == "QueueOfAnotherPool: queue theirs belongs to another node pool"
@@ -312,18 +312,18 @@ def test_sub_groups_that_form_no_tree_are_told():
     assert told({"g": {"queue": "a", "subgroups": parts}}).startswith("SubGroupsInvalid: its sub-groups form no tree: ")
 
 
-def test_a_topology_that_does_not_exist_is_told_as_such():
+def test_a_missing_topology_is_reported_by_name():
     group = {"queue": "a", "members": 2, "each": {"gpu": 1}, "topology": {"name": "none", "required": "rack"}}
     assert told({"g": group}) == "TopologyMissing: requested topology none does not exist"
 
 
-def test_gpu_memory_that_no_node_tells_is_named_by_its_label():
+def test_gpu_memory_unknown_on_all_nodes_names_the_label():
     text = told({"g": {"queue": "a", "each": {"gpu_memory": 30000}}})
     expected = "GpuMemoryUnknown: a pod asks for 30000 MiB of memory of a GPU, and no node has the label nvidia.com/gpu"
     assert text.startswith(expected)
 
 
-def test_a_share_is_told_with_what_the_whole_gang_would_make_of_it():
+def test_a_fair_share_is_compared_with_the_whole_gang():
     queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 4}, "b": {"parent": "root", "quota": 4}}
     groups = {
         "theirs": {"queue": "b", "members": 5, "minimum": 0, "each": {"gpu": 1}, "runs_on": {"n1": 4, "n2": 1}},
@@ -340,7 +340,7 @@ def test_a_share_is_told_with_what_the_whole_gang_would_make_of_it():
     )
 
 
-def test_a_place_that_is_held_comes_before_what_the_rest_of_the_pods_lack():
+def test_a_held_place_precedes_what_other_pods_lack():
     queues = {"root": {"quota": 4}, "a": {"parent": "root", "quota": 4}, "b": {"parent": "root"}}
     groups = {
         "theirs": {"queue": "b", "members": 4, "minimum": 0, "each": {"gpu": 1}, "runs_on": "n1"},
@@ -349,7 +349,7 @@ def test_a_place_that_is_held_comes_before_what_the_rest_of_the_pods_lack():
     assert told(groups, queues=queues).startswith("HeldForLeaving: its place on n1 is being vacated")
 
 
-def test_a_plugin_that_scores_all_nodes_with_nan_is_named():
+def test_a_plugin_scoring_all_nodes_nan_is_named():
     nodes = {"n1": {"gpu": 4}, "n2": {"gpu": 4}}
     document = {"about": "x", "cluster": {"nodes": nodes}, "queues": QUEUES, "run": ["allocate"]}
     case = read_short({**document, "groups": {"g": {"queue": "a", "members": 2, "each": {"gpu": 3}}}}, "words")
@@ -365,7 +365,7 @@ class Shy:
         return [NodeScore(lambda _, nodes: np.full(len(nodes), np.nan), depends=Dependence.SHAPE)]
 
 
-def test_places_that_nothing_leaves_are_told_apart_from_those_that_are_vacated():
+def test_held_places_are_told_apart_from_vacated_ones():
     queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 8}, "b": {"parent": "root"}}
     theirs = {"queue": "b", "members": 4, "minimum": 0, "each": {"gpu": 1}, "runs_on": "n1"}
     gang = {"queue": "a", "members": 2, "each": {"gpu": 4}}
@@ -383,14 +383,14 @@ def test_places_that_nothing_leaves_are_told_apart_from_those_that_are_vacated()
         (3000, 4000, "its fair share and limit of 3 GPUs and 4 GPUs"),
     ],
 )
-def test_a_limit_that_holds_a_fair_share_down_is_told_with_it(share, limit, bounds):
+def test_a_limit_that_lowers_the_fair_share_is_named(share, limit, bounds):
     numbers = {"queue": "c", "resource": "gpu", "used": 4000, "requested": 500, "fair_share": share, "limit": limit}
     assert share_text({**numbers, "pods": 1, "more": False}) == (
         f"with this job queue c would use 4.5 GPUs, more than {bounds}, so it may take none from others"
     )
 
 
-def test_memory_of_gpus_counts_when_a_queue_would_pass_its_share():
+def test_gpu_memory_counts_towards_a_queues_fair_share():
     nodes = {"n1": {"gpu": 1, "gpu_memory": 40000}, "n2": {"gpu": 1, "gpu_memory": 40000}}
     groups = {
         "runs": {"queue": "a", "members": 2, "each": {"gpu_memory": 30000}, "runs_on": {"n1": 1, "n2": 1}},
@@ -402,7 +402,7 @@ def test_memory_of_gpus_counts_when_a_queue_would_pass_its_share():
     )
 
 
-def test_memory_that_no_gpu_has_left_is_told_in_mebibytes():
+def test_unavailable_gpu_memory_is_reported_in_mebibytes():
     nodes = {"n1": {"gpu": 1, "gpu_memory": 40000}}
     groups = {
         "runs": {"queue": "a", "each": {"gpu_memory": 30000}, "runs_on": "n1"},
@@ -411,7 +411,7 @@ def test_memory_that_no_gpu_has_left_is_told_in_mebibytes():
     assert told(groups, nodes, run=["allocate"]) == "NoRoom: no node that it may use has 20000 MiB of a GPU idle"
 
 
-def test_the_queue_of_workloads_that_name_none_is_told_as_that():
+def test_the_missing_default_queue_is_reported_as_such():
     assert Declared().default == names.DEFAULT_QUEUE
     assert told({"g": {"queue": "default-queue"}}) == (
         "QueueDoesNotExist: queue default-queue, which holds workloads that name none, does not exist"

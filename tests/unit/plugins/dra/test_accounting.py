@@ -128,7 +128,7 @@ def test_no_device_serves_two_claims_and_undo_is_exact(manifests, played):
     assert game.session.ledger.fingerprint() == before
 
 
-def test_a_promise_takes_nothing_while_the_pod_whose_claim_it_shares_stays():
+def test_a_promise_on_a_shared_claim_takes_nothing_extra():
     held = [("n1", "d0")]
     game = Game(
         [

@@ -27,7 +27,7 @@ def rooted(name, root, **attributes):
     return device(name, attributes={ROOT: root, **attributes})
 
 
-def test_the_first_free_devices_are_taken_in_the_order_of_the_slice():
+def test_free_devices_are_taken_in_slice_order():
     assert chosen(CLASS, offer("n1", "z", "a", "m"), claim("c", exactly(count=2))) == [("r", "z"), ("r", "a")]
 
 
@@ -57,7 +57,7 @@ def test_the_class_and_the_request_both_select():
     assert chosen(picky, offer("n1", *devices), wanted) == [("r", "d2")]
 
 
-def test_a_selector_is_asked_about_one_device_after_the_other():
+def test_a_selector_that_fails_on_one_device_stops_there():
     fast = 'device.attributes["gpu.example.com"].speed > 1'
     good, bad = device("d0", attributes={"speed": 2}), device("d1")
     one, two = claim("c", exactly(selectors=[fast])), claim("c", exactly(selectors=[fast], count=2))
@@ -68,7 +68,7 @@ def test_a_selector_is_asked_about_one_device_after_the_other():
     assert chosen(CLASS, offer("n1", good, bad), claim("c", exactly(selectors=[fast], every=True))) is None
 
 
-def test_a_failing_selector_refuses_the_nodes_whose_devices_it_fails_on():
+def test_a_failing_selector_refuses_only_nodes_with_failing_devices():
     wanted = claim("c", exactly(selectors=['device.attributes["gpu.example.com"].speed > 1']))
     manifests = (CLASS, node("n2"), offer("n1", "d0"), offer("n2", device("d1", attributes={"speed": 2})), wanted)
     assert chosen(*manifests) is None
@@ -100,7 +100,7 @@ def test_an_alternative_of_an_unknown_class_is_passed_over():
     assert chosen(CLASS, offer("n1", "d0"), wanted) == [("r/b", "d0")]
 
 
-def test_devices_agree_in_an_attribute_even_if_the_first_one_has_no_partner():
+def test_matching_devices_are_found_without_the_first_device():
     devices = [rooted("d0", "left"), rooted("d1", "right"), rooted("d2", "right")]
     wanted = claim("c", exactly(count=2), constraints=[matching(ROOT)])
     assert chosen(CLASS, offer("n1", *devices), wanted) == [("r", "d1"), ("r", "d2")]
@@ -178,7 +178,7 @@ def test_a_pool_with_an_unknown_counter_offers_nothing():
     assert chosen(CLASS, offer("n1", part("p0", "1Gi"), "d1"), other, claim("c")) == [("r", "d2")]
 
 
-def test_of_a_pool_that_uses_a_name_twice_nothing_is_to_be_had():
+def test_a_pool_with_a_duplicate_name_offers_nothing():
     for slices in (
         [offer("n1", "d0", name="a"), offer("n1", "d0", "d1", name="b")],
         [offer("n1", "d0", sharedCounters=COUNTERS, name="a"), offer("n1", sharedCounters=COUNTERS, name="b")],
@@ -195,13 +195,13 @@ def unfinished(*devices, pool="other"):
     return made
 
 
-def test_devices_of_a_pool_that_is_not_all_there_are_passed_over():
+def test_devices_of_an_incomplete_pool_are_skipped():
     wanted = claim("c", exactly(selectors=['device.attributes["gpu.example.com"].index > 0']))
     known = device("d2", attributes={"index": 1})
     assert chosen(CLASS, unfinished("d1"), offer("n1", known), wanted) == [("r", "d2")]
 
 
-def test_all_devices_are_not_known_before_every_pool_is_all_there():
+def test_all_devices_needs_every_pool_of_the_node_complete():
     wanted = claim("c", exactly(every=True))
     manifests = (CLASS, offer("n1", "d0"), unfinished("d1"), node("n2"), offer("n2", "d2"))
     assert chosen(*manifests, wanted) is None
@@ -212,13 +212,13 @@ def test_all_devices_are_not_known_before_every_pool_is_all_there():
     "trait",
     [{"taints": [{"key": "broken", "effect": "NoSchedule"}]}, {"bindingConditions": ["attached"]}],
 )
-def test_all_devices_means_those_that_cannot_be_had_as_well(trait):
+def test_all_devices_includes_those_that_cannot_be_allocated(trait):
     wanted = claim("c", exactly(every=True))
     assert chosen(CLASS, offer("n1", "d0", device("d1", **trait)), wanted) is None
     assert chosen(CLASS, offer("n1", "d0", device("d1", **trait)), claim("c")) == [("r", "d0")]
 
 
-def test_an_administrator_looks_at_a_device_once_in_a_claim():
+def test_admin_access_uses_a_device_once_per_claim():
     looking, using = exactly("look", adminAccess=True), exactly("use")
     assert chosen(CLASS, offer("n1", "d0", "d1"), claim("c", looking, using)) == [("look", "d0"), ("use", "d1")]
     assert chosen(CLASS, offer("n1", "d0"), claim("c", looking, using)) is None
@@ -228,13 +228,13 @@ def test_an_administrator_looks_at_a_device_once_in_a_claim():
     assert chosen(CLASS, offer("n1", "d0"), *both, claims=("e", "c")) == [("use", "d0"), ("look", "d0")]
 
 
-def test_a_device_that_binds_to_a_node_ties_its_claim_to_it():
+def test_a_device_that_binds_to_nodes_ties_its_claim():
     slices = offer("", device("d0", bindsToNode=True), allNodes=True)
     allocation = placed(CLASS, slices, claim("c")).claims[0]
     assert [each.values for each in allocation.nodes[0].fields] == [("n1",)]
 
 
-def test_devices_do_not_agree_in_attributes_of_a_kind_that_is_not_known():
+def test_list_attributes_never_match_between_devices():
     listed = [device(f"d{at}") | {"attributes": {ROOT: {"strings": [f"x{at}"]}}} for at in range(2)]
     assert chosen(CLASS, offer("n1", *listed), claim("c", exactly(count=2), constraints=[matching(ROOT)])) is None
 
@@ -258,7 +258,7 @@ def test_a_device_may_say_for_itself_where_it_serves():
     assert chosen(CLASS, node("n2"), slices, claim("c"), node_row=1) == [("r", "d0")]
 
 
-def test_a_claim_holds_no_more_devices_than_its_status_can_name():
+def test_a_claim_holds_at_most_32_devices():
     devices = [f"d{at:02d}" for at in range(40)]
     assert chosen(CLASS, offer("n1", *devices), claim("c", exactly(count=33))) is None
     assert chosen(CLASS, offer("n1", *devices), claim("c", exactly(every=True))) is None

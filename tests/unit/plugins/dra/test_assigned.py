@@ -23,7 +23,7 @@ def test_pods_hold_what_their_claims_are_allocated():
     assert assigned(offer("n1", "d0"), held, claiming("a-0", "c", on="n1")) == {"a-0": ["d0"]}
 
 
-def test_a_claim_made_for_a_pod_is_held_though_the_pod_does_not_name_it():
+def test_a_claim_owned_by_a_pod_counts_without_reference():
     owner = [{"apiVersion": "v1", "kind": "Pod", "name": "a-0", "uid": "default-a-0", "controller": True}]
     made = claim("made", held=[("n1", "d0")], users=["default-a-0"], metadata={"ownerReferences": owner})
     other = claim("other", held=[("n1", "d1")], users=["default-a-0"])

@@ -32,7 +32,7 @@ def test_who_names_no_amount_takes_all_of_a_device():
     assert chosen(CLASS, slices, claim("c")) == [("r", "d0")]
 
 
-def test_a_device_for_one_needs_the_capacity_that_is_asked_for():
+def test_an_unshared_device_needs_the_requested_capacity():
     slices = offer("n1", device("d0", capacity={"memory": "40Gi"}), device("d1", capacity={"memory": "80Gi"}))
     assert chosen(CLASS, slices, claim("c", wanting("60Gi"))) == [("r", "d1")]
 
@@ -70,14 +70,14 @@ VALUES = SharePolicy(default=5, values=(5, 10, 20))
         (SharePolicy(values=(8, 24)), None, 24),
     ],
 )
-def test_what_a_share_has_follows_the_policy_of_its_capacity(policy, asked, had):
+def test_a_shares_consumption_follows_the_capacity_policy(policy, asked, had):
     policies = {} if policy is None else {"memory": policy}
     made = Device(name="x", capacity={"memory": 24}, policies=policies)
     found = consumption(made, () if asked is None else (("memory", asked),))
     assert found == (None if had is None else {"memory": had})
 
 
-def test_a_capacity_is_found_by_the_name_that_its_slice_writes():
+def test_a_capacity_matches_only_its_name_in_the_slice():
     made = Device(name="x", capacity={"memory": 24, "other.io/memory": 8})
     assert consumption(made, (("memory", 5),)) == {"memory": 5, "other.io/memory": 8}
     assert consumption(made, (("memory", 5), ("other.io/memory", 1))) == {"memory": 5, "other.io/memory": 1}
@@ -100,7 +100,7 @@ def consumed(*manifests, claims=("c",)):
     return None if placement is None else [dict(each.consumed) for each in placement.devices()]
 
 
-def test_what_is_consumed_is_told_under_the_name_that_the_slice_has():
+def test_consumption_is_reported_under_the_slices_capacity_names():
     slices = offer("n1", device("d0", capacity={"memory": "40Gi", "x.io/bits": "8"}, allowMultipleAllocations=True))
     assert consumed(CLASS, slices, claim("c", asking("1Gi"))) == [{"memory": GI, "x.io/bits": 8000}]
     assert consumed(CLASS, slices, claim("c", asking("1Gi", "gpu.example.com/memory"))) is None
@@ -119,7 +119,7 @@ def test_shares_take_what_their_policy_makes_of_their_requests():
     assert consumed(CLASS, offer("n1", stepped), claim("c", asking("31Gi"))) is None
 
 
-def test_a_share_takes_one_of_the_amounts_that_the_driver_gives():
+def test_a_share_rounds_up_to_a_valid_driver_value():
     listed = rationed("d0", default="1Gi", validValues=["1Gi", "4Gi"])
     assert consumed(CLASS, offer("n1", listed), claim("c", asking("2Gi"))) == [{"memory": 4 * GI}]
     assert consumed(CLASS, offer("n1", listed, rationed("d1")), claim("c", asking("5Gi"))) == [{"memory": 5 * GI}]
@@ -138,11 +138,11 @@ def test_what_others_consume_is_taken():
     assert chosen(*manifests, claim("c", asking("11Gi"))) is None
 
 
-def test_a_device_that_another_holds_as_a_whole_has_no_shares_left():
+def test_a_device_held_whole_has_no_shares_left():
     assert chosen(CLASS, offer("n1", shared("d0", "40Gi")), holding("o"), claim("c", asking("1Gi"))) is None
 
 
-def test_a_share_is_told_as_one_whatever_the_device_has():
+def test_a_device_is_shared_only_with_multiple_allocations():
     plain = offer("n1", device("d0", allowMultipleAllocations=True))
     devices = placed(CLASS, plain, claim("c"), claim("e"), claims=("c", "e")).devices()
     assert [(each.device, each.shared, each.consumed) for each in devices] == [("d0", True, ())] * 2
@@ -168,7 +168,7 @@ def test_all_shares_of_a_device_draw_from_counters_once():
 
 
 @pytest.mark.parametrize(("minor", "found"), [(36, [("r", "d1")]), (37, None)])
-def test_all_devices_means_those_that_have_a_share_left_before_kubernetes_1_37(minor, found):
+def test_all_devices_excludes_exhausted_shares_before_kubernetes_1_37(minor, found):
     wanted = claim("c", exactly(every=True, capacity={"requests": {"memory": "10Gi"}}))
     slices = offer("n1", shared("d0", "40Gi"), shared("d1", "40Gi"), shared("d2", "5Gi"))
     assert chosen(CLASS, slices, wanted) == [("r", "d0"), ("r", "d1")]

@@ -35,7 +35,7 @@ def test_a_pod_that_joins_costs_nothing():
     assert stage.session.requested[stage.session.facts.pods.shape[stage.row("b-0")], GPU] == 0
 
 
-def test_a_pod_that_joins_one_of_no_queue_costs_what_it_gets():
+def test_a_pod_pays_for_a_claim_without_queue():
     stage = stage_of(offer("n1", "d0"), shared("a-stranger"), claiming("b-0", "c"))
     assert stage.session.requested[stage.session.facts.pods.shape[stage.row("b-0")], GPU] == 1000
 
@@ -58,7 +58,7 @@ def test_parts_of_a_device_are_charged_as_parts():
 
 
 @pytest.mark.parametrize("held", ["whole", "half-0"])
-def test_a_partition_is_charged_as_the_part_that_it_draws(held):
+def test_a_partition_is_charged_by_its_drawn_counters(held):
     def drawing(name, amount):
         return device(name, consumesCounters=[{"counterSet": "card", "counters": {"memory": {"value": amount}}}])
 

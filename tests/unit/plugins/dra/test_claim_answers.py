@@ -71,12 +71,12 @@ def test_a_claim_must_exist():
     assert stage_of(claiming("a-0", "c")).refusal("a-0") == "failed to get resource claim default/c: not found"
 
 
-def test_a_claim_that_is_still_to_be_made_is_waited_for():
+def test_a_pod_waits_for_its_unmade_template_claim():
     waiting = pod("a-0", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "t"}])
     assert "no resource claim name found" in stage_of(waiting).refusal("a-0")
 
 
-def test_a_claim_that_is_being_deleted_takes_no_further_pods():
+def test_a_claim_under_deletion_takes_no_further_pods():
     going = claim("c", held=[("n1", "d0")], users=["default-x-0"])
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     stage = stage_of(offer("n1", "d0"), going, claiming("x-0", "c", on="n1"), claiming("a-0", "c"))
@@ -96,7 +96,7 @@ def test_a_shared_gpu_claim_is_for_its_queue_only():
     assert "wrong queue label (expected queue: team, claim queue label: other)" in refusal
 
 
-def test_a_shared_claim_that_may_come_to_gpus_is_for_its_queue_only():
+def test_a_shared_claim_for_gpus_must_have_a_queue():
     wanted = first_of("r", exactly("nic", of="nic.example.com"), exactly("gpu"))
     refusal = stage_of(claim("c", wanted, queue=""), claiming("a-0", "c")).refusal("a-0")
     assert "does not have a queue label" in refusal
@@ -144,7 +144,7 @@ def test_an_unallocated_claim_needs_its_class():
         ([{"type": "attached", "status": "True"}, {"type": "failed", "status": "False"}], ""),
     ],
 )
-def test_a_claim_is_not_used_before_its_devices_are_ready(conditions, refused):
+def test_a_claim_with_unready_devices_refuses_its_pod(conditions, refused):
     held = claim("c", held=[("n1", "d0")], users=["default-b-0"])
     result = held["status"]["allocation"]["devices"]["results"][0]
     result |= {"bindingConditions": ["attached"], "bindingFailureConditions": ["failed"]}
@@ -155,7 +155,7 @@ def test_a_claim_is_not_used_before_its_devices_are_ready(conditions, refused):
     assert found == (wanted if refused else "")
 
 
-def test_no_class_serves_gpus_while_classes_back_those_of_two_vendors():
+def test_device_classes_of_two_gpu_vendors_need_a_plugin():
     vendors = [device_class(f"gpu.{each}.com", extended=f"{each}.com/gpu") for each in ("amd", "nvidia")]
     asking = pod("a-0", requests={"amd.com/gpu": "1"})
     refused = "device classes back amd.com/gpu and nvidia.com/gpu, which count alike"
@@ -165,7 +165,7 @@ def test_no_class_serves_gpus_while_classes_back_those_of_two_vendors():
     assert stage_of(offer("n1", "d0"), *vendors, plugin, asking).accepting("a-0") == ["n3"]
 
 
-def test_a_node_is_refused_for_devices_that_are_attached_later():
+def test_devices_with_binding_conditions_are_not_allocated():
     later = device("d0", bindingConditions=["attached"])
     stage = stage_of(offer("n1", later), claim("c"), claiming("a-0", "c"))
     refused = "cannot allocate all DRA claims: devices with binding conditions are not allocated"
@@ -176,7 +176,7 @@ TAINTED = "cannot allocate all DRA claims: devices have taints that the claims d
 NOT_WHOLE = "cannot allocate all DRA claims: slices of their pool are missing or contradict each other"
 
 
-def test_a_node_is_refused_for_taints_of_devices_that_are_free():
+def test_tainted_free_devices_refuse_the_node_with_reason():
     bad = device("d0", taints=[{"key": "bad", "effect": "NoSchedule"}])
     stage = stage_of(node("n2"), offer("n1", bad), claim("c"), claiming("a-0", "c"))
     assert stage.reasons("a-0") == [TAINTED, "cannot allocate all DRA claims"]
@@ -194,7 +194,7 @@ def test_a_node_is_refused_for_slices_that_are_missing():
     assert stage_of(part, other, claiming("a-0", "c")).reasons("a-0") == ["cannot allocate all DRA claims"]
 
 
-def test_a_node_is_refused_with_what_is_wrong_with_a_selector():
+def test_a_faulty_selector_refuses_nodes_with_its_error():
     stage = stage_of(
         node("n2"), offer("n1", "d0"), claim("c", exactly(selectors=["device.driver.foo()"])), claiming("a-0", "c")
     )
@@ -202,7 +202,7 @@ def test_a_node_is_refused_with_what_is_wrong_with_a_selector():
     assert stage.reasons("a-0") == [said, "cannot allocate all DRA claims"]
 
 
-def test_a_node_is_refused_for_more_devices_than_a_claim_may_have():
+def test_a_claim_beyond_32_devices_refuses_the_node():
     stage = stage_of(offer("n1", "d0"), claim("c", exactly(count=33)), claiming("a-0", "c"))
     said = "claim default/c: wants 33 devices, at most 32 are allowed"
     assert stage.reasons("a-0") == [f"cannot allocate all DRA claims: {said}"]
@@ -211,7 +211,7 @@ def test_a_node_is_refused_for_more_devices_than_a_claim_may_have():
 # ------------------------------------------------------------------------------------------------- nodes and devices
 
 
-def test_an_allocated_claim_ties_the_pod_to_where_its_devices_are():
+def test_an_allocated_claim_ties_the_pod_to_its_node():
     held = claim("c", held=[("n2", "d0")], users=["x"], terms=ELSEWHERE)
     stage = stage_of(node("n2"), offer("n2", "d0"), held, claiming("a-0", "c"))
     assert stage.accepting("a-0") == ["n2"]
@@ -226,14 +226,14 @@ def test_nodes_without_enough_devices_are_left_out():
     assert stage.reasons("a-0") == ["cannot allocate all DRA claims"]
 
 
-def test_the_second_pod_of_a_claim_gets_the_same_device():
+def test_a_second_pod_gets_the_claims_same_device():
     stage = stage_of(offer("n1", "d0", "d1"), claim("c"), claiming("a-0", "c"), claiming("b-0", "c"))
     assert place(stage, "a-0")
     assert place(stage, "b-0")
     assert devices_of(stage, "a-0") == devices_of(stage, "b-0") == ["d0"]
 
 
-def test_a_claim_that_a_pod_names_twice_is_one_claim():
+def test_a_claim_named_twice_by_a_pod_counts_once():
     references = [{"name": each, "resourceClaimName": "c"} for each in ("one", "two")]
     stage = stage_of(offer("n1", "d0"), claim("c"), pod("a-0", resourceClaims=references))
     before = stage.session.ledger.fingerprint()
@@ -264,7 +264,7 @@ def is_promised(stage, name):
     return stage.session.columns.status[stage.row(name)] == Status.PIPELINED
 
 
-def test_the_devices_of_a_terminating_pod_are_promised_not_given():
+def test_devices_of_a_terminating_pod_are_only_promised():
     held = claim("c", held=[("n1", "d0")], users=["default-a-0"])
     leaving = claiming("a-0", "c", on="n1", leaving=True)
     stage = stage_of(offer("n1", "d0"), held, leaving, claim("e"), claiming("b-0", "e"))
@@ -286,7 +286,7 @@ def test_a_device_that_is_being_released_is_promised_once():
     assert stage.accepting("b-1") == []
 
 
-def test_devices_that_are_free_are_given_before_those_that_are_being_released():
+def test_free_devices_are_given_before_releasing_ones():
     held = claim("c", held=[("n1", "d0")], users=["gone"])
     wanting = (claim("e"), claiming("b-0", "e"), claim("f"), claiming("b-1", "f"))
     stage = stage_of(offer("n1", "d0", "d1"), held, *wanting)
@@ -296,7 +296,7 @@ def test_devices_that_are_free_are_given_before_those_that_are_being_released():
     assert (is_promised(stage, "b-1"), devices_of(stage, "b-1")) == (True, ["d0"])
 
 
-def test_devices_that_no_gpu_is_behind_are_waited_for_too():
+def test_releasing_devices_other_than_gpus_are_promised_too():
     nics = {"driver": "nic.example.com"}
     held = claim("c", exactly(of=NIC_CLASS), held=[("n1", "p0")], users=["gone"], **nics)
     wanted = claim("e", exactly(of=NIC_CLASS, selectors=["device.driver == 'nic.example.com'"]))
@@ -305,7 +305,7 @@ def test_devices_that_no_gpu_is_behind_are_waited_for_too():
     assert is_promised(stage, "b-0")
 
 
-def test_a_capacity_that_is_being_released_is_promised_not_given():
+def test_a_releasing_shared_capacity_is_promised_after_free_capacity():
     shared = device("d0", capacity={"memory": "8Gi"}, allowMultipleAllocations=True)
     half = {"of": NIC_CLASS, "capacity": {"requests": {"memory": "4Gi"}}}
     held = claim("c", exactly(**half), held=[("n1", "d0")], users=["gone"], driver=NIC_CLASS)
@@ -322,7 +322,7 @@ def test_a_capacity_that_is_being_released_is_promised_not_given():
     assert answers == [False, True]
 
 
-def test_a_pod_that_refers_to_a_claim_that_is_being_released_takes_it_over():
+def test_a_pod_takes_over_its_claim_while_releasing():
     held = claim("c", held=[("n1", "d0")], users=["default-a-0"])
     leaving = claiming("a-0", "c", on="n1", leaving=True)
     stage = stage_of(offer("n1", "d0"), held, leaving, claiming("b-0", "c"), claim("e"), claiming("x-0", "e"))
@@ -336,7 +336,7 @@ def test_a_pod_that_refers_to_a_claim_that_is_being_released_takes_it_over():
     assert stage.session.ledger.fingerprint() == before
 
 
-def test_pods_that_share_a_claim_wait_together_for_its_device():
+def test_pods_sharing_a_claim_are_promised_its_device_together():
     held = claim("o", held=[("n1", "d0")], users=["gone"])
     stage = stage_of(offer("n1", "d0"), held, claim("c"), claiming("a-0", "c"), claiming("a-1", "c"))
     assert place(stage, "a-0")
@@ -367,7 +367,7 @@ def test_a_victim_that_is_put_back_keeps_its_devices():
     assert stage.session.ledger.fingerprint() == before
 
 
-def test_devices_that_are_free_are_promised_before_those_of_victims():
+def test_free_devices_are_promised_before_those_of_victims():
     held = claim("c", held=[("n1", "d0")], users=["default-a-0"])
     stage = stage_of(offer("n1", "d0", "d1"), held, claiming("a-0", "c", on="n1"), claim("e"), claiming("b-0", "e"))
     evict(stage, "a-0")
@@ -375,7 +375,7 @@ def test_devices_that_are_free_are_promised_before_those_of_victims():
     assert devices_of(stage, "b-0") == ["d1"]
 
 
-def test_a_victim_stays_even_if_its_device_was_promised_as_long_as_there_are_enough():
+def test_a_victim_stays_while_a_device_remains_for_it():
     held = [claim(f"c{at}", held=[("n1", f"d{at}")], users=[f"default-a-{at}"]) for at in range(2)]
     running = [claiming(f"a-{at}", f"c{at}", on="n1") for at in range(2)]
     stage = stage_of(offer("n1", "d0", "d1"), *held, *running, claim("e"), claiming("b-0", "e"))
@@ -390,7 +390,7 @@ def test_a_victim_stays_even_if_its_device_was_promised_as_long_as_there_are_eno
     assert gpus(stage, "idle") + gpus(stage, "releasing") == 0
 
 
-def test_a_victim_follows_its_claim_if_somebody_else_took_it_elsewhere():
+def test_a_victim_follows_its_claim_to_another_node():
     held = claim("c", held=[("n1", "d0")], users=["default-a-0"])
     manifests = (node("n2"), offer("n1", "d0"), offer("n2", "z9"), held, claiming("a-0", "c", on="n1"))
     stage = stage_of(*manifests, claiming("b-0", "c"))
@@ -420,7 +420,7 @@ def test_a_victim_that_moves_gets_devices_there():
     assert devices_of(stage, "b-0") == ["d0"]
 
 
-def test_claims_of_a_pod_that_is_being_bound_are_assumed():
+def test_claims_of_a_pod_with_bind_request_are_assumed():
     request = {
         "apiVersion": "scheduling.run.ai/v1alpha2",
         "kind": "BindRequest",
@@ -451,13 +451,13 @@ def sharing(*users, devices=("d0",), **parts):
     return stage_of(offer("n1", *devices), held, *(claiming(name, "c", on="n1") for name in users), **parts)
 
 
-def test_a_device_that_pods_share_is_one_gpu_of_the_node():
+def test_a_device_shared_by_pods_counts_one_gpu():
     stage = sharing("a-0", "b-0", devices=("d0", "d1"))
     assert (gpus(stage, "idle"), gpus(stage, "used"), gpus(stage, "releasing")) == (1, 1, 0)
     assert int(stage.session.columns.queue_used[0, GPU]) // 1000 == 1
 
 
-def test_a_device_is_released_when_the_last_pod_leaves_it():
+def test_a_shared_device_is_released_by_its_last_pod():
     stage = sharing("a-0", "b-0", devices=("d0", "d1"))
     evict(stage, "b-0")
     assert (gpus(stage, "idle"), gpus(stage, "releasing")) == (1, 0)
@@ -465,14 +465,14 @@ def test_a_device_is_released_when_the_last_pod_leaves_it():
     assert (gpus(stage, "idle"), gpus(stage, "releasing")) == (1, 1)
 
 
-def test_what_a_terminating_pod_shares_with_an_active_one_is_not_being_released():
+def test_a_claim_shared_with_an_active_pod_stays_held():
     held = claim("c", held=[("n1", "d0")], users=["default-a-0", "default-b-0"])
     leaving = claiming("a-0", "c", on="n1", leaving=True)
     stage = stage_of(offer("n1", "d0", "d1"), held, leaving, claiming("b-0", "c", on="n1"))
     assert (gpus(stage, "idle"), gpus(stage, "releasing")) == (1, 0)
 
 
-def test_a_pod_needs_no_gpu_beyond_the_device_it_shares():
+def test_a_pod_fits_on_the_device_it_already_shares():
     held = claim("c", held=[("n1", "d0")], users=["default-a-0"])
     stage = stage_of(offer("n1", "d0"), held, claiming("a-0", "c", on="n1"), claiming("b-0", "c"))
     assert gpus(stage, "idle") == 0
@@ -482,7 +482,7 @@ def test_a_pod_needs_no_gpu_beyond_the_device_it_shares():
     assert (gpus(stage, "idle"), gpus(stage, "used"), gpus(stage, "releasing")) == (0, 1, 0)
 
 
-def test_a_gang_shares_a_fresh_claim_on_the_last_gpu():
+def test_a_gang_shares_a_fresh_claim_on_one_gpu():
     manifests = (offer("n1", "d0"), claim("c"), claiming("a-0", "c"), claiming("a-1", "c"))
     played = play(Dra(), snapshot_of(NODE, CLASS, *manifests, minimum=2))
     assert played.bound == {"a-0": "n1", "a-1": "n1"}
@@ -503,7 +503,7 @@ def test_promises_of_a_gang_share_a_device_too():
     assert stage.session.ledger.fingerprint() == before
 
 
-def test_an_allocation_turned_into_a_promise_gives_its_idle_gpus_back():
+def test_promising_an_allocation_gives_its_idle_gpus_back():
     stage = stage_of(offer("n1", "d0", "d1"), claim("c"), claiming("a-0", "c"), claiming("a-1", "c"))
     session = stage.session
     statement = session.statement("test")
@@ -520,7 +520,7 @@ def test_an_allocation_turned_into_a_promise_gives_its_idle_gpus_back():
 BACKED = device_class(GPU_CLASS, extended="example.com/accelerator")
 
 
-def test_an_extended_resource_is_served_by_devices_where_no_plugin_offers_it():
+def test_devices_serve_an_extended_resource_without_a_device_plugin():
     plugged = node("n1", allocatable={"example.com/accelerator": "4"})
     wants = pod("a-0", requests={"example.com/accelerator": "2"})
     manifests = (plugged, node("n2"), node("n3"), BACKED, offer("n2", "d0", "d1"), offer("n3", "d0"), wants)
@@ -532,13 +532,13 @@ def test_an_extended_resource_is_served_by_devices_where_no_plugin_offers_it():
     assert extended.containers == ((0, "example.com/accelerator", "container-0-request-0"),)
 
 
-def test_pods_with_extended_resources_do_not_get_each_others_devices():
+def test_pods_with_extended_resources_get_different_devices():
     pods = [pod(f"a-{at}", requests={"example.com/accelerator": "1"}) for at in range(3)]
     played = play(Dra(), snapshot_of(NODE, BACKED, offer("n1", "d0", "d1"), *pods))
     assert played.bound == {"a-0": "n1", "a-1": "n1"}
 
 
-def test_an_evicted_pod_gives_back_the_claim_that_was_made_for_it():
+def test_an_evicted_pod_releases_its_generated_claim():
     owner = [{"apiVersion": "v1", "kind": "Pod", "name": "a-0", "uid": "default-a-0", "controller": True}]
     held = claim("made", held=[("n1", "d0")], users=["default-a-0"], metadata={"ownerReferences": owner})
     request = {"example.com/accelerator": "1"}

@@ -28,13 +28,13 @@ def named(classes):
     return {name: each.name for name, each in classes.items() if not name.startswith("deviceclass.")}
 
 
-def test_a_resource_is_backed_by_the_newest_class_or_the_first_by_name():
+def test_the_newest_then_first_class_backs_a_resource():
     assert named(BACKING) == {"example.com/fast": "fast.example.com", "gpu": "gpu.example.com"}
     newer = attrs.evolve(CLASSES["other.example.com"], created=1.0)
     assert named(backing_classes(CLASSES | {newer.name: newer}))["example.com/fast"] == newer.name
 
 
-def test_each_class_backs_a_resource_of_its_name_also_where_that_ends_in_gpu():
+def test_each_class_backs_a_resource_named_after_itself():
     gpus = DeviceClass(name="some-gpu")
     found = backing_classes({"plain.example.com": CLASSES["plain.example.com"], gpus.name: gpus})
     assert {name: each.name for name, each in found.items()} == {
@@ -49,7 +49,7 @@ def test_only_what_containers_ask_for_is_needed():
     assert needed(Shape(request=(("gpu", 1000),)), BACKING) == ()
 
 
-def test_gpus_of_drivers_are_not_those_of_a_device_plugin():
+def test_driver_gpus_are_no_device_plugin_gpus():
     assert Node(name="n", allocatable={"gpu": 2000}).plugs("gpu")
     assert not Node(name="n", allocatable={"gpu": 2000}, dra_gpus=2).plugs("gpu")
     assert not Node(name="n").plugs("example.com/fast")
@@ -67,7 +67,7 @@ def test_an_init_container_uses_what_later_containers_hold():
     assert serves == {(0, "container-1-request-0"), (1, "container-1-request-0")}
 
 
-def test_an_init_container_asks_for_what_it_needs_beyond_that():
+def test_an_init_container_adds_only_its_excess_request():
     counts, serves = implied(container(5, init=True), container(3))
     assert counts == {"container-0-request-0": 2, "container-1-request-0": 3}
     assert (0, "container-1-request-0") in serves

@@ -40,7 +40,7 @@ def test_names_with_gpu_in_them_are_about_gpus():
     ]
 
 
-def test_devices_are_in_the_order_of_driver_pool_slice_and_position():
+def test_devices_sort_by_driver_pool_slice_and_position():
     found = inventory(on("s2", "b", "a", pool="p"), on("s1", "z", pool="p"), on("s0", "x", driver="a.example.com"))
     assert [key[2] for key in found.keys] == ["x", "z", "b", "a"]
 
@@ -50,7 +50,7 @@ def test_a_device_that_is_offered_twice_counts_once():
     assert list(found.node) == [0]
 
 
-def test_nodes_see_their_own_devices_and_those_of_the_network():
+def test_nodes_see_their_own_and_network_devices():
     slices = (on("n1", "a", node="n1"), on("x", "b", all_nodes=True), on("y", "c", nodes=RACK), on("z", "d", node="n9"))
     found = inventory(*slices)
     assert names(found, found.usable_on(0)) == ["a", "b"]
@@ -63,7 +63,7 @@ def test_an_empty_inventory_serves_nobody():
     assert len(inventory().usable_on(0)) == 0
 
 
-def test_what_a_device_says_of_its_nodes_goes_before_its_slice():
+def test_a_devices_own_node_overrides_that_of_its_slice():
     found = inventory(on("s", Device(name="a", node="n2"), "b", node="n1"))
     assert list(found.node) == [1, 0]
 
@@ -75,7 +75,7 @@ def test_gpus_of_a_node_are_named_once():
     assert found.gpus_of(devices, 1) == []
 
 
-def test_a_device_takes_itself_or_what_is_consumed_of_it():
+def test_an_allocation_takes_its_device_or_consumed_capacity():
     shared = Device(name="m", capacity={"memory": 10}, multiple_allocations=True)
     partition = Device(name="p", counters=(("set", "memory", 4),))
     found = inventory(on("n1", "a", shared, partition, node="n1", counters=(("set", "memory", 8),)))
@@ -88,7 +88,7 @@ def test_a_device_takes_itself_or_what_is_consumed_of_it():
     assert not inventory(on("n1", "a")).intricate
 
 
-def test_one_device_of_a_node_ties_an_allocation_to_it():
+def test_one_local_device_ties_an_allocation_to_the_node():
     found = inventory(on("n1", "a", node="n1"), on("x", "b", all_nodes=True), on("y", "c", nodes=RACK))
     assert found.selector([0, 1], "n1") == (name_term("n1"),)
     assert found.selector([1], "n1") is None

@@ -85,7 +85,7 @@ def parts(placements):
 
 @settings(max_examples=60, deadline=None)
 @given(clusters(), moves)
-def test_parts_of_gpus_are_counted_where_pods_are_and_undo_is_exact(manifests, played):
+def test_gpu_parts_are_counted_per_node_and_undone_exactly(manifests, played):
     game = Game(manifests)
     columns, before = game.session.columns, game.session.ledger.fingerprint()
     total = game.session.snapshot.nodes[0].allocatable["gpu"]

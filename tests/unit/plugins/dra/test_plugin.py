@@ -26,7 +26,7 @@ def test_a_second_cycle_decides_as_a_first_one():
     assert play(plugin, SNAPSHOT).bound == play(plugin, SNAPSHOT).bound == play(Dra(), SNAPSHOT).bound == {"a-0": "n1"}
 
 
-def test_a_class_that_backs_a_resource_concerns_pods_that_ask_for_it():
+def test_a_backing_class_concerns_only_pods_requesting_the_resource():
     backed = device_class(extended="example.com/fast")
     stage = Stage.of(Dra(), snapshot_of(NODE, backed, pod("a-0", requests={"example.com/fast": "1"}), pod("b-0")))
     assert stage.is_concerned("a-0")
@@ -34,7 +34,7 @@ def test_a_class_that_backs_a_resource_concerns_pods_that_ask_for_it():
     assert Stage.of(Dra(), snapshot_of(NODE, CLASS, pod("a-0", requests={"example.com/fast": "1"}))).is_silent
 
 
-def test_pods_of_one_cycle_get_different_devices_and_no_more_than_there_are():
+def test_pods_of_one_cycle_get_distinct_devices():
     claims = [claim(f"c{at}", exactly(count=2)) for at in range(3)]
     pods = [claiming(f"a{at}-0", f"c{at}") for at in range(3)]
     played = play(Dra(), snapshot_of(NODE, CLASS, offer("n1", *(f"d{at}" for at in range(5))), *claims, *pods))

@@ -24,7 +24,7 @@ def test_a_claim_is_released_while_its_user_is_terminating():
     assert releasing(held, claiming("a-0", "c", on="n1", leaving=True)) == ["c"]
 
 
-def test_a_claim_is_released_while_it_names_pods_that_are_gone():
+def test_a_claim_that_names_only_deleted_pods_is_releasing():
     assert releasing(claim("c", held=HELD, users=["default-a-0"])) == ["c"]
 
 
@@ -42,7 +42,7 @@ def test_one_user_that_stays_keeps_a_claim():
     assert releasing(held, going) == ["c"]
 
 
-def test_a_user_that_is_not_named_yet_keeps_a_claim():
+def test_a_user_not_yet_listed_keeps_its_claim():
     held = claim("c", held=HELD, users=["default-a-0"])
     assert releasing(held, claiming("b-0", "c", on="n1")) == []
 
@@ -53,14 +53,14 @@ def test_a_terminating_pod_that_is_stuck_keeps_its_claim():
     assert releasing(held, stuck) == []
 
 
-def test_a_claim_that_was_made_for_a_pod_goes_with_it():
+def test_a_generated_claim_is_releasing_without_its_pod():
     owner = [{"apiVersion": "v1", "kind": "Pod", "name": "a-0", "uid": "default-a-0", "controller": True}]
     made = claim("c", held=HELD, metadata={"ownerReferences": owner})
     assert releasing(made, pod("a-0", on="n1")) == []
     assert releasing(made) == ["c"]
 
 
-def test_a_user_is_found_though_it_refers_to_no_claim():
+def test_a_listed_user_keeps_a_claim_without_reference():
     held = claim("c", held=HELD, users=["default-a-0"])
     assert releasing(held, pod("a-0", on="n1"), concerned=[1]) == []
 

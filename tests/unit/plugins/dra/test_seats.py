@@ -50,7 +50,7 @@ def played(game, *moves):
     return seen
 
 
-def test_a_device_counts_once_for_pods_that_use_it_and_pods_that_leave_it():
+def test_a_device_counts_once_among_staying_and_leaving_pods():
     pods = [claiming("a-0", "c", on="n1", leaving=True), claiming("b-0", "c", on="n1"), claiming("c-0", "c", on="n1")]
     assert counts(on_one_node(["d0"], whole("c", "d0", ["a-0", "b-0", "c-0"]), *pods)) == (0, 0, 1)
 
@@ -84,7 +84,7 @@ def test_an_eviction_releases_nothing_that_another_pod_uses():
     assert played(game, ("evict", "a-0"), ("evict", "b-0")) == [(0, 0, 1), (0, 1, 1)]
 
 
-def test_a_pod_that_is_put_back_beside_a_promise_of_a_share_takes_no_device_twice():
+def test_returning_beside_a_promised_share_takes_no_device_twice():
     game = on_one_node(
         [shared("d0")], share("c0", "3", "d0", ["a-0"]), share("c1", "3"), claiming("a-0", "c0", on="n1"),
         claiming("b-0", "c1"),
@@ -99,7 +99,7 @@ def test_an_administrator_takes_nothing_of_a_node():
     assert played(game, ("place", "a-0"), ("place", "b-0")) == [(1, 0, 0), (0, 0, 1)]
 
 
-def test_two_claims_of_one_pod_that_share_a_device_take_it_once():
+def test_two_claims_of_a_pod_share_one_device_once():
     game = on_one_node([shared("d0")], share("c0", "3"), share("c1", "3"), claiming("a-0", "c0", "c1"))
     assert played(game, ("place", "a-0")) == [(0, 0, 1)]
 
@@ -117,7 +117,7 @@ def test_a_promise_that_is_taken_back_takes_nothing_twice():
     assert [idle + releasing for idle, releasing, _ in seen] == [0, 0, 0, 1]
 
 
-def test_what_a_promise_lost_to_a_pod_that_was_put_back_is_kept_for_it():
+def test_a_promise_that_loses_its_device_holds_another():
     game = on_one_node(
         [shared("d0"), shared("d1")],
         share("c0", "5", "d0", ["a-0"]),
@@ -137,7 +137,7 @@ def test_what_a_promise_lost_to_a_pod_that_was_put_back_is_kept_for_it():
     ]
 
 
-def test_a_pod_is_not_put_back_on_what_only_it_leaves_to_another():
+def test_a_returning_pod_leaves_the_device_a_promise_needs():
     """The claim of ``b-0`` does with no other device, that of ``a-0`` does with any."""
     models = [device(f"d{at}", attributes={"model": model}) for at, model in enumerate("ab")]
     picky = claim("c1", exactly(selectors=["device.attributes['gpu.example.com'].model == 'a'"]))

@@ -94,7 +94,7 @@ def promised(game):
 
 @settings(max_examples=200, deadline=None)
 @given(clusters(), moves)
-def test_shares_are_no_more_than_there_is_and_undo_is_exact(manifests, played):
+def test_shares_never_exceed_capacity_and_undo_is_exact(manifests, played):
     game = Game(manifests)
     before = game.session.ledger.fingerprint()
     columns = game.session.columns

@@ -16,7 +16,7 @@ GPU = AllocatedDevice(request="r", driver="gpu.example.com", pool="n1", device="
 PODS = (Pod(name="p", namespace="default", uid="p", created=0.0),)
 
 
-def test_claims_that_the_pod_refers_to_are_named_as_in_the_pod():
+def test_allocations_are_named_as_the_pod_references_them():
     claims = tuple(
         ClaimAllocation(reference=name, claim=("default", f"c-{name}"), devices=(GPU,)) for name in ("gpu", "")
     )
@@ -26,7 +26,7 @@ def test_claims_that_the_pod_refers_to_are_named_as_in_the_pod():
     }
 
 
-def test_the_claim_for_extended_resources_is_told_with_its_requests_and_containers():
+def test_the_extended_claim_lists_its_requests_and_containers():
     requests, containers = (DeviceRequest(name="r", device_class="gpu.example.com", count=2),), ((0, "gpu", "r"),)
     extended = ExtendedAllocation(requests=requests, containers=containers, devices=(GPU,))
     assert encode(PODS, ClaimCatalog(), 0, 0, ClaimPlacement(extended=extended)) == {
@@ -61,7 +61,7 @@ def made(*requests, config=()):
     return Claim(namespace="default", name="c", uid="c", requests=requests, config=config)
 
 
-def test_a_class_tells_its_drivers_once_for_all_requests_of_it():
+def test_a_class_configuration_appears_once_for_all_its_requests():
     requests = [DeviceRequest(name=name, device_class=of) for name, of in (("a", "fast"), ("b", "slow"), ("c", "fast"))]
     found = configuration(made(*requests), CLASSES, held("a", "b", "c", "c"))
     assert found == (
@@ -71,7 +71,7 @@ def test_a_class_tells_its_drivers_once_for_all_requests_of_it():
     )
 
 
-def test_a_claim_tells_drivers_what_is_for_the_requests_that_were_served():
+def test_only_configuration_of_served_requests_reaches_drivers():
     config = (
         DeviceConfig(body="all"),
         DeviceConfig(body="r", requests=("r",)),

@@ -30,20 +30,20 @@ def asked(stage, term):
     return (stage.session.facts.shapes.request[term.shapes, GPU] // 1000).tolist()
 
 
-def test_what_runs_and_what_waits_count_alike_and_the_most_frequent_comes_first():
+def test_running_and_waiting_shapes_count_alike_by_frequency():
     pods = [asking("a-0", 2, on="n1"), asking("b-0", 1, on="n1"), asking("c-0", 1), asking("d-0", 1)]
     stage, term = term_of(gpu_node("n1"), *pods)
     assert asked(stage, term) == [1, 2]
     assert term.shares.tolist() == [0.75, 0.25]
 
 
-def test_only_so_many_shapes_count_as_usual_and_their_shares_are_of_each_other():
+def test_shares_are_relative_to_the_most_frequent_shapes_only():
     stage, term = term_of(gpu_node("n1"), asking("a-0", 1), asking("b-0", 1), asking("c-0", 2), shapes=1)
     assert asked(stage, term) == [1]
     assert term.shares.tolist() == [1.0]
 
 
-def test_pods_that_ask_for_the_same_are_one_kind_whatever_else_tells_them_apart():
+def test_pods_with_equal_requests_are_one_kind():
     one, other = asking("a-0"), asking("b-0", ports=[{"containerPort": 80, "hostPort": 80}])
     stage, term = term_of(gpu_node("n1"), one, other)
     assert len(stage.session.snapshot.shapes) == 2
@@ -56,7 +56,7 @@ def test_nothing_is_said_where_no_pod_asks_for_gpus():
     assert stage.is_silent
 
 
-def test_pods_that_ask_by_memory_are_not_usual_where_that_of_no_device_is_known():
+def test_memory_requests_are_unusual_where_device_memory_is_unknown():
     """Nothing would be divided by the GPUs that they ask for."""
     by_memory = pod("a-0", metadata={"annotations": {"pod-group-name": "a", "gpu-memory": "500"}})
     unknown = gpu_node("n1", labels={"nvidia.com/gpu.memory": "many"})
@@ -82,7 +82,7 @@ def test_pods_that_are_over_are_no_longer_usual():
         ({"tolerations": [{"operator": "Exists"}]}, [True, True, True]),
     ],
 )
-def test_a_shape_may_run_where_labels_and_taints_let_it(parts, expected):
+def test_a_shape_may_run_where_labels_and_taints_allow(parts, expected):
     nodes = [gpu_node("n1", labels={"model": "h100"}), gpu_node("n2"), gpu_node("n3", taints=[TAINT])]
     _, term = term_of(*nodes, asking("a-0", **parts))
     assert term.allowed.tolist() == [expected]
@@ -96,7 +96,7 @@ def test_affinity_to_a_model_is_told_from_all_others():
     assert term.allowed.tolist() == [[True, False]]
 
 
-def test_a_node_knows_what_pods_that_may_run_there_want_for_each_gpu():
+def test_a_node_knows_the_gpu_ratios_of_allowed_pods():
     picky = {"nodeSelector": {"model": "h100"}}
     nodes = [gpu_node("n1", labels={"model": "h100"}), gpu_node("n2"), node("plain")]
     pods = [asking("a-0", 1), asking("b-0", 3, **picky)]
@@ -105,7 +105,7 @@ def test_a_node_knows_what_pods_that_may_run_there_want_for_each_gpu():
     assert term.gpu_by_memory[:2] == pytest.approx([4 / (16 * 2**30), 1 / (8 * 2**30)])
 
 
-def test_nothing_is_short_where_none_may_run_and_of_what_none_asks_for():
+def test_nothing_is_scarce_where_no_shape_may_run():
     nodes = [gpu_node("n1", labels={"model": "h100"}), gpu_node("n2")]
     _, term = term_of(*nodes, asking("a-0", nodeSelector={"model": "h100"}))
     assert term.gpu_by_cpu[1] == term.gpu_by_memory[1] == BOUNDLESS
@@ -129,7 +129,7 @@ def test_pressure_is_bounded():
     assert term.pressure.max() == STRONGEST
 
 
-def test_kinds_are_those_of_the_cycle_before_where_shapes_and_nodes_are():
+def test_kinds_are_cached_for_the_same_session_view():
     stage, _ = term_of(gpu_node("n1"), asking("a-0"))
     assert Kinds.of(stage.session.view) is Kinds.of(stage.session.view)
     kinds = Kinds.of(stage.session.view)

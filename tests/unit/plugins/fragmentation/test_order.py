@@ -19,11 +19,11 @@ def order_of(*pods):
     return [groups[row].name for row in sorted(range(len(groups)), key=lambda row: tuple(keys[row]))]
 
 
-def test_large_pods_go_first_then_parts_of_gpus_then_pods_that_need_none():
+def test_large_pods_precede_gpu_parts_and_then_cpu_pods():
     assert order_of(pod("a-0"), part("b-0", "0.5"), asking("c-0", 1), asking("d-0", 8)) == ["d", "c", "b", "a"]
 
 
-def test_of_pods_of_one_size_the_larger_group_goes_first():
+def test_among_equal_pods_the_larger_group_goes_first():
     assert order_of(asking("a-0", 1), asking("b-0", 1), asking("b-1", 1)) == ["b", "a"]
 
 
@@ -32,11 +32,11 @@ def test_parts_of_different_size_go_in_turns_by_age():
     assert order_of(*parts) == ["a", "b", "c", "d"]
 
 
-def test_a_part_that_leaves_much_of_a_device_unused_goes_later():
+def test_a_gpu_part_that_wastes_more_goes_later():
     assert order_of(part("a-0", "0.7"), part("b-0", "0.5"), part("c-0", "0.5")) == ["b", "c", "a"]
 
 
-def test_the_order_is_left_to_others_where_it_is_switched_off():
+def test_without_its_order_option_fragmentation_orders_no_groups():
     stage = Stage.of(Fragmentation(order=False), snapshot_of(gpu_node("n1"), asking("a-0")))
     assert stage.answers.group_order is None
 
@@ -52,7 +52,7 @@ def test_the_order_is_left_to_others_where_it_is_switched_off():
         ([300, 470], [0, 2], [0.0, 0.06]),
     ],
 )
-def test_what_stays_unused_is_that_of_the_devices_that_a_size_ends_on(sizes, counts, unused):
+def test_unused_gpu_parts_are_averaged_over_filled_devices(sizes, counts, unused):
     assert unused_beside(sizes, counts) == pytest.approx(unused)
 
 

@@ -86,7 +86,7 @@ def test_a_node_without_such_an_object_has_no_layout():
     assert layouts_of(view_of(node("m"), zones(zone("node-0")))) == (None,)
 
 
-def test_what_was_observed_counts_before_the_bind_request_and_that_before_the_prediction():
+def test_observed_zones_precede_the_bind_request_and_prediction():
     cluster = [node("n"), zones(zone("node-0", cpu="4"), zone("node-1", cpu="4"))]
     request = bind_request("a", "n", spec={"predictedNUMAZones": [{"zone": "node-1", "amount": {"cpu": "2"}}]})
     first, third = record(("node-0", {"cpu": "1"})), record(("node-1", {"cpu": "3", "nvidia.com/gpu": "1"}))
@@ -96,7 +96,7 @@ def test_what_was_observed_counts_before_the_bind_request_and_that_before_the_pr
     assert records(running(predicted=third), *cluster) == {0: (("node-1", (("cpu", 3000), ("gpu", 1000))),)}
 
 
-def test_an_annotation_that_says_nothing_leaves_the_word_to_the_next_source():
+def test_an_empty_annotation_falls_through_to_the_next_source():
     cluster = [node("n"), zones(zone("node-0", cpu="4"), zone("node-1", cpu="4"))]
     request = bind_request("a", "n", spec={"predictedNUMAZones": [{"zone": "node-1", "amount": {"cpu": "2"}}]})
     predicted = record(("node-0", {"cpu": "3"}))
@@ -128,7 +128,7 @@ def test_zones_without_a_number_come_last():
         record(("node-0", {"cpu": "1"}), ("node-7", {"cpu": "1"})),
     ],
 )
-def test_a_record_that_cannot_be_read_or_names_an_unknown_zone_is_no_record(text):
+def test_an_unreadable_record_or_unknown_zone_is_ignored(text):
     cluster = [node("n"), zones(zone("node-0", cpu="4"))]
     assert records(running(observed=text), *cluster) == {}
 

@@ -91,7 +91,7 @@ def test_the_lowest_zone_that_holds_the_pod_is_taken():
     assert chosen(stage, "a-0") == (1,)
 
 
-def test_a_strict_node_that_cannot_align_the_pod_is_left_out():
+def test_a_strict_node_that_cannot_align_is_refused():
     stage = stage_of(N1, N2, zones("n1", 2, 2), zones("n2", 4), guaranteed("a-0", cpu="3"))
     assert stage.accepting("a-0") == ["n2"]
     assert stage.reasons("a-0") == [REFUSED]
@@ -113,7 +113,7 @@ def test_policies_differ_in_what_they_refuse(policy, accepted, expected):
     assert chosen(stage, "a-0") == expected
 
 
-def test_a_restricted_node_keeps_a_pod_to_the_width_it_would_have_on_the_empty_node():
+def test_a_restricted_node_demands_an_empty_nodes_width():
     used = guaranteed("x-0", cpu="3", on="n1", annotations={OBSERVED: record(node_0="3")})
     other = guaranteed("y-0", cpu="3", on="n1", annotations={OBSERVED: record(node_1="3")})
     stage = stage_of(N1, zones("n1", 4, 4, policy="restricted"), used, other, guaranteed("a-0"))
@@ -150,7 +150,7 @@ def test_an_ignored_resource_is_not_aligned():
     assert not stage_of(*manifests, ignore=("nvidia.com/gpu",)).is_concerned("a-0")
 
 
-def test_containers_are_aligned_one_by_one_where_the_scope_says_so():
+def test_the_container_scope_aligns_containers_one_by_one():
     amounts = {"cpu": "3", "memory": "2Gi", "pods": "110"}
     made = guaranteed("a-0")
     container = {"name": "x", "resources": {"requests": {"cpu": "3", "memory": "1Gi"}}}
@@ -161,7 +161,7 @@ def test_containers_are_aligned_one_by_one_where_the_scope_says_so():
     assert stage_of(N1, zones("n1", amounts, amounts, scope="pod"), made).accepting("a-0") == []
 
 
-def test_an_init_container_only_needs_zones_of_the_empty_node():
+def test_an_init_container_only_must_fit_the_empty_node():
     made = guaranteed("a-0", cpu="4")
     made["spec"]["initContainers"] = [{"name": "i", "resources": {"requests": {"cpu": "4", "memory": "1Gi"}}}]
     stage = stage_of(N1, zones("n1", 4, scope="container"), made)
@@ -170,7 +170,7 @@ def test_an_init_container_only_needs_zones_of_the_empty_node():
     assert stage_of(N1, zones("n1", 4, scope="container"), made).accepting("a-0") == []
 
 
-def test_nodes_are_rated_by_the_zones_that_a_pod_spans():
+def test_nodes_score_by_the_zones_that_a_pod_spans():
     nodes = [node(f"n{at}") for at in range(1, 6)]
     reported = (
         zones("n1", 8, 8),
@@ -252,7 +252,7 @@ def half(name, **parts):
     return pod(name, metadata={"annotations": annotations}, **parts)
 
 
-def test_zones_of_a_place_that_was_taken_back_are_no_other_pods():
+def test_zones_of_an_undone_placement_burden_no_other_pod():
     gpus = node("n1", allocatable={"nvidia.com/gpu": "1"})
     runs = half("r-0", on="n1", labels={"runai-gpu-group": "g"})
     stage = stage_of(gpus, zones("n1", 4, 4), runs, guaranteed("a-0"), half("b-0"), guaranteed("c-0"))
@@ -322,7 +322,7 @@ moves = st.lists(st.tuples(verbs, st.integers(0, 20)), max_size=14)
 
 @settings(max_examples=120, deadline=None)
 @given(worlds(), moves)
-def test_a_zone_has_what_no_pod_draws_and_undo_is_exact(manifests, played):
+def test_zones_keep_what_pods_leave_and_undo_is_exact(manifests, played):
     stage = stage_of(*manifests)
     session = stage.session
     groups = session.facts.pods.group

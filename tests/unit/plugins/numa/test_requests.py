@@ -32,7 +32,7 @@ def read(*containers, guaranteed=True, **request):
         ((container(), container({"gpu": 1000})), False),
     ],
 )
-def test_all_containers_of_guaranteed_pods_ask_for_cpu_and_memory(containers, guaranteed):
+def test_guaranteed_pods_request_cpu_and_memory_in_all_containers(containers, guaranteed):
     assert is_guaranteed(shape_of(*containers)) == guaranteed
     assert not is_guaranteed(shape_of(*containers, guaranteed=False))
 
@@ -41,7 +41,7 @@ def test_cpu_and_memory_are_pinned_and_devices_are_not():
     assert [is_pinned(name) for name in ("cpu", "memory", "hugepages-2Mi", "gpu")] == [True, True, True, False]
 
 
-def test_a_pod_peaks_at_an_init_container_or_at_what_runs_side_by_side():
+def test_a_pods_peak_covers_init_containers_and_sidecars():
     sidecar = container({"cpu": 1000, "memory": 1}, init=True, sidecar=True)
     long = container({"cpu": 8000, "memory": 1}, init=True)
     brief = container({"cpu": 2000, "memory": 1}, init=True)
@@ -70,16 +70,16 @@ def test_pods_that_are_not_guaranteed_align_devices_only():
     }
 
 
-def test_shared_and_claimed_gpus_are_no_part_of_the_request():
+def test_shared_and_claimed_gpus_are_outside_the_request():
     assert read(container(), gpu=500).pod[0, 2] == 0
     assert read(container({**FIXED, "gpu": 2000}), gpu=4000).pod[0, 2] == 2000
 
 
-def test_overhead_is_part_of_the_whole_pod_for_all_but_cpu_and_gpu():
+def test_overhead_counts_except_for_cpu_and_gpu():
     pod = read(container(), memory=150, cpu=2100).pod
     assert list(pod[0, :2]) == [2000, 150]
 
 
-def test_devices_are_what_a_pod_asks_for_besides_cpu_and_memory():
+def test_devices_are_all_requests_besides_cpu_and_memory():
     devices = devices_of(shape_of(cpu=1, memory=1, gpu=500, **{"example.com/nic": 1000}), AXIS)
     assert list(np.array(AXIS.names)[devices]) == ["gpu", "example.com/nic"]

@@ -53,14 +53,14 @@ def test_claims_of_one_pod_must_fit_together():
 ENDLESS = 2**63 - 1
 
 
-def test_claims_that_ask_for_more_together_than_there_are_numbers_fit_nowhere():
+def test_claims_overflowing_int64_together_fit_nowhere():
     claims = [claim(name, size=ENDLESS, owner_pod="default-a-0") for name in ("one", "two")]
     stage = stage_of(LATER, *claims, report("a", 1, here("n1")), claims=("one", "two"), **SHARED)
     assert stage.accepting("a-0") == []
     assert stage.reasons("a-0")[0] == f"{NO_SPACE} for storageclass later"
 
 
-def test_a_report_without_an_end_has_room_for_more_than_pods_that_leave_give_back():
+def test_adding_released_storage_to_an_endless_report_still_fits():
     endless = StorageCapacity(name="a", storage_class="later", nodes=here("n1"), capacity=ENDLESS)
     leaving = mounting("b-0", "theirs", on="n1", leaving=True)
     theirs = bound("theirs", owner_pod="default-b-0")
@@ -69,7 +69,7 @@ def test_a_report_without_an_end_has_room_for_more_than_pods_that_leave_give_bac
     assert stage.accepting("a-0") == ["n1"]
 
 
-def test_a_node_under_two_reports_for_a_class_has_none():
+def test_a_node_under_two_reports_for_one_class_fails():
     objects = (LATER, claim(), report("a", 5, here("n1")), report("b", 5, None))
     assert stage_of(*objects, **SHARED).accepting("a-0") == ["n2", "n3"]
 
@@ -143,7 +143,7 @@ def promised(played):
     return {snapshot.pods[each.pod].name: snapshot.nodes[each.node].name for each in nominated}
 
 
-def test_storage_that_a_terminating_pod_will_give_back_is_promised_where_none_is_free():
+def test_releasing_storage_is_promised_only_where_none_is_free():
     objects = (LATER, claim(), owned(), volume("v"), report("a", 0, here("n1")), report("b", 1, here("n2")))
     stage = Stage.of(Volumes(), snapshot_with(catalog(*objects, **SHARED), mounting("a-0", "data"), leaving()), SHARING)
     assert stage.accepting("a-0") == ["n1", "n2"]
@@ -155,7 +155,7 @@ def test_storage_that_a_terminating_pod_will_give_back_is_promised_where_none_is
     assert (played.bound, promised(played)) == ({}, {"a-0": "n1"})
 
 
-def test_a_node_with_storage_that_is_free_now_is_better():
+def test_a_node_with_free_storage_scores_higher():
     objects = (LATER, claim(), owned(), volume("v"), report("a", 0, here("n1")), report("b", 1, here("n2")))
     snapshot = snapshot_with(catalog(*objects, **SHARED), mounting("a-0", "data"), leaving())
     uses = tuple(PluginUse(name=type(each).__name__, plugin=each) for each in (Volumes(), Availability()))
@@ -166,7 +166,7 @@ def test_a_node_with_storage_that_is_free_now_is_better():
     assert np.isnan(scores[2])
 
 
-def test_storage_is_given_back_on_the_node_of_the_owner_only():
+def test_storage_returns_only_to_its_owners_node():
     shared_by_all = report("a", 0, Selector((EAST,)))
     objects = (LATER, claim(), owned(), volume("v"), shared_by_all)
     stage = Stage.of(Volumes(), snapshot_with(catalog(*objects, **SHARED), mounting("a-0", "data"), leaving()), SHARING)
@@ -180,7 +180,7 @@ def test_claims_that_outlive_their_pods_give_nothing_back():
     assert stage.reasons("a-0")[0] == f"{NO_SPACE} for storageclass later"
 
 
-def test_what_is_promised_to_one_pod_is_not_promised_to_the_next():
+def test_storage_promised_to_one_pod_is_unavailable_to_another():
     objects = (LATER, claim("one"), claim("two"), owned(), volume("v"), report("a", 0, here("n1")))
     pods = (mounting("a-0", "one"), mounting("b-0", "two"), leaving())
     played = play(Volumes(), snapshot_with(catalog(*objects, **SHARED), *pods), parameters=SHARING)
@@ -201,7 +201,7 @@ def test_a_gang_waits_together_for_storage():
     assert (played.bound, promised(played)) == ({}, {"a-0": "n1", "a-1": "n1"})
 
 
-def test_a_group_takes_the_storage_of_one_that_matters_less():
+def test_a_group_evicts_a_lower_one_for_its_storage():
     objects = (LATER, claim(), owned(), volume("v"), report("a", 0, here("n1")))
     running = mounting("x-0", "mine", on="n1")
     snapshot = ranked(snapshot_with(catalog(*objects, **SHARED), mounting("a-0", "data"), running), a=90, x=10)
@@ -212,7 +212,7 @@ def test_a_group_takes_the_storage_of_one_that_matters_less():
     assert play(Volumes(), snapshot, (Allocate(), Preempt()), SHARING).evicted == []
 
 
-def test_a_victim_leaves_its_storage_where_it_was_until_it_is_gone():
+def test_a_victims_storage_stays_on_its_node_until_gone():
     objects = (LATER, claim(), owned(), volume("v"), report("a", 0, here("n1")), report("b", 5, here("n2")))
     pods = (mounting("a-0", "data"), mounting("x-0", "mine", on="n1"))
     stage = Stage.of(Volumes(), snapshot_with(catalog(*objects, **SHARED), *pods), SHARING)

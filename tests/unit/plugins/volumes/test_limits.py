@@ -79,25 +79,25 @@ def promised(played):
 # ----------------------------------------------------------------------------------------------------- what counts
 
 
-def test_a_node_that_holds_as_many_volumes_as_it_can_takes_no_pod_with_another_one():
+def test_a_node_at_its_volume_limit_refuses_new_volumes():
     made = [*disk("one"), *disk("two")]
     stage = stage_with(made, csi_node("n1", csi=1), mounting("a-0", "one", on="n1"), mounting("b-0", "two"))
     assert accepting(stage, "b-0") == ["n2", "n3"]
     assert answers_for(stage, "b-0").node_filter.explain(stage.row("b-0"), np.array([0], np.int64)) == [FULL]
 
 
-def test_a_volume_that_the_node_has_already_needs_no_more_room():
+def test_a_volume_already_on_the_node_needs_no_room():
     stage = stage_with(disk("one"), csi_node("n1", csi=1), mounting("a-0", "one", on="n1"), mounting("b-0", "one"))
     assert accepting(stage, "b-0") == ["n1", "n2", "n3"]
 
 
-def test_a_volume_that_two_claims_stand_for_is_attached_once():
+def test_a_volume_behind_two_claims_attaches_once():
     made = [*disk("one", handle="same"), *disk("two", handle="same")]
     stage = stage_with(made, csi_node("n1", csi=1), mounting("a-0", "one", on="n1"), mounting("b-0", "two"))
     assert accepting(stage, "b-0") == ["n1", "n2", "n3"]
 
 
-def test_a_volume_that_several_pods_of_a_node_use_counts_once():
+def test_a_volume_that_pods_share_counts_once_per_node():
     made = [*disk("one"), *disk("two")]
     running = [mounting(f"a-{at}", "one", on="n1") for at in range(3)]
     stage = stage_with(made, csi_node("n1", csi=2), *running, mounting("b-0", "two"))
@@ -110,7 +110,7 @@ def test_volumes_of_one_pod_need_room_together():
     assert accepting(stage, "a-0") == ["n2", "n3"]
 
 
-def test_a_node_with_too_many_volumes_still_takes_pods_that_need_no_more():
+def test_an_overfull_node_takes_pods_without_new_volumes():
     made = [*disk("one"), *disk("two"), *disk("x", driver="nfs.example.com")]
     running = mounting("a-0", "one", "two", on="n1")
     stage = stage_with(made, csi_node("n1", csi=1, nfs=1), running, mounting("b-0", "one"), mounting("c-0", "x"))
@@ -124,7 +124,7 @@ def test_each_driver_has_a_limit_of_its_own():
     assert accepting(stage, "b-0") == ["n2", "n3"]
 
 
-def test_a_claim_that_waits_counts_for_the_provisioner_of_its_class():
+def test_an_unbound_claim_counts_for_its_classs_provisioner():
     made = [claim("one"), claim("two"), claim("x", "other")]
     pods = (mounting("a-0", "one", on="n1"), mounting("b-0", "two"), mounting("c-0", "x"))
     stage = stage_with(made, csi_node("n1", csi=1), *pods)
@@ -132,7 +132,7 @@ def test_a_claim_that_waits_counts_for_the_provisioner_of_its_class():
     assert accepting(stage, "c-0") == ["n1", "n2", "n3"]
 
 
-def test_a_claim_whose_volume_is_not_seen_counts_for_the_provisioner_of_its_class():
+def test_a_claim_with_missing_volume_counts_for_its_provisioner():
     made = [claim("one", phase="Bound", volume="gone"), *disk("two")]
     stage = stage_with(made, csi_node("n1", csi=1), mounting("a-0", "one", on="n1"), mounting("b-0", "two"))
     assert accepting(stage, "b-0") == ["n2", "n3"]
@@ -179,7 +179,7 @@ def test_a_finished_pod_has_no_volumes():
     assert accepting(stage, "b-0") == ["n1", "n2", "n3"]
 
 
-def test_a_volume_that_cannot_be_reached_is_told_before_a_node_that_is_full():
+def test_an_unreachable_volume_is_reported_before_a_full_node():
     made = [*disk("one"), *disk("two", node_affinity=ONLY_EAST)]
     full = [csi_node(name, csi=0) for name in ("n1", "n3")]
     stage = stage_with(made, *full, mounting("b-0", "two"))
@@ -190,7 +190,7 @@ def test_a_volume_that_cannot_be_reached_is_told_before_a_node_that_is_full():
 @pytest.mark.parametrize(
     ("count", "nodes"), [(2**63 - 1, ["n1", "n2", "n3"]), (-(2**63), ["n2", "n3"]), (0, ["n2", "n3"])]
 )
-def test_a_count_that_no_driver_sets_is_read_as_it_stands(count, nodes):
+def test_an_odd_volume_limit_is_used_as_it_is(count, nodes):
     assert accepting(stage_with(disk("one"), csi_node("n1", csi=count), mounting("a-0", "one")), "a-0") == nodes
 
 
@@ -198,7 +198,7 @@ def test_a_count_that_no_driver_sets_is_read_as_it_stands(count, nodes):
 
 
 @pytest.mark.parametrize("nodes", [[], [csi_node("n1", csi=None)], [csi_node("elsewhere", csi=1)], [csi_node("n1")]])
-def test_without_a_limit_on_some_node_everything_is_as_before(nodes):
+def test_without_volume_limits_the_answers_depend_on_shape(nodes):
     stage = stage_with(disk("one"), *nodes, mounting("a-0", "one"), mounting("b-0", "one"))
     assert stage.answers.node_filter.depends is Dependence.SHAPE
     assert stage.answers.node_wait is None
@@ -215,7 +215,7 @@ def test_pods_without_volumes_that_count_are_asked_about_once():
     assert answers_for(stage, "c-0") is None
 
 
-def test_the_catalog_stays_when_drivers_say_something_else_of_a_node():
+def test_the_volume_catalog_survives_a_change_of_csi_nodes():
     intake = Intake()
     parts = (*catalog(LATER, *disk("one")), mounting("a-0", "one"))
     first, second = (
@@ -234,7 +234,7 @@ def test_what_drivers_say_of_nodes_is_read():
     assert stage.session.view.values(CSI_NODES) == {"n1": {DRIVER: 3}, "n2": {}}
 
 
-def test_pods_that_differ_in_volumes_of_their_own_are_equal_to_searches():
+def test_pods_that_differ_in_private_volumes_share_a_signature():
     made = [part for name in ("one", "two", "shared", "x") for part in disk(name)]
     pods = [
         mounting("a-0", "one"),
@@ -263,7 +263,7 @@ def test_pods_that_a_cycle_places_take_of_the_room():
     assert "a-4" not in played.bound
 
 
-def test_a_gang_that_fits_nowhere_leaves_the_room_as_it_was():
+def test_a_gang_that_fits_nowhere_leaves_volume_room_unchanged():
     made = [part for at in range(4) for part in disk(f"c{at}")]
     nodes = [csi_node(name, csi=1) for name in ("n1", "n2", "n3")]
     snapshot = snapshot_with(
@@ -288,13 +288,13 @@ def test_room_that_a_leaving_pod_still_has_is_promised():
     assert (played.bound, promised(played)) == ({}, {"a-0": "n1"})
 
 
-def test_a_pod_that_needs_the_volume_of_a_leaving_one_waits_for_nothing():
+def test_a_pod_needing_a_leaving_pods_volume_waits_nowhere():
     pods = (mounting("x-0", "one", on="n1", leaving=True), mounting("a-0", "one"))
     stage = stage_with(disk("one"), csi_node("n1", csi=1), *pods)
     assert (accepting(stage, "a-0"), waiting(stage, "a-0")) == (["n1", "n2", "n3"], [])
 
 
-def test_a_pod_that_was_promised_room_holds_up_no_pod_for_which_there_is_some_now():
+def test_a_promised_pod_leaves_the_free_room_to_others():
     made = [part for name in ("one", "two", "three") for part in disk(name)]
     pods = (mounting("x-0", "one", on="n1", leaving=True), mounting("a-0", "two"), mounting("b-0", "three"))
     stage = stage_with(made, csi_node("n1", csi=2), *pods)
@@ -304,7 +304,7 @@ def test_a_pod_that_was_promised_room_holds_up_no_pod_for_which_there_is_some_no
         assert (accepting(stage, "b-0"), waiting(stage, "b-0")) == (["n1", "n2", "n3"], [])
 
 
-def test_a_victim_that_gets_other_devices_of_its_node_has_its_volume_there_all_the_time():
+def test_a_victim_promised_its_node_again_keeps_its_volume():
     made = [*disk("one"), *disk("two")]
     pods = (mounting("x-0", "one", on="n1"), mounting("y-0", "one"), mounting("a-0", "two"))
     stage = stage_with(made, csi_node("n1", csi=1), *pods)
@@ -317,7 +317,7 @@ def test_a_victim_that_gets_other_devices_of_its_node_has_its_volume_there_all_t
         assert (accepting(stage, "a-0"), waiting(stage, "a-0")) == (["n2", "n3"], ["n1"])
 
 
-def test_a_group_takes_the_room_of_one_that_matters_less():
+def test_a_group_evicts_a_lower_one_for_volume_room():
     made = [*disk("one"), *disk("two")]
     nodes = [csi_node("n1", csi=1), csi_node("n2", csi=0), csi_node("n3", csi=0)]
     pods = (mounting("x-0", "one", on="n1"), mounting("a-0", "two"))
@@ -382,7 +382,7 @@ class Plain:
     pending=st.lists(some_claims, min_size=1, max_size=3),
     played=turns,
 )
-def test_all_answers_are_those_of_a_plain_reading_whatever_is_placed_evicted_and_undone(limits, there, pending, played):
+def test_volume_answers_equal_plain_counting_whatever_is_undone(limits, there, pending, played):
     running = [mounting(f"r-{at}", *named, on=node, leaving=gone) for at, (named, node, gone) in enumerate(there)]
     waits = [mounting(f"p-{at}", *named) for at, named in enumerate(pending)]
     nodes = [csi_node(name, csi=csi, nfs=nfs) for name, (csi, nfs) in limits.items()]

@@ -48,7 +48,7 @@ def test_a_claim_knows_its_class_size_owner_and_volume():
     }
 
 
-def test_a_claim_that_says_no_more_wants_a_file_system_on_any_volume():
+def test_a_bare_claim_wants_a_file_system_volume():
     found = read(other("PersistentVolumeClaim", "v1", "c", namespace="a")).claims["a", "c"]
     assert (found.access_modes, found.block, found.selector) == ((), False, None)
 
@@ -59,7 +59,7 @@ def test_a_claim_with_several_owners_belongs_to_no_pod():
     assert read(made).claims["a", "c"].owner_pod == ""
 
 
-def test_a_volume_knows_from_where_it_can_be_mounted_and_whose_it_is():
+def test_a_volume_has_its_mount_terms_and_claim():
     terms = {"nodeSelectorTerms": [{"matchExpressions": [expression("zone", "x")]}]}
     spec = {
         "capacity": {"storage": "2Gi"},
@@ -88,12 +88,12 @@ def test_a_volume_knows_from_where_it_can_be_mounted_and_whose_it_is():
     assert read(made).volumes["v"].labels == {"disk": "ssd"}
 
 
-def test_a_volume_that_says_no_more_is_a_file_system_and_stays():
+def test_a_bare_volume_has_a_file_system_and_stays():
     found = read(other("PersistentVolume", "v1", "v", spec={"volumeMode": "Filesystem"})).volumes["v"]
     assert (found.access_modes, found.block, found.deleting) == ((), False, False)
 
 
-def test_a_class_says_when_it_binds_and_where_it_may_provision():
+def test_a_storage_class_has_its_binding_mode_and_topologies():
     topologies = [{"matchLabelExpressions": [{"key": "zone", "values": ["x", "y"]}]}]
     body = {"provisioner": "csi", "volumeBindingMode": "WaitForFirstConsumer", "allowedTopologies": topologies}
     made = other("StorageClass", "storage.k8s.io/v1", "fast", **body)
@@ -129,7 +129,7 @@ def test_capacities_and_the_drivers_that_report_them_always_count():
     )
 
 
-def test_the_catalog_is_the_same_while_no_such_object_changes():
+def test_the_catalog_is_kept_while_no_volume_object_changes():
     claims = [other("PersistentVolumeClaim", "v1", name, namespace="a") for name in ("c", "d")]
     intake, before = Intake(), objects(*claims, node("n"))
     first, second = (

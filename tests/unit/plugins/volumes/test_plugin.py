@@ -49,7 +49,7 @@ from tests.unit.plugins.volumes.objects import (
         ((LATER, claim(volume="v")), UNBOUND),
     ],
 )
-def test_a_claim_that_cannot_be_used_refuses_its_pod_before_any_node(objects, text):
+def test_an_unusable_claim_refuses_its_pod_before_any_node(objects, text):
     stage = stage_of(*objects)
     assert stage.refusal("a-0") == text
     assert not stage.is_concerned("b-0")
@@ -69,7 +69,7 @@ def test_nothing_is_asked_where_no_pod_has_claims():
 # ------------------------------------------------------------------------------------------------- volumes and classes
 
 
-def test_a_bound_claim_ties_its_pod_to_the_nodes_that_reach_the_volume():
+def test_a_bound_claim_ties_its_pod_to_reachable_nodes():
     stage = stage_of(bound(), volume("v", node_affinity=ONLY_EAST))
     assert stage.accepting("a-0") == ["n1", "n2"]
     assert stage.reasons("a-0") == [CONFLICT]
@@ -79,7 +79,7 @@ def test_a_volume_without_affinity_is_reached_from_everywhere():
     assert stage_of(bound(), volume("v")).accepting("a-0") == ["n1", "n2", "n3"]
 
 
-def test_a_claim_bound_to_a_volume_that_is_gone_fits_nowhere():
+def test_a_claim_with_a_missing_volume_fits_nowhere():
     stage = stage_of(bound())
     assert stage.reasons("a-0") == [LOST_VOLUME] * 3
 
@@ -119,7 +119,7 @@ def test_a_volume_set_aside_for_the_claim_decides_alone():
     assert stage_of(LOCAL, claim(kind="local"), mine, volume("w")).accepting("a-0") == ["n3"]
 
 
-def test_a_volume_that_is_kept_for_the_claim_has_its_uid_or_none():
+def test_a_volume_reserved_for_a_claim_matches_its_uid():
     mine = volume("v", claim=("default", "data"), claim_uid="now", phase="Bound", node_affinity=on("n3"))
     older = attrs.evolve(mine, claim_uid="before", phase="Released")
     wanted = claim(kind="local", uid="now")
@@ -129,7 +129,7 @@ def test_a_volume_that_is_kept_for_the_claim_has_its_uid_or_none():
     assert stage_of(LOCAL, wanted, older, attrs.evolve(mine, name="w")).accepting("a-0") == ["n3"]
 
 
-def test_a_volume_that_was_set_aside_is_none_for_a_claim_that_asks_for_more():
+def test_a_reserved_volume_that_is_too_small_is_ignored():
     mine = volume("v", claim=("default", "data"), node_affinity=on("n3"))
     larger = claim(kind="local", size=2 * GI)
     assert stage_of(LOCAL, larger, mine, volume("w", size=2 * GI, node_affinity=on("n1"))).accepting("a-0") == ["n1"]
@@ -157,7 +157,7 @@ def test_a_volume_helps_where_the_class_does_not_provision():
     assert stage_of(kind, claim(), volume("v", "later")).accepting("a-0") == ["n1", "n2", "n3"]
 
 
-def test_a_claim_that_was_told_its_node_goes_nowhere_else():
+def test_a_claim_with_a_selected_node_goes_nowhere_else():
     assert stage_of(LATER, claim(selected_node="n2"), volume("v", "later")).accepting("a-0") == ["n2"]
     assert stage_of(LATER, claim(selected_node="gone")).accepting("a-0") == []
 
@@ -167,7 +167,7 @@ def test_every_claim_of_a_pod_must_be_satisfied():
     assert stage_of(*objects, claims=("one", "two")).accepting("a-0") == ["n2"]
 
 
-def test_a_driver_that_reports_too_little_room_refuses_the_node():
+def test_a_driver_reporting_too_little_capacity_refuses_the_node():
     reports = (
         StorageCapacity(name="a", storage_class="later", nodes=Selector((EAST,)), capacity=GI),
         StorageCapacity(name="b", storage_class="later", nodes=None, capacity=9 * GI),
@@ -184,7 +184,7 @@ def test_a_driver_that_reports_too_little_room_refuses_the_node():
     assert stage_of(LATER, claim(size=2 * GI), most, **alone).accepting("a-0") == ["n1", "n2"]
 
 
-def test_reports_and_free_volumes_are_looked_at_once_whatever_the_sizes_of_claims():
+def test_reports_and_volumes_are_matched_once_for_all_sizes():
     """There may be a report and a volume for each node, and a size for each claim; and cycles follow each other."""
     reports = [
         StorageCapacity(name=f"r{at}", storage_class="later", nodes=Selector(on(f"n{at}")[0].labels), capacity=at * GI)
@@ -205,7 +205,7 @@ def test_reports_and_free_volumes_are_looked_at_once_whatever_the_sizes_of_claim
         assert looked.call_count == calls
 
 
-def test_a_cycle_keeps_a_pod_with_its_volume_and_says_what_is_missing():
+def test_a_cycle_binds_by_volume_and_reports_missing_claims():
     volumes = catalog(bound(), volume("v", node_affinity=on("n3")))
     played = play(Volumes(), snapshot_with(volumes, mounting("a-0", "data"), mounting("b-0", "lost")))
     assert played.bound == {"a-0": "n3"}
@@ -215,7 +215,7 @@ def test_a_cycle_keeps_a_pod_with_its_volume_and_says_what_is_missing():
     )
 
 
-def test_the_signature_looks_at_class_size_and_phase_of_claims_not_at_their_names():
+def test_the_signature_covers_a_claims_class_size_and_phase():
     claims = (claim("a"), claim("b"), claim("c", phase="Bound"), claim("d", size=2 * GI))
     pods = [mounting(f"{name}-0", name) for name in ("a", "b", "c", "d", "e")]
     session = Stage.of(Volumes(), snapshot_with(catalog(LATER, *claims), *pods)).session
@@ -230,7 +230,7 @@ ONE_POD = bound(access_modes=("ReadWriteOncePod",))
 
 
 @pytest.mark.parametrize("leaving", [False, True])
-def test_a_claim_for_one_pod_at_a_time_is_waited_for_only_if_its_pod_leaves(leaving):
+def test_a_claim_for_one_pod_awaits_only_leaving_pods(leaving):
     objects = catalog(AT_ONCE, ONE_POD, volume("v"))
     held = mounting("a-0", "data", on="n1", leaving=leaving)
     stage = Stage.of(Volumes(), snapshot_with(objects, held, mounting("b-0", "data")))
@@ -240,7 +240,7 @@ def test_a_claim_for_one_pod_at_a_time_is_waited_for_only_if_its_pod_leaves(leav
 
 
 @pytest.mark.parametrize(("one", "wanted"), [(bound(), "data"), (ONE_POD, "other")])
-def test_a_claim_for_many_pods_or_another_one_keeps_none_away(one, wanted):
+def test_claims_for_many_pods_keep_no_pod_away(one, wanted):
     objects = catalog(AT_ONCE, one, bound("other"), volume("v"))
     held = mounting("a-0", "data", on="n1")
     assert Stage.of(Volumes(), snapshot_with(objects, held, mounting("b-0", wanted))).accepting("b-0")
