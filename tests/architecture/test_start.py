@@ -83,7 +83,7 @@ ANSWERING = (["jobs", "-f", "examples/lab"], ["why", "rl-sim", "-f", "examples/l
 
 
 @pytest.mark.parametrize("words", ANSWERING, ids=" ".join)
-def test_a_short_command_has_ended_before_the_collector_looks_at_it(words: list[str]) -> None:
+def test_a_short_command_ends_before_any_garbage_collection(words: list[str]) -> None:
     look = (
         "import gc, sys, kai.cli.command as command\n"
         "gc.collect()\n"
@@ -122,7 +122,7 @@ LISTING = (*TEXTS, *UNASKED, "kai.answers.why.explanation", "kai.cluster", "numb
 
 
 @pytest.mark.parametrize("words", [["jobs", "-A"], ["queues"], ["nodes"]], ids=" ".join)
-def test_a_snapshot_is_listed_without_what_reads_texts_or_is_not_asked(words: list[str], tmp_path: Path) -> None:
+def test_listing_a_snapshot_imports_nothing_unneeded(words: list[str], tmp_path: Path) -> None:
     snapshot = str(tmp_path / "lab.zip")
     saved = subprocess.run(
         [sys.executable, "-m", "kai", "snapshot", snapshot, "-q", "--from", "examples/lab"], cwd=ROOT, check=False

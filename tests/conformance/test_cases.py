@@ -45,7 +45,7 @@ def test_the_answer_is_the_right_one(path):
 
 @pytest.mark.parametrize("name", CHOSEN_BETTER)
 # What is better in these by itself is said in their list; here the recorded answer has to come out all the same.
-def test_with_the_peers_choice_of_victims_the_answer_is_the_recorded_one(name):
+def test_with_the_peers_victims_the_recorded_answer_is_given(name):
     path = CASES / f"{name}.yaml"
     case = case_in(path)
     assert differences(case, answer_scheduling(as_peer(read_case(path)))) == []

@@ -34,7 +34,7 @@ def _endless(given: bytes) -> None:
 LOCKED = Target(name="locked", samples=lambda: (b"xxxxxxxx",), read=_locked, is_raw=True)
 
 
-def test_what_takes_a_new_way_is_followed_until_it_breaks(tmp_path):
+def test_inputs_reaching_new_paths_are_followed_until_failure(tmp_path):
     searched = Guided.of(LOCKED, HERE, tmp_path)
     (text,) = list(searched.run(20_000))
     assert "KeyError" in text
@@ -56,7 +56,7 @@ def test_an_input_without_end_is_broken(monkeypatch, tmp_path):
         searched.tracer.run(target, b"x")
 
 
-def test_the_corpus_keeps_of_inputs_the_shortest_that_takes_a_way(tmp_path):
+def test_the_corpus_keeps_the_shortest_input_per_path(tmp_path):
     inputs = [b"-" + b"x" * 5000, b"-\xffy", b"-\xff", b"-+", b"yy"]
     kept = least(LOCKED, inputs, HERE, tmp_path)
     assert kept == [b"-\xff", b"-+"]

@@ -61,7 +61,7 @@ def test_it_is_small_enough(folder):
 
 
 @pytest.mark.usefixtures("folder")
-def test_it_runs_as_a_user_without_rights_and_by_its_own_command():
+def test_the_image_runs_kai_as_an_unprivileged_user():
     config = building.configuration()
     assert config["User"] == f"{USER}:{USER}"
     assert config["Entrypoint"] == ["kai"]
@@ -142,7 +142,7 @@ def started(plane, folder, outside, deployment):
         daemon.stop()
 
 
-def test_every_role_starts_from_it_and_together_they_bind_a_workload(folder, bare_control_plane, tmp_path):
+def test_all_roles_run_from_the_image_and_bind_together(folder, bare_control_plane, tmp_path):
     plane, admin = bare_control_plane, bare_control_plane.admin
     split = DEPLOY / "overlays" / "split"
     install(plane, split)

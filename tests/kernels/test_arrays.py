@@ -28,7 +28,7 @@ def copy_table(source: Float64Table, target: Float64Table) -> None:
 
 
 @given(keys)
-def test_least_keys_go_first_and_equal_ones_as_they_stand(drawn):
+def test_least_keys_sort_first_and_equal_ones_stay(drawn):
     assert ascending(np.array(drawn, np.float64)).tolist() == naive.ascending(drawn)
 
 
@@ -38,7 +38,7 @@ def test_the_greatest_number_goes_first(drawn):
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3])
-def test_a_table_is_copied_to_the_first_rows_of_another(rows):
+def test_a_table_is_copied_to_anothers_first_rows(rows):
     source, target = np.arange(rows * 3, dtype=np.float64).reshape(rows, 3), np.full((4, 3), -1.0)
     copy_table(source, target)
     assert (target[:rows] == source).all()

@@ -20,7 +20,7 @@ def test_books_open_as_the_twin_opens_them(snapshot):
 
 
 @given(snapshots())
-def test_before_a_pod_is_promised_a_place_the_peers_books_are_the_same(snapshot):
+def test_before_any_promise_the_peers_books_are_the_same(snapshot):
     base = make_base(snapshot)
     facts = base.facts.replace(nodes=base.facts.nodes.replace(books_as_peer=True))
     own, peers = (each.open(snapshot).arena.tolist() for each in (base, attrs.evolve(base, facts=facts)))
@@ -92,7 +92,7 @@ def test_settling_binds_whom_the_statement_allocated(snapshot, what_happens, see
 @given(
     snapshots(models=True), st.lists(operations, min_size=1, max_size=6), st.lists(operations, min_size=1, max_size=8)
 )
-def test_undoing_is_as_if_only_what_came_before_the_mark_had_happened(snapshot, before, after):
+def test_undoing_to_a_mark_equals_what_came_before(snapshot, before, after):
     stage = Stage.of(snapshot)
     ledger = stage.ledger
     opening = ledger.arena.tolist()
@@ -112,7 +112,7 @@ def test_undoing_is_as_if_only_what_came_before_the_mark_had_happened(snapshot, 
 
 
 @given(snapshots(models=True), st.lists(operations, min_size=1, max_size=12))
-def test_what_a_session_wrote_can_be_taken_back_when_it_is_over(snapshot, what_happens):
+def test_what_a_session_wrote_can_be_taken_back(snapshot, what_happens):
     """What was made final included; counters begin anew with each session."""
     stage = Stage.of(snapshot)
     ledger = stage.ledger
@@ -154,7 +154,7 @@ def test_writes_are_kept_in_a_journal(writes):
 
 
 @given(snapshots(models=True))
-def test_gpus_of_a_shape_are_counted_as_the_twin_counts_them(snapshot):
+def test_gpus_of_a_shape_are_counted_like_the_twin(snapshot):
     stage = Stage.of(snapshot)
     facts, world = stage.ledger.facts, stage.world
     for shape in world.shapes:

@@ -37,7 +37,7 @@ def columns(drawn):
 
 
 @given(queues, totals, strengths, st.randoms(use_true_random=False))
-def test_quota_surplus_and_remainders_are_divided_bit_for_bit_as_by_the_twin(drawn, total, k, random):
+def test_quotas_and_surplus_divide_exactly_like_the_twin(drawn, total, k, random):
     order = list(range(len(drawn)))
     random.shuffle(order)
     quota, limit, weight, request, usage, priority, _ = columns(drawn)
@@ -49,7 +49,7 @@ def test_quota_surplus_and_remainders_are_divided_bit_for_bit_as_by_the_twin(dra
 
 
 @given(queues, totals, strengths, st.randoms(use_true_random=False))
-def test_a_surplus_alone_is_divided_bit_for_bit_as_by_the_twin(drawn, surplus, k, random):
+def test_a_surplus_alone_divides_exactly_like_the_twin(drawn, surplus, k, random):
     order = list(range(len(drawn)))
     random.shuffle(order)
     _, limit, weight, request, usage, priority, shares = columns(drawn)
@@ -62,7 +62,7 @@ def test_a_surplus_alone_is_divided_bit_for_bit_as_by_the_twin(drawn, surplus, k
 
 
 @given(queues, totals, strengths)
-def test_nothing_is_divided_that_is_not_there_once_quotas_are_covered(drawn, total, k):
+def test_no_more_is_divided_than_remains_after_quotas(drawn, total, k):
     quota, limit, weight, request, usage, priority, _ = columns(drawn)
     order = np.arange(len(drawn), dtype=np.int64)
     shares = np.zeros(len(drawn), np.float64)
@@ -80,7 +80,7 @@ hundredths = st.integers(0, 300).map(lambda amount: amount / 100)
 
 
 @given(st.lists(st.tuples(hundredths, st.sampled_from((200, 100))), min_size=2, max_size=6), strengths)
-def test_what_rounding_leaves_of_a_surplus_takes_nothing_from_a_queue(wishes, k):
+def test_rounding_a_surplus_takes_nothing_from_a_queue(wishes, k):
     """There may be just as much as the first queues ask for; sums of hundredths then end a little below 0."""
     request, priority = (np.array(column, np.float64) for column in zip(*wishes, strict=True))
     queues = len(wishes)
@@ -94,7 +94,7 @@ def test_what_rounding_leaves_of_a_surplus_takes_nothing_from_a_queue(wishes, k)
     assert np.all(shares >= 0.0)
 
 
-def test_queues_of_lower_priority_get_nothing_where_others_get_all():
+def test_lower_priority_queues_get_nothing_when_others_take_all():
     request = np.array([0.6, 0.6, 0.6, 0.6, 0.6, 4.0, 4.0])
     priority = np.array([200, 200, 200, 200, 200, 100, 100])
     shares, none = np.zeros(7), np.zeros(7)

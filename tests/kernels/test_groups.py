@@ -9,7 +9,7 @@ from tests.kernels.stage import stages
 
 
 @given(stages())
-def test_groups_that_wait_and_that_have_a_place_are_found(stage):
+def test_waiting_and_placed_groups_are_found_like_the_twin(stage):
     ledger, world = stage.ledger, stage.world
     found = np.empty(len(world.groups), np.bool_)
     groups.find_waiting(ledger.facts, ledger.columns, found)
@@ -19,7 +19,7 @@ def test_groups_that_wait_and_that_have_a_place_are_found(stage):
 
 
 @given(stages())
-def test_the_next_chunk_of_a_simple_group_is_the_twins(stage):
+def test_a_simple_groups_next_chunk_equals_the_twins(stage):
     ledger, world = stage.ledger, stage.world
     out = np.empty(20, np.int64)
     for group in world.groups:
@@ -61,7 +61,7 @@ def test_groups_are_described_as_by_the_twins(stage):
 
 
 @given(stages(), st.lists(st.integers(0, 30), max_size=6))
-def test_what_waiting_pods_want_is_summed_as_by_the_twin(stage, which):
+def test_requests_of_waiting_pods_sum_like_the_twin(stage, which):
     ledger, world = stage.ledger, stage.world
     pods = [world.pods[at % len(world.pods)] for at in which] if world.pods else []
     rows = np.array([pod.row for pod in pods], np.int64)
@@ -79,7 +79,7 @@ def test_pods_are_sorted_by_leaf_as_by_the_twin(leaves, chance):
 
 
 @given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 30), max_size=6))
-def test_places_by_age_are_those_of_the_twin_or_are_not_worth_finding(created, which):
+def test_places_by_age_equal_the_twins_or_are_skipped(created, which):
     order = sorted(range(len(created)), key=lambda row: (created[row], -row))
     rows = [at % len(created) for at in which] if created else []
     places = np.full(len(rows), -1, np.int64)
@@ -97,7 +97,7 @@ def test_places_by_age_are_those_of_the_twin_or_are_not_worth_finding(created, w
 
 
 @given(stages())
-def test_groups_that_go_by_each_leaf_are_in_the_state_of_the_twin(stage):
+def test_groups_by_leaf_have_the_twins_state(stage):
     ledger, world = stage.ledger, stage.world
     facts = ledger.facts.replace(groups=ledger.facts.groups.replace(each_leaf=True))
     rows = np.arange(len(world.groups))

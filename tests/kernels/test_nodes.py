@@ -27,7 +27,7 @@ def groups_of(world, shape):
 
 
 @given(stages())
-def test_nodes_refuse_what_the_twins_refuse_for_the_same_reasons(stage):
+def test_nodes_refuse_like_the_twins_for_the_same_reasons(stage):
     ledger, world = stage.ledger, stage.world
     nodes = np.arange(len(world.nodes))
     codes, counts = np.empty(len(nodes), np.int64), np.empty(fit.CODES + len(stage.snapshot.axis) + 1, np.int64)
@@ -61,7 +61,7 @@ def test_scores_are_those_of_the_twin_bit_for_bit(stage, extra, left_out):
 
 
 @given(stages(), extras, st.integers(-1, 2))
-def test_the_best_node_is_the_first_of_the_twins_order_that_accepts(stage, extra, left_out):
+def test_the_best_node_is_the_twins_first_accepting_one(stage, extra, left_out):
     ledger, world = stage.ledger, stage.world
     nodes = rows(stage, left_out)
     scores = [extra[row] for row in nodes]
@@ -93,7 +93,7 @@ def test_queues_refuse_what_the_twins_refuse(stage, wanted, fixed_only):
 
 
 @given(stages())
-def test_quotas_until_the_end_of_groups_are_those_of_the_twin(stage):
+def test_quotas_until_a_groups_end_equal_the_twins(stage):
     world = stage.world
     pairs = [(group, queue) for group in range(len(world.groups)) for queue in range(-1, len(world.queues))]
     groups, queues = (np.array([pair[at] for pair in pairs], np.int64) for at in (0, 1))

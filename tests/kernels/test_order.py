@@ -127,7 +127,7 @@ def test_popping_among_some_drops_the_others(pair, wanted):
 
 
 @given(pairs(), st.lists(flags | st.just([True] * 9), min_size=1, max_size=4))
-def test_popping_drops_the_closed_groups_before_the_next_open_one(pair, masks):
+def test_popping_drops_closed_groups_before_the_next_open_one(pair, masks):
     pair.fill(usable(pair.stage))
     groups = len(pair.stage.world.groups)
     for mask in masks:
@@ -165,7 +165,7 @@ def test_a_depth_of_nothing_keeps_every_queue_empty(stage):
     assert not pair.heap.length.any()
 
 
-def test_victims_of_a_leaf_count_against_it_when_the_next_is_chosen():
+def test_victims_of_a_leaf_lower_its_place():
     pair = Pair.of(Stage.of(SMALLEST), [0.0], [(500.0, 0.0, 1000.0)], victims=True, depth=-1)
     for _ in range(2):
         pair.push(0)

@@ -79,7 +79,7 @@ def test_what_victims_hold_and_who_loses_is_the_twins(stage, some, others, cuts)
 
 
 @given(stages(**many), flags)
-def test_the_least_that_a_pod_of_a_queue_holds_is_the_twins(stage, member):
+def test_the_least_held_of_a_queue_equals_the_twins(stage, member):
     mask = np.array(member, np.bool_)[: len(stage.world.groups)]
     out = np.full(len(stage.world.queues), 7, np.int64)
     victims.least_held(stage.ledger.facts, stage.ledger.columns, mask, out)
@@ -125,7 +125,7 @@ def heaps(draw):
 
 
 @given(heaps())
-def test_a_heap_that_is_written_down_gives_what_a_pushed_one_does(pair):
+def test_a_filled_heap_pops_like_a_pushed_one(pair):
     while pair.pop() >= 0:
         pass
 

@@ -20,17 +20,17 @@ def test_nothing_is_overcommitted_while_queues_fight_for_devices(snapshot):
 
 
 @given(contended(nodes=(1, 2), groups=(3, 6), pods=6, shapes=(*SHARING, *SHARING, shape(gpu=whole()))))
-def test_many_parts_of_devices_submitted_at_once_never_overfill_a_device(snapshot):
+def test_concurrent_gpu_shares_never_overfill_a_device(snapshot):
     Watch.of(snapshot, profile(shortcuts=True), laws=(nothing_is_overcommitted,)).run()
 
 
 @given(snapshots(groups=(2, 6)))
-def test_no_queue_exceeds_its_limit_at_any_point_of_any_statement(snapshot):
+def test_no_queue_exceeds_its_limit_within_any_statement(snapshot):
     Watch.of(snapshot, profile(), laws=(no_queue_exceeds_its_limit,)).run()
 
 
 @given(snapshots(groups=(2, 6)), st.booleans())
-def test_idle_and_used_and_promised_add_up_to_what_nodes_have(snapshot, shortcuts):
+def test_idle_used_and_promised_sum_to_allocatable(snapshot, shortcuts):
     watch = Watch.of(snapshot, profile(shortcuts=shortcuts))
     watch.run()
     facts, columns = watch.session.facts, watch.session.columns
@@ -44,7 +44,7 @@ def test_idle_and_used_and_promised_add_up_to_what_nodes_have(snapshot, shortcut
 
 
 @given(contended())
-def test_nobody_is_evicted_twice_nor_who_has_no_more_than_a_promise(snapshot):
+def test_no_pod_is_evicted_twice_or_on_a_promise(snapshot):
     sink = Recorder()
     run_cycle(snapshot, profile(shortcuts=True), sink)
     evicted = [each.pod for each in sink.decisions if isinstance(each, Evict)]
@@ -68,5 +68,5 @@ UNEVEN = (fraction(0.33), fraction(0.34), memory(5001), memory(4999, devices=2),
 
 
 @given(contended(nodes=(1, 1), groups=(2, 6), pods=5, shapes=tuple(shape(gpu=each) for each in UNEVEN)))
-def test_parts_that_do_not_divide_evenly_never_overfill_a_device(snapshot):
+def test_uneven_gpu_shares_never_overfill_a_device(snapshot):
     Watch.of(snapshot, profile(), laws=(nothing_is_overcommitted,)).run()

@@ -28,7 +28,7 @@ def test_queues_that_fight_for_devices_come_to_rest(snapshot):
 
 
 @pytest.mark.parametrize(("name", "cycles"), ONCE_RESTLESS.items())
-def test_a_cluster_that_once_moved_pods_in_a_circle_comes_to_rest(name, cycles):
+def test_a_cluster_that_once_moved_pods_endlessly_rests(name, cycles):
     case = load_scenario(Path(__file__).parents[1] / "scenarios" / "consolidate" / f"{name}.yaml")
     counts = turns_of(take_snapshot(case.objects, case.now))
     assert len(counts) == cycles, counts

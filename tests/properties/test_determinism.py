@@ -43,7 +43,7 @@ def decide(snapshot, using=EVERYTHING):
 
 
 @given(snapshots(groups=(2, 6)))
-def test_the_same_cluster_twice_gives_the_same_decisions_bit_for_bit(snapshot):
+def test_equal_clusters_get_identical_decisions(snapshot):
     again = attrs.evolve(snapshot)
     assert decide(snapshot) == decide(again)
 

@@ -40,7 +40,7 @@ def test_a_gang_starts_whole_or_not_at_all(snapshot):
 
 
 @given(contended(trees=WHOLE_TREES))
-def test_who_takes_from_others_gets_a_whole_gang_for_it(snapshot):
+def test_an_aggressor_gets_its_whole_gang(snapshot):
     Watch.of(snapshot, profile(), judges=(gangs_start_whole, aggressors_get_whole_gangs)).run()
 
 
@@ -78,7 +78,7 @@ def test_nobody_is_evicted_for_nothing(snapshot):
 
 
 @given(snapshots(groups=(2, 6)))
-def test_nobody_is_evicted_for_nothing_in_any_kind_of_cluster(snapshot):
+def test_no_cluster_evicts_a_pod_for_nothing(snapshot):
     Watch.of(snapshot, profile(), judges=(evictions_are_for_somebody,)).run()
 
 
@@ -128,7 +128,7 @@ def nobody_within_quota_pays(watch, decisions):
 
 
 @given(contended(groups=(4, 8)))
-def test_a_queue_within_quota_never_loses_a_pod_to_one_above_its_fair_share(snapshot):
+def test_reclaim_spares_queues_within_quota_from_greedy_ones(snapshot):
     Watch.of(snapshot, profile("reclaim"), judges=(nobody_within_quota_pays,)).run()
 
 
@@ -139,7 +139,7 @@ def test_nor_does_it_when_allocate_and_consolidation_came_before(snapshot, movab
 
 
 @given(contended())
-def test_what_cannot_be_taken_back_is_never_taken_except_from_stale_gangs(snapshot):
+def test_only_stale_gangs_lose_non_preemptible_pods(snapshot):
     watch = Watch.of(snapshot, profile())
     report = watch.run()
     stale = {each.pod for each in watch.sink.decisions if isinstance(each, Evict) and each.cause is Cause.STALE}
@@ -167,7 +167,7 @@ def test_only_gangs_below_their_minimum_are_stale(snapshot):
 
 
 @given(snapshots(groups=(2, 6)))
-def test_fair_shares_never_exceed_what_there_is_unless_quotas_do(snapshot):
+def test_fair_shares_exceed_the_total_only_by_quotas(snapshot):
     session = Watch.of(snapshot, profile()).session
     shares = session.policy.fair_shares
     quota = np.where(session.facts.queues.quota < 0, shares.total, session.facts.queues.quota)

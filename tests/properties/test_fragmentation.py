@@ -35,7 +35,7 @@ def test_shortcuts_choose_the_same_nodes_and_devices(taken, profile):
     st.lists(st.sampled_from((2, 4, 8)), min_size=2, max_size=5),
     st.lists(st.sampled_from(ASKED), min_size=8, max_size=24),
 )
-def test_pods_that_come_one_after_the_other_find_what_those_before_left(nodes, asked):
+def test_successive_pods_are_placed_alike_with_shortcuts(nodes, asked):
     taken = snapshot(
         nodes={f"n{row}": {"gpu": gpus} for row, gpus in enumerate(nodes)},
         groups={f"g{row}": {"each": each} for row, each in enumerate(asked)},

@@ -109,7 +109,7 @@ def gpus(uses):
 
 
 @given(STEPS)
-def test_each_queue_has_what_a_plain_list_says_to_the_microsecond(steps):
+def test_each_queues_use_equals_a_plain_sum(steps):
     made, expected = kept(steps), {}
     for held, since, until in made.intervals():
         for queue in held.queue.path:
@@ -119,7 +119,7 @@ def test_each_queue_has_what_a_plain_list_says_to_the_microsecond(steps):
 
 
 @given(STEPS, st.integers(0, 300_000), st.sampled_from(list(reports.BY)))
-def test_sums_are_additive_in_time_and_the_same_by_whatever_they_are_taken(steps, at, by):
+def test_sums_are_additive_in_time_under_any_grouping(steps, at, by):
     made = kept(steps)
     middle, end = min(T + at, made.now), made.now
     parts = [reports.use_by(made.connection, by, *each) for each in ((T, middle), (middle, end))]
@@ -154,7 +154,7 @@ def faded(a, b, at, half_life):
 
 
 @given(st.integers(0, 10**7), st.integers(1, 10**7), st.integers(0, 10**6), st.integers(1000, 10**6))
-def test_the_weight_of_a_time_is_the_sum_of_those_of_its_hours(start, length, later, half_life):
+def test_a_times_weight_equals_its_hours_sum(start, length, later, half_life):
     a, b, at, hour = start, start + length, start + length + later, 3_600_000
     cuts = [a, *range((a // hour + 1) * hour, b, hour), b]
     parts = math.fsum(weight(one, other, at, half_life) for one, other in pairwise(cuts))
@@ -162,7 +162,7 @@ def test_the_weight_of_a_time_is_the_sum_of_those_of_its_hours(start, length, la
 
 
 @given(STEPS, st.integers(0, 10**9), HALF_LIVES)
-def test_the_same_history_at_another_time_has_the_same_shares(steps, shift, half_life):
+def test_shifted_histories_give_the_same_shares(steps, shift, half_life):
     one, other = kept(steps), kept(steps, shift)
     first = past_usage(one.connection, T, one.now + 1, half_life)
     second = past_usage(other.connection, T + shift, other.now + 1, half_life)
@@ -172,7 +172,7 @@ def test_the_same_history_at_another_time_has_the_same_shares(steps, shift, half
 
 
 @given(STEPS, st.integers(1, 8))
-def test_who_used_more_has_more_and_the_others_as_much(steps, more):
+def test_more_use_raises_only_the_users_own_share(steps, more):
     made = kept([*steps, ("end", 3, 0, 1, 0)])
     before = gpus(reports.by_queue(made.connection, T, made.now + DAY))
     made.step("hold", 3, 0, more, 0)
@@ -194,7 +194,7 @@ def test_sums_of_hours_are_exactly_those_of_the_intervals(steps, begin, length, 
 
 
 @given(LONG_STEPS, st.integers(0, 100 * HOUR), st.sampled_from([0, 600_000, HOUR, DAY]), OLD)
-def test_past_usage_from_sums_of_hours_is_that_of_the_intervals(steps, begin, half_life, hourly):
+def test_past_usage_from_hourly_sums_equals_the_intervals(steps, begin, half_life, hourly):
     made = kept(steps, half_life=half_life, hourly=hourly)
     since, at, asked = T + begin, made.now + 1, made.half_life
     whole = sum(each for each in of_intervals(made, [(NODE, T, made.now)], since, at, asked))

@@ -74,7 +74,7 @@ def decide(snapshot, using=EVERYTHING):
 
 @given(st.integers(0, 100), st.integers(0, 10**6), FORGETTING)
 @example(31, 59529, 1024)  # a victim on a node that is gone, beside a pod that wants whole GPUs
-def test_a_snapshot_and_its_decisions_do_not_depend_on_what_was_taken_before(seed, luck, kept_keys):
+def test_snapshots_do_not_depend_on_what_came_before(seed, luck, kept_keys):
     chance, whole = Random(luck), attrs.evolve(objects_of(seed, None), device_taint_rules=RULES)
     with mock.patch("kai.intake.membership._KEPT", kept_keys):
         intake = Intake()

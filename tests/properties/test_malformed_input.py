@@ -99,7 +99,7 @@ def ends_well(document):
 
 
 @given(st.data())
-def test_a_wrong_value_in_a_manifest_ends_in_an_error_or_an_answer(data):
+def test_a_bad_manifest_value_ends_in_error_or_answer(data):
     document = copy.deepcopy(CASES[data.draw(st.sampled_from(FAMILIES))])
     for _ in range(data.draw(st.integers(1, 3))):
         spoil(data, document["objects"])
@@ -107,7 +107,7 @@ def test_a_wrong_value_in_a_manifest_ends_in_an_error_or_an_answer(data):
 
 
 @given(st.data())
-def test_objects_that_are_missing_or_there_twice_end_in_an_error_or_an_answer(data):
+def test_missing_or_duplicate_objects_end_in_error_or_answer(data):
     document = copy.deepcopy(CASES[data.draw(st.sampled_from(FAMILIES))])
     objects = document["objects"]
     at = data.draw(st.integers(0, len(objects) - 1))
@@ -127,7 +127,7 @@ def test_any_tree_of_queues_ends_in_an_answer(data):
 
 
 @given(st.data())
-def test_a_wrong_value_in_a_short_scenario_ends_in_an_error_or_an_answer(data):
+def test_a_bad_scenario_value_ends_in_error_or_answer(data):
     document = copy.deepcopy(data.draw(st.sampled_from(SHORT)))
     for _ in range(data.draw(st.integers(1, 2))):
         spoil(data, document)
@@ -135,7 +135,7 @@ def test_a_wrong_value_in_a_short_scenario_ends_in_an_error_or_an_answer(data):
 
 
 @given(st.data())
-def test_a_wrong_value_in_a_configuration_ends_in_an_error_or_a_profile(data):
+def test_a_bad_configuration_value_ends_in_error_or_profile(data):
     document = copy.deepcopy(data.draw(st.sampled_from(POLICIES)))
     spoil(data, document)
     told = "policy.yaml"

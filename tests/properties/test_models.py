@@ -17,17 +17,17 @@ LAWS = (no_queue_exceeds_its_limit, nothing_is_overcommitted)
 
 
 @given(snapshots(groups=(2, 6), models=True))
-def test_no_queue_uses_more_of_a_model_than_its_limit_at_any_point_of_any_statement(snapshot):
+def test_no_queue_exceeds_a_model_limit_within_any_statement(snapshot):
     Watch.of(snapshot, profile(), laws=LAWS).run()
 
 
 @given(contended(models=True, nodes=(2, 4)))
-def test_no_queue_uses_more_of_a_model_than_its_limit_while_queues_fight_for_devices(snapshot):
+def test_contending_queues_never_exceed_a_model_limit(snapshot):
     Watch.of(snapshot, profile(), laws=LAWS).run()
 
 
 @given(st.one_of(snapshots(groups=(2, 7), models=True), contended(models=True, pods=8)))
-def test_no_queue_uses_more_of_a_model_than_its_limit_when_kernels_place_groups(snapshot):
+def test_kernels_never_exceed_a_model_limit(snapshot):
     Watch.of(snapshot, profile(shortcuts=True), laws=LAWS).run()
 
 
@@ -50,7 +50,7 @@ def test_models_without_a_limit_change_no_decision(snapshot, models):
 
 
 @given(snapshots(models=True))
-def test_use_by_model_adds_up_to_the_use_of_gpus(snapshot):
+def test_use_by_model_sums_to_the_gpu_use(snapshot):
     named = {model: ModelBounds() for model in ("h100", "a100", "other")}
     queues = tuple(attrs.evolve(queue, models={**named, **queue.models}) for queue in snapshot.queues)
     nodes = tuple(attrs.evolve(node, gpu_model=node.gpu_model or "other") for node in snapshot.nodes)

@@ -81,12 +81,12 @@ jobs = st.lists(st.tuples(st.integers(1, 4), st.sampled_from((50, 120))), min_si
 
 
 @given(st.sampled_from(("drain", "reclaim")), jobs, st.lists(st.integers(1, 4), max_size=4))
-def test_a_closing_window_evicts_nothing_that_cannot_be_preempted_unless_it_says_so(on_close, jobs, waiting):
+def test_windows_that_drain_or_reclaim_spare_non_preemptible_jobs(on_close, jobs, waiting):
     assert all(preemptible for _, preemptible in evicted(cluster(on_close, jobs, waiting)))
 
 
 @given(jobs, st.integers(0, 12))
-def test_an_evicting_window_takes_what_is_beyond_the_quota_and_no_job_too_many(jobs, quota):
+def test_an_evicting_window_evicts_just_the_excess(jobs, quota):
     gone = evicted(cluster("evict", jobs, quota=quota))
     held, lost = sum(gpus for gpus, _ in jobs), sum(gpus for gpus, _ in gone)
     assert held - lost <= quota or held <= quota
@@ -94,7 +94,7 @@ def test_an_evicting_window_takes_what_is_beyond_the_quota_and_no_job_too_many(j
 
 
 @pytest.mark.parametrize(("waiting", "most"), [((), 0), ((1,) * 10, 10)])
-def test_an_edge_with_many_jobs_beyond_the_quota_costs_only_what_others_want(waiting, most):
+def test_an_edge_evicts_only_what_waiting_jobs_request(waiting, most):
     case = cluster("reclaim", [(1, 50)] * 1_000, waiting, quota=0)
     assert sum(gpus for gpus, _ in evicted(case)) == most
 
@@ -149,7 +149,7 @@ def held_at(jobs, started, instant, now):
 
 
 @given(windows_of, fixed_jobs, st.integers(0, 6), st.integers(2, 12))
-def test_what_cannot_be_preempted_fits_every_quota_to_come_until_it_ends(windows, jobs, quota, above):
+def test_non_preemptible_jobs_fit_every_quota_before_their_end(windows, jobs, quota, above):
     case, started, now = ahead(windows, jobs, quota, above)
     spec = next(each.spec for each in case.objects.queues if each.metadata.name == "team")
     for at, in_force in slices(spec, now, now + 8 * 86_400):
@@ -157,7 +157,7 @@ def test_what_cannot_be_preempted_fits_every_quota_to_come_until_it_ends(windows
 
 
 @given(windows_of, st.tuples(st.integers(1, 3), st.none() | st.integers(1, 40)), st.integers(0, 6))
-def test_a_job_alone_waits_only_if_a_quota_before_its_end_is_too_small(windows, job, quota):
+def test_a_single_job_waits_only_for_too_small_quotas(windows, job, quota):
     case, started, now = ahead(windows, [job], quota, 24)
     spec = next(each.spec for each in case.objects.queues if each.metadata.name == "team")
     gpus, hours = job

@@ -89,7 +89,7 @@ FIRST = {
 
 
 @given(st.lists(changes | changes | changes | rarer, min_size=1, max_size=8), st.sampled_from((0.0, 20.0)))
-def test_books_that_are_opened_again_are_those_that_are_opened_anew(rounds, pause):
+def test_reopened_books_equal_fresh_ones(rounds, pause):
     intake, store, world, now = Intake(), Store(), dict(FIRST), NOW
     for changed in ({}, *rounds):
         world |= changed
@@ -100,7 +100,7 @@ def test_books_that_are_opened_again_are_those_that_are_opened_anew(rounds, paus
         now += pause
 
 
-def test_a_pod_that_runs_elsewhere_is_all_that_is_booked_again():
+def test_only_a_moved_pod_is_booked_again():
     intake, store, world = Intake(), Store(), dict(FIRST)
     with mock.patch.object(kai.facts.state.base, "reopen_accounts", wraps=reopen_accounts) as reopen:
         for place in ("m", "n"):
@@ -109,7 +109,7 @@ def test_a_pod_that_runs_elsewhere_is_all_that_is_booked_again():
         assert [call.args[3].tolist() for call in reopen.call_args_list] == [[1]]
 
 
-def test_a_pod_stands_where_its_bind_request_says_for_as_long_as_there_is_one():
+def test_a_pod_follows_its_bind_request_while_it_exists():
     intake, store, world = Intake(), Store(), dict(FIRST)
     for name in ("", "e", "f", ""):
         world["bind request"] = name

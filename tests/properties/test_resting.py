@@ -9,7 +9,7 @@ def test_a_seed_draws_the_same_clusters_each_time():
     assert not one.restless
 
 
-def test_a_restless_cluster_is_told_with_its_seed_and_drawn_as_small_as_it_can_be(monkeypatch):
+def test_a_restless_cluster_is_reported_with_seed_and_shrunk(monkeypatch):
     def evicts_for_ever(snapshot):
         return [{"evictions": int(len(snapshot.groups) > 3)}]
 

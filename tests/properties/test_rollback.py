@@ -75,7 +75,7 @@ def test_every_verb_is_undone_to_the_byte(snapshot, verb, which):
 
 
 @given(contended(), steps, steps)
-def test_any_sequence_is_undone_to_the_byte_where_its_mark_was(snapshot, first, then):
+def test_any_sequence_rolls_back_exactly_to_its_mark(snapshot, first, then):
     session = Watch.of(snapshot, profile()).session
     untouched = session.ledger.fingerprint()
     with session.statement("test", Cause.RECLAIM, 0) as statement:

@@ -212,13 +212,13 @@ def assert_nothing_shows(running, one, other, may):
 
 @settings(max_examples=30)
 @given(blocks, others, others, rights)
-def test_nothing_that_a_reader_is_sent_changes_with_what_the_reader_may_not_see(running, one, other, may):
+def test_a_reader_sees_no_change_of_what_is_hidden(running, one, other, may):
     assert_nothing_shows(running, one, other, may)
 
 
 @settings(max_examples=12)
 @given(blocks, blocks, others, others, rights.map(lambda may: may - {"nodes"}))
-def test_who_may_not_list_nodes_is_not_told_how_much_others_have(running, more, one, other, may):
+def test_without_node_rights_others_amounts_stay_hidden(running, more, one, other, may):
     cycles = [ended(running, one), ended(more, other)]
     if facts(cycles[0], may) == facts(cycles[1], may):
         first, second = (sent(cycle, may) for cycle in cycles)

@@ -15,6 +15,6 @@ def test_every_row_is_drawn(wanted):
     assert find(one_of_each(*COLUMNS), lambda row: row == wanted) == wanted
 
 
-def test_the_simplest_row_has_the_first_value_of_each_column_that_may_have_it():
+def test_the_simplest_row_takes_each_columns_first_allowed_value():
     assert find(one_of_each(*COLUMNS), lambda _: True) == ("a", 1, None)
     assert find(one_of_each(*COLUMNS), lambda row: row[1] > 1) == ("a", 2, None)

@@ -31,13 +31,13 @@ def untruths(trial):
 @example(23)
 @example(26)
 @example(226)
-def test_what_is_told_of_jobs_that_wait_is_true_of_any_kind_of_cluster(seed):
+def test_explanations_of_waiting_jobs_are_true_in_any_cluster(seed):
     assert untruths(Trial.of_seed(seed)) == []
 
 
 @settings(max_examples=max(5, EXAMPLES // 20))
 @given(rich())
-def test_what_is_told_of_jobs_that_wait_is_true_where_rules_meet(trial):
+def test_explanations_of_waiting_jobs_hold_where_rules_meet(trial):
     assert untruths(trial) == []
 
 

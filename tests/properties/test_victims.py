@@ -13,7 +13,7 @@ SOME = range(1, 81)
 """A slice of what ``python -m tests.victims`` looks at."""
 
 
-def test_what_is_evicted_is_no_more_than_the_best_set_that_exists():
+def test_evictions_are_no_more_than_the_best_set():
     table = Table().add_all(map(compare, SOME))
     assert table.solvable > len(SOME) / 3
     assert table.missed == []
@@ -22,12 +22,12 @@ def test_what_is_evicted_is_no_more_than_the_best_set_that_exists():
     assert table.as_good >= 0.95 * table.solvable
 
 
-def test_of_pods_that_repel_each_other_one_a_node_is_counted():
+def test_pods_with_anti_affinity_per_node_are_counted():
     table = Table().add_all(map(compare, (1016, 1100, 3088)))
     assert (table.as_good, table.worse) == (3, [])
 
 
-def test_a_set_with_more_pods_and_fewer_gpu_hours_is_not_worse():
+def test_more_pods_with_fewer_gpu_hours_is_not_worse():
     table = Table().add_all([compare(3479)])
     assert (table.cheaper, table.worse, table.far) == ([3479], [], [])
 
@@ -37,7 +37,7 @@ def test_the_peer_takes_more_than_it_needs():
     assert table.as_good < 0.8 * table.solvable
 
 
-def test_clusters_are_as_small_as_every_set_can_be_tried_in_them():
+def test_clusters_stay_small_enough_to_try_every_set():
     for seed in SOME:
         drawn = draw(seed)
         assert len(drawn.nodes) <= MOST_NODES
@@ -45,7 +45,7 @@ def test_clusters_are_as_small_as_every_set_can_be_tried_in_them():
         assert min(drawn.free()) >= 0
 
 
-def test_what_the_oracle_finds_is_cheaper_than_what_it_did_not_take():
+def test_the_oracles_set_is_cheaper_than_the_alternatives():
     found = [best(draw(seed)) for seed in SOME]
     assert any(each is not None and each[0].groups > 1 for each in found)
     assert any(each is not None and not each[0].groups and each[0].pods for each in found)
@@ -64,7 +64,7 @@ def test_the_command_says_what_it_compared(capsys, monkeypatch):
 
 
 @given(st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=4), min_size=1, max_size=3), st.integers(1, 3))
-def test_whole_gpus_are_taken_from_the_devices_with_the_fewest_pods(nodes, jobs):
+def test_whole_gpus_come_from_devices_with_fewest_pods(nodes, jobs):
     """Each number is that of the pods that fill a device: no device is idle, and no pod can move to another."""
     held = [(node, device, count) for node, row in enumerate(nodes) for device, count in enumerate(row)]
     running = {

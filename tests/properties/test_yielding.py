@@ -51,7 +51,7 @@ def owner(cycle, pod):
 
 
 @given(runs, asks)
-def test_a_group_makes_way_only_past_its_wish_and_for_a_group_that_gets_a_place(jobs, waiting):
+def test_a_group_yields_only_to_a_placed_group(jobs, waiting):
     cycle = decided(jobs, waiting)
     placed = {owner(cycle, each.pod).name for each in cycle.decisions if isinstance(each, Bind | Nominate)}
     for each in cycle.decisions:
@@ -66,7 +66,7 @@ def test_a_group_makes_way_only_past_its_wish_and_for_a_group_that_gets_a_place(
 
 
 @given(runs, asks)
-def test_as_many_jobs_of_each_priority_run_afterwards_as_without_yielding(jobs, waiting):
+def test_yielding_runs_as_many_jobs_of_each_priority(jobs, waiting):
     held = []
     for yields in (True, False):
         cycle, amounts = decided(jobs, waiting, yields=yields), defaultdict(int)

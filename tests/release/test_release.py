@@ -142,7 +142,7 @@ def commands() -> list[str]:
     return section.split("```")[1].strip().splitlines()
 
 
-def test_a_commit_becomes_a_release_that_the_commands_of_the_page_verify(
+def test_a_release_is_verified_by_the_documented_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "release"

@@ -30,7 +30,7 @@ def test_nobody_is_evicted(result):
     assert [pod for pod, _ in result.overview.evictions] == EXPECTED["evicted"]
 
 
-def test_every_waiting_group_is_told_the_same_as_in_the_cluster(result):
+def test_waiting_groups_are_explained_as_in_the_cluster(result):
     told = {
         job.name: [str(explanation) for explanation in job.explanations]
         for job in result.overview.jobs

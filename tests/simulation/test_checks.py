@@ -522,7 +522,7 @@ def test_a_history_that_only_looks_wrong_is_good(trial: Trial, history: Callable
     assert not trial.broken
 
 
-def test_an_eviction_of_what_shares_a_gpu_that_no_pod_holds_is_not_futile(trial: Trial) -> None:
+def test_evicting_an_unheld_gpu_share_is_not_futile(trial: Trial) -> None:
     pod = trial.pod("a", gpus=0, annotations={"gpu-fraction": "0.5"}, labels={"runai-gpu-group": "device"})
     trial.bind(pod)
     trial.pod("b")
@@ -531,7 +531,7 @@ def test_an_eviction_of_what_shares_a_gpu_that_no_pod_holds_is_not_futile(trial:
     assert trial.watchers.evictions.became() == {UNHELD: 1}
 
 
-def test_evictions_are_counted_by_what_became_of_those_who_waited(trial: Trial) -> None:
+def test_evictions_are_counted_by_their_beneficiaries_outcome(trial: Trial) -> None:
     trial.pass_time(20.0)
     victims = [trial.pod(name) for name in ("a", "b", "c")]
     for each in victims:

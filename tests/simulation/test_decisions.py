@@ -41,7 +41,7 @@ def _order_for(pod: Manifest, node: str = "node-0") -> BindRequest:
 
 
 @pytest.mark.parametrize("harm", ["cordoned", "gone", "leaving", "another"])
-def test_a_bind_that_is_decided_against_what_is_known_is_caught(trial: Trial, harm: str) -> None:
+def test_a_bind_against_known_facts_is_caught(trial: Trial, harm: str) -> None:
     pod = trial.pod("a")
     node = trial.world.all(NODE)[0]
     if harm == "cordoned":
@@ -57,14 +57,14 @@ def test_a_bind_that_is_decided_against_what_is_known_is_caught(trial: Trial, ha
     assert trial.broken == {5}
 
 
-def test_a_bind_that_is_decided_on_what_is_known_breaks_nothing(trial: Trial) -> None:
+def test_a_bind_on_known_facts_is_allowed(trial: Trial) -> None:
     pod = trial.pod("a")
     trial.show()
     _decide(trial, pod)
     assert not trial.broken
 
 
-def test_an_eviction_of_a_pod_that_is_known_to_have_ended_is_caught(trial: Trial) -> None:
+def test_evicting_a_pod_known_as_finished_is_caught(trial: Trial) -> None:
     pod = trial.pod("a")
     trial.bind(pod)
     trial.world.patch("kubelet", POD, pod, {"status": {"phase": "Succeeded"}}, "status")
@@ -74,7 +74,7 @@ def test_an_eviction_of_a_pod_that_is_known_to_have_ended_is_caught(trial: Trial
     assert trial.broken == {16}
 
 
-def test_a_process_that_forgets_that_it_bound_a_pod_is_caught(trial: Trial) -> None:
+def test_forgetting_an_own_bind_is_caught(trial: Trial) -> None:
     pod = trial.pod("a")
     trial.show()
     trial.end(trial.send(pod, resourceVersion="1"), Answer(status=201, body=b"{}"))
@@ -97,7 +97,7 @@ def _patch(trial: Trial, path: str, body: object, meanwhile: Callable[[], object
 
 
 @pytest.mark.parametrize("changed", ["", "before the answer is heard", "after it is heard"])
-def test_what_is_written_again_is_caught_unless_others_wrote_in_between(trial: Trial, changed: str) -> None:
+def test_a_repeated_write_is_caught_unless_others_wrote_between(trial: Trial, changed: str) -> None:
     pod = trial.pod("a")
     path = path_of(POD, HOME, "a", "status")
 
@@ -112,7 +112,7 @@ def test_what_is_written_again_is_caught_unless_others_wrote_in_between(trial: T
     assert trial.broken == (set() if changed else {21})
 
 
-def test_a_failed_order_that_is_not_removed_while_all_is_calm_is_caught(trial: Trial) -> None:
+def test_a_failed_order_left_behind_in_calm_is_caught(trial: Trial) -> None:
     order = trial.world.create(
         "kai-0", ORDER, {"metadata": {"name": "a", "namespace": HOME}, "spec": {"podName": "a", "selectedNode": "n"}}
     )
@@ -140,7 +140,7 @@ def test_a_write_whose_outcome_is_not_read_is_caught(trial: Trial, *, is_read: b
     assert trial.broken == (set() if is_read else {21})
 
 
-def test_a_removal_of_an_order_that_is_being_written_is_caught(trial: Trial) -> None:
+def test_deleting_an_order_while_writing_it_is_caught(trial: Trial) -> None:
     path = path_of(ORDER, HOME)
     body = msgspec.json.encode({"metadata": {"name": "a", "namespace": HOME}})
     trial.world.wire.on_send("kai-0", Call(method="POST", path=path, body=body))
@@ -148,7 +148,7 @@ def test_a_removal_of_an_order_that_is_being_written_is_caught(trial: Trial) -> 
     assert trial.broken == {24}
 
 
-def test_a_gpu_that_is_reserved_on_a_node_known_to_be_full_is_caught(trial: Trial) -> None:
+def test_reserving_a_gpu_on_a_full_node_is_caught(trial: Trial) -> None:
     for number in range(2):
         trial.bind(trial.pod(f"one-{number}"))
     trial.show()
@@ -158,7 +158,7 @@ def test_a_gpu_that_is_reserved_on_a_node_known_to_be_full_is_caught(trial: Tria
     assert trial.broken == {2}
 
 
-def test_an_order_of_an_earlier_term_that_came_late_and_is_carried_out_is_caught(trial: Trial) -> None:
+def test_carrying_out_an_earlier_terms_late_order_is_caught(trial: Trial) -> None:
     pods = [trial.pod(name) for name in ("a", "b")]
     trial.show()
     for name, epoch in (("b", 1), ("a", 0)):

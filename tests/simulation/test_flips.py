@@ -22,7 +22,7 @@ def test_no_group_waits_for_idle_nodes(seed: int) -> None:
     assert result.is_good, told(result)
 
 
-def test_a_seed_of_flips_catches_members_that_are_forgotten_when_they_succeeded() -> None:
+def test_flips_catch_members_forgotten_after_success() -> None:
     with planted("pods_that_succeeded_forgotten"):
         result = run(Plan.of_flips(1))
     assert {each.invariant for each in result.violations} == {18}
@@ -52,7 +52,7 @@ def test_a_group_that_waits_beside_idle_nodes_is_found(trial: Trial) -> None:
     assert trial.broken == {18}
 
 
-def test_the_rest_of_a_gang_of_which_others_have_succeeded_is_found(trial: Trial) -> None:
+def test_a_gangs_waiting_rest_after_successes_is_found(trial: Trial) -> None:
     liveness, pods = gang(trial, 4, 4)
     succeed(trial, pods[0])
     succeed(trial, pods[1])
@@ -60,7 +60,7 @@ def test_the_rest_of_a_gang_of_which_others_have_succeeded_is_found(trial: Trial
     assert trial.broken == {18}
 
 
-def test_a_pod_that_is_made_anew_after_others_have_succeeded_is_found(trial: Trial) -> None:
+def test_a_pod_recreated_after_successes_is_found(trial: Trial) -> None:
     liveness, pods = gang(trial, 3, 4)
     for pod in pods:
         succeed(trial, pod)
@@ -77,7 +77,7 @@ def test_a_gang_that_never_was_whole_may_wait(trial: Trial) -> None:
     assert not trial.broken
 
 
-def test_a_pod_of_a_later_round_may_wait_for_its_own_gang(trial: Trial) -> None:
+def test_a_later_rounds_pod_may_wait_for_its_gang(trial: Trial) -> None:
     liveness, pods = gang(trial, 2, 2)
     succeed(trial, pods[0])
     succeed(trial, pods[1])
@@ -87,7 +87,7 @@ def test_a_pod_of_a_later_round_may_wait_for_its_own_gang(trial: Trial) -> None:
     assert not trial.broken
 
 
-def test_a_group_that_nodes_refused_rests_as_long_as_it_was_tried(trial: Trial) -> None:
+def test_a_group_refused_by_nodes_may_rest(trial: Trial) -> None:
     liveness, _ = gang(trial, 2, 2)
     trial.pass_time(20.0)
     watch(trial, liveness, 29)

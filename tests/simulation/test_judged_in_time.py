@@ -29,13 +29,13 @@ def _shared_gpu_that_lost_its_holder(trial: Trial, *, sent_before: bool) -> None
     trial.bind(sharer)
 
 
-def test_a_bind_that_was_sent_before_the_holder_of_a_shared_gpu_went_may_land(trial: Trial) -> None:
+def test_a_bind_sent_before_the_holder_left_may_land(trial: Trial) -> None:
     trial.pass_time(20.0)
     _shared_gpu_that_lost_its_holder(trial, sent_before=True)
     assert not trial.broken
 
 
-def test_a_bind_that_is_sent_after_the_holder_of_a_shared_gpu_went_is_wrong(trial: Trial) -> None:
+def test_a_bind_sent_after_the_holder_left_is_wrong(trial: Trial) -> None:
     trial.pass_time(20.0)
     _shared_gpu_that_lost_its_holder(trial, sent_before=False)
     assert trial.broken == {8}
@@ -51,7 +51,7 @@ def _bind_beyond_the_limit(trial: Trial, pods: list[Manifest]) -> None:
         trial.bind(each, f"node-{number // 2}")
 
 
-def test_an_order_that_stood_as_the_limit_of_its_queue_fell_may_be_carried_out(trial: Trial) -> None:
+def test_an_order_before_its_limit_fell_may_be_completed(trial: Trial) -> None:
     pods = [trial.pod(f"one-{number}") for number in range(4)]
     for each in pods:
         trial.order(each)
@@ -61,7 +61,7 @@ def test_an_order_that_stood_as_the_limit_of_its_queue_fell_may_be_carried_out(t
     assert not trial.broken
 
 
-def test_what_is_ordered_once_a_limit_has_fallen_is_judged_by_it(trial: Trial) -> None:
+def test_an_order_after_its_limit_fell_is_judged(trial: Trial) -> None:
     pods = [trial.pod(f"one-{number}") for number in range(4)]
     _cut_limit(trial)
     for each in pods:
@@ -70,7 +70,7 @@ def test_what_is_ordered_once_a_limit_has_fallen_is_judged_by_it(trial: Trial) -
     assert trial.broken == {9}
 
 
-def test_a_later_term_may_serve_the_queue_with_another_pod(trial: Trial) -> None:
+def test_a_later_term_may_serve_another_pod(trial: Trial) -> None:
     victim = trial.pod("a")
     trial.bind(victim)
     trial.pod("waits", queue="b1")

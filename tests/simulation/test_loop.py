@@ -66,7 +66,7 @@ def test_scopes_hash_alike_in_each_run_of_a_process() -> None:
     assert one_run() == one_run()
 
 
-def test_hours_pass_at_once_and_nothing_but_waiting_makes_them_pass() -> None:
+def test_virtual_hours_pass_at_once_by_waiting_only() -> None:
     async def main() -> float:
         await asyncio.sleep(36_000.0)
         return asyncio.get_running_loop().time()

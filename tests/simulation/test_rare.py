@@ -21,9 +21,7 @@ def _spring(trial: Trial, path: str, when: int = DONE) -> None:
 
 
 @pytest.mark.parametrize(("portion", "orders"), [("0.5", []), ("0.75", [f"{HOME}/b"])])
-def test_an_earlier_version_orders_a_share_of_a_gpu_that_has_too_little_left(
-    trial: Trial, portion: str, orders: list[str]
-) -> None:
+def test_an_earlier_version_orders_only_shares_left_too_small(trial: Trial, portion: str, orders: list[str]) -> None:
     grant = msgspec.json.encode({"gpus": ["g"], "portion": 0.5}).decode()
     trial.bind(trial.pod("a", gpus=0, annotations={"gpu-fraction": "0.5", "kai.scheduler/granted": grant}))
     trial.pod("b", gpus=0, annotations={"gpu-fraction": portion})
@@ -35,7 +33,7 @@ def test_an_earlier_version_orders_a_share_of_a_gpu_that_has_too_little_left(
     assert all(each["spec"]["selectedGPUGroups"] == ["g"] for each in found)
 
 
-def test_the_order_of_the_last_pod_cannot_be_written_for_a_while(trial: Trial) -> None:
+def test_the_last_pods_order_fails_for_a_while(trial: Trial) -> None:
     order_once_more(trial.world, trial.life)
     path = path_of(ORDER, HOME)
     assert trial.world.wire.failing == ""

@@ -48,7 +48,7 @@ def test_a_seed_is_a_history() -> None:
 
 
 @pytest.mark.parametrize("name", BUGS)
-def test_every_deliberate_bug_can_be_planted_and_is_gone_after(name: str) -> None:
+def test_every_deliberate_bug_is_planted_and_removed(name: str) -> None:
     before = [getattr(where, what) for where, what, _ in BUGS[name]()]
     with planted(name):
         pass
@@ -63,7 +63,7 @@ def test_a_deliberate_bug_is_caught() -> None:
     assert {each.invariant for each in result.violations} == {5}
 
 
-def test_what_is_not_needed_to_break_an_invariant_is_left_out() -> None:
+def test_episodes_not_needed_for_a_violation_are_dropped() -> None:
     guilty = ("kill", "lag")
     episodes = tuple(
         Episode(kind=kind, start=float(number), seconds=1.0, replica=-1, strength=0.5)

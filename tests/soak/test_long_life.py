@@ -33,7 +33,7 @@ def everything_counts() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("everything_counts")
-def test_what_is_held_does_not_depend_on_what_has_passed() -> None:
+def test_holdings_do_not_depend_on_what_passed() -> None:
     moments = soak(_ROUNDS, 16)
     before, after = moments[:_WARM], moments[-1]
     assert grown(moments, _WARM) == {}
@@ -42,7 +42,7 @@ def test_what_is_held_does_not_depend_on_what_has_passed() -> None:
     assert after.bound > before[-1].bound
 
 
-def test_a_count_that_goes_up_and_down_has_not_grown_and_one_that_only_goes_up_has() -> None:
+def test_only_a_steadily_rising_count_has_grown() -> None:
     restless = [1, 1, 1, 0, 6, 2, 1, 3, 3]
     steady = [1, 2, 3, 4, 5, 6, 7, 8, 9]
     moments = [
@@ -52,7 +52,7 @@ def test_a_count_that_goes_up_and_down_has_not_grown_and_one_that_only_goes_up_h
     assert grown(moments, _WARM) == {"steady": (3, 7)}
 
 
-def test_a_count_with_a_bound_of_its_own_has_grown_above_it_alone() -> None:
+def test_a_bounded_count_grows_only_beyond_its_bound() -> None:
     name = "kai.cluster.requesting.sending.Sender.sent"
 
     def seen(*counts: int) -> list[Sample]:
@@ -82,7 +82,7 @@ def test_what_was_there_before_is_counted_as_well() -> None:
 
 
 @pytest.mark.usefixtures("everything_counts")
-def test_a_storm_delays_neither_the_lease_nor_the_newest_state() -> None:
+def test_a_storm_delays_neither_lease_nor_newest_state() -> None:
     seen = storm(seconds=1.0)
     assert seen.events >= 10_000
     assert len(seen.leaders) == len(seen.epochs) == 1
@@ -121,7 +121,7 @@ with unwinding():
 """
 
 
-def test_a_soak_that_is_told_to_end_ends_what_it_started(tmp_path: Path) -> None:
+def test_a_terminated_soak_ends_its_own_processes(tmp_path: Path) -> None:
     command = (sys.executable, "-c", _STARTS_ONE, str(tmp_path / "log"))
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as soaking:
         assert soaking.stdout is not None
@@ -140,7 +140,7 @@ def test_a_metric_with_more_series_is_named() -> None:
     assert live.Samples(times=[0.0, 10.0], shown=shown).more_series(0.0) == [("a", 1)]
 
 
-def test_a_curve_has_the_first_and_the_last_sample_and_some_between() -> None:
+def test_a_curve_has_first_and_last_and_some_samples() -> None:
     samples = live.Samples(
         times=[60.0 * number for number in range(25)], values={"threads": [float(number) for number in range(25)]}
     )
@@ -149,7 +149,7 @@ def test_a_curve_has_the_first_and_the_last_sample_and_some_between() -> None:
     assert live.Samples(times=[5.0], values={"threads": [3.0]}).curve("threads") == "0 min 3"
 
 
-def test_samples_of_the_warm_up_have_no_part_in_a_line_and_two_make_none() -> None:
+def test_warm_up_samples_and_pairs_make_no_line() -> None:
     times = [60.0 * number for number in range(10)]
     samples = live.Samples(times=times, values={"threads": [30.0, 20.0, *[6.0] * 8]})
     assert [(each.name, each.percent) for each in samples.slopes(since=120.0)] == [("threads", pytest.approx(0.0))]
@@ -158,14 +158,14 @@ def test_samples_of_the_warm_up_have_no_part_in_a_line_and_two_make_none() -> No
 
 
 @pytest.mark.parametrize(("an_hour", "found"), [(0.0, 0.0), (4.0, 2.0), (-2.0, -1.0)])
-def test_a_slope_is_a_part_of_where_the_line_begins(an_hour: float, found: float) -> None:
+def test_a_slope_is_relative_to_the_lines_beginning(an_hour: float, found: float) -> None:
     times = [60.0 * number for number in range(30)]
     line = slope("memory", times, [200.0 + an_hour * each / 3600.0 for each in times])
     assert line.percent == pytest.approx(found, abs=1e-6)
     assert line.error == pytest.approx(0.0, abs=1e-6)
 
 
-def test_a_wave_that_ends_where_it_began_is_no_trend_and_a_trend_below_a_wave_is_seen() -> None:
+def test_a_wave_is_no_trend_but_one_below_is() -> None:
     times = [10.0 * number for number in range(720)]
     wave = [900.0 + 50.0 * math.sin(each / 500.0) for each in times]
     line = slope("series", times, wave)

@@ -43,7 +43,7 @@ def test_binding_a_part_makes_a_promised_device_busy():
     assert int(report.idle[a, 2]) == 1000
 
 
-def test_a_group_for_which_pods_were_evicted_has_its_place_before_others_are_asked():
+def test_a_group_awaiting_evictions_is_placed_before_others():
     """Else the order of queues may give it to the pod that was evicted, which is then evicted again."""
     taken = snapshot(
         nodes={"n": {"gpu": 1}},
@@ -58,7 +58,7 @@ def test_a_group_for_which_pods_were_evicted_has_its_place_before_others_are_ask
         assert bound == [groups[expected]]
 
 
-def test_a_report_names_the_groups_that_wait_for_those_who_were_evicted_for_them():
+def test_a_report_names_the_groups_awaiting_evictions():
     taken = snapshot(
         nodes={"n": {"gpu": 1}},
         queues={"a": {}, "b": {"quota": 1}},
@@ -88,7 +88,7 @@ class Hurried(Unlimited):
 
 
 @pytest.mark.parametrize("shortcuts", [True, False])
-def test_a_cycle_without_time_for_all_decides_what_the_whole_one_begins_with(monkeypatch, shortcuts):
+def test_a_cycle_out_of_time_decides_a_prefix(monkeypatch, shortcuts):
     monkeypatch.setattr(fast_path, "BATCH", 1)
     taken = snapshot(
         nodes={"n": {"gpu": 7}},
@@ -157,7 +157,7 @@ def calls_to_place_ten_pods(parts):
     return calls
 
 
-def test_a_sub_group_more_costs_little_for_each_pod_that_is_placed():
+def test_one_more_subgroup_adds_few_calls_per_pod():
     """Else a group of thousands, which grow by one pod at a time, holds up all others for minutes."""
     calls_to_place_ten_pods(20)  # what is made once
     assert calls_to_place_ten_pods(120) - calls_to_place_ten_pods(20) < 10 * 100

@@ -63,7 +63,7 @@ def racks(group):
     return snapshot(nodes, {"g": group}, topologies=LEVELS)
 
 
-def test_what_was_in_vain_is_not_tried_again_however_deep_sub_groups_are_nested(placed):
+def test_failed_tries_are_not_repeated_at_any_nesting_depth(placed):
     tries = []
     for depth in (4, 8):
         placed.clear()
@@ -73,7 +73,7 @@ def test_what_was_in_vain_is_not_tried_again_however_deep_sub_groups_are_nested(
     assert tries == [17, 17]
 
 
-def test_sub_groups_that_differ_from_try_to_try_are_tried_so_often_and_no_more(placed, monkeypatch):
+def test_differing_subgroups_stop_at_the_most_tries(placed, monkeypatch):
     """Each pod beside them may be elsewhere, so that no try is like another; their number is a power of the depth."""
     decided, told = decide(racks(nested(8, members=1, each={"cpu": 1})))
     assert (decided, len(placed) > 100) == ("[]", True)
@@ -110,5 +110,5 @@ NESTED = (
 
 
 @given(snapshots(nodes=(2, 7), groups=(1, 3), pods=2, trees=NESTED, shapes=EVERY_SHAPE))
-def test_groups_fare_as_they_do_where_each_try_is_made(taken):
+def test_groups_are_decided_alike_with_repeated_tries(taken):
     assert decide(taken) == decide(taken, without=(SAME_TRY.name,))

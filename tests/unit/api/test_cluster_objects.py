@@ -29,7 +29,7 @@ def test_configuration_is_left_out() -> None:
     assert collect([Config(metadata=named("kai-config"))]) == ClusterObjects()
 
 
-def test_the_same_name_may_occur_in_two_kinds_and_two_namespaces() -> None:
+def test_equal_names_are_allowed_across_kinds_and_namespaces() -> None:
     objects = [Pod(metadata=named("a", "x")), Pod(metadata=named("a", "y")), PodGroup(metadata=named("a", "x"))]
     assert len(collect(objects).pods) == 2
 

@@ -14,7 +14,7 @@ def things():
     return [Thing() for _ in range(5)]
 
 
-def test_a_listing_that_follows_has_what_stayed_and_what_came(things):
+def test_the_next_listing_has_what_stayed_and_came(things):
     first = Listing(things[:3])
     second = first.next((things[1],), (things[3], things[4]))
     third = second.next((things[3], things[0]), (things[1],))
@@ -38,7 +38,7 @@ def test_a_listing_is_read_like_a_tuple(things):
     assert listing.whole() is listing.whole()
 
 
-def test_a_listing_is_written_down_anew_before_much_of_what_it_shares_is_of_the_past():
+def test_a_listing_is_rewritten_before_sharing_many_past_objects():
     listing = Listing(Thing() for _ in range(160))
     steps = 0
     while (after := listing.next((listing[0],), (Thing(),))) is not None:

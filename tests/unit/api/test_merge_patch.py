@@ -12,7 +12,7 @@ OBJECTS = st.dictionaries(st.text(max_size=2), JSON, max_size=4)
 
 
 @given(OBJECTS, OBJECTS)
-def test_a_merge_patch_leads_from_the_one_object_to_the_other(before, after):
+def test_a_merge_patch_turns_one_object_into_the_other(before, after):
     assert merged(before, merge_patch(before, after)) == after
 
 

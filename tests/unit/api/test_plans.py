@@ -53,7 +53,7 @@ def test_a_reply_becomes_the_result():
     assert carry_out(get(MAP), lambda _: found) is found
 
 
-def test_a_refusal_is_an_api_error_that_names_the_request():
+def test_a_refusal_becomes_an_api_error_naming_the_request():
     with pytest.raises(ApiError, match="get configmap ns/m: because") as caught:
         carry_out(get(MAP), refusing(Reason.REJECTED))
     assert not caught.value.interrupts
@@ -100,7 +100,7 @@ def test_any_other_refusal_is_raised(plan, reason):
         carry_out(plan, refusing(reason))
 
 
-def test_a_local_store_is_asked_first_and_the_server_for_sure():
+def test_finding_surely_asks_the_store_before_the_server():
     found = ConfigMap()
     perform, seen = answering(Refusal(reason=Reason.NOT_FOUND), found)
     assert carry_out(find_for_sure(MAP), perform) is found
@@ -124,7 +124,7 @@ def test_a_patch_without_preconditions_has_no_metadata():
     assert seen[0].patch == {"data": {}}
 
 
-def test_a_held_key_is_let_go_of_whether_the_plan_succeeds_or_fails():
+def test_a_lock_is_released_on_success_and_failure():
     def works():
         yield Now()
         return 5
@@ -142,7 +142,7 @@ def test_a_held_key_is_let_go_of_whether_the_plan_succeeds_or_fails():
     assert seen[-1] == Unlock(key="k")
 
 
-def test_a_plan_that_is_dropped_while_it_holds_a_key_ends_quietly():
+def test_a_dropped_plan_holding_a_lock_ends_quietly():
     def waits():
         yield Now()
 

@@ -31,7 +31,7 @@ def test_an_object_of_a_declared_kind_is_read_whole(cls):
     assert structuring.unstructure(found) == CAP
 
 
-def test_objects_of_all_declared_kinds_are_part_of_the_cluster(cls):
+def test_objects_of_declared_kinds_belong_to_the_cluster(cls):
     (cap,) = structuring.structure_all([CAP]).objects
     assert isinstance(cap, Foreign)
     assert collect([cap]).foreign == (cap,)
@@ -39,7 +39,7 @@ def test_objects_of_all_declared_kinds_are_part_of_the_cluster(cls):
         collect([cap, cap])
 
 
-def test_a_kind_may_be_declared_again_in_the_same_way_only(cls):
+def test_a_kind_can_be_redeclared_only_identically(cls):
     assert declare(VERSION, KIND, "rackpowercaps", namespaced=False) is cls
     wanted = "found rackpowercaps, namespaced: True, expected rackpowercaps, namespaced: False"
     with pytest.raises(ConfigError, match=wanted):
@@ -51,6 +51,6 @@ def test_a_kind_of_kai_cannot_be_declared():
         declare("v1", "Node", "nodes", namespaced=False)
 
 
-def test_the_plugin_that_reads_a_kind_of_kai_is_named():
+def test_a_plugin_declaring_kais_own_kind_is_named():
     with pytest.raises(ConfigError, match=r"^plugin 'mine': v1 Pod: found a kind that kai reads itself"):
         declare("v1", "Pod", "pods", namespaced=True, plugin="mine")

@@ -23,5 +23,5 @@ COPIES = (SubGroup(name="copies", min_sub_group=1), leaf("a", 4, "copies"), leaf
         (PodGroupSpec(sub_groups=(leaf("a", 2, "b"), leaf("b", 2, "a"))), 1),
     ],
 )
-def test_a_group_starts_with_the_fewest_pods_that_its_tree_needs(spec, least):
+def test_a_group_needs_the_fewest_pods_of_its_tree(spec, least):
     assert least_members(spec) == least

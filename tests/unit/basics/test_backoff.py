@@ -15,7 +15,7 @@ def test_a_pause_begins_with_the_first_one():
     assert [doubling_pause(failures, 5.0, 60.0) for failures in (1, 2, 5)] == [5.0, 10.0, 60.0]
 
 
-def test_a_pod_whose_binds_fail_for_days_still_waits_for_the_longest_pause():
+def test_a_pod_failing_for_days_waits_the_longest_pause():
     backoff = BindBackoff()
     for _ in range(1100):
         backoff.failed("a", "no", 0.0, 0.0)

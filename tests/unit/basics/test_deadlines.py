@@ -76,7 +76,7 @@ def test_deadlines_are_those_of_a_dictionary_that_is_sorted(steps):
         assert deadlines.first() == min(dict(deadlines).values(), default=None)
 
 
-def test_what_is_set_while_it_is_taken_comes_in_its_turn():
+def test_a_deadline_set_while_taking_comes_in_turn():
     deadlines, found = Deadlines(), []
     deadlines["a"] = 1.0
     for key in deadlines.take(3.0):
@@ -87,7 +87,7 @@ def test_what_is_set_while_it_is_taken_comes_in_its_turn():
     assert dict(deadlines) == {"c": 4.0}
 
 
-def test_a_key_that_is_set_again_and_again_takes_no_more_room():
+def test_a_key_set_repeatedly_takes_no_more_room():
     deadlines = Deadlines()
     for time in range(10_000):
         deadlines["a"] = float(time)

@@ -11,7 +11,7 @@ from kai.basics import parsing
     ("text", "seconds"),
     [("90s", 90.0), ("1h30m", 5400.0), ("2d", 172800.0), ("1w", 604800.0), ("0", 0.0), ("-1m", -60.0), (".5s", 0.5)],
 )
-def test_text_is_read_as_go_and_the_peer_write_it(text, seconds):
+def test_a_duration_is_read_like_go_writes_it(text, seconds):
     assert parsing.seconds(text) == seconds
 
 

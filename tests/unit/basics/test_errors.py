@@ -14,7 +14,7 @@ from kai.basics.errors import ApiError, ConfigError, InputError, InvariantError,
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_every_error_belongs_to_the_family_and_shows_its_message(error: KaiError) -> None:
+def test_every_error_is_a_kai_error_with_its_message(error: KaiError) -> None:
     assert isinstance(error, KaiError)
     assert "x" in str(error)
 
@@ -33,13 +33,13 @@ def test_an_absent_value_is_called_nothing() -> None:
     ["x" * 10_000, list(range(10_000)), 10**5_000, {"a": ["b" * 500] * 500}, "a\nb"],
     ids=["long text", "long list", "too many digits", "nested", "two lines"],
 )
-def test_a_message_stays_on_one_short_line_whatever_was_found(found: object) -> None:
+def test_a_message_stays_on_one_short_line(found: object) -> None:
     text = str(InputError.about("pod default/a", "spec", found=found, wanted="a mapping"))
     assert "\n" not in text
     assert len(text) < 800
 
 
-def test_what_a_message_quotes_neither_breaks_the_line_nor_acts_on_a_terminal() -> None:
+def test_quoted_text_cannot_break_lines_or_act_on_terminals() -> None:
     assert str(InputError("queue a\nb: \x1b[2J", "c\r")) == "queue a b: \\x1b[2J\nc "
     assert InputError("a\nb").args == ("a b",)
 

@@ -16,7 +16,7 @@ def test_what_is_at_a_path_is_found():
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_what_is_missing_or_has_another_shape_counts_as_absent(odd):
+def test_missing_or_misshapen_parts_count_as_absent(odd):
     assert part_of(odd, "metadata", "labels", "a") is None
     assert mapping_of(odd, "metadata", "labels") == {}
     assert list(list_of(odd, "metadata", "labels")) == []

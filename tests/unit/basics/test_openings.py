@@ -53,7 +53,7 @@ def instant(text, zone="UTC"):
 
 @pytest.mark.parametrize("edge", [0, 1])
 @pytest.mark.parametrize("zone", sorted(DAYS))
-def test_windows_open_when_cron_in_their_zone_starts_a_job(zone, edge):
+def test_windows_open_when_cron_would_start_a_job(zone, edge):
     begin = dt.datetime.fromisoformat(DAYS[zone][edge]).replace(tzinfo=zoneinfo.ZoneInfo(zone))
     end = (begin.replace(tzinfo=None) + dt.timedelta(days=1)).replace(tzinfo=zoneinfo.ZoneInfo(zone)).timestamp()
     for clock, wanted in TABLE[zone, edge].items():
@@ -71,7 +71,7 @@ def test_windows_open_when_cron_in_their_zone_starts_a_job(zone, edge):
         assert " ".join(found) == wanted.replace("-", "")
 
 
-def test_a_window_is_open_from_its_start_and_closed_at_its_end():
+def test_a_window_includes_its_start_but_not_end():
     windows, opens = openings("0 22 * * *", seconds=8 * HOUR), instant("2026-06-01T22:00")
     closes = opens + 8 * HOUR
     assert windows.at(opens - 1e-3) == (False, opens)
@@ -79,7 +79,7 @@ def test_a_window_is_open_from_its_start_and_closed_at_its_end():
     assert windows.at(closes) == (False, opens + 24 * HOUR)
 
 
-def test_a_night_in_which_clocks_go_forward_closes_an_hour_later_by_the_clock():
+def test_a_window_over_a_clock_change_keeps_its_length():
     windows = openings("0 22 * * *", "Europe/Berlin", 8 * HOUR)
     _, closes = windows.at(instant("2026-03-28T23:00", "Europe/Berlin"))
     assert closes == instant("2026-03-29T07:00", "Europe/Berlin")
@@ -91,13 +91,13 @@ def test_windows_that_meet_are_one():
     assert until == instant("2026-06-01T03:00")
 
 
-def test_a_start_that_occurs_twice_makes_one_long_window_if_the_two_overlap():
+def test_overlapping_repeated_starts_make_one_long_window():
     windows = openings("30 1 * * *", "America/New_York", 2 * HOUR)
     is_open, closes = windows.at(instant("2026-11-01T05:30"))
     assert (is_open, closes) == (True, instant("2026-11-01T08:30"))
 
 
-def test_the_last_close_is_known_while_a_window_is_closed():
+def test_the_last_close_is_known_while_closed():
     windows = openings("0 22 * * *", seconds=8 * HOUR)
     assert windows.closed(instant("2026-06-02T12:00")) == instant("2026-06-02T06:00")
     assert windows.closed(instant("2026-06-02T06:00")) == instant("2026-06-02T06:00")
@@ -118,7 +118,7 @@ def test_a_date_that_never_comes_opens_no_window():
         (("@every 2h", "UTC", 60.0), "an interval has no begin"),
     ],
 )
-def test_what_is_no_window_is_refused_with_what_was_expected(arguments, found):
+def test_an_invalid_window_is_refused_with_the_expected(arguments, found):
     with pytest.raises(ValueError, match=found):
         Openings.read(*arguments)
 
@@ -129,7 +129,7 @@ minutes = st.integers(1, 3_000)
 
 
 @given(starts, zones, minutes, st.floats(0, 366 * 86_400))
-def test_a_window_is_open_exactly_after_a_start_for_its_duration(start, zone, length, offset):
+def test_a_window_is_open_exactly_its_duration_after_starts(start, zone, length, offset):
     windows, now = openings(start, zone, length * 60.0), instant("2026-01-05T00:00") + offset
     last = windows.schedule.before(dt.datetime.fromtimestamp(now, windows.zone))
     is_open, until = windows.at(now)

@@ -1,7 +1,7 @@
 from kai.basics.progress import heard_by, report
 
 
-def test_who_listens_hears_how_far_the_work_is_and_later_nothing():
+def test_a_listener_hears_progress_only_while_listening():
     heard = []
     report("reading", 0, 2)
     with heard_by(lambda *told: heard.append(told)):

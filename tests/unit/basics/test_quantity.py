@@ -47,7 +47,7 @@ POWERS = {
         ("9223372036854775807", 1, INT64_MAX),
     ],
 )
-def test_a_quantity_is_read_exactly_and_rounded_away_from_zero(text: str, parts: int, expected: int) -> None:
+def test_a_quantity_is_read_exactly_and_rounded_up(text: str, parts: int, expected: int) -> None:
     assert amount(text, parts) == expected
 
 

@@ -27,7 +27,7 @@ def test_a_number_stands_with_its_noun(number: float, noun: str, plural: str, te
     ("names", "text"),
     [([], ""), (["a"], "a"), (["a", "b", "c"], "a, b, c"), (["a", "b", "c", "d", "e"], "a, b, c and 2 more")],
 )
-def test_a_list_is_cut_short_and_says_how_much_is_left_out(names: list[str], text: str) -> None:
+def test_a_long_list_is_cut_with_a_count(names: list[str], text: str) -> None:
     assert first_of(names) == text
 
 

@@ -41,7 +41,7 @@ def test_the_least_of_several_runs_in_turns_is_compared():
     assert found.table(0.15).splitlines()[1].split() == ["w0", "10.00", "12.00", "+20.0%", "slower"]
 
 
-def test_a_workload_that_one_of_them_fails_at_is_told_and_not_compared():
+def test_a_workload_failing_on_one_side_is_not_compared():
     found = compare([W0, W1], OTHER, 2, takes(w0=[], w1=[(5.0,), (5.0,)] * 2), [].append)
     assert [each.workload for each in found.compared] == ["w1"]
     assert found.table(0.15).splitlines()[-1] == "w0: not compared, it is not known"
@@ -55,7 +55,7 @@ def test_the_command_fails_where_something_is_slower(monkeypatch, slack, code):
     assert "+20.0%" in result.output
 
 
-def test_a_revision_is_shown_for_as_long_as_it_is_measured(monkeypatch, tmp_path):
+def test_a_revision_is_checked_out_only_while_measured(monkeypatch, tmp_path):
     monkeypatch.setattr(against, "ROOT", tmp_path)
     for name in ("before", "now"):
         (tmp_path / "file").write_text(name, encoding="ascii")

@@ -12,7 +12,7 @@ from benchmarks.table import growth_table, table
 from tests.unit.benchmarks.examples import growth, sample
 
 
-def test_the_middle_of_all_warm_cycles_is_what_is_judged():
+def test_the_median_of_all_warm_cycles_is_judged():
     samples = [sample(30, 31, placed=4000), sample(90, 91, placed=4000), sample(50, placed=4000)]
     summary = summarize(find_workload("w1"), samples, Range(target_ms=40, budget_ratio=6.0))
     assert summary.warm.wall_ms == Spread(30, 50, 91)
@@ -36,7 +36,7 @@ def test_where_nothing_arrives_there_is_no_time_for_it():
     assert summary.arriving_us is None
 
 
-def test_memory_is_judged_where_there_is_a_target_for_it():
+def test_memory_is_judged_only_against_a_target():
     greedy = summarize(find_workload("w0"), [sample(5), sample(5, peak_rss_mb=300.0)], Range(target_rss_mb=250))
     assert greedy.within_memory is False
     assert "300 MB > 250 MB" in table(Report({"cpu": "any", "load": "0"}, 2, 1, (greedy,)))

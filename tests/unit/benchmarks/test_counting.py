@@ -74,17 +74,17 @@ def test_a_lease_that_is_renewed_is_no_write(monkeypatch):
     assert watched(monkeypatch, server) == (1, 100.0)
 
 
-def test_in_a_rush_of_writes_counts_are_read_once_it_is_over(monkeypatch):
+def test_during_writes_counts_are_read_only_afterwards(monkeypatch):
     server = Passing([0, 100, 200, 300, 301, 301], [0, 90, 190, 290, 291, 291])
     assert watched(monkeypatch, server) == (291, 102.0)
     assert server.counted == 2
 
 
-def test_counts_are_of_the_end_also_where_a_rush_ended_at_once(monkeypatch):
+def test_counts_are_final_when_writes_end_at_once(monkeypatch):
     assert watched(monkeypatch, Passing([0, 100], [0, 90])) == (90, 100.5)
 
 
-def test_the_use_of_a_process_is_read_from_the_system():
+def test_a_processs_usage_is_read_from_the_system():
     if not Path("/proc/self/stat").exists():
         pytest.skip("this system has no /proc to read it from")
     used = Usage.of(os.getpid())
@@ -92,7 +92,7 @@ def test_the_use_of_a_process_is_read_from_the_system():
     assert used.peak_rss_mb >= used.rss_mb > 1
 
 
-def test_growth_is_told_apart_from_what_goes_up_and_down():
+def test_growth_differs_from_going_up_and_down():
     assert slope([(0.0, 5.0), (1.0, 7.0), (2.0, 9.0)]) == 2.0
     assert slope([(0.0, 5.0), (1.0, 8.0), (2.0, 5.0)]) == 0.0
     assert slope([(0.0, 5.0)]) == slope([]) == 0.0

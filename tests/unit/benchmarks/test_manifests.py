@@ -14,7 +14,7 @@ def objects(id_, kind):
 
 
 @pytest.mark.parametrize("id_", ["w1", "w1b", "w2", "w6b", "w7s", "w9", "large-100"])
-def test_a_workload_has_the_nodes_groups_and_pods_it_says(id_):
+def test_a_workload_has_its_stated_nodes_groups_and_pods(id_):
     workload = find_workload(id_)
     counts = Counter(manifest["kind"] for manifest in manifests(workload))
     groups = (workload.running.groups if workload.running else 0) + (workload.pending.groups if workload.pending else 0)
@@ -39,7 +39,7 @@ def test_running_pods_fit_their_nodes(id_):
     assert sum(used.values()) == find_workload(id_).running_pods
 
 
-def test_a_queue_hands_out_no_more_than_its_parent_has():
+def test_children_get_no_more_quota_than_their_parent():
     for id_ in ("w1", "w7", "w7s"):
         quotas, children = {}, Counter()
         for queue in objects(id_, "queues"):
@@ -50,7 +50,7 @@ def test_a_queue_hands_out_no_more_than_its_parent_has():
         assert all(quotas[parent] == total for parent, total in children.items())
 
 
-def test_w7_gives_fifty_queues_twice_their_quota_and_fifty_nothing():
+def test_w7_gives_fifty_queues_double_quota_and_fifty_nothing():
     held, wanted = Counter(), Counter()
     for pod in objects("w7", "pods"):
         counter = held if "nodeName" in pod["spec"] else wanted
@@ -79,7 +79,7 @@ def test_groups_are_a_millisecond_apart():
     assert stamps == ["2026-01-01T11:50:00Z", "2026-01-01T11:50:00.001Z", "2026-01-01T11:50:00.002Z"]
 
 
-def test_objects_of_the_largest_workload_are_made_one_by_one():
+def test_objects_of_the_largest_workload_are_made_lazily():
     first = next(KINDS["pods"](find_workload("w10")))
     assert first["metadata"]["name"] == "running-000000-000"
 
@@ -114,7 +114,7 @@ def test_newcomers_are_those_who_wait_and_nobody_else():
     assert list(newcomers(find_workload("w4d"))) == []
 
 
-def test_the_peers_gang_is_as_large_as_when_its_figure_was_published():
+def test_published_gangs_keep_their_sizes():
     assert find_workload("large-1000").pending_pods == 100
     assert find_workload("huge-1000").pending_pods == 500
 

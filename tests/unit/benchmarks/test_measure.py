@@ -56,7 +56,7 @@ def test_every_cycle_is_measured_and_checked():
     assert measured.listed.objects == 2 + 6 + 100 + 1600
 
 
-def test_those_who_wait_go_and_come_back_between_warm_cycles():
+def test_waiting_pods_leave_and_return_between_warm_cycles():
     schedulers = []
 
     def begin():
@@ -116,7 +116,7 @@ def test_batches_hold_objects_of_one_kind():
     assert max(len(batch.bodies) for batch in batches) == 500
 
 
-def test_kai_places_those_who_come_to_a_cluster_that_it_knows():
+def test_kai_places_arrivals_in_a_known_cluster():
     workload = little(
         running=Running(8, ("leaf",)), pending=Pending(2, ("leaf",), pods=8), expected=Expected(placed=16)
     )
@@ -125,7 +125,7 @@ def test_kai_places_those_who_come_to_a_cluster_that_it_knows():
     assert {"deltas", "snapshot", "open", "allocate", "encode"} <= measured.warm[0].phases_ms.keys()
 
 
-def test_what_kai_decides_is_read_from_the_bodies_that_it_would_send():
+def test_decisions_are_read_from_the_bodies_to_send():
     workload = little(
         running=Running(24, ("leaf",)),
         pending=Pending(1, ("owner",), pods=1, gpus=8),

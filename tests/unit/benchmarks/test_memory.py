@@ -28,20 +28,20 @@ class Deaf:
         return Decisions({}, {}, {}, frozenset())
 
 
-def test_there_is_a_step_for_each_kind_that_is_listed_and_for_each_cycle():
+def test_each_listed_kind_and_cycle_is_a_step():
     steps = [step.name for step in lived(WORKLOAD, Deaf, lambda: None)]
     assert steps[:2] == ["kernels loaded", "each step taken once"]
     assert steps[2:-2] == ["PriorityClass listed", "Queue listed", "Node listed", "PodGroup listed", "Pod listed"]
     assert steps[-2:] == ["first cycle", "warm cycle"]
 
 
-def test_what_is_resident_is_the_process_own_or_of_files():
+def test_resident_memory_is_own_plus_files():
     step = taken("now")
     assert step.resident > 5.0
     assert abs(step.resident - step.own - step.files) < 5.0
 
 
-def test_objects_are_counted_once_with_all_that_they_refer_to():
+def test_objects_are_counted_once_with_their_references():
     word = "w" * 1000
     counted = census([[word, word], (word, [])], least_mb=0.0)
     found = {share.name: share.objects for share in counted}

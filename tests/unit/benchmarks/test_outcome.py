@@ -22,7 +22,7 @@ def test_a_missing_pod_is_a_wrong_count():
     assert "800" in problem
 
 
-def test_nine_gpus_on_a_node_of_eight_are_too_many():
+def test_nine_gpus_on_eight_are_too_many():
     assert any("more GPUs" in problem for problem in problems(find_workload("w0"), fill(800, per_node=9)))
 
 
@@ -45,7 +45,7 @@ def test_a_gang_across_two_racks_is_reported():
     assert waiting_name(127) in problem
 
 
-def test_a_victim_makes_room_for_the_pod_that_is_promised_its_gpu():
+def test_a_victim_frees_the_gpu_promised_to_another():
     workload = find_workload("w7s")
     victims = frozenset(f"running-{index:06d}-000" for index in range(100))
     heirs = {f"{waiting_name(index)}-000": node_name(index // 8) for index in range(100)}

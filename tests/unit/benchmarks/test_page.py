@@ -72,7 +72,7 @@ def test_every_chart_can_be_opened_by_itself(tmp_path):
             assert drawn(path.read_text()).tag == f"{SVG}svg"
 
 
-def test_a_wrong_decision_and_a_failure_stand_in_the_table(tmp_path):
+def test_the_table_shows_wrong_decisions_and_failures(tmp_path):
     found = report(summary("w1", 30, problems=("placed: 3 pods, expected <4>",)), w2="exit code 1")
     *_, index = write_page(Findings((found,), (), ()), tmp_path)
     page = index.read_text()
@@ -109,7 +109,7 @@ def test_a_straight_line_of_slope_one_is_linear_growth():
     assert "n^1.00" in words(growth_chart(growth().curves[0]))
 
 
-def test_a_caller_is_as_wide_as_all_that_it_calls():
+def test_a_caller_is_as_wide_as_its_callees():
     drawing = flame(profile())
     (caller,) = rows(drawing, "kai.intake.snapshot:Intake.take: 40 ms a cycle, 80.0%")
     (callee,) = rows(drawing, "kai.intake.pods:PodReader.read: 25 ms a cycle, 50.0%")
@@ -135,7 +135,7 @@ def test_sizes_are_said_briefly():
     assert [amount(size) for size in (500, 2000, 20_000, 1_000_000)] == ["500", "2k", "20k", "1M"]
 
 
-def test_several_profiles_may_stand_in_one_file_line_by_line(tmp_path):
+def test_one_file_may_hold_several_profiles_by_line(tmp_path):
     path = tmp_path / "profiles.json"
     path.write_text("\n".join(json.dumps(cattrs.unstructure(profile())) for _ in range(2)))
     assert len(read_findings([path]).profiles) == 2

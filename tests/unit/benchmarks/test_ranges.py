@@ -34,12 +34,12 @@ def test_what_was_measured_is_recorded_beside_the_target(ranges):
     assert ranges.read_text().startswith("# words\n# more words\n\nw1:")
 
 
-def test_what_takes_next_to_nothing_has_a_budget_all_the_same(ranges):
+def test_a_nearly_free_workload_still_gets_a_budget(ranges):
     record(report(summary("w1", 0.02)), 1.5, ranges)
     assert read_ranges(ranges)["w1"].budget_ratio == 0.05
 
 
-def test_wrong_decisions_and_workloads_without_a_range_are_not_recorded(ranges):
+def test_only_right_workloads_with_a_range_are_recorded(ranges):
     before = read_ranges(ranges)
     record(report(summary("w1", 30, problems=("wrong",)), summary("w7", 30)), 1.5, ranges)
     assert read_ranges(ranges) == before

@@ -24,7 +24,7 @@ def record(name, start, end=100.0, *, nodes=("n1",), evictions=0):
     )
 
 
-def test_each_job_is_compared_with_the_one_of_its_name():
+def test_jobs_are_paired_by_name():
     virtual = [record("a", 1.0), record("b", 2.0)]
     found = compare(virtual, [record("b", 2.5), record("a", 1.25, 102.0)], 1.0)
     assert [(each.job, each.real_start - each.virtual_start) for each in found.pairs] == [("a", 0.25), ("b", 0.5)]
@@ -41,18 +41,18 @@ def test_sooner_and_later_are_both_apart():
     assert (found.least, found.p50, found.p99, found.max, found.within_period) == (-3.0, 0.75, 3.0, 3.0, 3)
 
 
-def test_of_many_jobs_one_in_a_hundred_does_not_count_for_the_ninety_ninth():
+def test_one_job_in_a_hundred_does_not_raise_p99():
     assert distance([*[0.5] * 99, 9.0], 1.0).p99 == 0.5
     assert distance([*[0.5] * 98, 9.0, 9.0], 1.0).p99 == 9.0
 
 
-def test_a_swapped_pair_is_counted_once_and_what_starts_together_has_no_order():
+def test_a_swapped_pair_counts_once_and_ties_never():
     virtual = [record("a", 1.0), record("b", 2.0), record("c", 2.0)]
     assert compare(virtual, [record("a", 1.0), record("b", 3.0), record("c", 2.0)], 1.0).swapped_starts == 0
     assert compare(virtual, [record("a", 2.5), record("b", 2.0), record("c", 2.6)], 1.0).swapped_starts == 1
 
 
-def test_jobs_are_placed_alike_on_the_same_nodes_with_as_many_evictions():
+def test_placed_alike_means_equal_nodes_and_evictions():
     virtual = [record("a", 1.0, nodes=("n1", "n2")), record("b", 1.0), record("c", 1.0)]
     real = [record("a", 1.0, nodes=("n2", "n1")), record("b", 1.0, nodes=("n2",)), record("c", 1.0, evictions=1)]
     found = compare(virtual, real, 1.0)
@@ -60,7 +60,7 @@ def test_jobs_are_placed_alike_on_the_same_nodes_with_as_many_evictions():
     assert (found.placed_alike, found.virtual_evictions, found.real_evictions) == (1, 0, 1)
 
 
-def test_the_table_has_a_line_for_each_job_and_says_where_it_ran_if_not_alike():
+def test_the_table_has_a_row_and_placement_per_job():
     found = compare([record("a", 1.0), record("b", 2.0)], [record("a", 1.5), record("b", 2.0, nodes=("n2",))], 1.0)
     lines = reality_table(found).splitlines()
     assert lines[1].split() == ["a", "0.00", "1.00", "1.50", "+0.50", "100.00", "100.00", "+0.00", "alike"]
@@ -68,7 +68,7 @@ def test_the_table_has_a_line_for_each_job_and_says_where_it_ran_if_not_alike():
     assert "starts: 2 of 2 within 1 s; apart by 0.25 s (p50), 0.50 s (p99), 0.50 s (max)" in lines
 
 
-def test_the_hour_is_the_same_for_a_seed_and_shorter_by_its_divisor(tmp_path):
+def test_an_hour_is_reproducible_and_shortened_by_its_divisor(tmp_path):
     assert hour(20.0, jobs=8, seed=1) == hour(20.0, jobs=8, seed=1) != hour(20.0, jobs=8, seed=2)
     plans = [*load(*map(str, write_hour(tmp_path, 20.0, jobs=8, seed=1))).scene.arrivals()]
     assert [each.owner for each in plans] == [f"job-{number:03d}" for number in range(8)]

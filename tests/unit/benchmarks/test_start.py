@@ -7,7 +7,7 @@ from kai.api.scheduling.pod_group import PodGroup
 KINDS = {"minions": Node, "pods": Pod, "scheduling.run.ai": PodGroup}
 
 
-def test_what_runs_when_a_process_begins_is_right_and_belongs_together():
+def test_the_initially_running_objects_are_valid_and_consistent():
     found = {key: structure_as(KINDS[key.split("/")[2]], each) for key, each in objects_that_run(nodes=3, pods=32)}
     assert len(found) == 3 + 4 + 32
     pods = [each for each in found.values() if isinstance(each, Pod)]

@@ -73,7 +73,7 @@ async def until(tab, expression):
             await anyio.sleep(0.1)
 
 
-def test_pages_are_readable_say_nothing_on_the_console_and_load_from_here_only():
+def test_pages_are_readable_and_silent_and_load_locally():
     async def scenario():
         async with shown() as it:
             base, tab = it.base, it.tab
@@ -146,7 +146,7 @@ def test_pages_are_whole_without_the_script():
     anyio.run(scenario)
 
 
-def test_a_page_follows_the_cycles_and_keeps_the_focus_and_what_is_unfolded():
+def test_a_page_follows_cycles_and_keeps_focus_and_folds():
     async def scenario():
         async with shown() as it:
             base, tab = it.base, it.tab
@@ -171,7 +171,7 @@ async def pressed(tab, key):
         await tab.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **text)
 
 
-def test_a_page_comes_back_after_its_connection_was_killed_and_shows_the_present():
+def test_a_page_reconnects_and_shows_the_present():
     async def scenario():
         async with shown() as it:
             await it.tab.look(1024)
@@ -206,7 +206,7 @@ AT = """
 
 
 @pytest.mark.parametrize("page", ["", f"jobs/{OURS}/ours-waits", "nodes"])
-def test_all_that_can_be_chosen_is_reached_by_keyboard_in_order_and_marked(page):
+def test_every_control_is_reached_by_keyboard_in_order(page):
     async def scenario():
         async with shown() as it:
             await it.tab.look(1024)

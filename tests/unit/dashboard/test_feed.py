@@ -17,7 +17,7 @@ def opened(snapshot, profile):
     return Session(snapshot, profile, Recorder(), Silent())
 
 
-def test_a_cycle_is_shown_with_its_facts_and_a_memory_of_their_own():
+def test_a_shown_cycle_has_its_own_memory():
     cycle, feed = ended_cycle(), Feed()
     feed.show(cycle)
     one, other = cycle.outcome.last, feed.cycle.outcome.last
@@ -26,7 +26,7 @@ def test_a_cycle_is_shown_with_its_facts_and_a_memory_of_their_own():
     assert other.snapshot.memory is not one.snapshot.memory
 
 
-def test_a_session_of_a_reader_and_one_of_a_cycle_never_write_to_the_same_books():
+def test_reader_and_cycle_sessions_never_share_books():
     """The worst order in which two threads can go: both have found the books before one of them opens these."""
     cycle, feed = ended_cycle(), Feed()
     profile, decided_on = cycle.outcome.profile, cycle.outcome.last.snapshot

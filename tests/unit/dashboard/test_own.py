@@ -64,7 +64,7 @@ NEAR = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "setting",
         ({"podgroups", "queues", "nodes"}, "8 of 8 GPUs are allocated on 2 nodes; 3 jobs run, 2 wait.", "team-zebra 6"),
     ],
 )
-def test_totals_are_of_what_the_reader_may_see_and_say_so(rights, sentence, shares):
+def test_totals_count_only_what_the_reader_may_see(rights, sentence, shares):
     text = asked(dashboard(Rights(tenant=rights)), "/", "tenant").body.decode()
     assert sentence in text
     assert shares in text
@@ -73,7 +73,7 @@ def test_totals_are_of_what_the_reader_may_see_and_say_so(rights, sentence, shar
         assert not [secret for secret in SECRETS if secret in text]
 
 
-def test_a_reader_without_rights_is_not_told_that_there_is_nothing():
+def test_a_reader_without_rights_sees_not_shown():
     board = dashboard(Rights(nobody=set()))
     for path, words in (("/", "Nothing was decided"), ("/jobs", "No job is like this"), ("/waiting", "No job waits")):
         text = asked(board, path, "nobody").body.decode()
@@ -81,7 +81,7 @@ def test_a_reader_without_rights_is_not_told_that_there_is_nothing():
         assert words not in text
 
 
-def test_a_reader_without_rights_gets_a_page_whose_size_no_queue_changes():
+def test_without_rights_the_pages_size_reveals_no_queue():
     small, large = (
         asked(dashboard(Rights(nobody=set()), last=ended_cycle(besides=more)), "/", "nobody").body
         for more in ((), queues_of_others())
@@ -122,7 +122,7 @@ def test_the_division_of_shares_needs_access_to_all_queues():
 # --- Jobs ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_name_that_a_job_of_others_has_too_does_not_show():
+def test_a_foreign_namesake_does_not_show_in_titles():
     twin = [each for each in ended_cycle().outcome.case.objects.pod_groups if each.metadata.name == "quokka"]
     named = attrs.evolve(twin[0], metadata=attrs.evolve(twin[0].metadata, name="ours-waits"))
     case = ended_cycle().outcome.case
@@ -133,7 +133,7 @@ def test_a_name_that_a_job_of_others_has_too_does_not_show():
     assert read(dashboard(last=last), f"/api/v1/jobs/{OURS}/ours-waits")["summary"].startswith(f"{OURS}/ours-waits ")
 
 
-def test_how_many_gpus_are_idle_in_all_is_told_to_no_tenant():
+def test_no_tenant_learns_how_many_gpus_idle():
     tenant = dashboard(Rights(tenant={f"podgroups/{OURS}", "queues/team-amber"}))
     for path in (f"/jobs/{OURS}/ours-waits", "/waiting", "/jobs", f"/api/v1/jobs/{OURS}/ours-waits", "/api/v1/waiting"):
         text = asked(tenant, path, "tenant").body.decode()
@@ -142,7 +142,7 @@ def test_how_many_gpus_are_idle_in_all_is_told_to_no_tenant():
         assert "used by" not in text
 
 
-def test_what_happened_to_a_namespace_is_remembered_however_much_happens_to_others():
+def test_a_namespaces_history_survives_many_events_of_others():
     feed = Feed()
     line = CycleLine(number=1, time=0.0, took=0.1, phases={"allocate": 0.1}, counts={"started": 7})
     feed.remember(line, [evicted(0, OURS, "ours-runs", "walrus")])
@@ -194,7 +194,7 @@ def told(scope, groups, nodes, queues, objects=(), **more):
 
 
 @pytest.mark.parametrize(("scope", "is_told"), [(Scope(), True), (OWN, False)])
-def test_what_others_would_lose_is_told_to_readers_of_the_whole(scope, is_told):
+def test_foreign_losses_are_shown_only_to_whole_readers(scope, is_told):
     groups = {"late": {"queue": "mine", "members": 2, "each": {"gpu": 4}}}
     each = told(scope, groups, FOUR, LENT, list(foreign()), parameters={"queue_evicted_gpus_per_cycle": 3})
     assert ("cap" in proof(each)) is is_told
@@ -202,7 +202,7 @@ def test_what_others_would_lose_is_told_to_readers_of_the_whole(scope, is_told):
 
 
 @pytest.mark.parametrize(("scope", "label"), [(Scope(), True), (OWN, False)])
-def test_the_node_of_a_volume_is_named_to_readers_who_may_list_nodes(scope, label):
+def test_a_volumes_node_is_shown_only_with_node_rights(scope, label):
     objects = (DISKS, claim(volumeName="disk-1"), LOCAL)
     each = told(scope, {"g": {"queue": "a", "each": {"gpu": 1}, "spec": MOUNT}}, TWO, QUEUES, objects)
     assert ("volume" in proof(each)) is label
@@ -210,14 +210,14 @@ def test_the_node_of_a_volume_is_named_to_readers_who_may_list_nodes(scope, labe
 
 
 @pytest.mark.parametrize(("scope", "label"), [(Scope(), True), (OWN, False)])
-def test_config_maps_of_nearly_the_name_are_named_to_readers_of_the_whole(scope, label):
+def test_similar_config_maps_are_shown_only_to_whole_readers(scope, label):
     each = told(scope, {"g": {"queue": "a", "spec": SETTINGS}}, TWO, QUEUES, [NEAR])
     assert ("config map" in proof(each)) is label
     assert "settings" in each.summary
 
 
 @pytest.mark.parametrize("scope", [Scope(), OWN])
-def test_what_is_in_the_way_of_a_gang_names_no_other_job_and_no_node(scope):
+def test_a_gangs_obstacles_name_no_job_or_node(scope):
     ports = {"containers": [{"name": "main", "ports": [{"containerPort": 80, "hostPort": 8080}]}]}
     nodes = {**FOUR, "n9": {"gpu": 4}}
     groups = {"late": {"queue": "mine", "members": 2, "spec": ports}}
@@ -232,7 +232,7 @@ def test_what_is_in_the_way_of_a_gang_names_no_other_job_and_no_node(scope):
     assert ("ports" in proof(each)) is scope.is_whole
 
 
-def test_a_change_of_a_queue_that_may_not_be_read_is_no_suggestion():
+def test_unreadable_queues_get_no_suggested_changes():
     look = WholeLook.of(ended_cycle(limit=6))
     line = look.find(THEIRS, "walrus-waits")
     fields = {}

@@ -61,7 +61,7 @@ def asked(board, path, token="", **more):
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_each_page_says_first_what_is_wrong_with_the_process(path):
+def test_each_page_shows_first_what_is_wrong(path):
     board = dashboard()
     board.pages.facts = lambda: [("ready", "yes", True), ("newest word of the API server", "80s ago", False)]
     text = asked(board, path).body.decode()
@@ -86,7 +86,7 @@ def test_the_order_of_jobs_is_told():
 
 
 @pytest.mark.parametrize("path", [*PAGES, *NODE_PAGES])
-def test_a_page_answers_its_question_with_and_without_the_script(path):
+def test_a_page_works_with_and_without_the_script(path):
     response = asked(dashboard(), path)
     text = response.body.decode()
     assert response.status == 200
@@ -139,19 +139,19 @@ def test_times_are_told_to_the_second():
 
 
 @pytest.mark.parametrize(("took", "is_drawn"), [(0.01, True), (0.0, False)])
-def test_no_durations_are_drawn_of_virtual_time_in_which_cycles_take_none(took, is_drawn):
+def test_cycles_without_duration_draw_no_durations(took, is_drawn):
     text = cycles_page(CycleLine(number=2, time=0.0, took=took, phases={}, counts={"started": 1}))
     assert ('class="axis"' in text, ">Took<" in text) == (is_drawn, is_drawn)
     assert "1 started" in text
 
 
-def test_before_the_first_cycle_there_is_a_page_that_says_so():
+def test_before_the_first_cycle_a_page_says_so():
     response = asked(dashboard(last=None), "/")
     assert response.status == 200
     assert "No cycle has ended yet" in response.body.decode()
 
 
-def test_a_page_of_5000_nodes_folds_racks_and_stays_below_a_megabyte():
+def test_5000_nodes_fold_by_rack_below_a_megabyte():
     board = dashboard(last=ended_cycle(racks=125))
     folded = asked(board, "/nodes").body.decode()
     assert len(folded) < 1_000_000
@@ -161,7 +161,7 @@ def test_a_page_of_5000_nodes_folds_racks_and_stays_below_a_megabyte():
     assert opened.count('class="gpus"') == 40
 
 
-def test_slices_are_shown_on_their_node_and_told_by_profile():
+def test_slices_show_on_their_node_by_profile():
     last = ended_cycle(besides=sliced())
     text = asked(dashboard(last=last), "/nodes").body.decode()
     assert "2 of 7 MIG slices are free: 2 of 1g.10gb." in text
@@ -179,7 +179,7 @@ def test_slices_are_shown_on_their_node_and_told_by_profile():
     assert not [secret for secret in SECRETS if secret in own]
 
 
-def test_a_node_says_what_runs_there_what_is_free_and_what_keeps_jobs_from_it():
+def test_a_nodes_page_shows_use_and_rest_and_refusals():
     text = asked(dashboard(), "/nodes/basalt-1").body.decode()
     assert "<h1>What runs on basalt-1, and what is free?</h1>" in text
     assert '<p class="verdict">basalt-1 is full: of 4 GPUs 4 used.</p>' in text
@@ -191,7 +191,7 @@ def test_a_node_says_what_runs_there_what_is_free_and_what_keeps_jobs_from_it():
     assert '<td class="why">a pod asks for 4 GPUs, 0 GPUs idle here</td>' in text
 
 
-def test_a_reader_of_one_namespace_sees_a_node_with_the_names_of_that_namespace_alone():
+def test_one_namespaces_reader_sees_only_its_names_on_nodes():
     rights = Rights(tenant={f"podgroups/{OURS}", "nodes"})
     text = asked(dashboard(rights), "/nodes/basalt-1", "tenant").body.decode()
     assert "basalt-1 is full: of 4 GPUs 4 used." in text
@@ -201,7 +201,7 @@ def test_a_reader_of_one_namespace_sees_a_node_with_the_names_of_that_namespace_
     assert not [secret for secret in SECRETS if secret in text]
 
 
-def test_who_may_not_list_nodes_is_not_told_which_there_are():
+def test_without_node_rights_any_node_looks_the_same():
     board = dashboard(Rights(tenant={f"podgroups/{OURS}"}))
     there, none = (asked(board, f"/nodes/{name}", "tenant") for name in ("basalt-1", "basalt-9"))
     assert there.status == none.status == 200
@@ -209,7 +209,7 @@ def test_who_may_not_list_nodes_is_not_told_which_there_are():
     assert "Not shown: it takes the right to list nodes." in none.body.decode()
 
 
-def test_names_of_nodes_lead_to_their_pages_for_readers_who_may_list_nodes():
+def test_node_names_link_only_for_readers_of_nodes():
     assert '<a href="./nodes/basalt-1">basalt-1</a>' in asked(dashboard(), "/nodes").body.decode()
     job = f"/jobs/{OURS}/ours-runs"
     assert '<a href="../../nodes/basalt-1">basalt-1</a>' in asked(dashboard(), job).body.decode()
@@ -218,7 +218,7 @@ def test_names_of_nodes_lead_to_their_pages_for_readers_who_may_list_nodes():
     assert NODES[0] not in tenant
 
 
-def test_a_node_that_takes_no_pods_says_why_and_one_without_gpus_what_it_has(tmp_path):
+def test_an_unschedulable_or_gpuless_node_says_so(tmp_path):
     nodes = "{n1: {gpu: 2, taints: [disk=bad]}, n2: {cpu: 8}}"
     job = "g: {queue: a, each: {gpu: 1}}"
     text = f"about: x\ncluster: {{nodes: {nodes}}}\nqueues: {{a: {{quota: 2}}}}\ngroups: {{{job}}}\n"
@@ -233,7 +233,7 @@ def test_a_node_that_takes_no_pods_says_why_and_one_without_gpus_what_it_has(tmp
     assert '<svg class="gpus"' not in bare
 
 
-def test_slices_that_are_promised_take_free_cells_and_then_those_that_are_being_left():
+def test_promised_slices_take_free_cells_first_then_leaving_ones():
     def user(state, count):
         return SliceUser(job="j", namespace="n", queue="q", pod=state, count=count, state=state)
 
@@ -256,7 +256,7 @@ def test_slices_that_are_promised_take_free_cells_and_then_those_that_are_being_
 # --- The form ------------------------------------------------------------------------------------------------------
 
 
-def test_without_a_token_a_page_is_the_form_for_one_and_shows_nothing_else():
+def test_without_a_token_pages_only_show_its_form():
     response = asked(dashboard(Rights(anna=ALL)), "/jobs")
     text = response.body.decode()
     assert response.status == 401
@@ -265,7 +265,7 @@ def test_without_a_token_a_page_is_the_form_for_one_and_shows_nothing_else():
     assert asked(dashboard(Rights(anna=ALL)), "/static/kai.css").status == 200
 
 
-def test_a_token_that_is_known_becomes_a_cookie_that_scripts_and_other_sites_do_not_get():
+def test_a_known_token_becomes_a_strict_http_cookie():
     board = dashboard(Rights(anna=ALL))
     response = asked(board, "/login", method="POST", body=b"token=anna")
     assert (response.status, response.headers["Location"]) == (303, "./")
@@ -304,7 +304,7 @@ async def known(board, token):
     return found
 
 
-def test_a_stream_sends_the_present_state_then_what_changed_then_that_it_lives():
+def test_a_stream_sends_state_then_changes_then_heartbeats():
     async def scenario():
         board = dashboard()
         feed = board.answers.feed
@@ -328,7 +328,7 @@ def test_a_stream_sends_the_present_state_then_what_changed_then_that_it_lives()
     run(scenario)
 
 
-def test_a_slow_reader_skips_states_and_is_given_the_newest():
+def test_a_slow_reader_skips_to_the_newest_state():
     async def scenario():
         board = dashboard()
         feed = board.answers.feed
@@ -347,7 +347,7 @@ def test_a_slow_reader_skips_states_and_is_given_the_newest():
     run(scenario)
 
 
-def test_a_stream_ends_within_30_seconds_of_the_end_of_its_token():
+def test_a_stream_ends_within_30_seconds_of_its_token():
     async def scenario():
         rights = Rights(anna=ALL)
         board = dashboard(rights)
@@ -380,7 +380,7 @@ def test_a_stream_ends_where_rights_cannot_be_looked_up():
     run(scenario)
 
 
-def test_a_stream_ends_quietly_where_one_of_many_rights_cannot_be_looked_up():
+def test_a_stream_ends_quietly_when_rights_are_unknown():
     class Failing(Rights):
         fails = False
 
@@ -402,7 +402,7 @@ def test_a_stream_ends_quietly_where_one_of_many_rights_cannot_be_looked_up():
     run(scenario)
 
 
-def test_what_a_stream_shows_follows_the_rights_of_its_reader():
+def test_a_stream_shows_only_what_its_reader_may_see():
     async def scenario():
         rights = Rights(tenant={f"podgroups/{OURS}"})
         board = dashboard(rights)
@@ -444,7 +444,7 @@ def board_of(text, tmp_path):
     return dashboard(last=EndedCycle(outcome=Source(place=str(path)).decide().outcome, took=0.01))
 
 
-def test_nodes_without_a_rack_are_folded_as_well_and_opened_by_their_title(tmp_path):
+def test_nodes_without_rack_fold_under_a_title(tmp_path):
     board = board_of("about: x\ncluster: {nodes: {n1..n201: {gpu: 1}}}\nqueues: {}\ngroups: {}\n", tmp_path)
     assert asked(board, "/nodes").body.decode().count('class="gpus"') == 0
     board = dashboard(last=ended_cycle(racks=6))
@@ -495,7 +495,7 @@ groups:
 """
 
 
-def test_memory_of_gpus_is_shown_as_it_is_asked_for_and_as_what_it_holds(tmp_path):
+def test_gpu_memory_shows_as_requested_and_as_held(tmp_path):
     board = board_of(MEMORY, tmp_path)
 
     async def told():
@@ -514,7 +514,7 @@ def test_memory_of_gpus_is_shown_as_it_is_asked_for_and_as_what_it_holds(tmp_pat
     assert "0.5 GPUs" in asked(board, "/waiting").body.decode()
 
 
-def test_lists_of_many_rows_have_pages_that_link_to_each_other(tmp_path):
+def test_long_lists_have_pages_that_link(tmp_path):
     many = "".join(f"  q{at:03}: {{parent: lab, quota: 1}}\n" for at in range(450))
     jobs = "".join(f"  j{at:03}: {{queue: q{at:03}, each: {{gpu: 1}}}}\n" for at in range(450))
     text = f"about: x\ncluster: {{nodes: {{n1: {{gpu: 4}}}}}}\nqueues:\n  lab: {{quota: 40}}\n{many}groups:\n{jobs}"
@@ -537,7 +537,7 @@ def test_lists_of_many_rows_have_pages_that_link_to_each_other(tmp_path):
     assert "430 other queues 0" in asked(board, "/").body.decode()
 
 
-def test_what_is_above_the_fair_share_looks_like_no_queue():
+def test_above_the_fair_share_is_drawn_unlike_queues():
     templates = files("kai.dashboard").joinpath("templates")
     queues = templates.joinpath("queues.html").read_text("utf-8")
     assert 'class="lent"' in queues
@@ -561,7 +561,7 @@ def test_numbers_that_prove_a_reason_are_told_apart(tmp_path):
     assert "What to write for: " in text
 
 
-def test_the_page_of_a_queue_has_its_use_of_models(tmp_path):
+def test_a_queues_page_shows_its_use_of_models(tmp_path):
     text = """
 about: x
 cluster: {nodes: {n1: {gpu: 4, model: h100}}}

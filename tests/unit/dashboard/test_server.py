@@ -80,7 +80,7 @@ def why(board, query, token=""):
     return response.status, json.loads(response.body)
 
 
-def test_why_a_job_waits_is_told_by_its_own_name_or_that_of_a_pod():
+def test_why_answers_by_job_name_or_pod_name():
     for name in ("ours-waits", f"{OURS}/ours-waits", "ours-waits-1"):
         status, told = why(dashboard(), f"name={name}&namespace={OURS}")
         assert (status, told["kind"], told["subject"]["name"]) == (200, "Explanation", "ours-waits")
@@ -98,7 +98,7 @@ def test_why_a_job_waits_is_told_by_its_own_name_or_that_of_a_pod():
         ("name=twin", "", 409),
     ],
 )
-def test_a_question_that_the_service_does_not_answer_is_left_to_the_reader(query, token, status):
+def test_an_unanswerable_question_is_refused_to_the_reader(query, token, status):
     rights = Rights(amber={"podgroups", "queues"}) if token else None
     assert why(dashboard(rights, twins() if "twin" in query else LAST), query, token)[0] == status
 
@@ -116,7 +116,7 @@ def twins():
     return attrs.evolve(LAST, outcome=simulate(attrs.evolve(case, objects=objects)))
 
 
-def test_an_answer_that_would_be_old_is_left_to_the_reader():
+def test_an_outdated_answer_is_refused_with_retry_after():
     board = dashboard()
     assert why(board, "name=ours-waits")[0] == 200
     last = LAST.outcome.last
@@ -128,7 +128,7 @@ def test_an_answer_that_would_be_old_is_left_to_the_reader():
     assert asked(board, "/api/v1/jobs").status == 200
 
 
-def test_a_large_cluster_is_not_decided_on_again_and_that_is_told(monkeypatch):
+def test_a_large_cluster_tries_no_changes_and_says_so(monkeypatch):
     monkeypatch.setattr("kai.dashboard.look._MOST_DECIDED_ON", 7)
     status, told = why(dashboard(), "name=ours-waits")
     assert (status, told["suggestions"], told["allChangesTried"]) == (200, [], False)
@@ -160,7 +160,7 @@ def test_this_machine_reads_everything_as_the_commands_print_it():
     assert [pod["name"] for pod in pods["ours-waits"]] == ["ours-waits-0", "ours-waits-1"]
 
 
-def test_a_page_of_a_stranger_reads_nothing_under_its_own_name():
+def test_an_unknown_host_name_reads_nothing():
     board = dashboard()
     for host in ("evil.example", "evil.example:8085", "", "127.0.0.1.evil.example", "[::2]:8085"):
         response = asked(board, "/api/v1/jobs", Host=host)
@@ -247,7 +247,7 @@ def test_no_name_of_another_tenant_is_told(path, more):
         assert not [name for name in NODES if name in text]
 
 
-def test_the_jobs_of_a_tenant_are_those_that_everyone_sees():
+def test_a_tenants_jobs_equal_those_everyone_sees():
     tenant = dashboard(Rights(tenant={f"podgroups/{OURS}"}))
     mine = read(tenant, "/api/v1/jobs", "tenant")
     # Where a job stands among those of its queue is a figure of the queue.
@@ -272,7 +272,7 @@ def test_foreign_jobs_on_nodes_are_of_another_queue():
     assert {user["job"] for user in users if user["namespace"] == OURS} == {"ours-runs"}
 
 
-def test_a_node_shows_own_jobs_and_how_much_others_have():
+def test_a_node_shows_own_jobs_and_foreign_totals():
     board = dashboard(Rights(tenant={f"podgroups/{OURS}", "nodes"}))
     node = read(board, "/api/v1/nodes/basalt-1", "tenant")
     assert [(user["job"], user["queue"], user["gpus"]) for user in node["users"]] == [
@@ -294,7 +294,7 @@ def line(number):
     return CycleLine(number=number, time=0.0, took=0.1, phases={"allocate": 0.1}, counts={"started": 7})
 
 
-def test_evictions_of_cycles_before_are_told_to_those_who_lost_pods():
+def test_past_evictions_are_shown_to_the_losing_namespace():
     told = [evicted(0, OURS, "ours-runs", "walrus"), evicted(0, THEIRS, "quokka", "ours-waits")]
     others = [evicted(0, THEIRS, "quokka", "walrus")]
     for token, rights, count in (("", None, 6), ("tenant", Rights(tenant={f"podgroups/{OURS}"}), 2)):
@@ -325,7 +325,7 @@ def test_a_file_of_everything_takes_every_right():
     assert asked(board, "/snapshot.zip", "admin").body == b"zip"
 
 
-def test_the_agreement_of_a_shadow_is_for_those_who_may_see_everything():
+def test_a_shadows_agreement_needs_all_rights():
     async def made():
         return Response(body=b"zip")
 
@@ -336,7 +336,7 @@ def test_the_agreement_of_a_shadow_is_for_those_who_may_see_everything():
     assert asked(dashboard(), "/api/v1/shadow").status == 404
 
 
-def test_before_the_first_cycle_and_while_another_leads_a_reader_is_told_to_wait():
+def test_without_a_leading_cycle_answers_are_unavailable():
     board = dashboard(last=None)
     assert asked(board, "/api/v1/jobs").status == 503
     board.answers.feed.show(LAST)
@@ -373,7 +373,7 @@ def test_only_reading_is_answered():
     assert anyio.run(dashboard().respond, request).status == 405
 
 
-def test_a_browser_is_told_to_load_nothing_of_others_and_to_keep_nothing():
+def test_browsers_may_load_nothing_foreign_and_cache_nothing():
     headers = asked(dashboard(), "/api/v1/jobs").headers
     assert headers["Cache-Control"] == "no-store"
     policy = headers["Content-Security-Policy"]
@@ -382,7 +382,7 @@ def test_a_browser_is_told_to_load_nothing_of_others_and_to_keep_nothing():
     assert "frame-ancestors 'none'" in policy
 
 
-def test_an_answer_is_computed_once_for_a_moment_and_a_scope():
+def test_equal_scopes_share_one_computed_answer():
     board = dashboard(Rights(one={f"podgroups/{OURS}"}, two={f"podgroups/{OURS}"}))
     first = asked(board, "/api/v1/jobs", "one")
     assert asked(board, "/api/v1/jobs", "two").body is first.body
@@ -391,7 +391,7 @@ def test_an_answer_is_computed_once_for_a_moment_and_a_scope():
 # --- Many, and long ------------------------------------------------------------------------------------------------
 
 
-def test_a_list_is_told_in_pages_where_a_limit_is_asked_for():
+def test_a_limit_pages_any_list():
     board = dashboard()
     whole = [item["name"] for item in read(board, "/api/v1/jobs")["items"]]
     assert "continue" not in read(board, "/api/v1/jobs")
@@ -420,7 +420,7 @@ def test_a_list_is_told_in_pages_where_a_limit_is_asked_for():
         "nodes/basalt-1?limit=1",
     ],
 )
-def test_a_limit_that_is_no_number_of_items_is_refused(path):
+def test_an_invalid_limit_is_refused(path):
     response = asked(dashboard(), f"/api/v1/{path}")
     assert (response.status, "parameter" in json.loads(response.body)["error"]) == (400, True)
 

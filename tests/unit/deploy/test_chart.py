@@ -23,7 +23,7 @@ def test_what_the_chart_copies_is_what_kustomize_makes():
 
 
 @pytest.mark.parametrize(("form", "entry"), [("single", "base"), ("split", "overlays/split")])
-def test_with_default_values_the_chart_has_every_object_of_the_kustomization_once(form, entry):
+def test_the_default_chart_has_all_kustomization_objects_once(form, entry):
     names = ("lasting", "prerequisites", "network-policies", "policies", form, "webhooks")
     copies = [each for name in names for each in yaml.safe_load_all((CHART / "files" / f"{name}.yaml").read_text())]
     found = [key(each) for each in copies]
@@ -34,7 +34,7 @@ def test_with_default_values_the_chart_has_every_object_of_the_kustomization_onc
     assert {*found} == wanted - definitions - {("Namespace", "", "kai-scheduler")}
 
 
-def test_a_shadow_of_the_chart_is_what_kustomize_makes_and_nothing_else():
+def test_the_charts_shadow_equals_the_kustomized_one():
     copies = list(yaml.safe_load_all((CHART / "files" / "shadow.yaml").read_text()))
     assert copies == render(DEPLOY / "overlays" / "shadow")
     verbs = {
@@ -77,7 +77,7 @@ def test_every_value_is_checked_and_no_other_is_taken():
 
 
 @pytest.mark.parametrize("name", [name for name, _, _ in paths(VALUES, SCHEMA)])
-def test_every_value_is_on_the_page_and_used_by_a_template(name):
+def test_every_value_is_documented_and_used(name):
     assert f"`{name}`" in PAGE
     assert re.search(rf"alues\.{re.escape(name)}\b|\.{re.escape(name.rsplit('.', maxsplit=1)[-1])}\b", TEMPLATES)
 
@@ -87,7 +87,7 @@ def test_the_page_names_no_value_that_there_is_not():
     assert sorted(rows) == sorted(name for name, _, _ in paths(VALUES, SCHEMA))
 
 
-def test_values_by_the_name_of_a_deployment_take_every_deployment_and_no_other():
+def test_values_named_by_deployment_cover_all_deployments():
     listed = TEMPLATES.partition('define "kai.deployments"')[2].partition("{{- range")[0]
     files = (yaml.safe_load_all(path.read_text()) for path in (CHART / "files").iterdir())
     made = {each["metadata"]["name"] for file in files for each in file if each and each["kind"] == "Deployment"}

@@ -50,7 +50,7 @@ def test_the_monitor_finds_the_services_and_their_port():
         assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
 
 
-def test_the_prometheus_for_past_usage_that_is_left_after_a_switch_chooses_the_monitor():
+def test_the_past_usage_prometheus_selects_the_monitor():
     (monitor,) = of_kind(render(DEPLOY / "components" / "monitoring"), "ServiceMonitor")
     assert monitor["metadata"]["labels"]["kai.scheduler/accounting"] == "true"
 
@@ -66,7 +66,7 @@ def chosen(policies, namespace, labels):
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
-def test_network_policies_are_installed_and_leave_open_what_must_be_reached(entry):
+def test_network_policies_leave_open_the_needed_ports(entry):
     manifests = render(DEPLOY / entry)
     policies = of_kind(manifests, "NetworkPolicy")
     assert {"Ingress"} == {each for policy in policies for each in policy["spec"]["policyTypes"]}
@@ -88,7 +88,7 @@ def test_network_policies_are_installed_and_leave_open_what_must_be_reached(entr
         assert "probes" not in opened
 
 
-def test_nothing_may_connect_to_pods_that_only_hold_a_place():
+def test_nothing_may_connect_to_reservation_pods():
     policies = of_kind(render(DEPLOY), "NetworkPolicy")
     for namespace in ("kai-resource-reservation", "kai-scale-adjust"):
         (policy,) = chosen(policies, namespace, {"any": "label"})
@@ -102,7 +102,7 @@ def test_our_own_pods_go_before_all_others(entry):
     assert "kai-system" in CLASSES
 
 
-def test_the_rights_beside_the_peer_are_those_of_the_split_form_for_its_accounts():
+def test_extra_rights_equal_the_split_forms_for_peer_accounts():
     accounts = {"pod-grouper": "podgrouper"}  # the others are called alike
 
     def given(manifests):
@@ -118,7 +118,7 @@ def test_the_rights_beside_the_peer_are_those_of_the_split_form_for_its_accounts
     assert given(render(DEPLOY / "rights")) == given(split)
 
 
-def test_device_access_is_asked_about_containers_that_are_added_to_a_pod():
+def test_device_access_webhooks_cover_ephemeral_containers():
     base, component = DEPLOY / "base", DEPLOY / "components" / "device-access"
     for kind, name in (("MutatingWebhookConfiguration", "mutation"), ("ValidatingWebhookConfiguration", "validation")):
         (asked,) = [

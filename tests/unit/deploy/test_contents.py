@@ -32,11 +32,11 @@ Version: 1
 AIOHTTP, ATTRS = "pkg:pypi/aiohttp@3.12.1", "pkg:pypi/attrs@25.3.0"
 
 
-def test_the_wheel_has_what_is_pinned_with_who_needs_it():
+def test_the_wheels_pinned_packages_list_their_dependents():
     assert pinned(COMPILED) == {OURS: {ATTRS, AIOHTTP}, AIOHTTP: {ATTRS}, ATTRS: set()}
 
 
-def test_the_bill_of_the_wheel_needs_each_package_that_kai_asks_for():
+def test_the_wheels_bill_covers_each_dependency_of_kai():
     graph = pinned((building.ROOT / "requirements" / "runtime.txt").read_text())
     asked = {Requirement(each).name for each in contents.PROJECT["dependencies"]}
     assert {each.partition("@")[0].rpartition("/")[2] for each in graph[OURS]} == asked
@@ -47,7 +47,7 @@ def test_the_bill_of_the_wheel_needs_each_package_that_kai_asks_for():
     assert reached == set(graph)
 
 
-def test_the_image_has_packages_of_python_and_of_its_base(tmp_path):
+def test_the_images_bill_has_python_and_base_packages(tmp_path):
     site = tmp_path / "opt/kai/venv/lib/python3.11/site-packages"
     for name, version in (("kai_scheduler", contents.PROJECT["version"]), ("attrs", "25.3.0"), ("Py_YAML", "6")):
         info = site / f"{name}-{version}.dist-info"

@@ -129,7 +129,7 @@ def test_memory_is_limited_and_cpu_is_not(manifests):
 
 
 @every_entry
-def test_pods_need_nowhere_to_write_and_nobody_to_prepare_them(manifests):
+def test_pods_need_no_writable_volume_and_no_init_container(manifests):
     for deployment in of_kind(manifests, "Deployment"):
         spec = deployment["spec"]["template"]["spec"]
         assert "initContainers" not in spec
@@ -147,7 +147,7 @@ def downward(container: Manifest, pod: Manifest) -> dict[str, str]:
 
 
 @every_entry
-def test_a_container_that_was_started_anew_is_known_as_the_same(manifests):
+def test_a_restarted_container_keeps_its_identity(manifests):
     for deployment in of_kind(manifests, "Deployment"):
         for container in containers(deployment):
             command, *words = container["args"]
@@ -184,7 +184,7 @@ def test_the_image_has_the_version_of_the_package(manifests):
         assert "app.kubernetes.io/version" not in each["spec"]["selector"]["matchLabels"]
 
 
-def test_the_containerfile_the_pages_and_the_readme_name_the_same_image():
+def test_containerfile_pages_and_readme_name_one_image():
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     pages = [ROOT / "Containerfile", ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     named = {match for page in pages for match in re.findall(r"\bkai:([0-9][\w.]*)\b", page.read_text())}
@@ -239,7 +239,7 @@ def apart(each):
 
 
 @every_entry
-def test_nodes_with_gpus_are_left_to_workloads_where_there_are_others(manifests):
+def test_nodes_without_gpus_are_preferred(manifests):
     for each in of_kind(manifests, "Deployment"):
         affinity = each["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
         (term,) = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
@@ -248,7 +248,7 @@ def test_nodes_with_gpus_are_left_to_workloads_where_there_are_others(manifests)
 
 
 @every_entry
-def test_every_deployment_can_be_drained_one_pod_at_a_time(manifests):
+def test_every_deployment_drains_one_pod_at_a_time(manifests):
     budgets = {each["metadata"]["name"]: each["spec"] for each in of_kind(manifests, "PodDisruptionBudget")}
     deployments = {each["metadata"]["name"]: each["spec"]["selector"] for each in of_kind(manifests, "Deployment")}
     assert budgets == {name: {"maxUnavailable": 1, "selector": chosen} for name, chosen in deployments.items()}
@@ -275,7 +275,7 @@ def test_what_lasts_runs_nothing():
     assert kinds == lasting
 
 
-def test_in_the_split_form_each_role_has_an_account_of_its_own():
+def test_each_role_has_an_account_in_the_split_form():
     deployments = of_kind(DEPLOYED["overlays/split"], "Deployment")
     assert len(deployments) == len(ROLES)
     roles = {
@@ -317,7 +317,7 @@ EACH_HOOK = pytest.mark.parametrize(("kind", "hook"), [pytest.param(*h, id=h[1][
 
 
 @every_entry
-def test_every_form_has_all_webhooks_and_two_replicas_that_answer(manifests):
+def test_every_form_has_all_webhooks_and_two_replicas(manifests):
     found = {
         (kind, name)
         for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
@@ -362,7 +362,7 @@ def test_the_role_writes_only_its_secret_and_configurations():
 
 
 @EACH_HOOK
-def test_a_webhook_is_quick_to_give_up_and_has_no_side_effects(kind, hook):
+def test_a_webhook_times_out_soon_without_side_effects(kind, hook):
     assert hook["timeoutSeconds"] <= 3
     assert hook["sideEffects"] == "None"
     assert all("DELETE" not in rule["operations"] for rule in hook["rules"])

@@ -28,7 +28,7 @@ def patched(tmp_path):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_no_pod_names_a_user_and_none_may_be_root(patched, form):
+def test_no_openshift_pod_names_a_user_or_is_root(patched, form):
     deployments = of_kind(patched(form), "Deployment")
     assert deployments
     for each in deployments:
@@ -45,7 +45,7 @@ def test_nothing_else_changes(patched, form):
     assert changed == before
 
 
-def test_without_a_user_in_the_pod_that_of_the_image_is_a_number_and_not_root():
+def test_the_images_user_is_a_number_above_root():
     """The kubelet cannot see that a name is not root, and refuses the pod where it may not be."""
     users = re.findall(r"^USER (.+)$", (ROOT / "Containerfile").read_text(), re.MULTILINE)
     assert users == ["65532:65532"]

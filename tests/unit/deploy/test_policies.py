@@ -44,7 +44,7 @@ def resources(match):
 @pytest.mark.parametrize(
     "folder", [DEPLOY / "policies" / "priority-classes.yaml", QUEUE_ACCESS], ids=["classes", "queues"]
 )
-def test_bindings_that_look_at_a_part_each_look_at_all_together(folder):
+def test_partial_bindings_together_cover_their_policy(folder):
     manifests = load(folder)
     for policy in of_kind(manifests, "ValidatingAdmissionPolicy"):
         all_of = resources(policy["spec"]["matchConstraints"])
@@ -68,7 +68,7 @@ def test_a_policy_for_pods_looks_at_ours_alone(policy):
 
 
 @EACH
-def test_what_is_refused_in_any_case_was_chosen_by_a_condition(policy):
+def test_unconditional_refusals_have_match_conditions(policy):
     if any(each["expression"] == "false" for each in policy["spec"]["validations"]):
         assert policy["spec"]["matchConditions"]
 
@@ -80,7 +80,7 @@ def test_a_refusal_says_what_was_found_and_expected(policy):
 
 
 @EACH
-def test_no_policy_names_an_account_or_a_namespace_of_ours(policy):
+def test_no_policy_names_an_account_or_namespace_of_ours(policy):
     text = " ".join(expressions(policy))
     assert "serviceaccount:kai" not in text
     assert names.RESERVATION_NAMESPACE not in text
@@ -111,7 +111,7 @@ WITH_KUBECTL = pytest.mark.skipif(KUBECTL is None, reason="kubectl, which change
 
 @WITH_KUBECTL
 @pytest.mark.parametrize("form", ["base", "overlays/split"])
-def test_with_another_prefix_bindings_still_find_their_policies_and_accounts_their_rights(form, tmp_path):
+def test_a_name_prefix_keeps_bindings_and_rights_consistent(form, tmp_path):
     manifests = kustomized(tmp_path, namePrefix="east-", resources=[f"deploy/{form}"])
     bound = {each["spec"]["policyName"] for each in of_kind(manifests, "ValidatingAdmissionPolicyBinding")}
     assert bound == {f"east-{name}" for name in POLICIES}

@@ -85,7 +85,7 @@ def documented() -> list[Right]:
 RIGHTS = shipped()
 
 
-def test_every_right_is_documented_with_its_reason_and_no_other():
+def test_exactly_the_granted_rights_are_documented():
     listed = documented()
     assert len(listed) == len(set(listed)), "a right is listed twice"
     assert set(listed) == RIGHTS
@@ -108,7 +108,7 @@ def test_there_are_no_wildcards():
     assert not [right for right in RIGHTS if "*" in "".join(right)]
 
 
-def test_nobody_is_bound_to_a_role_that_is_not_ours():
+def test_bindings_refer_only_to_roles_of_ours():
     bound = {m["roleRef"]["name"] for kind in ("ClusterRoleBinding", "RoleBinding") for m in of_kind(MANIFESTS, kind)}
     assert all(name.startswith("kai:") for name in bound)
 
@@ -135,7 +135,7 @@ def test_what_can_be_created_is_listed_here_too():
     assert created == CREATED
 
 
-def test_single_objects_are_read_only_where_they_are_written_or_nothing_else_tells():
+def test_get_rights_are_limited_to_looked_up_kinds():
     own = {"", "scheduling.run.ai", "resource.k8s.io", "storage.k8s.io", "coordination.k8s.io"}
     found: dict[str, set[str]] = {}
     for role, _, group, what, verb in RIGHTS:
@@ -145,7 +145,7 @@ def test_single_objects_are_read_only_where_they_are_written_or_nothing_else_tel
     assert found == LOOKED_AT
 
 
-def test_workloads_are_only_read_but_for_the_deadlines_of_jobs():
+def test_workloads_are_read_only_except_job_deadlines():
     own = {"", "scheduling.run.ai", "resource.k8s.io", "coordination.k8s.io", "admissionregistration.k8s.io"}
     written = {right for right in RIGHTS if right[2] not in own and right[4] not in READ}
     assert written == {("podgroup-controller", "cluster", "batch", "jobs", "patch")}
@@ -156,7 +156,7 @@ def test_the_scheduler_cannot_delete_a_pod():
 
 
 @pytest.mark.parametrize("cls", FIELD_OF, ids=lambda cls: cls.__name__)
-def test_the_scheduler_reads_every_kind_that_a_snapshot_is_made_of(cls):
+def test_the_scheduler_may_read_every_snapshot_kind(cls):
     kind = BY_CLASS[cls]
     granted = {
         verb for role, _, group, what, verb in RIGHTS if (role, group, what) == ("scheduler", kind.group, kind.plural)
@@ -179,7 +179,7 @@ def test_the_pod_grouper_reads_every_kind_that_it_groups(group, kind):
     assert ("podgrouper", "cluster", group, plural(kind), "get") in RIGHTS
 
 
-def test_who_competes_for_no_lease_has_no_right_to_any():
+def test_only_lease_competitors_get_the_lease_right():
     bound = {
         subject["name"]
         for entry in ENTRIES

@@ -18,7 +18,7 @@ def rights(rules):
     }
 
 
-def test_the_account_may_read_what_the_scheduler_reads_and_nothing_else():
+def test_the_shadow_reads_exactly_what_the_scheduler_reads():
     (role,) = of_kind(MANIFESTS, "ClusterRole")
     (scheduler,) = [
         each for each in of_kind(render(DEPLOY), "ClusterRole") if each["metadata"]["name"] == "kai:scheduler"
@@ -37,7 +37,7 @@ def test_the_account_has_no_other_role():
     assert (subject["name"], subject["namespace"]) == (account["metadata"]["name"], account["metadata"]["namespace"])
 
 
-def test_the_deployment_runs_a_shadow_that_competes_for_no_lease():
+def test_the_shadow_deployment_runs_without_a_lease():
     shadow = deployment(MANIFESTS, "kai-shadow")
     pod = shadow["spec"]["template"]["spec"]
     (container,) = pod["containers"]

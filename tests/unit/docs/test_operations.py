@@ -61,7 +61,7 @@ def test_the_page_has_every_flag_and_no_other():
 
 
 @pytest.mark.parametrize("name", sorted(FLAGS))
-def test_the_page_says_who_takes_a_flag_and_its_default(name):
+def test_the_page_lists_each_flags_roles_and_default(name):
     roles, default = documented_flags()[name]
     flag = FLAGS[name]
     assert roles == flag.roles
@@ -74,7 +74,7 @@ def test_the_page_says_who_takes_a_flag_and_its_default(name):
         assert flag.default in ("", {})
 
 
-def test_the_page_says_of_a_flag_without_effect_that_it_is_only_accepted():
+def test_the_page_marks_flags_without_effect_as_accepted():
     text = {row[0].strip("`-"): row[-1] for row in rows(FLAGS_PAGE)}
     quiet = {name for name, meaning in text.items() if meaning.startswith("accepted")}
     assert quiet == {name for name, flag in FLAGS.items() if flag.inert}
@@ -118,7 +118,7 @@ def exported():
     return out
 
 
-def test_the_page_has_every_metric_with_its_type_and_labels_and_no_other():
+def test_the_page_lists_exactly_the_exported_metrics():
     page = {}
     for name, kind, labels, *_ in rows(section(MONITORING, "Metrics")):
         if name.startswith("`kai_"):
@@ -127,7 +127,7 @@ def test_the_page_has_every_metric_with_its_type_and_labels_and_no_other():
     assert page == exported()
 
 
-def test_the_help_of_roles_says_of_a_flag_what_the_page_says():
+def test_role_help_equals_the_flags_page():
     text = {row[0].strip("`-"): row[-1] for row in rows(FLAGS_PAGE)}
     plain = {name: re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", told).replace("`", "") for name, told in text.items()}
     assert plain == MEANINGS
@@ -141,7 +141,7 @@ def test_every_exit_code_is_on_its_page():
     )
 
 
-def test_every_command_that_says_no_is_on_the_page_of_exit_codes():
+def test_every_failing_command_is_on_the_exit_code_page():
     page = (DOCS / "reference" / "exit-codes.md").read_text()
     folder = Path(failures.__file__).parent
     named = set(re.findall(r"^\| `kai ([\w-]+)", page, re.MULTILINE))

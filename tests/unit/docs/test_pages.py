@@ -78,7 +78,7 @@ def test_the_programs_of_a_page_keep_their_own_tests(page, tmp_path, monkeypatch
     assert tests > 0
 
 
-def test_the_plugin_of_the_readme_keeps_the_laws_in_25_lines(monkeypatch):
+def test_the_readmes_plugin_keeps_all_laws_in_25_lines(monkeypatch):
     monkeypatch.setattr("kai.testing.answer_laws.clock", lambda: 0.0)  # a busy machine breaks no law
     (program,) = [block["text"] for block in blocks(README) if block["language"] == "python"]
     assert sum(bool(line.strip()) for line in program.splitlines()) <= 25
@@ -94,7 +94,7 @@ def test_programs_in_pages_can_be_read_as_python():
                 ast.parse(block["text"])
 
 
-def test_each_page_is_in_the_navigation_and_two_clicks_from_the_readme():
+def test_each_page_is_in_navigation_and_two_clicks_away():
     docs = ROOT / "docs"
     navigation = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
     assert {page.relative_to(docs).as_posix() for page in docs.rglob("*.md")} == navigation
@@ -104,7 +104,7 @@ def test_each_page_is_in_the_navigation_and_two_clicks_from_the_readme():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_rows_of_tables_have_as_many_cells_as_their_heads(page):
+def test_table_rows_have_as_many_cells_as_heads(page):
     """A site leaves out what has no head, without a word."""
     head = None
     for number, line in enumerate(FENCED.sub("", page.read_text(encoding="utf-8")).splitlines(), start=1):

@@ -35,13 +35,13 @@ def test_every_part_is_on_a_page():
     assert used == PARTS.keys()
 
 
-def test_every_kind_with_a_schema_is_on_the_page_of_output():
+def test_every_kind_with_schema_is_on_the_output_page():
     page = (DOCS / "reference" / "output.md").read_text(encoding="utf-8").partition("\n## JSON Schemas\n")[2]
     cells = re.findall(r"^\| (`.*?) \| ", page, re.MULTILINE)
     assert sorted(name for cell in cells for name in re.findall(r"`(\w+)`", cell)) == sorted(KINDS)
 
 
-def test_every_label_and_annotation_is_on_the_page_with_its_meaning():
+def test_every_label_and_annotation_is_documented_with_meaning():
     page = (DOCS / "reference" / "labels.md").read_text(encoding="utf-8")
     for title, constant, value, meaning in meanings():
         if "abel" in title or "nnotation" in title:
@@ -50,7 +50,7 @@ def test_every_label_and_annotation_is_on_the_page_with_its_meaning():
     assert f"`{names.PREEMPTIBILITY}`" in page
 
 
-def test_every_kind_is_on_the_page_with_every_field_told():
+def test_every_kind_has_a_section_on_the_page():
     page = (DOCS / "reference" / "kinds.md").read_text(encoding="utf-8")
     for kind in definitions():
         assert f"## {kind}\n" in page
@@ -76,6 +76,6 @@ def test_an_attack_that_is_tried_elsewhere_is_tried_there(each):
     assert f"def {name}(" in (DOCS.parent / module).read_text(encoding="utf-8")
 
 
-def test_every_attack_is_told_and_at_least_25_are_performed():
+def test_every_attack_is_described_and_25_are_performed():
     assert all(case["about"] for case in attacks.cases().values())
     assert len(attacks.cases()) >= 25

@@ -17,7 +17,7 @@ MADE = {
 }
 
 
-def test_the_guide_deletes_what_bears_the_name_of_an_object_of_ours():
+def test_the_guide_deletes_all_objects_of_shared_names():
     (kinds, names) = re.search(r"delete --ignore-not-found (\S+) \\\n(.*)", PAGE.read_text()).groups()
     assert set(kinds.split(",")) == {"deploy", *(kind.lower() for kind in MADE if kind != "Deployment")}
     ours = {
@@ -32,7 +32,7 @@ def test_the_guide_deletes_what_bears_the_name_of_an_object_of_ours():
     assert {name for _, name in shared} <= set(names.split())
 
 
-def test_on_the_way_back_each_namespace_that_refuses_pods_of_the_peer_loses_its_standard():
+def test_the_way_back_unlabels_each_restricted_namespace():
     (names, labels) = re.search(r"kubectl label namespace (.*?) \\\n *(.*)", PAGE.read_text()).groups()
     enforced = {
         each["metadata"]["name"]: each["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
@@ -42,7 +42,7 @@ def test_on_the_way_back_each_namespace_that_refuses_pods_of_the_peer_loses_its_
     assert "pod-security.kubernetes.io/enforce-" in labels.split()
 
 
-def test_before_the_release_of_the_peer_is_removed_its_last_job_is_let_in():
+def test_the_last_job_is_admitted_before_the_release_goes():
     commands = PAGE.read_text().partition("## For good")[2].partition("```\n")[2].partition("```")[0].splitlines()
     first, second = (" ".join(line.partition("#")[0].split()) for line in commands[:2])
     assert first == "kubectl label namespace kai-scheduler pod-security.kubernetes.io/enforce-"

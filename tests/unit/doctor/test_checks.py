@@ -51,7 +51,7 @@ def test_a_spoilt_cluster_is_named(case):
     assert MENDS[case] in verdict.findings[0].help
 
 
-def test_what_is_told_to_type_is_known_of_each_of_at_least_forty_breakages():
+def test_each_of_forty_breakages_has_its_remedy():
     assert MENDS.keys() == SPOILT.keys()
     assert len(SPOILT) >= 40
 
@@ -85,13 +85,13 @@ def test_permissions_that_no_scheduler_requires_are_named():
     assert finding.message == "1 queue (a) allow namespaces, and no scheduler requires it"
 
 
-def test_a_scheduler_of_kai_scheduler_for_another_node_pool_is_no_failure():
+def test_kai_schedulers_scheduler_of_another_pool_only_warns():
     theirs = deployment("kai-scheduler-fast", "x/kai-scheduler/scheduler", args=("--partition-label-value=fast",))
     verdict = run_check(BY_CODE["D007"], with_lists(deployments=(theirs,)))
     assert verdict.severity is Severity.WARN
 
 
-def test_a_shard_may_be_told_by_a_file_that_doctor_does_not_read():
+def test_a_shard_in_an_unread_file_is_mentioned():
     shard = kai_pod("gpu-1", "scheduler", "--scheduler-conf=/etc/config/shard.yaml", owner="gpu-1")
     queues = (queue("a"), obj("b", labels={"kai.scheduler/node-pool": "gpu"}, spec={}))
     for code, told in (("D006", "unless a shard in --scheduler-conf says otherwise"), ("D039", "names it")):
@@ -111,18 +111,18 @@ def test_flags_are_read_in_both_forms_of_go():
 @pytest.mark.parametrize(
     ("flag", "elects"), [("--leader-elect=TRUE", True), ("--leader-elect=F", False), ("--qps=5", False)]
 )
-def test_a_program_elects_where_go_reads_its_flag_as_true(flag, elects):
+def test_leader_election_flags_read_booleans_like_go(flag, elects):
     (program,) = with_lists(pods=(kai_pod("a", "scheduler", flag),)).programs()
     assert program.elects is elects
 
 
-def test_rights_are_asked_about_where_flags_say_that_pods_are_made():
+def test_rights_are_asked_in_the_namespaces_of_flags():
     flags = {"resource-reservation-namespace": "runai-reservation", "scale-adjust-namespace": ""}
     found = {each.namespace for each in rights_of(ROLES, flags)}
     assert found == {"", "runai-reservation", "kai-scale-adjust"}
 
 
-def test_what_the_operator_would_change_back_is_told_with_the_command_that_stops_it():
+def test_an_operator_that_reverts_names_its_stop_command():
     operator = deployment("kai-operator", "x/operator")
     for replicas, stop in ((1, "kubectl -n kai-scheduler scale deploy kai-operator --replicas=0; "), (0, "")):
         seen = with_lists(deployments=(taken_over(), {**operator, "spec": {"replicas": replicas}}))
@@ -131,17 +131,17 @@ def test_what_the_operator_would_change_back_is_told_with_the_command_that_stops
         assert "beside" not in finding.message
 
 
-def test_another_owner_and_a_container_beside_kai_are_no_leftovers():
+def test_foreign_owners_and_sidecars_are_no_leftovers():
     found = with_lists(deployments=(taken_over("proxy", apiVersion="apps.example.com/v1"),))
     assert run_check(BY_CODE["D011"], found).findings == ()
 
 
-def test_a_scheduler_of_kai_scheduler_that_is_scaled_to_nothing_is_no_finding():
+def test_a_scheduler_scaled_to_zero_is_no_finding():
     theirs = deployment("kai-scheduler-default", "x/kai-scheduler/scheduler", replicas=0)
     assert run_check(BY_CODE["D007"], with_lists(deployments=(theirs,))).findings == ()
 
 
-def test_the_field_that_stops_kai_scheduler_is_named_where_its_version_has_it():
+def test_the_stopping_field_is_named_only_where_it_exists():
     crds = (*HEALTHY.lists["crds"], definition("configs.kai.scheduler", "v1", REPLICAS))
     with_field = with_lists(deployments=(THEIRS,), crds=crds, configs=(obj("kai-config"),))
     (finding,) = run_check(BY_CODE["D007"], with_field).findings
@@ -161,7 +161,7 @@ def test_what_cannot_be_read_is_skipped_and_said():
     assert verdict.message == f"quotas of the namespace of reservations: {why}"
 
 
-def test_every_right_that_is_asked_about_is_one_that_is_shipped():
+def test_every_right_asked_about_is_shipped():
     asked = {
         (each.role, each.namespace or "cluster", each.group, each.resource, each.verb) for each in rights_of(ROLES)
     }
@@ -177,7 +177,7 @@ def test_every_right_that_is_asked_about_is_one_that_is_shipped():
     assert {each.verb for each in rights_of_readers()} == {"list"}
 
 
-def test_each_kind_that_a_role_cannot_do_without_is_asked_about():
+def test_each_kind_a_role_watches_is_asked_about():
     """A role waits until it may list and watch what it follows, so a right that lacks there stops it."""
     from kai.cli.running.roles import SCHEDULER_WATCHES
     from kai.roles.binder.service import WATCHED as BINDER
@@ -205,7 +205,7 @@ def test_each_policy_that_is_shipped_is_looked_for():
     assert set(POLICIES) == shipped
 
 
-def test_what_helps_where_a_namespace_or_classes_are_missing_brings_them():
+def test_remedies_for_missing_namespaces_and_classes_create_them():
     brought = {each["metadata"]["name"] for each in render(LASTING)}
     for code, lists in (("D038", {"namespaces": ()}), ("D040", {"priorityclasses": ()})):
         helped = [each.help for each in run_check(BY_CODE[code], with_lists(**lists)).findings]

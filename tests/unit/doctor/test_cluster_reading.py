@@ -64,13 +64,13 @@ def test_all_lists_are_read_to_their_end():
     assert seen.version["gitVersion"] == "v1.34.1"
 
 
-def test_a_list_that_is_forbidden_is_noted_and_the_others_are_read():
+def test_a_forbidden_list_is_noted_and_others_read():
     seen = look(Server(refused=("leases",)))
     assert seen.unread == {"leases": "not allowed"}
     assert "pods" in seen.lists
 
 
-def test_the_account_of_each_program_is_asked_about_and_the_one_that_looks():
+def test_rights_are_asked_for_each_account_and_the_reader():
     seen = look(Server(denied=(("create", "pods"), ("list", "nodes"))))
     assert {account: {str(each) for each in rights} for account, rights in seen.missing.items()} == {
         "": {"list nodes"},
@@ -85,7 +85,7 @@ def test_the_account_of_each_program_is_asked_about_and_the_one_that_looks():
     assert seen.asked[""] == 5
 
 
-def test_rights_are_asked_about_in_the_namespaces_that_flags_name():
+def test_rights_are_asked_in_namespaces_that_flags_name():
     pods = (kai_pod("kai-7c9-x", "--resource-reservation-namespace", "runai-reservation"),)
     seen = look(Server(denied=(("create", "pods"),), lists={**HEALTHY.lists, "pods": pods}))
     missing = {str(each) for each in seen.missing["kai-scheduler/kai"]}
@@ -93,7 +93,7 @@ def test_rights_are_asked_about_in_the_namespaces_that_flags_name():
     assert "create pods in namespace kai-resource-reservation" not in missing
 
 
-def test_that_rights_of_others_may_not_be_asked_about_is_noted():
+def test_forbidden_access_reviews_are_noted():
     seen = look(Server(refused=("SubjectAccessReview",)))
     assert seen.unread == {"reviews": "not allowed"}
     assert seen.missing == {}

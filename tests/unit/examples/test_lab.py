@@ -58,7 +58,7 @@ def test_twenty_services_have_a_floor_that_cannot_be_taken(lab):
     }
 
 
-def test_every_pod_belongs_to_a_group_of_a_leaf_queue(lab):
+def test_every_pod_is_grouped_in_a_leaf_queue(lab):
     parents = {queue["spec"].get("parentQueue") for queue in lab["Queue"].values()}
     for pod in lab["Pod"].values():
         queue = lab["PodGroup"][group_of(pod)]["spec"]["queue"]

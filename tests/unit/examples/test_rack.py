@@ -35,11 +35,11 @@ def test_a_rack_is_eighteen_nodes_with_four_gpus(nodes):
     assert {str(node.status.allocatable["nvidia.com/gpu"]) for node in nodes.values()} == {"4"}
 
 
-def test_a_job_that_requires_a_domain_gets_a_whole_rack(racks):
+def test_a_job_requiring_a_domain_gets_one_rack(racks):
     assert racks["pretrain"] == {"rack-a2": 18}
 
 
-def test_each_segment_is_in_one_domain_and_all_are_in_one_zone(racks):
+def test_each_segment_stays_in_a_domain_within_one_zone(racks):
     assert [racks[f"moe {segment}"] for segment in range(4)] == [
         {"rack-b1": 8},
         {"rack-b1": 8},
@@ -52,6 +52,6 @@ def test_a_job_larger_than_a_domain_never_runs(racks):
     assert racks["wide"] == {"": 20}
 
 
-def test_a_preferred_domain_is_used_where_there_is_one_and_not_insisted_on(racks):
+def test_a_preferred_domain_is_used_but_not_required(racks):
     assert racks["finetune"] == {"rack-a1": 8}
     assert racks["grid"] == {"rack-a1": 7, "rack-b1": 1, "rack-b2": 2}

@@ -55,7 +55,7 @@ def python(installed, *arguments):
     return done
 
 
-def test_a_rack_takes_as_many_pods_as_its_cap_allows_and_simulate_says_so(installed):
+def test_a_rack_fills_to_its_power_cap(installed):
     done = run(installed, "simulate", str(PACKAGE / "capped.yaml"), "--explain")
     assert "are in a rack that would exceed its power cap" in done.stdout
     assert "passed over" not in done.stderr
@@ -78,7 +78,7 @@ def test_plugins_are_listed_with_the_rights_that_they_need(installed):
     assert found["rights"] == ["rackpowercaps.power.example.com"]
 
 
-def test_the_commands_of_its_page_run_and_its_files_exist(installed):
+def test_the_pages_commands_run_and_its_files_exist(installed):
     shown = [line.split() for line in (PACKAGE / "README.md").read_text().splitlines() if line.startswith("    ")]
     assert [words[0] for words in shown] == ["pip", "kubectl", "kai"]
     files = [ROOT / word for words in shown for word in words if "examples/" in word]
@@ -87,7 +87,7 @@ def test_the_commands_of_its_page_run_and_its_files_exist(installed):
     assert "third" in run(installed, *shown[-1][1:]).stdout
 
 
-def test_the_rights_that_are_shipped_are_those_that_are_shown():
+def test_the_shipped_rights_equal_the_shown_ones():
     role, _ = load_values((PACKAGE / "rights.yaml").read_bytes(), "rights.yaml")
     (rule,) = role["rules"]
     assert (rule["apiGroups"], rule["resources"]) == (["power.example.com"], ["rackpowercaps"])

@@ -92,7 +92,7 @@ def test_the_configuration_that_is_shown_changes_nothing_else(installed, tmp_pat
     assert len(printed) == 1
 
 
-def test_a_misspelt_option_stops_the_start_and_says_what_was_meant(installed, tmp_path):
+def test_a_misspelt_option_is_refused_with_a_suggestion(installed, tmp_path):
     policy = tmp_path / "policy.yaml"
     policy.write_text("with: {same-rack: {wieght: 3}}\n")
     done = run(installed, "kai", "simulate", "examples/lab", "--config", str(policy))

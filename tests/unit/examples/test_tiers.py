@@ -39,7 +39,7 @@ def test_a_label_of_a_queue_changes_what_it_gets(installed):
     assert shares(with_tiers) == {"root": 10, "research": 7, "web": 3}
 
 
-def test_why_shows_the_weight_that_the_share_was_divided_by(installed):
+def test_why_shows_the_weight_that_divides_shares(installed):
     words = ("kai", "why", "queue/research", "-f", str(PACKAGE / "two-teams.yaml"))
     done = run(installed, *words, "--config", str(PACKAGE / "policy.yaml"))
     assert done.returncode == 0, done.stderr

@@ -32,7 +32,7 @@ def listed():
     return re.findall(r"`(\w+)[`(]", table)
 
 
-def test_the_plugin_guide_lists_all_names_of_the_contract_once():
+def test_the_plugin_guide_lists_each_contract_name_once():
     assert sorted(listed()) == sorted(kai.framework.__all__)
 
 
@@ -52,7 +52,7 @@ def test_all_classes_and_functions_of_the_contract_are_documented(name):
     assert not silent
 
 
-def test_built_in_plugins_import_only_public_names_of_the_contract():
+def test_built_in_plugins_import_only_public_contract_names():
     hidden = []
     for path in sorted((ROOT / "kai" / "plugins").rglob("*.py")):
         for name, names in imports(path):

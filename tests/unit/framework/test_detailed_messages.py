@@ -25,7 +25,7 @@ def told(nodes, each, *, pods=1, groups=None, detailed=True):
 HELD = {"held": {"queue": "a", "each": {"gpu": 2, "cpu": 3}, "runs_on": "n1"}}
 
 
-def test_a_pod_alone_is_told_the_numbers_of_each_node():
+def test_a_single_pods_message_has_each_nodes_numbers():
     nodes = {"n1": {"gpu": 2, "cpu": 4}, "n2": {"gpu": 1, "cpu": 64}}
     pod, _ = told(nodes, {"gpu": 2, "cpu": 2}, groups=HELD)
     assert pod == (
@@ -36,12 +36,12 @@ def test_a_pod_alone_is_told_the_numbers_of_each_node():
     )
 
 
-def test_a_pod_of_several_is_told_which_resource_but_no_numbers():
+def test_a_gangs_pod_message_names_resources_without_numbers():
     pod, _ = told({"n1": {"gpu": 2, "cpu": 64}}, {"gpu": 2}, pods=2)
     assert pod.endswith("\n<n1>: Node didn't have enough resources: GPUs, taking all considerations into account.")
 
 
-def test_a_device_that_is_too_small_is_named_with_its_size():
+def test_a_too_small_device_is_named_with_its_size():
     nodes = {"n1": {"gpu": 1, "gpu_memory": 8000}, "n2": {"gpu": 1, "gpu_memory": 40000, "cordoned": True}}
     pod, _ = told(nodes, {"gpu_memory": 20000})
     assert (
@@ -58,7 +58,7 @@ def test_a_group_is_told_its_reasons_line_by_line():
     assert group.endswith("1 node(s) didn't have enough resources: GPUs..")
 
 
-def test_nothing_is_looked_at_one_by_one_unless_a_flag_asks_for_it():
+def test_nodes_are_detailed_only_with_the_flag():
     groups = {"held": {"queue": "a", "each": {"gpu": 1}, "runs_on": "n1"}}
     pod, _ = told({"n1": {"gpu": 2, "cpu": 64}}, {"gpu": 2}, groups=groups, detailed=False)
     assert pod == "\nno nodes with enough resources were found."

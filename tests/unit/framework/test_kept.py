@@ -81,7 +81,7 @@ def test_only_nodes_with_changed_cells_are_answered_about_again():
     assert asked == [[0, 1, 2], [1]]
 
 
-def test_a_cell_of_all_nodes_concerns_each_and_one_of_no_node_none():
+def test_an_all_nodes_cell_concerns_each_node():
     cells = columns()
     ask, asked = asked_about(NodeStates(ALL, OWNERS), cells)
     ask()
@@ -92,7 +92,7 @@ def test_a_cell_of_all_nodes_concerns_each_and_one_of_no_node_none():
     assert asked == [[0, 1, 2], [0, 1, 2]]
 
 
-def test_nodes_of_one_kind_with_equal_cells_share_an_answer():
+def test_nodes_of_one_kind_with_equal_cells_share_answers():
     owners = (np.array([0, 1, 2]),)
     cells = [column([0, 0, 1])]
     ask, asked = asked_about(NodeStates(np.zeros(NODES, np.int64), owners), cells)

@@ -8,13 +8,13 @@ from kai.framework.objects import LabelTable
 ROWS = ({"a": "1", "b": "x"}, {"a": "2"}, {}, {"a": "10"}, {"a": "word"})
 
 
-def test_codes_follow_the_order_of_values_and_are_zero_without_the_label():
+def test_codes_follow_value_order_and_zero_means_absent():
     assert LabelTable(ROWS).codes("a").tolist() == [1, 3, 0, 2, 4]
     assert LabelTable(ROWS).codes("b").tolist() == [1, 0, 0, 0, 0]
     assert LabelTable(ROWS).codes("c").tolist() == [0, 0, 0, 0, 0]
 
 
-def test_rows_are_read_for_no_key_that_none_of_them_has():
+def test_a_key_on_no_row_reads_no_rows():
     """Users may name any number of keys, and each would be a column of all nodes."""
 
     class Row(dict):
@@ -55,7 +55,7 @@ def test_all_requirements_must_hold_and_none_means_all_rows():
     assert table.satisfies([]).all()
 
 
-def test_an_absent_selector_picks_nothing_and_an_empty_one_everything():
+def test_an_absent_selector_selects_nothing_and_empty_all():
     assert not LabelTable(ROWS).selects(None).any()
     assert LabelTable(ROWS).selects(Selector()).all()
 

@@ -60,7 +60,7 @@ def test_values_are_by_name_in_name_order(caps):
     assert list(view.values(kind).items()) == [("a", 1), ("b", 2)]
 
 
-def test_a_reader_is_asked_once_for_each_version_of_an_object(caps):
+def test_each_object_version_is_read_once(caps):
     kind, asked = caps
     intake, objects = Intake(), objects_of(cap("a", 1), cap("b", 2))
     first = view_of(intake, objects).values(kind)
@@ -71,7 +71,7 @@ def test_a_reader_is_asked_once_for_each_version_of_an_object(caps):
     assert asked == ["a", "b", "b"]
 
 
-def test_an_object_that_cannot_be_read_is_a_value_that_says_so(caps):
+def test_an_unreadable_object_becomes_a_value_with_message(caps):
     kind, _ = caps
     found = view_of(Intake(), objects_of(cap("a", "much"))).values(kind)
     message = "rackpowercap a: spec.watts: found 'much', expected a whole number"
@@ -83,7 +83,7 @@ def test_of_a_kind_without_objects_there_are_no_values(caps):
     assert view_of(Intake(), objects_of()).values(kind) == {}
 
 
-def test_the_right_that_a_kind_needs_is_plural_and_group(caps):
+def test_a_kinds_right_is_plural_and_group(caps):
     kind, _ = caps
     assert kind.right == "rackpowercaps.power.example.com"
 
@@ -99,7 +99,7 @@ def watched_column():
     return Column(read=read, otherwise=300.0), asked
 
 
-def test_a_column_has_a_number_for_each_pod_and_each_group():
+def test_a_column_has_a_number_per_pod_and_group():
     column, _ = watched_column()
     group = made_group("g", metadata={"annotations": {"watts": "9"}})
     pods = [made_pod(name, group="g", annotations=text) for name, text in PODS]
@@ -109,7 +109,7 @@ def test_a_column_has_a_number_for_each_pod_and_each_group():
     assert not view.pod_column(column).flags.writeable
 
 
-def test_a_column_is_read_once_for_each_version_of_a_pod():
+def test_a_column_reads_each_pod_version_once():
     column, asked = watched_column()
     intake, objects = (
         Intake(),

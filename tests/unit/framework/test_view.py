@@ -33,7 +33,7 @@ def test_terms_select_nodes_by_labels_and_by_name():
     assert selected(NodeTerm((label("east"),), (name("n3"),))) == [False, False, False]
 
 
-def test_names_of_nodes_are_not_looked_at_where_terms_name_none():
+def test_terms_without_names_read_no_node_names():
     view = session_on().view
     assert view.selected_nodes([NodeTerm((label("east"),)), NodeTerm((label("west"),))]).tolist() == [True, True, False]
     assert "_node_fields" not in view.__dict__
@@ -61,7 +61,7 @@ def test_pods_are_found_by_shape():
     assert view.pods_of_shapes(np.array([False, False])).tolist() == []
 
 
-def test_standing_pods_are_those_that_a_node_has_or_was_promised():
+def test_assigned_pods_have_or_are_promised_a_node():
     session = session_on(
         pod("a-0", on="n1"),
         pod("b-0", on="n2", leaving=True),
@@ -79,7 +79,7 @@ def test_standing_pods_are_those_that_a_node_has_or_was_promised():
     assert session.view.assigned(waiting)[1].tolist() == []
 
 
-def test_a_pod_that_moves_stands_on_both_nodes_until_the_move_is_undone():
+def test_a_moving_pod_counts_on_both_nodes_until_undone():
     session = session_on(pod("a-0", on="n1"))
     mover = np.array([0], np.int64)
     with session.statement("test") as statement:
@@ -91,7 +91,7 @@ def test_a_pod_that_moves_stands_on_both_nodes_until_the_move_is_undone():
     assert session.view.assigned(mover)[1].tolist() == [0]
 
 
-def test_pods_are_found_by_the_names_of_their_labels_and_by_scheduler():
+def test_pods_are_found_by_label_key_and_foreign_scheduler():
     manifests = (
         pod("a-0", labels={"role": "head", "other": "x"}),
         pod("b-0", labels={"other": "x"}),

@@ -60,7 +60,7 @@ def test_an_overfull_shared_device_is_found():
     assert_broken(scenario, "of it taken")
 
 
-def test_a_zone_that_gives_more_than_it_has_is_found():
+def test_a_zone_giving_more_than_it_has_breaks_laws():
     key = "kai.scheduler/numa-placement-observed"
     scenario, pod = find("running,whole-gpus,numa", lambda each: key in annotations(each))
     (part, *_) = placement = json.loads(annotations(pod)[key])

@@ -63,7 +63,7 @@ def test_bytes_do_not_depend_on_the_order_of_sets(tmp_path):
     assert [file.read_bytes() for file in first] == [file.read_bytes() for file in second]
 
 
-def test_a_file_is_json_with_an_object_on_each_line():
+def test_a_scenario_file_has_one_object_per_line():
     scenario = generate(3)
     text = write_text(scenario)
     assert json.loads(text) == scenario
@@ -71,7 +71,7 @@ def test_a_file_is_json_with_an_object_on_each_line():
 
 
 @pytest.mark.parametrize("feature", FREQUENCIES)
-def test_a_feature_switched_off_draws_no_scenario_that_has_it(feature):
+def test_a_disabled_feature_appears_in_no_scenario(feature):
     chosen = parse_features(f"all,-{feature}")
     assert all(feature not in generate(seed, chosen)["description"].split() for seed in range(10))
 
@@ -109,7 +109,7 @@ def test_without_features_nothing_runs_and_nothing_is_special():
         ("fractions", "a fraction of a GPU"),
     ],
 )
-def test_a_named_feature_is_seen_and_an_unnamed_one_is_not(feature, sight):
+def test_a_feature_is_seen_only_when_named(feature, sight):
     needed = "running,gangs,"
     seen = census(generate(seed, parse_features(needed + feature)) for seed in range(30))
     unseen = census(generate(seed, parse_features(f"all,-{feature}")) for seed in range(30))

@@ -39,7 +39,7 @@ def path(tmp_path):
     return tmp_path / "history.db"
 
 
-def test_a_job_of_a_second_counts_a_second_for_its_queue_and_those_above(path):
+def test_one_jobs_second_counts_for_queue_and_parents(path):
     writer = begun(path)
     writer.write(T + 5000, {("job-1", "n1"): held(2)})
     writer.write(T + 6000, {("job-1", "n1"): Ended.DONE})
@@ -53,13 +53,13 @@ def test_what_is_open_counts_up_to_the_last_record(path):
     assert gpu_seconds(path, T + 6000) == {"team": 2.0, "top": 2.0}
 
 
-def test_what_is_still_held_after_a_crash_was_held_meanwhile(path):
+def test_what_is_held_across_a_crash_counts_throughout(path):
     begun(path, present={("job-1", "n1"): held(2)}).write(T + 1000)
     begun(path, T + 9000, {("job-1", "n1"): held(2)}, epoch=2).write(T + 10_000)
     assert gpu_seconds(path)["team"] == 20.0
 
 
-def test_what_is_gone_after_a_crash_counts_up_to_the_last_record(path):
+def test_what_vanished_in_a_crash_counts_until_last_record(path):
     begun(path, present={("job-1", "n1"): held(2)}).write(T + 1000)
     begun(path, T + 9000, epoch=2)
     assert gpu_seconds(path)["team"] == 2.0
@@ -75,13 +75,13 @@ def test_what_began_after_a_crash_counts_from_its_binding(path):
     assert gpu_seconds(path)["team"] == 12.0
 
 
-def test_what_ended_and_began_again_in_a_crash_does_not_count_between(path):
+def test_what_restarted_within_a_crash_skips_the_gap(path):
     begun(path, present={("job-1", "n1"): held(2)}).write(T + 1000)
     begun(path, T + 9000, {("job-1", "n1"): held(2, bound=T + 8000)}, epoch=2).write(T + 10_000)
     assert gpu_seconds(path)["team"] == 6.0
 
 
-def test_a_job_that_was_bound_before_there_was_a_database_counts_from_its_first_record(path):
+def test_an_earlier_bound_job_counts_from_its_first_record(path):
     begun(path, present={("job-1", "n1"): held(2, bound=T - HOUR)}).write(T + 1000)
     assert gpu_seconds(path, T - DAY) == {"team": 2.0, "top": 2.0}
 
@@ -115,7 +115,7 @@ def test_without_a_lease_the_last_that_began_writes(path):
     second.write(T + 1000)
 
 
-def test_a_queue_that_moves_takes_its_history_along_and_the_one_above_keeps_what_it_had(path):
+def test_a_moved_queue_keeps_its_history_apart_from_parents(path):
     writer = begun(path, present={("job-1", "n1"): held(1)})
     other = QueueFacts(uid="other", name="other")
     moved = QueueFacts(uid="team", name="team", display_name="Team", parent=other)
@@ -124,7 +124,7 @@ def test_a_queue_that_moves_takes_its_history_along_and_the_one_above_keeps_what
     assert gpu_seconds(path) == {"team": 15.0, "top": 10.0, "other": 5.0}
 
 
-def test_a_queue_made_anew_under_an_old_name_begins_without_a_past(path):
+def test_a_recreated_queue_begins_without_past_usage(path):
     writer = begun(path, present={("job-1", "n1"): held(1)})
     writer.write(T + 10_000, {("job-1", "n1"): Ended.DONE})
     writer.write(T + 10_000, {("job-2", "n1"): held(4, "job-2", queue=QueueFacts(uid="anew", name="team"))})
@@ -149,7 +149,7 @@ def test_the_parts_of_the_capacity_add_up(path):
     assert parts == [4.0, 0.0, 6.0, 9.0, 1.0]
 
 
-def test_what_ended_before_the_retention_is_forgotten_with_its_jobs(path):
+def test_finished_records_and_jobs_expire_by_retention(path):
     writer = begun(path, present={("job-1", "n1"): held(1), ("job-2", "n1"): held(1, "job-2")}, retention=DAY)
     writer.write(T + 1000, {("job-1", "n1"): Ended.DONE})
     writer.write(T + 3 * DAY)
@@ -158,7 +158,7 @@ def test_what_ended_before_the_retention_is_forgotten_with_its_jobs(path):
         assert connection.execute("SELECT COUNT(*) FROM job").fetchone() == (1,)
 
 
-def test_jobs_say_how_long_they_waited_and_why_they_ended(path):
+def test_jobs_record_their_wait_and_why_they_ended(path):
     writer = begun(path)
     writer.write(T + 5000, {("job-1", "n1"): held(2, created=T + 2000, user="ann", kind="Job")})
     writer.write(T + 9000, {("job-1", "n1"): Ended.RECLAIMED})
@@ -204,7 +204,7 @@ def of_the_first_version(path):
     connection.close()
 
 
-def test_a_file_of_the_first_version_goes_on_with_sums_of_hours(path):
+def test_a_first_version_file_migrates_to_hourly_sums(path):
     writer = begun(path, present={("job-1", "n1"): held(2)})
     writer.write(T + 30 * 60_000, {("job-2", "n1"): held(1, "job-2")})
     writer.write(T + 2 * HOUR + 1000, {("job-1", "n1"): Ended.DONE})
@@ -224,7 +224,7 @@ def test_a_file_of_the_first_version_goes_on_with_sums_of_hours(path):
             assert reports.held_by_queue(connection, *span) == expected
 
 
-def test_a_queue_that_stands_still_costs_no_row_for_an_hour(path):
+def test_an_unchanged_queue_adds_no_hourly_row(path):
     writer = begun(path, present={("job-1", "n1"): held(1)})
     for hour in range(1, 100):
         writer.write(T + hour * HOUR + 500)

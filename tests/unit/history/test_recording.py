@@ -74,7 +74,7 @@ def test_a_pod_holds_from_its_binding_to_its_end():
     assert recording.taken()[0] == {}
 
 
-def test_a_job_holds_the_sum_of_its_pods_on_each_node():
+def test_a_job_holds_its_pods_sum_per_node():
     recording = seen(*WORLD, node("n2"), pod(), pod("p2"), pod("p3", "n2", gpus="4"))
     held, _ = recording.everything()
     assert {key: each.amounts.gpu for key, each in held.items()} == {("g-train", "n1"): 4000, ("g-train", "n2"): 4000}
@@ -101,7 +101,7 @@ def test_why_a_job_ended():
 BY_API = pod(conditions=[{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}])
 
 
-def test_a_job_on_a_node_that_is_drained_is_drained():
+def test_a_job_on_a_draining_node_ends_drained():
     for changed, why in [(node(), Ended.EVICTED), (node(unschedulable=True), Ended.DRAINED)]:
         recording = seen(*WORLD[:-1], changed, pod())
         recording.everything()
@@ -110,7 +110,7 @@ def test_a_job_on_a_node_that_is_drained_is_drained():
         assert recording.taken()[0] == {("g-train", "n1"): why}
 
 
-def test_a_job_that_kai_ends_at_its_limit_has_reached_it():
+def test_a_job_ended_at_its_limit_is_time_limited():
     limit = {"conditions": [{"type": "TimeLimit", "status": "True", "reason": "TimeLimit"}]}
     for after, why in [(None, Ended.TIME_LIMIT), (pod(phase="Succeeded"), Ended.DONE)]:
         recording = seen(*WORLD, pod())
@@ -120,7 +120,7 @@ def test_a_job_that_kai_ends_at_its_limit_has_reached_it():
         assert recording.taken()[0] == {("g-train", "n1"): why}
 
 
-def test_a_node_that_goes_takes_its_jobs_along_and_brings_them_back():
+def test_a_vanished_nodes_jobs_end_and_resume():
     recording = seen(*WORLD, pod())
     recording.everything()
     recording.see(node(), None)
@@ -131,7 +131,7 @@ def test_a_node_that_goes_takes_its_jobs_along_and_brings_them_back():
     assert nodes["n1"].capacity.gpu == 8000
 
 
-def test_a_group_that_is_deleted_before_its_pods_keeps_its_name():
+def test_a_group_deleted_before_its_pods_stays_recorded():
     recording = seen(*WORLD, pod())
     recording.everything()
     recording.see(group(), None)
@@ -139,7 +139,7 @@ def test_a_group_that_is_deleted_before_its_pods_keeps_its_name():
     assert recording.taken()[0]["g-train", "n1"].amounts.gpu == 4000
 
 
-def test_what_is_held_counts_for_the_queue_of_the_grant_whatever_the_group_says_since():
+def test_holdings_count_for_the_granted_queue():
     granted = {"kai.scheduler/granted": '{"queue":"team","group":"train"}'}
     recording = seen(*WORLD, queue("other"), pod(**granted))
     recording.everything()
@@ -148,7 +148,7 @@ def test_what_is_held_counts_for_the_queue_of_the_grant_whatever_the_group_says_
     assert held.queue.name == "team"
 
 
-def test_a_queue_that_moves_is_recorded_anew_with_all_that_its_jobs_hold():
+def test_a_changed_queue_is_recorded_with_its_holdings():
     recording = seen(*WORLD, pod())
     recording.everything()
     recording.see(queue("team", "top"), queue("team", "top", displayName="The team"))

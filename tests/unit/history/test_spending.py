@@ -47,7 +47,7 @@ def spent(writer, at, **fields):
     return spent_of(writer.connection, [queue(**fields)], at)["team", "month"]
 
 
-def test_what_ended_and_what_is_held_counts_to_the_very_instant(writer):
+def test_finished_and_held_use_counts_to_the_instant(writer):
     writer.write(T, {("a", "n1"): held(2, "a"), ("b", "n1"): held(1, "b", user="bob")})
     writer.write(T + HOUR, {("a", "n1"): Ended.DONE})
     found = spent(writer, T + 3 * HOUR)
@@ -58,7 +58,7 @@ def test_what_ended_and_what_is_held_counts_to_the_very_instant(writer):
     assert found.total_at(T + 40 * DAY + HOUR, T + 40 * DAY) == GPU_HOUR, "a new period counts what is held in it"
 
 
-def test_work_of_the_period_before_counts_from_the_reset_on(writer):
+def test_earlier_work_counts_from_the_reset_on(writer):
     writer.write(T - HOUR, {("a", "n1"): held(1, "a")})
     assert spent(writer, T + HOUR).total == GPU_HOUR
 
@@ -91,7 +91,7 @@ def test_models_weigh_what_the_budget_says(writer):
     assert spent(writer, T + HOUR, weights=[{"model": "h100", "weight": 2.5}]).total == 2.5 * GPU_HOUR
 
 
-def test_what_was_left_of_the_period_before_is_carried_over_in_part(writer):
+def test_the_previous_periods_rest_is_partly_carried_over(writer):
     writer.write(T - 10 * HOUR, {("a", "n1"): held(4, "a")})
     writer.write(T, {("a", "n1"): Ended.DONE})
     assert spent(writer, T + HOUR, carryOver=0.5).carried == 30 * GPU_HOUR

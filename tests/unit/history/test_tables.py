@@ -44,7 +44,7 @@ def said(rows, *keys):
     return [tuple(row[key] for key in keys) for row in rows]
 
 
-def test_queues_are_a_tree_in_which_parents_have_the_sum(path):
+def test_parent_queues_sum_their_children(path):
     assert said(rows(path, "queues"), "queue", "depth", "jobs", "gpuHours", "lostGpuHours", "percent") == [
         ("top", 0, 2, 50.0, 20.0, 100.0),
         ("other", 1, 1, 30.0, 0.0, 60.0),
@@ -108,7 +108,7 @@ def test_weeks_begin_on_monday_and_months_on_the_first():
     assert [each.name for each in spans(begin, end, "week", zone)][:2] == ["2026-01-26", "2026-02-02"]
 
 
-def test_the_days_of_a_report_add_up_to_the_whole(path):
+def test_a_reports_days_sum_to_the_whole(path):
     zone = ZoneInfo("Europe/Berlin")
     with reading(str(path)) as connection:
         span = Span(since=T, until=T + 49 * HOUR)

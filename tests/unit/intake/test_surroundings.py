@@ -45,7 +45,7 @@ def shapes_of(*manifests):
     return [snapshot.shapes[number] for number in snapshot.pod_shape]
 
 
-def test_pods_of_many_groups_and_namespaces_are_one_shape_when_they_ask_for_the_same():
+def test_equal_requests_of_different_groups_share_one_shape():
     pods = [pod("a", group="x", labels={"app": "1"}), elsewhere(pod("b", group="y")), pod("c", node="n")]
     snapshot = taken(*pods, node("n"))
     assert len(snapshot.shapes) == 1
@@ -59,7 +59,7 @@ def test_shapes_come_in_order_of_first_use_by_row():
     assert snapshot.pod_shape.tolist() == [0, 1, 0]
 
 
-def test_with_terms_about_pods_namespaces_and_the_labels_that_are_looked_at_tell_pods_apart():
+def test_terms_make_namespaces_and_selected_labels_part_of_shapes():
     one, two, three, four = shapes_of(
         pod("a", labels={"app": "x", "run": "1"}),
         pod("b", labels={"app": "x", "run": "2"}),
@@ -98,7 +98,7 @@ def test_terms_of_finished_pods_matter_to_nobody():
     assert (one.labels, one.namespace) == ((), "")
 
 
-def test_only_config_maps_that_are_missing_become_part_of_a_shape():
+def test_only_missing_config_maps_become_part_of_a_shape():
     spec = reading("here", "gone")
     one, two, three = shapes_of(
         pod("a", spec=spec), pod("b"), elsewhere(pod("c", spec=reading("here"))), config_map("here")
@@ -112,7 +112,7 @@ def test_nobody_misses_a_config_map_where_none_was_listed():
     assert shapes_of(pod("a", spec=reading("gone")))[0].constraints.config_maps == ()
 
 
-def test_config_maps_are_looked_for_in_volumes_projections_and_the_environment_of_all_containers():
+def test_config_maps_are_found_in_volumes_projections_and_environment():
     key = {"name": "e", "valueFrom": {"configMapKeyRef": {"name": "env", "key": "k"}}}
     free = {"name": "f", "valueFrom": {"configMapKeyRef": {"name": "free", "key": "k", "optional": True}}}
     spec = {
@@ -127,7 +127,7 @@ def test_config_maps_are_looked_for_in_volumes_projections_and_the_environment_o
     assert shape.constraints.config_maps == ("all", "env", "init", "shown")
 
 
-def test_a_config_map_in_a_volume_that_no_container_mounts_is_not_missed():
+def test_an_unmounted_config_map_volume_is_not_required():
     volumes = [{"name": name, "configMap": {"name": name}} for name in ("app", "init", "debug", "nobody")]
     spec = {
         "volumes": volumes,
@@ -139,7 +139,7 @@ def test_a_config_map_in_a_volume_that_no_container_mounts_is_not_missed():
     assert shape.constraints.config_maps == ("app", "debug", "init")
 
 
-def test_config_maps_that_the_binder_will_make_are_not_missing():
+def test_config_maps_that_the_binder_makes_are_not_missing():
     made = pod("a", spec=reading("share-0", "share-0-evar", "own"), annotations={"runai/shared-gpu-configmap": "share"})
     assert shapes_of(made, config_map("any"))[0].constraints.config_maps == ("own",)
 
@@ -164,7 +164,7 @@ def test_gpus_in_claims_count_as_gpus_of_the_pod():
     assert dict(shape.request)["gpu"] == 6000
 
 
-def test_a_shape_holds_what_each_container_asks_for_and_whether_it_may_use_more():
+def test_a_shape_holds_container_requests_and_whether_guaranteed():
     fixed = {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}}
     first = {"name": "first", "restartPolicy": "Always", "resources": {"limits": {"cpu": "2"}}}
     pods = [
@@ -182,18 +182,18 @@ def test_a_shape_holds_what_each_container_asks_for_and_whether_it_may_use_more(
     )
 
 
-def test_pods_that_ask_for_the_same_in_other_words_are_of_one_shape():
+def test_equal_amounts_written_differently_share_one_shape():
     pods = [pod("a", requests={"cpu": "1"}), pod("b", requests={"cpu": "1000m", "example.com/none": "0"})]
     assert len(taken(*pods, node("n")).shapes) == 1
 
 
-def test_the_axis_holds_what_nodes_have_and_what_pods_ask_for():
+def test_the_axis_holds_nodes_and_requested_resources():
     snapshot = taken(pod("a", requests={"example.com/nic": "1"}), node("n"), queue("q"))
     assert snapshot.axis.names == ("cpu", "memory", "gpu", "pods", "example.com/nic")
     assert snapshot.requests.tolist() == [[0, 0, 0, 1, 1000]]
 
 
-def test_labels_that_terms_name_tell_only_pods_apart_that_the_terms_are_about():
+def test_a_terms_labels_tell_apart_only_its_namespaces_pods():
     """A tenant whose terms name the labels that controllers write would make each pod of the others unlike all."""
     others = [elsewhere(pod(name, labels={"job": name})) for name in ("x", "y")]
     mine = [pod("a", labels={"job": "a"}, spec=near(job="a")), pod("b", labels={"job": "b"})]
@@ -202,14 +202,14 @@ def test_labels_that_terms_name_tell_only_pods_apart_that_the_terms_are_about():
     assert (first, first.labels) == (second, ())
 
 
-def test_a_term_about_namespaces_by_their_labels_tells_pods_of_all_apart():
+def test_a_namespace_selector_makes_a_terms_labels_count_everywhere():
     far = near(job="a")
     far["affinity"]["podAffinity"][REQUIRED][0]["namespaceSelector"] = {}
     _, first, second = shapes_of(pod("a", spec=far), *(elsewhere(pod(each, labels={"job": each})) for each in "xy"))
     assert (first.labels, second.labels) == ((("job", "x"),), (("job", "y"),))
 
 
-def test_terms_that_name_thousands_of_labels_cost_no_look_for_each_at_other_pods():
+def test_thousands_of_label_keys_cost_no_lookup_per_pod():
     class Labels(dict):
         looks = 0
 

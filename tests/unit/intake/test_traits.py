@@ -40,12 +40,12 @@ def test_a_node_affinity_keeps_terms_about_labels_and_fields():
     assert found == (expected, NodeTerm())
 
 
-def test_without_a_demand_there_is_no_node_affinity_and_without_terms_one_that_nothing_meets():
+def test_required_node_affinity_without_terms_matches_no_node():
     assert constraints(affinity={"nodeAffinity": {}}).node_affinity is None
     assert constraints(affinity={"nodeAffinity": {REQUIRED: {}}}).node_affinity == ()
 
 
-def test_terms_about_pods_look_into_the_pods_own_namespace_unless_they_say_otherwise():
+def test_pod_affinity_terms_default_to_the_pods_own_namespace():
     selector = {"matchLabels": {"app": "x"}}
     terms = [
         {"topologyKey": "host", "labelSelector": selector},
@@ -76,7 +76,7 @@ def test_equal_tolerations_are_one_and_their_order_says_nothing():
     assert constraints(tolerations=[one, two, one]).tolerations == expected
 
 
-def test_ports_of_the_host_are_those_of_containers_and_sidecars():
+def test_host_ports_come_from_containers_and_sidecars():
     def opening(port, **more):
         return {"ports": [{"containerPort": 80, **port}], **more}
 
@@ -90,17 +90,17 @@ def test_ports_of_the_host_are_those_of_containers_and_sidecars():
     assert found == (HostPort("TCP", ANY_ADDRESS, 8080), HostPort("UDP", "10.0.0.1", 1))
 
 
-def test_on_the_hosts_network_every_port_is_one_of_the_host():
+def test_under_host_network_container_ports_are_host_ports():
     found = constraints(hostNetwork=True, containers=[{"ports": [{"containerPort": 80}]}]).host_ports
     assert found == (HostPort("TCP", ANY_ADDRESS, 80),)
 
 
-def test_a_nominated_node_is_part_of_what_a_pod_wants():
+def test_a_nominated_node_is_part_of_a_pods_constraints():
     made = pod("a", status={"nominatedNodeName": "n"})
     assert taken(made).shapes[0].constraints.nominated_node == "n"
 
 
-def test_claims_are_named_directly_or_by_what_was_made_from_a_template():
+def test_claims_are_named_directly_or_by_their_template_status():
     made = pod(
         "a",
         spec={
@@ -120,7 +120,7 @@ def test_claims_are_named_directly_or_by_what_was_made_from_a_template():
     )
 
 
-def test_volume_claims_are_named_or_called_after_pod_and_volume():
+def test_volume_claims_are_named_or_derived_from_the_pod():
     volumes = [
         {"name": "data", "persistentVolumeClaim": {"claimName": "shared"}},
         {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}},
@@ -128,7 +128,7 @@ def test_volume_claims_are_named_or_called_after_pod_and_volume():
     assert constraints(volumes=volumes).volume_claims == ("a-scratch", "shared")
 
 
-def test_a_demand_to_be_spread_is_kept_as_it_is_written():
+def test_a_required_spread_constraint_is_read_completely():
     demand = {"topologyKey": "zone", "maxSkew": 2, "whenUnsatisfiable": "DoNotSchedule"}
     selecting = {"labelSelector": {"matchLabels": {"app": "x"}}, "matchLabelKeys": ["z", "b", "b"], "minDomains": 3}
     policies = {"nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor"}
@@ -143,7 +143,7 @@ def test_a_demand_to_be_spread_is_kept_as_it_is_written():
     "change",
     [{"whenUnsatisfiable": "ScheduleAnyway"}, {"whenUnsatisfiable": ""}, {"maxSkew": 0}, {"topologyKey": ""}],
 )
-def test_wishes_to_be_spread_and_demands_that_no_pod_could_obey_are_left_out(change):
+def test_soft_and_impossible_spread_constraints_are_left_out(change):
     demand = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
     assert constraints(topologySpreadConstraints=[demand | change]).spread == ()
 
@@ -162,7 +162,7 @@ def test_wishes_to_be_spread_and_demands_that_no_pod_could_obey_are_left_out(cha
         {"volumes": [{"name": "v", "csi": {"driver": "d"}}]},
     ],
 )
-def test_pods_that_differ_in_what_they_demand_have_different_signatures(spec):
+def test_different_demands_give_different_signatures(spec):
     assert signature(spec=spec) != signature()
     assert signature(spec=spec) == signature("b", spec=spec)
 
@@ -181,7 +181,7 @@ def test_pods_that_differ_in_what_they_demand_have_different_signatures(spec):
         },
     ],
 )
-def test_amounts_labels_nominations_config_maps_and_secrets_are_not_part_of_a_signature(body):
+def test_amounts_and_labels_are_not_part_of_a_signature(body):
     assert signature(**body) == signature()
 
 
@@ -208,9 +208,9 @@ MOUNTS = {"name": "main", "volumeMounts": [{"name": "v", "mountPath": "/v", "bin
         ({"hostUsers": False}, ()),
     ],
 )
-def test_a_pod_needs_what_a_kubelet_must_declare_to_run_it(spec, features):
+def test_a_pods_features_are_those_its_kubelet_must_declare(spec, features):
     assert constraints(**spec).features == features
 
 
-def test_pods_that_need_other_features_of_nodes_have_another_signature():
+def test_different_required_features_give_different_signatures():
     assert signature(spec={"hostNetwork": True, "hostUsers": False}) != signature(spec={"hostNetwork": True})

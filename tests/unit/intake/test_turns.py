@@ -91,21 +91,21 @@ def test_the_oldest_come_first():
     assert considered(snapshot) == {"g009", "g008", "g007", "g006"}
 
 
-def test_groups_that_are_alike_share_a_turn_and_count_once():
+def test_equal_groups_share_a_turn_and_count_once():
     groups = {**flood(3), **{f"same{at}": {"each": {"gpu": 1}} for at in range(20)}}
     assert taken(groups, 4, 0).crowds.by_namespace == {}
 
 
-def test_pods_whose_own_claims_ask_for_the_same_count_once():
+def test_pods_with_equal_private_claims_count_once():
     assert crowds_of({f"claim-{at}": 1 for at in range(20)}, 2).by_namespace == {}
 
 
-def test_pods_whose_own_claims_ask_for_different_things_have_turns():
+def test_pods_with_different_private_claims_take_turns():
     (crowd,) = crowds_of({f"claim-{at}": 1 + at % 5 for at in range(20)}, 2).by_namespace.values()
     assert (crowd.shapes, crowd.turns, len(crowd.groups)) == (5, 3, 12)
 
 
-def test_pods_whose_claims_are_not_there_count_by_their_names():
+def test_pods_with_missing_claims_count_by_claim_name():
     objects = with_claims({f"claim-{at}": 1 for at in range(6)})
     gone = attrs.evolve(objects, resource_claims=())
     (crowd,) = Intake(IntakeSettings(namespace_shapes=2)).take(gone, NOW, revision=0).crowds.by_namespace.values()
@@ -132,7 +132,7 @@ def test_a_gang_whose_pods_differ_comes_whole():
     assert {each.crowds.turns for each in snapshots} == {2}
 
 
-def test_a_group_for_which_others_were_evicted_need_not_wait():
+def test_a_group_awaiting_evictions_is_always_considered():
     last = max(set(flood(10)) - considered(taken(flood(10), 4, 0)))
     assert last in considered(taken(flood(10), 4, 0, awaited=(f"default/{last}",)))
 
@@ -145,7 +145,7 @@ def test_those_of_other_namespaces_do_not_wait():
     assert list(snapshot.crowds.by_namespace) == ["default"]
 
 
-def test_who_waits_for_a_turn_is_not_tried_and_told_so():
+def test_a_group_waiting_for_its_turn_reports_so():
     snapshot = taken(flood(10), 4, 0)
     sink = Recorder()
     report = run_cycle(snapshot, PROFILE, sink)
@@ -192,7 +192,7 @@ def test_as_many_pods_as_the_bound_are_all_considered():
     assert counted(alike(6), 6, 3).crowds.by_namespace == {}
 
 
-def test_of_more_groups_the_oldest_are_always_considered_and_the_others_in_parts():
+def test_the_oldest_groups_are_always_considered_and_others_rotate():
     snapshots = [counted(alike(10), 4, number) for number in range(4)]
     seen = [considered(each) for each in snapshots]
     assert all(len(each) == 4 and {"g000", "g001"} <= each for each in seen)
@@ -200,12 +200,12 @@ def test_of_more_groups_the_oldest_are_always_considered_and_the_others_in_parts
     assert {each.crowds.turns for each in snapshots} == {4}
 
 
-def test_a_group_of_higher_priority_is_considered_before_older_ones():
+def test_a_higher_priority_group_is_considered_before_older_ones():
     groups = {**alike(10), "late": {"each": {"gpu": 1}, "priority": 90}}
     assert all("late" in considered(counted(groups, 4, number)) for number in range(5))
 
 
-def test_shapes_and_groups_are_bounded_together_and_all_have_their_turn():
+def test_bounded_shapes_and_groups_all_get_a_turn():
     groups = {f"g{at:03}": {"each": {"cpu": 1 + at % 6}} for at in range(60)}
     first = counted(groups, 4, 0, shapes=2)
     seen = [considered(counted(groups, 4, number, shapes=2)) for number in range(first.crowds.turns)]
@@ -213,11 +213,11 @@ def test_shapes_and_groups_are_bounded_together_and_all_have_their_turn():
     assert max(map(len, seen)) == 4
 
 
-def test_a_bound_of_one_group_considers_one_after_the_other():
+def test_a_bound_of_one_considers_groups_in_turn():
     assert [considered(counted(alike(3), 1, number)) for number in range(3)] == [{"g000"}, {"g001"}, {"g002"}]
 
 
-def test_who_waits_in_a_crowd_of_pods_is_told_how_many_there_are():
+def test_a_waiting_group_reports_its_namespaces_pending_pods():
     snapshot = counted(alike(10), 4, 0)
     report = run_cycle(snapshot, PROFILE, Recorder())
     text = "namespace default has 10 pending pods, and at most 4 are considered in a cycle; this one waits for its turn"
@@ -226,7 +226,7 @@ def test_who_waits_in_a_crowd_of_pods_is_told_how_many_there_are():
     assert {GroupReasons(snapshot, PROFILE, report).dominant(row).text for row in rows} == {text}
 
 
-def test_a_gang_larger_than_the_bound_comes_whole_and_has_its_turn():
+def test_a_gang_above_the_bound_still_gets_whole_turns():
     groups = {
         **alike(6),
         "wide": {"members": 7, "each": {"gpu": 1}},

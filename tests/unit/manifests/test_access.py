@@ -31,7 +31,7 @@ IN_ML = "namespace: ml"
         ((QUEUE % LABELS, POD % IN_ML, SPACE % "c"), True),
     ],
 )
-def test_a_job_in_a_queue_that_does_not_allow_its_namespace(texts, is_refused):
+def test_a_job_in_a_forbidding_queue_warns(texts, is_refused):
     found = [each for each in lint_texts(*texts) if each.code == "J022"]
     assert [each.message for each in found] == ["queue a does not allow namespace ml"] * is_refused
     assert all(each.line and each.help and not each.is_error for each in found)

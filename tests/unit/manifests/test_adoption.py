@@ -38,11 +38,11 @@ def taken(manifest, adoption=OTHERS):
 
 
 @pytest.mark.parametrize("scheduler", [None, "", "default-scheduler"])
-def test_a_pod_that_names_no_scheduler_is_the_default_ones(scheduler):
+def test_a_pod_without_scheduler_belongs_to_the_default_one(scheduler):
     assert taken(pod(scheduler=scheduler))["spec"]["schedulerName"] == "kai-scheduler"
 
 
-def test_a_pod_of_a_scheduler_that_is_not_named_stays_as_it_is():
+def test_a_pod_of_an_unnamed_scheduler_stays_the_same():
     other = pod(scheduler="volcano")
     assert taken(other) is other
 
@@ -84,7 +84,7 @@ def test_pods_that_have_ended_stay_as_they_are():
     assert taken(ended) is ended
 
 
-def test_a_workload_without_a_queue_goes_into_that_of_its_namespace():
+def test_a_workload_without_queue_gets_its_namespaces():
     assert taken(job(), NAMESPACES)["metadata"]["labels"] == {names.QUEUE: "ml"}
 
 
@@ -109,7 +109,7 @@ def test_a_scheduler_without_pods_is_told():
     )
 
 
-def test_under_another_name_kai_reads_pods_that_name_no_scheduler():
+def test_kai_under_another_name_reads_unnamed_schedulers_pods():
     found = taken(pod(), Adoption(ours="default-scheduler"))
     assert found["spec"]["schedulerName"] == "default-scheduler"
 
@@ -158,7 +158,7 @@ def test_a_group_of_volcano_becomes_one_of_kai():
     assert [each["metadata"]["name"] for each in found.made] == ["research"]
 
 
-def test_a_job_of_volcano_hands_its_scheduler_to_its_tasks():
+def test_a_volcano_job_passes_its_scheduler_to_tasks():
     manifest = {
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",

@@ -31,7 +31,7 @@ def of_kind(expansion: Any, kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["about"])
-def test_a_controller_makes_these_pods_and_the_grouper_these_groups(case):
+def test_each_workload_expands_into_its_pods_and_groups(case):
     found = expand(list(yaml.safe_load_all(case["given"])))
     assert not found.problems
     groups = {name: group["spec"] for name, group in of_kind(found, "PodGroup").items()}
@@ -74,7 +74,7 @@ def test_workloads_that_own_each_other_are_refused():
     ("group", "said"),
     [("here", []), ("ghost", ["not used: 1 Pod (the pod group that its annotation names is not there)"])],
 )
-def test_a_pod_whose_group_is_not_there_is_not_passed_over_in_silence(group, said):
+def test_a_pod_naming_a_missing_group_is_reported_unused(group, said):
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -97,7 +97,7 @@ ASTRAY = "not used: 1 Pod (the pod group that its annotation names is not there)
         ("{", "n1", [ASTRAY]),
     ],
 )
-def test_a_pod_that_runs_on_the_account_of_a_group_that_is_gone_is_used(granted, node, said):
+def test_a_running_pod_granted_to_a_deleted_group_counts(granted, node, said):
     pod: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -122,13 +122,13 @@ def test_ungrouped_pods_with_a_missing_group_are_reported():
     ]
 
 
-def test_pods_that_the_grouper_leaves_alone_must_name_a_group():
+def test_pods_skipped_by_the_grouper_must_name_a_group():
     (problem,) = expand([left_alone()]).problems
     said = 'Job "default/w" carries kai.scheduler/skip-podgrouper, and the pod names no pod group'
     assert problem.message == said
 
 
-def test_a_workload_whose_pods_are_in_the_input_is_left_as_it_is():
+def test_a_workload_with_pods_present_is_not_expanded():
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "w-1", "uid": "u"}
     pod = {
         "apiVersion": "v1",
@@ -219,14 +219,14 @@ def test_a_workload_that_cannot_be_expanded_says_why(manifest, message):
     assert (problem.at, problem.message) == (0, message)
 
 
-def test_a_group_that_is_made_is_as_old_as_its_first_pod():
+def test_a_generated_group_is_as_old_as_its_pods():
     born = "2026-01-31T12:00:00Z"
     job = workload("Job", "batch/v1", {"template": TEMPLATE}, creationTimestamp=born)
     (group,) = of_kind(expand([job]), "PodGroup").values()
     assert group["metadata"]["creationTimestamp"] == born
 
 
-def test_two_workloads_of_one_name_get_groups_of_different_names():
+def test_workloads_of_one_name_get_differently_named_groups():
     job = workload("Job", "batch/v1", {"template": TEMPLATE})
     stateful = workload("StatefulSet", "apps/v1", {"replicas": 1, "template": TEMPLATE})
     found = expand([job, stateful])
@@ -240,7 +240,7 @@ def test_the_priority_classes_are_those_of_an_installation():
     assert {name: installed[name] for name in PRIORITY_CLASSES} == PRIORITY_CLASSES
 
 
-def test_a_service_has_the_priority_that_the_grouper_gives_it():
+def test_a_deployment_gets_the_inference_priority_class():
     found = expand([deployment()])
     assert {each["metadata"]["name"]: each["value"] for each in of_kind(found, "PriorityClass").values()} == {
         "inference": 125
@@ -270,7 +270,7 @@ spec: {levels: [{domain: zone, key: example.org/zone}, {domain: rack, key: examp
 """
 
 
-def test_topology_constraints_of_grove_are_those_of_the_group_and_its_sub_groups():
+def test_grove_topology_constraints_reach_group_and_subgroups():
     found = expand([*yaml.safe_load_all(CLIQUES), yaml.safe_load(BINDING)])
     (topology,) = of_kind(found, "Topology").values()
     assert topology["spec"]["levels"] == [{"nodeLabel": "example.org/zone"}, {"nodeLabel": "example.org/rack"}]
@@ -284,7 +284,7 @@ def test_topology_constraints_of_grove_are_those_of_the_group_and_its_sub_groups
     }
 
 
-def test_a_topology_of_grove_that_is_not_in_the_input_is_told():
+def test_a_missing_grove_topology_is_reported_and_ignored():
     found = expand(list(yaml.safe_load_all(CLIQUES)))
     (said,) = (problem.message for problem in found.absent)
     assert said.endswith(
@@ -294,11 +294,11 @@ def test_a_topology_of_grove_that_is_not_in_the_input_is_told():
     assert "topologyConstraint" not in group["spec"]
 
 
-def test_the_model_of_each_kind_says_whose_source_it_follows():
+def test_each_kinds_model_names_its_source():
     assert all(source_of(*key) for key in {**MODELS, **LOOKING})
 
 
-def test_a_kind_in_an_app_wrapper_that_kai_does_not_expand_is_told():
+def test_an_unexpanded_kind_in_an_app_wrapper_is_reported():
     inner = workload("Training", "acme.io/v1", {"template": TEMPLATE})
     found = expand([workload("AppWrapper", "workload.codeflare.dev/v1beta2", {"components": [{"template": inner}]})])
     (said,) = (str(each) for each in found.unused)
@@ -332,7 +332,7 @@ def test_pods_of_spark_ask_for_memory_beside_their_heap(more, role, memory):
     assert asked == memory
 
 
-def test_an_operator_that_names_the_scheduler_itself_needs_no_name_in_its_manifests():
+def test_an_operator_naming_the_scheduler_needs_none_in_manifests():
     pods = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
     cluster = workload("RayCluster", "ray.io/v1", {"headGroupSpec": {"template": pods}})
     assert not of_kind(expand([cluster]), "Pod")

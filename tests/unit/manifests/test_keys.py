@@ -84,7 +84,7 @@ def test_keys_of_others_are_no_mistakes(key):
     assert lint_text(POD % f"labels: {{{key}: x}}, annotations: {{{key}: x}}".replace(", annot", "\n  annot")) == []
 
 
-def test_what_counts_is_no_mistake_and_what_a_program_wrote_is_not_either():
+def test_known_keys_and_program_annotations_lint_clean():
     for key, known in KEYS.items():
         value = known.values[0] if known.values else "1h" if known.is_duration else "x"
         kinds = {"workload": "Job", "pod": "Pod", "queue": "Queue", "namespace": "Namespace"}
@@ -95,7 +95,7 @@ def test_what_counts_is_no_mistake_and_what_a_program_wrote_is_not_either():
     assert lint_text(POD % "annotations: {kai.scheduler/last-start-timestamp: x}") == []
 
 
-def test_annotations_about_gpus_and_minima_count_on_some_objects_only():
+def test_gpu_and_minimum_annotations_count_only_where_read():
     found = lint_text(JOB % ('annotations: {gpu-fraction: "0.5"}', 'annotations: {gpu-memory: "4000"}'))
     assert [each.message for each in found] == ["gpu-fraction stands on the Job, not on its pods"]
     deployment = (JOB % ('annotations: {kai.scheduler/batch-min-member: "2"}', "")).replace(
@@ -104,7 +104,7 @@ def test_annotations_about_gpus_and_minima_count_on_some_objects_only():
     assert "J031" in [each.code for each in lint_text(deployment.replace("batch/v1", "apps/v1"))]
 
 
-def test_a_queue_that_was_meant_is_told_once_where_it_stands():
+def test_a_misspelt_queue_key_is_reported_once_in_place():
     queue = "---\napiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {name: a}\nspec: {displayName: x}\n"
     text = "\n".join(finding_text(each) for each in lint_text(POD % "labels: {kai.scheduler/queu: a}" + queue))
     assert text.split("\n") == [
@@ -137,7 +137,7 @@ def test_a_queue_that_was_meant_is_told_once_where_it_stands():
         ("containers:", "nodeSelector: {gpu-model: A100}\n  containers:", ""),
     ],
 )
-def test_what_no_node_has_is_told_where_a_node_has_nearly_the_same(old, new, said):
+def test_a_near_miss_of_a_nodes_value_is_reported(old, new, said):
     text = (POD % "labels: {app: x}").replace(old, new)
     found = [f"{each.code} {each.message}" for each in lint_text(text + NODE)]
     assert len(found) == bool(said)
@@ -145,7 +145,7 @@ def test_what_no_node_has_is_told_where_a_node_has_nearly_the_same(old, new, sai
     assert lint_text(text) == []
 
 
-def test_a_label_of_a_kind_that_passes_it_on_to_nothing_is_told():
+def test_a_label_that_is_not_passed_on_is_reported():
     cron = (JOB % ("labels: {kai.scheduler/queue: a}", "")).split("spec:\n", 1)
     inner = "".join(f"    {line}\n" for line in cron[1].splitlines())
     text = (

@@ -278,13 +278,13 @@ def test_every_code_says_what_it_means():
     ("written", "better"),
     [("yes", 'name: "yes"'), ("1e3", 'name: "1e3"'), ("0x10", 'name: "0x10"')],
 )
-def test_what_belongs_into_quotes_is_told_as_it_is_written(written, better):
+def test_a_value_needing_quotes_is_shown_quoted(written, better):
     found = lint_texts(f"apiVersion: v1\nkind: Node\nmetadata: {{name: {written}}}\n")
     assert [each.help for each in found if each.code == "F001"] == [better]
 
 
 @pytest.mark.parametrize("more", [(), (queue("b"),)])
-def test_an_empty_name_of_a_queue_is_told_as_such(more):
+def test_an_empty_queue_name_is_reported_as_empty(more):
     (found,) = lint_texts(job("''"), *more)
     assert finding_text(found).splitlines()[0] == (
         "x.yaml:5:33: J001 kai.scheduler/queue is empty, expected the name of a queue"
@@ -293,7 +293,7 @@ def test_an_empty_name_of_a_queue_is_told_as_such(more):
     assert found.message == "queue is empty, expected the name of a queue"
 
 
-def test_a_group_that_says_nothing_of_a_queue_is_told_where_there_are_queues():
+def test_a_group_without_queue_is_reported_where_queues_exist():
     group = (GROUP % "minMember: 1").replace("  queue: a\n", "")
     assert lint_texts(group, MEMBER) == []
     (found,) = lint_texts(group, MEMBER, queue("b"))
@@ -306,7 +306,7 @@ def test_a_list_whose_items_are_none_is_told_so():
 
 
 @pytest.mark.parametrize(("scheduler", "codes"), [("kai-scheduler", ["J043"]), ("default-scheduler", [])])
-def test_a_pod_group_of_kubernetes_that_kai_does_not_read_is_told(scheduler, codes):
+def test_an_ignored_kubernetes_pod_group_is_reported(scheduler, codes):
     text = (
         "apiVersion: v1\nkind: Pod\nmetadata: {name: g-0}\nspec:\n"
         f"  schedulerName: {scheduler}\n  schedulingGroup: {{podGroupName: g}}\n  containers: [{{name: m, image: i}}]\n"

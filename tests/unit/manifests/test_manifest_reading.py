@@ -25,7 +25,7 @@ def findings_of(text):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["about"])
-def test_a_mistake_is_said_with_its_place_and_its_remedy(case):
+def test_a_mistake_has_its_place_and_remedy(case):
     found = findings_of(case["text"])
     said = "\n".join(finding_text(finding) for finding in found)
     assert said.strip() == case["said"].strip()
@@ -55,7 +55,7 @@ def test_places_are_counted_in_the_whole_file():
     assert (place.line, place.column, place.width) == (10, 12, 1)
 
 
-def test_an_unknown_path_is_placed_at_the_nearest_key_above_it():
+def test_an_unknown_path_is_placed_at_its_nearest_key():
     text = Text("x", "a:\n  b: {c: 1}\n")
     assert (text.locate(0, ("a", "b", "nope")).line, text.locate(0, ("a", "b", "nope")).column) == (2, 3)
 
@@ -81,7 +81,7 @@ def test_fields_of_kubernetes_are_those_of_its_client():
         assert set(fields) == set(getattr(kubernetes, name).attribute_map.values()), name
 
 
-def test_fields_that_are_newer_than_the_client_are_not_in_it_yet():
+def test_newer_fields_are_missing_in_the_client():
     for name, fields in NEWER.items():
         assert not set(fields) & set(getattr(kubernetes, name).attribute_map.values()), name
 
@@ -165,7 +165,7 @@ def test_letters_that_yaml_reads_as_booleans_are_no_texts():
     assert [each.partition(":")[0] for each in said] == ["a", "b", "c", "d"]
 
 
-def test_all_values_of_an_object_that_cannot_be_read_are_reported_at_once():
+def test_all_unreadable_values_are_reported_together():
     text = (
         "apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {name: a}\n"
         'spec: {resources: {gpu: {quota: "20", limit: 8}, memory: {quota: 64Gi, limit: 128Gi}}}\n'

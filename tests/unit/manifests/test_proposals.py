@@ -47,7 +47,7 @@ def test_namespaces_without_a_quota_share_the_gpus_equally():
     assert shares(found["all"]) == (12, 1, -1)
 
 
-def test_a_quota_of_a_namespace_is_quota_and_limit_of_its_queue():
+def test_a_namespaces_quota_becomes_its_queues_quota_and_limit():
     found = made([node(8), gpus("a", "5"), quota("a", "r", requests_cpu="2", requests_memory="1G")], "namespace", "b")
     assert shares(found["a"]) == (5, 1, 5)
     assert shares(found["a"], "cpu") == (2000, 1, 2000)
@@ -130,7 +130,7 @@ spec: {clusterQueue: team-a}
 )
 
 
-def test_a_cluster_queue_becomes_a_queue_with_the_sums_of_its_flavors():
+def test_a_cluster_queue_sums_its_flavors():
     found = made(KUEUE, "kueue")
     assert shares(found["team-a"]) == (12, 2, 16)
     assert shares(found["team-a"], "cpu") == (96000, 2, -1)
@@ -139,7 +139,7 @@ def test_a_cluster_queue_becomes_a_queue_with_the_sums_of_its_flavors():
     assert (found["team-a"].parent, found["alone"].parent) == ("lab", "")
 
 
-def test_a_cohort_becomes_the_queue_above_with_what_is_its_own():
+def test_a_cohort_becomes_the_parent_queue():
     found = made(KUEUE, "kueue")
     assert shares(found["lab"]) == (25, 1, -1)
     assert (found["lab"].parent, found["house"].parent) == ("house", "")
@@ -153,7 +153,7 @@ def test_what_a_queue_cannot_say_is_told():
     )
 
 
-def test_workloads_that_name_no_local_queue_are_in_the_default_one():
+def test_workloads_without_local_queue_use_the_default_one():
     queue_of = propose(KUEUE, "kueue").queue_of
     assert queue_of({"kind": "Job", "metadata": {"namespace": "ml"}}) == "team-a"
     assert queue_of({"kind": "Job", "metadata": {"namespace": "other"}}) == ""
@@ -189,7 +189,7 @@ def test_a_queue_of_volcano_keeps_weight_deserved_and_capability():
     assert found["default"].reason == "no Queue of this name: no bounds"
 
 
-def test_a_workload_of_volcano_names_its_queue_in_spec_or_annotation():
+def test_a_volcano_queue_comes_from_spec_or_annotation():
     queue_of = propose([], "volcano").queue_of
     assert queue_of({"kind": "Job", "metadata": {}, "spec": {"queue": "a"}}) == "a"
     said = {"annotations": {"scheduling.volcano.sh/queue-name": "b"}}
@@ -212,7 +212,7 @@ def test_a_name_that_is_taken_gets_a_number():
 
 
 @given(st.text())
-def test_a_name_from_elsewhere_becomes_one_that_a_queue_can_have(text):
+def test_any_name_becomes_a_valid_queue_name(text):
     name = named_queue(text)
     structure_as(Queue, {"metadata": {"name": name}, "spec": {"parentQueue": name}})
     assert name.strip("-") == name.lower() != ""

@@ -27,7 +27,7 @@ status: {allocatable: {cpu: 64, memory: 512Gi, pods: 110, nvidia.com/gpu: 8}}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["about"])
-def test_what_is_said_of_a_published_manifest_and_what_comes_of_it(case):
+def test_a_published_manifest_lints_and_expands_as_recorded(case):
     texts = {"case.yaml": case["given"], "cluster.yaml": CLUSTER}
     documents = [each for name, text in texts.items() for each in documents_of(*open_text(text.encode(), name))]
     reading = read(documents, Surroundings(with_later=True))
@@ -51,7 +51,7 @@ def _told(later: Later) -> str:
 
 
 @pytest.mark.parametrize("name", ["pods of a Job with a zone for itself", "workers with a zone for themselves"])
-def test_pods_that_have_a_zone_for_themselves_attract_one_another_and_keep_others_away(name):
+def test_exclusive_zones_attract_own_pods_and_repel_others(name):
     (given,) = (case["given"] for case in CASES if case["about"].startswith(name))
     found = expand(list(yaml.safe_load_all(given)), Surroundings(with_later=True))
     pods = [each for each in found.manifests if each["kind"] == "Pod"] + [

@@ -29,7 +29,7 @@ def test_what_an_api_server_takes_is_right(kind):
 
 
 @pytest.mark.parametrize("case", REFUSED["cases"], ids=lambda case: case["about"])
-def test_what_an_api_server_refuses_is_said_before_with_its_place(case):
+def test_what_an_api_server_refuses_is_found_in_place(case):
     first = lint_manifest(merged(REFUSED["bases"][case["kind"]], case["with"]))[0]
     assert f"{first.code} {first.message}".removesuffix(f" (in {first.object})") == case["said"]
     assert first.line > 0
@@ -45,7 +45,7 @@ def test_comparing_a_label_with_a_word_is_an_error(value, is_wrong):
     assert [f"{each.code} {each.message}" for each in found] == [f"{said} (in job default/j)"] * is_wrong
 
 
-def test_whole_numbers_may_be_written_with_a_point_and_null_is_absent():
+def test_whole_floats_and_null_values_are_accepted():
     patch = {"spec": {"backoffLimit": 4.0, "suspend": False}}
     manifest = merged(REFUSED["bases"]["Job"], patch)
     manifest["spec"]["activeDeadlineSeconds"] = None
@@ -57,7 +57,7 @@ def test_what_comes_from_a_cluster_is_not_judged():
     assert lint_manifest(merged(REFUSED["bases"]["Pod"], patch)) == []
 
 
-def test_what_another_controller_may_fill_in_need_not_be_given():
+def test_fields_that_a_controller_fills_may_be_missing():
     pod = REFUSED["bases"]["Pod"]
     manifest = {
         "apiVersion": "serving.knative.dev/v1",
@@ -173,7 +173,7 @@ def test_keys_that_are_no_text_are_located(key):
 
 @pytest.mark.parametrize(("amount", "code"), [("-1", "F001"), ("lots", "F001"), ("1.5", "J010")])
 @pytest.mark.parametrize("kept", [{}, {"resourceVersion": "7"}])
-def test_an_amount_of_gpus_that_cannot_be_is_told_under_one_code(amount, code, kept):
+def test_an_impossible_gpu_amount_has_one_code(amount, code, kept):
     containers = [{"name": "main", "image": "x", "resources": {"limits": {"nvidia.com/gpu": amount}}}]
     manifest = merged(REFUSED["bases"]["Pod"], {"metadata": kept, "spec": {"containers": containers}})
     assert [each.code for each in lint_manifest(manifest)] == [code]

@@ -28,7 +28,7 @@ def test_a_minimum_above_the_maximum_is_an_error():
     assert found == [("Q021", "queue a: preemptMinRuntime is 2h, and maxRuntime of queue a is 1h")]
 
 
-def test_a_maximum_above_that_of_a_parent_has_no_effect():
+def test_a_maximum_above_the_parents_has_no_effect():
     text = queue("top", maxRuntime="1h") + queue("a", "top", maxRuntime="2h", defaultRuntime="90m")
     assert told(text, check_queues) == [
         ("Q022", "queue a: defaultRuntime is 90m, and maxRuntime of queue top is 1h"),

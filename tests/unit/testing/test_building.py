@@ -50,7 +50,7 @@ def test_a_wrong_key_is_named():
 
 
 @pytest.mark.usefixtures("own_kinds")
-def test_a_cluster_has_objects_of_the_kinds_that_plugins_read():
+def test_a_test_cluster_has_the_objects_plugins_read():
     caps = {"b": {"spec": {"watts": 2000}, "labels": {"row": "1"}}, "a": {"status": {"phase": "New"}}}
     objects = {CAPS: caps, LIMITS: {"team/x": {}, "y": {}}, CLASSES: {"fast": {"provisioner": "csi"}}}
     view = session_view(NODES, objects=objects)
@@ -60,7 +60,7 @@ def test_a_cluster_has_objects_of_the_kinds_that_plugins_read():
 
 
 @pytest.mark.usefixtures("own_kinds")
-def test_a_key_that_no_object_of_a_plugin_has_is_named():
+def test_an_unknown_key_of_a_plugins_object_is_named():
     with pytest.raises(InputError) as caught:
         cluster(NODES, objects={CAPS: {"a": {"watts": 2000}}})
     known = "annotations, labels, spec, status"

@@ -50,7 +50,7 @@ class Good:
         )
 
 
-def test_a_plugin_of_ones_own_can_be_tried_with_options_and_clusters():
+def test_a_custom_plugin_checks_with_options_and_clusters():
     check_plugin(
         Good, weight=2.0, clusters={"mine": {"nodes": {"m": {"gpu": 3}}, "groups": {"g": {"each": {"gpu": 1}}}}}
     )
@@ -203,7 +203,7 @@ def test_effects_that_are_linear_are_fine():
     check_plugin(Counting)
 
 
-def test_a_pod_that_is_promised_its_place_keeps_what_its_placement_added():
+def test_a_promised_pod_keeps_its_placements_effects():
     """Nodes where a pod must wait are preferred here: no eviction takes such a place away."""
 
     @attrs.frozen
@@ -215,7 +215,7 @@ def test_a_pod_that_is_promised_its_place_keeps_what_its_placement_added():
     check_plugin(Spreading)
 
 
-def test_decisions_that_depend_on_the_order_of_objects_are_caught():
+def test_order_dependent_decisions_are_caught():
     calls = [0]
 
     @attrs.frozen
@@ -328,7 +328,7 @@ def unreachable(session):
     ],
 )
 @pytest.mark.filterwarnings("ignore:(divide|invalid)")
-def test_whatever_a_plugin_does_wrong_is_a_law_by_name(plugin, law):
+def test_each_wrong_plugin_breaks_a_named_law(plugin, law):
     with pytest.raises(BrokenLaw, match=law):
         check_plugin(plugin)
 

@@ -32,7 +32,7 @@ def test_a_scenario_is_loaded_run_and_checked(write):
     assert check_scenario(write(SHORT + "expect: {g: pending}\n")) == ("g: 1 allocated on n1, expected pending",)
 
 
-def test_a_plugin_of_ones_own_can_answer_in_a_scenario(write):
+def test_a_custom_plugin_answers_in_a_scenario(write):
     @attrs.frozen
     class Last:
         def open(self, session):

@@ -16,7 +16,7 @@ def test_a_recording_sink_keeps_statements_apart():
     assert sink.decisions == [BIND] * 3
 
 
-def test_a_rejecting_sink_takes_so_many_statements_and_no_more():
+def test_a_rejecting_sink_takes_just_its_statements():
     sink = RejectingSink(accepts=1)
     sink.take((BIND,))
     with pytest.raises(ConnectionError, match="takes 1 statements"):

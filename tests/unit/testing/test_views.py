@@ -33,7 +33,7 @@ def test_pods_are_found_by_name_with_or_without_namespace():
         node_row(view, "nowhere")
 
 
-def test_a_plugin_that_tracks_columns_is_opened_with_the_session():
+def test_a_tracking_plugin_opens_with_the_session():
     session, extensions = opened(Sample(), snapshot(NODES, GROUPS))
     assert only(NodeScore, extensions).score(pod_row(session.view, "g-0"), session.view.nodes).tolist() == [0.0, 1.0]
     view = session_view(NODES, GROUPS, plugins=(Sample(),))

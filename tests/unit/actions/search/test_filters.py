@@ -30,11 +30,11 @@ NODES = {"n1": {"gpu": 2, "labels": {"rack": "a"}}, "n2": {"gpu": 4, "labels": {
         ([0, 0], [-1], False),
     ],
 )
-def test_each_amount_needs_one_holder_that_has_as_much_left(wanted, capacities, fits):
+def test_each_amount_needs_one_holder_with_enough_left(wanted, capacities, fits):
     assert fits_greedily(wanted, capacities) is fits
 
 
-def test_an_amount_of_nothing_needs_no_holder_where_it_ends_the_test():
+def test_a_zero_amount_needs_no_holder_when_ending():
     assert fits_greedily([0], [], stop_at_zero=True)
     assert not fits_greedily([0], [])
 
@@ -72,7 +72,7 @@ def test_victims_that_free_enough_are_accepted():
     assert filters_for(session, "wants", free=1000).accept(large, held_by(session, large))
 
 
-def test_victims_on_nodes_that_the_aggressor_must_not_use_are_refused():
+def test_victims_on_nodes_the_aggressor_cannot_use_are_refused():
     session = opened({**GROUPS, "wants": {"each": {"gpu": 1}, "selector": {"rack": "b"}}}, NODES)
     filters = filters_for(session, "wants")
     small, large = (np.array(pods_of(session, name), np.int64) for name in ("small", "large"))

@@ -47,14 +47,14 @@ def test_what_was_committed_since_is_known_after_a_refresh():
     assert chosen(session, states.placed) == {"waits"}
 
 
-def test_groups_of_one_leaf_are_plain_and_those_that_share_devices_are_not_exact():
+def test_single_leaf_groups_are_plain_and_sharing_inexact():
     session = opened(GROUPS, NODES)
     states = GroupStates(session)
     assert chosen(session, states.plain) == {"runs", "half", "waits"}
     assert chosen(session, states.exact) == {"runs", "waits"}
 
 
-def test_a_group_with_a_pod_that_a_plugin_must_be_asked_about_is_not_plain():
+def test_a_group_that_a_plugin_concerns_is_not_plain():
     class Asking:
         def open(self, session):
             return [PodFilter(admit_all, concerns=session.facts.shapes.kind == 0)]
@@ -65,13 +65,13 @@ def test_a_group_with_a_pod_that_a_plugin_must_be_asked_about_is_not_plain():
     assert "runs" in plain
 
 
-def test_there_is_room_to_evict_the_pods_and_to_place_their_groups_again():
+def test_room_covers_evicting_the_pods_and_placing_their_groups():
     session = opened(GROUPS, NODES)
     pods = np.array(pods_of(session, "waits")[:1], np.int64)
     assert GroupStates(session).room_for(pods) == 2 * (1 + 3)
 
 
-def test_a_group_holds_what_its_pods_with_a_place_hold():
+def test_a_group_holds_what_its_placed_pods_hold():
     session = opened(GROUPS, NODES)
     states = GroupStates(session)
     states.refresh()

@@ -39,13 +39,13 @@ def asked_by(session, name):
         pytest.param("two", True, {"two", "busy"}, id="less of one thing and more of another is not less"),
     ],
 )
-def test_groups_of_one_pod_that_ask_for_no_less_are_found(session, failed, per_queue, expected):
+def test_single_pod_groups_asking_no_less_are_found(session, failed, per_queue, expected):
     every = np.arange(len(session.snapshot.groups), dtype=np.int64)
     found = NoLess(session, every, per_queue=per_queue).than(row(session, "one"), asked_by(session, failed))
     assert {session.snapshot.groups[at].name for at in found} == expected
 
 
-def test_nothing_follows_for_other_groups_from_one_of_several_pods(session):
+def test_a_group_of_several_pods_excludes_no_others(session):
     every = np.arange(len(session.snapshot.groups), dtype=np.int64)
     no_less = NoLess(session, every, per_queue=True)
     assert not len(no_less.than(row(session, "pair"), asked_by(session, "pair")))
@@ -66,6 +66,6 @@ def looked_at(monkeypatch, **parameters):
     return len(set(looked)), told(session)
 
 
-def test_a_pass_looks_at_one_group_after_the_one_that_failed(monkeypatch):
+def test_a_pass_skips_groups_asking_no_less(monkeypatch):
     assert looked_at(monkeypatch) == (2, [])
     assert looked_at(monkeypatch, without=("no-less",)) == (20, [])

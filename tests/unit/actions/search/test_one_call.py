@@ -64,7 +64,7 @@ def test_searches_after_the_first_are_made_in_one_call(served):
     assert [len(made) for made in told(quick)] == [2, 2, 2]
 
 
-def test_what_its_queue_may_not_hold_is_left_to_the_long_way(served):
+def test_a_group_over_its_quota_takes_the_plain_path(served):
     queues = {**QUEUES, "rich": {"parent": "root", "quota": 3}, "poor": {"parent": "root", "quota": 1}}
     session = reclaimed(queues=queues)
     assert served == {"two": "left"}
@@ -73,13 +73,13 @@ def test_what_its_queue_may_not_hold_is_left_to_the_long_way(served):
     assert session.record(row(session, "three")).notes
 
 
-def test_a_group_of_several_pods_is_left_to_the_long_way(served):
+def test_a_group_of_several_pods_takes_the_plain_path(served):
     groups = {**GROUPS, "two": {**WAITS, "members": 2}}
     assert [len(made) for made in told(reclaimed(groups))] == [2, 4, 2]
     assert served == {"two": "left", "three": "served"}
 
 
-def test_more_groups_may_change_than_are_listed_one_by_one(served, monkeypatch):
+def test_many_changed_groups_give_the_same_result(served, monkeypatch):
     monkeypatch.setattr("kai.actions.search.one_call.FEW", 1)
     monkeypatch.setattr("kai.actions.search.group_states.FEW", 1)
     quick = reclaimed()
@@ -93,7 +93,7 @@ def halves():
     return {**RICH, "d": {**RUNS, "runs_on": "n2"}, **waiting}
 
 
-def test_pods_that_share_devices_are_served_in_one_call_where_the_first_victims_go(served):
+def test_sharing_pods_are_served_in_one_call_alike(served):
     quick = reclaimed(halves(), victims="as-peer")
     slow = reclaimed(halves(), victims="as-peer", without=("one-call",))
     assert served == {"two": "served", "three": "served", "four": "served"}
@@ -102,7 +102,7 @@ def test_pods_that_share_devices_are_served_in_one_call_where_the_first_victims_
     assert sorted(len(made) for made in told(quick)) == [1, 2, 2, 2]
 
 
-def test_a_victim_that_frees_more_than_is_taken_is_left_to_a_second_look_where_some_pod_holds_less(served):
+def test_an_excess_victim_beside_smaller_ones_is_searched_plainly(served):
     groups = {**halves(), "d": {**RUNS, "each": {"fraction": 0.9}, "runs_on": "n2"}}
     quick, slow = reclaimed(groups), reclaimed(groups, without=("one-call",))
     assert "left" in served.values()
@@ -110,7 +110,7 @@ def test_a_victim_that_frees_more_than_is_taken_is_left_to_a_second_look_where_s
     assert quick.ledger.fingerprint() == slow.ledger.fingerprint()
 
 
-def test_where_no_pod_holds_less_no_second_look_is_taken_at_a_victim_that_frees_more(served):
+def test_without_smaller_victims_no_second_look_is_taken(served):
     with mock.patch.object(SecondLook, "look_again") as look:
         quick, slow = reclaimed(halves()), reclaimed(halves(), without=("one-call",))
     assert look.call_count == 0
@@ -119,7 +119,7 @@ def test_where_no_pod_holds_less_no_second_look_is_taken_at_a_victim_that_frees_
     assert quick.ledger.fingerprint() == slow.ledger.fingerprint()
 
 
-def test_a_group_of_which_some_pods_wait_loses_one_that_is_written_down_by_itself(served):
+def test_partly_waiting_victims_are_reported_alone_with_equal_results(served):
     elastic = {"queue": "rich", "minimum": 1, "members": 2, "each": {"gpu": 1}}
     groups = {
         **{f"e{at}": {**elastic, "runs_on": [f"n{1 + at % 2}"]} for at in range(4)},
@@ -133,7 +133,7 @@ def test_a_group_of_which_some_pods_wait_loses_one_that_is_written_down_by_itsel
     assert quick.ledger.fingerprint() == slow.ledger.fingerprint()
 
 
-def test_searches_go_on_where_the_kernel_has_written_down_all_that_it_can(served, monkeypatch):
+def test_searches_continue_when_the_kernels_record_is_full(served, monkeypatch):
     monkeypatch.setattr("kai.actions.search.one_call.MOST", 1)
     quick = reclaimed()
     assert served == {"two": "served", "three": "served"}
@@ -176,7 +176,7 @@ def test_a_plugin_that_must_be_asked_is(extension, served):
         *(pytest.param({"without": (name,)}, id=name) for name in ("search", "trial", "first-probe", "last-probe")),
     ],
 )
-def test_searches_that_must_look_at_more_go_the_long_way(options, served):
+def test_searches_with_more_conditions_take_the_plain_path(options, served):
     assert [len(made) for made in told(reclaimed(**options))] == [2, 2, 2]
     assert served == {}
 

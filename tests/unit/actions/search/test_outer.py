@@ -30,7 +30,7 @@ def names(session, pods):
     return [session.snapshot.pods[pod].name for pod in pods]
 
 
-def test_a_group_gives_up_one_surplus_pod_and_keeps_the_rest(session):
+def test_a_group_gives_up_one_surplus_pod_first(session):
     pods, rest = give_up(session.portion(row(session, "elastic")), set())
     assert names(session, pods) == ["elastic-2"]
     assert names(session, rest.pods()) == ["elastic-0", "elastic-1"]
@@ -43,14 +43,14 @@ def test_without_surplus_a_group_gives_up_all_its_pods(session):
     assert nothing is None
 
 
-def test_a_group_with_known_victims_gives_up_none_now_and_the_others_later(session):
+def test_known_victims_of_a_group_are_not_given_again(session):
     last = pods_of(session, "elastic")[2]
     pods, rest = give_up(session.portion(row(session, "elastic")), {last})
     assert names(session, pods) == []
     assert names(session, rest.pods()) == ["elastic-0", "elastic-1"]
 
 
-def test_a_group_of_which_all_pods_are_known_victims_has_none_left(session):
+def test_a_group_of_only_known_victims_gives_none(session):
     pods, rest = give_up(session.portion(row(session, "gang")), set(pods_of(session, "gang")))
     assert names(session, pods) == []
     assert rest is None
@@ -95,25 +95,25 @@ def member(session, *groups):
 
 
 @either_way
-def test_surplus_goes_before_gangs_and_the_youngest_before_the_oldest(session, victims):
+def test_surplus_and_younger_victims_go_first(session, victims):
     made = grown(session, victims(session, member(session, "elastic", "gang")))
     assert made[-1] == [["elastic-2"], ["gang-0", "gang-1"], ["elastic-0", "elastic-1"]]
 
 
 @either_way
-def test_a_set_that_cannot_be_enough_is_not_even_proposed(session, victims):
+def test_sets_that_cannot_suffice_are_not_proposed(session, victims):
     made = grown(session, victims(session, member(session, "elastic", "gang")))
     assert [len(batches) for batches in made] == [3]
 
 
 @either_way
-def test_where_there_is_room_already_the_first_set_is_empty_and_each_next_one_larger(session, victims):
+def test_free_room_makes_the_first_set_empty(session, victims):
     made = grown(session, victims(session, member(session, "elastic", "gang")), free=4000)
     assert [len(batches) for batches in made] == [0, 1, 2, 3]
 
 
 @either_way
-def test_only_pods_of_groups_that_may_be_taken_are_in_a_set(session, victims):
+def test_only_groups_that_may_be_victims_are_proposed(session, victims):
     assert grown(session, victims(session, member(session, "gang")), free=3000) == [[["gang-0", "gang-1"]]]
 
 
@@ -137,7 +137,7 @@ def test_a_set_grows_no_further_than_there_is_time(left):
     assert len(asked) == min(left + 1, 2)
 
 
-def test_a_set_that_no_domain_of_the_group_holds_grows_no_further_than_there_is_time(monkeypatch):
+def test_growing_sets_stop_when_time_is_up(monkeypatch):
     monkeypatch.setattr("kai.actions.search.outer.AT_A_TIME", 1)
     nodes = {f"n{at}": {"gpu": 1, "labels": {"rack": f"r{at}"}} for at in range(4)}
     groups = {f"v{at}": {"each": {"gpu": 1}, "runs_on": f"n{at}"} for at in range(4)}
@@ -171,7 +171,7 @@ def rejected(session, wants, victims, counts):
 
 @pytest.mark.parametrize("asked", [{"gpu": 1}, {"gpu": 2}, {"fraction": 0.7}, {"gpu_memory": 60}], ids=str)
 @pytest.mark.parametrize("promised", range(4))
-def test_no_set_of_victims_that_would_serve_is_rejected_for_its_devices(asked, promised):
+def test_no_sufficient_victims_are_rejected_for_their_devices(asked, promised):
     shares = {
         f"s{at}": {"members": 2, "each": {"fraction": (0.5, 0.4, 0.5, 0.4)[at]}, "runs_on": "n"} for at in range(4)
     }
@@ -189,7 +189,7 @@ def test_no_set_of_victims_that_would_serve_is_rejected_for_its_devices(asked, p
     assert count or promised
 
 
-def test_half_of_each_of_two_devices_is_rejected_for_a_pod_of_a_whole_one():
+def test_two_half_devices_do_not_make_a_whole_one():
     halves = {name: {"members": 2, "each": {"fraction": 0.5}, "runs_on": "n"} for name in ("one", "two")}
     session = opened({**halves, "wants": {"each": {"gpu": 1}}}, {"n": {"gpu": 2}})
     devices = Devices.of(session, pods_of(session, "wants"))

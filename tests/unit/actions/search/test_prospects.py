@@ -48,7 +48,7 @@ def flood(**each):
         pytest.param({"quota": 8}, {"gpu": 3}, id="all nodes together have fewer GPUs"),
     ],
 )
-def test_nothing_is_searched_for_that_no_moving_makes_room_for(queue, each):
+def test_hopeless_consolidations_are_not_searched(queue, each):
     queues = {"calm": {"quota": 4}, "other": queue}
     assert searches(NODES, queues, {**SPREAD, **flood(**each)}) == (0, 0)
 

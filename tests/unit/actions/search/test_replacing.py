@@ -35,7 +35,7 @@ def tried(request):
     return attempt
 
 
-def test_an_aggressor_gets_a_promise_and_victims_without_another_place_go(tried):
+def test_victims_without_another_place_are_evicted_for_a_promise(tried):
     worked, after = tried({"n1": {"gpu": 2}}, "left", "right")
     assert worked
     assert after == {

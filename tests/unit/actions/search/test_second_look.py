@@ -23,7 +23,7 @@ def left_out(looks, asked=ASKED):
     return count
 
 
-def test_looks_are_left_out_after_some_in_vain_and_ever_more_of_them():
+def test_more_and_more_second_looks_are_skipped_in_vain():
     looks, found = Looks(), []
     for _ in range(PATIENCE + 6):
         found.append(left_out(looks))
@@ -31,7 +31,7 @@ def test_looks_are_left_out_after_some_in_vain_and_ever_more_of_them():
     assert found == [0] * PATIENCE + [1, 3, 7, MOST_LEFT_OUT, MOST_LEFT_OUT, MOST_LEFT_OUT]
 
 
-def test_a_look_that_finds_something_takes_back_one_in_vain():
+def test_a_successful_look_cancels_one_in_vain():
     looks = Looks()
     for _ in range(PATIENCE):
         looks.note(ASKED, in_vain=True)
@@ -41,14 +41,14 @@ def test_a_look_that_finds_something_takes_back_one_in_vain():
     assert left_out(looks) == 1
 
 
-def test_looks_for_groups_that_ask_for_something_else_are_made():
+def test_looks_for_other_requests_are_still_made():
     looks = Looks()
     for _ in range(PATIENCE):
         looks.note(ASKED, in_vain=True)
     assert left_out(looks, (0, 2)) == 0
 
 
-def test_no_second_look_is_taken_where_all_that_move_must():
+def test_no_second_look_is_taken_when_all_must_move():
     spread = {name: {"each": {"gpu": 1}, "runs_on": [name[-1]]} for name in ("on-a", "on-b")}
     session = opened({**spread, "whole": {"each": {"gpu": 2}}}, {"a": {"gpu": 2}, "b": {"gpu": 2}})
     with mock.patch.object(SecondLook, "look_again") as look:
@@ -88,7 +88,7 @@ def test_offers_are_estimated_together_as_each_alone(asked):
             assert room.could_hold_each(freed, offers).tolist() == alone
 
 
-def test_offers_that_cost_less_are_those_whose_costs_come_first():
+def test_cheaper_offers_are_those_that_sort_first():
     groups = {f"g{at}": {"members": at, "minimum": 1, "each": {"gpu": 1}, "runs_on": ["n"] * at} for at in (1, 2, 3)}
     session = opened(groups, {"n": {"gpu": 8}})
     offers = Offers([Giver(session, row(session, name)) for name in groups], whole=True)
@@ -126,7 +126,7 @@ def shared_devices(devices, wholes):
     return halves | waiting
 
 
-def test_victims_are_given_back_also_where_a_look_is_left_out():
+def test_victims_are_given_back_even_when_looks_are_skipped():
     groups = shared_devices(12, 8)
     session = opened(groups, {"n": {"gpu": 12}}, queues={"lent": {"quota": 0}, "owed": {"quota": 12}})
     with mock.patch.object(SecondLook, "give_back", autospec=True, side_effect=SecondLook.give_back) as given:
@@ -137,7 +137,7 @@ def test_victims_are_given_back_also_where_a_look_is_left_out():
     assert sum(each.startswith("Evict") for each in made) == 8 + 2 * 8
 
 
-def test_of_plans_that_cost_the_same_those_come_first_that_only_give_back():
+def test_among_equal_plans_those_only_giving_back_come_first():
     groups = shared_devices(3, 1)
     session = opened(groups, {"n": {"gpu": 3}}, queues={"lent": {"quota": 0}, "owed": {"quota": 3}})
     part, member = session.portion(row(session, "w1")), np.zeros(len(session.snapshot.groups), np.bool_)

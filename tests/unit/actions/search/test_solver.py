@@ -46,7 +46,7 @@ def wants(gpus, members=1):
     return {**FULL, "wants": {"priority": 60, "members": members, "each": {"gpu": gpus}}}
 
 
-def test_one_pod_goes_for_one_pod_and_it_is_the_youngest(shortcuts):
+def test_one_pod_evicts_only_the_youngest_pod(shortcuts):
     session = opened(wants(1), NODES)
     assert search(session, "wants", FULL, shortcuts=shortcuts) is Outcome.PLACED
     assert told(session) == [["Evict youngest-0", "Nominate wants-0"]]
@@ -68,7 +68,7 @@ def test_no_victim_goes_unless_the_whole_gang_gets_places(shortcuts):
     assert session.ledger.fingerprint() == before
 
 
-def test_a_group_that_needs_one_of_two_sub_groups_takes_victims_for_one(shortcuts):
+def test_a_group_needing_one_subgroup_evicts_for_one(shortcuts):
     parts = {name: {"members": 2, "each": {"gpu": 1}} for name in ("first", "second")}
     session = opened({**FULL, "wants": {"priority": 60, "minimum": 1, "subgroups": parts}}, NODES)
     assert search(session, "wants", FULL, shortcuts=shortcuts) is Outcome.PLACED
@@ -76,7 +76,7 @@ def test_a_group_that_needs_one_of_two_sub_groups_takes_victims_for_one(shortcut
     assert sorted(made) == ["Evict younger-0", "Evict youngest-0", "Nominate wants-0", "Nominate wants-1"]
 
 
-def test_no_victim_goes_for_a_pod_that_fits_on_no_node(shortcuts):
+def test_no_victim_is_evicted_for_an_unplaceable_pod(shortcuts):
     session = opened(wants(3), NODES)
     before = session.ledger.fingerprint()
     assert search(session, "wants", FULL, shortcuts=shortcuts) is Outcome.FAILED
@@ -84,7 +84,7 @@ def test_no_victim_goes_for_a_pod_that_fits_on_no_node(shortcuts):
     assert session.ledger.fingerprint() == before
 
 
-def test_victims_on_one_node_go_where_a_pod_needs_all_of_it(shortcuts):
+def test_a_pod_needing_a_whole_node_evicts_its_pods(shortcuts):
     session = opened(wants(2), NODES)
     assert search(session, "wants", FULL, shortcuts=shortcuts) is Outcome.PLACED
     (made,) = told(session)
@@ -143,7 +143,7 @@ class Ending(Unlimited):
         return BudgetAnswer.GO if self.left >= 0 else BudgetAnswer.STOP
 
 
-def test_a_search_that_runs_out_of_time_leaves_no_trace(shortcuts):
+def test_a_search_out_of_time_leaves_no_trace(shortcuts):
     for left in range(20):
         session = opened(wants(1, members=3), NODES, budget=Ending(left))
         before = session.ledger.fingerprint()
@@ -155,7 +155,7 @@ def test_a_search_that_runs_out_of_time_leaves_no_trace(shortcuts):
     assert len(told(session)) == 1
 
 
-def test_a_group_for_which_there_is_no_time_is_not_searched_for(shortcuts):
+def test_a_group_without_time_is_not_searched(shortcuts):
     session = opened(wants(1), NODES, budget=Ending(9, BudgetAnswer.STOP))
     assert search(session, "wants", FULL, shortcuts=shortcuts) is Outcome.STOPPED
     assert told(session) == []
@@ -189,7 +189,7 @@ class Repeating:
         return [VictimProposals(propose)]
 
 
-def test_a_search_asks_for_time_for_what_it_passes_over_too(shortcuts):
+def test_skipped_scenarios_ask_the_budget_too(shortcuts):
     """A generator may propose thousands that failed before."""
     budget = Passing(3)
     spare = Judging("youngest")
@@ -226,7 +226,7 @@ def test_victims_that_a_plugin_does_not_accept_stay(shortcuts):
     assert not [line for made in told(session) for line in made if line == "Evict youngest-0"]
 
 
-def test_a_plugin_that_accepts_nothing_leaves_everything_as_it_was(shortcuts):
+def test_rejected_scenarios_leave_everything_unchanged(shortcuts):
     session = opened(wants(1), NODES, plugins=(Judging("youngest"),))
     before = session.ledger.fingerprint()
     assert search(session, "wants", ("youngest",), shortcuts=shortcuts) is Outcome.FAILED
@@ -234,7 +234,7 @@ def test_a_plugin_that_accepts_nothing_leaves_everything_as_it_was(shortcuts):
     assert session.ledger.fingerprint() == before
 
 
-def test_a_search_ends_when_there_is_no_time_to_grow_its_victims(monkeypatch):
+def test_growing_victims_stops_when_the_budget_ends(monkeypatch):
     """What no domain holds is never proposed, so the budget would not be asked about it."""
     monkeypatch.setattr("kai.actions.search.outer.AT_A_TIME", 1)
     nodes = {f"n{at}": {"gpu": 1, "labels": {"rack": f"r{at}"}} for at in range(4)}

@@ -36,7 +36,7 @@ def test_groups_search_best_first_and_the_oldest_of_equals():
     ]
 
 
-def test_a_group_whose_delay_is_not_over_does_not_search():
+def test_a_group_with_unelapsed_delay_does_not_search():
     groups = {"low": LOW, "other": LOW, "high": {**HIGH, "preemption_delay": "10h"}}
     session = opened(groups, NODES)
     Preempt().run(session)
@@ -50,7 +50,7 @@ def test_a_group_whose_delay_is_over_searches():
     assert preempted(groups) == [["Evict other-0", "Nominate high-0"]]
 
 
-def test_a_depth_of_one_searches_for_the_best_group_of_a_queue_only():
+def test_a_depth_of_one_searches_the_best_group_only():
     groups = {"low": LOW, "other": LOW, "high": HIGH, "next": HIGH}
     assert len(preempted(groups)) == 2
     assert len(preempted(groups, queue_depth={"preempt": 1})) == 1
@@ -59,13 +59,13 @@ def test_a_depth_of_one_searches_for_the_best_group_of_a_queue_only():
 # ----------------------------------------------------------------------------------------------- who may be taken
 
 
-def test_pods_that_a_budget_protected_a_moment_ago_are_spared_where_others_make_room():
+def test_recently_protected_pods_are_spared_for_other_victims():
     groups = {"low": LOW, "other": LOW, "high": HIGH}
     assert preempted(groups) == [["Evict other-0", "Nominate high-0"]]
     assert preempted(groups, protected=["other-0"]) == [["Evict low-0", "Nominate high-0"]]
 
 
-def test_a_group_that_only_protected_pods_could_make_room_for_is_told_so():
+def test_a_group_with_only_protected_victims_reports_so():
     session = opened({"low": LOW, "other": LOW, "high": HIGH}, NODES, protected=["low-0", "other-0"])
     Preempt().run(session)
     assert told(session) == []
@@ -139,7 +139,7 @@ def failed(session, *names):
         ("pair", "one", False),
     ],
 )
-def test_a_group_is_tried_after_a_failure_only_if_it_asks_for_less(session, name, before, easier):
+def test_after_a_failure_only_an_easier_group_is_tried(session, name, before, easier):
     assert is_easier(session, portion(session, name), failed(session, before)) is easier
 
 
@@ -150,7 +150,7 @@ def test_the_smallest_failure_is_kept(session):
 # ------------------------------------------------------------------------------------------------ groups passed over
 
 
-def test_a_group_that_was_passed_over_takes_those_just_like_it_along(session):
+def test_passing_over_a_group_includes_identical_ones(session):
     every = np.arange(len(session.snapshot.groups), dtype=np.int64)
     closed = Closed(session, every)
     closed.close(row(session, "one"), Verdict())
@@ -158,7 +158,7 @@ def test_a_group_that_was_passed_over_takes_those_just_like_it_along(session):
     assert names == {"one", "same"}
 
 
-def test_groups_that_were_passed_over_with_another_are_told_the_same(session):
+def test_groups_passed_over_with_another_get_its_reason(session):
     every = np.arange(len(session.snapshot.groups), dtype=np.int64)
     closed = Closed(session, every)
     closed.close(row(session, "one"), Verdict.refused(Code.NOT_ELIGIBLE, rule="test"))
@@ -167,7 +167,7 @@ def test_groups_that_were_passed_over_with_another_are_told_the_same(session):
     assert note.code is Code.NOT_ELIGIBLE
 
 
-def test_once_something_was_committed_all_groups_are_looked_at_again(session):
+def test_a_commit_lets_all_groups_be_looked_at_again(session):
     closed = Closed(session, np.arange(len(session.snapshot.groups), dtype=np.int64))
     closed.close(row(session, "one"), Verdict())
     closed.reopen()
@@ -199,7 +199,7 @@ def scenarios(count, without=()):
     return Counting.tried, repr(sink.decisions)
 
 
-def test_queues_that_may_all_keep_what_they_have_are_not_searched_by_each_that_waits():
+def test_hopeless_reclaims_do_not_multiply_the_searches():
     """Each search in vain looks at all victims, so that many queues of one pod took the third power of their number."""
     (few, _), (many, decided) = scenarios(8), scenarios(16)
     assert 0 < many <= 2 * few + 2

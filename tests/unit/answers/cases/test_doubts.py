@@ -34,7 +34,7 @@ def cluster(tmp_path):
     return write
 
 
-def test_a_pod_on_a_node_that_is_not_there_does_not_run(cluster, capsys):
+def test_a_pod_on_a_missing_node_is_lost(cluster, capsys):
     path = cluster(("p", "ghost"), ("r", "n1"))
     assert run(["jobs", "-f", path, "-o", "json"]) == 0
     out, err = capsys.readouterr()
@@ -99,7 +99,7 @@ spec: {schedulerName: kai-scheduler, containers: [{name: c, image: i}]}
 """
 
 
-def test_groups_of_other_node_pools_are_counted_and_the_way_to_them_is_told(tmp_path, capsys):
+def test_groups_of_other_pools_are_counted_with_a_hint(tmp_path, capsys):
     path = tmp_path / "pools.yaml"
     path.write_text(POOLS)
     assert run(["jobs", "-f", str(path)]) == 0

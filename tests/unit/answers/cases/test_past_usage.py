@@ -44,7 +44,7 @@ def test_what_is_no_past_usage_is_named(value, message):
         read_past_usage(value, "s.yaml", "pastUsage")
 
 
-def test_where_it_is_asked_for_and_not_known_there_is_a_note():
+def test_a_needed_but_unknown_past_usage_is_noted():
     asks = attrs.evolve(default_configuration(), usage=UsageSettings(address="http://p"), place="c.yaml")
     (note,) = unread(asks, {})
     assert note.startswith("c.yaml: usageDBConfig: a simulation asks no database")

@@ -52,7 +52,7 @@ def changed(field, edit):
     return attrs.evolve(BEFORE, **{field: tuple(map(edit, getattr(BEFORE, field)))})
 
 
-def test_pods_are_written_in_their_template_and_a_container_goes_by_its_name():
+def test_pod_changes_appear_in_their_template_by_container_name():
     def smaller(pod):
         first, *rest = pod.spec.containers
         resources = attrs.evolve(first.resources, limits={"nvidia.com/gpu": "4"})
@@ -79,7 +79,7 @@ def test_pods_of_one_template_are_told_once():
     assert told[0]["merge"]["spec"] in ({"nodeSelector": None}, {"nodeSelector": {"model": None}})
 
 
-def test_fields_of_a_group_are_labels_and_annotations_of_its_workload():
+def test_group_changes_become_labels_and_annotations_of_the_workload():
     def edit(group):
         constraint = attrs.evolve(
             group.spec.topology_constraint, required_topology_level="", preferred_topology_level="rack"
@@ -111,7 +111,7 @@ def test_a_node_is_uncordoned_by_a_command():
     assert in_file(BEFORE, changed("nodes", edit), JOB) == [{"command": "kubectl uncordon n1"}]
 
 
-def test_no_file_says_that_a_node_is_ready_or_that_there_are_fewer_pods():
+def test_changes_that_no_manifest_holds_are_left_out():
     def failing(node):
         return attrs.evolve(node, status=attrs.evolve(node.status, conditions=()))
 

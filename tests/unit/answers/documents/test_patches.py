@@ -30,7 +30,7 @@ def test_a_changed_field_is_one_operation():
     ]
 
 
-def test_keys_come_and_go_and_slashes_in_them_are_escaped():
+def test_patches_add_and_remove_keys_with_escaped_slashes():
     changed = after(metadata=attrs.evolve(GROUP.metadata, labels={"c": "x", "d~e/f": "2"}))
     (found,) = patches_of(BEFORE, changed)
     assert found["patch"] == [
@@ -39,12 +39,12 @@ def test_keys_come_and_go_and_slashes_in_them_are_escaped():
     ]
 
 
-def test_an_object_that_is_gone_is_removed_as_a_whole():
+def test_a_deleted_object_is_removed_as_a_whole():
     (found,) = patches_of(BEFORE, ClusterObjects())
     assert found["patch"] == [{"op": "remove", "path": ""}]
 
 
-def test_parts_of_lists_are_changed_and_added_one_by_one():
+def test_list_parts_are_patched_one_by_one():
     def pod(*gpus):
         containers = tuple(Container(resources=ResourceRequirements(limits={"nvidia.com/gpu": each})) for each in gpus)
         return ClusterObjects(pods=(Pod(metadata=ObjectMeta(name="p"), spec=PodSpec(containers=containers)),))

@@ -38,7 +38,7 @@ def test_a_bound_pod_runs_where_it_was_put():
     assert pod.metadata.annotations["received-resource-type"] == "Regular"
 
 
-def test_an_evicted_pod_is_pending_again_and_a_promise_is_forgotten():
+def test_an_evicted_pod_is_pending_and_its_promise_forgotten():
     pods = pods_after(outcome_of(PREEMPTED))
     assert {name: (pod.status.phase, pod.spec.node_name) for name, pod in pods.items()} == {
         "low-0": ("Pending", ""),
@@ -59,7 +59,7 @@ def test_the_next_cycle_starts_what_was_promised():
     assert (pods["high-0"].status.phase, pods["low-0"].status.phase) == ("Running", "Pending")
 
 
-def test_sharing_pods_keep_their_device_and_a_new_one_gets_a_name():
+def test_sharing_pods_keep_devices_and_new_ones_are_named():
     outcome = outcome_of({"halves": {"members": 3, "minimum": 1, "each": {"fraction": 0.5}}}, cycles=2)
     devices = [pod.metadata.labels["runai-gpu-group"] for pod in pods_after(outcome).values()]
     assert devices == ["opened-1-n1-0", "opened-1-n1-0", "opened-1-n1-1"]
@@ -72,7 +72,7 @@ def test_several_devices_have_a_label_each():
     assert labels == {"runai-gpu-group": "opened-1-n1-0", "runai-gpu-group/opened-1-n1-1": "opened-1-n1-1"}
 
 
-def test_a_group_with_running_pods_counts_as_started_a_minute_ago():
+def test_a_started_group_counts_as_started_a_minute_ago():
     groups = {group.metadata.name: group for group in objects_after(outcome_of(PREEMPTED)).pod_groups}
     assert "kai.scheduler/last-start-timestamp" not in groups["high"].metadata.annotations
     assert groups["low"].metadata.annotations["kai.scheduler/last-eviction-timestamp"] == "2026-01-01T12:00:00Z"
@@ -81,7 +81,7 @@ def test_a_group_with_running_pods_counts_as_started_a_minute_ago():
     assert group.metadata.annotations["kai.scheduler/last-start-timestamp"] == "2026-01-01T11:59:00Z"
 
 
-def test_a_gang_below_its_minimum_is_stamped_until_it_is_whole():
+def test_a_gang_below_its_minimum_is_stamped_stale():
     groups = {"g": {"members": 3, "each": {"gpu": 2}, "runs_on": {"n1": 1}}}
     outcome = outcome_of(groups, run=["stalegangeviction"])
     (group,) = objects_after(outcome).pod_groups

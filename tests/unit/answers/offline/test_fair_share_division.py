@@ -25,7 +25,7 @@ def test_quota_goes_first_and_the_rest_by_weight():
     assert found["remaining"] == {"gpu": 0.0}
 
 
-def test_only_the_surplus_is_divided_when_the_case_says_so():
+def test_overquota_divides_only_the_surplus():
     queues = [queue("1", fairShare=2, limit=-1, overQuotaWeight=1, request=3)]
     found = divided(divide="overquota", totalResources={"gpu": 4}, queues=queues)
     assert (found["fairShare"]["1"]["gpu"], found["remaining"]["gpu"]) == (3.0, 3.0)

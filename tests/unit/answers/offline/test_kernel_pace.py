@@ -29,13 +29,13 @@ def running(monkeypatch):
     return said
 
 
-def test_a_small_cluster_is_decided_without_a_word_about_kernels(running, capsys):
+def test_a_small_cluster_is_decided_without_compiling_silently(running, capsys):
     assert run(["simulate", LAB]) == 0
     assert set(running) == {"plainly"}
     assert capsys.readouterr().err == ""
 
 
-def test_kernels_are_compiled_once_for_more_work_and_one_line_says_so(running, monkeypatch, capsys):
+def test_large_work_compiles_kernels_once_with_one_line(running, monkeypatch, capsys):
     monkeypatch.setattr(pace, "WORTH_COMPILING", 1)
     assert run(["simulate", LAB, LAB]) == 0
     assert running == ["compiled"]

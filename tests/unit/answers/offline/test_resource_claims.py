@@ -58,7 +58,7 @@ def test_users_beyond_the_snapshot_stay():
     assert after(offer("n1", "d0"), held) == {"c": (["somebody"], ["d0"])}
 
 
-def test_a_claim_that_nothing_happened_to_is_the_same_object():
+def test_an_untouched_claim_stays_the_same_object():
     objects = collect(structure_all([NODE, CLASS, claim("c", held=[("n1", "d0")], users=["somebody"])]).objects)
     snapshot = take_snapshot(objects, NOW)
     report = run_cycle(snapshot, Profile(actions=(), plugins=PLUGINS), Recorder())

@@ -38,7 +38,7 @@ def decided(monkeypatch):
     return numbers
 
 
-def test_cycles_in_which_nothing_changes_any_more_are_not_decided_again(decided):
+def test_unchanged_cycles_are_not_decided_again(decided):
     outcome = simulate(case(500))
     assert len(decided) < 10
     assert [cycle.number for cycle in outcome.cycles] == list(range(1, 501))
@@ -55,13 +55,13 @@ def test_the_outcome_is_that_of_deciding_each_time(decided, more):
     assert plan_of(short).document() == plan_of(whole).document()
 
 
-def test_a_group_whose_pods_never_end_is_decided_about_once(decided):
+def test_a_group_with_endless_terminating_pods_is_decided_once(decided):
     outcome = simulate(case(50, keep_terminating=frozenset({"old"})))
     assert len(outcome.cycles) == 50
     assert len(decided) < 10
 
 
-def test_several_cycles_tell_how_far_they_are_and_one_does_not():
+def test_only_several_cycles_report_progress():
     heard = []
     with heard_by(lambda *told: heard.append(told)):
         simulate(case(1))

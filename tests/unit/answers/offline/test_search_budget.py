@@ -27,7 +27,7 @@ def case():
     return read_short(RECLAIM, "reclaim")
 
 
-def test_scenarios_of_a_generator_and_of_a_cycle_are_counted():
+def test_searches_are_bounded_per_generator_and_per_cycle():
     counted = Counted(Searches(of_all=3, of_one=2))
     assert counted.begin_group() is BudgetAnswer.GO
     counted.begin_generator("one")
@@ -46,7 +46,7 @@ def test_a_search_that_needs_less_is_not_cut_short():
     assert not counted.has_ended
 
 
-def test_what_is_passed_over_counts_a_part_of_a_scenario():
+def test_skipped_scenarios_count_a_part_of_one():
     """A generator may propose thousands that failed before: a search ends there, too."""
     counted = Counted(Searches(of_all=3, of_one=2))
     counted.begin_group()
@@ -68,7 +68,7 @@ def test_victims_are_searched_for_as_far_as_is_allowed(searches, evicted, cut):
     assert (len(overview(outcome).evictions), outcome.last.was_cut_short) == (evicted, cut)
 
 
-def test_a_change_that_was_not_tried_to_the_end_is_not_said_to_be_in_vain(monkeypatch):
+def test_a_change_not_fully_tried_is_not_called_vain(monkeypatch):
     outcome = simulate(case(), searches=NOTHING)
     seen = overview(outcome)
     (job,) = [each for each in seen.jobs if each.name == "new"]
@@ -87,7 +87,7 @@ def test_a_larger_cluster_is_decided_on_again_less_often():
 SAID = "not all evictions were tried: a job that waits may start at the expense of others; kai simulate tries all"
 
 
-def test_a_command_that_reads_says_last_that_it_did_not_try_everything(tmp_path, monkeypatch, capsys):
+def test_a_reading_command_notes_an_incomplete_search_last(tmp_path, monkeypatch, capsys):
     path = str(tmp_path / "lab.zip")
     assert run(["snapshot", path, "-q", "--from", "examples/lab"]) == 0
     assert run(["jobs", "--from", path]) == 0

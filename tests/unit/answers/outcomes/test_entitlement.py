@@ -23,21 +23,21 @@ def steps(found):
     return {step.step: (step.given / 1000, step.total / 1000) for step in found.steps}
 
 
-def test_quotas_come_first_and_what_is_left_goes_by_weight():
+def test_quotas_are_given_first_and_the_surplus_by_weight():
     queues = {"a": {"quota": 4, "weight": 1}, "b": {"quota": 4, "weight": 3}}
     found = division(queues, {"a": 20, "b": 20})
     assert steps(found) == {"quota": (4.0, 8.0), "surplus": (2.0, 8.0), "remainder": (0.0, 0.0)}
     assert found.share == 6000.0
 
 
-def test_whole_gpus_that_are_left_go_to_the_largest_remainder():
+def test_remaining_whole_gpus_go_to_the_largest_remainder():
     queues = {name: {"quota": 0, "weight": 1} for name in "abc"}
     found = [division(queues, dict.fromkeys("abc", 20), of=name) for name in "abc"]
     assert [steps(each)["surplus"] for each in found] == [(5.0, 15.0)] * 3
     assert sum(steps(each)["remainder"][0] for each in found) == 1.0
 
 
-def test_a_queue_gets_no_more_than_it_asks_for_and_leaves_the_rest():
+def test_a_queue_gets_no_more_than_it_requests():
     queues = {"a": {"quota": 8}, "b": {"quota": 8}}
     assert steps(division(queues, {"a": 2, "b": 20})) == {
         "quota": (2.0, 10.0),
@@ -53,7 +53,7 @@ def test_children_divide_what_their_parent_has():
     assert [part.name for part in found.siblings] == ["a", "b"]
 
 
-def test_the_steps_add_up_to_the_share_that_was_decided_with():
+def test_the_steps_add_up_to_the_fair_share():
     queues = {"a": {"quota": 1, "weight": 2}, "b": {"quota": 3, "limit": 4}, "c": {"quota": 0, "weight": 5}}
     for of in "abc":
         found = division(queues, {"a": 7, "b": 9, "c": 3}, gpus=13, of=of)
@@ -71,7 +71,7 @@ def test_what_is_divided_is_what_ready_nodes_have():
     assert (found.total, found.share) == (8000.0, 8000.0)
 
 
-def test_a_weight_of_0_is_told_where_something_is_left():
+def test_a_weight_of_0_is_named_where_surplus_exists():
     queues = {"a": {"quota": 2, "weight": 0}, "b": {"quota": 2}}
     found = division(queues, {"a": 20, "b": 1})
     assert entitled(found) == (
@@ -80,13 +80,13 @@ def test_a_weight_of_0_is_told_where_something_is_left():
     assert (found.gains.siblings, found.gains.bounds) == ((), ("quota", "weight"))
 
 
-def test_a_queue_at_its_limit_gains_by_a_higher_limit_alone():
+def test_a_queue_at_its_limit_gains_only_by_it():
     queues = {"a": {"quota": 8, "limit": 4}, "b": {"quota": 2}}
     gains = division(queues, {"a": 20, "b": 20}).gains
     assert (gains.siblings, gains.bounds) == ((), ("limit",))
 
 
-def test_a_sibling_that_asks_for_less_takes_it_from_their_parent():
+def test_a_lower_sibling_request_returns_to_the_parent():
     queues = {
         "top": {"quota": 0, "weight": 0},
         "a": {"parent": "top", "quota": 0},

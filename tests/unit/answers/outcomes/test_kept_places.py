@@ -50,7 +50,7 @@ def line(outcome, name="g"):
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_a_job_of_which_all_pods_moved_runs_with_none(gone):
+def test_a_job_with_all_pods_moved_runs_with_none(gone):
     outcome = moved("g-0", "g-1", gone=gone)
     found = line(outcome)
     assert (found.job.state, found.job.placed, found.job.held, found.job.wanted) == ("Moves", 0, 2, 2)
@@ -62,7 +62,7 @@ def test_a_job_of_which_all_pods_moved_runs_with_none(gone):
     assert (root.running, root.waiting) == (1, 1)
 
 
-def test_a_pod_that_moved_is_told_beside_those_that_run():
+def test_a_moved_pod_is_listed_beside_running_ones():
     outcome = moved("g-1")
     found = line(outcome)
     assert (found.job.state, found.job.placed, found.job.wanted, found.job.nodes) == ("Moves", 1, 2, ("n1", "n2"))
@@ -94,7 +94,7 @@ def test_a_reader_without_nodes_is_told_of_no_node():
     assert "n1" not in str((told.evidence, told.waiting, told.job.nodes))
 
 
-def test_a_job_of_another_namespace_that_moves_does_not_run_either():
+def test_a_moving_job_of_another_namespace_counts_waiting():
     whole = WholeLook.of(EndedCycle(outcome=moved("g-0", "g-1", gone=True), took=0.01))
     look = OwnLook.of(whole, Scope(namespaces=frozenset({"far"}), queues=frozenset({"root"}), nodes=False))
     (root,) = look.queues

@@ -49,7 +49,7 @@ def decided(document):
     return simulate(read_short({"about": "x", **document, "run": ["allocate", "reclaim", "preempt"]}, "lost"))
 
 
-def test_a_pod_whose_promise_another_group_took_waits_and_is_on_no_node():
+def test_a_pod_that_lost_its_promise_waits_without_node():
     outcome = decided(PROMISES_LAPSE)
     ((pod, node),) = outcome.last.report.lapsed.items()
     assert outcome.last.snapshot.pods[pod].group == "g6"
@@ -62,7 +62,7 @@ def test_a_pod_whose_promise_another_group_took_waits_and_is_on_no_node():
     assert (told["status"], told["node"]) == ("Releasing", outcome.last.snapshot.nodes[node].name)
 
 
-def test_a_pod_that_loses_its_place_and_the_next_leaves_the_node_that_it_is_on():
+def test_a_pod_whose_move_lapsed_leaves_its_present_node():
     outcome = decided(MOVES_LAPSE)
     cycle = outcome.last
     (pod,) = np.flatnonzero((cycle.places != cycle.report.node) & (cycle.report.node >= 0)).tolist()

@@ -26,7 +26,7 @@ def test_tenants_are_listed_with_their_gpus_the_largest_first():
     assert (found.gpus, found.idle) == (4000, 1000)
 
 
-def test_places_that_are_held_and_pods_that_leave_are_told_apart():
+def test_held_places_and_leaving_pods_are_told_apart():
     groups = {
         "low": {"queue": "a", "priority": 40, "each": {"gpu": 4}, "runs_on": "n1"},
         "high": {"queue": "a", "priority": 60, "each": {"gpu": 4}},
@@ -55,13 +55,13 @@ def test_a_tainted_node_says_so():
     assert (found.taints, found.ready) == (("disk=bad:NoSchedule",), True)
 
 
-def test_memory_of_gpus_counts_as_the_part_of_a_device_that_it_is():
+def test_gpu_memory_counts_as_its_part_of_devices():
     part = {"queue": "a", "members": 2, "each": {"gpu_memory": 30000}, "runs_on": "n1"}
     found = look({"part": part}, nodes={"n1": {"gpu": 4, "gpu_memory": 40000}})
     assert [(each.title, each.gpus) for each in found.tenants] == [("part", 1500)]
 
 
-def test_what_is_left_of_shared_gpus_is_told_to_those_that_want_a_part():
+def test_the_rest_of_shared_gpus_explains_refused_shares():
     groups = {
         "runs": {"queue": "a", "each": {"gpu_memory": 30000}, "runs_on": "n1"},
         "most": {"queue": "a", "each": {"gpu_memory": 20000}},
@@ -81,6 +81,6 @@ def test_what_is_left_of_shared_gpus_is_told_to_those_that_want_a_part():
     assert occupied(found) == "n1 has 0.25 GPUs idle in GPUs that pods share: of 1 GPU 0.75 used."
 
 
-def test_idle_gpus_and_parts_of_shared_ones_are_told_apart():
+def test_idle_gpus_and_parts_of_shared_are_separate():
     part = {"queue": "a", "each": {"fraction": 0.5}, "runs_on": "n1"}
     assert occupied(look({"part": part})) == "n1 has 3 GPUs idle and 0.5 in GPUs that pods share: of 4 GPUs 0.5 used."

@@ -110,7 +110,7 @@ def test_what_conditions_would_say_is_there_too():
     assert job.pod_messages == (("default/g-0", job.message),)
 
 
-def test_jobs_of_which_every_pod_rests_are_told_apart_from_all_others():
+def test_jobs_that_only_run_count_like_any_other():
     groups = {
         "rests": {"queue": "a", "members": 2, "each": {"gpu": 1}, "runs_on": {"n1": 2}},
         "starts": {"queue": "b", "members": 2, "each": {"gpu": 1}},

@@ -24,12 +24,12 @@ def group(text="", *owners):
     return PodGroup(metadata=metadata)
 
 
-def test_pods_groups_and_the_annotation_name_owners_the_nearest_first():
+def test_owners_are_listed_from_pods_and_groups_nearest_first():
     found = owners_in([pod("a", ("RayCluster", "c"))], [group("name: j\nuid: u\nkind: RayJob\n", ("RayJob", "j"))])
     assert found == {"x/g": (Above("RayCluster", "c"), Above("RayJob", "j"))}
 
 
-def test_a_replica_set_is_a_deployments_by_the_hash_of_its_pods():
+def test_a_replica_set_belongs_to_the_deployment_by_hash():
     found = owners_in([pod("a", ("ReplicaSet", "web-5d8f"), labels={"pod-template-hash": "5d8f"})], [])
     assert found == {"x/g": (Above("ReplicaSet", "web-5d8f"), Above("Deployment", "web"))}
     lone = owners_in([pod("a", ("ReplicaSet", "web-5d8f"), labels={"pod-template-hash": "other"})], [])
@@ -42,7 +42,7 @@ def test_what_owns_owners_is_followed_and_a_circle_ends():
     assert found == {"x/g": (Above("Job", "j"), Above("CronJob", "c"))}
 
 
-def test_pods_are_no_owners_and_pods_without_a_group_have_no_job():
+def test_pods_are_no_owners_and_groupless_pods_count_nothing():
     assert owners_in([pod("a", ("Job", "j"), group="")], [group("", ("Pod", "a"))]) == {"x/g": ()}
 
 

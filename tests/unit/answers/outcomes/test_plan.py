@@ -59,7 +59,7 @@ def test_each_difference_names_the_pod_and_both_sides():
 SLICED = attrs.evolve(START, gpus=3.5, sliced=3.0)
 
 
-def test_slices_are_shown_as_gpus_and_leave_the_digests_of_old_recordings_as_they_are():
+def test_slices_are_shown_as_gpus_without_changing_digests():
     before = Plan(place=(attrs.evolve(START, gpus=0.5),), hold=(), evict=(), move=()).document()
     now = Plan(place=(SLICED,), hold=(), evict=(), move=())
     assert (before["place"][0]["gpus"], "sliced" in before["place"][0]) == (0.5, False)

@@ -24,7 +24,7 @@ def at(text):
 @pytest.mark.parametrize(
     ("day", "cells", "night"), [("2026-03-29", 46, 12), ("2026-10-25", 50, 12), ("2026-06-01", 48, 12)]
 )
-def test_a_day_has_as_many_half_hours_as_its_clock_shows(day, cells, night):
+def test_a_day_has_the_half_hours_of_its_clock(day, cells, night):
     (week,) = weeks_of([queue()], at(f"{day}T12:00"))
     found = dict(week.days("gpu"))
     assert len(found) == 7
@@ -44,7 +44,7 @@ def test_queues_without_usable_windows_have_no_week():
     assert weeks_of([queue(timeZone="Mars")], 0.0) == ()
 
 
-def test_bars_of_a_day_fill_it_and_are_as_high_as_their_quota():
+def test_a_days_bars_fill_it_at_quota_height():
     (week,) = weeks_of([queue()], at("2026-06-01T12:00"))
     day, bars = _days(week, "gpu")[0]
     assert (day, [bar.quota for bar in bars]) == ("Mon", [24, 8, 24])

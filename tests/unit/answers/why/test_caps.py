@@ -26,7 +26,7 @@ def test_a_capped_gang_names_the_cap_first():
     assert not each.also
 
 
-def test_a_gang_whose_first_pod_passes_a_cap_is_told_what_the_whole_gang_needs():
+def test_a_gang_over_a_cap_shows_its_whole_need():
     groups = {"theirs": lent(4), "late": {"queue": "mine", "members": 2, "each": {"gpu": 4}}}
     each = one(groups, FOUR, LENT, parameters={"queue_evicted_gpus_per_cycle": 3})
     assert "within a cap: 8 GPUs would be evicted from one queue in a cycle" in each.reason.text
@@ -35,7 +35,7 @@ def test_a_gang_whose_first_pod_passes_a_cap_is_told_what_the_whole_gang_needs()
     )
 
 
-def test_a_part_of_a_gang_that_passes_a_cap_is_told_as_the_least():
+def test_a_partial_gang_over_a_cap_shows_the_minimum():
     groups = {"theirs": lent(4), "late": {"queue": "mine", "members": 2, "each": {"gpu": 4}}}
     # The search ends with the part: a second look would go on and try the whole gang.
     each = one(groups, FOUR, LENT, parameters={"queue_evicted_gpus_per_cycle": 3, "victims": "as-peer"})
@@ -49,7 +49,7 @@ def test_a_part_of_a_gang_that_passes_a_cap_is_told_as_the_least():
     ("cap", "later"),
     [("evicted_gpus_per_hour", "within the hour counts no more"), ("evicted_gpus_per_cycle", "in this cycle counts")],
 )
-def test_what_was_evicted_before_is_told_apart_and_the_least_that_would_do_is_told(cap, later):
+def test_a_cap_shows_earlier_evictions_and_the_excess(cap, later):
     groups = {
         "theirs": lent(4),
         "early": {"queue": "mine", "each": {"gpu": 4}},

@@ -16,7 +16,7 @@ def told(*reasons, **condition):
     return [(str(words.code), words.text) for words in condition_reasons(group(*reasons, **condition))]
 
 
-def test_a_limit_is_told_with_its_numbers_in_the_words_of_a_full_answer():
+def test_a_written_limit_is_explained_with_its_numbers():
     assert told(OVER_LIMIT) == [
         ("OverLimit", "queue team may not use more than 4 GPUs, and this job would make it 7 GPUs")
     ]
@@ -25,7 +25,7 @@ def test_a_limit_is_told_with_its_numbers_in_the_words_of_a_full_answer():
     assert (evidence.label, evidence.text) == ("team", "limit 4   used 3   this job 4   over by 3")
 
 
-def test_a_quota_is_told_for_what_cannot_be_taken_back():
+def test_a_written_non_preemptible_quota_is_explained_with_numbers():
     details = {
         "name": "team",
         "queueDeservedResources": {"cpu": "2", "nvidia.com/gpu": "-1"},
@@ -39,7 +39,7 @@ def test_a_quota_is_told_for_what_cannot_be_taken_back():
     assert evidence.text == "quota 2000   used 1000   this job 1500   over by 500"
 
 
-def test_a_limit_without_numbers_is_told_as_it_is_written():
+def test_a_limit_without_numbers_keeps_its_written_text():
     written = {key: text for key, text in OVER_LIMIT.items() if key != "details"}
     ((code, text),) = told(written)
     assert code == "OverLimit"
@@ -53,7 +53,7 @@ def test_a_gang_is_told_by_its_numbers(placed, text):
     assert told({**GANG, "message": message}) == [("GangDoesNotFit", f"its 4 pods must start together, and {text} now")]
 
 
-def test_a_gang_is_told_what_the_condition_says_of_nodes():
+def test_a_written_gang_reason_includes_its_nodes():
     nodes = "were found: 1 node is unschedulable. \n2 node(s) didn't have enough resources: GPUs."
     ((_, text),) = told({**GANG, "message": GANG["message"].replace("were found.", nodes)})
     assert text == "its 2 pods must start together, and only 1 fits now: 1 node is unschedulable, 2 nodes lack GPUs"
@@ -62,7 +62,7 @@ def test_a_gang_is_told_what_the_condition_says_of_nodes():
     assert text == "its 2 pods must start together, and only 1 fits now"
 
 
-def test_what_says_nothing_finer_keeps_the_reason_of_the_wire():
+def test_an_unspecific_reason_keeps_its_written_code_and_text():
     reason = {"reason": "PodSchedulingErrors", "message": "no nodes were found: 1 is full. \n2 are small.."}
     assert told(reason) == [("PodSchedulingErrors", "no nodes were found: 1 is full. 2 are small")]
     assert told({"reason": "RackIsFull", "message": "rack a is full"}) == [("RackIsFull", "rack a is full")]
@@ -76,7 +76,7 @@ def test_a_condition_without_reasons_is_told_by_its_message():
     assert told(message="it waits.") == [("PodSchedulingErrors", "it waits")]
 
 
-def test_the_newest_condition_counts_and_one_that_is_over_does_not():
+def test_the_newest_condition_in_effect_counts():
     manifest = OwnGroup(name="job", told=[GANG]).manifests()[0]
     (condition,) = manifest["status"]["schedulingConditions"]
     conditions = [

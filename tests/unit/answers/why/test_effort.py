@@ -20,7 +20,7 @@ def test_decisions_are_counted_against_those_that_are_allowed():
     ]
 
 
-def test_of_several_jobs_it_is_told_at_which_one_the_search_is():
+def test_progress_names_which_of_several_jobs_is_searched():
     def two_jobs(effort: Effort) -> None:
         effort.begin(2, 2)
         effort.count()
@@ -35,7 +35,7 @@ def test_of_several_jobs_it_is_told_at_which_one_the_search_is():
     ]
 
 
-def test_it_does_not_seem_done_before_the_answer_is_there():
+def test_progress_does_not_finish_before_the_answer():
     def more_than_expected(effort: Effort) -> None:
         effort.begin(1, 2)
         for _ in range(3):

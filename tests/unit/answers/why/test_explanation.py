@@ -25,7 +25,7 @@ def proof(explanation):
     return {each.label: each.text for each in explanation.evidence}
 
 
-def test_a_limit_is_proved_with_the_amounts_and_with_who_uses_them():
+def test_a_limit_is_proved_by_amounts_and_users():
     queues = {"root": {"quota": 64}, "a": {"parent": "root", "quota": 64, "limit": 3}}
     groups = {
         "runs": {"queue": "a", "each": {"gpu": 2}, "runs_on": "n1"},
@@ -64,7 +64,7 @@ def test_usage_at_the_try_and_later_is_shown():
     assert each.waiting == "does not help: the job alone asks for more than 4 GPUs"
 
 
-def test_a_cluster_without_nodes_is_told_once_and_as_such():
+def test_a_cluster_without_nodes_is_the_only_reason():
     each = one({"g": {"queue": "a", "each": {"gpu": 1}}}, {})
     assert (each.reason.code, each.waiting) == ("NoNodes", "does not help while there are no nodes")
     assert "NoNodeMatches" not in {reason.code for reason in each.also}
@@ -79,7 +79,7 @@ def test_a_quota_that_binds_only_what_stays_says_why():
     }
 
 
-def test_a_gang_without_room_is_proved_with_what_it_needs_and_what_is_idle():
+def test_a_gang_without_room_shows_needs_and_idle_gpus():
     each = one({"g": {"queue": "a", "members": 3, "each": {"gpu": 2}}}, {"n1": {"gpu": 4}, "n2": {"gpu": 1}})
     assert (each.job.state, each.reason.code) == ("Impossible", "ClusterTooSmall")
     groups = {
@@ -96,13 +96,13 @@ def test_a_gang_without_room_is_proved_with_what_it_needs_and_what_is_idle():
     }
 
 
-def test_what_a_gang_of_unequal_parts_needs_is_told_by_parts():
+def test_an_unequal_gangs_need_is_shown_by_part():
     parts = {"head": {"members": 1, "each": {"cpu": 1}}, "workers": {"members": 3, "each": {"gpu": 2}}}
     each = one({"g": {"queue": "a", "subgroups": parts}})
     assert proof(each)["needs"] == "head 1 core, 3 workers x 2 GPUs, 4 at once"
 
 
-def test_a_pod_that_no_node_matches_is_proved_node_by_node():
+def test_an_unmatched_pod_shows_the_objection_of_each_node():
     nodes = {"n1": {"gpu": 4}, "n2": {"gpu": 4, "labels": {"type": "x"}, "taints": ["disk=bad"]}}
     each = one({"g": {"queue": "a", "each": {"gpu": 1}, "selector": {"type": "x"}}}, nodes)
     assert each.reason.code == "NoNodeMatches"
@@ -110,7 +110,7 @@ def test_a_pod_that_no_node_matches_is_proved_node_by_node():
     assert objections == [(["n1"], 4.0), (["n2"], 4.0)]
 
 
-def test_who_is_promised_a_place_is_told_who_leaves_it_and_what_allows_that():
+def test_a_promised_job_shows_who_leaves_and_why():
     queues = {"root": {"quota": 4}, "a": {"parent": "root", "quota": 4}, "b": {"parent": "root"}}
     groups = {"runs": {"queue": "b", "each": {"gpu": 4}, "runs_on": "n1"}, "g": {"queue": "a", "each": {"gpu": 4}}}
     result = found(groups, queues=queues)
@@ -127,7 +127,7 @@ def test_who_is_promised_a_place_is_told_who_leaves_it_and_what_allows_that():
     assert lost.because == ("b used 4 GPUs, fair share 0", "a used 0 GPUs, fair share 4")
 
 
-def test_pods_that_were_terminating_before_are_told_apart_from_those_evicted_now():
+def test_pods_already_terminating_are_separate_from_evicted_ones():
     groups = {
         "leaves": {"queue": "a", "each": {"gpu": 4}, "runs_on": "n1", "leaving": 1},
         "g": {"queue": "a", "each": {"gpu": 4}},
@@ -182,7 +182,7 @@ def test_other_reasons_follow():
     assert (each.reason.code, [words.code for words in each.also]) == ("OverLimit", ["AtFairShare"])
 
 
-def test_a_fair_share_that_the_job_would_not_pass_is_no_reason():
+def test_a_fair_share_that_is_not_exceeded_is_omitted():
     queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 2}}
     each = one({"g": {"queue": "a", "preemptible": False, "each": {"gpu": 3}}}, queues=queues)
     assert (each.reason.code, each.also) == ("NonPreemptibleOverQuota", ())
@@ -210,7 +210,7 @@ def near(app):
     return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
 
 
-def test_waiting_is_told_to_be_in_vain_where_the_job_would_wait_if_it_were_alone():
+def test_waiting_cannot_help_a_job_unfit_even_alone():
     full = {"queue": "a", "each": {"gpu": 4}, "runs_on": "n1"}
     each = one({"full": full, "g": {"queue": "a", "members": 2, "each": {"gpu": 1}, "spec": near("db")}})
     assert each.reason.code == "GangDoesNotFit"
@@ -235,7 +235,7 @@ def test_a_limit_hides_no_other_obstacle():
         (0, "until running work ends (no end time is known); it would wait without the delay, too"),
     ],
 )
-def test_the_end_of_a_delay_is_waited_for_where_it_helps(quota, waiting):
+def test_waiting_for_the_delay_is_advised_where_it_helps(quota, waiting):
     queues = {
         "root": {"quota": 4},
         "a": {"parent": "root", "quota": quota},
@@ -249,7 +249,7 @@ def test_the_end_of_a_delay_is_waited_for_where_it_helps(quota, waiting):
     assert (each.reason.code, each.waiting) == ("PreemptionDelayNotElapsed", waiting)
 
 
-def test_what_follows_from_the_reason_is_not_told_beside_it():
+def test_consequences_of_the_reason_are_not_listed_beside_it():
     each = one({"g": {"queue": "a", "members": 2, "each": {"gpu": 9}}})
     assert (each.reason.code, each.also) == ("NoNodeLargeEnough", ())
 
@@ -271,7 +271,7 @@ def test_a_level_that_no_node_has_is_told_so():
     assert list(proof(each)) == ["needs"]
 
 
-def test_what_a_job_that_runs_already_uses_itself_never_becomes_free_for_it():
+def test_a_jobs_own_usage_never_becomes_free_for_it():
     queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 2}}
     group = {"queue": "a", "members": 4, "minimum": 1, "preemptible": False, "each": {"gpu": 1}, "runs_on": {"n1": 2}}
     each = one({"g": group}, queues=queues)
@@ -302,14 +302,14 @@ def test_memory_of_gpus_counts_where_it_is_held():
     assert result.unused == ()
 
 
-def test_who_holds_memory_of_gpus_is_among_those_that_use_them():
+def test_holders_of_gpu_memory_count_among_the_users():
     part = {"queue": "a", "members": 4, "each": {"gpu_memory": 30000}, "runs_on": "n1"}
     groups = {"part": part, "g": {"queue": "a", "each": {"gpu": 4}}}
     each = one(groups, {"n1": {"gpu": 4, "gpu_memory": 40000}}, run=["allocate"])
     assert proof(each)["used by"] == "part 3"
 
 
-def test_reclaim_for_the_sake_of_cpu_is_told_with_cpu():
+def test_reclaim_for_cpu_shows_numbers_of_cpu():
     queues = {
         "root": {"quota": {"cpu": 8}},
         "a": {"parent": "root", "quota": {"cpu": 8}},
@@ -327,7 +327,7 @@ def test_reclaim_for_the_sake_of_cpu_is_told_with_cpu():
 # -------------------------------------------------------------------------------------- who takes, who moves, who holds
 
 
-def test_an_eviction_is_counted_by_row_and_names_the_queue_of_the_victim():
+def test_an_eviction_names_the_queue_of_its_victim():
     queues = {
         "root": {"quota": 4},
         "team": {"parent": "root", "quota": 4},
@@ -347,7 +347,7 @@ def test_an_eviction_is_counted_by_row_and_names_the_queue_of_the_victim():
     )
 
 
-def test_what_is_taken_up_to_a_quota_is_told_with_the_quotas():
+def test_reclaim_up_to_a_quota_shows_the_quotas():
     queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 4}, "b": {"parent": "root", "quota": 0}}
     theirs = {"queue": "b", "members": 6, "minimum": 0, "each": {"gpu": 1}, "runs_on": {"n1": 3, "n2": 3}}
     groups = {"theirs": theirs, "g": {"queue": "a", "each": {"gpu": 2}}}
@@ -355,7 +355,7 @@ def test_what_is_taken_up_to_a_quota_is_told_with_the_quotas():
     assert lost[0].because == ("b used 6 GPUs, quota 0, fair share 6", "a used 0 GPUs, quota 4, fair share 2")
 
 
-def test_what_is_vacated_and_promised_to_no_job_is_told():
+def test_vacated_gpus_promised_to_no_job_are_listed():
     queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 4}, "lent": {"parent": "root", "quota": 0}}
     groups = {
         "gang": {"queue": "lent", "members": 2, "minimum": 2, "each": {"gpu": 4}, "runs_on": ["n1", "n2"]},
@@ -390,7 +390,7 @@ def test_a_pod_moved_after_its_bind_leaves_that_node():
     assert {(each.node, each.moved_to) for each in result.evictions} == {("n2", "tainted")}
 
 
-def test_jobs_of_one_name_are_told_apart_by_their_namespaces():
+def test_equally_named_jobs_are_titled_with_their_namespace():
     groups = {"runs": {"queue": "a", "each": {"gpu": 4}, "runs_on": "n1"}, "g": {"queue": "a", "each": {"gpu": 4}}}
     case = read_short(
         {
@@ -424,7 +424,7 @@ def test_a_missing_resource_stands_beside_the_gpus():
     assert "PodRefused" not in [words.code for words in each.also]
 
 
-def test_a_pod_that_is_refused_waits_in_vain_until_it_is_not():
+def test_a_refused_pod_waits_until_it_is_accepted():
     volume = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
     each = one({"g": {"queue": "a", "each": {"gpu": 1}, "spec": volume}})
     assert (each.reason.code, each.waiting) == ("PodRefused", "does not help while its pod is refused")
@@ -449,7 +449,7 @@ def test_config_maps_are_assumed_where_the_input_holds_none():
     )
 
 
-def test_a_gang_that_is_given_places_is_not_told_that_there_is_no_room():
+def test_a_gang_with_held_places_lacks_other_reasons():
     nodes = {f"n{at}": {"gpu": 4, "labels": {"rack": f"r{at}"}} for at in (1, 2)}
     queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 4}, "b": {"parent": "root"}}
     groups = {
@@ -476,7 +476,7 @@ def test_a_gang_that_is_given_places_is_not_told_that_there_is_no_room():
         ({"priorityClassName": "system-node-critical"}, {}, None),
     ],
 )
-def test_a_priority_class_that_does_not_exist_is_told_with_the_priority_that_counts(labels, spec, said):
+def test_a_missing_priority_class_shows_the_priority_in_effect(labels, spec, said):
     document = {"about": "x", "cluster": {"nodes": {"n1": {"gpu": 4}}}, "queues": QUEUES, "run": ["allocate"]}
     case = read_short({**document, "groups": {"g": {"queue": "a", "each": {"gpu": 8}}}}, "explanation")
     (group,) = case.objects.pod_groups
@@ -488,7 +488,7 @@ def test_a_priority_class_that_does_not_exist_is_told_with_the_priority_that_cou
     assert proof(each).get("priority") == said
 
 
-def test_a_job_that_younger_ones_passed_is_told_how_many_and_by_which_rule():
+def test_a_passed_job_shows_how_many_passed_and_why():
     queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 4}, "b": {"parent": "root", "quota": 1}}
     small = {"each": {"gpu": 1}, "runs_on": "n1"}
     groups = {
@@ -506,12 +506,12 @@ def test_a_job_that_younger_ones_passed_is_told_how_many_and_by_which_rule():
     assert each.waiting == "until running work ends (no end time is known); jobs that need less may pass it again"
 
 
-def test_a_job_that_no_younger_one_passed_is_told_nothing_of_it():
+def test_a_job_that_none_passed_does_not_mention_it():
     groups = {"runs": {"queue": "a", "each": {"gpu": 3}, "runs_on": "n1"}, "g": {"queue": "a", "each": {"gpu": 4}}}
     assert "passed by" not in proof(one(groups))
 
 
-def test_a_job_that_lacks_a_queue_is_not_told_that_others_passed_it():
+def test_a_job_without_queue_does_not_mention_passing():
     groups = {"g": {"queue": "ghost", "each": {"gpu": 4}}, "runs": {"queue": "a", "each": {"gpu": 3}, "runs_on": "n1"}}
     assert "passed by" not in proof(one(groups))
 
@@ -536,7 +536,7 @@ def test_the_first_end_that_is_known_is_said(annotations, text):
     assert each.waiting == f"until running work ends (at the latest in {text})"
 
 
-def test_a_limit_of_a_model_is_proved_with_the_amounts_and_with_who_uses_that_model():
+def test_a_model_limit_is_proved_by_amounts_and_users():
     nodes = {"n1": {"gpu": 4, "model": "h100", "labels": {"kind": "fast"}}, "n2": {"gpu": 1, "model": "a100"}}
     queues = {"root": {"quota": 64, "models": {"h100": 2}}, "a": {"parent": "root", "quota": 64}}
     groups = {
@@ -553,7 +553,7 @@ def test_a_limit_of_a_model_is_proved_with_the_amounts_and_with_who_uses_that_mo
     }
 
 
-def test_a_limit_of_a_model_counts_where_all_nodes_of_it_are_full():
+def test_a_model_limit_is_the_reason_on_full_nodes():
     nodes = {"n1": {"gpu": 2, "model": "h100"}}
     queues = {"root": {"quota": 64}, "a": {"parent": "root", "models": {"h100": 1}}, "b": {"parent": "root"}}
     groups = {

@@ -123,7 +123,7 @@ def told(*args, **more):
         ),
     ],
 )
-def test_the_least_change_of_an_obstacle_that_helps_is_told(gang, objects, nodes, expected):
+def test_the_least_helpful_change_of_an_obstacle_is_suggested(gang, objects, nodes, expected):
     assert [sentence(trial) for trial in told(gang, objects, nodes)] == expected
 
 
@@ -180,7 +180,7 @@ def test_the_template_of_claims_changes_with_them():
     ],
 )
 @pytest.mark.parametrize("may_list", [True, False])
-def test_what_nodes_have_is_told_to_readers_who_may_list_them(given, change, may_list):
+def test_node_facts_are_suggested_only_to_those_listing_nodes(given, change, may_list):
     look = WholeLook.of(EndedCycle(outcome=simulate(case(*given)), took=0.01))
     scope = Scope(namespaces=frozenset({"default"}), queues=frozenset({"a"}), nodes=may_list)
     own = OwnLook.of(look, scope)

@@ -23,7 +23,7 @@ def read(tmp_path):
     return ask
 
 
-def test_jobs_stand_where_their_pods_are_and_wait_for_what_was_written(read):
+def test_own_jobs_show_pod_states_and_written_reasons(read):
     _, jobs = read()
     seen = {
         name: (each.line.job.state, each.line.job.words and each.line.job.words.code) for name, each in jobs.items()
@@ -71,7 +71,7 @@ def test_the_source_says_that_it_is_not_complete(read):
     assert own.remark == "source: own conditions only (cannot list nodes); suggestions not verified"
 
 
-def test_without_the_right_to_list_pods_the_status_of_the_group_tells(read):
+def test_without_pod_rights_the_groups_status_decides(read):
     status = {"resourcesStatus": {"requested": {"nvidia.com/gpu": "4"}}}
     held = {"resourcesStatus": {**status["resourcesStatus"], "allocated": {"nvidia.com/gpu": "4"}}}
     groups = [
@@ -122,7 +122,7 @@ def test_jobs_of_one_name_bear_their_namespace(tmp_path):
     assert sorted(line.job.title for line in own.lines) == ["ml/train", "other/train"]
 
 
-def test_users_who_may_not_list_pod_groups_either_see_nothing(read):
+def test_without_pod_group_rights_reading_is_refused(read):
     with pytest.raises(UnreachableError, match=r"not allowed to list podgroups of scheduling.run.ai in namespace ml"):
         read(hidden=["podgroups"])
 

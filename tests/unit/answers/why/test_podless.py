@@ -36,7 +36,7 @@ def why(tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["train", "job/train", "ml/train"])
-def test_a_job_whose_pods_are_refused_is_told_with_the_words_of_the_api_server(why, name):
+def test_a_job_without_pods_shows_the_api_servers_refusal(why, name):
     said = why(name, workload("batch/v1", "Job"), event("Job", "train", count=7))
     assert f"error: Job train has no pod that waits or runs: FailedCreate: {REFUSED} (7 times)" in said
     assert "help: kubectl -n ml describe job train" in said
@@ -48,7 +48,7 @@ def test_the_newest_refusal_is_told(why):
     assert "FailedCreate: new" in why("train", workload("batch/v1", "Job"), old, new)
 
 
-def test_a_deployment_is_told_by_its_replica_set_or_its_condition(why):
+def test_a_deployment_without_pods_shows_its_replica_set_failure(why):
     failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota: gpus"}
     assert "exceeded quota: gpus" in why("web", workload("apps/v1", "Deployment", "web", [failure]))
     assert REFUSED in why(
@@ -60,16 +60,16 @@ def test_a_workload_that_is_suspended_is_told_so(why):
     assert "it is suspended (spec.suspend: true)" in why("train", workload("batch/v1", "Job", suspend=True))
 
 
-def test_a_workload_of_which_nothing_says_why_is_named_all_the_same(why):
+def test_a_workload_without_any_cause_is_still_named(why):
     said = why("train", workload("batch/v1", "Job"), event("Job", "other"))
     assert "Job train has no pod that waits or runs: its conditions and events do not say why" in said
 
 
-def test_a_name_that_nothing_has_is_not_found_as_before(why):
+def test_an_unknown_name_is_still_not_found(why):
     assert "found no job, queue or node nothing" in why("nothing", workload("batch/v1", "Job"))
 
 
-def test_without_the_right_to_list_jobs_the_name_is_not_found(why):
+def test_without_job_rights_the_name_is_not_found(why):
     forbidden = (403, 'User "ann" cannot list resource "jobs" in API group "batch" in the namespace "ml"')
     said = why("train", workload("batch/v1", "Job"), refusals={"jobs": forbidden})
     assert "found no job, queue or node train" in said

@@ -111,13 +111,13 @@ DEVICES = (
         ({"topology": "net", "required": "racks"}, "levels", "net has rack, kubernetes.io/hostname"),
     ],
 )
-def test_a_topology_or_a_level_that_is_not_there_is_told_with_those_that_are(topology, label, text):
+def test_a_missing_topology_or_level_lists_the_existing_ones(topology, label, text):
     group = {"members": 2, "each": {"gpu": 1}, "topology": topology}
     each = told(group, RACKS, topologies={"net": ["rack", "kubernetes.io/hostname"]})
     assert proof(each)[label] == text
 
 
-def test_a_fraction_is_told_the_free_parts_of_shared_gpus():
+def test_a_fraction_shows_free_parts_of_shared_gpus():
     runs = {"queue": "a", "preemptible": False, "members": 2, "minimum": 1, "each": {"fraction": 0.6}}
     nodes = {"n1": {"gpu": 1}, "n2": {"gpu": 1}}
     each = told({"each": {"fraction": 0.5}}, nodes, x={**runs, "runs_on": ["n1", "n2"]})
@@ -132,14 +132,14 @@ def test_gpu_memory_requests_name_free_memory_and_holders():
     assert proof(each)["used by"].startswith("x 0.6")
 
 
-def test_memory_of_a_gpu_that_is_lost_by_rounding_is_accounted_for():
+def test_gpu_memory_lost_by_rounding_is_explained():
     each = told({"each": {"gpu_memory": 81920}}, {"n1": {"gpu": 4, "gpu_memory": 81920}})
     assert each.reason.text.endswith("the largest GPU has 81900 MiB, since memory of GPUs counts in whole hundreds")
     each = told({"each": {"gpu_memory": 82000}}, {"n1": {"gpu": 4, "gpu_memory": 81920}})
     assert each.reason.text.endswith("the largest GPU has 81900 MiB")
 
 
-def test_a_required_affinity_is_told_with_the_values_that_nodes_have():
+def test_a_required_affinity_shows_the_values_of_nodes():
     expression = {"key": "zone", "operator": "In", "values": ["z3"]}
     required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     spec = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
@@ -163,12 +163,12 @@ def test_a_required_affinity_is_told_with_the_values_that_nodes_have():
     ],
     ids=["another zone", "no volume", "not bound", "no claim"],
 )
-def test_a_volume_that_keeps_a_pod_from_nodes_is_named_with_the_place_where_it_is(objects, text):
+def test_an_unreachable_volume_is_named_with_its_place(objects, text):
     each = told({"each": {"gpu": 1}, "spec": MOUNT}, ZONES, objects=objects)
     assert proof(each)["volume"] == text
 
 
-def test_a_host_port_is_told_with_the_pods_that_have_it():
+def test_a_taken_host_port_names_its_pods():
     container = {"name": "main", "ports": [{"containerPort": 80, "hostPort": 8080}]}
     spec = {"containers": [{**container, "resources": {"requests": {"nvidia.com/gpu": "1"}}}]}
     each = told({"spec": spec}, x=held("a", 1, minimum=1, spec=spec))
@@ -189,12 +189,12 @@ def test_a_host_port_is_told_with_the_pods_that_have_it():
     ],
     ids=["selects nothing", "is not there"],
 )
-def test_a_device_class_is_told_with_what_it_selects_and_what_is_offered(known, text):
+def test_a_device_class_shows_its_selector_and_the_offers(known, text):
     each = told({"spec": CLAIMED}, {"n1": {}, "n2": {}}, objects=[known, *DEVICES])
     assert proof(each)["devices"] == f"claim one: {text}"
 
 
-def test_a_template_of_claims_that_is_not_there_is_named():
+def test_a_missing_claim_template_is_named():
     template = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
@@ -215,7 +215,7 @@ def test_a_template_of_claims_that_is_not_there_is_named():
     assert proof(each)["needs"].startswith("5 pods x 1 GPU")
 
 
-def test_cpus_that_are_short_are_told_with_what_is_idle_beside_gpus():
+def test_short_cpus_are_shown_beside_idle_gpus():
     nodes = {"n1": {"gpu": 8, "cpu": 32}, "n2": {"gpu": 8, "cpu": 32}, "n3": {"cpu": 4}}
     each = told({"each": {"gpu": 1, "cpu": 8}}, nodes, x={**held("a", 0, preemptible=False), "each": {"cpu": 28}})
     assert [one.text for one in each.evidence if one.label == "idle"] == [
@@ -224,7 +224,7 @@ def test_cpus_that_are_short_are_told_with_what_is_idle_beside_gpus():
     ]
 
 
-def test_nodes_of_another_pool_are_told_where_none_is_left():
+def test_nodes_of_another_pool_are_named_if_none_remains():
     nodes = {"n1": {"gpu": 8, "labels": {"kai.scheduler/node-pool": "blue"}}}
     each = told({"each": {"gpu": 1}}, nodes)
     assert each.reason.code == "NoNodes"
@@ -244,12 +244,12 @@ def test_nodes_of_another_pool_are_told_where_none_is_left():
     ],
     ids=["non-preemptible", "minimum runtime"],
 )
-def test_a_queue_that_may_take_from_others_is_told_why_none_can_be_taken(group, victim, queues, why):
+def test_a_reclaim_without_victims_shows_the_cause(group, victim, queues, why):
     each = told(group, queues={**QUEUES, **queues}, x=held(**victim))
     assert proof(each)["reclaim"] == f"queue a may take from others, and none can be taken: {why}"
 
 
-def test_where_others_can_be_taken_nothing_is_said_of_those_that_cannot():
+def test_a_possible_reclaim_mentions_no_protected_jobs():
     queues = {**QUEUES, "a": {"parent": "root", "quota": 0}, "b": {"parent": "root", "quota": 16}}
     each = told({"each": {"gpu": 8}}, queues=queues, x=held())
     assert not proof(each).keys() & {"reclaim", "preempt"}
@@ -263,7 +263,7 @@ def test_where_others_can_be_taken_nothing_is_said_of_those_that_cannot():
         (90, {"started": "1m"}, "of lower priority in queue a: x is protected by its minimum runtime"),
     ],
 )
-def test_a_job_is_told_why_it_preempts_none_of_its_own_queue(priority, victim, text):
+def test_a_job_shows_why_it_preempts_nothing(priority, victim, text):
     queues = {"root": {"quota": 16}, "a": {"parent": "root", "quota": 16, "preempt_min_runtime": "10m"}}
     each = told({"each": {"gpu": 1}, "priority": priority}, queues=queues, x=held("a", **victim))
     assert proof(each)["preempt"] == text
@@ -295,7 +295,7 @@ def test_jobs_of_other_queues_ahead_are_counted():
 @pytest.mark.parametrize(
     ("there", "what"), [("setting", "has setting"), ("other", "has none of a name like it")], ids=["near", "none"]
 )
-def test_a_config_map_that_does_not_exist_is_told_with_those_of_nearly_its_name(there, what):
+def test_a_missing_config_map_suggests_similar_names(there, what):
     container = {"name": "main", "envFrom": [{"configMapRef": {"name": "settings"}}]}
     known = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": there, "namespace": "default"}}
     each = told({"spec": {"containers": [container]}}, objects=[known])
@@ -319,7 +319,7 @@ def leaving(*names):
     return simulate(attrs.evolve(case, objects=attrs.evolve(case.objects, queues=queues)))
 
 
-def test_a_queue_that_is_being_deleted_is_told_with_its_jobs_and_with_no_others():
+def test_a_queue_under_deletion_is_noted_for_its_jobs():
     outcome = leaving("a")
     seen = overview(outcome)
     lines = {line.job.name: line for line in job_lines(outcome, seen)}

@@ -60,7 +60,7 @@ def lab():
     return {each.job.name: each for each in explain(read_case(str(LAB))).jobs}
 
 
-def test_in_the_lab_vit_xl_could_pass_its_limit_but_would_then_find_no_room(lab):
+def test_the_labs_vit_xl_passes_its_limit_without_room(lab):
     assert [sentence(trial) for trial in lab["vit-xl"].suggestions.changes] == [
         "minMember 4 -> 3: waits for GangDoesNotFit",
         "6 GPUs a pod, not 8: waits for GangDoesNotFit",
@@ -68,7 +68,7 @@ def test_in_the_lab_vit_xl_could_pass_its_limit_but_would_then_find_no_room(lab)
     ]
 
 
-def test_another_way_to_say_the_same_is_not_gone_through_where_it_leads_no_further(monkeypatch):
+def test_equivalent_changes_that_lead_nowhere_are_not_searched(monkeypatch):
     tried = []
     run = ChangeTrials.run
     monkeypatch.setattr(
@@ -93,7 +93,7 @@ def test_in_the_lab_nothing_helps_eval_sweep(lab):
     assert lab["eval-sweep"].suggestions.all_tried
 
 
-def test_in_the_lab_pp_train_could_be_smaller_or_spread(lab):
+def test_the_labs_pp_train_could_shrink_or_spread(lab):
     assert [trial.change.text for trial in lab["pp-train"].suggestions.changes] == [
         "topology.kubernetes.io/rack preferred, not required",
         "minMember 5 -> 4",
@@ -102,14 +102,14 @@ def test_in_the_lab_pp_train_could_be_smaller_or_spread(lab):
     assert [str(trial.result) for trial in lab["pp-train"].suggestions.changes] == ["waits", "waits", "waits"]
 
 
-def test_in_the_lab_rl_sim_could_tolerate_the_taint_or_take_other_gpus(lab):
+def test_the_labs_rl_sim_could_tolerate_or_reselect(lab):
     first, second = lab["rl-sim"].suggestions.changes
     assert sentence(first) == "toleration for maintenance=disk:NoSchedule: starts on gpu-13, probe-b loses 1"
     assert second.change.text == "selector nvidia.com/gpu.product NVIDIA-A100-SXM4-40GB -> NVIDIA-H100-80GB-HBM3"
     assert (str(second.result), second.nodes) == ("held", ("gpu-02",))
 
 
-def test_in_the_lab_serve_llm_could_be_smaller_or_preemptible_or_get_more_quota(lab):
+def test_the_labs_serve_llm_could_shrink_or_be_preemptible(lab):
     assert [sentence(trial).partition(",")[0] for trial in lab["serve-llm"].suggestions.changes] == [
         "6 GPUs a pod",
         "kai.scheduler/preemptibility: preemptible: waits for AtFairShare",
@@ -121,7 +121,7 @@ def test_in_the_lab_serve_llm_could_be_smaller_or_preemptible_or_get_more_quota(
     )
 
 
-def test_in_the_lab_who_is_promised_a_place_needs_no_change(lab):
+def test_the_labs_promised_job_needs_no_change(lab):
     assert lab["vit-large"].suggestions.changes == ()
     assert (lab["vit-large"].job.state, lab["vit-large"].waiting) == (
         "Held",
@@ -195,7 +195,7 @@ H100 = ("spec", "nodeSelector", "nvidia.com/gpu.product")
         ("search-1-burst", 0, "Pod", "search-1-burst-", tolerate),
     ],
 )
-def test_in_the_lab_what_is_told_happens_when_the_manifest_is_changed(lab, tmp_path, job, change, kind, name, edit):
+def test_each_suggestion_of_the_lab_comes_true_when_applied(lab, tmp_path, job, change, kind, name, edit):
     trial = lab[job].suggestions.changes[change]
     found = edited(tmp_path, kind, name, edit)
     before = lab[job].job
@@ -220,7 +220,7 @@ def test_in_the_lab_what_is_told_happens_when_the_manifest_is_changed(lab, tmp_p
         ("serve-llm", "Queue", "chat", set_at(CHAT, 12.5), "NonPreemptibleOverQuota"),
     ],
 )
-def test_in_the_lab_less_than_what_is_told_does_not_help(tmp_path, job, kind, name, edit, state):
+def test_less_than_the_suggested_change_does_not_help(tmp_path, job, kind, name, edit, state):
     found = edited(tmp_path, kind, name, edit)[job]
     assert found.held == found.placed == 0
     assert found.words.code == state
@@ -229,18 +229,18 @@ def test_in_the_lab_less_than_what_is_told_does_not_help(tmp_path, job, kind, na
 # ---------------------------------------------------------------------------------------------------------- scenarios
 
 
-def test_a_gang_that_is_one_pod_too_large_could_start_with_one_less():
+def test_a_gang_one_pod_too_large_could_shrink():
     assert told({"g": {"queue": "a", "members": 9, "each": {"gpu": 1}}}) == ["minimum 9 -> 8: starts on n1 n2"]
 
 
-def test_a_gang_of_large_pods_could_also_ask_for_less_each():
+def test_a_gang_of_large_pods_could_request_less():
     assert told({"g": {"queue": "a", "members": 3, "each": {"gpu": 4}}}) == [
         "minimum 3 -> 2: starts on n1 n2",
         "2 GPUs a pod, not 4: starts on n1 n2",
     ]
 
 
-def test_a_limit_is_raised_by_the_excess_and_no_more():
+def test_a_limit_is_raised_just_by_the_excess():
     queues = {"root": {"quota": 64}, "a": {"parent": "root", "quota": 64, "limit": 6}}
     assert told({"g": {"queue": "a", "members": 2, "each": {"gpu": 4}}}, queues=queues) == [
         "minimum 2 -> 1: starts on n1",
@@ -249,13 +249,13 @@ def test_a_limit_is_raised_by_the_excess_and_no_more():
     ]
 
 
-def test_a_limit_further_up_is_told_when_the_first_is_raised():
+def test_a_parents_limit_still_blocks_after_raising_the_first():
     queues = {"root": {"quota": 64, "limit": 7}, "a": {"parent": "root", "quota": 64, "limit": 6}}
     found = told({"g": {"queue": "a", "members": 2, "minimum": 2, "each": {"gpu": 4}}}, queues=queues)
     assert found[-1] == "limit of a 6 -> 8: waits for OverLimit"
 
 
-def test_what_is_not_to_be_taken_back_may_become_preemptible():
+def test_a_non_preemptible_job_over_quota_could_become_preemptible():
     queues = {"root": {"quota": 64}, "a": {"parent": "root", "quota": 2}}
     group = {"queue": "a", "preemptible": False, "each": {"gpu": 3}}
     assert told({"g": group}, queues=queues) == [
@@ -273,7 +273,7 @@ def test_processors_are_lowered_to_what_a_limit_leaves():
     ]
 
 
-def test_pods_that_ask_for_less_already_are_left_as_they_are():
+def test_pods_with_smaller_requests_are_not_reduced():
     queues = {"root": {"quota": 64}, "a": {"parent": "root", "limit": {"cpu": 8}}}
     parts = {"small": {"members": 1, "each": {"cpu": 1}}, "large": {"members": 1, "each": {"cpu": 8}}}
     found = told({"g": {"queue": "a", "subgroups": parts}}, queues=queues)
@@ -283,12 +283,12 @@ def test_pods_that_ask_for_less_already_are_left_as_they_are():
     assert found[0] == "3 x.com/nic a pod, not 4: starts on n1"
 
 
-def test_a_pod_larger_than_any_node_could_be_as_large_as_the_largest():
+def test_a_too_large_pod_could_match_the_largest_node():
     assert told({"g": {"queue": "a", "each": {"gpu": 8}}}) == ["4 GPUs a pod, not 8: starts on n1"]
     assert told({"g": {"queue": "a", "each": {"cpu": 2000}}}) == ["1000 cores a pod, not 2000 cores: starts on n1"]
 
 
-def test_a_gang_for_one_rack_could_be_smaller_or_spread():
+def test_a_gang_for_one_rack_could_shrink_or_spread():
     group = {"queue": "a", "members": 3, "each": {"gpu": 4}, "topology": {"required": "rack"}}
     assert told({"g": group}, RACKS) == [
         "rack preferred, not required: starts on n1 n3 n4",
@@ -297,7 +297,7 @@ def test_a_gang_for_one_rack_could_be_smaller_or_spread():
     ]
 
 
-def test_texts_speak_the_words_of_the_form_and_fields_those_of_objects():
+def test_suggestion_texts_follow_the_form_and_fields_the_objects():
     group = {"queue": "a", "members": 9, "each": {"gpu": 1}}
     short = scenario({"g": group})
     for case, text in ((short, "minimum 9 -> 8"), (attrs.evolve(short, short_groups=frozenset()), "minMember 9 -> 8")):
@@ -306,7 +306,7 @@ def test_texts_speak_the_words_of_the_form_and_fields_those_of_objects():
         assert (trial.change.text, trial.change.field) == (text, "minMember")
 
 
-def test_a_sub_group_that_finds_no_place_is_the_one_to_start_with_less():
+def test_the_subgroup_without_room_is_reduced():
     parts = {"big": {"members": 3, "minimum": 3, "each": {"gpu": 4}}, "small": {"members": 1, "minimum": 1}}
     assert told({"g": {"queue": "a", "subgroups": parts}})[0] == "minimum of big 3 -> 2: starts on n1 n2"
 
@@ -318,7 +318,7 @@ def test_the_one_taint_in_the_way_could_be_tolerated():
     ]
 
 
-def test_two_taints_on_every_node_are_not_removed_by_one_toleration():
+def test_one_toleration_does_not_cure_two_taints():
     nodes = {"n1": {"gpu": 4, "taints": ["disk=bad", "team=b"]}}
     assert told({"g": {"queue": "a", "each": {"gpu": 1}}}, {"nodes": nodes}) == []
 
@@ -330,7 +330,7 @@ def test_a_selector_could_name_what_exists():
     ]
 
 
-def test_a_selector_for_a_label_that_nobody_has_could_be_dropped():
+def test_a_selector_matching_no_node_could_be_dropped():
     assert told({"g": {"queue": "a", "each": {"gpu": 1}, "selector": {"type": "y"}}}) == [
         "no selector for type: starts on n1"
     ]
@@ -348,7 +348,7 @@ def test_gates_could_be_opened():
     assert told({"g": group}) == ["open the gate wait: starts on n1"]
 
 
-def test_a_gang_some_of_whose_pods_do_not_exist_could_start_with_those_that_do():
+def test_a_gang_lacking_pods_could_start_with_existing_ones():
     group = {"queue": "a", "members": 2, "minimum": 3, "each": {"gpu": 1}}
     assert told({"g": group}) == ["minimum 3 -> 2: starts on n1"]
 
@@ -358,11 +358,11 @@ def test_a_queue_that_is_spelled_wrongly_is_named():
     assert told({"g": {"queue": "reserach"}}, queues=queues) == ["queue reserach -> research: starts on n1"]
 
 
-def test_leaves_below_a_queue_that_runs_no_job_are_named():
+def test_leaf_queues_below_a_parent_queue_are_suggested():
     assert told({"g": {"queue": "root"}}) == ["queue root -> a: starts on n1"]
 
 
-def test_a_fraction_could_be_as_large_as_what_is_left_of_a_device():
+def test_a_fraction_could_shrink_to_a_devices_free_part():
     groups = {
         "runs": {"queue": "a", "each": {"fraction": 0.4}},
         "g": {"queue": "a", "each": {"fraction": 0.8}},
@@ -370,7 +370,7 @@ def test_a_fraction_could_be_as_large_as_what_is_left_of_a_device():
     assert told(groups, {"nodes": {"n1": {"gpu": 1}}}, run=["allocate"]) == ["fraction 0.8 -> 0.6: starts on n1"]
 
 
-def test_memory_of_a_gpu_could_be_as_large_as_what_is_left_of_a_device():
+def test_gpu_memory_could_shrink_to_a_devices_free_part():
     groups = {
         "runs": {"queue": "a", "each": {"gpu_memory": 30000}},
         "g": {"queue": "a", "each": {"gpu_memory": 25000}},
@@ -390,7 +390,7 @@ def test_who_would_not_start_then_is_told():
     ]
 
 
-def test_a_place_that_others_must_leave_first_is_not_called_a_start():
+def test_a_start_that_needs_evictions_is_called_held():
     queues = {"root": {"quota": 4}, "a": {"parent": "root", "quota": 4}, "b": {"parent": "root"}}
     groups = {
         "runs": {"queue": "b", "each": {"gpu": 4}, "runs_on": "n1"},
@@ -415,7 +415,7 @@ def test_nothing_is_suggested_where_nothing_helps():
     assert told(groups, {"nodes": {"n1": {"gpu": 4}}}) == []
 
 
-def test_of_two_ways_to_say_the_same_one_is_told():
+def test_equivalent_suggestions_are_listed_once():
     found = told({"g": {"queue": "a", "members": 3, "each": {"gpu": 4}}})
     assert not any("pods, not" in text for text in found)
 
@@ -456,7 +456,7 @@ def test_the_order_of_objects_does_not_matter():
     ]
 
 
-def test_the_last_of_several_cycles_is_the_one_that_is_decided_again():
+def test_the_last_of_several_cycles_is_decided_again():
     groups = {"first": {"queue": "a", "each": {"gpu": 4}}, "g": {"queue": "a", "members": 2, "each": {"gpu": 4}}}
     assert told(groups, {"nodes": TWO}, run=["allocate"], cycles=2) == [
         "minimum 2 -> 1: starts on n2",
@@ -464,7 +464,7 @@ def test_the_last_of_several_cycles_is_the_one_that_is_decided_again():
     ]
 
 
-def test_when_too_many_changes_are_to_be_tried_it_is_said_and_nothing_unproved_is_told(monkeypatch):
+def test_too_many_changes_are_noted_and_none_unproved_suggested(monkeypatch):
     monkeypatch.setattr(suggestions, "LEAST_FOR_ONE", 1)
     monkeypatch.setattr(suggestions, "MOST_FOR_ONE", 1)
     (each,) = explain(scenario({"g": {"queue": "a", "members": 9, "each": {"gpu": 1}}})).jobs
@@ -480,7 +480,7 @@ def test_many_groups_share_one_allowance():
 # ------------------------------------------------------------------------------------------------ the smallest change
 
 
-def test_the_smaller_change_is_told_even_if_others_must_leave_first():
+def test_a_smaller_change_is_suggested_even_with_evictions():
     queues = {"root": {"quota": 12}, "a": {"parent": "root", "quota": 8}, "b": {"parent": "root", "quota": 0}}
     groups = {
         "lent": {"queue": "b", "members": 8, "minimum": 0, "each": {"gpu": 1}, "runs_on": {"n1": 4, "n2": 4}},
@@ -505,7 +505,7 @@ def test_a_suggested_quota_covers_unequal_pods():
     ]
 
 
-def test_pods_that_ask_for_different_amounts_are_named_by_what_they_ask_for():
+def test_unequal_pods_are_named_by_their_requests():
     parts = {"actors": {"members": 2, "each": {"gpu": 1}}, "learner": {"members": 1, "each": {"gpu": 4}}}
     groups = {
         "full": {"queue": "a", "preemptible": False, "members": 1, "each": {"gpu": 2}, "runs_on": "n1"},
@@ -516,7 +516,7 @@ def test_pods_that_ask_for_different_amounts_are_named_by_what_they_ask_for():
     assert any(text.startswith("3 GPUs for pods that ask for 4: starts") for text in found)
 
 
-def test_a_job_that_is_impossible_is_told_the_least_change_that_makes_it_possible():
+def test_an_impossible_job_gets_the_least_change_towards_possible():
     groups = {"full": {"queue": "a", "preemptible": False, "members": 2, "each": {"gpu": 4}, "runs_on": ["n1", "n2"]}}
     groups["g"] = {"queue": "a", "each": {"gpu": 16}}
     assert told(groups) == ["4 GPUs a pod, not 16: waits for NoRoom"]
@@ -525,7 +525,7 @@ def test_a_job_that_is_impossible_is_told_the_least_change_that_makes_it_possibl
 # -------------------------------------------------------------------------------------------------- what is read again
 
 
-def test_a_change_is_tried_on_the_records_of_the_cycle_before_and_tells_the_same(monkeypatch):
+def test_changes_tried_on_kept_records_give_the_same_answers(monkeypatch):
     read: list[str] = []
     reader = PodReader.read
     monkeypatch.setattr(PodReader, "read", lambda self, pod: read.append(pod.metadata.name) or reader(self, pod))
@@ -543,13 +543,13 @@ def test_a_change_is_tried_on_the_records_of_the_cycle_before_and_tells_the_same
     assert found == alone
 
 
-def test_of_few_queues_all_are_named_where_none_is_called_nearly_so():
+def test_few_queues_are_all_suggested_without_a_similar_name():
     assert told({"g": {"queue": "production"}}) == ["queue production -> a: starts on n1"]
     queues = {"root": {"quota": 8}, **{name: {"parent": "root", "quota": 2} for name in "abcd"}}
     assert told({"g": {"queue": "production"}}, queues=queues) == []
 
 
-def test_a_limit_of_a_model_is_raised_by_the_excess():
+def test_a_model_limit_is_raised_by_the_excess():
     cluster = {"nodes": {"n1": {"gpu": 4, "model": "h100"}}}
     queues = {"root": {}, "a": {"parent": "root", "models": {"h100": 2}}}
     found = told({"g": {"queue": "a", "members": 3, "each": {"gpu": 1}}}, cluster, queues)

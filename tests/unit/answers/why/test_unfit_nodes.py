@@ -47,7 +47,7 @@ def losing(count):
     return lost
 
 
-def test_each_node_that_is_out_of_service_is_named_and_its_return_tried():
+def test_each_node_out_of_service_is_named_and_tried():
     """The cluster of a first use: 5 pods of 8 GPUs, and of 4 nodes one is cordoned, one not ready, one lost a GPU."""
     gang = {"queue": "a", "members": 4, "each": {"gpu": 8}, "minimum": 1}
     each = why({"gang": gang}, SICK, {"n2": losing(1)})
@@ -62,7 +62,7 @@ def test_each_node_that_is_out_of_service_is_named_and_its_return_tried():
     }
 
 
-def test_what_one_node_does_is_not_told_again_of_all():
+def test_one_nodes_return_makes_that_of_all_redundant():
     each = why({"g": {"queue": "a", "members": 3, "each": {"gpu": 8}}}, SICK)
     assert told(each).keys() >= {"uncordon n1", "n3 ready again"}
     assert not any(text.startswith("all of") for text in told(each))
@@ -74,13 +74,13 @@ def test_as_few_nodes_come_back_as_it_takes():
     assert told(each)["uncordon n1, n2"] == ("starts", 2, 0)
 
 
-def test_a_node_that_is_cordoned_for_it_is_not_ready_takes_both():
+def test_a_cordoned_and_unready_node_needs_both_changes():
     each = why({"g": {"queue": "a", "each": {"gpu": 8}}}, {"n1": {"gpu": 8, "cordoned": True, "ready": False}})
     assert proof(each)["cordoned and not ready"] == "n1"
     assert told(each)["all of n1 back"] == ("starts", 1, 0)
 
 
-def test_it_is_told_since_when_and_why_a_node_takes_no_pods():
+def test_unavailable_nodes_show_since_when_and_why():
     now = outcome_of({}, SICK).last.snapshot.now
 
     def stopped(node):
@@ -119,7 +119,7 @@ def test_what_comes_back_keeps_what_an_administrator_said():
     assert repaired(losing(3)(node)) == node
 
 
-def test_the_value_that_was_meant_is_offered_while_its_nodes_are_busy():
+def test_the_intended_label_value_is_suggested_for_busy_nodes():
     labels = {"model": "NVIDIA-H100-80GB-HBM3"}
     nodes = {"n1": {"gpu": 8, "labels": labels}, "n2": {"gpu": 8, "labels": {"model": "NVIDIA-A100-SXM4-40GB"}}}
     groups = {

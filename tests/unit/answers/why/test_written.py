@@ -21,7 +21,7 @@ def lines(source, *pods):
     return [(each.label, each.text) for each in written(source, pods)]
 
 
-def test_the_last_condition_of_a_group_is_told_in_one_line_with_its_time():
+def test_the_groups_last_condition_fits_one_line_with_time():
     message = "Unable to schedule podgroup: no room. \n3 node(s) didn't have enough resources: GPUs."
     found = lines(group(message, node_pool="blue"))
     text = "Unable to schedule podgroup: no room. 3 node(s) didn't have enough resources: GPUs."
@@ -33,7 +33,7 @@ def test_a_long_message_is_cut():
     assert text == f"{'x' * 159}… (written at 1970-01-12T13:46:40Z)"
 
 
-def test_pods_tell_what_their_group_does_not_and_alike_ones_once():
+def test_pods_add_only_new_conditions_and_equal_ones_once():
     repeats = Condition(type="PodScheduled", status="False", reason="Unschedulable", message="no room.")
     bound = Condition(type="PodScheduled", status="True")
     ready = Condition(type="Ready", status="False", reason="ContainersNotReady")

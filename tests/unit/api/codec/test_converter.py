@@ -26,7 +26,7 @@ def made(monkeypatch):
     return found
 
 
-def test_a_class_of_drafts_is_made_only_for_many_objects(made):
+def test_a_draft_class_is_made_only_for_many_objects(made):
     read = make_converter().get_structure_hook(Outer)
     objects = [read({"name": "a", "inner": {"count": at}} if at % 2 else {"name": "a"}, None) for at in range(5)]
     assert objects == [Outer("a", Inner(at) if at % 2 else None) for at in range(5)]
@@ -36,7 +36,7 @@ def test_a_class_of_drafts_is_made_only_for_many_objects(made):
         objects[-1].name = "b"
 
 
-def test_fields_of_a_class_are_looked_up_when_an_object_of_it_is_read(monkeypatch):
+def test_fields_are_resolved_when_a_class_is_first_read(monkeypatch):
     asked = []
     look = reading._slots
     monkeypatch.setattr(reading, "_slots", lambda cls, converter: asked.append(cls) or look(cls, converter))

@@ -50,7 +50,7 @@ def test_what_is_not_json_is_read_afresh():
     assert len(seen) == 2
 
 
-def test_what_came_lately_is_remembered_and_no_more_than_there_is_room_for(monkeypatch):
+def test_recent_values_are_remembered_within_a_bound(monkeypatch):
     monkeypatch.setattr(pod_templates, "_MOST", 4)
     read, seen = counting()
     for number in range(100):

@@ -12,18 +12,18 @@ OLD_REQUESTS = [
 OLD_DEVICES = {**manifests.DEVICES, "requests": OLD_REQUESTS}
 
 
-def test_a_claim_of_the_first_beta_is_brought_into_the_present_shape() -> None:
+def test_a_first_beta_claim_is_converted() -> None:
     old = {**manifests.RESOURCE_CLAIM, "apiVersion": OLD, "spec": {"devices": OLD_DEVICES}}
     assert structure(old) == structure(manifests.RESOURCE_CLAIM)
 
 
-def test_a_template_of_the_first_beta_is_brought_into_the_present_shape() -> None:
+def test_a_first_beta_claim_template_is_converted() -> None:
     spec = {**manifests.CLAIM_TEMPLATE["spec"], "spec": {"devices": OLD_DEVICES}}
     old = {**manifests.CLAIM_TEMPLATE, "apiVersion": OLD, "spec": spec}
     assert structure(old) == structure(manifests.CLAIM_TEMPLATE)
 
 
-def test_a_slice_of_the_first_beta_is_brought_into_the_present_shape() -> None:
+def test_a_first_beta_slice_is_converted() -> None:
     basic = {key: value for key, value in manifests.DEVICE.items() if key != "name"}
     spec = {**manifests.RESOURCE_SLICE["spec"], "devices": [{"name": "gpu-0", "basic": basic}]}
     old = {**manifests.RESOURCE_SLICE, "apiVersion": OLD, "spec": spec}
@@ -40,7 +40,7 @@ def test_a_slice_of_the_first_beta_is_brought_into_the_present_shape() -> None:
         ({"devices": {"requests": [{"deviceClassName": "x"}]}}, r"spec.devices.requests\[0\].name: "),
     ],
 )
-def test_what_has_no_shape_at_all_is_refused_as_ever(spec: object, path: str) -> None:
+def test_a_malformed_first_beta_claim_is_refused_as_usual(spec: object, path: str) -> None:
     old = {**manifests.RESOURCE_CLAIM, "apiVersion": OLD, "spec": spec}
     with pytest.raises(InputError, match=f"^resourceclaim default/gpus: {path}found"):
         structure(old)

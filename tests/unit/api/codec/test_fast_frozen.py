@@ -40,5 +40,5 @@ class Weak:
 
 
 @pytest.mark.parametrize("cls", [Strict, Doubled, Afterwards, Weak])
-def test_there_is_no_draft_of_a_class_that_does_more_than_to_store_its_fields(cls):
+def test_a_class_doing_more_than_storing_has_no_draft(cls):
     assert draft_of(cls) is None

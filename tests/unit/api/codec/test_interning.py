@@ -33,7 +33,7 @@ def test_what_is_remembered_has_bounds():
     assert max(map(len, kept)) <= 32
 
 
-def test_objects_share_the_values_of_labels_and_the_kinds_of_owners():
+def test_objects_share_label_values_and_owner_kinds():
     def pod(name):
         owner = {"apiVersion": afresh("batch/v1"), "kind": afresh("Job"), "name": name, "uid": f"uid-{name}"}
         labels = {"queue": afresh("team-a"), "job": name}

@@ -36,11 +36,11 @@ def read(manifest):
 
 
 @given(PODS | VALUES.filter(lambda value: isinstance(value, dict)))
-def test_the_codec_reads_the_same_with_an_outline_as_without(manifest):
+def test_decoding_with_an_outline_reads_like_without_one(manifest):
     assert read(decode_as(Pod, json.dumps(manifest).encode())) == read(manifest)
 
 
-def test_keys_that_no_class_declares_are_left_out_at_every_depth():
+def test_undeclared_keys_are_dropped_at_every_depth():
     text = b'{"kind":"Pod","x":1,"metadata":{"name":"p","managedFields":[{}]},'
     text += b'"spec":{"containers":[{"name":"c","tty":1}]}}'
     assert decode_as(Pod, text) == {
@@ -55,7 +55,7 @@ def test_values_of_free_keys_stay():
     assert decode_as(Pod, text)["metadata"]["labels"] == {"any": "thing"}
 
 
-def test_an_object_of_the_wrong_form_is_decoded_whole_so_that_the_codec_can_say_so():
+def test_a_malformed_object_is_decoded_whole_for_the_codec():
     assert decode_as(Pod, b'{"metadata":{"name":"p"},"spec":7,"x":1}') == {"metadata": {"name": "p"}, "spec": 7, "x": 1}
 
 

@@ -85,7 +85,7 @@ def test_a_good_value_is_read(reader: Reader, value: object, expected: object) -
         (COLOUR, ["red"], 'found a list of 1, expected one of "red", "blue"'),
     ],
 )
-def test_a_bad_value_is_refused_with_what_would_be_right(reader: Reader, value: object, wanted: str) -> None:
+def test_a_bad_value_names_the_expected_one(reader: Reader, value: object, wanted: str) -> None:
     with pytest.raises(BadValue) as caught:
         reader(value, None)
     assert str(caught.value) == wanted

@@ -16,7 +16,7 @@ NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
 
 
-def test_documents_of_yaml_are_read_in_order_without_empty_ones() -> None:
+def test_yaml_documents_are_read_in_order_without_empty_ones() -> None:
     text = (
         "---\n"
         + yaml.dump(NODE).replace("name: n\n", "name: 'n'\n")
@@ -32,7 +32,7 @@ def test_json_is_read(text: str | bytes) -> None:
     assert load_documents(text, "x.json") == (NODE,)
 
 
-def test_several_json_objects_behind_one_another_are_documents_of_yaml() -> None:
+def test_json_objects_between_separators_are_read_as_documents() -> None:
     assert load_documents(f"{json.dumps(NODE)}\n---\n{json.dumps(POD)}", "x") == (NODE, POD)
 
 
@@ -99,7 +99,7 @@ def test_text_that_cannot_be_read_is_refused(text: str | bytes) -> None:
     ],
     ids=["gzip", "bzip2", "xz", "pdf", "pdf of text", "zip", "png", "tar"],
 )
-def test_what_is_no_text_is_called_what_it_seems_to_be(text: bytes, seems: str) -> None:
+def test_binary_content_is_named_by_its_format(text: bytes, seems: str) -> None:
     with pytest.raises(TextError, match=rf"^x\.yaml: found {seems}, expected YAML or JSON text$"):
         load_values(text, "x.yaml")
 
@@ -117,7 +117,7 @@ def test_what_is_no_text_is_called_what_it_seems_to_be(text: bytes, seems: str) 
     ],
     ids=["utf-16", "binary", "latin", "escape", "tab", "later tab", "sign"],
 )
-def test_what_cannot_be_read_is_called_by_its_name_and_place(text: str | bytes, said: str) -> None:
+def test_unreadable_text_is_named_with_cause_and_place(text: str | bytes, said: str) -> None:
     with pytest.raises(TextError) as caught:
         load_values(text, "x.yaml")
     assert str(caught.value).startswith(f"x.yaml: {said}")
@@ -189,7 +189,7 @@ def test_json_is_read_as_it_was_written(value: dict[str, Any]) -> None:
     assert load_values(json.dumps(value), "x") == (value,)
 
 
-def test_a_key_that_stands_twice_is_refused_with_its_place() -> None:
+def test_a_duplicate_key_is_refused_with_its_place() -> None:
     with pytest.raises(TextError) as caught:
         load_values("kind: Node\nmetadata: {name: a}\nmetadata: {name: b}\n", "x.yaml")
     assert str(caught.value) == 'x.yaml: line 3, column 1: found key "metadata" twice in one object, expected it once'

@@ -58,7 +58,7 @@ def token_spec(suffix, *, node="n1", others=()):
 
 
 @given(st.lists(SPECS, min_size=1, max_size=5), st.booleans())
-def test_specs_are_read_as_if_each_were_the_only_one(specs, spaced):
+def test_specs_read_alike_whatever_was_read_before(specs, spaced):
     for spec in specs:
         text = json.dumps({"spec": spec}, indent=1 if spaced else None).encode()
         assert spec_of({"spec": spec}) == spec_of(decode_as(Pod, text)) == read(PodSpec, spec)
@@ -71,12 +71,12 @@ def test_a_manifest_is_left_as_it_is():
     assert json.dumps(spec) == before
 
 
-def test_the_last_of_two_node_names_counts_and_an_escaped_key_is_a_key():
+def test_the_last_node_name_counts_and_escaped_keys_match():
     text = b'{"spec":{"nodeName":"a","hostNetwork":true,"node\\u004eame":"b"}}'
     assert structure_as(Pod, decode_as(Pod, text)).spec == PodSpec(node_name="b", host_network=True)
 
 
-def test_pods_of_a_template_share_all_but_the_name_of_their_node():
+def test_pods_of_a_template_share_all_but_node_names():
     first, second, waiting, again = (
         structure_as(Pod, {"spec": token_spec(suffix, node=node)}).spec
         for suffix, node in (("bcdfg", "n1"), ("hjklm", "n2"), ("npqrs", None), ("vwxz2", ""))
@@ -93,17 +93,17 @@ def test_token_volumes_get_one_name_and_keep_their_mounts():
 
 
 @pytest.mark.parametrize("suffix", ["bcdfa", "bcdf", "bcdfgh", "00000", "BCDFG"])
-def test_a_name_that_the_api_server_does_not_give_stays(suffix):
+def test_a_suffix_unlike_the_api_servers_is_kept(suffix):
     assert structure_as(Pod, {"spec": token_spec(suffix)}).spec.volumes[0].name == TOKEN + suffix
 
 
 @pytest.mark.parametrize("other", ["kube-api-access-00000", "kube-api-access-hjklm", "kube-api-access-bcdfg"])
-def test_names_stay_where_there_is_a_second_that_looks_alike(other):
+def test_names_with_a_lookalike_are_kept(other):
     spec = token_spec("bcdfg", others=[{"name": other}])
     assert structure_as(Pod, {"spec": spec}).spec == read(PodSpec, spec)
 
 
-def test_pods_of_one_template_on_one_node_have_one_spec():
+def test_pods_of_one_template_and_node_share_a_spec():
     specs = [structure_as(Pod, {"spec": {"hostNetwork": True, "nodeName": node}}).spec for node in ("n1", "n2", "n1")]
     assert specs[0] is specs[2]
     assert specs[0] is not specs[1]

@@ -30,7 +30,7 @@ def cached(cls, made):
 
 
 @pytest.mark.parametrize("cls", [PodGroup, Queue, ResourceClaim, PersistentVolumeClaim, PodDisruptionBudget, ConfigMap])
-def test_of_an_object_beyond_a_cap_what_kai_reads_is_kept_with_what_is_too_much(cls):
+def test_an_object_beyond_caps_keeps_only_what_kai_reads(cls):
     found, rejected = cached(cls, manifest(annotations=BIG, labels={"a": "b"}))
     assert found.metadata.annotations == {"kai.scheduler/queue": "team", REFUSED: SAID}
     assert (found.metadata.labels, rejected) == ({}, [])
@@ -48,7 +48,7 @@ def test_what_is_no_object_is_left_to_the_codec(cls, made):
     assert keep(cls, made) == made
 
 
-def test_nobody_but_kai_says_that_an_object_is_beyond_a_cap():
+def test_a_users_own_cap_annotations_are_dropped():
     made = manifest(annotations={REFUSED: "mine", APPLIED: "secret", "note": "x"})
     assert keep(PodGroup, made)["metadata"]["annotations"] == {"note": "x"}
 
@@ -79,13 +79,13 @@ def test_a_claim_beyond_a_cap_holds_its_devices():
         ),
     ],
 )
-def test_a_claim_or_budget_with_a_selector_that_cannot_be_one_is_kept_out_and_named(cls, selector, said):
+def test_an_impossible_selector_of_claims_or_budgets_is_rejected(cls, selector, said):
     found, (message,) = cached(cls, manifest({"selector": selector}))
     assert found is None
     assert message.startswith(f"{cls.__name__.lower()} n/o: {said}")
 
 
-def test_a_claim_that_asks_for_a_thousand_amounts_is_kept_out():
+def test_a_claim_with_a_thousand_resources_is_rejected():
     found, (message,) = cached(PersistentVolumeClaim, manifest({"resources": {"requests": dict.fromkeys(MANY, "1")}}))
     assert (found, message) == (
         None,
@@ -108,7 +108,7 @@ def test_a_node_is_kept_whole():
         (Queue, {"parentQueue": "d" * 254}),
     ],
 )
-def test_a_name_that_is_longer_than_any_is_kept_out_and_named(cls, spec):
+def test_an_overlong_name_is_rejected(cls, spec):
     found, (message,) = cached(cls, manifest(spec))
     assert found is None
     assert "expected at most " in message

@@ -155,7 +155,7 @@ def test_bare_numbers_are_quantities() -> None:
     assert read.spec.containers[0].resources.requests == {"cpu": "2", "memory": "0.5", "nvidia.com/gpu": "1.0"}
 
 
-def test_dates_that_a_yaml_loader_recognised_are_times_and_strings() -> None:
+def test_dates_from_yaml_become_times_or_strings() -> None:
     manifest = pod()
     moment = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
     manifest["metadata"] |= {"creationTimestamp": moment, "annotations": {"since": moment}}
@@ -294,13 +294,11 @@ def test_an_object_does_not_change_when_its_manifest_does() -> None:
         ),
     ],
 )
-def test_a_bad_value_is_named_with_its_object_its_path_and_what_would_be_right(
-    manifest: Manifest, expected: str
-) -> None:
+def test_a_bad_value_is_named_with_object_and_path(manifest: Manifest, expected: str) -> None:
     assert message_of(manifest) == expected
 
 
-def test_an_unknown_kind_is_refused_when_it_is_asked_for() -> None:
+def test_an_unknown_kind_is_refused() -> None:
     assert message_of({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "a"}}) == (
         'job a/j: found "batch/v1 Job", expected the apiVersion and kind of an object that kai knows'
     )
@@ -406,7 +404,7 @@ PLACES = [(manifest, path) for manifest in COMPLETE for path in places(manifest)
 
 
 @given(st.sampled_from(PLACES), ODD)
-def test_any_value_anywhere_is_read_or_refused_with_a_clear_message(
+def test_any_value_is_read_or_refused_with_clear_message(
     place: tuple[Manifest, tuple[str | int, ...]], value: object
 ) -> None:
     manifest, path = place
@@ -425,7 +423,7 @@ def test_any_value_anywhere_is_read_or_refused_with_a_clear_message(
 
 
 @given(ODD)
-def test_anything_in_place_of_a_manifest_is_refused_with_a_clear_message(value: Any) -> None:
+def test_a_non_manifest_is_refused_with_clear_message(value: Any) -> None:
     with pytest.raises(InputError, match="expected"):
         structure(value)
     with pytest.raises(InputError, match="expected"):
@@ -435,7 +433,7 @@ def test_anything_in_place_of_a_manifest_is_refused_with_a_clear_message(value: 
 
 
 @pytest.mark.parametrize("amount", [200, 200.0, 0.5])
-def test_a_budget_is_written_as_it_was_read_whole_or_not(amount):
+def test_a_budget_amount_is_written_as_it_was_read(amount):
     spec = {"parentQueue": "root", "budgets": [{"name": "month", "amount": amount}]}
     manifest = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "team"}, "spec": spec}
     assert unstructure(structure(manifest)) == manifest

@@ -40,7 +40,7 @@ def test_memory_far_beyond_64_bits_of_billionths_is_exact():
     assert (exact("4000Ti") + exact("1")).billionths == (4000 * 2**40 + 1) * 10**9
 
 
-def test_a_sum_is_written_as_its_first_part_that_is_not_zero():
+def test_a_sum_keeps_the_notation_of_its_nonzero_part():
     assert (exact("0") + exact("1Gi") + exact("1073741824")).text == "2Gi"
 
 
@@ -70,7 +70,7 @@ def test_containers_add_up_and_overhead_comes_on_top():
     assert texts(effective_requests(pod([{"cpu": "1"}, {"cpu": "2"}], overhead={"cpu": "100m"}))) == {"cpu": "3100m"}
 
 
-def test_the_largest_init_container_counts_if_it_needs_more_than_all_containers():
+def test_the_largest_init_container_raises_the_requests():
     requests = effective_requests(pod([{"cpu": "1"}], init=[({"cpu": "5"}, {}), ({"memory": "1Gi"}, {})]))
     assert texts(requests) == {"cpu": "5", "memory": "1Gi"}
 

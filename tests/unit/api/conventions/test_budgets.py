@@ -55,7 +55,7 @@ def test_anything_in_a_manifest_is_read_without_an_error():
         assert isinstance(budgets_in({"spec": {"budgets": [odd]}}), tuple)
 
 
-def test_a_model_fits_as_a_whole_as_a_pattern_or_by_a_word():
+def test_a_model_matches_whole_by_pattern_or_word():
     model = "NVIDIA-H100-80GB-HBM3"
     assert all(fits_model(each, model) for each in (model, "nvidia-h100-*", "h100", "HBM3"))
     assert not any(fits_model(each, model) for each in ("", "H10", "A100", "80"))
@@ -67,7 +67,7 @@ def test_parts_of_gpus_are_never_charged_too_little():
     assert [weighted(gpus, 2_500) for gpus in (0, 1, 100, 1_000)] == [0, 3, 250, 2_500]
 
 
-def test_work_is_charged_until_its_limit_or_the_end_of_its_slice():
+def test_work_is_charged_until_its_limit_or_slice_end():
     assert charged_until(3600.0, None, 100.0, 600.0) == 3700.0
     assert charged_until(3000.0, 50.0, 100.0, 600.0) == 3050.0
     assert charged_until(3600.0, 0.0, 9_999.0, 600.0) == 9_999.0, "it is late: nothing is charged any more"

@@ -96,7 +96,7 @@ def test_what_is_too_much_is_named_with_its_bound(spec, found):
         {"containers": 3, "initContainers": [3, {"resources": 3, "ports": 4}], "volumes": [{"projected": 3}, None]},
     ],
 )
-def test_what_is_within_the_caps_or_no_spec_at_all_stays(spec):
+def test_values_within_caps_and_non_specs_stay_the_same(spec):
     assert excess(spec) == ""
     assert kept({"spec": spec})["spec"] is spec
 
@@ -119,7 +119,7 @@ def cached(pod, raw):
 
 
 @pytest.mark.parametrize("raw", [True, False])
-def test_a_pod_beyond_a_cap_is_kept_without_its_terms_and_behind_a_gate(raw):
+def test_a_pod_beyond_caps_is_gated_without_its_terms(raw):
     found = cached(manifest(**pod_terms(2000), containers=[{"name": "main"}]), raw)
     assert found.spec.affinity is None
     assert [gate.name for gate in found.spec.scheduling_gates] == [
@@ -152,7 +152,7 @@ def test_the_shortest_terms_count_too(raw):
 
 
 @pytest.mark.parametrize("raw", [True, False])
-def test_containers_that_ask_for_too_much_are_kept_only_where_they_hold_something(raw):
+def test_oversized_containers_are_kept_only_on_a_node(raw):
     asked = container(resources={"requests": dict.fromkeys(NAMES, "1")}, image="x")
     waiting, bound = (cached(manifest(**asked, **where), raw) for where in ({}, {"nodeName": "here"}))
     assert [gate.name for gate in waiting.spec.scheduling_gates] == [
@@ -186,13 +186,13 @@ def described(spec=None, **metadata):
         (None, ""),
     ],
 )
-def test_what_metadata_have_too_much_of_is_named_with_its_bound(metadata, found):
+def test_oversized_metadata_is_named_with_its_cap(metadata, found):
     assert excess_of(metadata).startswith(found)
     assert bool(excess_of(metadata)) is bool(found)
 
 
 @pytest.mark.parametrize("raw", [True, False])
-def test_what_kubectl_notes_is_not_kept_and_the_rest_is(raw):
+def test_kubectls_applied_annotation_is_dropped_alone(raw):
     found = cached(described(annotations={APPLIED: '{"env": "PASSWORD"}', "mine": "x"}), raw)
     assert found.metadata.annotations == {"mine": "x"}
     assert found.spec.scheduling_gates == ()
@@ -206,7 +206,7 @@ def test_excess_annotations_are_cut_and_the_pod_gated(raw):
     assert gate.name.startswith(f"{GATE}metadata.annotations: found 75,")
 
 
-def test_one_with_too_many_labels_that_has_a_node_is_counted_there():
+def test_an_overlabelled_pod_on_a_node_still_counts():
     labels = {**dict.fromkeys(map(str, range(1025)), ""), "kai.scheduler/queue": "team"}
     found = cached(described({"nodeName": "here"}, labels=labels), raw=True)
     assert (found.metadata.labels, found.spec.scheduling_gates) == ({"kai.scheduler/queue": "team"}, ())

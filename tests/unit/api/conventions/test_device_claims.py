@@ -35,7 +35,7 @@ def made(source, *claims):
     return with_claims(source, {key_of(TEMPLATE): TEMPLATE}.get, known.get)
 
 
-def test_a_claim_has_what_its_template_says_and_belongs_to_the_pod():
+def test_a_claim_copies_its_template_and_belongs_to_pod():
     told, (claim,) = made(pod("gpu"))
     assert claim.spec == TEMPLATE.spec.spec
     assert claim.metadata.labels == {"l": "x"}
@@ -45,7 +45,7 @@ def test_a_claim_has_what_its_template_says_and_belongs_to_the_pod():
     assert claim_behind(told, told.spec.resource_claims[0]) == claim.metadata.name == "p-gpu-0"
 
 
-def test_two_claims_of_one_template_have_names_of_their_own():
+def test_two_claims_of_one_template_have_different_names():
     namesake = structure_as(ResourceClaim, {"metadata": {"name": "p-b-0", "namespace": "team"}})
     told, claims = made(pod("a", "b"), namesake)
     assert [each.metadata.name for each in claims] == ["p-a-0", "p-b-1"]

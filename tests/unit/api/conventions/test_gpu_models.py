@@ -27,7 +27,7 @@ from kai.api.conventions.gpu_sharing import gpu_model, is_model_name, model_of
         ("x" * 100, "x" * 63),
     ],
 )
-def test_the_model_of_a_product_is_the_first_word_after_the_maker(product, model):
+def test_a_model_is_the_first_word_after_the_maker(product, model):
     assert model_of(product) == model
     assert is_model_name(model)
 
@@ -37,17 +37,17 @@ def test_a_label_with_the_model_goes_before_the_product():
     assert gpu_model(labels) == "h100-pcie"
 
 
-def test_a_label_that_is_no_name_of_a_model_counts_as_absent():
+def test_an_invalid_model_label_is_ignored():
     labels = {"kai.scheduler/gpu-model": "No_Model", "nvidia.com/gpu.product": "NVIDIA-H100-PCIe"}
     assert gpu_model(labels) == "h100"
 
 
-def test_products_of_devices_name_the_model_where_no_label_does():
+def test_device_products_name_the_model_without_a_label():
     assert gpu_model({}, ["NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3"]) == "h100"
     assert gpu_model({}, ["NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB"]) == "mixed"
     assert gpu_model({"nvidia.com/gpu.product": "Tesla-T4"}, ["NVIDIA H100 80GB HBM3"]) == "t4"
 
 
-def test_gpus_without_any_name_are_of_another_model_and_no_gpus_of_none():
+def test_unnamed_gpus_are_other_and_no_gpus_nothing():
     assert gpu_model({}) == "other"
     assert gpu_model({}, has_gpus=False) == ""

@@ -44,7 +44,7 @@ def test_a_queue_without_gpus_needs_no_cpu():
     assert rules(queue("a", gpu=Bounds(), cpu=Bounds(), memory=Bounds())) == {}
 
 
-def test_a_circle_is_told_by_all_that_lead_into_it_and_begins_with_its_first_name():
+def test_a_cycle_is_reported_for_members_and_descendants_alike():
     faults = queue_faults([queue("c", "b"), queue("b", "c"), queue("below", "c")])
     assert {name: found[0].circle for name, found in faults.items()} == dict.fromkeys("bc", ("b", "c")) | {
         "below": ("b", "c")
@@ -117,12 +117,12 @@ def test_the_windows_of_a_contradiction_are_named():
     assert (fault.windows, fault.found, fault.bound) == (("a/nights",), 24, 8)
 
 
-def test_each_part_of_a_schedule_that_is_of_another_type_is_named():
+def test_each_mistyped_part_of_a_schedule_is_named():
     broken = {"metadata": {"name": "a"}, "spec": {"schedules": [{"name": 3, "start": None, "duration": "soon"}, "x"]}}
     assert [each.bad.field for each in queue_faults([shape_in(broken)])["a"]] == ["name", "start", "duration"]
 
 
-def test_limits_of_models_without_an_effect_are_faults_with_the_queue_whose_limit_holds():
+def test_ineffective_model_limits_name_the_queue_that_binds():
     top = attrs.evolve(queue("top"), models={"h100": 4.0, "a100": math.inf})
     team = attrs.evolve(
         queue("team", "top", gpu=Bounds(quota=0, limit=8)), models={"h100": 6.0, "a100": 9.0, "l4": 8.0}
@@ -139,7 +139,7 @@ def test_a_product_is_no_name_of_a_model():
     assert (fault.rule, fault.model) == (Rule.BAD_MODEL, "NVIDIA-H100")
 
 
-def test_models_are_the_same_in_a_manifest_and_in_an_object():
+def test_models_read_alike_from_manifest_and_object():
     models = {"h100": {"limit": 2}, "a100": {}, "l4": {"limit": -1}}
     manifest = {"metadata": {"name": "q"}, "spec": {"resources": {"gpu": {"quota": 1}, "models": models}}}
     assert shape_in(manifest) == shape_of(structure_as(Queue, manifest))

@@ -65,7 +65,7 @@ def test_how_a_closed_window_closed_is_known():
     assert in_force(spec({**NIGHTS, "onClose": "evict"}), MONDAY + 23 * HOUR).ended_at is None
 
 
-def test_lower_quotas_are_those_that_a_job_without_an_end_must_live_with():
+def test_lower_quotas_ahead_bind_an_endless_job():
     ahead = lower_quotas(spec(NIGHTS, WEEKEND), MONDAY + 23 * HOUR)
     assert [(at - MONDAY, quota.gpu.quota) for at, quota in ahead] == [(30 * HOUR, 8), (5 * DAY, 4)]
     assert lower_quotas(spec(NIGHTS), MONDAY + 12 * HOUR) == ()
@@ -101,7 +101,7 @@ def test_a_name_that_comes_twice_is_named():
     assert str(found) == "spec.schedules[1].name: found 'nights', expected a name that no earlier entry has"
 
 
-def test_a_window_on_a_day_that_never_comes_is_known():
+def test_a_window_that_never_opens_is_known():
     never, often = spec({**NIGHTS, "start": "0 0 31 2 *"}, WEEKEND).schedules
     assert never_opens(never, MONDAY)
     assert not never_opens(often, MONDAY)
@@ -144,7 +144,7 @@ def test_what_is_in_force_holds_until_its_edge(entries, now, part):
 
 
 @given(entries, instants)
-def test_no_quota_to_come_in_a_week_is_below_the_last_of_the_lower_ones(entries, now):
+def test_lower_quotas_ahead_reach_the_weeks_least_quota(entries, now):
     queue = spec(*entries)
 
     def unlimited_as_most(quota):

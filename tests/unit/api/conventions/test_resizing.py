@@ -108,7 +108,7 @@ def test_what_is_asked_for_or_held_counts(about, found, expected):
     assert cpus(found) == expected, about
 
 
-def test_a_limit_does_not_stand_for_a_request_that_is_infeasible():
+def test_a_limit_does_not_replace_an_infeasible_request():
     found = pod({"cpu": "9k"}, told({"memory": "1Gi"}), conditions=[INFEASIBLE])
     limits = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "9k"}, "limits": {"cpu": "9k"}}}]}
     assert cpus(found) == 0
@@ -118,7 +118,7 @@ def test_a_limit_does_not_stand_for_a_request_that_is_infeasible():
 
 @pytest.mark.parametrize("asked", ["100Pi", "7Ei"])
 @pytest.mark.parametrize("conditions", [(), (INFEASIBLE,)])
-def test_as_much_memory_as_can_be_asked_for_is_read(asked, conditions):
+def test_the_largest_possible_memory_request_is_read(asked, conditions):
     """An owner may ask for it, and the pods of others are read in the same turn."""
     found = pod({"memory": asked}, told({"memory": "1Gi"}, {"memory": "1Gi"}), conditions=conditions)
     counted = dict(demand(resource_key(found)).request)["memory"]
@@ -145,7 +145,7 @@ def listed(cpu):
 
 
 @given(AMOUNTS, AMOUNTS, AMOUNTS, AMOUNTS, st.booleans(), AMOUNTS)
-def test_binder_and_scheduler_count_alike_and_never_less_than_was_given(asked, given_, used, side, refused, whole):
+def test_binder_and_scheduler_count_alike_and_enough(asked, given_, used, side, refused, whole):
     found = pod(
         listed(asked),
         told(listed(given_), listed(used)),

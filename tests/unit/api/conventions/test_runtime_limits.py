@@ -84,12 +84,12 @@ def test_an_unknown_policy_counts_as_fail():
     assert 'found "explode", expected one of fail, requeue, yield' in str(found.faults[0])
 
 
-def test_a_group_that_yields_is_not_ended_at_its_own_limit():
+def test_a_yielding_group_does_not_end_at_its_limit():
     found = bound(group(max_runtime="1h", runtime_policy="yield"), ())
     assert (found.least, found.end(0.0), found.of(Force.NOTHING).seconds) == (None, None, 3600.0)
 
 
-def test_a_group_cannot_yield_at_the_maximum_of_its_queue():
+def test_a_group_cannot_yield_at_its_queues_maximum():
     found = bound(group(max_runtime="1h", runtime_policy="yield"), (queue("leaf", maxRuntime="2h"),))
     assert found.least.source == "queue leaf: spec.maxRuntime"
 
@@ -109,13 +109,13 @@ def test_earlier_runs_count_against_kais_limit_only():
 
 
 @given(st.floats(0, LONGEST), st.floats(0, LONGEST), st.integers(1, 10**9))
-def test_earlier_runs_never_make_the_end_later_nor_put_it_before_the_run(since, consumed, limit):
+def test_earlier_runs_only_bring_the_end_closer(since, consumed, limit):
     found = bound(group(max_runtime=f"{limit}s"), ())
     assert since <= found.end(since, consumed).at <= found.end(since).at
 
 
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=6))
-def test_the_maximum_of_a_queue_is_the_least_on_the_way_to_the_top(limits):
+def test_the_least_queue_maximum_up_the_chain_holds(limits):
     chain = [queue(f"q{row}", maxRuntime=f"{each}s") for row, each in enumerate(limits)]
     assert bound(group(), chain).least.seconds == min(limits)
 

@@ -71,13 +71,13 @@ def test_the_peer_s_columns_of_a_queue_come_first():
     ]
 
 
-def test_a_queue_shows_what_it_may_have_and_what_it_has():
+def test_queue_columns_show_quota_and_usage():
     shown = {each["name"] for each in version(Queue)["additionalPrinterColumns"] if not each.get("priority")}
     assert {"GPU-Quota", "GPU-Fair-Share", "GPU-Allocated", "GPU-Requested"} <= shown
 
 
 @pytest.mark.parametrize("cls", EVERY)
-def test_every_part_of_a_schema_has_a_type_or_is_open(cls):
+def test_every_schema_part_has_a_type_or_is_open(cls):
     for node in nodes(version(cls)["schema"]["openAPIV3Schema"]):
         typed = "type" in node or node.get("x-kubernetes-int-or-string")
         assert typed or node.get("x-kubernetes-preserve-unknown-fields"), node
@@ -90,7 +90,7 @@ def test_what_is_required_exists(cls):
 
 
 @pytest.mark.parametrize("cls", EVERY)
-def test_a_file_reads_back_as_the_definition_and_repeats_instead_of_referring(cls):
+def test_a_definition_file_reads_back_and_has_no_aliases(cls):
     text = files()[file_name(cls)]
     assert yaml.safe_load(text) == definition(cls)
     assert not [event for event in yaml.parse(text) if isinstance(event, yaml.AliasEvent)]

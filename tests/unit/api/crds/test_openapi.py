@@ -93,7 +93,7 @@ def test_a_share_has_a_rule():
     assert schema_of(Share, {})["x-kubernetes-validations"]
 
 
-def test_a_class_has_its_fields_by_their_wire_names_in_order():
+def test_a_schema_has_wire_names_in_order():
     schema = schema_of(QueueSpec, {})
     assert list(schema["properties"]) == sorted(schema["properties"])
     assert {"displayName", "parentQueue", "preemptMinRuntime"} <= schema["properties"].keys()
@@ -111,12 +111,12 @@ def test_a_field_without_a_default_is_required():
     assert schema_of(Level, {})["required"] == ["nodeLabel"]
 
 
-def test_a_class_of_ours_is_closed_and_one_of_kubernetes_is_open():
+def test_kubernetes_classes_are_open_and_ours_closed():
     assert OPEN.items() <= schema_of(AllocationResult, {}).items()
     assert not OPEN.items() & schema_of(Condition, {}).items()
 
 
-def test_extras_are_added_to_a_class_and_to_a_field():
+def test_extras_are_added_to_classes_and_fields():
     extras = {(Condition, ""): {"required": ["type"]}, (Condition, "type"): {"maxLength": 316}}
     schema = schema_of(Condition, extras)
     assert schema["required"] == ["type"]

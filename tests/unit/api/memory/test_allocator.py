@@ -55,7 +55,7 @@ thread.join()
 """
 
 
-def test_a_thread_uses_again_the_memory_of_columns_that_it_dropped() -> None:
+def test_a_thread_reuses_the_memory_of_dropped_columns() -> None:
     if not keep_freed():
         pytest.skip("another C library than glibc, which cannot be told what to keep")
     done = subprocess.run([sys.executable, "-c", _ROUNDS], capture_output=True, text=True, check=True)
@@ -63,7 +63,7 @@ def test_a_thread_uses_again_the_memory_of_columns_that_it_dropped() -> None:
     assert int(done.stdout) < pages_of_one_cycle // 10
 
 
-def test_what_a_thread_has_freed_goes_back_to_the_operating_system() -> None:
+def test_memory_freed_by_a_thread_returns_to_the_system() -> None:
     if not keep_freed():
         pytest.skip("another C library than glibc, which keeps its memory in other ways")
     done = subprocess.run([sys.executable, "-c", _FREED], capture_output=True, text=True, check=True)

@@ -45,7 +45,7 @@ class Knot:
 
 
 @pytest.mark.usefixtures("thawed")
-def test_what_was_there_when_it_grew_is_passed_over_until_it_settles() -> None:
+def test_garbage_from_growing_is_collected_only_after_settling() -> None:
     found = weakref.ref(Knot())
     with growing():
         assert not gc.isenabled()
@@ -57,7 +57,7 @@ def test_what_was_there_when_it_grew_is_passed_over_until_it_settles() -> None:
 
 
 @pytest.mark.usefixtures("thawed")
-def test_a_collector_that_was_off_is_left_alone_when_it_grows() -> None:
+def test_growing_leaves_a_disabled_collector_alone() -> None:
     gc.disable()
     before = gc.get_freeze_count()
     try:
@@ -70,7 +70,7 @@ def test_a_collector_that_was_off_is_left_alone_when_it_grows() -> None:
 
 
 @pytest.mark.usefixtures("thawed")
-def test_a_short_program_is_looked_through_after_many_objects_and_not_in_the_end() -> None:
+def test_a_spared_program_is_collected_rarely_and_finally_frozen() -> None:
     gc.set_threshold(700)
     before = gc.get_freeze_count()
     with spared():
@@ -81,7 +81,7 @@ def test_a_short_program_is_looked_through_after_many_objects_and_not_in_the_end
 
 
 @pytest.mark.usefixtures("thawed")
-def test_what_ends_once_a_process_has_settled_waits_until_it_is_looked_for() -> None:
+def test_garbage_after_settling_is_freed_by_a_young_collection() -> None:
     before = weakref.ref(Knot())
     settle()
     assert before() is None
@@ -92,7 +92,7 @@ def test_what_ends_once_a_process_has_settled_waits_until_it_is_looked_for() -> 
 
 
 @pytest.mark.usefixtures("thawed")
-def test_a_look_at_the_young_passes_over_what_was_there_when_a_process_settled() -> None:
+def test_a_young_collection_skips_what_existed_at_settling() -> None:
     knot = Knot()
     found = weakref.ref(knot)
     settle()

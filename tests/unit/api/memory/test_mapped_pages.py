@@ -45,16 +45,16 @@ print(given > 10_000_000, before - after > 10_000, len(machine.emit_object(modul
 """
 
 
-def test_only_what_is_as_the_file_has_it_and_cannot_be_written_is_given_back():
+def test_only_unchanged_read_only_pages_are_given_back():
     found = list(unchanged("libmany.so", SMAPS.splitlines()))
     assert found == [Mapping(0x7F0000000000, 0x200000), Mapping(0x7F0000200000, 0x400000)]
 
 
-def test_a_library_that_is_not_loaded_has_nothing_to_give_back():
+def test_an_unloaded_library_gives_nothing_back():
     assert give_back("libnowhere.so") == 0
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux tells what is mapped")
-def test_a_library_whose_pages_were_given_back_goes_on_working():
+def test_a_library_works_after_giving_its_pages_back():
     ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
     assert ran.stdout.split() == ["True", "True", "True"], ran.stderr

@@ -15,21 +15,21 @@ PODS = (PodShape(1_000, 1_024, 1, 1000), PodShape(1_000, 1_024, 1, 500), PodShap
 
 
 @pytest.mark.parametrize("document", [WITHOUT, IN_TURN])
-def test_what_comes_one_after_the_other_is_counted_at_each_demand(document):
+def test_pods_offered_in_turn_are_counted_at_each_demand(document):
     shares, cycle_ms = offer(Trace("small", NODES, PODS), seed=0, document=document, step=3)
     assert len(shares) == 2
     assert 0 < shares[0] <= shares[1] <= 100
     assert cycle_ms > 0
 
 
-def test_what_comes_at_once_is_counted_once_and_large_pods_find_their_nodes():
+def test_pods_offered_at_once_are_counted_once():
     large = PodShape(4_000, 4_096, 4, 1000)
     trace = Trace("small", NODES, (PodShape(1_000, 1_024, 1, 1000),) * 4 + (large,) * 2)
     shares, _ = offer(trace, seed=1, document=AT_ONCE, step=0)
     assert shares == (100.0,)
 
 
-def test_pods_that_got_a_place_run_with_their_devices_before_the_next_cycle():
+def test_placed_pods_run_with_their_devices_next_cycle():
     half = PodShape(1_000, 1_024, 1, 500)
     offering = Offering(Trace("small", NODES[:1], (half,)), make_profile(read_configuration(IN_TURN, "test")))
     for _ in range(9):
@@ -37,7 +37,7 @@ def test_pods_that_got_a_place_run_with_their_devices_before_the_next_cycle():
     assert offering.share == 100.0  # eight halves, of which two each share one of the four devices
 
 
-def test_the_table_has_mean_and_spread_of_shares_and_what_cycles_cost():
+def test_the_table_shows_mean_and_spread_and_cycle_costs():
     costs = {"without": 10.0, "in-turn": 20.0, "at-once-without": 30.0, "at-once": 60.0}
     found = [
         Offered("default", seed, name, 0, (share, share + 1), costs[name])
@@ -58,7 +58,7 @@ def test_what_was_not_measured_is_a_dash():
     assert line.split() == ["default", "1", "-", "-", "97.50", "±", "0.00", "-", "-"]
 
 
-def test_a_run_goes_on_where_the_one_before_was_interrupted(tmp_path, monkeypatch):
+def test_an_interrupted_run_resumes_where_it_stopped(tmp_path, monkeypatch):
     asked = []
 
     def measured(trace, seed, name, step):

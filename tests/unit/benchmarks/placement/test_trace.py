@@ -32,7 +32,7 @@ def test_a_workload_without_models_is_read_too(folder):
     assert Trace.read(folder, "default").pods == (PodShape(1, 2, 8, 1000),)
 
 
-def test_a_file_as_it_is_published_gives_the_same_pods_as_its_columns_without_times(folder):
+def test_published_files_give_the_same_pods_as_reduced_ones(folder):
     (folder / "openb_pod_list_default.csv").write_text(
         "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
         "p-0,12000,16384,1,1000,,LS,Running,90,12537496,90\n"
@@ -46,7 +46,7 @@ def test_a_file_as_it_is_published_gives_the_same_pods_as_its_columns_without_ti
     )
 
 
-def test_each_part_of_a_gpu_is_read_to_the_thousandth(folder):
+def test_each_gpu_part_is_read_to_the_thousandth(folder):
     lines = "".join(f"{milli},1,{min(milli, 1)},{milli}\n" for milli in range(1001))
     (folder / "openb_pod_list_default.csv").write_text(f"cpu_milli,memory_mib,num_gpu,gpu_milli\n{lines}")
     pods = Trace.read(folder, "default").pods
@@ -69,7 +69,7 @@ def test_arrivals_shuffle_all_pods_and_then_repeat(folder):
         ("openb_pod_list_default.csv", "cpu_milli,memory_mib,num_gpu,gpu_milli\nx,2,8,1000\n", "expected a pod"),
     ],
 )
-def test_a_line_that_is_none_of_a_trace_is_named(folder, name, text, message):
+def test_an_unreadable_trace_line_is_named(folder, name, text, message):
     (folder / name).write_text(text)
     with pytest.raises(UnreadableTraceError, match=message):
         Trace.read(folder, "default")

@@ -135,7 +135,7 @@ def filled(compiled, tmp_path):
     return shutil.copytree(compiled[0], tmp_path / "filled")
 
 
-def test_a_filled_directory_that_cannot_be_written_to_is_read():
+def test_a_filled_read_only_cache_is_used():
     warmth = warm()
     if warmth.directory is None:
         pytest.skip("there is no directory that kernels could have been kept in")
@@ -145,12 +145,12 @@ def test_a_filled_directory_that_cannot_be_written_to_is_read():
     assert out == [f"{warmth.kernels} 0 {warmth.directory}"]
 
 
-def test_without_any_place_to_write_kernels_run_and_nothing_is_kept(copied):
+def test_without_a_writable_place_kernels_run_uncached(copied):
     out = run(READ_ONLY + GIVE, copied, NUMBA_CACHE_DIR=str(copied / "cache"))
     assert out == ["1.0", "[3.0] False None"]
 
 
-def test_the_directory_that_was_named_is_filled_and_then_only_read(compiled, filled):
+def test_the_named_directory_is_filled_and_then_only_read(compiled, filled):
     folder, said = compiled
     name = f"kernels-{cache.fingerprint()}"
     assert said == ["1.0", f"[3.0] False {folder / 'cache' / name}"]
@@ -177,7 +177,7 @@ def test_what_was_compiled_for_another_processor_is_not_loaded(filled):
         assert run(READ_ONLY + GIVE, filled, **settings, **own) == ["1.0", f"[3.0] True {kept}"]
 
 
-def test_bitcode_is_parsed_only_when_a_loaded_kernel_is_compiled_into_another(copied):
+def test_loading_parses_bitcode_only_for_compiling_another_kernel(copied):
     kept = copied / "cache" / f"kernels-{cache.fingerprint()}"
     # How many instructions a function has, and so whether it is large, depends on the processor.
     run(NONE_LARGE + GIVE, copied, NUMBA_CACHE_DIR=str(copied / "cache"))
@@ -185,12 +185,12 @@ def test_bitcode_is_parsed_only_when_a_loaded_kernel_is_compiled_into_another(co
     assert out == ["1.0", f"[3.0] True {kept}", "2.0 True"]
 
 
-def test_to_load_a_kernel_the_compiler_is_not_made_ready(compiled, filled):
+def test_loading_a_kernel_does_not_prepare_the_compiler(compiled, filled):
     out = run(LOADED, filled, NUMBA_CACHE_DIR=str(filled / "cache"))
     assert out == ["1.0", f"[3.0] True {filled / 'cache' / compiled[1][-1].rpartition('/')[-1]}", "False False"]
 
 
-def test_a_kernel_whose_bitcode_is_gone_is_called_by_what_is_compiled_with_it(filled):
+def test_a_kernel_without_bitcode_is_called_by_its_callers(filled):
     (filled / "kai" / "facts" / "kernels" / "twice.py").write_text(KERNEL, encoding="utf-8")
     settings = {"NUMBA_CACHE_DIR": str(filled / "cache")}
     run(GIVE, filled, **settings)
@@ -240,20 +240,20 @@ def doubling(tmp_path):
     return tmp_path
 
 
-def test_a_small_function_has_no_machine_code_of_its_own(doubling):
+def test_a_small_function_has_no_own_machine_code(doubling):
     settings = {"NUMBA_CACHE_DIR": str(doubling / "cache")}
     assert run(DOUBLES, doubling, **settings) == ["8.0 1 False"]
     assert run(DOUBLES, doubling, **settings) == ["8.0 1 True"]
 
 
-def test_a_large_function_is_compiled_once_and_loaded_before_what_calls_it(doubling):
+def test_a_large_function_is_compiled_once_and_loaded_first(doubling):
     settings = {"NUMBA_CACHE_DIR": str(doubling / "cache")}
     assert run(LARGE + DOUBLES, doubling, **settings) == ["8.0 3 False"]
     # A process that thinks otherwise of what is large loads what was kept.
     assert run(DOUBLES, doubling, **settings) == ["8.0 3 True"]
 
 
-def test_a_kernel_is_compiled_again_where_a_function_that_it_calls_has_become_small(doubling):
+def test_a_kernel_recompiles_when_its_callee_becomes_small(doubling):
     settings = {"NUMBA_CACHE_DIR": str(doubling / "cache")}
     run(LARGE + DOUBLES, doubling, **settings)
     for file in (doubling / "cache").glob("watts-*/*"):
@@ -262,7 +262,7 @@ def test_a_kernel_is_compiled_again_where_a_function_that_it_calls_has_become_sm
     assert run(DOUBLES, doubling, **settings)[0].startswith("8.0")
 
 
-def test_a_function_that_a_kernel_calls_is_compiled_again_where_it_is_not_kept_any_more(doubling):
+def test_a_callee_missing_from_the_cache_is_recompiled(doubling):
     settings = {"NUMBA_CACHE_DIR": str(doubling / "cache")}
     run(LARGE + DOUBLES, doubling, **settings)
     for file in (doubling / "cache").glob("watts-*/*.nbc"):
@@ -353,7 +353,7 @@ def change(file: Path, before: str, after: str) -> None:
     file.write_text(file.read_text(encoding="utf-8").replace(before, after), encoding="utf-8")
 
 
-def test_kernels_of_strangers_are_kept_in_a_directory_of_their_package(drawn, strange):
+def test_a_foreign_packages_kernels_have_their_own_directory(drawn, strange):
     kept = drawn[1][1].split()[-1]
     assert drawn[1] == ["4.0", f"False False {kept}"]
     assert draw(strange) == ["4.0", f"True True {kept}"]
@@ -362,7 +362,7 @@ def test_kernels_of_strangers_are_kept_in_a_directory_of_their_package(drawn, st
     assert list((strange / "cache" / kept).glob("*.nbi"))
 
 
-def test_an_edit_of_a_strangers_kernel_compiles_its_package_again_and_no_other(strange):
+def test_editing_a_foreign_kernel_recompiles_only_its_package(strange):
     ours = {each: each.stat().st_mtime_ns for each in (strange / "cache").glob("kernels-*/*")}
     change(strange / "racks" / "kernels.py", "+=", "-=")
     kept = draw(strange)[1].split()[-1]
@@ -373,7 +373,7 @@ def test_an_edit_of_a_strangers_kernel_compiles_its_package_again_and_no_other(s
 @pytest.mark.parametrize(
     ("before", "after", "value"), [("+ 1.0", "+ 3.0", "8.0"), ("EACH = 2.0", "EACH = 5.0", "10.0")]
 )
-def test_an_edit_of_what_a_stranger_takes_of_another_is_seen(strange, before, after, value):
+def test_editing_what_a_foreign_kernel_imports_recompiles_it(strange, before, after, value):
     change(strange / "watts" / "amounts.py", before, after)
     assert draw(strange)[0] == value
 
@@ -384,7 +384,7 @@ def test_a_struct_of_a_stranger_may_get_another_field(strange):
     assert run(program, strange, NUMBA_CACHE_DIR=str(strange / "cache"))[0] == "4.0"
 
 
-def test_a_kernel_without_types_is_named_when_it_is_warmed(strange):
+def test_a_kernel_without_types_is_named_when_warmed(strange):
     change(strange / "racks" / "kernels.py", "watts: float)", "watts)")
     program = """
 import racks.kernels

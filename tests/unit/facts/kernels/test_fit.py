@@ -4,7 +4,7 @@ from kai.testing import node_row, pod_row, snapshot
 from kai.testing.views import open_session
 
 
-def test_shared_devices_do_not_make_up_for_what_is_promised_beyond_what_is_idle():
+def test_shared_devices_do_not_offset_promises_beyond_idle_gpus():
     large = {"each": {"fraction": 0.75}, "runs_on": "n"}
     groups = {
         "left": large,

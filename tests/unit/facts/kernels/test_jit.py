@@ -57,13 +57,13 @@ print(ask(), is_plain(), divide.func is divide.py_func)
 
 
 @compiled
-def test_a_process_that_says_nothing_compiles_with_the_first_call():
+def test_an_undecided_process_compiles_at_the_first_call():
     assert run(BEGIN + "print(is_plain(), ask(), is_plain(), divide.func is divide.dispatcher)") == [
         "None 1.0 False True"
     ]
 
 
-def test_with_the_compiler_switched_off_kernels_are_plain_whatever_is_said():
+def test_a_disabled_compiler_always_runs_kernels_plainly():
     program = "import os\nos.environ['NUMBA_DISABLE_JIT'] = '1'\n" + BEGIN + "run_compiled()\nprint(ask(), is_plain())"
     assert run(program) == ["1.0 True"]
 
@@ -79,7 +79,7 @@ def plain(monkeypatch):
 
 
 @compiled
-def test_a_struct_that_was_made_plainly_is_read_by_compiled_kernels_from_the_same_memory(plain):
+def test_compiled_kernels_read_a_plain_struct_in_place(plain):
     @jit.inner
     def scaled(amounts, at):
         return amounts.values[at] * amounts.factor
@@ -169,7 +169,7 @@ def test_a_kernel_can_be_looked_at_like_its_function():
     assert half.__wrapped__ is half.py_func
 
 
-def test_a_field_that_kernels_cannot_take_is_refused_by_name():
+def test_an_unusable_field_is_refused_by_name():
     with pytest.raises(
         TypeError, match=r"Amounts.values: found int64\[2\], expected a writable, contiguous array\(float64, 1d, C\)"
     ):
@@ -179,12 +179,12 @@ def test_a_field_that_kernels_cannot_take_is_refused_by_name():
 
 
 @pytest.mark.parametrize("hint", [str, NDArray[np.float64], list[int]])
-def test_a_struct_with_a_field_of_another_kind_is_refused_where_it_is_defined(hint):
+def test_a_struct_with_unsupported_types_is_refused_when_defined(hint):
     with pytest.raises(TypeError, match=r"Odd\.racks: found .*, expected int, float, bool, an array type of kai"):
         type("Odd", (Struct,), {"__annotations__": {"racks": hint}})
 
 
-def test_a_struct_with_other_fields_takes_what_a_new_one_would_take():
+def test_replacing_fields_validates_them_like_a_new_struct():
     amounts = Amounts(values=np.zeros(2), factor=1.0)
     assert vars(amounts.replace(factor=2.0)) == {"values": amounts.values, "factor": 2.0}
     assert amounts.factor == 1.0
@@ -195,7 +195,7 @@ def test_a_struct_with_other_fields_takes_what_a_new_one_would_take():
 
 
 @compiled
-def test_a_locked_struct_is_read_by_compiled_kernels_from_the_memory_of_the_first(plain):
+def test_a_locked_struct_shares_memory_with_the_first(plain):
     @jit.kernel
     def double(amounts: Amounts) -> None:
         for at in range(amounts.values.shape[0]):
@@ -214,7 +214,7 @@ def test_a_locked_struct_is_read_by_compiled_kernels_from_the_memory_of_the_firs
 
 
 @compiled
-def test_threads_that_want_kernels_at_once_make_each_known_once(monkeypatch):
+def test_threads_preparing_together_compile_each_kernel_once(monkeypatch):
     def half(amount: float) -> float:
         return amount / 2
 

@@ -12,19 +12,19 @@ def asked(monkeypatch):
     return looked
 
 
-def test_work_grows_with_what_waits_and_with_what_is_there():
+def test_work_grows_with_waiting_and_present_objects():
     assert work_of(nodes=13, pods=100, waiting=50) == 51 * 113
     assert work_of(nodes=0, pods=0, waiting=0) == 0
 
 
-def test_little_work_is_done_plainly_without_a_look_at_the_cache(asked):
+def test_little_work_runs_plainly_without_reading_the_cache(asked):
     counted = Pace()
     counted.add(WORTH_LOADING - 5)
     assert not counted.wants_compiled(5)
     assert not asked
 
 
-def test_what_is_compiled_already_is_loaded_once_the_work_is_worth_it(monkeypatch):
+def test_cached_kernels_are_loaded_once_work_is_worth_it(monkeypatch):
     monkeypatch.setattr(warm, "missing", list)
     counted = Pace()
     assert counted.wants_compiled(WORTH_LOADING + 1)
@@ -39,7 +39,7 @@ def test_a_caller_that_ends_soon_may_load_later(monkeypatch):
     assert patient.wants_compiled(2 * WORTH_LOADING + 1)
 
 
-def test_what_is_not_is_compiled_for_much_work_only_and_the_cache_is_looked_at_once(asked):
+def test_uncached_kernels_compile_only_for_much_work(asked):
     counted = Pace()
     assert not counted.wants_compiled(WORTH_LOADING + 1)
     counted.add(WORTH_COMPILING - 1)
@@ -66,14 +66,14 @@ def running(monkeypatch):
     return said
 
 
-def test_a_small_cluster_is_decided_plainly_and_a_large_one_once_its_kernels_are_ready(running):
+def test_small_clusters_run_plainly_and_large_ones_wait(running):
     counted = Pace()
     counted.settle(5, ("plugin",), lambda *_told: None)
     counted.settle(WORTH_COMPILING + 1, ("plugin",), lambda *told: told[0])
     assert running == ["plainly", ("plugin", 0), "compiled"]
 
 
-def test_cached_kernels_are_left_to_be_loaded_with_their_first_call(running, monkeypatch):
+def test_cached_kernels_load_lazily_with_their_first_call(running, monkeypatch):
     monkeypatch.setattr(warm, "missing", lambda *_modules: [])
     Pace().settle(WORTH_LOADING + 1, ("plugin",), print)
     assert running == ["compiled"]

@@ -10,7 +10,7 @@ from tests.unit.plugins.stage import node, pod, snapshot_of
 UNTOUCHED = 77
 
 
-def test_nothing_is_written_past_the_devices_that_there_is_room_for():
+def test_no_slot_is_written_beyond_the_given_width():
     made = pod("a-0")
     made["metadata"]["annotations"] |= {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "3"}
     labels = {"nvidia.com/gpu.memory": "16000"}

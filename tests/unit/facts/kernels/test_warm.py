@@ -60,7 +60,7 @@ def test_warming_again_changes_nothing():
 
 
 @compiled
-def test_what_is_loaded_is_not_missing_and_only_what_is_missing_counts():
+def test_warm_kernels_are_not_missing_or_compiled_again():
     warm()
     told = []
     assert missing() == []
@@ -93,7 +93,7 @@ def test_a_signature_is_what_the_parameters_are_annotated_with():
 
 
 @compiled
-def test_the_name_that_a_struct_has_in_compiled_code_is_short_and_its_own():
+def test_struct_types_have_short_unique_names():
     warm()
     kinds = {kind for kernel in kernels_of() for kind in signature(kernel.py_func) if hasattr(kind, "field_dict")}
     assert len(kinds) > 5

@@ -118,7 +118,7 @@ def test_a_failure_is_a_fault_and_no_answer(expression):
         ("device.driver.foo(\n)", "undeclared reference to 'foo'"),
     ],
 )
-def test_a_function_that_is_unknown_is_named_in_one_line(expression, said):
+def test_an_unknown_function_is_named_in_one_line(expression, said):
     assert selects(expression).text == f"selector {' '.join(expression.split())!r}: {said}"
 
 
@@ -128,7 +128,7 @@ def test_a_long_expression_is_cut_where_it_is_told():
     assert len(text) < 200
 
 
-def test_an_answer_is_remembered_for_the_device_and_not_for_its_like():
+def test_an_answer_is_remembered_per_device_object():
     selectors = Selectors()
     twin = Device(name="gpu-0", attributes={"gpu.example.com/model": "H100"})
     expression = 'device.attributes["gpu.example.com"].model == "A100"'
@@ -157,7 +157,7 @@ def test_only_tests_for_a_domain_are_rewritten(expression, expected):
     assert rewritten(expression) == expected
 
 
-def test_an_expression_that_goes_through_too_many_values_is_a_fault():
+def test_an_expression_over_too_many_values_is_a_fault():
     expression = "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9].all(a, " * 4 + "true" + ")" * 4
     found = selects(expression)
     assert isinstance(found, Fault)
@@ -165,7 +165,7 @@ def test_an_expression_that_goes_through_too_many_values_is_a_fault():
     assert "Iteration budget exceeded" in found.text
 
 
-def test_a_value_that_python_has_no_type_for_is_a_fault_in_words():
+def test_an_answer_of_a_foreign_type_is_a_fault():
     found = selects('device.attributes["gpu.example.com"].?model')
     assert isinstance(found, Fault)
     assert "expected true or false" in found.text

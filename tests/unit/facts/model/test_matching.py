@@ -42,7 +42,7 @@ def test_a_requirement_holds_as_kubernetes_says(key, operator, values, expected)
 
 
 @pytest.mark.parametrize("text", ["", " 9", "9 ", "٩", "1_0", "0x9", "9.0", str(2**63), "9" * 5000])
-def test_what_go_does_not_read_as_an_integer_compares_with_nothing(text):
+def test_a_non_go_integer_compares_with_nothing(text):
     assert not compares(text, "Gt", ("1",))
     assert not compares("1", "Lt", (text,))
 
@@ -69,7 +69,7 @@ def test_a_comparison_has_one_bound():
         (("k", "Matches", "5", ""), False),
     ],
 )
-def test_a_toleration_covers_the_same_taints_for_scheduler_and_binder(toleration, expected):
+def test_scheduler_and_binder_agree_on_each_toleration(toleration, expected):
     key, operator, value, effect = toleration
     taint = Taint("k", "5", "NoSchedule")
     assert tolerates(Toleration(*toleration), taint) is expected

@@ -36,7 +36,7 @@ def taken(gpus, *names):
     return [gpu.taken(keys(*names)) for gpu in gpus]
 
 
-def test_a_gpu_with_its_partitions_is_one_gpu_and_full_with_two_halves():
+def test_two_half_partitions_fill_their_gpu():
     halves = {"slice0": 1, "slice1": 1}
     gpus = offered(
         {"gpu-0": halves},
@@ -66,11 +66,11 @@ def h100():
         (["3g-0", "1g-4", "1g-5"], 750),
     ],
 )
-def test_a_partition_of_an_h100_is_the_largest_share_of_what_it_draws(held, part):
+def test_a_partition_counts_by_its_largest_drawn_share(held, part):
     assert taken(h100(), *held) == [part]
 
 
-def test_gpus_of_one_pool_are_as_many_as_have_counters_and_devices_without():
+def test_gpus_are_counted_by_counter_sets_and_whole_devices():
     own = {"memory": 80}
     devices = {f"gpu-{at}": {f"set-{at}": own} for at in range(3)}
     devices |= {f"half-{at}": {f"set-{at}": {"memory": 40}} for at in range(3)} | {"old": {}}
@@ -82,19 +82,19 @@ def test_gpus_of_one_pool_are_as_many_as_have_counters_and_devices_without():
     assert taken(gpus, "half-0", "gpu-2", "old") == [1000, 500, 0, 1000]
 
 
-def test_two_counter_sets_from_which_the_same_devices_draw_are_one_gpu():
+def test_counter_sets_of_the_same_devices_are_one_gpu():
     whole = {"compute": {"units": 8}, "memory": {"bytes": 80}}
     gpus = offered(whole, {"gpu-0": whole, "part": {"compute": {"units": 2}, "memory": {"bytes": 40}}})
     assert (taken(gpus, "part"), taken(gpus, "gpu-0")) == ([500], [1000])
 
 
-def test_a_partition_that_draws_from_one_of_two_counter_sets_is_a_part_of_that_gpu():
+def test_a_partition_of_one_counter_set_is_a_part():
     whole = {"compute": {"units": 8}, "memory": {"bytes": 80}}
     gpus = offered(whole, {"gpu-0": whole, "part": {"compute": {"units": 2}}})
     assert (taken(gpus, "part"), taken(gpus, "gpu-0")) == ([250], [1000])
 
 
-def test_counters_that_gpus_of_a_node_share_are_no_gpu():
+def test_counters_shared_by_a_nodes_gpus_are_no_gpu():
     sets = {"card-0": {"memory": 80}, "card-1": {"memory": 80}, "board": {"links": 4}}
     devices = {f"gpu-{at}": {f"card-{at}": {"memory": 80}, "board": {"links": 2}} for at in range(2)}
     devices |= {f"half-{at}": {f"card-{at}": {"memory": 40}, "board": {"links": 1}} for at in range(2)}
@@ -102,21 +102,21 @@ def test_counters_that_gpus_of_a_node_share_are_no_gpu():
     assert (taken(gpus, "gpu-0"), taken(gpus, "half-1")) == ([1000, 0], [0, 500])
 
 
-def test_a_device_that_draws_all_of_two_gpus_takes_both():
+def test_a_device_drawing_two_gpus_takes_both():
     sets = {"card-0": {"memory": 80}, "card-1": {"memory": 80}}
     devices = {f"gpu-{at}": {f"card-{at}": {"memory": 80}} for at in range(2)} | {"pair": sets}
     gpus = offered(sets, devices)
     assert (taken(gpus, "pair"), taken(gpus, "gpu-1")) == ([1000, 1000], [0, 1000])
 
 
-def test_where_devices_draw_features_alone_their_number_is_the_measure():
+def test_devices_without_amounts_are_measured_by_feature_counts():
     gpus = offered(
         {"card": {"left": 1, "right": 1}}, {"gpu": {"card": {"left": 1, "right": 1}}, "l": {"card": {"left": 1}}}
     )
     assert taken(gpus, "l") == [500]
 
 
-def test_counters_that_a_pool_does_not_offer_or_that_are_empty_measure_nothing():
+def test_missing_or_empty_counters_are_ignored():
     gpus = offered({"card": {"none": 0, "memory": 8}}, {"gpu": {"card": {"none": 0, "memory": 8}, "other": {"x": 1}}})
     assert taken(gpus, "gpu") == [1000]
 

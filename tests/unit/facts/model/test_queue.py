@@ -20,7 +20,7 @@ def shuffled(tree):
 
 
 @given(TREES)
-def test_a_path_leads_from_the_top_down_to_the_queue(parents):
+def test_a_path_leads_from_the_top_to_the_queue(parents):
     queues = [Queue(name=f"q{row}", parent=parents[row]) for row in sorted(parents)]
     for row in parents:
         assert path_to(queues, row) == ancestry(row, parents)[::-1]

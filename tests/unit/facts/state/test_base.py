@@ -27,13 +27,13 @@ def width_of(*manifests):
     return base.width
 
 
-def test_placements_are_as_wide_as_the_most_devices_that_a_pod_asks_for():
+def test_placements_are_as_wide_as_the_largest_device_request():
     assert width_of(gpu_node("n1", 8), pod("a-0")) == 1
     assert width_of(gpu_node("n1", 8), sharing("a-0", 1), sharing("b-0", 3)) == 3
 
 
 @pytest.mark.parametrize("devices", [17, 1024, 10**9])
-def test_placements_are_never_wider_than_the_largest_node_has_room_for(devices):
+def test_placements_are_bounded_by_the_largest_nodes_devices(devices):
     manifests = (gpu_node("n1", 2), gpu_node("n2", 8), sharing("a-0", devices))
     # Eight devices, each of which may be opened once more while it is being released.
     assert width_of(*manifests) == 16
@@ -62,7 +62,7 @@ def test_the_refusal_names_what_the_largest_node_has():
     assert "Max GPU resources available in a single node in the default node-pool is topped at 8" in text
 
 
-def test_a_request_by_memory_for_more_devices_than_any_node_has_is_refused():
+def test_a_memory_request_for_too_many_devices_is_refused():
     made = pod("a-0")
     made["metadata"]["annotations"] |= {"gpu-memory": "4000", "gpu-fraction-num-devices": "1024"}
     played = play(GpuSharing(), snapshot_of(gpu_node("n1", 8), made))
@@ -97,7 +97,7 @@ def test_an_arena_is_reused_unless_a_view_remains():
 
 @pytest.mark.parametrize("is_whole", [True, False])
 @pytest.mark.parametrize("pods", [30, 40, 41])
-def test_an_arena_serves_a_session_on_another_snapshot_however_large_that_is(pods, is_whole):
+def test_an_arena_serves_another_snapshot_of_any_size(pods, is_whole):
     def of(count):
         return snapshot_of(gpu_node("n1", 8), *(pod(f"a-{at}", on="n1") for at in range(count)))
 
@@ -116,7 +116,7 @@ def test_an_arena_serves_a_session_on_another_snapshot_however_large_that_is(pod
     assert not again[second.layout.still :].any()
 
 
-def test_books_belong_to_one_session_and_all_sessions_on_a_snapshot_begin_with_the_same():
+def test_each_session_gets_its_own_equal_books():
     groups = {"runai-gpu-group/x": "x"}
     snapshot = snapshot_of(gpu_node("n1", 8), pod("a-0", on="n1"), sharing("b-0", 1, on="n1", labels=groups))
     base = make_base(snapshot)

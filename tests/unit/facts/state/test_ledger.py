@@ -107,7 +107,7 @@ def test_an_eviction_releases_what_its_pod_holds(session, ledger):
     assert ledger.columns.releasing[node, 2] == releasing + 1000
 
 
-def test_taking_back_an_eviction_leaves_its_pod_where_it_was(session, ledger):
+def test_undoing_an_eviction_restores_the_pods_state(session, ledger):
     node = session.snapshot.node_rows["n1"]
     releasing = int(ledger.columns.releasing[node, 2])
     ledger.evict(pod(session, "runs-0"))
@@ -118,7 +118,7 @@ def test_taking_back_an_eviction_leaves_its_pod_where_it_was(session, ledger):
     assert ledger.columns.releasing[node, 2] == releasing
 
 
-def test_operations_are_kept_in_the_order_in_which_they_were_made(session, ledger):
+def test_operations_keep_the_order_they_were_made(session, ledger):
     ledger.evict(pod(session, "runs-1"))
     ledger.pipeline(pod(session, "waits-0"), session.snapshot.node_rows["n1"], 0, keep=False)
     ledger.evict(pod(session, "runs-0"))
@@ -136,7 +136,7 @@ def test_room_for_more_changes_keeps_those_that_were_made(session, ledger):
     assert ledger.operations().tolist() == before
 
 
-def test_a_whole_gpu_has_no_slot_and_a_part_of_one_has_its_own(session, ledger):
+def test_only_a_partial_gpu_has_a_slot(session, ledger):
     columns = ledger.columns
     slots = {name: columns.placement_slots[columns.placement[pod(session, name)]] for name in ("runs-0", "half-0")}
     assert {name: int((found >= 0).sum()) for name, found in slots.items()} == {"runs-0": 0, "half-0": 1}

@@ -1,7 +1,7 @@
 from kai.facts.state.memory import Memory, even_steps
 
 
-def test_an_answer_is_kept_for_as_long_as_its_inputs_are_the_very_same_objects():
+def test_an_answer_is_kept_for_identical_inputs():
     memory, made = Memory(), []
 
     def answer():
@@ -24,7 +24,7 @@ def test_what_is_kept_can_be_recalled():
     assert memory.recall("a") == 1
 
 
-def test_what_is_made_of_each_item_is_made_once_for_each():
+def test_each_item_is_computed_once():
     memory, asked = Memory(), []
     one, two, three = object(), object(), object()
 
@@ -42,7 +42,7 @@ def test_the_very_same_items_have_the_very_same_answers():
     assert memory.each("numbers", items, id) is memory.each("numbers", items, id)
 
 
-def test_each_item_is_asked_about_again_when_something_else_changed():
+def test_each_item_is_recomputed_when_inputs_change():
     memory, items, asked = Memory(), (object(),), []
     for inputs in (("a",), ("b",), ("b",), ()):
         memory.each("numbers", items, asked.append, inputs)

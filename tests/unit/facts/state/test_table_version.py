@@ -34,7 +34,7 @@ def told_successor(version, before, now, changed):
 
 @pytest.mark.parametrize("make", [successor, told_successor])
 @given(rounds=st.lists(st.tuples(ROWS, st.sets(st.integers(0, 12))), min_size=1, max_size=4))
-def test_columns_lists_and_orders_are_those_of_the_rows_as_they_are_now(make, rounds):
+def test_carried_columns_lists_and_orders_match_their_rows(make, rounds):
     carrier, memory, version, before, things = Carrier(), Memory(), TableVersion(), [], {}
     carrier.columns("values", version, 0, lambda rows: (np.zeros(len(rows), np.int64),))
     listed, in_place, items, given_out = [], [], (), []
@@ -75,7 +75,7 @@ def test_columns_lists_and_orders_are_those_of_the_rows_as_they_are_now(make, ro
 
 
 @given(st.integers(0, 1 << 32), st.sampled_from([0, 3, 100]), st.sampled_from([0, 3, 100]))
-def test_lists_and_orders_are_those_of_the_rows_however_many_come_and_go(seed, leaving, arriving):
+def test_carried_orders_match_rows_however_many_change(seed, leaving, arriving):
     luck = Random(seed)  # Hypothesis would write down each of some thousand numbers
     memory, before = Memory(), sorted(luck.sample(range(2000), 1000))
     first = TableVersion()
@@ -97,7 +97,7 @@ def test_lists_and_orders_are_those_of_the_rows_however_many_come_and_go(seed, l
     assert order.tolist() == creation_order(created, lambda row: str(now[row])).tolist()
 
 
-def test_items_stay_what_they_are_when_others_are_made_of_them():
+def test_items_are_unchanged_when_others_are_derived():
     first = carried_items(tuple("abcd"), TableVersion(), ())
     one, other = replaced(first, {1: "x"}), replaced(first, {1: "y", 3: "z"})
     assert (tuple(first), tuple(one), tuple(other)) == (tuple("abcd"), tuple("axcd"), tuple("aycz"))
@@ -106,7 +106,7 @@ def test_items_stay_what_they_are_when_others_are_made_of_them():
     assert one != ["a"]
 
 
-def test_items_of_the_past_are_let_go_of_in_time():
+def test_replaced_items_are_released_in_time():
     """A list that only grows is made anew before an eighth of it is of the past."""
     items, size = tuple(range(4096)), 4096
     for number in range(2000):
@@ -131,7 +131,7 @@ def test_a_version_of_some_rows_carries_what_they_had(chosen, before, now, chang
     assert among.mark is later.mark
 
 
-def test_what_was_made_of_other_inputs_or_of_a_version_that_was_missed_is_made_anew():
+def test_other_inputs_or_a_missed_version_are_read_anew():
     carrier, first, one, other = Carrier(), TableVersion(), object(), object()
     seen = []
 
@@ -148,7 +148,7 @@ def test_what_was_made_of_other_inputs_or_of_a_version_that_was_missed_is_made_a
 
 
 @pytest.mark.parametrize("count", [10, 1000])
-def test_a_version_that_is_told_its_changes_says_where_rows_were_however_many_changed(count):
+def test_told_changes_give_the_same_version_as_comparing(count):
     before, changed = list(range(0, 2 * count, 2)), set(range(0, 2 * count, 6))
     now = sorted({*before, *range(1, 2 * count, 10)} - set(range(0, 2 * count, 14)))
     found, wanted = (make(TableVersion(), before, now, changed) for make in (told_successor, successor))
@@ -169,7 +169,7 @@ OF_ROWS = st.dictionaries(st.integers(0, 12), st.sampled_from([0.0, -0.0, np.nan
         st.tuples(ROWS | st.none(), st.sets(st.integers(0, 12)), OF_ROWS, st.integers(0, 2)), min_size=1, max_size=8
     )
 )
-def test_a_column_of_the_past_stays_bit_for_bit_what_it_was_whatever_versions_follow(rounds):
+def test_a_past_column_stays_unchanged_under_later_versions(rounds):
     """Some columns of the past are held, and of others the memory may be taken."""
     carrier, version, before, said, past = Carrier(), TableVersion(), [], {}, []
     for rows, changed, says, held in rounds:
@@ -208,14 +208,14 @@ def carried(rows, *columns):
     return out
 
 
-def test_versions_share_a_column_in_which_replaced_rows_say_what_they_said():
+def test_versions_share_a_column_when_values_stay_equal():
     first, same, other = carried(3, [1, 2, 3], ({}, {1}, [1, 2, 3]), ({}, {1}, [1, 7, 3]))
     assert same is first
     assert other.tolist() == [1, 7, 3]
     assert first.tolist() == [1, 2, 3]
 
 
-def test_a_column_takes_the_place_of_the_one_before_the_last_once_nothing_looks_at_that():
+def test_a_column_reuses_the_memory_of_an_unreferenced_one():
     def column(version, *values):
         def read(rows):
             return (np.array(values, np.int64)[list(rows)],)

@@ -33,20 +33,20 @@ def test_a_side_is_equal_to_itself():
         ("jobs running", 1.0, "equal"),
     ],
 )
-def test_which_side_is_better_is_said_where_it_can_be(name, value, better):
+def test_a_changed_figure_names_the_better_side_where_known(name, value, better):
     other = attrs.evolve(SIDE, figures={**SIDE.figures, name: value})
     (metric,) = [each for each in compare_sides(SIDE, other).metrics if each.name == name]
     assert metric.better == better
     assert metric.change == value - SIDE.figures[name]
 
 
-def test_a_figure_that_one_side_does_not_say_is_unclear_and_keeps_them_from_being_equal():
+def test_a_missing_figure_is_unclear_and_makes_sides_unequal():
     found = compare_sides(SIDE, attrs.evolve(SIDE, figures={"jobs running": 1.0}))
     assert {each.name: each.better for each in found.metrics}["pods evicted"] == "unclear"
     assert not found.is_equal
 
 
-def test_jobs_that_end_otherwise_are_listed_and_those_of_one_side_only():
+def test_differing_jobs_and_those_of_one_side_are_listed():
     other = attrs.evolve(SIDE, jobs={"x/a": attrs.evolve(RUNS, nodes=("n2",)), "x/c": RUNS})
     found = compare_sides(SIDE, other)
     assert [(each.job, each.a is None, each.b is None) for each in found.jobs] == [
@@ -56,7 +56,7 @@ def test_jobs_that_end_otherwise_are_listed_and_those_of_one_side_only():
     ]
 
 
-def test_the_first_divergence_is_that_of_the_first_cycle_with_both_decisions():
+def test_the_first_divergence_shows_both_decisions_of_its_cycle():
     evict = {"kind": "evict", "cycle": 1, "pod": "x/a-0", "node": "n1", "aggressor": "x/b"}
     later = {"kind": "place", "cycle": 2, "pod": "w/z-0", "node": "n1"}
     found = compare_sides(attrs.evolve(SIDE, decisions=(PLACE, later)), attrs.evolve(SIDE, decisions=(evict,)))
@@ -101,14 +101,14 @@ def test_plans_that_were_written_down_are_sides():
     assert side.decisions == ({"cycle": 1, "pod": "x/a-0", "node": "n1", "kind": "place"},)
 
 
-def test_jains_index_is_one_where_all_have_the_same_and_a_part_where_one_has_all():
+def test_jains_index_is_one_for_equals_and_falls_otherwise():
     assert jain([2.0, 2.0, 2.0]) == pytest.approx(1.0)
     assert jain([3.0, 0.0, 0.0]) == pytest.approx(1 / 3)
     assert jain([]) == jain([0.0]) == 1.0
 
 
 @pytest.mark.parametrize("change", [{"queue": "other"}, {"reason": "NoRoom"}, {"wanted": 3}])
-def test_a_job_in_another_queue_or_with_another_reason_is_listed(change):
+def test_a_job_with_another_queue_or_reason_is_listed(change):
     other = attrs.evolve(SIDE, jobs={**SIDE.jobs, "x/b": attrs.evolve(WAITS, **change)})
     assert [each.job for each in compare_sides(SIDE, other).jobs] == ["x/b"]
 
@@ -119,6 +119,6 @@ def test_a_decision_with_another_device_share_or_cause_differs(change):
     assert compare_sides(SIDE, other).first_divergence is not None
 
 
-def test_the_name_of_a_device_that_is_opened_is_no_difference():
+def test_the_name_of_an_opened_device_is_no_difference():
     sides = [attrs.evolve(SIDE, decisions=({**PLACE, "slots": [name]},)) for name in ("+a", "+b")]
     assert compare_sides(*sides).is_equal

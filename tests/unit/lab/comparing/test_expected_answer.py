@@ -55,7 +55,7 @@ def test_pods_that_should_share_and_do_not_are_told():
     assert found(distinct, given) == ("pods share GPUs as p q, expected p+q",)
 
 
-def test_different_symbols_may_be_one_device_unless_the_case_says_otherwise():
+def test_different_device_symbols_may_mean_one_device_by_default():
     given = answer(p={"gpuGroups": ["x"]}, q={"gpuGroups": ["x"]})
     assert found(shared(p="0", q="1"), given) == ()
     assert found({**shared(p="0", q="1"), "gpuGroupsDistinct": True}, given) != ()

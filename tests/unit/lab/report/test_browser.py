@@ -30,7 +30,7 @@ async def drawn(tab, url: str) -> int:
     raise TimeoutError(f"{url}: found charts that are not drawn, expected all of them")
 
 
-def test_the_page_is_drawn_readable_silent_and_asks_for_nothing(tmp_path: Path):
+def test_the_page_draws_readable_and_without_errors_or_requests(tmp_path: Path):
     pytest.importorskip("plotly", reason="the extra report is not installed")
     path = tmp_path / "page.html"
     path.write_text(page_of([reclaimed(), sooner()], command="kai", program="kai"), encoding="utf-8")
@@ -49,7 +49,7 @@ def test_the_page_is_drawn_readable_silent_and_asks_for_nothing(tmp_path: Path):
     anyio.run(scenario)
 
 
-def test_numbers_can_be_read_without_the_script_and_by_keyboard(tmp_path: Path):
+def test_numbers_are_readable_without_script_and_by_keyboard(tmp_path: Path):
     pytest.importorskip("plotly", reason="the extra report is not installed")
     path = tmp_path / "page.html"
     path.write_text(page_of([reclaimed()], command="kai", program="kai"), encoding="utf-8")

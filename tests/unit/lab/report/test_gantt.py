@@ -26,7 +26,7 @@ def test_no_two_bars_of_a_node_overlap(bars: list[Bar]):
                 assert lanes[one] + one.gpus <= lanes[other] + 1e-9 or lanes[other] + other.gpus <= lanes[one] + 1e-9
 
 
-def test_bars_are_the_stays_of_the_case_worked_out_by_hand():
+def test_bars_equal_the_stays_computed_by_hand():
     result = reclaimed()
     bars = [(result.jobs[bar.job].name, bar.start, bar.end, bar.gpus) for bar in bars_of(result)]
     assert sorted(bars) == [("long", 0.0, 3630.0, 8.0), ("long", 5430.0, 10530.0, 8.0), ("short", 3630.0, 5430.0, 4.0)]

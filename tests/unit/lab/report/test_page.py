@@ -58,7 +58,7 @@ def texts_in(text: str, tag: str) -> list[str]:
     return re.findall(rf"<{tag}\b[^>]*>(.*?)</{tag}>", text, re.DOTALL)
 
 
-def test_the_policy_names_what_runs_by_its_hash_and_allows_nothing_else(plotly):
+def test_the_content_policy_allows_only_the_pages_own_hashes(plotly):
     text = page_of([reclaimed()], command=COMMAND, program="kai 1")
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
     directives = dict(each.strip().split(" ", 1) for each in policy.replace("&#39;", "'").split(";"))
@@ -77,7 +77,7 @@ def test_the_policy_names_what_runs_by_its_hash_and_allows_nothing_else(plotly):
     ]
 
 
-def test_the_page_loads_nothing_and_carries_no_style_of_an_element(plotly):
+def test_the_page_loads_nothing_and_has_no_inline_style(plotly):
     reader = read(page_of([reclaimed(), sooner()], command=COMMAND, program="kai 1"))
     for tag, values in reader.attributes:
         assert "style" not in values, tag
@@ -85,7 +85,7 @@ def test_the_page_loads_nothing_and_carries_no_style_of_an_element(plotly):
             assert (values.get(name) or "#").startswith(("#", "data:,")), (tag, values)
 
 
-def test_a_style_that_the_script_would_add_is_there_before_it_looks(plotly):
+def test_the_style_a_script_would_add_already_exists(plotly):
     assert f'<span id="{"0" * 64}" hidden></span>' in page_of([reclaimed()], command=COMMAND, program="kai 1")
 
 
@@ -104,7 +104,7 @@ def test_each_chart_has_a_name_a_finding_and_numbers(plotly):
     assert all(each["role"] == "img" and each["aria-label"] for each in places)
 
 
-def test_what_is_measured_assumed_and_left_out_stands_on_the_page(plotly):
+def test_the_page_shows_metrics_assumptions_and_omissions(plotly):
     result = attrs.evolve(
         reclaimed(), dropped={"they cannot be used": 3}, counts={**reclaimed().counts, "rows": 1000.0}
     )
@@ -118,7 +118,7 @@ def test_what_is_measured_assumed_and_left_out_stands_on_the_page(plotly):
     assert any("3 of 1,000 rows (they cannot be used)." in text for text in cells)
 
 
-def test_figures_are_those_of_the_case_worked_out_by_hand(plotly):
+def test_figures_equal_those_computed_by_hand(plotly):
     reader = read(page_of([reclaimed()], command=COMMAND, program="kai 1"))
     assert reader.texts["dd"][::2] == ["33.4%", "29.3%", "2 of 2", "0s · 30s", "0.913", "100.0%", "2.7 GPU-h"]
     findings = [text.strip() for text in reader.texts["p"]]
@@ -132,14 +132,14 @@ def test_figures_are_those_of_the_case_worked_out_by_hand(plotly):
     assert "While pods waited, 100.0% of the idle GPUs were of no use to the largest of them." in findings
 
 
-def test_work_that_failed_nodes_cost_is_not_said_to_be_lost_by_evictions(plotly):
+def test_lost_work_names_failed_nodes_where_nodes_failed(plotly):
     failures = attrs.evolve(reclaimed().metrics["nodeFailures"], value=2.0)
     result = attrs.evolve(reclaimed(), metrics={**reclaimed().metrics, "nodeFailures": failures})
     text = page_of([result], command=COMMAND, program="kai 1")
     assert "GPU-hours of work lost, that by failed nodes among them: 2.7." in text
 
 
-def test_what_arrived_and_what_started_are_told_apart_in_one_form_of_numbers(plotly):
+def test_arrived_and_started_jobs_are_distinguished_and_formatted_alike(plotly):
     started = attrs.evolve(reclaimed().metrics["started"], value=7250.0)
     result = attrs.evolve(
         reclaimed(),
@@ -162,7 +162,7 @@ def test_several_runs_are_compared_first(plotly):
     assert rows["wait max"][0] == "30s"
 
 
-def test_no_chart_has_figures_that_are_better_high_beside_figures_that_are_better_low():
+def test_no_chart_mixes_higher_is_better_with_lower():
     high, low = sections_of([reclaimed(), sooner()], Frame.of([reclaimed(), sooner()]))[0].plots[:2]
     assert high.figure is not None
     assert low.figure is not None
@@ -190,7 +190,7 @@ def test_what_goodput_assumes_of_checkpoints_stands_beside_it(plotly):
     assert beside.about.endswith(said)
 
 
-def test_axes_have_dates_where_all_runs_start_at_the_same_one():
+def test_axes_show_dates_where_all_runs_start_together():
     dated = attrs.evolve(reclaimed(), starts_at="2026-11-21T06:00:00Z")
     later = attrs.evolve(dated, starts_at="2026-11-22T06:00:00Z")
     frame = Frame.of([dated, dated])

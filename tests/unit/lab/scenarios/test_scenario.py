@@ -31,7 +31,7 @@ def test_without_a_configuration_the_default_holds():
     assert {"proportion", "binpack", "gang", "dra"} <= set(names)
 
 
-def test_tiers_replace_the_default_plugins_and_more_can_be_added():
+def test_tiers_replace_default_plugins_and_more_can_be_added():
     config = {"tiers": [{"plugins": [{"name": "gpuspread"}]}], "addPlugins": [{"name": "numa"}]}
     assert [entry.name for entry in read(config=config).configuration.plugins] == ["gpu_spread", "numa"]
 
@@ -52,7 +52,7 @@ def test_a_node_pool_can_be_chosen():
     assert case.settings.stuck_in_releasing_seconds == 300.0
 
 
-def test_the_settings_of_a_snapshot_have_names_of_their_own():
+def test_snapshot_settings_are_read_by_their_own_names():
     values = {
         "partitionParams": {"NodePoolLabelKey": "pool", "NodePoolLabelValue": "b"},
         "restrictSchedulingNodes": True,

@@ -25,7 +25,7 @@ def test_a_node_is_large_unless_it_says_otherwise():
     ]
 
 
-def test_a_queue_has_no_quota_of_gpus_and_no_other_bound():
+def test_a_bare_queue_has_no_gpu_quota_nor_limit():
     (queue,) = objects("Queue", queues={"a": None})
     assert queue["spec"]["resources"] == {
         "gpu": {"quota": 0, "limit": -1, "overQuotaWeight": 1},
@@ -80,7 +80,7 @@ def test_sub_groups_have_pods_of_their_own():
     assert [pod["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] for pod in pods] == ["1", "2", "2"]
 
 
-def test_only_a_document_with_a_cluster_is_a_short_scenario():
+def test_only_a_document_with_cluster_is_a_short_scenario():
     assert is_short({"cluster": {}})
     assert not is_short({"cluster": {}, "apiVersion": "v1"})
     assert not is_short([])
@@ -163,7 +163,7 @@ def test_what_cannot_be_read_is_named(document, message):
     assert message in str(caught.value)
 
 
-def test_labels_and_annotations_of_a_workload_are_on_its_group_and_on_its_pods():
+def test_workload_labels_and_annotations_reach_group_and_pods():
     group = {
         "queue": "a",
         "labels": {"team": "x", "fast": True},

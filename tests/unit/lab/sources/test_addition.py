@@ -48,14 +48,14 @@ def test_a_workload_joins_the_objects_that_are_there(case):
     assert found.case.objects.pods[-1].metadata.creation_timestamp == case.now
 
 
-def test_what_is_added_is_made_now_whatever_its_manifest_says(case):
+def test_added_objects_are_created_now(case):
     old = (POD % "p").replace("name: p,", "name: p, creationTimestamp: '2020-01-01T00:00:00Z',")
     found = add(case, documents(old))
     assert found.case.objects.pods[-1].metadata.creation_timestamp == case.now
     assert found.case.objects.pod_groups[-1].metadata.creation_timestamp == case.now
 
 
-def test_an_object_that_is_changed_is_as_old_as_before(case):
+def test_a_changed_object_keeps_its_creation_time(case):
     before, after = (
         {each.metadata.name: each for each in objects}["a"]
         for objects in (case.objects.queues, add(case, documents(QUEUE + POD % "p")).case.objects.queues)
@@ -63,13 +63,13 @@ def test_an_object_that_is_changed_is_as_old_as_before(case):
     assert after.metadata.creation_timestamp == before.metadata.creation_timestamp
 
 
-def test_an_object_of_the_files_takes_the_place_of_the_one_that_is_there(case):
+def test_an_added_object_replaces_its_namesake(case):
     found = add(case, documents(QUEUE + POD % "p"))
     assert sorted(names(found.case.objects.queues)) == ["a", "root"]
     assert next(each for each in found.case.objects.queues if each.metadata.name == "a").spec.display_name == "new"
 
 
-def test_a_pod_that_is_there_stays_and_its_namesake_gets_another_name(case):
+def test_an_added_pod_avoids_an_existing_pods_name(case):
     job = (
         "apiVersion: batch/v1\nkind: Job\nmetadata: {name: w, labels: {kai.scheduler/queue: a}}\n"
         "spec: {template: {spec: {restartPolicy: Never, "
@@ -80,7 +80,7 @@ def test_a_pod_that_is_there_stays_and_its_namesake_gets_another_name(case):
     assert len(found.case.objects.pod_groups) == 2
 
 
-def test_a_pod_that_is_there_already_is_no_workload_to_come(case):
+def test_adding_an_existing_pod_is_refused(case):
     with pytest.raises(InputError, match=r"x\.yaml: pod default/w-0: found it in the cluster already, expected"):
         add(case, documents(POD % "w-0"))
 
@@ -93,14 +93,14 @@ def test_the_namespace_is_the_one_that_is_asked_for(case):
     assert add(case, documents(POD % "p"), namespace="team").jobs == {"team/p"}
 
 
-def test_a_workload_whose_queue_does_not_exist_is_added_and_its_finding_reported(case):
+def test_a_workload_of_an_unknown_queue_is_reported(case):
     found = add(case, documents((POD % "p").replace("queue: a", "queue: b")))
     assert ([each.code for each in found.findings], found.jobs, found.refused) == (["J001"], {"default/p"}, ())
     with pytest.raises(RefusedError, match="J001 queue b does not exist"):
         add(case, documents(POD % "p"), queue="b")
 
 
-def test_a_workload_that_is_refused_is_left_out_and_named(case):
+def test_a_refused_workload_is_left_out_and_named(case):
     wrong = (POD % "wrong").replace("image: i", "image: ''")
     found = add(case, documents((POD % "p") + "---\n" + wrong))
     assert (found.jobs, [each.name for each in found.refused]) == ({"default/p"}, ["wrong"])
@@ -112,7 +112,7 @@ def test_files_without_a_workload_are_refused(case):
         add(case, documents("apiVersion: v1\nkind: Namespace\nmetadata: {name: m}\n"))
 
 
-def test_a_pod_that_is_added_gets_the_claim_of_its_template(case):
+def test_an_added_pod_gets_the_claim_of_its_template(case):
     template = (
         "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: t, namespace: default}\n"
         "spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}}\n---\n"

@@ -62,7 +62,7 @@ def groups(case):
     return {each.metadata.name: each.spec for each in case.objects.pod_groups}
 
 
-def test_pods_of_a_deployment_that_runs_are_grouped_by_it(server, tmp_path):
+def test_pods_of_a_running_deployment_are_grouped_by_it(server, tmp_path):
     serve(
         server,
         pod("web-1", "apps/v1", "ReplicaSet", "web-abc", nodeName="n1", phase="Running"),
@@ -95,20 +95,20 @@ def test_pods_of_a_job_are_one_group(server, tmp_path):
         ("example.org/v1", "Unheard"),
     ],
 )
-def test_an_owner_that_cannot_be_read_is_known_by_its_references(server, tmp_path, version, kind):
+def test_pods_of_an_unreadable_owner_are_grouped_by_reference(server, tmp_path, version, kind):
     serve(server, pod("w-1", version, kind, "w"), pod("w-2", version, kind, "w"))
     case = case_of(server, tmp_path)
     assert groups(case)
     assert all("pod-group-name" in each.metadata.annotations for each in case.objects.pods)
 
 
-def test_an_owner_that_may_not_be_listed_does_not_end_the_reading(server, tmp_path):
+def test_an_unlistable_owner_does_not_stop_the_adoption(server, tmp_path):
     server.refusals["jobs"] = (403, 'User "ann" cannot list resource "jobs" in API group "batch" at the cluster scope')
     serve(server, pod("train-1", "batch/v1", "Job", "train"))
     assert list(groups(case_of(server, tmp_path))) == ["train"]
 
 
-def test_a_job_that_kueue_holds_has_pods_and_its_queue(server, tmp_path):
+def test_a_job_held_by_kueue_gets_pods_and_queue(server, tmp_path):
     held = owner("batch/v1", "Job", "held", suspend=True, parallelism=2)
     held["spec"]["template"] = {"spec": pod("x")["spec"]}
     held["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "lq"}
@@ -129,7 +129,7 @@ def test_quotas_of_namespaces_bound_the_queues_that_are_made(server, tmp_path):
     assert quotas == {"all": 8, "ml": 3, "other": 5}
 
 
-def test_pods_of_kai_and_those_that_have_ended_stay_as_they_are(server, tmp_path):
+def test_kais_own_and_finished_pods_are_not_adopted(server, tmp_path):
     serve(server, pod("ours", scheduler="kai-scheduler"), pod("over", phase="Succeeded"))
     case = case_of(server, tmp_path)
     assert {pod.metadata.name: pod.spec.scheduler_name for pod in case.objects.pods} == {
@@ -138,6 +138,6 @@ def test_pods_of_kai_and_those_that_have_ended_stay_as_they_are(server, tmp_path
     }
 
 
-def test_a_case_in_which_nothing_is_taken_over_is_the_very_same(server, tmp_path):
+def test_a_case_without_adopted_pods_stays_the_same_object(server, tmp_path):
     case = case_of(server, tmp_path, Adoption())
     assert with_adopted(case, Adoption()) is case

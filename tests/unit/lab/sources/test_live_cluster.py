@@ -37,28 +37,28 @@ def server():
         yield found
 
 
-def test_a_cluster_decides_as_the_folder_of_its_manifests_does(server, tmp_path):
+def test_a_live_cluster_decides_like_its_manifests(server, tmp_path):
     live = read_cluster(Access(kubeconfig=server.kubeconfig(tmp_path)))
     written = read_case(str(LAB))
     same = attrs.evolve(live, now=written.now, name=written.name)
     assert answer(simulate(same)) == answer(simulate(written))
 
 
-def test_a_cluster_is_called_by_its_context_and_seen_at_the_present_time(server, tmp_path):
+def test_a_live_case_has_its_contexts_name_and_time(server, tmp_path):
     case = read_cluster(Access(kubeconfig=server.kubeconfig(tmp_path, namespace="ml")), clock=Still())
     assert (case.title, case.now) == ("prod", 5.0)
     origin = case.origin
     assert (origin.type, origin.cluster, origin.namespace, origin.revision) == ("live", "prod", "ml", "7")
 
 
-def test_a_cluster_is_only_read_and_in_the_name_of_the_user_that_is_asked_for(server, tmp_path):
+def test_reading_a_cluster_only_gets_and_impersonates(server, tmp_path):
     read_cluster(Access(kubeconfig=server.kubeconfig(tmp_path), impersonated="jane"))
     assert {method for method, _, _ in server.requests} == {"GET"}
     assert {headers["Impersonate-User"] for _, _, headers in server.requests} == {"jane"}
     assert {headers["Authorization"] for _, _, headers in server.requests} == {"Bearer abc"}
 
 
-def test_a_cluster_that_is_away_is_called_by_its_context(tmp_path):
+def test_an_unreachable_cluster_is_named_by_its_context(tmp_path):
     with listing([]) as gone:
         path = gone.kubeconfig(tmp_path)
     with pytest.raises(UnreachableError) as caught:
@@ -68,7 +68,7 @@ def test_a_cluster_that_is_away_is_called_by_its_context(tmp_path):
     assert caught.value.detail.startswith("tried 3 times in ")
 
 
-def test_a_context_that_no_file_has_is_refused_with_those_there_are(server, tmp_path):
+def test_an_unknown_context_is_refused_with_the_known_ones(server, tmp_path):
     with pytest.raises(ConfigError, match=r"--context: found 'nope', expected one of prod, staging"):
         read_cluster(Access(kubeconfig=server.kubeconfig(tmp_path), context="nope"))
 
@@ -84,7 +84,7 @@ def test_of_many_contexts_a_few_are_named(tmp_path):
 
 
 @pytest.mark.parametrize(("line", "found"), [("current-context: gone\n", "'gone'"), ("", "nothing")])
-def test_a_current_context_that_the_file_does_not_have_is_refused_with_those_there_are(tmp_path, line, found):
+def test_an_unknown_current_context_names_the_known_ones(tmp_path, line, found):
     path = tmp_path / "stale"
     path.write_text(f"{line}contexts:\n- {{name: prod, context: {{cluster: c, user: u}}}}\n")
     with pytest.raises(ConfigError) as caught:
@@ -107,7 +107,7 @@ def test_other_contexts_are_known(server, tmp_path):
     assert Access(kubeconfig=path, context="staging").others == ("prod",)
 
 
-def test_what_describes_pods_is_read_beside_the_cluster_where_it_is_served(tmp_path):
+def test_templates_are_listed_where_their_kind_is_served(tmp_path):
     runtime = {"metadata": {"name": "t"}}
     with listing([]) as server:
         access = Access(kubeconfig=server.kubeconfig(tmp_path))

@@ -23,7 +23,7 @@ def write(path, *documents):
     return str(path)
 
 
-def test_a_file_of_manifests_is_a_case_at_its_newest_time(tmp_path):
+def test_a_manifest_file_is_read_at_its_newest_time(tmp_path):
     case = read_case(write(tmp_path / "m.yaml", NODE, POD))
     assert isinstance(case, Case)
     assert (len(case.objects.nodes), case.objects.pods[0].metadata.namespace) == (1, "default")
@@ -40,7 +40,7 @@ def test_a_folder_of_manifests_is_one_case(tmp_path):
     assert (len(case.objects.nodes), len(case.objects.pods), case.title) == (1, 1, tmp_path.name)
 
 
-def test_what_is_hidden_in_a_folder_is_passed_over_unless_it_is_named(tmp_path):
+def test_hidden_files_are_skipped_unless_named(tmp_path):
     write(tmp_path / "a.yaml", NODE)
     for place in (".git", "deep/.cache/more"):
         (tmp_path / place).mkdir(parents=True)
@@ -92,7 +92,7 @@ def snapshot(path, content, member="snapshot.json"):
     return str(path)
 
 
-def test_a_snapshot_of_the_peer_is_read_by_its_lists(tmp_path):
+def test_a_snapshot_is_read_list_by_list(tmp_path):
     raw = {"nodes": [{"metadata": NODE["metadata"]}], "pods": None, "queues": [], "unheardOf": [1, 2]}
     case = read_case(snapshot(tmp_path / "s.zip", {"config": {}, "schedulerParams": {}, "rawObjects": raw}))
     assert [node.metadata.name for node in case.objects.nodes] == ["n1"]
@@ -111,7 +111,7 @@ def test_a_snapshot_is_read_in_each_encoding_of_json(tmp_path, encoding):
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "1e400"])
-def test_numbers_that_only_the_standard_library_reads_pass_as_before(tmp_path, number):
+def test_non_standard_json_numbers_are_accepted(tmp_path, number):
     content = f'{{"rawObjects": {{"unheardOf": [{number}]}}}}'
     assert read_case(snapshot(tmp_path / "s.zip", content)).notes == ("passed over 1 of rawObjects.unheardOf",)
 
@@ -199,14 +199,14 @@ def test_a_scenario_among_manifests_is_named(tmp_path):
         read_case(str(tmp_path))
 
 
-def test_a_folder_with_nothing_but_a_scenario_is_told_to_give_the_scenario(tmp_path):
+def test_a_folder_with_one_scenario_suggests_the_scenario(tmp_path):
     only = write(tmp_path / "only.yaml", SCENARIO)
     with pytest.raises(InputError) as error:
         read_case(str(tmp_path))
     assert str(error.value).endswith(f"found a folder with one scenario, expected the scenario itself: {only}")
 
 
-def test_everything_that_is_wrong_in_a_folder_is_told_at_once(tmp_path):
+def test_all_faults_of_a_folder_are_reported_together(tmp_path):
     write(tmp_path / "a.yaml", {**NODE, "status": 5}, {**POD, "spec": 5})
     with pytest.raises(InputError) as caught:
         read_case(str(tmp_path))
@@ -226,7 +226,7 @@ class Plugins:
         return [Objects(api_version="plans.example/v1", kind="Plan", plural="plans", read=lambda each: each)]
 
 
-def test_kinds_of_plugins_are_asked_for_where_there_is_a_text_and_not_for_a_snapshot(tmp_path):
+def test_plugin_kinds_are_loaded_for_manifests_but_not_snapshots(tmp_path):
     plugins = Plugins()
     read_case(snapshot(tmp_path / "s.zip", {"rawObjects": {"nodes": [NODE]}}), plugins)
     assert plugins.asked == 0

@@ -61,7 +61,7 @@ def test_a_class_named_like_a_queue_keeps_its_name():
     assert found["config"] == document()["config"]
 
 
-def test_labels_of_users_and_owners_lose_their_values_and_numbers_keep_them():
+def test_label_and_owner_names_are_hidden_but_numbers_kept():
     owners = [{"kind": "Job", "name": "project-x", "uid": "1"}]
     found = without_names(document(pod("p", labels={"app": "project-x", "rank": "3"}, ownerReferences=owners)))
     metadata = found["rawObjects"]["pods"][0]["metadata"]
@@ -69,7 +69,7 @@ def test_labels_of_users_and_owners_lose_their_values_and_numbers_keep_them():
     assert metadata["labels"]["rank"] == "3"
 
 
-def test_what_kai_says_beside_the_objects_is_hidden_as_well():
+def test_kais_own_section_is_redacted_too():
     found = without_names(document(pod("p"), awaited=["secret/p"], usage={"train": {"gpu": 0.5}}))["kai"]
     queue = without_names(document(pod("p")))["rawObjects"]["queues"][0]["metadata"]["name"]
     assert found["usage"] == {queue: {"gpu": 0.5}}
@@ -93,7 +93,7 @@ def test_without_names_the_same_is_decided(source, tmp_path, capsys):
     assert not re.findall(r"vit-large|llm-sft|chat-1|gpu-0\d", text)
 
 
-def test_volumes_and_the_nodes_that_hold_them_lose_their_names_and_drivers_keep_theirs():
+def test_volumes_and_nodes_lose_their_names_but_drivers_not():
     volumes = [{"metadata": {"name": "disk"}, "spec": {"csi": {"driver": "train", "volumeHandle": "vol-of-ann"}}}]
     drivers = [{"name": "train", "allocatable": {"count": 3}}]
     nodes = {"nodes": [{"metadata": {"name": "rack-1"}}], "persistentVolumes": volumes}

@@ -33,11 +33,11 @@ def group_of(objects, name):
     return pod.metadata.annotations.get("pod-group-name")
 
 
-def test_a_pod_that_owns_its_group_is_in_it_before_that_is_written():
+def test_a_pod_owning_its_group_joins_before_the_label():
     assert group_of(known(bare("p"), owned("pg-p", "uid-p")), "p") == "pg-p"
 
 
-def test_a_pod_of_a_job_is_in_the_group_of_the_job():
+def test_a_pod_of_a_job_joins_the_jobs_group():
     pod = bare("p", ownerReferences=[{"kind": "Job", "name": "j", "uid": "uid-j"}])
     assert group_of(known(pod, owned("pg-j", "uid-j")), "p") == "pg-j"
 
@@ -53,7 +53,7 @@ def test_where_all_is_written_nothing_changes():
 
 
 @pytest.mark.parametrize("node", ["", "n1"], ids=["waits", "runs"])
-def test_a_pod_without_an_owner_is_in_the_group_that_its_scheduler_has_in_memory(node):
+def test_a_bare_pod_joins_the_group_held_in_memory(node):
     (pod,) = making.objects(bare("p", labels={"kai.scheduler/queue": "team"})).pods
     pod = attrs.evolve(pod, spec=attrs.evolve(pod.spec, node_name=node))
     objects = as_known(attrs.evolve(making.objects(NODE), pods=(pod,)))
@@ -62,7 +62,7 @@ def test_a_pod_without_an_owner_is_in_the_group_that_its_scheduler_has_in_memory
     assert (group.spec.queue, group.spec.min_member, group.metadata.uid) == ("team", 1, "")
 
 
-def test_a_running_pod_of_an_owner_that_names_no_group_stays_as_it_is():
+def test_a_running_pod_whose_owner_has_no_group_stays():
     (pod,) = making.objects(bare("p", ownerReferences=[{"kind": "Job", "name": "j", "uid": "uid-j"}])).pods
     bound = attrs.evolve(pod, spec=attrs.evolve(pod.spec, node_name="n1"))
     objects = attrs.evolve(making.objects(NODE), pods=(bound,))
@@ -86,7 +86,7 @@ NO_ROOM = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
         ([NO_ROOM], None),
     ],
 )
-def test_a_pod_rests_as_long_as_the_last_word_is_that_its_bind_was_refused(conditions, text):
+def test_a_pod_is_gated_while_its_last_condition_refuses(conditions, text):
     pod = bare("p")
     (seen,) = known({**pod, "status": {**pod.get("status", {}), "conditions": conditions}}).pods
     assert [gate.name for gate in seen.spec.scheduling_gates] == ([f"{GATE}{text}"] if text else [])

@@ -37,7 +37,7 @@ def row(tres: str, job: str = "1", submit: str = "2026-11-28T13:00:00", start: s
 # --- GPUs ----------------------------------------------------------------------------------------------------------
 
 
-def test_gpus_that_nodes_cannot_share_evenly_are_spread_as_whole_ones(tmp_path: Path):
+def test_unevenly_shared_gpus_are_spread_whole_over_nodes(tmp_path: Path):
     trace = trace_of(
         tmp_path,
         HEAD,
@@ -62,7 +62,7 @@ def test_an_exclusive_job_has_what_it_held(tmp_path: Path):
     ]
 
 
-def test_without_alloctres_it_is_said_what_is_lost_and_what_writes_all(tmp_path: Path):
+def test_missing_allocation_columns_are_noted_with_the_complete_command(tmp_path: Path):
     notes = trace_of(tmp_path, HEAD, row("cpu=1")).notes
     assert notes[0] == (
         "Without column AllocTRES, jobs that took whole nodes (--exclusive) count for what they asked for, "
@@ -86,7 +86,7 @@ def test_nothing_is_said_of_a_file_with_all_columns(tmp_path: Path):
         ("gres/gpu=4", ()),
     ],
 )
-def test_a_type_of_gpu_is_read_from_what_was_asked_for(asked: str, types: tuple[str, ...], tmp_path: Path):
+def test_the_gpu_type_comes_from_the_request(asked: str, types: tuple[str, ...], tmp_path: Path):
     """24.11 names the type in AllocTRES, also where any type would have done."""
     held = "gres/gpu:v100=4,gres/gpu=4"
     text = f"1|2026-11-28T13:00:00|60|1|{asked}|{held}|COMPLETED"
@@ -94,7 +94,7 @@ def test_a_type_of_gpu_is_read_from_what_was_asked_for(asked: str, types: tuple[
     assert (job.parts[0].types, job.parts[0].gpus) == (types, 4)
 
 
-def test_shards_are_parts_of_a_gpu_and_the_largest_request_is_a_whole_one(tmp_path: Path):
+def test_shards_are_gpu_parts_of_the_largest_request(tmp_path: Path):
     trace = trace_of(
         tmp_path, HEAD, row("cpu=1,gres/shard=1"), row("cpu=1,gres/shard=4", "2"), row("gres/shard=4", "3", nodes=2)
     )
@@ -115,7 +115,7 @@ def test_nodes_come_from_resources_where_no_column_has_them(tmp_path: Path):
 # --- Which rows are jobs -------------------------------------------------------------------------------------------
 
 
-def test_what_sbatch_refused_is_no_job_and_is_counted_apart(tmp_path: Path):
+def test_submissions_that_slurm_refused_are_counted_apart(tmp_path: Path):
     """52 is as 22.05 writes it, 53 as 24.11 does; 54 failed within a second of its start."""
     trace = trace_of(
         tmp_path,
@@ -180,7 +180,7 @@ def test_a_job_arrives_when_it_could_first_start(tmp_path: Path):
     }
 
 
-def test_each_run_of_a_job_that_was_requeued_or_resized_is_a_job(tmp_path: Path):
+def test_each_run_of_a_requeued_or_resized_job_counts(tmp_path: Path):
     day = "2026-11-28T1"
     trace = trace_of(
         tmp_path,
@@ -277,7 +277,7 @@ def test_elapsed_does_where_elapsedraw_is_missing(elapsed: str, seconds: float, 
     assert job.duration == seconds
 
 
-def test_start_and_end_do_where_no_column_has_the_duration(tmp_path: Path):
+def test_start_and_end_replace_a_missing_duration_column(tmp_path: Path):
     (job,) = trace_of(tmp_path, "JobID|Submit|Start|End|ReqTRES", "1|100|130|190|gres/gpu=1").jobs
     assert job.duration == 60.0
 
@@ -292,7 +292,7 @@ WEEK = (
 SPANS = "JobID|Submit|Start|ElapsedRaw|NNodes|ReqTRES|State"
 
 
-def test_since_begins_a_trace_with_what_ran_and_what_waited_then(tmp_path: Path):
+def test_since_keeps_what_then_ran_or_waited(tmp_path: Path):
     trace = trace_of(tmp_path, SPANS, *WEEK, since=8.0 * 24 * HOUR)
     found = {job.name: (job.arrival, job.duration) for job in trace.jobs}
     assert found == {"1": (0.0, (24 + 1) * HOUR), "2": (1.0, HOUR), "3": (2.0 * HOUR, HOUR)}
@@ -300,7 +300,7 @@ def test_since_begins_a_trace_with_what_ran_and_what_waited_then(tmp_path: Path)
     assert trace.dropped == {"jobs that ended before --since": 1}
 
 
-def test_a_begin_of_which_only_long_jobs_are_known_is_told(tmp_path: Path):
+def test_a_beginning_with_only_long_jobs_is_noted(tmp_path: Path):
     (said,) = [note for note in trace_of(tmp_path, SPANS, *WEEK[:3]).notes if note.startswith("Nothing")]
     assert said.startswith("Nothing ended in the first 8d2h: sacct -S lists jobs that were there before")
     assert "--since TIME" in said
@@ -316,7 +316,7 @@ def test_since_needs_to_know_when_jobs_started(tmp_path: Path):
 
 @pytest.mark.parametrize("end", ["", "|"])
 @pytest.mark.parametrize("name", ["train", "a|b", '"quoted', "x||y", ""])
-def test_a_name_may_hold_a_separator_where_it_alone_is_free_text(name: str, end: str, tmp_path: Path):
+def test_a_job_name_alone_may_contain_separators(name: str, end: str, tmp_path: Path):
     """``end`` is the separator that sacct -p writes behind each line."""
     head = f"JobID|JobName|User|Account|Submit|ElapsedRaw|ReqTRES|Reason{end}".replace("|Reason", "|State")
     trace = trace_of(
@@ -329,7 +329,7 @@ def test_a_name_may_hold_a_separator_where_it_alone_is_free_text(name: str, end:
 
 
 @pytest.mark.parametrize("end", ["", "|"])
-def test_a_separator_that_may_stand_in_several_columns_is_refused(end: str, tmp_path: Path):
+def test_separators_in_several_free_text_columns_are_refused(end: str, tmp_path: Path):
     head = f"JobID|JobName|Comment|Account|Submit|ElapsedRaw|ReqTRES|State{end}"
     with pytest.raises(RefusedError) as refused:
         trace_of(tmp_path, head, f"13|a|b||ml|2026-11-28T13:00:00|60|gres/gpu=2|COMPLETED{end}")
@@ -337,7 +337,7 @@ def test_a_separator_that_may_stand_in_several_columns_is_refused(end: str, tmp_
     assert said.endswith("a separator or a line break in a text shifts them: leave out JobName and Comment")
 
 
-def test_a_field_too_many_is_refused_even_if_the_last_is_empty(tmp_path: Path):
+def test_an_extra_field_is_refused_even_when_empty(tmp_path: Path):
     """Without the name among the columns nothing says where the text came from, and fields must not shift."""
     with pytest.raises(RefusedError, match="found 5 fields, expected 4"):
         trace_of(tmp_path, "JobID|Submit|ElapsedRaw|ReqTRES", "13|2026-11-28T13:00:00|60|gres/gpu=2|")
@@ -415,7 +415,7 @@ def job_of(
 
 @pytest.mark.parametrize("is_new", [False, True])
 @pytest.mark.parametrize("name", ["jobs.json", "jobs.txt", "jobs"])
-def test_json_of_old_and_new_versions_is_read_as_the_table_is(name: str, tmp_path: Path, *, is_new: bool):
+def test_slurm_json_of_both_versions_reads_like_the_table(name: str, tmp_path: Path, *, is_new: bool):
     gpus = (("cpu", "", 2), ("mem", "", 2000), ("energy", "", -2), ("gres", "gpu", 5), ("gres", "gpu:a100", 5))
     at = {"submission": 1795874099, "eligible": 1795874101, "start": 1795874103, "end": 1795874113}
     never = {"submission": 1795874099, "eligible": 0, "start": 4294967294, "end": 1795874105}

@@ -49,7 +49,7 @@ def test_accounts_are_below_their_parents():
     assert next(iter(found)) == "root"
 
 
-def test_a_name_that_no_queue_can_have_stays_as_a_title():
+def test_a_name_invalid_for_queues_becomes_the_title():
     assert queues(DUMP)["ml-team"].manifest()["spec"]["displayName"] == "ml_team"
 
 
@@ -58,12 +58,12 @@ def test_two_accounts_never_become_one_queue():
     assert set(queues(f"Cluster - 'x'\nParent - 'root'\n{accounts}")) == {"root", "a-b", "a-b-2"}
 
 
-def test_users_of_an_account_with_accounts_below_get_a_queue_of_their_own():
+def test_users_beside_child_accounts_get_their_own_queue():
     found = queues(DUMP)["physics-users"]
     assert (found.parent, found.source) == ("physics", "users of account physics")
 
 
-def test_a_share_of_the_parent_is_a_weight_of_one():
+def test_a_parents_share_becomes_weight_one():
     assert shares(queues(DUMP)["lattice"]) == (0, 1, -1)
 
 

@@ -32,7 +32,7 @@ def jobs_in(folder: Path, name: str, text: str, *, skips_bad_rows: bool = False)
     return trace_in(folder, name, text, skips_bad_rows=skips_bad_rows).jobs
 
 
-def test_every_format_has_a_title_and_columns_that_tell_it():
+def test_each_trace_format_has_a_title_and_telling_columns():
     assert {form.name for form in formats()} == {"helios", "kai", "openb", "philly", "slurm"}
     assert all(form.title and form.needs and "arrival" in form.job for form in formats())
 
@@ -53,7 +53,7 @@ def test_openb(tmp_path: Path):
     assert (second.parts[0].share, second.parts[0].gpus, second.priority) == (None, 2, "train")
 
 
-def test_pods_of_openb_that_never_ran_are_left_out_and_counted(tmp_path: Path):
+def test_openb_pods_that_never_ran_are_dropped_and_counted(tmp_path: Path):
     path = tmp_path / "openb.csv"
     rows = "p0,6000,12288,1,460,,LS,Running,10,70,40\np1,4000,1024,1,1000,,BE,Pending,20,25,\n"
     path.write_text(OPENB + rows, encoding="utf-8")
@@ -95,7 +95,7 @@ def test_slurm(tmp_path: Path):
     assert trace.dropped == {"steps of jobs": 1}
 
 
-def test_jobs_of_slurm_that_never_started_are_left_out_and_counted(tmp_path: Path):
+def test_slurm_jobs_that_never_started_are_dropped_and_counted(tmp_path: Path):
     path = tmp_path / "sacct.txt"
     rows = (
         "1|ann|lab|gpu|2026-01-05T08:00:00|3600|1|cpu=4|COMPLETED\n"
@@ -111,7 +111,7 @@ def test_jobs_of_slurm_that_never_started_are_left_out_and_counted(tmp_path: Pat
 
 
 @pytest.mark.parametrize("start", ["None", "Unknown"])
-def test_a_job_of_slurm_without_a_start_is_left_out_whatever_its_state(tmp_path: Path, start: str):
+def test_a_slurm_job_without_start_time_is_dropped(tmp_path: Path, start: str):
     path = tmp_path / "sacct.txt"
     rows = (
         f"1|2026-01-05T08:00:00|{start}|0|1|cpu=4|NODE_FAIL\n"
@@ -122,7 +122,7 @@ def test_a_job_of_slurm_without_a_start_is_left_out_whatever_its_state(tmp_path:
     assert ([job.name for job in trace.jobs], trace.dropped) == (["2"], {"jobs that never started there": 1})
 
 
-def test_a_trace_whose_rows_are_all_left_out_says_why(tmp_path: Path):
+def test_a_trace_without_any_usable_row_lists_the_causes(tmp_path: Path):
     rows = "1|ann|lab|gpu|2026-01-05T08:00:00|0|1|cpu=4|PENDING\n1.batch|||||0|1||\n"
     with pytest.raises(InputError, match=r"no job in 2 rows \(jobs that never started there: 1, steps of jobs: 1\)"):
         jobs_in(tmp_path, "sacct.txt", SLURM + rows)
@@ -161,7 +161,7 @@ def test_philly(tmp_path: Path):
     assert trace.dropped == {"they cannot be used": 2}
 
 
-def test_a_bad_row_is_told_with_its_line_and_what_leaving_such_rows_out_would_cost(tmp_path: Path):
+def test_a_bad_row_shows_its_line_and_skipped_share(tmp_path: Path):
     text = OPENB + "a,1,1,1,1000,,LS,R,0,10,5\nb,1,1,1,1000,,LS,R,0,10,3610\nc,1,1,1,1000,,LS,R,0,x,3610\n"
     with pytest.raises(RefusedError) as refused:
         jobs_in(tmp_path, "trace.csv", text)
@@ -212,7 +212,7 @@ def test_all_of_a_gpu_is_a_whole_one(gpus: str, tmp_path: Path):
 
 
 @pytest.mark.parametrize(("cpus", "memory"), [("-1", "1"), ("1", "-1"), ("1e300", "1"), ("1", "1e300")])
-def test_amounts_that_no_machine_has_are_refused_of_pods_and_of_nodes(cpus: str, memory: str, tmp_path: Path):
+def test_impossible_amounts_of_pods_and_nodes_are_refused(cpus: str, memory: str, tmp_path: Path):
     with pytest.raises(RefusedError, match=r"R001 .* expected 0 to 268,435,456"):
         jobs_in(tmp_path, "own.csv", f"arrival_s,cpus_per_pod,memory_mib_per_pod\n0,{cpus},{memory}\n")
     nodes = tmp_path / "nodes.csv"
@@ -235,7 +235,7 @@ def test_a_time_that_is_no_number_is_refused(time: str, tmp_path: Path):
         ([{"start_time": "2017-10-01 00:00:00", "end_time": "2017-10-01 00:01:00", "detail": [{"gpus": 5}]}], ""),
     ],
 )
-def test_a_log_of_philly_with_other_values_is_no_bug(attempts: object, said: str, tmp_path: Path):
+def test_malformed_attempts_of_a_philly_log_are_refused(attempts: object, said: str, tmp_path: Path):
     log = [{"jobid": "a", "vc": "v", "user": "u", "submitted_time": "2017-10-01 00:00:00", "attempts": attempts}]
     path = tmp_path / "cluster_job_log"
     path.write_text(json.dumps(log), encoding="utf-8")
@@ -262,7 +262,7 @@ def test_unknown_columns_name_the_nearest_format(tmp_path: Path):
         ("a,b", ""),
     ],
 )
-def test_kais_own_columns_are_offered_first_for_a_table_of_ones_own(head: str, renames: str, tmp_path: Path):
+def test_unknown_columns_suggest_renames_to_kais_own(head: str, renames: str, tmp_path: Path):
     with pytest.raises(RefusedError) as refused:
         jobs_in(tmp_path, "x.csv", f"{head}\n1\n")
     said, told = finding_text(refused.value.findings[0]).splitlines()
@@ -272,7 +272,7 @@ def test_kais_own_columns_are_offered_first_for_a_table_of_ones_own(head: str, r
     assert told == f"  help: {renames}other formats: {OTHERS}"
 
 
-def test_times_of_the_calendar_and_durations_with_units_are_read_in_kais_own_columns(tmp_path: Path):
+def test_kais_columns_accept_dates_and_durations_with_units(tmp_path: Path):
     rows = "2026-11-02T08:00:00,2h,8,a\n2026-11-02 08:00:30,90,1,b\n"
     trace = trace_in(tmp_path, "own.csv", "arrival_s,duration_s,gpus_per_pod,queue\n" + rows)
     assert [(job.arrival, job.duration) for job in trace.jobs] == [(0.0, 7200.0), (30.0, 90.0)]
@@ -318,7 +318,7 @@ def test_a_file_is_read_in_the_encodings_of_spreadsheets(encoding: str, tmp_path
 
 
 @pytest.mark.parametrize(("name", "said"), [("x.csv", "no such file or folder"), ("x.csv.gz", "no gzip")])
-def test_a_file_that_is_not_there_or_no_gzip_is_told_in_words(name: str, said: str, tmp_path: Path):
+def test_a_missing_or_broken_file_is_refused_in_words(name: str, said: str, tmp_path: Path):
     path = tmp_path / name
     if name.endswith("gz"):
         path.write_text("arrival_s\n", encoding="utf-8")
@@ -331,7 +331,7 @@ def test_a_file_that_is_empty_says_so(tmp_path: Path):
         jobs_in(tmp_path, "x.csv", "")
 
 
-def test_a_row_may_end_in_separators_that_no_column_has(tmp_path: Path):
+def test_trailing_separators_without_columns_are_ignored(tmp_path: Path):
     (job,) = jobs_in(tmp_path, "own.csv", "arrival_s,pods\n5,2,,\n")
     assert (job.arrival, job.pods) == (5.0, 2)
 
@@ -340,12 +340,12 @@ def test_a_row_may_end_in_separators_that_no_column_has(tmp_path: Path):
     ("counted", "gpus"),
     [("gres/gpu:a100=16", 8), ("gres/gpu:a100=8,gres/gpu:h100=8", 8), ("gres/gpu=16,gres/gpu:a100=16", 8)],
 )
-def test_gpus_of_slurm_that_are_counted_by_their_kinds_are_gpus(counted: str, gpus: int, tmp_path: Path):
+def test_slurm_gpus_counted_by_type_are_counted_once(counted: str, gpus: int, tmp_path: Path):
     (job,) = jobs_in(tmp_path, "sacct.txt", f"{SLURM}1|u|a|p|2023-01-01T00:00:00|60|2|cpu=4,{counted}|COMPLETED\n")
     assert [(part.pods, part.gpus) for part in job.parts] == [(2, gpus)]
 
 
-def test_a_file_without_jobs_and_one_that_is_not_there_are_refused(tmp_path: Path):
+def test_an_empty_or_missing_trace_is_refused(tmp_path: Path):
     with pytest.raises(InputError, match="found no job in 0 rows"):
         jobs_in(tmp_path, "own.csv", "arrival_s\n")
     with pytest.raises(InputError, match="expected a trace"):

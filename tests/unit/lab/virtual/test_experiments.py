@@ -23,7 +23,7 @@ def timeless(result: SimulationResult) -> SimulationResult:
     return attrs.evolve(result, metrics=metrics)
 
 
-def test_runs_side_by_side_in_processes_are_equal_to_runs_one_after_the_other():
+def test_parallel_runs_equal_runs_one_after_another():
     base = Experiment(workload=CASE, until=EIGHT_HOURS)
     experiments = [with_value(base, "plugins.binpack.gpu", value) for value in (True, False)]
     apart, together = carry_out_all(experiments, most=1), carry_out_all(experiments, most=2)
@@ -31,7 +31,7 @@ def test_runs_side_by_side_in_processes_are_equal_to_runs_one_after_the_other():
     assert [each.result.policy for each in together] == ["plugins.binpack.gpu=True", "plugins.binpack.gpu=False"]
 
 
-def test_runs_side_by_side_tell_how_far_they_are_up_to_the_end():
+def test_parallel_runs_report_progress_up_to_the_end():
     heard: list[tuple[str, int, int, str | None]] = []
     base = Experiment(workload=CASE, until=EIGHT_HOURS)
     with heard_by(lambda *told: heard.append(told)):
@@ -42,7 +42,7 @@ def test_runs_side_by_side_tell_how_far_they_are_up_to_the_end():
     assert [done for done, _, _ in told] == sorted(done for done, _, _ in told)
 
 
-def test_the_first_of_the_runs_side_by_side_that_fail_says_why():
+def test_the_first_failing_parallel_run_raises_its_error():
     good = Experiment(workload=CASE, until=EIGHT_HOURS)
     missing = [attrs.evolve(good, workload=f"{name}.yaml") for name in ("first", "second")]
     with pytest.raises(InputError, match=r"^first\.yaml"):
@@ -62,7 +62,7 @@ def test_a_path_that_leads_nowhere_is_refused(path: str):
 
 
 @pytest.mark.parametrize("seconds", [1.0, 2.5])
-def test_an_interrupt_while_runs_start_leaves_nothing_but_the_code(seconds: float):
+def test_an_interrupt_of_starting_runs_leaves_only_the_code(seconds: float):
     words = ["simulate", LAB, "--until", "365d", "--sweep", "plugins.binpack.gpu=0,1,2", "-q"]
     begin = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from kai.cli.command import run; "

@@ -42,14 +42,14 @@ def scheduler():
         yield cluster.scheduler_address.replace("tcp://", "dask://")
 
 
-def test_results_from_workers_are_those_of_this_machine_bit_for_bit(scheduler: str):
+def test_results_from_workers_equal_local_ones_exactly(scheduler: str):
     base = Experiment(workload=CASE, until=EIGHT_HOURS)
     experiments = [with_value(base, "plugins.binpack.gpu", value) for value in (True, False)]
     there = carry_out_on(scheduler, experiments, HERE)
     assert [timeless(each.result) for each in there] == [timeless(carry_out(each).result) for each in experiments]
 
 
-def test_a_mistake_found_by_a_worker_names_the_file_as_it_is_called_here(scheduler: str, tmp_path: Path):
+def test_a_workers_error_names_the_file_as_given_here(scheduler: str, tmp_path: Path):
     path = tmp_path / "bad.yaml"
     path.write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: [x]}\n", encoding="utf-8")
     experiment = Experiment(workload=str(path), until=60.0)
@@ -89,7 +89,7 @@ def test_a_scheduler_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatc
         (ModuleNotFoundError("kai"), "worker tcp://a: found no kai-scheduler, expected"),
     ],
 )
-def test_a_worker_without_kai_or_with_another_version_is_told(version: object, said: str):
+def test_a_worker_without_kai_or_its_version_is_refused(version: object, said: str):
     class Client:
         def run(self, *_, **__):
             return {"tcp://a": version}

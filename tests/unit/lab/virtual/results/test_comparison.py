@@ -16,7 +16,7 @@ def simulated(*, reclaims: bool) -> SimulationResult:
     return result_of(run(scene_of(case("reclaim.yaml")), configuration, until=8 * 3600.0), PolicyInput(name=name))
 
 
-def test_two_policies_are_compared_by_figures_jobs_and_the_first_decision_that_differs():
+def test_two_policies_compare_by_figures_jobs_and_first_divergence():
     found = compare_runs(simulated(reclaims=True), simulated(reclaims=False)).comparison
     metrics = {metric.name: metric for metric in found.metrics}
     # Without reclaim `long` keeps its 8 GPUs for its 7500s, and `short` waits from 3600s until then.
@@ -46,7 +46,7 @@ def test_the_same_run_twice_is_equal():
     assert compare_runs(one, one).comparison.is_equal
 
 
-def test_jobs_that_differ_in_their_nodes_alone_are_told_apart_by_them():
+def test_jobs_differing_only_by_nodes_show_their_nodes():
     one = simulated(reclaims=True)
     elsewhere = [attrs.evolve(job, nodes=("n7", "n8", "n9")) for job in one.jobs]
     (first, *_) = compare_runs(one, attrs.evolve(one, jobs=tuple(elsewhere))).comparison.jobs
@@ -56,7 +56,7 @@ def test_jobs_that_differ_in_their_nodes_alone_are_told_apart_by_them():
     assert first.b.reason.endswith(", on n7, n8 and 1 more")
 
 
-def test_times_that_are_seconds_apart_are_told_to_the_second():
+def test_close_times_are_printed_to_the_second():
     one = simulated(reclaims=True)
     later = [attrs.evolve(job, start_seconds=(job.start_seconds or 0.0) + 7.0) for job in one.jobs]
     changes = compare_runs(one, attrs.evolve(one, jobs=tuple(later))).comparison.jobs

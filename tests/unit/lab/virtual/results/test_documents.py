@@ -11,7 +11,7 @@ from tests.unit.cli.schemas.test_jsonschemas import faults
 from tests.unit.lab.virtual.builders import case, scene_of
 
 
-def test_a_result_keeps_its_schema_and_comes_back_from_its_document():
+def test_a_result_matches_its_schema_and_round_trips():
     result = result_of(run(scene_of(case("reclaim.yaml")), until=8 * 3600.0))
     text = json.dumps(document_of(result))
     assert result_of_document(json.loads(text), "result.json") == result
@@ -19,7 +19,7 @@ def test_a_result_keeps_its_schema_and_comes_back_from_its_document():
     assert faults({**envelope, **json.loads(text)}, kind_schema("SimulationResult")) == []
 
 
-def test_the_timeline_has_a_bar_for_each_stay_of_a_pod():
+def test_the_timeline_has_a_bar_per_stay():
     result = result_of(run(scene_of(case("reclaim.yaml")), until=8 * 3600.0))
     bars = [(each["name"], each["ts"], each["dur"]) for each in result.trace() if each["ph"] == "X"]
     assert bars == [

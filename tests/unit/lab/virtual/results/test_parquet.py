@@ -11,7 +11,7 @@ from tests.unit.lab.virtual.builders import case, scene_of
 pyarrow = pytest.importorskip("pyarrow.parquet", reason="the extra traces is not installed")
 
 
-def test_jobs_series_stays_and_evictions_of_all_runs_are_tables(tmp_path: Path):
+def test_jobs_series_stays_and_evictions_become_parquet_tables(tmp_path: Path):
     result = result_of(run(scene_of(case("reclaim.yaml")), until=8 * 3600.0))
     other = attrs.evolve(result, policy="other", evictions=())
     names = write_tables(tmp_path / "result.parquet", [result, other])
@@ -33,7 +33,7 @@ def test_jobs_series_stays_and_evictions_of_all_runs_are_tables(tmp_path: Path):
     ]
 
 
-def test_a_run_without_evictions_has_an_empty_table_with_its_columns(tmp_path: Path):
+def test_a_run_without_evictions_writes_an_empty_table(tmp_path: Path):
     result = attrs.evolve(result_of(run(scene_of(case("reclaim.yaml")), until=60.0)), evictions=())
     write_tables(tmp_path / "x.parquet", [result])
     table = pyarrow.read_table(tmp_path / "x-evictions.parquet")

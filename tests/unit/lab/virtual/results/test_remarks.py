@@ -14,7 +14,7 @@ DAY = 86400.0
 
 
 @pytest.mark.parametrize(("cause", "said"), [("reclaim", "reclaim"), ("preempt", "preemption")])
-def test_what_jobs_got_by_evictions_is_said_with_a_noun(cause: str, said: str):
+def test_a_remark_names_the_eviction_by_its_noun(cause: str, said: str):
     result = result_of(run(scene_of(case("reclaim.yaml")), until=8 * 3600.0), PolicyInput(name="default"))
     evictions = tuple(attrs.evolve(each, cause=cause) for each in result.evictions)
     first, *_ = remarks(attrs.evolve(result, evictions=evictions))
@@ -30,7 +30,7 @@ def starved(quota: int) -> tuple[str, ...]:
     return remarks(result_of(run(scene_of(text), until=2.5 * DAY)))
 
 
-def test_a_gang_that_younger_jobs_pass_is_told_so_with_the_rule_and_what_ends_it():
+def test_a_gang_passed_by_younger_jobs_is_remarked():
     said = starved(quota=8)
     assert "1 job over several nodes waited over a day." in said
     (told,) = (text for text in said if "that came after big" in text)
@@ -55,5 +55,5 @@ def test_the_quota_that_is_said_to_end_it_does():
         (2, 3, "2 of 3 jobs save their work at checkpoints; after an interruption the other begins anew."),
     ],
 )
-def test_how_many_jobs_save_their_work_is_said_in_one_sentence(saving: int, jobs: int, said: str):
+def test_one_sentence_counts_the_jobs_with_checkpoints(saving: int, jobs: int, said: str):
     assert saving_text(saving, jobs) == said

@@ -55,7 +55,7 @@ def test_each_pod_of_a_template_has_its_own_claim():
     assert [(each.end_seconds, each.gpus) for each in result.jobs] == [(2 * HOUR, 3)]
 
 
-def test_a_device_is_taken_until_the_pod_that_has_it_is_gone():
+def test_a_device_is_held_until_its_pod_is_gone():
     def claim(name: str) -> str:
         asked = "{deviceClassName: gpu, selectors: [{cel: {expression: \"device.attributes['x'].slot == 1\"}}]}"
         return f"""---
@@ -89,7 +89,7 @@ def test_devices_for_extended_resources_are_taken_too():
     assert started(text) == {"left": (0.0, HOUR), "right": (HOUR, 2 * HOUR)}
 
 
-def test_a_pod_that_is_made_again_has_a_new_claim_and_the_old_one_is_gone():
+def test_a_recreated_pod_gets_a_new_claim():
     low = templated(job("low", 0, duration="2h"))
     high = templated(job("high", 0, arrival="1h", duration="1h")).replace("Name: train", "Name: build")
     scene = scene_of(cluster(gpus=0) + drivers("a") + TEMPLATE + low + high)
@@ -129,7 +129,7 @@ spec:
 """
 
 
-def test_partitions_take_parts_of_their_gpu_for_as_long_as_pods_have_them():
+def test_gpu_partitions_are_held_while_their_pods_run():
     def wanting(name: str) -> str:
         return TEMPLATE.replace("name: one", f"name: {name}").replace("ClassName: gpu", f"ClassName: {name}")
 

@@ -44,7 +44,7 @@ def told(found: JobRecord) -> str:
 
 
 @pytest.mark.parametrize("alone", [None, 1, 1.0, 1e-300, inf])
-def test_a_record_that_is_kept_small_is_told_as_before_to_the_last_bit(alone: float | None):
+def test_a_packed_record_reads_back_unchanged(alone: float | None):
     records = JobRecords()
     full = record(7, alone=alone, waits=(0.1, 2.0), nodes=("n1", "n2"), ending=Ending.DONE, end=1 / 3, possible=nan)
     before = told(full)
@@ -54,7 +54,7 @@ def test_a_record_that_is_kept_small_is_told_as_before_to_the_last_bit(alone: fl
     assert [told(records[0]), *map(told, records), *map(told, records[:1])] == [before] * 3
 
 
-def test_a_record_that_is_kept_small_can_be_written_to_again():
+def test_a_packed_record_can_still_be_changed():
     records = Records(Meters(["work"]))
     records.jobs.append(record(0))
     records.end(0, 5.0, Ending.FAILED)
@@ -62,7 +62,7 @@ def test_a_record_that_is_kept_small_can_be_written_to_again():
     assert (records.jobs[0].lost, records.jobs[0].ending) == (2.5, Ending.FAILED)
 
 
-def test_a_record_that_no_bytes_can_hold_stays_an_object():
+def test_a_record_that_cannot_be_packed_stays_an_object():
     records = JobRecords()
     odd = record(0, owner="\ud800")
     records.append(odd)
@@ -81,12 +81,12 @@ def test_rows_come_back_in_their_order_as_they_were():
     assert list(rows) == given
 
 
-def test_scalars_of_numpy_come_back_as_numbers_that_are_written_alike():
+def test_numpy_scalars_unpack_as_equal_plain_numbers():
     values = [np.float64(0.1), np.int64(3)]
     assert repr(unpacked(packed(values) or b"")) == "[0.1, 3]"
 
 
-def test_jobs_that_are_over_take_little_and_refer_to_nothing_that_is_gone():
+def test_finished_jobs_are_packed_below_256_bytes():
     many = "".join(job(f"j{number}", arrival=f"{number}m", duration="30s") for number in range(60))
     found = run(scene_of(cluster() + many)).records.jobs
     kept = [each for each in found._records if isinstance(each, bytes)]

@@ -15,7 +15,7 @@ from tests.unit.lab.virtual.builders import cluster, job, scene_of
     [(7200.0, 500, "T+1h of 2h, 1 job ended"), (inf, 500, "T+0s, 1 of 2 jobs arrived, 0 ended")],
     ids=["against the horizon", "against arrivals"],
 )
-def test_a_run_tells_virtual_time_jobs_that_ended_and_its_end(until: float, half: int, where: str):
+def test_a_run_reports_its_time_jobs_and_end(until: float, half: int, where: str):
     heard: list[tuple[str, int, int, str | None]] = []
     text = cluster() + job("first", duration="10m") + job("second", arrival="1h", duration="10m")
     with heard_by(lambda *told: heard.append(told)):
@@ -26,7 +26,7 @@ def test_a_run_tells_virtual_time_jobs_that_ended_and_its_end(until: float, half
     assert [done for _, done, _, _ in told] == sorted({done for _, done, _, _ in told})
 
 
-def test_runs_side_by_side_tell_how_far_all_of_them_are():
+def test_parallel_runs_report_their_joint_progress():
     told, heard = [0, 0, 0], list[tuple[str, int, int, str | None]]()
     progress_into(told, 0)("simulating a", 1000, 1000, "")
     progress_into(told, 1)("simulating b", 250, 500, "T+1h of 2h")

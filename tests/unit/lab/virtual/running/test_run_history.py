@@ -50,7 +50,7 @@ def shares(text: str, hours: float, settled: float = 0.0, **params: str) -> dict
     return {uid: use.held.gpu / 3.6e9 for uid, use in reports.by_queue(connection, since, until).items()}
 
 
-def test_two_queues_whose_jobs_take_all_gpus_take_turns_after_four_half_lives():
+def test_two_queues_get_equal_shares_after_four_half_lives():
     text = cluster(1, gpus=16, quota=0) + queues(one=1, two=1)
     text += work("one", 50, gpus=16, minutes=1) + work("two", 50, gpus=16, minutes=1)
     found = shares(text, 1.25, settled=0.5, windowSize="30m", halfLifePeriod="7m30s", fetchInterval="10s")
@@ -60,7 +60,7 @@ def test_two_queues_whose_jobs_take_all_gpus_take_turns_after_four_half_lives():
     assert 7.5 / 8.5 <= found["one"] / found["two"] <= 8.5 / 7.5
 
 
-def test_three_queues_with_a_backlog_have_the_same_hours_of_a_window_within_a_hundredth():
+def test_three_backlogged_queues_use_equal_hours_within_one_percent():
     names = ("a", "b", "c")
     text = cluster(1, gpus=6, quota=0) + queues(**dict.fromkeys(names, 1))
     text += "".join(work(name, 20, gpus=2, minutes=10 + 3 * at) for at, name in enumerate(names))
@@ -69,7 +69,7 @@ def test_three_queues_with_a_backlog_have_the_same_hours_of_a_window_within_a_hu
     assert max(abs(found[name] - mean) for name in names) <= 0.01 * mean
 
 
-def test_without_a_database_a_run_has_no_history_and_the_same_decisions():
+def test_without_a_database_a_run_keeps_no_history():
     text = cluster(1) + job("train", 2, duration="10m")
     plain, usual = (run(scene_of(text), each, until=HOUR) for each in (None, read_configuration({}, "test")))
     assert simulation_of(scene_of(text), None, until=HOUR).history is None

@@ -23,7 +23,7 @@ def jobs_of(result: SimulationResult) -> dict[str, JobResult]:
     return {each.name: each for each in result.jobs}
 
 
-def test_the_case_that_was_calculated_by_hand_comes_out_the_same():
+def test_the_case_computed_by_hand_is_reproduced():
     result = simulated(case("reclaim.yaml"), 8)
     jobs = jobs_of(result)
     long, short = jobs["long"], jobs["short"]
@@ -49,7 +49,7 @@ def test_the_case_that_was_calculated_by_hand_comes_out_the_same():
     assert {name: result.value(name) for name in expected} == expected
 
 
-def test_the_same_seed_gives_the_same_result_bit_for_bit_and_another_seed_another():
+def test_one_seed_reproduces_a_run_and_another_differs():
     text = cluster(2) + job("many", 2, arrival="poisson(rate=12/h, count=20)", duration="lognormal(median=20m, p95=2h)")
     first, again, other = simulated(text, 8), simulated(text, 8), simulated(text, 8, seed=1)
     assert first == again
@@ -57,13 +57,13 @@ def test_the_same_seed_gives_the_same_result_bit_for_bit_and_another_seed_anothe
     assert len(first.jobs) == 20
 
 
-def test_the_priority_classes_of_an_installation_need_not_be_written_down():
+def test_installed_priority_classes_exist_by_default():
     urgent = gang("urgent", pods=1, gpus=8, arrival="1h", duration="10m").replace("Name: train", "Name: inference")
     jobs = jobs_of(simulated(cluster() + gang("long", pods=1, gpus=8) + urgent, 2))
     assert (jobs["long"].evictions, jobs["urgent"].start_seconds) == (1, HOUR + 30.0)
 
 
-def test_pods_that_are_made_again_have_uids_of_their_own():
+def test_recreated_pods_have_uids_of_their_own():
     text = cluster(2) + gang("one", pods=2, gpus=4) + gang("other", pods=1, gpus=8)
     event = NodeEvent(at=HOUR, change=Change.FAIL, nodes=("n1", "n2"))
     scene = scene_of(text, events=(event,))
@@ -79,7 +79,7 @@ def starts_of(text, rhythm=None):
     return run.cycles, [round(job.start, 6) for job in run.records.jobs]
 
 
-def test_a_run_in_the_rhythm_of_the_service_follows_a_change_as_soon_as_the_service():
+def test_the_services_rhythm_reacts_to_changes_as_the_service():
     text = cluster(1) + "".join(
         job(name, 1, arrival=arrival, duration="10m")
         for name, arrival in (("a", "10s"), ("b", "10020ms"), ("c", "10070ms"), ("d", "10700ms"))
@@ -97,7 +97,7 @@ def test_a_run_in_the_rhythm_of_the_service_follows_a_change_as_soon_as_the_serv
     assert starts_of(gangs, rhythm) == (3, [10.05, 10.05, 10.15, 10.75])
 
 
-def test_after_some_cycles_at_once_the_service_gathers_pods_that_start_without_others():
+def test_a_burst_of_cycles_makes_the_service_gather_pods():
     arrivals = [10_000 + 10 * number for number in range(8)]
     text = cluster(1) + "".join(job(f"j{each}", 1, arrival=f"{each}ms", duration="10m") for each in arrivals)
     rhythm = Rhythm.of_service(SchedulerSettings())
@@ -118,7 +118,7 @@ def test_pods_of_a_job_work_each_for_itself():
     assert (jobs["several"].start_seconds, jobs["several"].end_seconds) == (0.0, 2 * HOUR)  # two pods, then one
 
 
-def test_a_gang_starts_together_and_works_only_while_all_of_it_runs():
+def test_a_gang_starts_together_and_ends_together():
     text = cluster(1) + job("first", 4, duration="1h") + gang("both", pods=2, gpus=4, arrival="10m", duration="1h")
     both = jobs_of(simulated(text, 4))["both"]
     assert (both.start_seconds, both.end_seconds) == (HOUR, 2 * HOUR)
@@ -140,7 +140,7 @@ def test_a_job_without_parallelism_makes_no_pods():
 @pytest.mark.parametrize(
     ("restarts", "state", "end"), [("2", "failed", 3 * 600.0 + 10.0 + 20.0), ("9", "running", None)]
 )
-def test_a_job_that_crashes_is_made_again_as_often_as_its_owner_retries(restarts: str, state: str, end: float | None):
+def test_a_crashing_job_restarts_as_often_as_allowed(restarts: str, state: str, end: float | None):
     text = cluster() + job("shaky", 8, duration="1h", fails_at="10m", restarts=restarts)
     shaky = jobs_of(simulated(text, 1.1))["shaky"]
     assert (shaky.state, shaky.end_seconds) == (state, end)
@@ -218,7 +218,7 @@ def test_gpus_of_every_vendor_are_gpus():
     assert (result.counts["gpus"], result.value("utilisation")) == (8.0, 0.5)
 
 
-def test_a_share_is_what_a_queue_asks_for_also_after_jobs_have_ended():
+def test_fair_shares_follow_requests_after_jobs_end():
     other = cluster().split("---")[-1].replace("name: work", "name: other")
     short = job("short", 4, duration="1h") + job("long", 2, duration="3h")
     alone = job("theirs", 2, duration="3h").replace("queue: work", "queue: other")
@@ -228,7 +228,7 @@ def test_a_share_is_what_a_queue_asks_for_also_after_jobs_have_ended():
     assert [result.series.columns[f"fair/{name}"][late] for name in ("work", "other")] == [2.0, 2.0]
 
 
-def test_a_queue_that_does_not_exist_is_entitled_to_nothing():
+def test_a_missing_queue_is_entitled_to_nothing():
     lost = job("lost", 4, duration="3h").replace("queue: work", "queue: gone")
     result = simulated(cluster() + lost + job("runs", 8, duration="1h"), 2)
     assert (result.value("jain"), result.value("belowFairShare")) == (1.0, 0.0)
@@ -269,7 +269,7 @@ spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu, allocation
     assert (result.counts["gpus"], result.value("utilisation")) == (4.0, 0.375)
 
 
-def test_an_eviction_costs_work_on_the_gpus_that_were_held():
+def test_an_eviction_loses_work_by_the_held_gpus():
     labelled = cluster(gpus=1, quota=1).replace("hostname: n1", 'hostname: n1, nvidia.com/gpu.memory: "40000"')
     part = gang("part", pods=1, gpus=1, duration="2h").replace("name: part}", 'name: part, gpu-memory: "20000"}')
     part = part.replace(', resources: {limits: {nvidia.com/gpu: "1"}}', "")
@@ -306,7 +306,7 @@ spec:
 """
 
 
-def test_steps_of_a_workflow_come_when_those_before_them_are_complete():
+def test_workflow_steps_arrive_after_their_dependencies():
     jobs = jobs_of(simulated(cluster(gpus=4) + WORKFLOW, 2))
     assert {name: (each.arrival_seconds, each.start_seconds) for name, each in jobs.items()} == {
         "flow-small-1": (0.0, 0.0),
@@ -341,14 +341,14 @@ spec:
 """
 
 
-def test_the_pod_that_submits_a_ray_job_comes_when_the_cluster_runs():
+def test_a_ray_jobs_submitter_arrives_with_its_cluster():
     first = job("first", 8, duration="20m")
     jobs = jobs_of(simulated(cluster() + first + RAY_JOB, 2))
     assert jobs["ray"].start_seconds == 1200.0
     assert jobs["ray-submitter"].arrival_seconds == 1200.0
 
 
-def test_a_job_whose_predecessors_never_run_is_not_created_and_a_note_says_so():
+def test_a_job_whose_dependency_never_runs_is_noted_uncreated():
     result = simulated(cluster(gpus=4) + RAY_JOB, 2)
     assert [each.name for each in result.jobs] == ["ray"]
     assert "Never created: ray-submitter of ray, which comes once the cluster is ready." in result.notes
@@ -368,7 +368,7 @@ def at_night(on_close, more):
     return "---".join(by_day) + more
 
 
-def test_a_job_that_is_too_large_for_the_day_starts_when_the_window_opens():
+def test_a_job_too_large_by_day_starts_at_night():
     text = at_night("reclaim", job("small", 2, arrival="2026-01-05T00:00:00Z", duration="1h"))
     text += job("large", 8, arrival="2026-01-05T12:00:00Z", duration="1h")
     large = jobs_of(simulated(text, 48))["large"]
@@ -376,7 +376,7 @@ def test_a_job_that_is_too_large_for_the_day_starts_when_the_window_opens():
 
 
 @pytest.mark.parametrize(("on_close", "evictions"), [("reclaim", 0), ("drain", 0), ("evict", 1)])
-def test_a_closing_window_takes_running_work_only_if_it_says_so(on_close, evictions):
+def test_only_an_evicting_window_ends_running_work_at_closing(on_close, evictions):
     text = at_night(on_close, job("long", 8, arrival="2026-01-05T23:00:00Z", duration="9h"))
     long = jobs_of(simulated(text, 30))["long"]
     assert long.evictions == evictions

@@ -58,7 +58,7 @@ def said_of(text: str) -> list[str]:
     return [each.message for each in read_workload(documents, 0).findings if each.code == "A003"]
 
 
-def test_what_says_nothing_is_told_of_templates_and_of_the_first_pod_of_a_group():
+def test_useless_annotations_on_templates_and_pods_are_noted():
     line = "simulation.kai.scheduler/duration: 1h"
     template = job("x").replace("template:\n    metadata: {", f"template:\n    metadata: {{annotations: {{{line}}}, ")
     assert said_of(template) == ["duration of a part of a workload says nothing"]

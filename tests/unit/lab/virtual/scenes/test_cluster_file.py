@@ -25,7 +25,7 @@ def simulated(file: str, workload: str, hours: float, seed: int = 0) -> Simulati
     return result_of(run(scene, until=hours * HOUR))
 
 
-def test_a_node_that_fails_takes_its_pods_with_it_and_comes_back():
+def test_a_failing_node_loses_its_pods_and_returns():
     file = "shapes: {h100x8: {gpu: 8, count: 1}}\nevents: [{at: 1h, node: h100x8-1, fail: 30m}]\n"
     result = simulated(file, job("steady", 8, duration="2h", checkpoint_every="45m"), 8)
     (steady,) = result.jobs
@@ -35,7 +35,7 @@ def test_a_node_that_fails_takes_its_pods_with_it_and_comes_back():
     assert result.counts["gpuHours"] == 8 * 7.5
 
 
-def test_a_node_that_is_drained_is_left_in_the_grace_period_and_opened_again():
+def test_a_draining_node_empties_in_grace_and_reopens():
     file = "shapes: {a: {gpu: 8, count: 1}}\nevents: [{at: 1h, node: a-1, drain: 1h}]\n"
     (moved,) = simulated(file, job("moved", 8, duration="90m"), 8).jobs
     assert (moved.waits_seconds, moved.end_seconds) == ((0.0, HOUR), 3.5 * HOUR)
@@ -48,7 +48,7 @@ def test_a_taint_keeps_new_pods_away_while_it_lasts():
 
 
 @pytest.mark.parametrize("event", ["drain: 1h", 'taint: "x=y:NoSchedule", for: 1h'])
-def test_what_closes_a_node_ends_also_while_the_node_is_down(event: str):
+def test_a_closed_node_reopens_even_while_it_is_down(event: str):
     events = f"[{{at: 0s, node: a-1, {event}}}, {{at: 30m, node: a-1, fail: 1h}}]"
     file = f"shapes: {{a: {{gpu: 8, count: 1}}}}\nevents: {events}\n"
     (waits,) = simulated(file, job("waits", 8, arrival="1m", duration="1h"), 8).jobs
@@ -56,7 +56,7 @@ def test_what_closes_a_node_ends_also_while_the_node_is_down(event: str):
 
 
 @pytest.mark.parametrize("event", ["drain: 1h", 'taint: "x=y:NoSchedule", for: 1h'])
-def test_a_node_that_is_down_comes_back_as_closed_as_it_was_to_be(event: str):
+def test_a_returning_node_keeps_its_drain_or_taint(event: str):
     events = f"[{{at: 0s, node: a-1, fail: 1h}}, {{at: 30m, node: a-1, {event}}}]"
     file = f"shapes: {{a: {{gpu: 8, count: 1}}}}\nevents: {events}\n"
     (waits,) = simulated(file, job("waits", 8, arrival="1m", duration="1h"), 8).jobs
@@ -64,7 +64,7 @@ def test_a_node_that_is_down_comes_back_as_closed_as_it_was_to_be(event: str):
 
 
 @pytest.mark.parametrize(("long", "short"), [("drain: 2h", "drain: 10m"), ("for: 2h", "for: 10m")])
-def test_of_two_that_close_a_node_the_one_that_lasts_longer_counts(long: str, short: str):
+def test_the_longer_of_two_drains_or_taints_counts(long: str, short: str):
     taint = "" if long.startswith("drain") else 'taint: "x=y:NoSchedule", '
     events = f"[{{at: 0s, node: a-1, {taint}{long}}}, {{at: 1h, node: a-1, {taint}{short}}}]"
     file = f"shapes: {{a: {{gpu: 8, count: 1}}}}\nevents: {events}\n"
@@ -78,7 +78,7 @@ def test_nodes_are_added_by_plan():
     assert (large.start_seconds, large.nodes) == (HOUR, ("b-added-1-1",))
 
 
-def test_nodes_are_made_when_pods_wait_and_given_back_when_idle():
+def test_the_autoscaler_adds_nodes_on_demand_and_removes_idle():
     file = "shapes: {a: {gpu: 8, count: 0}}\nautoscale: [{shape: a, min: 0, max: 2, provision: 5m, idle: 10m}]\n"
     result = simulated(file, job("burst", 8, arrival="1h", duration="1h"), 8)
     (burst,) = result.jobs
@@ -86,7 +86,7 @@ def test_nodes_are_made_when_pods_wait_and_given_back_when_idle():
     assert result.counts["gpuHours"] < 8 * 1.4
 
 
-def test_a_node_is_given_back_only_after_it_was_idle_for_so_long():
+def test_a_node_is_removed_only_after_its_idle_time():
     file = "shapes: {a: {gpu: 8, count: 0}}\nautoscale: [{shape: a, min: 0, max: 1, provision: 5m, idle: 10m}]\n"
     jobs = job("first", 8, duration="9m") + job("second", 8, arrival="20m", duration="1m")
     # The node comes at 5m and is idle from 14m on, so it is there at 20m, and goes at 31m.
@@ -162,7 +162,7 @@ NODE = "---\n{apiVersion: v1, kind: Node, metadata: {name: other}}\n"
 
 
 @pytest.mark.parametrize("shapes", ["", "shapes: {a: {gpu: 8}}\n"])
-def test_an_event_may_be_about_a_node_that_stands_behind_the_short_form(shapes: str):
+def test_an_event_may_name_a_node_defined_further_down(shapes: str):
     def read(name: str):
         return read_cluster_file(
             f"{shapes}events: [{{at: 1h, node: {name}, fail: 1h}}]\n{NODE}".encode(), "cluster.yaml"
@@ -173,7 +173,7 @@ def test_an_event_may_be_about_a_node_that_stands_behind_the_short_form(shapes: 
         read("typo")
 
 
-def test_a_parent_may_stand_behind_the_short_form_or_elsewhere():
+def test_a_parent_queue_may_be_defined_elsewhere():
     text = """\
 queues: {a: {parent: root}, b: {parent: other}}
 ---
@@ -188,7 +188,7 @@ def test_a_file_that_says_nothing_is_refused(text: str):
         read_cluster_file(text.encode(), "cluster.yaml")
 
 
-def test_a_label_that_yaml_takes_for_a_boolean_is_the_word():
+def test_a_yaml_boolean_in_a_label_becomes_its_word():
     file = "shapes: {a: {gpu: 8, count: 1, labels: {fast: true, zone: 3}}}\n"
     found = read_cluster_file((QUEUES + file).encode(), "cluster.yaml").documents
     (labels,) = [each.manifest["metadata"]["labels"] for each in found if each.manifest["kind"] == "Node"]

@@ -49,7 +49,7 @@ def starts(result: SimulationResult) -> list[float | None]:
     return [job.start_seconds for job in result.jobs]
 
 
-def test_each_time_of_the_schedule_is_a_job_of_its_own(tmp_path: Path):
+def test_each_scheduled_time_creates_its_own_job(tmp_path: Path):
     result = came(tmp_path)
     assert starts(result) == [0.0, HOUR, 2 * HOUR, 3 * HOUR]
     assert [job.name for job in result.jobs] == [f"hourly-{MINUTES + 60 * number}" for number in range(4)]
@@ -73,7 +73,7 @@ def test_a_schedule_is_that_of_its_time_zone(tmp_path: Path):
         ("Replace", [0, 60, 120, 180], ["taken back", "taken back", "taken back", "running"], "by its schedule in UTC"),
     ],
 )
-def test_runs_of_a_hundred_minutes_overlap_as_the_policy_says(
+def test_overlapping_cronjob_runs_follow_the_concurrency_policy(
     policy: str, minutes: list[int], states: list[str], said: str, tmp_path: Path
 ):
     result = came(tmp_path, duration="100m", concurrencyPolicy=policy)
@@ -82,7 +82,7 @@ def test_runs_of_a_hundred_minutes_overlap_as_the_policy_says(
     assert said in result.notes[-1]
 
 
-def test_a_run_that_is_too_late_is_left_out_and_counted(tmp_path: Path):
+def test_a_cronjob_run_past_its_deadline_is_counted_out(tmp_path: Path):
     result = came(tmp_path, duration="90m", concurrencyPolicy="Forbid", startingDeadlineSeconds="600")
     assert starts(result) == [0.0, 2 * HOUR]
     assert result.notes[-1] == "CronJob hourly: 2 runs came before the last one had ended, 2 of them left out."

@@ -35,7 +35,7 @@ def snapshot(tmp_path: Path) -> str:
     return path
 
 
-def test_a_trace_finds_the_nodes_queues_and_running_pods_of_a_snapshot(snapshot: str, tmp_path: Path):
+def test_a_trace_starts_beside_a_snapshots_running_pods(snapshot: str, tmp_path: Path):
     (tmp_path / "own.csv").write_text(ROWS + "0,3600,1,8,work\n0,3600,1,8,work\n", encoding="utf-8")
     loaded = load(str(tmp_path / "own.csv"), snapshot)
     result = result_of(simulated(loaded.scene, until=7200.0))
@@ -48,7 +48,7 @@ def test_a_trace_finds_the_nodes_queues_and_running_pods_of_a_snapshot(snapshot:
     assert any("Pods that run in the snapshot" in text for text in result.assumptions)
 
 
-def test_pods_of_a_snapshot_are_evicted_for_jobs_that_arrive(snapshot: str, tmp_path: Path):
+def test_running_pods_of_a_snapshot_are_evicted_for_arrivals(snapshot: str, tmp_path: Path):
     urgent = gang("urgent", pods=2, gpus=8, duration="10m").replace("Name: train", "Name: build")
     higher = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: build}\nvalue: 90\n"
     (tmp_path / "work.yaml").write_text(higher + urgent, encoding="utf-8")
@@ -68,7 +68,7 @@ def test_what_a_workload_has_as_well_is_counted_once(snapshot: str, tmp_path: Pa
     assert result.notes[-1] == "Left out of the workload, for the snapshot has its own: 3 nodes and 2 queues."
 
 
-def test_pods_that_share_a_gpu_by_memory_hold_a_part_of_it(tmp_path: Path):
+def test_pods_sharing_gpu_memory_hold_part_of_a_gpu(tmp_path: Path):
     text = cluster(nodes=1).replace("hostname: n1}", 'hostname: n1, nvidia.com/gpu.memory: "40000"}')
     sharing = running("shares", "n1", pods=2, gpus=1).replace("nvidia.com/gpu:", "cpu:")
     said = (

@@ -32,7 +32,7 @@ def test_a_trace_runs_on_nodes_of_another_file(tmp_path: Path):
     assert any("Queues that the cluster has not are made" in text for text in result.assumptions)
 
 
-def test_a_trace_on_a_cluster_file_with_queues_of_its_own(tmp_path: Path):
+def test_a_trace_uses_the_queues_of_its_cluster_file(tmp_path: Path):
     (tmp_path / "own.csv").write_text(
         "arrival_s,duration_s,pods,gpus_per_pod,queue\n0,3600,2,8,a\n60,60,1,8,a\n", encoding="utf-8"
     )
@@ -65,7 +65,7 @@ def test_all_nodes_may_be_made_when_pods_wait(tmp_path: Path):
 
 
 @pytest.mark.parametrize("offered", ["amd.com/gpu: 8", "nvidia.com/mig-2g.10gb: 4"])
-def test_queues_that_are_made_divide_gpus_of_any_vendor_and_slices(tmp_path: Path, offered: str):
+def test_generated_queues_divide_gpus_of_any_vendor_and_slices(tmp_path: Path, offered: str):
     (tmp_path / "own.csv").write_text("arrival_s,duration_s,gpus_per_pod,queue\n0,60,1,a\n0,60,1,b\n", encoding="utf-8")
     (tmp_path / "cluster.yaml").write_text(f"shapes: {{x: {{resources: {{{offered}}}}}}}\n", encoding="utf-8")
     result = result_of(run(load(str(tmp_path / "own.csv"), str(tmp_path / "cluster.yaml")).scene))
@@ -82,7 +82,7 @@ def test_jobs_of_a_queue_that_runs_none_are_told(tmp_path: Path):
     assert notes == (said,)
 
 
-def test_a_queue_of_the_name_of_the_root_runs_jobs(tmp_path: Path):
+def test_a_trace_queue_named_like_the_root_runs_jobs(tmp_path: Path):
     (tmp_path / "own.csv").write_text("arrival_s,duration_s,gpus_per_pod,queue\n0,60,4,all\n0,60,4,b\n", "utf-8")
     (tmp_path / "cluster.yaml").write_text("shapes: {x: {gpu: 8}}\n", encoding="utf-8")
     result = result_of(run(load(str(tmp_path / "own.csv"), str(tmp_path / "cluster.yaml")).scene))
@@ -102,9 +102,7 @@ def test_columns_that_are_not_read_are_told(tmp_path: Path):
     [(("2026-11-21T06:00:00", "2026-11-21T07:00:00"), "2026-11-21T06:00:00Z"), (("60", "3660"), None)],
     ids=["dates", "seconds"],
 )
-def test_a_run_starts_at_the_date_of_the_first_job_where_the_trace_has_dates(
-    tmp_path: Path, times: tuple[str, str], expected: str | None
-):
+def test_a_run_starts_at_the_first_jobs_date(tmp_path: Path, times: tuple[str, str], expected: str | None):
     rows = "\n".join(f"{name},{at},0,60,1,8,1,COMPLETED,ada,vc" for name, at in zip("ab", times, strict=True))
     head = "job_id,submit_time,queue,duration,node_num,gpu_num,cpu_num,state,user,vc\n"
     (tmp_path / "cluster_log.csv").write_text(head + rows + "\n", encoding="utf-8")
@@ -125,7 +123,7 @@ SLURM = "JobID|Account|Submit|Eligible|ElapsedRaw|NNodes|ReqTRES|AllocTRES"
         ("", "a100", True, "Types of GPUs count for nothing (a100): no node has the label nvidia.com/gpu.product."),
     ],
 )
-def test_a_type_of_gpu_means_the_models_that_have_its_words(
+def test_a_gpu_type_means_models_containing_its_words(
     tmp_path: Path, label: str, asked: str, said: str, *, started: bool
 ):
     row = f"6|ml|5|5|16|2|gres/gpu:{asked}=4,gres/gpu=4|gres/gpu=4"
@@ -150,7 +148,7 @@ def test_pods_of_one_job_may_ask_for_different_amounts(tmp_path: Path):
     assert sorted(stay.gpus for stay in result.stays) == [2.0, 3.0]
 
 
-def test_a_name_that_no_path_may_have_is_written_without_its_strokes(tmp_path: Path):
+def test_an_invalid_job_name_is_rewritten_for_its_path(tmp_path: Path):
     (tmp_path / "own.csv").write_text("arrival_s,duration_s,name\n0,60,my job/1\n", encoding="utf-8")
     (tmp_path / "cluster.yaml").write_text("shapes: {x: {gpu: 8}}\n", encoding="utf-8")
     (job,) = result_of(run(load(str(tmp_path / "own.csv"), str(tmp_path / "cluster.yaml")).scene)).jobs

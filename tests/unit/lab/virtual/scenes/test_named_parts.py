@@ -27,13 +27,13 @@ def simulated(folder, name, asked, more=""):
         ("example.com/other", IMPLICIT),
     ],
 )
-def test_a_partition_by_name_is_planned_and_held_as_the_part_that_it_is(tmp_path, name, asked):
+def test_a_named_partition_counts_as_its_part_of_gpus(tmp_path, name, asked):
     result = simulated(tmp_path, name, asked)
     assert [each.gpus for each in result.jobs] == [1.0]
     assert [each.gpus for each in result.stays] == [0.5, 0.5]
 
 
-def test_a_name_that_a_device_plugin_offers_somewhere_is_planned_as_before(tmp_path):
+def test_a_name_also_offered_by_a_plugin_counts_whole(tmp_path):
     plugged = cluster(gpus=8).split("---")[0].replace("n1", "n2")
     result = simulated(tmp_path, "nvidia.com/gpu", "nvidia.com/gpu", plugged)
     assert [each.gpus for each in result.jobs] == [2.0]
