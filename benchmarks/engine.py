@@ -1,6 +1,6 @@
 """Call kai: the only module of the benchmarks that knows it.
 
-What runs here is what the scheduler runs (``kai.roles.scheduler.loop.service``), without network and threads: lists and
+What runs here is what the scheduler runs (``kai.roles.scheduler.service``), without network and threads: lists and
 watch events go into its store, a cycle takes the store's objects, decides, and encodes every write that an API server
 would be sent. ``Live`` keeps all that a scheduler keeps between cycles.
 """
@@ -36,8 +36,7 @@ from kai.facts.state.snapshot import Snapshot
 from kai.framework.decisions import Bind, Evict, Nominate, Recorder
 from kai.intake import Intake, IntakeSettings, expired_bind_requests
 from kai.roles.scheduler.committing import orders
-from kai.roles.scheduler.committing.binds import BindTemplates
-from kai.roles.scheduler.committing.verifying import pod_of
+from kai.roles.scheduler.committing.binds import BindTemplates, pod_of
 from kai.roles.scheduler.settings import SchedulerSettings
 
 if TYPE_CHECKING:

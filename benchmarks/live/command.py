@@ -45,8 +45,8 @@ from kai.deciding.configuration.profiles import make_profile
 from kai.lab.virtual.results.metrics import percentile
 from kai.lab.virtual.running.simulation import Simulation
 from kai.lab.virtual.scenes.loading import load
-from kai.roles.scheduler.loop.wakeups import Rhythm
 from kai.roles.scheduler.settings import SchedulerSettings
+from kai.roles.scheduler.wakeups import Rhythm
 from tests.integration.controlplane import ControlPlane
 from tests.integration.kubelet import RESERVED, Kubelet
 

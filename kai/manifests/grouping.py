@@ -40,7 +40,7 @@ from kai.roles.podgrouper import (
     load_groupers,
     unwritten,
 )
-from kai.roles.podgrouper.draft import KARTA, POD_GROUP, PRIORITY_CLASS
+from kai.roles.podgrouper.grouper import KARTA, POD_GROUP, PRIORITY_CLASS
 
 Place = tuple[str, str]
 """A kind, and a namespace with a name."""

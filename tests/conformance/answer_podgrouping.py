@@ -4,7 +4,7 @@ from typing import Any
 
 from kai.api import names
 from kai.roles.podgrouper import Absent, Get, Grouping, Needs, Settings, Verb, group_pod, load_groupers
-from kai.roles.podgrouper.draft import KARTA, POD, POD_GROUP
+from kai.roles.podgrouper.grouper import KARTA, POD, POD_GROUP
 from tests.doubles.known_objects import KnownObjects
 
 

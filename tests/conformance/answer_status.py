@@ -11,8 +11,8 @@ from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue
 from kai.basics.errors import InputError
-from kai.roles.controllers import podgroup, queue_service
-from kai.roles.controllers.sums import Sum
+from kai.roles.controllers import holdings, queue_service
+from kai.roles.controllers.holdings import Sum
 from tests.doubles.merge_patch import merged
 
 
@@ -43,9 +43,9 @@ def _look(target: object, every: Callable[[type[Any]], list[Any]]) -> dict[str, 
     assert isinstance(target, PodGroup)
     nodes = {node.metadata.name: node for node in every(Node)}
     claims = {(claim.metadata.namespace, claim.metadata.name): claim for claim in every(ResourceClaim)}
-    around = podgroup.Surroundings(
+    around = holdings.Surroundings(
         node=nodes.get,
         claim=lambda namespace, name: claims.get((namespace, name)),
         priority_classes=tuple(every(PriorityClass)),
     )
-    return podgroup.status_patch(target, podgroup.pod_group_resources(target, every(Pod), around))
+    return holdings.status_patch(target, holdings.pod_group_resources(target, every(Pod), around))

@@ -56,7 +56,7 @@ from kai.roles.admission import AdmissionSettings, mutate
 from kai.roles.admission.rotation import read_held
 from kai.roles.admission.serving import MUTATING, PATHS, answered
 from kai.roles.admission.webhooks import validate
-from kai.roles.podgrouper.draft import KARTA
+from kai.roles.podgrouper.grouper import KARTA
 from kai.roles.podgrouper.karta.definition import described_kind, read_definition
 from kai.roles.podgrouper.karta.evaluate import evaluate
 from kai.roles.podgrouper.karta.values import QueryError

@@ -34,8 +34,8 @@ from kai.framework.decisions import Recorder
 from kai.intake import take_snapshot
 from kai.lab.scenarios.shorthand import NOW
 from kai.roles.scheduler.cycle.past_usage import Prometheus, UsageError
+from kai.roles.scheduler.effects import BindOrdered, Evicted
 from kai.roles.scheduler.reporting.metrics import SchedulerMetrics
-from kai.roles.scheduler.reporting.signals import BindOrdered, Evicted
 from kai.testing import cluster
 from tests.integration import programs
 from tests.integration.client import until

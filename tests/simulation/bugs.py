@@ -21,13 +21,12 @@ from kai.cluster.requesting import sending, write
 from kai.cluster.transport import encoding, reachability, replies
 from kai.intake import held
 from kai.roles.binder import bind as binding
-from kai.roles.binder import checks as binder_checks
-from kai.roles.binder import queue
+from kai.roles.binder import queue, sharers
 from kai.roles.binder import service as binder_service
 from kai.roles.binder import service as sweeping
 from kai.roles.podgrouper import links
-from kai.roles.scheduler.committing import committer, outbox, verifying
-from kai.roles.scheduler.loop import service
+from kai.roles.scheduler import service
+from kai.roles.scheduler.committing import binds, committer, outbox
 from kai.roles.scheduler.publishing import publisher
 
 if TYPE_CHECKING:
@@ -188,13 +187,13 @@ def writes_repeated_after_a_lost_answer() -> list[Patch]:
 # --- The binder's own checks -----------------------------------------------------------------------------------------
 
 
-def _checking_only(*checks: binder_checks.Check) -> list[Patch]:
+def _checking_only(*checks: sharers.Check) -> list[Patch]:
     return [(binder_service, "Binder", partial(binding.Binder, checks=checks))]
 
 
 @bug
 def node_not_checked_for_room() -> list[Patch]:
-    return _checking_only(binder_checks.refuse_node)
+    return _checking_only(sharers.refuse_node)
 
 
 @bug
@@ -264,7 +263,7 @@ def namesakes_taken_for_the_same() -> list[Patch]:
         facts = snapshot.pods[row]
         return reader.get(Pod, facts.name, facts.namespace)
 
-    return [(verifying, "pod_of", any_uid)]
+    return [(binds, "pod_of", any_uid)]
 
 
 # --- Deciding and committing -----------------------------------------------------------------------------------------
@@ -273,7 +272,7 @@ def namesakes_taken_for_the_same() -> list[Patch]:
 @bug
 def decisions_not_verified() -> list[Patch]:
     def unverified(reader: Any, _: Any, snapshot: Any, decisions: Any) -> Any:
-        found = [verifying.pod_of(reader, snapshot, each.pod) for each in decisions]
+        found = [binds.pod_of(reader, snapshot, each.pod) for each in decisions]
         return tuple(found) if all(found) else "a pod is gone"
 
     return [(committer, "verify", unverified)]
@@ -319,7 +318,7 @@ def explanations_repeated() -> list[Patch]:
 
 @bug
 def cordoned_nodes_used() -> list[Patch]:
-    return [(verifying, "is_wanted", lambda *_: True), (binder_checks, "untolerated", _nothing)]
+    return [(binds, "is_wanted", lambda *_: True), (sharers, "untolerated", _nothing)]
 
 
 @bug
@@ -364,7 +363,7 @@ def rest_after_throttling_ignored() -> list[Patch]:
 
 @bug
 def victims_taken_on_old_knowledge() -> list[Patch]:
-    return [(verifying, "_against_eviction", _no_reason)]
+    return [(binds, "_against_eviction", _no_reason)]
 
 
 __all__ = ["BUGS", "planted"]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kai.dashboard.server import Dashboard
     from kai.deciding.engine.cycle import Profile
     from kai.roles.scheduler.cycle.cycling import Done
-    from kai.roles.scheduler.loop.service import Scheduler
+    from kai.roles.scheduler.service import Scheduler
     from kai.roles.scheduler.settings import SchedulerSettings
 
 FLAG: Final = "dashboard"

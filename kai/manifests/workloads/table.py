@@ -19,7 +19,7 @@ from kai.manifests.positions import Path
 from kai.manifests.unused import PATCHES, templates
 from kai.manifests.workloads import apps, argo, grove, operators, ray, serving, sets, trainer
 from kai.manifests.workloads.making import MOST_PODS, Identity, Made, pods
-from kai.roles.podgrouper.draft import KARTA
+from kai.roles.podgrouper.grouper import KARTA
 from kai.roles.podgrouper.karta.definition import described_kind, read_definition
 from kai.roles.podgrouper.karta.evaluate import evaluate
 from kai.roles.podgrouper.lookup import Absent, Many

@@ -33,8 +33,8 @@ from kai.basics.deadlines import doubling_pause
 from kai.basics.errors import InputError
 from kai.cluster.requests import NamespaceEnding
 from kai.roles.binder.bind import Binder, bind, undo
-from kai.roles.binder.checks import refuse_pod
 from kai.roles.binder.outcome import BindFailureError, BindOutcome, BindVerdict, WithdrawnError, is_gone, order_for_sure
+from kai.roles.binder.sharers import refuse_pod
 from kai.roles.binder.sweep import sweep_group
 
 if TYPE_CHECKING:

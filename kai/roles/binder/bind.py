@@ -26,18 +26,20 @@ from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Bind, Fits, Plan, Reason, Ref, Refusal, RefusedError, every, find, find_for_sure, locked
 from kai.api.scheduling.bind_request import BindRequest
 from kai.basics.kubernetes_version import KubernetesVersion, newest
-from kai.roles.binder.checks import (
+from kai.roles.binder.outcome import BindContext, BindFailureError, BindStep, WithdrawnError, order_for_sure
+from kai.roles.binder.reservation import ATTEMPTS, group_key, holds_gpu, leave_groups, node_key, reserve_device
+from kai.roles.binder.sharers import (
+    BinderSettings,
     Check,
     Sight,
+    granted,
+    portion_used,
     refuse_node,
     refuse_overfull,
     refuse_pod,
     refuse_reservation,
     refuse_share,
 )
-from kai.roles.binder.outcome import BindContext, BindFailureError, BindStep, WithdrawnError, order_for_sure
-from kai.roles.binder.reservation import ATTEMPTS, group_key, holds_gpu, leave_groups, node_key, reserve_device
-from kai.roles.binder.sharers import BinderSettings, granted, portion_used
 from kai.roles.binder.steps import shares_gpu
 from kai.roles.binder.sweep import sweep_node
 

@@ -25,8 +25,7 @@ from kai.basics.errors import InputError
 from kai.cluster.port import Change, Cluster, Index
 from kai.cluster.signals import Observe, unobserved
 from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers, ended_by
-from kai.roles.controllers.holdings import MEMBERS
-from kai.roles.controllers.podgroup import pod_group_resources, status_patch
+from kai.roles.controllers.holdings import MEMBERS, pod_group_resources, status_patch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -39,9 +39,8 @@ from kai.basics.trees import ancestry, descendants
 from kai.cluster.port import Change, Cluster, Index
 from kai.cluster.signals import Observe, QueueCounted, QueueGone, unobserved, warn
 from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers, ended_by
-from kai.roles.controllers.holdings import GROUPS, Holdings, held_by
+from kai.roles.controllers.holdings import GROUPS, Holdings, Sum, changed_lists, held_by
 from kai.roles.controllers.queue_tree import conditions_after, tree_findings
-from kai.roles.controllers.sums import Sum, changed_lists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,11 +1,19 @@
 """Groups pods of every kind of workload: from a pod over its owners to its PodGroup. Start reading at ``decide``."""
 
-from kai.roles.podgrouper.decide import Grouping, Needs, Outcome, group_pod
-from kai.roles.podgrouper.draft import GroupDraft, SubGroup, Topology
-from kai.roles.podgrouper.grouper import Grouper, Groupers, KindPattern, Request, Settings, load_groupers
+from kai.roles.podgrouper.decide import Grouping, GroupWrite, Needs, Outcome, Verb, group_pod, unwritten
+from kai.roles.podgrouper.grouper import (
+    GroupDraft,
+    Grouper,
+    Groupers,
+    KindPattern,
+    Request,
+    Settings,
+    SubGroup,
+    Topology,
+    load_groupers,
+)
 from kai.roles.podgrouper.lookup import Absent, Answers, Get, Lookup, Many, Read, Reader, Why
 from kai.roles.podgrouper.resource import Kind, OwnerReference, Resource
-from kai.roles.podgrouper.update import GroupWrite, Verb, unwritten
 
 __all__ = [
     "Absent",

@@ -34,7 +34,7 @@ from kai.api.scheduling.pod_group import PodGroup
 from kai.basics.errors import InputError
 from kai.basics.parsing import mapping_of
 from kai.cluster.port import Store
-from kai.roles.podgrouper.update import GroupWrite, unwritten
+from kai.roles.podgrouper.decide import GroupWrite, unwritten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

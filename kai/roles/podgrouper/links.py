@@ -42,7 +42,7 @@ from kai.cluster.port import Clock, Cluster, Store
 from kai.cluster.requests import Apply
 from kai.cluster.signals import Observe, unobserved
 from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers
-from kai.roles.podgrouper.update import GroupWrite
+from kai.roles.podgrouper.decide import GroupWrite
 
 if TYPE_CHECKING:
     from kai.roles.podgrouper.resource import Manifest

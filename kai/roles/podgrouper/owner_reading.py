@@ -31,7 +31,7 @@ from kai.cluster.requests import Fetch, FetchAll, Forbidden, NoSuchKind
 from kai.cluster.signals import Observe, unobserved
 from kai.cluster.transport.encoding import to_json
 from kai.cluster.work import DONE, Ended, Look, QueueOptions, Workers
-from kai.roles.podgrouper import draft
+from kai.roles.podgrouper.grouper import NAMESPACE, POD, POD_GROUP, PRIORITY_CLASS
 from kai.roles.podgrouper.lookup import Absent, Answers, Get, Many, Read, Why
 from kai.roles.podgrouper.resource import Kind, Manifest
 
@@ -39,12 +39,12 @@ WATCHED: Final[tuple[type[ApiObject], ...]] = (Pod, PodGroup, PriorityClass, Nam
 """The kinds that the pod grouper watches."""
 
 _STORED: Final[dict[Kind, type[Any]]] = {
-    draft.POD: Pod,
-    draft.POD_GROUP: PodGroup,
-    draft.PRIORITY_CLASS: PriorityClass,
-    draft.NAMESPACE: Namespace,
+    POD: Pod,
+    POD_GROUP: PodGroup,
+    PRIORITY_CLASS: PriorityClass,
+    NAMESPACE: Namespace,
 }
-_WITHOUT_NAMESPACE: Final = frozenset({draft.PRIORITY_CLASS, draft.NAMESPACE})
+_WITHOUT_NAMESPACE: Final = frozenset({PRIORITY_CLASS, NAMESPACE})
 # Labels by which groupers find the other pods of a workload.
 _SOUGHT: Final = (names.KUBEFLOW_JOB_NAME, "serving.knative.dev/revision")
 _KEPT: Final = 512
@@ -95,9 +95,9 @@ class StoreLookup:
 
     def many(self, read: Many, /) -> tuple[Manifest, ...] | Absent:
         """Return the objects, or why they cannot be listed."""
-        if read.kind == draft.POD_GROUP and read.namespace and not read.labels:
+        if read.kind == POD_GROUP and read.namespace and not read.labels:
             return tuple(self._group(group) for group in self.store.find(NAMESPACES, read.namespace))
-        if read.kind == draft.POD and read.namespace and any(key in _SOUGHT for key, _ in read.labels):
+        if read.kind == POD and read.namespace and any(key in _SOUGHT for key, _ in read.labels):
             key, value = next(label for label in read.labels if label[0] in _SOUGHT)
             pods = self.store.find(LABELS, f"{read.namespace}/{key}={value}")
             return tuple(

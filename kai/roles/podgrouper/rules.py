@@ -23,9 +23,7 @@ from kai.api.conventions.runtime_limits import owner_deadline
 from kai.api.scheduling.pod_group import name_after
 from kai.api.values import duration_text, nanoseconds
 from kai.basics.errors import InputError
-from kai.roles.podgrouper import draft
-from kai.roles.podgrouper.draft import CONFIG_MAP, GroupDraft, Topology
-from kai.roles.podgrouper.grouper import Request, Settings
+from kai.roles.podgrouper.grouper import CONFIG_MAP, PRIORITY_CLASS, GroupDraft, Request, Settings, Topology
 from kai.roles.podgrouper.lookup import Absent, Get, Reader
 from kai.roles.podgrouper.resource import Kind, Resource, spec_text
 
@@ -243,7 +241,7 @@ def priority_class(request: Request, owners: Iterable[Resource], fallback: str) 
 
 def class_exists(name: str, reader: Reader) -> bool:
     """Return whether there is a PriorityClass called ``name``; an empty name never exists."""
-    return bool(name) and not isinstance(reader.get(Get(draft.PRIORITY_CLASS, "", name)), Absent)
+    return bool(name) and not isinstance(reader.get(Get(PRIORITY_CLASS, "", name)), Absent)
 
 
 def _named_priorities(owners: Iterable[Resource], pod: Resource) -> Iterator[str]:

@@ -31,14 +31,13 @@ from kai.cluster.requests import Apply, NamespaceEnding
 from kai.cluster.signals import Observe, unobserved
 from kai.cluster.threads import pieces_of
 from kai.cluster.work import DEFAULT_OPTIONS, DONE, Ended, KeyRing, Look, QueueOptions, Workers
-from kai.roles.podgrouper.decide import Grouping, group_pod
+from kai.roles.podgrouper.decide import Grouping, GroupWrite, Verb, group_pod
 from kai.roles.podgrouper.grouper import Groupers, Settings, load_groupers
 from kai.roles.podgrouper.keeping import FirstPass, KeptGroups
 from kai.roles.podgrouper.links import ShownLinks, WriteBehind, traits_of
 from kai.roles.podgrouper.lookup import Absent, Answers, Get, Why
 from kai.roles.podgrouper.owner_reading import GROUPS, Fetcher, Rounds, StoreLookup
 from kai.roles.podgrouper.resource import Kind, Manifest
-from kai.roles.podgrouper.update import GroupWrite, Verb
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping

@@ -14,18 +14,17 @@ from kai.deciding.configuration.past_usage import SQLITE
 from kai.deciding.configuration.profiles import make_profile
 from kai.roles.scheduler.committing.committer import Committer
 from kai.roles.scheduler.committing.outbox import CarryOut, HandOver, Outbox
-from kai.roles.scheduler.comparing.shadow import Shadow
-from kai.roles.scheduler.comparing.shadowing import Shadowing
 from kai.roles.scheduler.cycle.cycling import Cycles
 from kai.roles.scheduler.cycle.past_usage import past_usage, spending
-from kai.roles.scheduler.loop.kernel_warmup import Warming
-from kai.roles.scheduler.loop.service import Scheduler
-from kai.roles.scheduler.loop.wakeups import IndependentPods, OtherPools, Rests, Rhythm
+from kai.roles.scheduler.kernel_warmup import Warming
 from kai.roles.scheduler.publishing.publisher import Publisher
-from kai.roles.scheduler.reporting.cycle_recorder import Hourly
+from kai.roles.scheduler.reporting.cycle_recorder import Hourly, Shadowing
 from kai.roles.scheduler.reporting.decision_log import DecisionLog
 from kai.roles.scheduler.reporting.history import HistoryRecorder
 from kai.roles.scheduler.reporting.metrics import SchedulerMetrics
+from kai.roles.scheduler.reporting.shadow import Shadow
+from kai.roles.scheduler.service import Scheduler
+from kai.roles.scheduler.wakeups import IndependentPods, OtherPools, Rests, Rhythm
 
 if TYPE_CHECKING:
     from collections.abc import Callable

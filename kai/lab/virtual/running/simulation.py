@@ -44,7 +44,7 @@ from kai.lab.virtual.running.workloads import Workloads
 from kai.lab.virtual.scenes.scene import Scene
 from kai.roles.scheduler.feedback.memories import RecentEvictions
 from kai.roles.scheduler.feedback.moved_pods import MovedPods
-from kai.roles.scheduler.loop.wakeups import Rhythm
+from kai.roles.scheduler.wakeups import Rhythm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

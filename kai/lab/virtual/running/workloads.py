@@ -27,7 +27,7 @@ from kai.lab.virtual.running.embedded_cluster import EmbeddedCluster, held_gpus
 from kai.lab.virtual.running.live_jobs import Calendar, Life, LiveJob, Slot, State, Task
 from kai.lab.virtual.running.records import Ending, Loss, Records
 from kai.lab.virtual.scenes.job_plans import Follow, JobPlan, Overlap, Replacement, Series, TaskPlan, identity_of
-from kai.roles.scheduler.loop.wakeups import starts_alone
+from kai.roles.scheduler.wakeups import starts_alone
 
 if TYPE_CHECKING:
     from kai.api.kubernetes.meta import ObjectMeta

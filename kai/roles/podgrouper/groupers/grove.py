@@ -10,8 +10,7 @@ import attrs
 
 from kai.api import names
 from kai.api.conventions.caps import APPLIED, few
-from kai.roles.podgrouper.draft import GroupDraft, SubGroup, Topology
-from kai.roles.podgrouper.grouper import KindPattern, Request
+from kai.roles.podgrouper.grouper import GroupDraft, KindPattern, Request, SubGroup, Topology
 from kai.roles.podgrouper.lookup import Get
 from kai.roles.podgrouper.resource import Fields, Kind, Resource
 from kai.roles.podgrouper.rules import PREEMPTIBILITIES, parse_delay, queue, standard_draft, topology_of

@@ -12,8 +12,7 @@ import attrs
 from kai.api import names
 from kai.basics.parsing import is_whole, part_of, signed
 from kai.roles.podgrouper.decide import group_exists
-from kai.roles.podgrouper.draft import JOB, GroupDraft
-from kai.roles.podgrouper.grouper import KindPattern, Request
+from kai.roles.podgrouper.grouper import JOB, GroupDraft, KindPattern, Request
 from kai.roles.podgrouper.lookup import Get
 from kai.roles.podgrouper.resource import Resource, annotated_integer
 from kai.roles.podgrouper.rules import standard_draft

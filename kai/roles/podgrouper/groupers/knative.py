@@ -6,8 +6,7 @@ from kai.api import names
 from kai.basics.errors import InputError
 from kai.basics.parsing import signed
 from kai.roles.podgrouper.decide import find_group
-from kai.roles.podgrouper.draft import POD, GroupDraft
-from kai.roles.podgrouper.grouper import KindPattern, Request
+from kai.roles.podgrouper.grouper import POD, GroupDraft, KindPattern, Request
 from kai.roles.podgrouper.lookup import Absent, Get, Many
 from kai.roles.podgrouper.resource import INT32_MAX, Kind, Resource
 from kai.roles.podgrouper.rules import INFERENCE, group_annotations, group_labels, group_name, priority_class, queue

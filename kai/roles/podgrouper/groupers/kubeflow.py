@@ -16,15 +16,16 @@ import attrs
 
 from kai.api import names
 from kai.basics.errors import InputError
-from kai.roles.podgrouper.draft import (
+from kai.roles.podgrouper.grouper import (
     POD,
     GroupDraft,
+    KindPattern,
+    Request,
     SubGroup,
     check_segment_count,
     segment_topology,
     template_annotation,
 )
-from kai.roles.podgrouper.grouper import KindPattern, Request
 from kai.roles.podgrouper.lookup import Absent, Many
 from kai.roles.podgrouper.resource import Fields, Resource, checked_integer
 from kai.roles.podgrouper.rules import standard_draft

@@ -26,8 +26,7 @@ from kai.api import names
 from kai.basics.errors import InputError
 from kai.basics.parsing import list_of, mapping_of
 from kai.roles.podgrouper.decide import group_exists
-from kai.roles.podgrouper.draft import GroupDraft
-from kai.roles.podgrouper.grouper import ANY_VERSION, KindPattern, Request
+from kai.roles.podgrouper.grouper import ANY_VERSION, GroupDraft, KindPattern, Request
 from kai.roles.podgrouper.resource import Fields, Resource
 from kai.roles.podgrouper.rules import BUILD, INFERENCE, TRAIN, class_exists, group_name, read_defaults, standard_draft
 

@@ -8,8 +8,7 @@ import attrs
 from kai.api import names
 from kai.basics.parsing import text_of
 from kai.roles.podgrouper.decide import find_group, has_subgroups
-from kai.roles.podgrouper.draft import GroupDraft, SubGroup, Topology, template_annotation
-from kai.roles.podgrouper.grouper import KindPattern, Request
+from kai.roles.podgrouper.grouper import GroupDraft, KindPattern, Request, SubGroup, Topology, template_annotation
 from kai.roles.podgrouper.lookup import Get
 from kai.roles.podgrouper.resource import Fields, Kind, Resource
 from kai.roles.podgrouper.rules import standard_draft

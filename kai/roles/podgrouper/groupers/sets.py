@@ -14,16 +14,17 @@ from kai.api import names
 from kai.basics.errors import InputError
 from kai.basics.parsing import has_condition, part_of, signed
 from kai.roles.podgrouper.decide import find_group, has_subgroups
-from kai.roles.podgrouper.draft import (
+from kai.roles.podgrouper.grouper import (
     POD_GROUP,
     GroupDraft,
+    KindPattern,
+    Request,
     SubGroup,
     Topology,
     check_segment_count,
     segment_topology,
     template_annotation,
 )
-from kai.roles.podgrouper.grouper import KindPattern, Request
 from kai.roles.podgrouper.lookup import Absent, Many
 from kai.roles.podgrouper.resource import Fields, Resource, annotated_integer, checked_integer, spec_text
 from kai.roles.podgrouper.rules import group_name, standard_draft

@@ -11,29 +11,27 @@ from typing import TypeAlias
 
 from kai.roles.podgrouper.karta import functions
 from kai.roles.podgrouper.karta.syntax import WRITING, parse
-from kai.roles.podgrouper.karta.tree import (
+from kai.roles.podgrouper.karta.values import (
+    MOST_WORK,
     Array,
     Attempt,
     Binary,
     Binding,
     Call,
     Choice,
+    ExhaustedError,
     Identity,
     Index,
     Iterate,
     Literal,
     Negation,
     Query,
+    QueryError,
     Reduction,
     Slice,
     Table,
     Text,
     Variable,
-)  # fmt: skip
-from kai.roles.podgrouper.karta.values import (
-    MOST_WORK,
-    ExhaustedError,
-    QueryError,
     arithmetic,
     compare,
     entries_of,
@@ -44,7 +42,7 @@ from kai.roles.podgrouper.karta.values import (
     spend_on,
     text_of,
     type_name,
-)
+)  # fmt: skip
 
 MOST_RESULTS = 1000
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 
 from kai.basics.errors import InputError
-from kai.roles.podgrouper.karta.tree import (
+from kai.roles.podgrouper.karta.values import (
     Array,
     Attempt,
     Binary,

@@ -27,12 +27,20 @@ from kai.cluster.requests import NotLeading, Request
 from kai.framework.decisions import Bind, Evict, Nominate
 from kai.intake.bind_requests import ExpiredRequest, has_failed
 from kai.roles.scheduler.committing import orders
-from kai.roles.scheduler.committing.binds import BindOperation, BindTemplates
-from kai.roles.scheduler.committing.evictions import EvictionOperation, EvictionsInFlight
+from kai.roles.scheduler.committing.binds import (
+    BindOperation,
+    BindTemplates,
+    LatestBudgets,
+    is_being_bound,
+    pod_of,
+    verify,
+)
 from kai.roles.scheduler.committing.messages import BindEvents, MessageRetries, Promises
 from kai.roles.scheduler.committing.operations import (
     Ask,
     End,
+    EvictionOperation,
+    EvictionsInFlight,
     HandOver,
     KeptRequests,
     Moment,
@@ -41,10 +49,10 @@ from kai.roles.scheduler.committing.operations import (
     Step,
 )
 from kai.roles.scheduler.committing.orders import Stamp
-from kai.roles.scheduler.committing.verifying import LatestBudgets, is_being_bound, pod_of, verify
 from kai.roles.scheduler.effects import (
     Answered,
     Assume,
+    BindOrdered,
     Carry,
     Decided,
     Effect,
@@ -54,13 +62,15 @@ from kai.roles.scheduler.effects import (
     Looked,
     Reader,
     Send,
+    StatementRejected,
     TermBegan,
     TermEnded,
     WakeAt,
+    WriteDropped,
+    WriteGivenUp,
 )
 from kai.roles.scheduler.feedback import Feedback
 from kai.roles.scheduler.feedback.refusals import EXHAUSTED, REFUSED
-from kai.roles.scheduler.reporting.signals import BindOrdered, StatementRejected, WriteDropped, WriteGivenUp
 from kai.roles.scheduler.settings import EvictBy, SchedulerSettings
 
 if TYPE_CHECKING:

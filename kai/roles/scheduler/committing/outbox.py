@@ -32,12 +32,12 @@ from kai.roles.scheduler.effects import (
     TermBegan,
     TermEnded,
     WakeAt,
+    log_signal,
 )
 from kai.roles.scheduler.publishing import publisher as publications
 from kai.roles.scheduler.publishing.publisher import Publisher
 from kai.roles.scheduler.reporting.cycle_recorder import Hourly
 from kai.roles.scheduler.reporting.metrics import SchedulerMetrics
-from kai.roles.scheduler.reporting.signals import log_signal
 from kai.roles.scheduler.settings import SchedulerSettings
 
 _SENDERS: Final = 32

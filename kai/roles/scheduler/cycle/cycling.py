@@ -2,8 +2,8 @@
 
 The thread never blocks the event loop. It puts decisions into a deque, and wakes the loop once for all that follow. A
 failed cycle is a value like any other, and its input is written to a file. The object that it failed at is set aside
-(`kai.roles.scheduler.failing.suspects`), and the cycle is repeated without it. If a plugin fails again and again, the
-fault is the plugin's (`kai.roles.scheduler.failing.faults`).
+(`kai.roles.scheduler.cycle.suspects`), and the cycle is repeated without it. If a plugin fails again and again, the
+fault is the plugin's (`kai.roles.scheduler.cycle.faults`).
 """
 
 from __future__ import annotations
@@ -34,10 +34,9 @@ from kai.intake import Intake, declared_queues
 from kai.intake.aside import Suspect, without
 from kai.roles.scheduler.cycle.cycle_input import CycleInput, Spent, Timed
 from kai.roles.scheduler.cycle.dump import write_archive
+from kai.roles.scheduler.cycle.faults import Faults, place_of, with_aside, with_early
 from kai.roles.scheduler.cycle.stream import AbandonedError, Stream
-from kai.roles.scheduler.failing.aside import with_aside, with_early
-from kai.roles.scheduler.failing.faults import Faults, place_of
-from kai.roles.scheduler.failing.suspects import Blame, Inquiry
+from kai.roles.scheduler.cycle.suspects import Blame, Inquiry
 from kai.roles.scheduler.publishing.explanations import Overall, explain
 from kai.roles.scheduler.settings import SchedulerSettings
 

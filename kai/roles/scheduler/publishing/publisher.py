@@ -28,11 +28,10 @@ from kai.api.plans import Patch, Ref, Refusal
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import BudgetStatus, Queue
 from kai.cluster.port import Index
-from kai.roles.scheduler.effects import Overlay, Reader, Send, WakeAt
+from kai.roles.scheduler.effects import NotExplained, Overlay, Reader, Send, WakeAt
 from kai.roles.scheduler.publishing.conditions import STAMPS, GroupWrites, condition_topic, conditions
 from kai.roles.scheduler.publishing.explanations import UNSCHEDULABLE, GroupAccount, Overall
 from kai.roles.scheduler.publishing.outgoing import Outgoing
-from kai.roles.scheduler.reporting.signals import NotExplained
 from kai.roles.scheduler.settings import SchedulerSettings
 
 

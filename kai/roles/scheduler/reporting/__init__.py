@@ -1,1 +1,4 @@
-"""Reports for operators. Read `signals` first: metrics and log lines are made of them."""
+"""Reports for operators. Read `cycle_recorder` first; `shadow` compares decisions with those of another scheduler.
+
+Metrics and log lines are made of signals (`kai.roles.scheduler.effects`).
+"""

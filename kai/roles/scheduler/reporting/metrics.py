@@ -1,7 +1,7 @@
 """Prometheus metrics of the scheduler: those of KAI-Scheduler under its names, and our own.
 
 Where KAI-Scheduler keeps only the last value, kai adds a histogram in seconds. The count of series is bounded: series
-by pod group exist only for present groups (`kai.roles.scheduler.reporting.evicted_groups`).
+by pod group exist only for present groups (`kai.cluster.process.exposition`).
 
 Source: names, labels and buckets are those of KAI-Scheduler's pkg/scheduler/metrics.
 """
@@ -18,14 +18,13 @@ import numpy as np
 from prometheus_client.core import Metric
 
 from kai.basics.errors import ActionError, ConfigError, InputError, InvariantError, PluginError
-from kai.cluster.process.exposition import ChangingSeries, Maker
+from kai.cluster.process.exposition import ChangingSeries, EvictedGroups, Maker
 from kai.deciding.engine.host import Phase
 from kai.facts.model.axis import GPU, GPU_UNIT
 from kai.facts.model.pod import Status
 from kai.framework.decisions import BUILT_IN, Cause
 from kai.framework.verdict import Code
-from kai.roles.scheduler.reporting.evicted_groups import EvictedGroups
-from kai.roles.scheduler.reporting.signals import (
+from kai.roles.scheduler.effects import (
     BindDropped,
     BindOrdered,
     BindRefused,

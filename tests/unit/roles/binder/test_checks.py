@@ -6,8 +6,7 @@ from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.bind_request import BindRequest, is_for
 from kai.roles.binder import BinderSettings
-from kai.roles.binder.checks import Sight, refuse_node, refuse_overfull, refuse_reservation, refuse_share
-from kai.roles.binder.sharers import portion_used
+from kai.roles.binder.sharers import Sight, portion_used, refuse_node, refuse_overfull, refuse_reservation, refuse_share
 from tests.unit.roles.binder.clusters import bind_request, node, pod, sharing_pod, sharing_request
 
 

@@ -1,8 +1,8 @@
 from kai.api.codec.structuring import structure_as
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue, QueueStatus
+from kai.roles.controllers.holdings import Sum
 from kai.roles.controllers.queue_service import queue_totals, status_patch
-from kai.roles.controllers.sums import Sum
 
 
 def queue(name, parent="", **status):

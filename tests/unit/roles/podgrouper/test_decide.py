@@ -15,8 +15,7 @@ from kai.roles.podgrouper import (
     group_pod,
     load_groupers,
 )
-from kai.roles.podgrouper.draft import NAMESPACE, POD_GROUP
-from kai.roles.podgrouper.grouper import Groupers
+from kai.roles.podgrouper.grouper import NAMESPACE, POD_GROUP, Groupers
 from tests.unit.roles.podgrouper.workloads import decide, failure_of, group_of, pod_group, pod_of, thing
 
 SET = thing("apps/v1", "StatefulSet")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kai.cluster.requests import Forbidden, NoSuchKind
 from kai.roles.podgrouper import Absent, Answers, Get, Needs, Settings, group_pod, load_groupers
-from kai.roles.podgrouper.draft import KARTA
+from kai.roles.podgrouper.grouper import KARTA
 from kai.roles.podgrouper.owner_reading import Fetcher
 from kai.roles.podgrouper.resource import Kind
 from tests.doubles.cluster import VirtualClock

@@ -2,7 +2,7 @@ import pytest
 
 from kai.api.conventions.caps import REFUSED
 from kai.roles.podgrouper import Settings, Verb
-from kai.roles.podgrouper.update import reconcile
+from kai.roles.podgrouper.decide import reconcile
 from tests.unit.roles.podgrouper.workloads import pod_group, thing
 
 OWNER = thing("apps/v1", "StatefulSet")

@@ -1,7 +1,7 @@
 """Small clusters for the tests of the pod grouper: a pod, its owners, and what is decided about it."""
 
 from kai.roles.podgrouper import Grouping, Settings, group_pod, load_groupers
-from kai.roles.podgrouper.draft import KARTA
+from kai.roles.podgrouper.grouper import KARTA
 from tests.doubles.known_objects import KnownObjects
 
 TOPOLOGY = "kai.scheduler/topology"

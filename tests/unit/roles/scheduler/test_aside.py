@@ -19,9 +19,9 @@ from kai.lab.sources.archive import read_archive
 from kai.roles.scheduler.cycle import cycling
 from kai.roles.scheduler.cycle.cycle_input import CycleInput
 from kai.roles.scheduler.cycle.cycling import Cycles, Done, Failure
+from kai.roles.scheduler.cycle.faults import place_of
 from kai.roles.scheduler.cycle.stream import CycleObserver, Stream
 from kai.roles.scheduler.effects import Decided
-from kai.roles.scheduler.failing.faults import place_of
 from kai.roles.scheduler.settings import SchedulerSettings
 from kai.testing import cluster
 

@@ -10,8 +10,7 @@ from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Ref
 from kai.api.scheduling.bind_request import BindRequest
 from kai.api.scheduling.queue import Queue
-from kai.roles.scheduler.effects import Send
-from kai.roles.scheduler.reporting.signals import RequestKept
+from kai.roles.scheduler.effects import RequestKept, Send
 from kai.roles.scheduler.settings import SchedulerSettings
 from tests.unit.intake import making
 from tests.unit.roles.scheduler.world import World

@@ -8,14 +8,14 @@ import pytest
 
 from kai.facts.compiled import cache
 from kai.facts.compiled.warm import warm
-from kai.roles.scheduler.loop import kernel_warmup
-from kai.roles.scheduler.loop.kernel_warmup import compile_apart
+from kai.roles.scheduler import kernel_warmup
+from kai.roles.scheduler.kernel_warmup import compile_apart
 
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="with the JIT off nothing is compiled")
 
 PROGRAM = """
 from kai.facts.compiled.warm import missing, warm
-from kai.roles.scheduler.loop.kernel_warmup import compile_apart
+from kai.roles.scheduler.kernel_warmup import compile_apart
 
 wanted, told = len(missing()), []
 compile_apart((), wanted, lambda *counts: told.append(counts))

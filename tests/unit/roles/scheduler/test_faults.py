@@ -19,7 +19,7 @@ from kai.framework.hooks import (
     Victims,
 )
 from kai.roles.scheduler.cycle.cycling import Done, Failure
-from kai.roles.scheduler.failing.faults import Faults
+from kai.roles.scheduler.cycle.faults import Faults
 from tests.unit.roles.scheduler import test_aside
 
 MANY = {f"g{number:02}": {"members": 1, "each": {"gpu": 1}} for number in range(40)}

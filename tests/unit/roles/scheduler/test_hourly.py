@@ -3,8 +3,7 @@
 import anyio
 from structlog.testing import capture_logs
 
-from kai.roles.scheduler.reporting.cycle_recorder import HOUR, Hourly
-from kai.roles.scheduler.reporting.signals import (
+from kai.roles.scheduler.effects import (
     BindOrdered,
     BindRefused,
     Evicted,
@@ -12,6 +11,7 @@ from kai.roles.scheduler.reporting.signals import (
     StatementRejected,
     VictimGone,
 )
+from kai.roles.scheduler.reporting.cycle_recorder import HOUR, Hourly
 from tests.doubles import virtual_time
 
 BOUND = BindOrdered(pod="a/p", node="n", seconds=0.1, waited=1.0)

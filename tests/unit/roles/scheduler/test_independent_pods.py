@@ -7,7 +7,7 @@ import pytest
 
 from kai.api.codec.structuring import structure_as
 from kai.api.scheduling.pod_group import PodGroup
-from kai.roles.scheduler.loop.wakeups import AT_ONCE, Haste, IndependentPods, starts_alone
+from kai.roles.scheduler.wakeups import AT_ONCE, Haste, IndependentPods, starts_alone
 from tests.doubles import virtual_time
 from tests.doubles.cluster import MemoryCluster
 from tests.unit.intake import making

@@ -13,7 +13,7 @@ from kai.framework.parameters import Parameters
 from kai.intake import take_snapshot
 from kai.roles.scheduler.cycle.cycle_input import CycleInput
 from kai.roles.scheduler.cycle.dump import job_order
-from kai.roles.scheduler.loop.service import Scheduler
+from kai.roles.scheduler.service import Scheduler
 from kai.roles.scheduler.settings import SchedulerSettings
 from tests.unit.intake import making
 

@@ -3,17 +3,14 @@
 import attrs
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from kai.cluster.process.exposition import exposition
+from kai.cluster.process.exposition import EvictedGroups, exposition
 from kai.deciding.configuration.profiles import default_profile
 from kai.deciding.engine.cycle import run_cycle
 from kai.framework.decisions import Recorder
 from kai.intake import Intake, IntakeSettings, take_snapshot
 from kai.lab.scenarios.shorthand import NOW
 from kai.roles.scheduler.cycle.cycle_input import Spent
-from kai.roles.scheduler.publishing.explanations import explain
-from kai.roles.scheduler.reporting.evicted_groups import EvictedGroups
-from kai.roles.scheduler.reporting.metrics import SchedulerMetrics
-from kai.roles.scheduler.reporting.signals import (
+from kai.roles.scheduler.effects import (
     BindDropped,
     BindOrdered,
     BindRefused,
@@ -22,6 +19,8 @@ from kai.roles.scheduler.reporting.signals import (
     StatementRejected,
     VictimGone,
 )
+from kai.roles.scheduler.publishing.explanations import explain
+from kai.roles.scheduler.reporting.metrics import SchedulerMetrics
 from kai.testing import cluster
 from tests.unit.roles.scheduler.small import small_cluster
 

@@ -3,8 +3,7 @@
 import pytest
 
 from kai.roles.scheduler.committing import binds
-from kai.roles.scheduler.effects import Decided
-from kai.roles.scheduler.reporting.signals import RequestKept
+from kai.roles.scheduler.effects import Decided, RequestKept
 from tests.unit.intake import making
 from tests.unit.roles.scheduler.world import World
 

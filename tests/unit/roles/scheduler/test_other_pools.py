@@ -10,7 +10,7 @@ from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue
 from kai.cluster.port import Change
 from kai.intake import IntakeSettings
-from kai.roles.scheduler.loop.wakeups import OtherPools
+from kai.roles.scheduler.wakeups import OtherPools
 from tests.doubles.cluster import MemoryCluster
 from tests.unit.intake import making
 

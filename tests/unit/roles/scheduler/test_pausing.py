@@ -2,8 +2,8 @@
 
 import pytest
 
-from kai.roles.scheduler.loop.wakeups import MOST_PERIODS, pause_after
 from kai.roles.scheduler.settings import SchedulerSettings
+from kai.roles.scheduler.wakeups import MOST_PERIODS, pause_after
 
 SETTINGS = SchedulerSettings(period_seconds=1.0, coalescing_seconds=0.05)
 

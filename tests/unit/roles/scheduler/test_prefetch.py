@@ -8,7 +8,7 @@ from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.pod_group import PodGroup
 from kai.cluster.caching.store import Watched, WatchedStore
-from kai.roles.scheduler.loop.wakeups import prefetch
+from kai.roles.scheduler.wakeups import prefetch
 from tests.doubles.virtual_time import VirtualClock
 from tests.unit.cluster.assembled import in_virtual_time
 

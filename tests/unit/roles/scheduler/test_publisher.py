@@ -5,11 +5,10 @@ import pytest
 
 from kai.api.plans import Emit, Patch, Reason, Refusal
 from kai.api.scheduling.pod_group import PodGroup, UnschedulableReason
-from kai.roles.scheduler.effects import Overlay, Send, WakeAt
+from kai.roles.scheduler.effects import NotExplained, Overlay, Send, WakeAt
 from kai.roles.scheduler.publishing.conditions import GroupWrites
 from kai.roles.scheduler.publishing.explanations import GroupAccount, Overall, PodAccount, Waiting
 from kai.roles.scheduler.publishing.publisher import CycleOver, Silenced, TimePassed, Written
-from kai.roles.scheduler.reporting.signals import NotExplained
 from tests.unit.intake import making
 from tests.unit.roles.scheduler.stage import EVICTED, STAMPS, WHY, Stage, lost
 

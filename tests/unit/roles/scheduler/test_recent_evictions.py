@@ -3,7 +3,7 @@ import pytest
 
 from kai.deciding.configuration.profile_reading import default_configuration
 from kai.framework.parameters import Parameters
-from kai.roles.scheduler.committing.evictions import EvictionOperation
+from kai.roles.scheduler.committing.operations import EvictionOperation
 from kai.roles.scheduler.effects import Decided
 from kai.roles.scheduler.feedback.memories import HOUR, RecentEvictions
 from kai.roles.scheduler.settings import SchedulerSettings

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from kai.roles.scheduler.loop.wakeups import AT_ONCE, Haste, IndependentPods, Rests
+from kai.roles.scheduler.wakeups import AT_ONCE, Haste, IndependentPods, Rests
 from tests.doubles import virtual_time
 from tests.doubles.cluster import MemoryCluster
 from tests.unit.intake import making

@@ -23,12 +23,12 @@ from kai.framework.decisions import Bind
 from kai.framework.hooks import NodeFilter, PluginUse
 from kai.intake.aside import Suspect
 from kai.lab.sources.archive import read_archive
+from kai.roles.scheduler import kernel_warmup, service
 from kai.roles.scheduler.committing.committer import Committer
 from kai.roles.scheduler.cycle.cycling import Done, Failure
 from kai.roles.scheduler.cycle.dump import archive
 from kai.roles.scheduler.cycle.stream import Stream
 from kai.roles.scheduler.effects import Decided, Tick
-from kai.roles.scheduler.loop import kernel_warmup, service
 from kai.roles.scheduler.making import make_scheduler
 from kai.roles.scheduler.reporting.decision_log import DecisionLog
 from kai.roles.scheduler.settings import SchedulerSettings

@@ -9,9 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from kai.cluster.election.leading import SoleLeadership
-from kai.roles.scheduler.comparing import shadowing
-from kai.roles.scheduler.comparing.shadow import BIND, EVICT, ShadowOutcome
 from kai.roles.scheduler.making import make_scheduler
+from kai.roles.scheduler.reporting import cycle_recorder
+from kai.roles.scheduler.reporting.shadow import BIND, EVICT, ShadowOutcome
 from kai.roles.scheduler.settings import SchedulerSettings
 from tests.doubles import virtual_time
 from tests.doubles.cluster import MemoryCluster
@@ -316,7 +316,7 @@ def test_the_document_and_the_hourly_line_agree():
         await rig.looked()
         rig.bind("a-0")
         await rig.looked()
-        answers.append(await rig.scheduler.routes()[shadowing.SHADOW_PATH].answer())
+        answers.append(await rig.scheduler.routes()[cycle_recorder.SHADOW_PATH].answer())
         await anyio.sleep(2 * 3600.0)
 
     result = shadow(play, *job("a"))

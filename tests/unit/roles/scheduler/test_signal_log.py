@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 from structlog.testing import capture_logs
 
-from kai.roles.scheduler.reporting.signals import _TEXTS, BindOrdered, Evicted, EvictionRefused, Signal, log_signal
+from kai.roles.scheduler.effects import _TEXTS, BindOrdered, Evicted, EvictionRefused, Signal, log_signal
 
 
 def test_every_signal_has_a_text_of_its_own():

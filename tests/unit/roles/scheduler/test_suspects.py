@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.intake.aside import Suspect
-from kai.roles.scheduler.failing.suspects import Blame, Inquiry
+from kai.roles.scheduler.cycle.suspects import Blame, Inquiry
 from tests.unit.intake import making
 
 BLAME = Blame(kind="RuntimeError", message="broken")

@@ -2,8 +2,7 @@
 
 import pytest
 
-from kai.roles.scheduler.effects import Decided
-from kai.roles.scheduler.reporting.signals import StatementRejected
+from kai.roles.scheduler.effects import Decided, StatementRejected
 from tests.unit.intake import making
 from tests.unit.roles.scheduler.world import World
 

@@ -9,8 +9,8 @@ from kai.deciding.configuration.profiles import default_profile
 from kai.facts.compiled import warm
 from kai.facts.compiled.pace import WORTH_LOADING
 from kai.facts.compiled.warm import Warmth
-from kai.roles.scheduler.loop import kernel_warmup
-from kai.roles.scheduler.loop.kernel_warmup import LASTING, MOST_PLAIN, PART_SECONDS, Warming
+from kai.roles.scheduler import kernel_warmup
+from kai.roles.scheduler.kernel_warmup import LASTING, MOST_PLAIN, PART_SECONDS, Warming
 from tests.unit.roles.scheduler.small import small_cluster
 
 pytestmark = pytest.mark.anyio

@@ -35,12 +35,12 @@ from kai.roles.scheduler.effects import (
     Forget,
     Looked,
     Send,
+    Signal,
     TermBegan,
     TermEnded,
     Tick,
     WakeAt,
 )
-from kai.roles.scheduler.reporting.signals import Signal
 from kai.roles.scheduler.settings import SchedulerSettings
 from tests.doubles.api_server import ApiServer
 from tests.unit.intake import making

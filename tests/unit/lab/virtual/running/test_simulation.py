@@ -8,8 +8,8 @@ from kai.lab.virtual.results.metrics import result_of
 from kai.lab.virtual.results.result import JobResult, SimulationResult
 from kai.lab.virtual.running.simulation import Simulation, run
 from kai.lab.virtual.scenes.scene import Change, NodeEvent
-from kai.roles.scheduler.loop.wakeups import Rhythm
 from kai.roles.scheduler.settings import SchedulerSettings
+from kai.roles.scheduler.wakeups import Rhythm
 from tests.unit.lab.virtual.builders import case, cluster, gang, job, scene_of
 
 HOUR = 3600.0

@@ -1,1 +1,0 @@
-"""When a cycle begins. Read `service` first; `wakeups` holds the rules for changes and pauses."""
