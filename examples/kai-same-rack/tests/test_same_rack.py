@@ -11,7 +11,7 @@ RACKS = {
 }
 
 
-def test_a_rack_counts_for_each_pod_of_the_group_in_it():
+def test_a_rack_counts_each_pod_of_the_group():
     view = session_view(RACKS, {"train": {"members": 3, "each": {"gpu": 1}, "runs_on": ["n2", "n3"]}})
     score = only(NodeScore, SameRack(weight=3.0).open(view)).score
     assert score(pod_row(view, "train-2"), view.nodes).tolist() == [0.0, 6.0, 6.0, 0.0]

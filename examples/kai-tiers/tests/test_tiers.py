@@ -21,7 +21,7 @@ def test_the_factor_is_that_of_the_tier():
     assert weights.factors.tolist() == [[4.0] * 3, [1.0] * 3, [1.0] * 3]
 
 
-def test_a_gold_queue_gets_more_of_what_no_quota_covers():
+def test_a_gold_queue_gets_more_of_the_surplus():
     assert fair_shares(NODES, GROUPS, QUEUES)["research"].gpu == 5
     shares = fair_shares(NODES, GROUPS, QUEUES, plugins=(Tiers(),))
     assert (shares["research"].gpu, shares["web"].gpu) == (7, 3)

@@ -145,7 +145,7 @@ def test_cycles_without_duration_draw_no_durations(took, is_drawn):
     assert "1 started" in text
 
 
-def test_before_the_first_cycle_a_page_says_so():
+def test_before_the_first_cycle_pages_show_a_note():
     response = asked(dashboard(last=None), "/")
     assert response.status == 200
     assert "No cycle has ended yet" in response.body.decode()
@@ -218,7 +218,7 @@ def test_node_names_link_only_for_readers_of_nodes():
     assert NODES[0] not in tenant
 
 
-def test_an_unschedulable_or_gpuless_node_says_so(tmp_path):
+def test_an_unschedulable_or_gpuless_node_shows_the_cause(tmp_path):
     nodes = "{n1: {gpu: 2, taints: [disk=bad]}, n2: {cpu: 8}}"
     job = "g: {queue: a, each: {gpu: 1}}"
     text = f"about: x\ncluster: {{nodes: {nodes}}}\nqueues: {{a: {{quota: 2}}}}\ngroups: {{{job}}}\n"

@@ -128,7 +128,7 @@ def test_an_outdated_answer_is_refused_with_retry_after():
     assert asked(board, "/api/v1/jobs").status == 200
 
 
-def test_a_large_cluster_tries_no_changes_and_says_so(monkeypatch):
+def test_a_large_cluster_tries_no_changes_with_a_note(monkeypatch):
     monkeypatch.setattr("kai.dashboard.look._MOST_DECIDED_ON", 7)
     status, told = why(dashboard(), "name=ours-waits")
     assert (status, told["suggestions"], told["allChangesTried"]) == (200, [], False)

@@ -116,7 +116,7 @@ def test_leader_election_flags_read_booleans_like_go(flag, elects):
     assert program.elects is elects
 
 
-def test_rights_are_asked_in_the_namespaces_of_flags():
+def test_rights_are_checked_in_the_namespaces_of_flags():
     flags = {"resource-reservation-namespace": "runai-reservation", "scale-adjust-namespace": ""}
     found = {each.namespace for each in rights_of(ROLES, flags)}
     assert found == {"", "runai-reservation", "kai-scale-adjust"}
@@ -161,7 +161,7 @@ def test_what_cannot_be_read_is_skipped_and_said():
     assert verdict.message == f"quotas of the namespace of reservations: {why}"
 
 
-def test_every_right_asked_about_is_shipped():
+def test_every_checked_right_is_shipped():
     asked = {
         (each.role, each.namespace or "cluster", each.group, each.resource, each.verb) for each in rights_of(ROLES)
     }
@@ -177,7 +177,7 @@ def test_every_right_asked_about_is_shipped():
     assert {each.verb for each in rights_of_readers()} == {"list"}
 
 
-def test_each_kind_a_role_watches_is_asked_about():
+def test_rights_to_each_watched_kind_are_checked():
     """A role waits until it may list and watch what it follows, so a right that lacks there stops it."""
     from kai.cli.running.roles import SCHEDULER_WATCHES
     from kai.roles.binder.service import WATCHED as BINDER

@@ -70,7 +70,7 @@ def test_a_forbidden_list_is_noted_and_others_read():
     assert "pods" in seen.lists
 
 
-def test_rights_are_asked_for_each_account_and_the_reader():
+def test_rights_are_checked_for_each_account_and_the_reader():
     seen = look(Server(denied=(("create", "pods"), ("list", "nodes"))))
     assert {account: {str(each) for each in rights} for account, rights in seen.missing.items()} == {
         "": {"list nodes"},
@@ -85,7 +85,7 @@ def test_rights_are_asked_for_each_account_and_the_reader():
     assert seen.asked[""] == 5
 
 
-def test_rights_are_asked_in_namespaces_that_flags_name():
+def test_rights_are_checked_in_namespaces_that_flags_name():
     pods = (kai_pod("kai-7c9-x", "--resource-reservation-namespace", "runai-reservation"),)
     seen = look(Server(denied=(("create", "pods"),), lists={**HEALTHY.lists, "pods": pods}))
     missing = {str(each) for each in seen.missing["kai-scheduler/kai"]}

@@ -48,7 +48,7 @@ def test_a_domain_takes_as_many_pods_as_skew_allows():
     assert filtering(*there, web("b-0", constraints=[spread(skew=3)])).accepting("b-0") == ["n1", "n2", "n3"]
 
 
-def test_a_pod_outside_its_own_selector_counts_not_itself():
+def test_a_pod_outside_its_own_selector_is_not_counted():
     stage = filtering(web("a-0", "n1"), pod("b-0", labels=DB, topologySpreadConstraints=[spread()]))
     assert stage.accepting("b-0") == ["n1", "n2", "n3"]
 

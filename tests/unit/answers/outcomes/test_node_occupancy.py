@@ -26,7 +26,7 @@ def test_tenants_are_listed_with_their_gpus_the_largest_first():
     assert (found.gpus, found.idle) == (4000, 1000)
 
 
-def test_held_places_and_leaving_pods_are_told_apart():
+def test_held_places_and_leaving_pods_are_separate():
     groups = {
         "low": {"queue": "a", "priority": 40, "each": {"gpu": 4}, "runs_on": "n1"},
         "high": {"queue": "a", "priority": 60, "each": {"gpu": 4}},

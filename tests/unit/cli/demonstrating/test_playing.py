@@ -24,7 +24,7 @@ def player(keys=(), *, scene="reclaim", speed=300.0, until=1.5 * HOUR, **changes
     return Player(title=scene, watched=watched, stage=stage, pacing=pacing, explain=explain), stage, asked
 
 
-def test_a_scene_lasts_as_its_speed_and_slowdowns_say():
+def test_a_scene_lasts_by_its_speed_and_slowdowns():
     playing, stage, _ = player()
     assert playing.play() == 1.5 * HOUR
     # The last job ends at 1:10:30. Two evictions, each with 30 seconds of grace, are shown at five times the clock.
@@ -42,7 +42,7 @@ def test_the_first_picture_is_drawn_before_the_first_cycle():
     assert stage.frames[-1].picture.to_come == 0
 
 
-def test_terminating_pods_are_drawn_as_leaving_and_still_use():
+def test_terminating_pods_are_drawn_leaving_and_count_as_used():
     playing, stage, _ = player()
     playing.play()
     slow = next(frame for frame in stage.frames if frame.state == "slowed: reclaim")

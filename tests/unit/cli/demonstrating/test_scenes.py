@@ -25,7 +25,7 @@ def test_an_unknown_scene_is_refused_with_the_known_scenes():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_scene_says_what_to_watch_and_lints_clean(name):
+def test_each_scene_names_what_to_watch_and_lints_clean(name):
     scene = scene_named(name)
     assert scene.title
     assert scene.watch.endswith(".")

@@ -5,7 +5,7 @@ import numpy as np
 from kai.deciding.engine.host import Clock
 
 
-def test_clock_answers_hold_until_the_nearest_asked_deadline():
+def test_clock_answers_hold_until_the_nearest_queried_deadline():
     clock = Clock(100.0)
     assert clock.holds_until == inf
     assert clock.is_past(100.0)

@@ -365,7 +365,7 @@ class Shy:
         return [NodeScore(lambda _, nodes: np.full(len(nodes), np.nan), depends=Dependence.SHAPE)]
 
 
-def test_held_places_are_told_apart_from_vacated_ones():
+def test_held_places_differ_from_vacated_ones():
     queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 8}, "b": {"parent": "root"}}
     theirs = {"queue": "b", "members": 4, "minimum": 0, "each": {"gpu": 1}, "runs_on": "n1"}
     gang = {"queue": "a", "members": 2, "each": {"gpu": 4}}

@@ -13,5 +13,5 @@ from kai.facts.model.units import mig_slices
         ("nvidia.com/mig-99999999999999999999g.5gb", (0, 0)),
     ],
 )
-def test_a_mig_profile_tells_its_slices_and_memory(resource, slices):
+def test_a_mig_profile_gives_its_slices_and_memory(resource, slices):
     assert mig_slices(resource) == slices

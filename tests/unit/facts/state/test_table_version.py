@@ -148,7 +148,7 @@ def test_other_inputs_or_a_missed_version_are_read_anew():
 
 
 @pytest.mark.parametrize("count", [10, 1000])
-def test_told_changes_give_the_same_version_as_comparing(count):
+def test_given_changes_yield_the_same_version_as_comparing(count):
     before, changed = list(range(0, 2 * count, 2)), set(range(0, 2 * count, 6))
     now = sorted({*before, *range(1, 2 * count, 10)} - set(range(0, 2 * count, 14)))
     found, wanted = (make(TableVersion(), before, now, changed) for make in (told_successor, successor))
