@@ -118,6 +118,7 @@ class MinRuntime:
             shared = 0
             while shared < min(len(path), len(other)) and path[shared] == other[shared]:
                 shared += 1
+            # Source: the peer. Paths without a common queue: the victim's top queue decides, without a walk.
             if shared == 0:
                 top = queues[path[0]].reclaim_min_runtime
                 return self.reclaim_seconds if top is None else top
@@ -136,6 +137,7 @@ def _are_enough(session: SessionView, rows: slice, pods: Int64s, taken: Int64s) 
         return bool((pods >= groups.minimum[rows])[groups.leaf[rows] & (taken > 0)].all())
     counts = np.where(groups.leaf[rows], pods, 0).tolist()
     minimums, parents = groups.minimum[rows].tolist(), groups.parent[rows].tolist()
+    # Parents come before their sub-groups, so from the end on every count is complete when it is compared.
     for at in range(len(counts) - 1, 0, -1):
         counts[parents[at] - rows.start] += counts[at] >= minimums[at]
     return bool(counts[0] >= minimums[0])

@@ -165,6 +165,7 @@ class Tainted:
 
     def covered(self, toleration: Toleration) -> Sequence[int]:
         """Return the numbers of the taints that ``toleration`` covers. Cost: one look at each with its key."""
+        # Without a key a toleration covers taints of every key (Kubernetes allows that with operator Exists only).
         found = [self._by_key.get(toleration.key, [])] if toleration.key else self._by_key.values()
         return [number for some in found for number, taint in some if tolerates(toleration, taint)]
 

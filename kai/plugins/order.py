@@ -78,6 +78,7 @@ def _keys(
 
     def pod_keys(rows: PodRows) -> Float64s:
         keys = np.empty((len(pods), len(without)), np.float64)
+        # All rows first: most pods lack the label, and a look at each label would cost a loop over all pods.
         keys[:] = without
         for row in labelled.tolist():  # hardly any pod has the label
             keys[row] = key(pods[row].labels[label])

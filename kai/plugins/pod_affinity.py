@@ -142,6 +142,7 @@ class PodAffinity:
     def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the filter, for shapes with required terms or meant by the required anti-affinity of others."""
         terms = ShapeTerms.of(session)
+        # Anti-affinity binds both ways in Kubernetes: a pod without terms is kept off by the terms of others.
         repelling = terms.carried("anti_affinity")
         own = np.array([bool(each.affinity or each.anti_affinity) for each in terms.constraints], np.bool_)
         concerns = own | repelling.reached
@@ -188,6 +189,7 @@ def _alone(session: SessionView, terms: ShapeTerms) -> Bools | None:
     """Return bool[K]: shapes that exclude a second pod of theirs from any node in a domain; None if there are none."""
     found: Bools | None = None
     for key, shapes in terms.repelling_themselves.items():
+        # A node without the label is in no domain, and takes any number of such pods.
         if session.label_codes(key).all():  # code 0 is no domain
             found = shapes if found is None else found | shapes
     return found
@@ -256,6 +258,8 @@ class _Rules:
         """Return the places of the pods that this one must be near, without pods that the open statement evicts."""
         _, staying = self._session.staying(self._wanted)
         pods, left = self._session.leaving(self._wanted)
+        # An evicted pod is no company: this pod may only start once that one is gone. One that terminates by itself
+        # counts for as long as it is there.
         if not len(pods):
             return staying
         return np.concatenate([staying, left[self._session.columns.evicted_status[pods] == 0]])

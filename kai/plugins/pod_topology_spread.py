@@ -182,6 +182,7 @@ class _Rule:
 
         Cost: O(pods that the constraint means), and of domains.
         """
+        # Pods on nodes that do not count are not counted in their domain either, as in kube-scheduler.
         where = self._session.columns.node[self._session.placed(self._pods)]
         where = where[where >= 0]
         where = where[self._counted[where]]

@@ -48,6 +48,7 @@ def propose_nodes_together(outers: Iterator[Outer]) -> Iterator[Scenario]:
             if count >= len(usable):
                 break
             count = min(len(usable), count + step)
+            # Doubled: each proposal is simulated, and thousands of nodes would take as many simulations one by one.
             step *= 2
 
 
@@ -125,6 +126,7 @@ def propose_node_by_node(outers: Iterator[Outer]) -> Iterator[Scenario]:
             potential = outer.losing_on(node)
             if not len(potential):
                 continue
+            # Victims on two nodes are the same set if a gang holds both: it was simulated already.
             if len(nodes) > 1:
                 victims = np.unique(potential.pods).tobytes()
                 if victims in tried:

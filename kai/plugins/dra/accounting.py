@@ -117,6 +117,7 @@ class Accounting:
         self._numbers: dict[Holding, int] = {}
         pods = view.snapshot.pods
         users = [set(claim.reserved_for) for claim in self.claims]
+        # Before pods on nodes join their sets below: a pod that waits is a user only if a status names it by now.
         self._named_before = [frozenset(named) for named in users]
         self._assigned = frozenset(assigned)
         self._placements = assigned
@@ -255,6 +256,8 @@ class Accounting:
         if not beyond:
             return None
         columns = self.columns
+        # Only claims whose users were all promised their place in this session may lose devices: a promise is made anew
+        # in every cycle, but the devices of a bind are in its bind request.
         waits = (columns.choice.values > 0) & (columns.waiting.values > 0)
         waits &= columns.reserved.values == columns.waiting.values
         holdings = {row: self._holdings[int(columns.choice.values[row])] for row in np.flatnonzero(waits).tolist()}
@@ -328,9 +331,12 @@ class Accounting:
             out.append(Effect(columns.waiting, row, 1))
         users = int(columns.reserved.values[row])
         turns = False
+        # A claim that is being released stays allocated. Its devices count from the first pod that takes it over until
+        # the last of these leaves.
         if row in self._releasing:
             if users == self._releasing[row] + int(leaving):
                 out += self._taking(holding.devices)
+        # A pod that the status names stays a user after it left, so the claim keeps its devices.
         elif (leaving and users == 1 and not named) or (not leaving and columns.choice.values[row] == 0):
             out.append(Effect(columns.choice, row, self.number(holding)))
             out += self._taking(holding.devices)
@@ -372,6 +378,7 @@ def _held(view: SessionView, pod: PodRow, owned: Mapping[str, list[Claim]]) -> C
     references = list(shape.constraints.claims)
     named = {reference.claim for reference in references}
     made = [each.name for each in owned.get(facts.uid, ()) if each.name not in named]
+    # No field of the spec names the claim for extended resources: its owner reference leads to the pod.
     references += [ClaimReference(name="", claim=name) for name in made]
     found: list[ClaimAllocation] = []
     for reference in references:

@@ -107,6 +107,7 @@ class Allocator:
         claim = self._steps[step].claim
         for want in self._steps[step].wants:
             if want.every:
+                # Kubernetes lets a request for all devices fail where there is none.
                 rows = self._all(want)
                 if rows and self._room(claim, len(rows)) and self._fill_every(step, want, rows):
                     return True

@@ -39,6 +39,7 @@ TAINTED = "cannot allocate all DRA claims: devices have taints that the claims d
 NOT_WHOLE = "cannot allocate all DRA claims: slices of their pool are missing or contradict each other"
 NOT_REACHED = "claim node selector does not match node"
 NOTHING = ClaimPlacement()
+# Above any request: `credit` cuts it down to what the claims of the pod ask for.
 MOST_CREDIT = GPU_UNIT << 20
 FEW = 4
 """The most nodes for which devices are counted node by node."""
@@ -70,6 +71,7 @@ class Kept:
         of_device[distant] = EVERYWHERE
         of_capacity = of_device[[row for row, _ in inventory.cells]] if inventory.cells else of_device[:0]
         of_counter = _nodes_of_counters(inventory, of_device)
+        # Owners of the columns of `_asking`, in its order: devices in use, capacities, counters, devices being left.
         self._states = NodeStates(np.arange(nodes), (of_device, of_capacity, of_counter, of_device))
         self._met = KeptAnswers(self._states, np.bool_)
         self._found = KeptDetails(self._states)
@@ -125,6 +127,7 @@ class Answers:
         self._classes = backing_classes(catalog.classes)
         self._alike = alike(catalog.classes)
         self._demand_of: dict[int, Demand] = {}
+        # By identity: an implied claim has no name yet. `_implied` keeps the claims alive, so no id is used twice.
         self._implied_demands: dict[int, Demand] = {}
         self._implied: dict[tuple[object, ...], tuple[Implied, Demand]] = {}
         self._needed_by: dict[int, tuple[str, ...]] = {}
@@ -252,6 +255,8 @@ class Answers:
         resources = self._needed(pod)
         columns = self._accounting.columns
         tracked = (columns.in_use, columns.consumed, columns.drawn, self._accounting.seats.leaving)
+        # Without the names of claims, so that the pods of a set share answers. Containers matter to an implied claim
+        # alone, whose requests are divided among them.
         return Asking((claims, resources, shape.containers if resources else ()), tracked)
 
     @property
@@ -340,6 +345,7 @@ class Answers:
         reasons = np.full(count, NOT_ALLOCATABLE, np.object_)
         free = (self._accounting.taken()[0] == 0) | self._inventory.multiple
         for _, demand in wanted.open:
+            # Devices in use are left out: a taint on them is not why the pod finds none.
             for want in itertools.chain.from_iterable(demand.requests):
                 # A node has one reason: the last that is true of it.
                 for kept, reason in ((want.tainted, TAINTED), (want.barred, NOT_WHOLE), (want.later, NOT_READY)):

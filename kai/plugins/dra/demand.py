@@ -68,6 +68,7 @@ MOST_DEVICES = 32
 MOST_REQUESTS = 128
 """Requests whose devices are kept; users write them, so there is no end of them."""
 
+# The third effect of a device's taint, None, keeps no pod away: it only shows what a rule would taint.
 _REPELLING = frozenset({"NoSchedule", "NoExecute"})
 
 

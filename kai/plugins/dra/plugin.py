@@ -145,6 +145,8 @@ class Memory:
         slices = catalog.claims.slices
         version = catalog.claims.kubernetes
         known = self.inventory
+        # By identity: intake hands on the same object for as long as nothing changes in it, and a comparison by value
+        # would look at every attribute of every device in each cycle.
         is_same = known is not None and known.kubernetes == version and _same(known.slices, slices)
         if known is None or not is_same or not _same(self.nodes, nodes):
             gpus = catalog.gpus if catalog.gpus.devices else None

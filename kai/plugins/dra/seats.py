@@ -169,6 +169,8 @@ class Seats:
         status = self._view.columns.status[pod]
         if status == Status.RELEASING:
             return []
+        # The lasting effect counts the pod as leaving for as long as it is booked on the node, evicted or not. While it
+        # holds its place that is taken back.
         promise = bool(status == Status.PIPELINED)
         comes = _Sitters(using=int(not promise), leaving=-1, promised=int(promise))
         rows, back = self._taken(pod, node, placement)

@@ -144,11 +144,13 @@ def term_of(session: SessionView, kinds: Kinds, most: int, weight: float) -> Fra
     Cost: O(pods + (most + places) x nodes).
     """
     facts = session.facts
+    # A reservation pod holds the device for pods that share it, and these count themselves.
     alive = (((ALIVE >> session.columns.status) & 1) > 0) & ~facts.pods.reservation
     by_shape = np.bincount(facts.pods.shape[alive], minlength=len(kinds.of_shape))
     asking = kinds.of_shape >= 0
     counts = np.bincount(kinds.of_shape[asking], weights=by_shape[asking], minlength=len(kinds.shapes))
     counts[kinds.wants[:, GPU] <= 0] = 0  # by memory, where that of no device is known: such pods fit nowhere
+    # Stable: of kinds that are equally frequent the first ones are taken, and equal snapshots decide alike.
     usual = np.argsort(-counts, kind="stable")[:most]
     usual = usual[counts[usual] > 0]
     if not len(usual):
@@ -206,6 +208,7 @@ def order_keys(session: SessionView) -> Callable[[GroupRows], Float64s]:
         kinds = facts.shapes.kind
         shares = ((kinds == GpuKind.FRACTION) | (kinds == GpuKind.MEMORY)) & (facts.shapes.devices == 1)
         largest, together = np.zeros(count, np.float64), np.zeros(count, np.float64)
+        # Not by an index on the left, which would keep the last pod of each group instead of its largest.
         np.maximum.at(largest, owner, np.where(shares, 0.0, wanted)[shape])
         np.add.at(together, owner, wanted[shape])
         parts = np.zeros(count, np.int64)

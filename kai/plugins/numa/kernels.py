@@ -68,6 +68,7 @@ def _lowest(
     while True:
         if _fits_in(zones, taken, first, picked, width, counts, request):
             return width
+        # The next choice in lexicographic order: of all that suffice, the kubelet takes the one with the lowest zones.
         at = width - 1
         while at >= 0 and picked[at] == size - width + at:
             at -= 1
@@ -122,6 +123,7 @@ def _most_covering(
             for resource in range(request.shape[0]):
                 if counts[resource] and unmet[resource] > 0:
                     cover += min(unmet[resource], max(0, _left(zones, taken, first, zone, resource)))
+            # Strictly more: of zones that cover as much the lowest is taken, as in the peer.
             if cover > best_cover:
                 best = zone
                 best_cover = cover
@@ -168,6 +170,7 @@ def place(zones: Zones, requests: Requests, node: int, drawn: Int64Table) -> int
             if not counts[resource]:
                 continue
             wanted = request[resource]
+            # From the lowest zone up, as the peer draws amounts.
             for place_at in range(width):
                 if wanted <= 0:
                     break

@@ -137,6 +137,7 @@ class Numa:
 
     def open(self, session: SessionView) -> Sequence[Extension]:
         """Read the zones of all nodes; without zones, return nothing."""
+        # The axis has one name for the GPUs of all vendors.
         ignored = frozenset("gpu" if name.endswith("gpu") else name for name in self.ignore)
         reported = layouts_of(session)
         recorded = recorded_placements(session.snapshot, records_of(session, reported), reported)
@@ -223,6 +224,7 @@ class _Aligner:
         self._recorded = recorded
         self._layouts = layouts
         self._axis = view.snapshot.axis
+        # Tracked by the engine, so that the amounts of an undone placement come back without a word from this plugin.
         self._left = view.track(layouts.zones.available)
         self._known: dict[int, _Pod] = {}
         shapes = view.snapshot.shapes
@@ -264,6 +266,8 @@ class _Aligner:
 
     def filter_nodes(self, pod: PodRow, nodes: NodeRows) -> Bools:
         """Refuse nodes with a strict policy that could not align ``pod``."""
+        # Policies are numbered by strictness. From `restricted` on the kubelet rejects a pod that it cannot align;
+        # below that it starts the pod anyway.
         strict = self._layouts.zones.policy[nodes] >= POLICY_RESTRICTED
         mask: Bools = ~(strict & (self._spans(pod, nodes) == INFEASIBLE))
         return mask

@@ -165,6 +165,7 @@ def drawn_zones(annotations: Mapping[str, str], request: Mapping[str, Any], layo
         or _parsed(annotations.get(PREDICTED, ""))
     )
     zones = {zone.name for zone in layout.zones}
+    # A record with an unknown zone is not about this node as it is now, so none of its zones count.
     return found if found and all(zone in zones for zone, _ in found) else None
 
 
@@ -182,6 +183,7 @@ _ENTRIES: Final = msgspec.json.Decoder(list[_Entry])
 def _parsed(text: str) -> DrawnZones:
     try:
         return tuple((entry.zone, _amounts(entry.amount.items())) for entry in _ENTRIES.decode(text))
+    # Any user may write the annotation: text that is nested without end raises RecursionError.
     except (ValueError, RecursionError):
         return ()
 

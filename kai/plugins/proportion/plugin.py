@@ -72,6 +72,7 @@ class Proportion:
         total = cluster_total(session, self.scaling_namespace)
         requested = queue_requests(session)
         shares = self._divide(session, total, requested)
+        # One for the session: the engine's kernels keep its arrays and judge with them by themselves.
         judge = Judge(session, self.saturation_multiplier)
         pairs: dict[int, LevelPairs] = {}
 
@@ -142,6 +143,7 @@ class Proportion:
                     out,
                 )
                 shares[family.rows, resource] = out * unit
+        # GPUs alone are divided in another unit than the one that is counted in.
         shares[:, GPU] = without_rounding(shares[:, GPU], requested[:, GPU])
         # A negative quota is none: such a queue is bounded by its limit alone.
         allocatable = np.where(facts.quota < 0, facts.limit, np.maximum(facts.quota, shares))
@@ -243,8 +245,10 @@ def families_of(session: SessionView) -> tuple[Family, ...]:
             )
             for at, unit in enumerate(_UNITS)
         ]
+        # By age, then by name, since rows are sorted by name: so ties between remainders are broken.
         order = np.lexsort((rows, facts.created[rows])).astype(np.int64)
         out.append(Family(parent, rows, order, np.ascontiguousarray(facts.priority[rows]), tuple(terms)))
+        # Parents first: a family divides what its parent was given.
         waiting += [row for row in children[parent] if row in children]
     return tuple(out)
 
@@ -261,6 +265,7 @@ def cluster_total(session: SessionView, scaling_namespace: str) -> Float64s:
     rows = session.pods_of_others()
     if not len(rows):
         return total
+    # What a reservation pod holds, the pods that share its device use, and these are not of other schedulers.
     rows = rows[(snapshot.pod_node[rows] >= 0) & ~snapshot.pod_reservation[rows]]
     rows = rows[nodes.ready[snapshot.pod_node[rows]] & ((ACTIVE_USED >> snapshot.pod_status[rows]) & 1 > 0)]
     taken = np.bincount(snapshot.pod_shape[rows], minlength=len(snapshot.shapes))
@@ -285,6 +290,7 @@ def queue_requests(session: SessionView) -> Float64s:
     """Return float64[Q, 3]: usage and demand of each queue, summed up the tree; gated pods have no demand yet."""
     snapshot, facts = session.snapshot, session.facts
     out = session.columns.queue_used - held_together(session)
+    # As the snapshot has it, not as the session will: shares are divided once, before any decision.
     pending = np.flatnonzero(snapshot.pod_status == Status.PENDING)
     pending = pending[snapshot.pod_group[pending] >= 0]
     queues: Int64s = facts.groups.queue[snapshot.pod_group[pending]] if len(snapshot.groups) else np.zeros(0, np.int64)

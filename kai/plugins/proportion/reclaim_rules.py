@@ -168,6 +168,7 @@ class Judge:
     def remember(self, aggressor: GroupRow) -> None:
         """Copy the usage of queues and the request of the ``aggressor``."""
         session, claim = self._session, self._claim
+        # In place: kernels that judge by themselves hold these very arrays.
         claim.used[:] = session.columns.queue_used
         claim.fixed[:] = session.columns.queue_fixed
         claim.wanted[:] = session.chunk_amounts(aggressor)
@@ -177,6 +178,7 @@ class Judge:
     def judge(self, scenario: Scenario) -> Verdict:
         """Return whether the victims of ``scenario``, as it ended in simulation, may be taken for its aggressor."""
         session = self._session
+        # Scenarios of a search that reclaims nothing are not judged: nothing was remembered for them.
         if not self._begun or len(session.snapshot.queues) == 0:
             return ACCEPTED
         code = judge(session.facts, session.columns, self._claim, self._loss, scenario.victims())

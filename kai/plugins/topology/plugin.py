@@ -139,6 +139,8 @@ class _Fitting:
         now, ring = int(columns.touches[0]), len(columns.touched)
         counts, seen = self._known.get(kind, (np.zeros(len(session.nodes), np.int64), -1))
         changed = session.nodes.copy()  # a kernel takes no array that cannot be written
+        # The engine notes touched nodes in a ring: once it went all the way round, the first ones are overwritten. From
+        # as many entries as nodes on, counting all costs no more.
         if seen >= 0 and now - seen < min(ring, len(changed)):
             changed = columns.touched[np.arange(seen, now) % ring]
         out = np.empty(len(changed), np.int64)
@@ -172,6 +174,7 @@ class _DomainSearch:
         self._required = tree.depth_of(constraint.required) if constraint.required else 0
         self._preferred = tree.depth_of(constraint.preferred) if constraint.preferred else 0
         self._fitting = fitting
+        # Source: the peer looks down to the preferred level, and without one as far as all nodes agree.
         deepest = self._preferred or (self._required if stop else 0)
         self._top = tree.common_depth(self._valid, deepest if deepest > 0 else -1)
         self._requests = session.facts.shapes.request[session.facts.pods.shape[pods]]
@@ -340,6 +343,7 @@ class _DomainSearch:
         if not len(placed):
             return None
         nodes = session.columns.node[placed]
+        # A pod may be placed on a node that is not in the snapshot.
         nodes = nodes[nodes >= 0]
         return np.unique(tree.codes[self._required, nodes[tree.member[nodes]]])
 

@@ -64,6 +64,7 @@ class Storage:
         self._reports = tuple(each for each in catalog.capacities if each.storage_class in self._classes)
         self._report_of = self._accessible()
         self._consumers = {name: self._consumers_of(name) for name in sorted(self._classes)}
+        # By uid: a pod made anew under an old name does not own the claim of the earlier one.
         rows = {pod.uid: row for row, pod in enumerate(session.snapshot.pods)}
         self._owners = {name: self._owners_of(name, rows) for name in sorted(self._classes)}
         self._alive = {
@@ -104,6 +105,7 @@ class Storage:
             chosen = np.zeros(len(self._mounts), np.bool_)
             chosen[shapes] = True
             pods = self._session.pods_of_shapes(chosen)
+            # Over pods and not shapes: several pods of one shape use one claim as well.
             if len(pods) == 1:
                 own[int(pods[0])] = min(own.get(int(pods[0]), 0) + sizes[key], MOST_BOOKED)
             else:

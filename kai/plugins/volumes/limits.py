@@ -44,6 +44,7 @@ def _attached(catalog: VolumeCatalog, key: tuple[str, str]) -> Attached | None:
         return None
     volume = catalog.volumes.get(claim.volume)
     if volume is not None:
+        # Volumes without a CSI driver (NFS, local) are attached by no driver that reports a limit.
         return (volume.driver, volume.handle) if volume.driver and volume.handle else None
     kind = catalog.classes.get(claim.storage_class)
     return (kind.provisioner, *key) if kind is not None and kind.provisioner else None
@@ -200,6 +201,8 @@ class Limits:
         uses, shape_of = tables.uses, session.facts.pods.shape
         pods_of = np.bincount(shape_of, minlength=len(uses.counts))
         users = np.bincount(uses.volumes, pods_of[uses.shapes], len(tables.driver_of)).astype(np.int64)
+        # A volume of one pod adds up, so a column follows it. One that pods share counts once on a node however many of
+        # them are there: no sum of effects says that, so it is counted from the places of pods.
         alone, shared = uses.only(users == 1), uses.only(users > 1)
         pods, nodes = session.assigned(session.pods_of_shapes(alone.counts > 0))
 

@@ -135,6 +135,7 @@ def _claim(raw: RawObject) -> VolumeClaim:
         phase=phase,
         volume=spec.get("volumeName", ""),
         bind_completed=_BIND_COMPLETED in raw.annotations,
+        # With a second owner the claim outlives its pod, so it gives nothing back when the pod goes.
         owner_pod=raw.owners[0][1] if len(raw.owners) == 1 and raw.owners[0][0] == "Pod" else "",
         deleting=raw.deleting,
         selected_node=raw.annotations.get(_SELECTED_NODE, ""),
@@ -200,6 +201,7 @@ def _capacity(raw: RawObject) -> StorageCapacity:
 def _counts(raw: RawObject) -> Mapping[str, int]:
     """Return how many volumes of each driver the node can hold; a driver that sets no limit is left out."""
     found = ((each.get("name", ""), each.get("allocatable", {})) for each in raw.spec.get("drivers", ()))
+    # Absent means no limit in Kubernetes, and zero means none at all: they must not be mixed up.
     return {name: allocatable["count"] for name, allocatable in found if "count" in allocatable}
 
 

@@ -163,6 +163,7 @@ class _Answers:
         """Yield the filters and waits for the shapes ``concerns``; nothing without shapes."""
         if not concerns.any():
             return
+        # Reach looks at objects only. The other three look at where pods are, which changes with each placement.
         is_fixed = self.storage is None and self.exclusive is None and self.limits is None
         yield NodeFilter(
             self.filter_nodes,

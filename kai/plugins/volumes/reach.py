@@ -165,6 +165,7 @@ class Reach:
         kept = self._kept_for(claim)
         if kept is not None:
             return self._reaching(kept.node_affinity).astype(np.int64)
+        # Claims made from one template differ in these alone, and a look goes over all free volumes.
         key = attrs.evolve(claim, namespace="", name="", uid="", owner_pod="")
         if key not in self._free:
             count, few = np.zeros(len(self._session.snapshot.nodes), np.int64), [np.zeros(0, np.int64)]
@@ -243,6 +244,7 @@ def _suits(volume: Volume, claim: VolumeClaim) -> bool:
     """Return whether a volume satisfies ``claim`` and is not being deleted."""
     if volume.deleting:
         return False
+    # Kubernetes binds across neither classes nor volume modes; a larger volume does.
     if volume.storage_class != claim.storage_class or volume.size < claim.size or volume.block != claim.block:
         return False
     if not set(claim.access_modes) <= set(volume.access_modes):
