@@ -69,6 +69,7 @@ def endpoints(seen: Seen) -> Looked:
         namespace, service = (text_of(hook, "clientConfig", "service", key) for key in ("namespace", "name"))
         if not service or _is_answered(seen, namespace, service):
             continue
+        # Absent means Fail in admissionregistration.k8s.io/v1.
         closed = text_of(hook, "failurePolicy") != "Ignore"
         message = f"webhook {text_of(hook, 'name')} of {name_of(config)} has no endpoint: service {namespace}/{service}"
         what = "the API server refuses what it is about" if closed else "what it would refuse is let through"
@@ -171,6 +172,7 @@ def _hooks(seen: Seen) -> Iterator[tuple[str, Manifest, Mapping[str, Any]]]:
 
 def _is_answered(seen: Seen, namespace: str, service: str) -> bool:
     return any(
+        # Absent is to be read as ready: so says the API of EndpointSlices.
         part_of(endpoint, "conditions", "ready") is not False
         for each in seen.all("endpointslices")
         if labels_of(each).get(_SERVICE) == service and text_of(each, "metadata", "namespace") == namespace
@@ -181,11 +183,13 @@ def _is_answered(seen: Seen, namespace: str, service: str) -> bool:
 def _end_of(bundle: str) -> float | None:
     """Return when the last certificate of a CA bundle expires, infinity if none says so; None for an invalid bundle."""
     try:
+        # A context is what the standard library reads certificates with; it also refuses what is none.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(cadata=base64.b64decode(bundle, validate=True).decode("ascii"))
     except (ssl.SSLError, binascii.Error, ValueError):
         return None
     ends = [ssl.cert_time_to_seconds(str(each["notAfter"])) for each in context.get_ca_certs() if "notAfter" in each]
+    # A bundle may hold an old and a new authority while certificates are renewed: it does until the last has ended.
     return max(ends, default=math.inf)
 
 
@@ -242,6 +246,7 @@ def leftovers(seen: Seen) -> Looked:
     stop = f"kubectl -n {operators[0]} scale deploy kai-operator --replicas=0; " if operators else ""
     problems: list[Finding] = []
     for each in seen.all("deployments"):
+        # The owner decides, not the containers: a sidecar that a mesh injects is no leftover.
         owner = _owner(each)
         if labels_of(each).get(PART_OF) != "kai" or not owner:
             continue
@@ -273,6 +278,7 @@ def _owner(deployment: Manifest) -> str:
 
 
 def _is_operator(deployment: Manifest) -> bool:
+    # Absent means one replica.
     return name_of(deployment) == "kai-operator" and part_of(deployment, "spec", "replicas") != 0
 
 

@@ -162,6 +162,7 @@ class Look:
         async with anyio.create_task_group() as tasks:
             for name, path in LISTS.items():
                 tasks.start_soon(self._list, name, path)
+        # Lists before reviews: which accounts to ask about follows from the pods of kai.
         seen = Seen(now=self.clock.now(), version=version, lists=self._lists)
         await self._review("", rights_of_readers())
         accounts: dict[str, set[str]] = {}
@@ -174,6 +175,7 @@ class Look:
             await self._review(account, rights_of(sorted(roles), flags[account]))
         return attrs.evolve(
             seen,
+            # The clock is read again after all requests: the age of a lease counts to the end of the look.
             now=self.clock.now(),
             unread=self._unread,
             missing={account: tuple(rights) for account, rights in self._missing.items()},

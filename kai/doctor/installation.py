@@ -45,6 +45,7 @@ _OFTEN: Final = 3
 def api_server(seen: Seen) -> Looked:
     """Check that kai supports the version of the API server."""
     version = text_of(seen.version, "gitVersion") or "an unknown version"
+    # Some providers write the minor version as `30+`.
     numbers = [re.match(r"\d+", text_of(seen.version, part)) for part in ("major", "minor")]
     found = tuple(int(each[0]) for each in numbers if each)
     oldest = ".".join(map(str, _OLDEST))
@@ -236,6 +237,7 @@ def leases(seen: Seen) -> Looked:
                     expected=f"at most {lasting}s",
                 )
             )
+        # An identity begins with the name of the pod, and ends in what tells two lives of it apart.
         elif not any(holder.startswith(each.pod) for each in replicas):
             problems.append(
                 warning(
@@ -268,6 +270,7 @@ def clocks(seen: Seen) -> Looked:
                 expected=f"at most {_SLACK:g}s",
             )
         )
+    # If all holders are ahead, it is this machine that is behind.
     elif ages and len(ahead) == len(ages):
         problems.append(
             warning(
@@ -321,6 +324,7 @@ def other_scheduler(seen: Seen) -> Looked:
             continue
         pool = _flags(each).get("partition-label-value", "")
         count = counted(replicas if isinstance(replicas, int) else 1, "replica")
+        # Its operator has schedulers elect a leader only from two replicas on.
         lease = "" if replicas not in {None, 1} else ", which takes no lease"
         severity = failure if pool in ours else warning
         problems.append(

@@ -98,6 +98,7 @@ class Program:
     def elects(self) -> bool:
         """Whether its replicas elect a leader."""
         text = self.flags.get("leader-elect", "false")
+        # A boolean flag without a value is true, as Go reads it.
         return not text or truth(text) is True
 
 
@@ -205,6 +206,7 @@ def _flags(words: Sequence[object]) -> Iterator[tuple[str, str]]:
     for word, after in itertools.zip_longest(words, words[1:]):
         if isinstance(word, str) and word.startswith("-"):
             name, is_whole, value = word.lstrip("-").partition("=")
+            # A role after a boolean flag is a role, as in `kai run --leader-elect scheduler`.
             if not is_whole and isinstance(after, str) and not after.startswith("-") and after not in ROLES:
                 value = after
             yield name, value

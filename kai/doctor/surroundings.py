@@ -99,6 +99,7 @@ def runtime_classes(seen: Seen) -> Looked:
 def _classes(roles: Iterable[str], flags: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield flags and the runtime classes that they name, defaults included."""
     if "admission" in roles:
+        # As in admission: the older name counts only where the newer one is not given.
         flag = _OLDER_CLASS if _FRACTION_CLASS not in flags and _OLDER_CLASS in flags else _FRACTION_CLASS
         yield flag, flags.get(flag, _DEFAULT_CLASS)
     if "binder" in roles and flags.get("runtime-class-name"):

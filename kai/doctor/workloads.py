@@ -228,6 +228,7 @@ def refused_binds(seen: Seen) -> Looked:
     """Check that placed pods get bound: something that refuses a bind again and again has to be fixed."""
     refused: dict[str, str] = {}
     for each in _waiting(seen):
+        # Conditions first: to read a whole pod costs far more, and hardly any pod has one of these.
         if any(part_of(one, "type") in _ABOUT_BINDS for one in list_of(each, "status", "conditions")):
             try:
                 text = bind_refusal(structure_as(Pod, each))
@@ -380,6 +381,7 @@ def _alive(seen: Seen) -> Iterator[Manifest]:
 
 def _waiting(seen: Seen) -> Iterator[Manifest]:
     """Yield kai's pods that have no node yet."""
+    # Without a scheduler of kai its usual name: pods that wait for it are what the check is for then.
     ours = {each.pool[0] for each in seen.programs()} or {names.SCHEDULER_NAME}
     for each in _alive(seen):
         if text_of(each, "spec", "schedulerName") in ours and not text_of(each, "spec", "nodeName"):

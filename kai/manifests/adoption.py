@@ -38,6 +38,7 @@ QUEUE_SOURCES: Final = (NAMESPACE, KUEUE, VOLCANO)
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 """The scheduler of pods that name none: the API server sets it as the default."""
 SYSTEM_NAMESPACES: Final = frozenset({"kube-system", "kube-public", "kube-node-lease", names.KAI_NAMESPACE})
+# The kubelet makes a mirror pod of each static pod, and names its Node as the owner.
 _ON_EACH_NODE: Final = frozenset({"DaemonSet", "Node"})
 _GATES: Final = ("kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology")
 """Kueue's scheduling gates, which keep a pod from every scheduler until Kueue admits it."""
@@ -203,12 +204,14 @@ class _Adopting:
                 "left to the scheduler that they name (namespaces kube-*, DaemonSets)"
             )
         missing = sorted(self.adoption.schedulers - self.adoption.operators - set(known))
+        # Pods of the system were not counted: a scheduler that seems to have none may be theirs.
         for scheduler in missing if not self.left else ():
             yield f"--scheduler-name {scheduler}: no pod is for it"
 
     def _for_us(self, template: Manifest) -> Manifest:
         spec = dict(mapping_of(template, "spec"))
         spec["schedulerName"] = self.adoption.ours
+        # Only gates that Kueue itself removes on admission. Any other gate still holds the pod back.
         if self.adoption.queue_from == KUEUE and spec.get("schedulingGates"):
             gates = [each for each in mappings_of(spec, "schedulingGates") if each.get("name") not in _GATES]
             spec["schedulingGates"] = gates
@@ -225,6 +228,7 @@ class _Adopting:
         if names.QUEUE not in labels:
             self.wanted[queue] = None
             changed["metadata"] = {**metadata, "labels": {**labels, names.QUEUE: queue}}
+        # Kueue keeps a workload suspended until it admits it, and here kai admits in its place.
         if self.adoption.queue_from == KUEUE and part_of(manifest, "spec", "suspend") is True:
             changed["spec"] = {**mapping_of(manifest, "spec"), "suspend": False}
         return self._in_named_group(changed, queue)
@@ -255,6 +259,7 @@ class _Adopting:
             self.wanted[queue] = None
         key = place_of(manifest)
         made = dict(_pod_group(*key, queue, spec.get("minMember")))
+        # Age and labels decide about order and queue; annotations of another scheduler mean nothing to kai.
         kept = {name: metadata[name] for name in ("uid", "creationTimestamp", "labels") if name in metadata}
         made["metadata"] = {**made["metadata"], **kept}
         if isinstance(spec.get("priorityClassName"), str):

@@ -45,6 +45,7 @@ class Claims:
     def gpus_of(self, pod: Mapping[str, Any], namespace: str) -> int:
         """Return the number of GPUs in the claims of a pod; a claim that it has under two names counts once."""
         places = [(kind, namespace, name) for kind, name, _ in _named(mapping_of(pod, "spec"))]
+        # A claim is one object whatever it is called in the pod; of a template each reference gets a claim of its own.
         named = {*places} - {place for place in places if place[0] == TEMPLATE}
         made = [place for place in places if place[0] == TEMPLATE]
         specs = [mapping_of(self.found.get(place), "spec") for place in sorted(named)]
@@ -112,6 +113,7 @@ def _gpus_of(spec: Mapping[str, Any]) -> int:
 
 
 def _count(request: Mapping[str, Any]) -> int:
+    # By the letters in the name, as the scheduler tells device classes of GPUs from others.
     if _GPU not in text_of(request, "deviceClassName"):
         return 0
     count = request.get("count")

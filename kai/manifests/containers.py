@@ -34,6 +34,7 @@ def faults_of_containers(
         yield from _of_mounts(place, container, None if added is None else [*volumes, *added])
         yield from _of_variables(place, container)
         yield from _of_resources((*place, "resources"), mapping_of(container, "resources"), claims)
+    # One set of names: an API server lets no init container have the name of a container.
     yield from repeated((*main, *first), "name")
     yield from _host_ports(main)
 
@@ -56,6 +57,7 @@ def _of_ports(place: Path, container: Mapping[str, Any], *, on_host: bool) -> It
     for where, port in ports:
         for field in ("containerPort", "hostPort"):
             number = port.get(field)
+            # hostPort 0 means none; containerPort has no such value.
             is_missing = field == "containerPort" and number is None
             least = 1 if field == "containerPort" else 0
             if is_missing or (is_whole(number) and not least <= number <= _LAST_PORT):
@@ -135,6 +137,7 @@ def _of_amount(place: Path, name: str, value: object) -> Iterator[Fault]:
 
 
 def _is_extended(name: str) -> bool:
+    # Source: IsExtendedResourceName of Kubernetes, whose quotas put `requests.` in front of such names.
     domain, slash, _ = name.rpartition("/")
     return bool(slash) and not (domain.startswith("requests.") or "kubernetes.io" in domain)
 

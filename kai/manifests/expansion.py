@@ -262,10 +262,12 @@ class _Expanding:
 
     def finish(self) -> Expansion:
         """Group the pods without a group, and return the result."""
+        # Their controllers read other objects of the input, which may stand after them in the files.
         for at, manifest in self.late:
             self._take_workload(at, manifest)
         made: list[Manifest] = []
         grouping = Grouping(self.index, Settings(scheduler_name=self.scheduler_name), self.fresh)
+        # A Karta may stand after the objects that it describes, so unknown kinds are decided about last.
         strange, self.strange = self.strange, []
         for at, manifest in strange:
             kind = Kind.of(manifest["apiVersion"], manifest["kind"])
@@ -286,6 +288,7 @@ class _Expanding:
             made, pods = grouping.made(grouped)
             made += pods
         later = self._group_later(grouping) if self.coming else ()
+        # The first problem of each workload: all of its pods repeat it.
         first = {problem.at: problem for problem in reversed(self.problems)}
         return Expansion(
             manifests=(*self.kept.values(), *made),
@@ -441,6 +444,7 @@ class _Expanding:
             self.fresh.add(made["metadata"]["uid"])
             if made["kind"] == "Pod":
                 yield self._with_own_name(made), conditions
+            # An object that owns others of this list is only a link: the model has made its children already.
             elif made["metadata"]["uid"] not in parents:
                 yield from self._pods_below(at, made, conditions)
 
@@ -531,8 +535,10 @@ def _names_of_owners(manifests: Iterable[Mapping[str, Any]]) -> frozenset[tuple[
             continue
         metadata = mapping_of(manifest, "metadata")
         for each in mappings_of(metadata, "ownerReferences"):
+            # An object that names itself as its owner would seem to have children, and would get no pods.
             if (each.get("kind"), each.get("name")) != (kind, metadata.get("name")):
                 found.add((str(each.get("kind")), str(each.get("uid"))))
+                # By name as well: an owner that was never applied has no UID in its manifest.
                 found.add((str(each.get("kind")), f"{metadata.get('namespace') or 'default'}/{each.get('name')}"))
     return frozenset(found)
 

@@ -68,6 +68,7 @@ def scalar_fault(value: object, name: str) -> BadValue | None:
     scalar = SCALARS[name]
     if value is None or scalar.takes(value):
         return None
+    # With bool, which is an int in Python: what YAML reads as true or false needs quotes, too.
     if name == "str" and isinstance(value, int | float):
         return BadValue(value, f"{scalar.wanted} (in YAML, put it in quotes)")
     is_large = name in _LARGEST and isinstance(value, int | float) and value > _LARGEST[name]
@@ -158,6 +159,7 @@ def shown(value: object) -> str:
 
 def items(fields: Mapping[str, Any], field: str, at: Path) -> list[Item]:
     """Return the objects of a list with their paths; values of another shape are ignored."""
+    # Numbered before others are left out: paths must have the indexes of the file.
     found = enumerate(list_of(fields, field))
     return [((*at, field, index), each) for index, each in found if isinstance(each, Mapping)]
 

@@ -137,6 +137,7 @@ def _finding(document: Document, unknown: Unknown) -> Finding:
     where = f"{document.manifest.get('kind')} has no field {name}"
     if len(unknown.path) > 1:
         where += f" in {_shown(unknown.path[:-1])}"
+    # The comparison minds case, and API servers do as well; so a wrong case is looked for by itself.
     near = difflib.get_close_matches(name, unknown.known, n=1, cutoff=_NEAR)
     lower = {known.lower(): known for known in unknown.known}
     match = lower.get(name.lower()) or (near[0] if near else "")

@@ -62,6 +62,8 @@ def gpus_of(pod: Mapping[str, Any], parts: Mapping[str, float] | None = None) ->
         found = exact_amount(value)
         each = mig_slices(resource)[0] or float(resource in names.GPU_RESOURCES)
         each = (parts or {}).get(backed_name(resource), each)
+        # Containers only, since init containers have ended by then. Of limits and requests the larger: limits stand for
+        # requests that are not given.
         if each and found is not None and "containers" in place:
             asked[place[:3]] = max(asked.get(place[:3], 0.0), float(found) * each)
     return sum(asked.values())

@@ -117,6 +117,7 @@ class Index:
 
     def get(self, read: Get, /) -> Manifest | Absent:
         """Return the object of this kind, namespace (or cluster-scoped) and name."""
+        # Groupers name the namespace of the pod for every kind, and objects of cluster-scoped kinds have none.
         for namespace in (read.namespace, ""):
             found = self._objects.get((read.kind, namespace, read.name))
             if found is not None:
@@ -125,6 +126,7 @@ class Index:
 
     def many(self, read: Many, /) -> tuple[Manifest, ...] | Absent:
         """Return the matching objects in the order in which they were added."""
+        # As in a cluster without the definition of Karta: the grouper then keeps to its built-in rules.
         if read.kind == KARTA and read.kind not in self._kinds:
             return Absent(Why.NO_SUCH_KIND)
         return tuple(manifest for manifest in self._kinds.get(read.kind, ()) if _matches(Resource.of(manifest), read))
@@ -155,6 +157,8 @@ class Grouping:
     def __attrs_post_init__(self) -> None:
         """Load the groupers, and add the missing priority classes of an installation."""
         self._groupers = load_groupers()
+        # Files seldom have the classes of the installation; without them groups would get another priority than in a
+        # cluster.
         absent = [name for name in PRIORITY_CLASSES if isinstance(self.index.get(_class(name)), Absent)]
         self._lent = [_class_manifest(name) for name in absent]
         self.index.add(self._lent)

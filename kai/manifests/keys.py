@@ -201,6 +201,7 @@ def nearest_key(key: str) -> str:
         return within
     prefix, slash, name = key.rpartition("/")
     bare = {each.rpartition("/")[2]: each for each in KEYS}
+    # The prefix first: a name such as `queue` below the domain of another project is not meant for kai.
     is_of_kai = key.startswith(_DOMAIN) or prefix in _PREFIXES or edits(f"{prefix}/", _DOMAIN, 3) <= 3
     if not slash:  # a key without a prefix must match a whole name
         return bare.get(key, "") if len(key) >= _SHORTEST else ""
@@ -227,6 +228,7 @@ def edits(one: str, other: str, most: int) -> int:
     before: list[int] = []
     row = list(range(len(other) + 1))
     for at, letter in enumerate(one, 1):
+        # Three rows are enough: a swap of two letters looks back two rows, everything else one.
         before, last, row = row, before, [at]
         for place, wanted in enumerate(other, 1):
             cost = min(before[place] + 1, row[place - 1] + 1, before[place - 1] + (letter != wanted))

@@ -89,6 +89,7 @@ def _check_jobs(reading: Reading, parents: Mapping[str, str]) -> Iterator[Findin
     """
     seen: set[int] = set()
     for job in reading.expansion.jobs:
+        # Jobs of one workload share its faults; a job without an object in the input has no place to show.
         if job.at in seen or job.at < 0:
             continue
         seen.add(job.at)

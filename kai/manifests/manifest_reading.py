@@ -121,6 +121,7 @@ def read(documents: Sequence[Document], around: Surroundings | None = None) -> R
     # A problem at the place of an earlier finding is a consequence of it, and is not reported again.
     more = [finding for finding in wrong + problems if (finding.file, finding.line) not in said]
     placed = [finding for finding in more if finding.line]
+    # Findings without a place are the last resort: where an error has a place, they repeat it.
     findings += placed if any(finding.is_error for finding in (*findings, *placed)) else more
     return Reading(
         documents=tuple(documents),
@@ -273,6 +274,7 @@ def defined_twice(documents: Iterable[Document]) -> Iterator[Finding]:
             continue
         is_namespaced = known is None or known.namespaced
         namespace = str(metadata.get("namespace") or "default") if is_namespaced else ""
+        # Without the version: an API server has one object of the name, whichever version it was written in.
         key = (version.rpartition("/")[0], kind, namespace, str(metadata["name"]))
         first = seen.setdefault(key, document)
         if first is not document:

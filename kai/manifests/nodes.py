@@ -123,6 +123,7 @@ def _selector(document: Document, at: Path, spec: Mapping[str, Any], nodes: Node
             near = nearest(str(key), nodes.labels)
             better = f"{near}:" if near else ""
         else:
+            # Only a near miss: a label that no node has yet may be one that an autoscaler brings.
             near = "" if value in values else nearest(str(value), values) or _other_case(str(value), values)
             better = f"{key}: {near}" if near else ""
         if near:

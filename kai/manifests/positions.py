@@ -118,6 +118,7 @@ class Text:
         parts = [
             (self.content.count("\n", 0, start), self.content[start:end]) for start, end in itertools.pairwise(starts)
         ]
+        # Documents are numbered as `load_values` returns them, which leaves empty ones out.
         return [part for part in parts if _holds_something(part[1])]
 
     @cached_property
@@ -148,6 +149,7 @@ def _step(node: yaml.Node, step: str | int) -> tuple[yaml.Node | None, yaml.Node
     for key, value in node.value:
         if key.value == step or (isinstance(step, str) and _as_read(key) == step):
             return key, value
+        # Merged keys last: in YAML a mapping's own keys override them, wherever the merge stands.
         if key.tag == _MERGE:
             merged += value.value if isinstance(value, yaml.SequenceNode) else [value]
     return next((pair for each in merged if (pair := _step(each, step)) is not None), None)

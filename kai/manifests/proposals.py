@@ -171,6 +171,7 @@ def _from_namespaces(manifests: Sequence[Manifest], around: Around) -> Proposed:
             continue
         sources.setdefault(namespace, []).append(name)
         for resource, amount in hard.items():
+            # All quotas of a namespace hold together, so the lowest decides.
             known = bounds.setdefault(namespace, {})
             known[resource] = min(amount, known.get(resource, amount))
 
@@ -275,6 +276,7 @@ def _of_cluster_queue(
         nominal = _amounts({str(resource.get("name")): resource.get("nominalQuota", 0)})
         borrowed = _amounts({str(resource.get("name")): resource.get("borrowingLimit")})
         for key, amount in nominal.items():
+            # Source: Kueue. Without a borrowingLimit a queue borrows without a bound, but only from its cohort.
             most = UNLIMITED if cohort and key not in borrowed else amount + borrowed.get(key, 0.0)
             found.setdefault(key, []).append((amount, most))
     weight = _number(part_of(manifest, "spec", "fairSharing", "weight"), 1.0)
@@ -306,6 +308,7 @@ def _cohorts(leaves: Sequence[Proposal], cohorts: Mapping[str, Manifest]) -> lis
             wanted.append(above)
     parents = {name: _cohort_of(cohorts[name]) if name in cohorts else "" for name in dict.fromkeys(wanted)}
     found: dict[str, Proposal] = {}
+    # The deepest first: a cohort's quota is the sum of those below it.
     for name in sorted(parents, key=lambda each: -_depth(each, parents)):
         below = [each for each in (*leaves, *found.values()) if each.parent == name]
         own: dict[str, float] = {}
@@ -350,6 +353,7 @@ def _from_volcano(manifests: Sequence[Manifest], around: Around) -> Proposed:
         return str(said or next(iter(inner), _VOLCANO_DEFAULT))
 
     def made(wanted: Collection[str]) -> tuple[Proposal, ...]:
+        # Volcano's root stands above all queues, and bounds nothing. Top queues of kai need none above them.
         kept = {name: each for name, each in found.items() if name != _VOLCANO_ROOT or _VOLCANO_ROOT in wanted}
         made = [_of_volcano(name, each) for name, each in kept.items()]
         made += [

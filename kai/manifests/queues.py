@@ -80,6 +80,7 @@ def check_queues(documents: Sequence[Document], beside: Mapping[str, str] = EMPT
 def _check_runtimes(name: str, queues: Mapping[str, Document]) -> Iterator[Finding]:
     """Yield the run times of a queue that are longer than the maximum that holds for it."""
     parents = {each: parent_of(queue) for each, queue in queues.items()}
+    # Each once: parents may form a circle, which another check reports.
     chain = [queues[each] for each in dict.fromkeys(ancestry(name, parents)) if each in queues]
     for each in runtime_conflicts(document.manifest for document in chain):
         message = f"queue {name}: {each.field} is {each.found}, and maxRuntime of queue {each.owner} is {each.most}"

@@ -42,9 +42,11 @@ _DECIMAL: Final = re.compile(r"0|-?[1-9][0-9]*")
 _MOST: Final = 1 << 63
 _OWN_GROUPS: Final = frozenset({"", "apps", "batch"})
 _ALWAYS: Final = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController"})
+# Its selector defaults to the labels of the template; the API version of the others has no default.
 _SELECTING: Final = _ALWAYS - {"ReplicationController"}
 _POD_TEMPLATES: Final = frozenset({"template", "leaderTemplate", "workerTemplate"})
 _POD_SPEC: Final = "podSpec"
+# The limit is on bytes of keys and values together, not on the number of annotations.
 _MOST_ANNOTATIONS: Final = 256 * 1024
 _COUNTS: Final[Mapping[str, tuple[str, ...]]] = {
     "CronJob": ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"),
@@ -144,6 +146,7 @@ def _of_term(term: Mapping[str, Any], at: Path) -> Iterator[Fault]:
     for place, each in items(term, "matchExpressions", at):
         yield from _of_expression(each, place, (*_SETS, *_PRESENCE, *_COMPARISONS))
         operator, values = each.get("operator"), each.get("values")
+        # A list of another type is a fault of types, which `check_fields` reports.
         if operator not in _COMPARISONS or not isinstance(values, list | None):
             continue
         if len(values or ()) != 1:
@@ -223,6 +226,7 @@ def _faults(manifest: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterato
     if kind == "PriorityClass":
         yield from _of_priority(manifest, metadata)
     if is_own and not is_pod:
+        # Jobs have their counts checked with their other fields, also inside of a CronJob.
         if kind != "Job":
             yield from _of_counts(kind, mapping_of(manifest, "spec"), ("spec",))
         yield from _of_controller(kind, mapping_of(manifest, "spec"), metadata)

@@ -114,6 +114,7 @@ def templates(
     found: list[tuple[tuple[str | int, ...], Mapping[str, object]]] = []
     if isinstance(value, Mapping):
         spec = value.get("spec")
+        # Not by the field's name: operators embed pods under many names, and all have containers.
         if isinstance(spec, Mapping) and isinstance(spec.get("containers"), list | Mapping):
             return [(path, value)]
         for key, inner in value.items():
@@ -155,6 +156,8 @@ def check_priorities(documents: Collection[Document], classes: Collection[str]) 
             near = difflib.get_close_matches(name, known, n=1, cutoff=_NEAR)
             if name in known or not (classes or near):
                 continue
+            # An API server looks up the class in the spec of a pod, and refuses the pod if there is none. The label is
+            # read by kai alone.
             is_of_pod = path[-2:] == ("spec", names.PRIORITY_CLASS) and document.manifest.get("kind") != "PodGroup"
             then = "an API server refuses the pods" if is_of_pod else "it is passed over, and the job gets another one"
             yield document.finding(

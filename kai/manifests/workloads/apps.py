@@ -89,6 +89,7 @@ def job(workload: Resource) -> Iterator[Made]:
     parallelism = count(fields, "spec", "parallelism", default=1)
     completions = count(fields, "spec", "completions", default=-1)
     succeeded = count(fields, "status", "succeeded", default=0)
+    # Without completions a Job is a work queue: it runs `parallelism` pods until one of them succeeds.
     remaining = parallelism if completions < 0 else max(0, completions - succeeded)
     wanted = min(parallelism, remaining)
     spec = fields.child("spec")

@@ -63,6 +63,7 @@ class AbsentError(InputError):
     """A workload names an object that describes its pods and is not in the input."""
 
 
+# Any number does, as long as it stays: two expansions of one input must have equal UIDs.
 _NAMES: Final = uuid.UUID("6f0f3f5e-6c1b-4b0e-9a53-0d5f7a1f2c11")
 
 
@@ -194,4 +195,5 @@ def _texts(template: Fields, key: str) -> dict[str, str]:
     found = part(part(template, "metadata"), key)
     if found is None:
         return {}
+    # null is an empty text here, as an API server reads it in a map of strings.
     return {name: "" if value is None else found.text(name) or "" for name, value in found.value.items()}
