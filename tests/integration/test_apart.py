@@ -45,7 +45,7 @@ def stage(theatre):
         observer.stop()
 
 
-def test_nodes_that_move_between_two_shards_are_filled_by_one_of_them(stage):
+def test_a_node_moving_between_shards_is_filled_by_one(stage):
     draw = random.Random(4)
     for pool in ("red", "blue"):
         for name, parent in ((f"{pool}-top", ""), (f"{pool}-team", f"{pool}-top")):
@@ -70,7 +70,7 @@ def test_nodes_that_move_between_two_shards_are_filled_by_one_of_them(stage):
     assert not stage.events(reason="Evict")
 
 
-def test_a_stand_by_whose_clock_is_an_hour_ahead_takes_over_and_gives_the_lease_back(stage):
+def test_a_standby_with_a_fast_clock_leads_and_yields(stage):
     for manifest in (queue("top", gpu={"quota": -1}), queue("team", "top", gpu={"quota": -1})):
         stage.create(manifest)
     right = stage.start("right", flags=LEADING, environment={"POD_NAME": "right"})

@@ -35,7 +35,7 @@ def limited(name, gpus, limit, place):
     return made
 
 
-def test_what_could_exceed_a_budget_waits_until_the_budget_is_raised(stage):
+def test_a_job_beyond_the_budget_waits_for_its_raise(stage):
     with scene(stage):
         stage.create(node("counted", gpu=4, labels={"place": "counted"}))
         stage.create(queue("budgeted-top", gpu={"quota": 4}))

@@ -284,7 +284,7 @@ def test_two_hundred_canaries_are_told_nowhere(plane: ControlPlane, tmp_path: Pa
     assert canary.words["annotation of pod fails"] in failed, "the failed pod is in the dump, with its annotations"
 
 
-def test_a_word_is_found_plain_and_in_the_middle_of_what_is_encoded() -> None:
+def test_a_word_is_found_plain_and_inside_base64() -> None:
     canary = Canaries()
     word = canary("somewhere")
     for before in range(4):

@@ -86,9 +86,7 @@ def is_reviewed(admin):
     return made["spec"].get("runtimeClassName") == "nvidia"
 
 
-def test_shared_gpus_work_after_installing_and_no_review_fails_while_certificates_are_renewed(
-    bare_control_plane, port, tmp_path
-):
+def test_shared_gpus_work_while_certificates_are_renewed(bare_control_plane, port, tmp_path):
     plane, admin = bare_control_plane, bare_control_plane.admin
     assert not is_reviewed(admin)
     with replica(plane, tmp_path, "admission", port, LIFETIME) as (daemon, probes):
@@ -130,7 +128,7 @@ def test_a_second_replica_takes_the_certificate_of_the_first(bare_control_plane,
             assert admin.get(SECRET)["data"] == before
 
 
-def test_the_account_may_touch_no_other_secret_and_no_other_webhooks(bare_control_plane, port):
+def test_admissions_account_reaches_no_other_secret_or_webhook(bare_control_plane, port):
     del port
     admission = bare_control_plane.account(NAMESPACE, "admission")
     admission.get(SECRET)

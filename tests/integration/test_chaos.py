@@ -15,7 +15,7 @@ from tests.integration.chaos.rig import Plan, rigged
 from tests.integration.chaos.waiting import until_in_a_term
 
 
-def test_kills_and_freezes_give_nothing_twice_and_leave_nothing_behind(bare_control_plane, tmp_path):
+def test_kills_and_freezes_cause_no_double_bookings_or_leftovers(bare_control_plane, tmp_path):
     lease = (8.0, 6.0, 1.0)
     plan = Plan(restarts=4, standbys=2, freezes=3, seed=7, lease=lease, settle_every=3, is_patient=False)
     with rigged(bare_control_plane, tmp_path, plan) as rig:
@@ -28,7 +28,7 @@ def test_kills_and_freezes_give_nothing_twice_and_leave_nothing_behind(bare_cont
     assert report.outcomes[BOUND] > 0
 
 
-def test_what_a_term_leaves_undone_is_awaited_in_the_next():
+def test_waiting_in_a_term_continues_in_the_next():
     epochs = itertools.count()
     asked = []
 
@@ -46,7 +46,7 @@ def test_what_never_comes_is_found_however_terms_change(epochs):
         until_in_a_term(lambda: False, lambda: next(epochs), "all", seconds=0.0)
 
 
-def test_a_job_that_is_chosen_to_go_cannot_be_taken_away_by_another_thread_meanwhile():
+def test_a_job_chosen_for_deletion_is_locked_against_threads():
     free = []
 
     def take(lock):
@@ -95,7 +95,7 @@ def written(what, pod, at):
     ],
     ids=["bound since", "bound before only", "waits still", "another was bound", "gang", "for no group", "no record"],
 )
-def test_an_eviction_is_judged_by_what_became_of_the_group_that_it_was_for(decisions, bound_at, waiting, outcome):
+def test_an_eviction_is_judged_by_its_aggressors_fate(decisions, bound_at, waiting, outcome):
     writes = [written("pods/eviction", "v", "3"), *([written("pods/binding", "n", bound_at)] if bound_at else [])]
     found = Beneficiaries.of(writes, decisions, waiting)
     assert found.became() == {outcome: 1}

@@ -65,7 +65,7 @@ def test_the_chart_renders_what_kustomize_renders(helm, words, entry):
         assert theirs[each] == manifest, each
 
 
-def test_a_shadow_is_rendered_alone_whatever_else_is_asked_for(helm):
+def test_a_shadow_is_rendered_without_other_components(helm):
     words = ("--set=form=shadow,dashboard.enabled=true,monitoring.enabled=true,queueAccess=required",)
     theirs, wanted = plain(rendered(helm, *words)), plain(render(DEPLOY / "overlays" / "shadow"))
     (container,) = deployment(list(wanted.values()), "kai-shadow")["spec"]["template"]["spec"]["containers"]
@@ -120,7 +120,7 @@ def test_another_namespace_is_taken_everywhere(helm):
     assert [line for line in left if not any(each in line for each in known)] == []
 
 
-def test_a_shard_is_a_scheduler_of_its_own_with_a_configuration_of_its_own(helm):
+def test_a_shard_has_its_own_scheduler_and_configuration(helm):
     values = {
         "form": "split",
         "shards": [{"name": "west", "nodePool": "west-1", "configuration": {"kind": "Profile", "with": {}}}],
@@ -145,7 +145,7 @@ def test_a_shard_is_a_scheduler_of_its_own_with_a_configuration_of_its_own(helm)
     assert container["image"] == f"r.example/kai@sha256:{'0' * 64}"
 
 
-def test_a_decision_log_and_a_usage_database_can_be_given_and_pods_that_kai_makes_pull_with_the_same_secrets(helm):
+def test_volumes_variables_and_pull_secrets_reach_their_pods(helm):
     variable = {"name": "USAGE_DB", "valueFrom": {"secretKeyRef": {"name": "usage", "key": "address"}}}
     values = {
         "imagePullSecrets": [{"name": "registry"}],
@@ -169,7 +169,7 @@ def test_a_decision_log_and_a_usage_database_can_be_given_and_pods_that_kai_make
 
 
 @pytest.mark.parametrize("form", ["single", "split", "shadow"])
-def test_on_openshift_pods_name_no_user_and_the_binder_may_block_the_deletion_of_owners(helm, form):
+def test_openshift_pods_name_no_user_and_binders_set_finalizers(helm, form):
     manifests = rendered(helm, values={"form": form, "openshift": True})
     for each in of_kind(manifests, "Deployment"):
         assert each["spec"]["template"]["spec"]["securityContext"] == {
@@ -223,7 +223,7 @@ def paths(values, before=""):
         yield from paths(value, f"{before}{name}.") if isinstance(value, dict) else ()
 
 
-def test_a_value_that_is_left_empty_is_the_default_or_refused(helm):
+def test_an_empty_value_is_the_default_or_refused(helm):
     """Helm takes away what a file leaves empty: policies, say, would be gone without a word."""
     command = [helm, "template", "kai", str(CHART), KUBERNETES]
     usual = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -151,7 +151,7 @@ async def test_of_config_maps_the_metadata_are_enough(plane):
 
 
 @asynchronous
-async def test_a_compacted_history_is_noticed_inside_of_the_stream_and_made_good(plane):
+async def test_a_compacted_history_in_the_stream_is_recovered(plane):
     """The API server is restarted, so that its cache is empty and only the compacted store can answer."""
     plane.admin.ensure(config_map("kept"))
     plane.admin.ensure(config_map("lost"))
@@ -189,7 +189,7 @@ async def test_a_watch_from_a_compacted_version_lists_again(plane):
 
 @pytest.mark.parametrize("is_moved_on", [False, True], ids=["versions go back", "versions go on"])
 @asynchronous
-async def test_a_store_that_is_put_back_to_a_backup_is_known_as_it_is(plane, tmp_path, is_moved_on):
+async def test_a_store_restored_from_a_backup_is_shown(plane, tmp_path, is_moved_on):
     """Streams that go on from a version of the future are silent, and here nothing comes of their silence."""
     for name in ("kept", "changed", "gone"):
         plane.admin.ensure(config_map(name))
@@ -212,7 +212,7 @@ async def test_a_store_that_is_put_back_to_a_backup_is_known_as_it_is(plane, tmp
 
 
 @asynchronous
-async def test_a_stream_that_is_cut_goes_on_where_it_stood(plane):
+async def test_a_cut_stream_continues_without_another_list(plane):
     async with connected(plane) as cluster:
         watcher = next(each for each in cluster.watchers if each.watched.cls is ConfigMap)
         lists = watcher.machine.completed
@@ -252,7 +252,7 @@ async def test_objects_of_any_kind_are_found_by_discovery(plane):
 
 
 @asynchronous
-async def test_a_binding_is_done_once_and_only_for_the_pod_that_was_meant(plane):
+async def test_a_binding_applies_once_to_the_intended_pod_only(plane):
     async with connected(plane) as cluster:
         pod = await made_pod(cluster)
         bind = Bind(ref=at(Pod, "p"), node="n1", uid=pod.metadata.uid, resource_version=pod.metadata.resource_version)
@@ -268,7 +268,7 @@ async def test_a_binding_is_done_once_and_only_for_the_pod_that_was_meant(plane)
 
 
 @asynchronous
-async def test_an_eviction_hits_the_pod_that_was_meant_and_respects_budgets(plane):
+async def test_an_eviction_respects_the_pods_uid_and_budgets(plane):
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -303,7 +303,7 @@ async def test_an_eviction_hits_the_pod_that_was_meant_and_respects_budgets(plan
 
 
 @asynchronous
-async def test_a_deletion_of_a_pod_that_runs_shows_it_as_going(plane):
+async def test_deleting_a_running_pod_shows_it_as_terminating(plane):
     async with connected(plane) as cluster:
         await made_pod(cluster)
         made = cluster.store.get(Pod, "p", NAMESPACE).metadata.resource_version
@@ -317,7 +317,7 @@ async def test_a_deletion_of_a_pod_that_runs_shows_it_as_going(plane):
 
 
 @asynchronous
-async def test_patches_of_every_form_and_of_the_status_are_understood(plane):
+async def test_all_patch_forms_and_status_patches_are_accepted(plane):
     async with connected(plane) as cluster:
         await made_pod(cluster)
         ref = at(Pod, "p")
@@ -341,7 +341,7 @@ async def test_patches_of_every_form_and_of_the_status_are_understood(plane):
 
 
 @asynchronous
-async def test_to_apply_creates_changes_and_takes_away_what_it_owns(plane):
+async def test_apply_creates_changes_and_removes_its_own_fields(plane):
     ref = at(PodGroup, "g")
     async with connected(plane) as cluster:
 
@@ -360,7 +360,7 @@ async def test_to_apply_creates_changes_and_takes_away_what_it_owns(plane):
 
 
 @asynchronous
-async def test_events_are_recorded_on_objects_with_and_without_a_namespace(plane):
+async def test_events_are_recorded_on_namespaced_and_cluster_objects(plane):
     async with connected(plane) as cluster:
         pod = await made_pod(cluster)
         for ref, uid in ((at(Pod, "p"), pod.metadata.uid), (Ref(Queue, "default-queue"), "")):
@@ -403,7 +403,7 @@ async def test_many_writes_at_once_all_arrive_and_show(plane):
 
 
 @asynchronous
-async def test_a_restarted_server_is_found_again_by_reads_writes_and_watches(plane):
+async def test_requests_and_watches_survive_a_server_restart(plane):
     async with connected(plane) as cluster:
         plane.restart_apiserver(kill=True)
         # The event loop stood still meanwhile: first it has to see that idle connections were closed.
@@ -450,7 +450,7 @@ async def test_a_server_with_another_certificate_is_not_talked_to(plane):
 
 
 @asynchronous
-async def test_leadership_is_handed_over_and_every_term_has_another_epoch(plane):
+async def test_leadership_is_handed_over_with_increasing_epochs(plane):
     def lease():
         times = {"duration": 10.0, "renew_within": 7.5, "retry": 0.3}
         return LeaseSettings(namespace=NAMESPACE, name="lock", identity=fresh_identity("test"), **times)

@@ -133,7 +133,7 @@ def test_nobody_without_rights_gets_anything(bare_control_plane):
     assert refusal(Api(plane.url, plane.admin.ca_file, "forged").list, "v1", "Pod").code == 401
 
 
-def test_the_audit_log_says_who_was_granted_what_by_which_role(control_plane):
+def test_the_audit_log_names_user_decision_and_role(control_plane):
     scheduler = control_plane.account("kai-scheduler", "scheduler")
     scheduler.list("v1", "Node")
     refusal(scheduler.list, "v1", "Secret")
@@ -190,7 +190,7 @@ def test_nothing_of_a_complete_object_is_lost(control_plane, cls):
     [kind.cls for kind in KINDS if kind.cls not in {NodeResourceTopology, DeviceTaintRule}],
     ids=lambda cls: cls.__name__,
 )
-def test_every_kind_that_kai_knows_is_served_under_the_name_it_asks_for(control_plane, cls):
+def test_every_known_kind_is_served_under_its_plural(control_plane, cls):
     kind = BY_CLASS[cls]
     assert control_plane.admin.collection(kind.api_version, kind.kind) == collection(kind.api_version, kind.plural)
 
@@ -229,7 +229,7 @@ def test_a_pod_group_that_means_something_is_accepted(control_plane, spec):
     control_plane.admin.create(pod_group("right", **spec), dryRun="All", fieldValidation="Strict")
 
 
-def test_a_group_of_a_thousand_sub_groups_is_within_the_cost_of_its_rules(control_plane):
+def test_a_thousand_sub_groups_stay_within_the_rules_cost(control_plane):
     sub_groups = [{"name": f"part-{index}", "minMember": 1} for index in range(1000)]
     control_plane.admin.create(pod_group("large", subGroups=sub_groups), dryRun="All")
 
@@ -277,7 +277,7 @@ def test_labels_of_a_topology_stay_and_aliases_may_change(control_plane):
     admin.delete(first)
 
 
-def test_a_shard_keeps_settings_of_plugins_and_refuses_an_impossible_ratio(control_plane):
+def test_a_shard_keeps_plugin_settings_and_refuses_bad_ratios(control_plane):
     shard = {
         "apiVersion": "kai.scheduler/v1",
         "kind": "SchedulingShard",
@@ -376,7 +376,7 @@ def test_what_nobody_needs_stays_forbidden(control_plane, account):
     assert not allowed
 
 
-def test_roles_carry_a_pod_from_its_creation_to_its_node(control_plane):
+def test_roles_rights_suffice_from_creation_to_binding(control_plane):
     admin = control_plane.admin
     as_role = {role: control_plane.account("kai-scheduler", role) for role in ACCOUNTS}
     for manifest in (pod("walk"), pod_group("walk"), bind_request("walk")):
@@ -435,7 +435,7 @@ def test_our_pods_are_admitted_without_a_warning(control_plane, entry):
         assert not admin.warnings
 
 
-def test_a_reservation_pod_is_admitted_where_it_belongs_and_nowhere_else(control_plane):
+def test_a_reservation_pod_is_admitted_only_in_its_namespace(control_plane):
     settings = ReservationSettings(
         image="kai",
         pod_security_context=container_argument("--resource-reservation-pod-security-context"),
@@ -453,7 +453,7 @@ def test_a_reservation_pod_is_admitted_where_it_belongs_and_nowhere_else(control
 # --- Versions ------------------------------------------------------------------------------------------------------
 
 
-def test_the_page_on_versions_says_which_features_the_api_server_has(bare_control_plane):
+def test_the_versions_page_lists_the_servers_feature_gates(bare_control_plane):
     metrics = bare_control_plane.admin.request("GET", "/metrics")
     has = dict(re.findall(r'^kubernetes_feature_enabled\{name="(\w+)".*\} ([01])$', metrics, re.MULTILINE))
     table = next(block for block in PAGE.read_text().split("\n\n") if block.startswith("|"))
@@ -469,7 +469,7 @@ def test_the_page_on_versions_says_which_features_the_api_server_has(bare_contro
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl, which the documentation tells people to use, is not installed")
-def test_the_documented_command_installs_and_takes_away_and_queues_stay(bare_control_plane, tmp_path):
+def test_documented_commands_install_and_remove_kai_keeping_queues(bare_control_plane, tmp_path):
     found = programs.find()
     assert found is not None
     plane = ControlPlane.start(found, tmp_path)  # the shared one has everything already

@@ -125,7 +125,7 @@ def test_a_user_without_rights_sees_no_row(board):
     assert "The cluster has 4 GPUs on 1 node. You may see no job and no queue of it." in board.read("/", token)[1]
 
 
-def test_a_user_of_one_namespace_sees_that_and_no_foreign_name(board):
+def test_a_namespaces_user_sees_no_foreign_name(board):
     token = board.token("tenant")
     document = json.loads(until(lambda: _good(board, "/api/v1/jobs", token), "the right to list"))
     assert [item["name"] for item in document["items"]] == ["waits"]
@@ -218,7 +218,7 @@ def endpoints(board):
     board.stage.api.apply(an_object("discovery.k8s.io/v1", "EndpointSlice", SERVICE, metadata=place, **slices))
 
 
-def test_a_user_of_one_namespace_asks_the_service_through_the_api_server(proxied, capsys):
+def test_a_namespaces_user_asks_the_service_by_proxy(proxied, capsys):
     stage = proxied.stage
     path = str(stage.plane.kubeconfig(stage.plane.account(stage.space, "tenant"), "tenant"))
     where = ["--kubeconfig", path, "-n", stage.space]
@@ -250,7 +250,7 @@ def test_a_user_of_one_namespace_asks_the_service_through_the_api_server(proxied
 
 @pytest.mark.parametrize("name", ["waits", "job/waits", "waits-0"])
 @pytest.mark.parametrize("form", ["table", "wide", "json", "yaml", "name"])
-def test_the_service_says_what_the_command_would_find_out_itself(proxied, capsys, monkeypatch, name, form):
+def test_the_service_and_the_command_give_equal_answers(proxied, capsys, monkeypatch, name, form):
     stage = proxied.stage
     path = str(stage.plane.kubeconfig(stage.plane.account(stage.space, "operator"), "operator"))
     question = ("why", name, "--kubeconfig", path, "-n", stage.space, "-o", form)

@@ -70,7 +70,7 @@ def reparent(stage, name, parent):
 # --- Queues --------------------------------------------------------------------------------------------------------
 
 
-def test_a_queue_takes_its_running_pods_along_to_another_parent(stage):
+def test_a_reparented_queue_keeps_its_running_pods(stage):
     stage.create(queue("other", gpu=ANY))
     stage.create(job("a", 4))
     run(stage, "a", 4)
@@ -83,7 +83,7 @@ def test_a_queue_takes_its_running_pods_along_to_another_parent(stage):
     assert not evicted(stage)
 
 
-def test_queues_in_a_circle_stop_nobody_else_and_start_once_it_is_mended(stage):
+def test_queues_in_a_cycle_block_only_their_own_jobs(stage):
     for name, parent in (("head", ""), ("middle", "head"), ("leaf", "middle")):
         stage.create(queue(name, parent, gpu=ANY))
     reparent(stage, "middle", "leaf")
@@ -101,7 +101,7 @@ def test_queues_in_a_circle_stop_nobody_else_and_start_once_it_is_mended(stage):
 
 
 @pytest.mark.parametrize("gpus", [8, 4])
-def test_a_node_that_comes_back_under_its_name_still_has_the_pods_that_run_there(stage, gpus):
+def test_a_recreated_node_still_counts_its_running_pods(stage, gpus):
     stage.delete("v1", "Node", "n2")
     stage.create(job("a", 8))
     run(stage, "a", 8)
@@ -119,7 +119,7 @@ def test_a_node_that_comes_back_under_its_name_still_has_the_pods_that_run_there
 # --- Namespaces ----------------------------------------------------------------------------------------------------
 
 
-def test_a_pod_that_a_finalizer_holds_counts_until_it_goes_with_its_namespace(stage):
+def test_a_pod_held_by_a_finalizer_counts_until_gone(stage):
     doomed, refused = f"{stage.space}-doomed", counted(stage, FORBIDDEN)
     space = stage.api.create(an_object("v1", "Namespace", doomed))
     held = an_object("v1", "Pod", "held", metadata={"namespace": doomed, "finalizers": ["tests.example/hold"]})
@@ -147,7 +147,7 @@ def test_a_pod_that_a_finalizer_holds_counts_until_it_goes_with_its_namespace(st
 # --- Jobs ----------------------------------------------------------------------------------------------------------
 
 
-def test_jobs_that_are_suspended_and_resumed_all_the_time_run_in_the_end(stage):
+def test_repeatedly_suspended_jobs_run_in_the_end(stage):
     draw = random.Random(1)
     names, failed = [f"storm-{number}" for number in range(4)], counted(stage, FAILED)
     for name in names:
@@ -172,7 +172,7 @@ def test_jobs_that_end_soon_leave_nothing_behind(stage):
     when(lambda: used(stage, "team") == 0, "the queue to be empty")
 
 
-def test_a_deployment_that_is_scaled_up_and_down_has_as_many_pods_as_it_asks_for_in_the_end(stage):
+def test_a_repeatedly_scaled_deployment_runs_its_final_replicas(stage):
     draw = random.Random(2)
     labels = {JOB: "web", "kai.scheduler/queue": "team"}
     spec = {"replicas": 1, "selector": {"matchLabels": {JOB: "web"}}, "template": pod_template(1, labels)}
@@ -186,7 +186,7 @@ def test_a_deployment_that_is_scaled_up_and_down_has_as_many_pods_as_it_asks_for
     assert not evicted(stage)
 
 
-def test_no_member_of_a_gang_starts_before_the_last_one_came(stage):
+def test_no_gang_member_starts_before_the_last_came(stage):
     draw = random.Random(3)
     gangs = [
         Job.read(f"slow-{number}", {"pods": 4, "gpu": 1, "annotations": {RUNS_FOR: "0.3"}}) for number in range(10)
@@ -211,7 +211,7 @@ def test_no_member_of_a_gang_starts_before_the_last_one_came(stage):
         observer.stop()
 
 
-def test_a_fifth_of_a_processor_is_enough_to_start_gangs_and_to_say_that_kai_lives(stage):
+def test_a_fifth_of_a_cpu_starts_gangs_and_answers(stage):
     (program,) = stage.programs
     with throttled(program, 0.2):
         for number in range(4):

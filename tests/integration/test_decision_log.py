@@ -39,7 +39,7 @@ def wanting(name, gpus):
     return an_object("v1", "Pod", name, SPACE, metadata={"labels": {"kai.scheduler/queue": "team"}}, spec=spec)
 
 
-def test_what_is_decided_stands_in_the_decision_log_and_the_log_says_who_began(plane, tmp_path):
+def test_decisions_and_the_start_are_logged(plane, tmp_path):
     path = tmp_path / "decisions.jsonl"
 
     def found(kind, name):
@@ -97,7 +97,7 @@ def secretive(name, gpus):
     return pod
 
 
-def test_no_secret_of_a_tenant_or_of_kai_is_written_anywhere(plane, tmp_path):
+def test_no_secret_of_tenants_or_kai_is_written(plane, tmp_path):
     admin, path = plane.admin, tmp_path / "decisions.jsonl"
     hidden = base64.b64encode(b"canary-in-secret").decode()
     admin.create(an_object("v1", "Secret", "keys", SPACE, data={"a": hidden}))

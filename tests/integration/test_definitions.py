@@ -26,7 +26,7 @@ def queues(stage):
 @pytest.mark.parametrize(
     "name", ["podgroups.scheduling.run.ai", "bindrequests.scheduling.run.ai", "queues.scheduling.run.ai"]
 )
-def test_kai_is_not_ready_without_a_kind_and_goes_on_with_what_runs_once_it_is_back(stage, name):
+def test_kai_is_unready_without_a_kind_and_recovers(stage, name):
     (program,) = stage.programs
     stage.create(job("first", 2))
     when(lambda: len(stage.running("first")) == 2, "the first job to run")

@@ -62,7 +62,7 @@ def running(api: Api, name: str, *words: str) -> Iterator[None]:
         api.delete(made, gracePeriodSeconds=0)
 
 
-def test_what_deploy_ships_is_well_and_its_account_has_all_rights(patient, capsys):
+def test_the_shipped_installation_is_healthy_with_all_rights(patient, capsys):
     with running(patient.api, "kai-one"):
         code, found = patient.look(capsys)
     bad = {code for code, items in found.items() if any(each["severity"] == "fail" for each in items)}
@@ -86,7 +86,7 @@ def without_right(api: Api, name: str, resource: str) -> Iterator[None]:
         api.replace({**api.get(reference), "rules": role["rules"]})
 
 
-def test_a_right_that_is_missing_and_a_second_scheduler_are_named(patient, capsys):
+def test_a_missing_right_and_second_scheduler_are_named(patient, capsys):
     api = patient.api
     with (
         without_right(api, "kai:binder", "pods/binding"),

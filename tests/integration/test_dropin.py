@@ -137,7 +137,7 @@ def group_of(admin, pod):
     return until(lambda: admin.find(group), f"group {name}")
 
 
-def test_a_bare_pod_with_the_label_of_a_queue_starts(admin):
+def test_a_bare_pod_with_a_queue_label_starts(admin):
     admin.create(a_pod("alone", gpus=1))
     (pod,) = wait_for(admin, "alone")
     group = group_of(admin, pod)
@@ -145,7 +145,7 @@ def test_a_bare_pod_with_the_label_of_a_queue_starts(admin):
     assert group["metadata"]["name"] == f"pg-alone-{pod['metadata']['uid']}"
 
 
-def test_pods_of_a_job_start_together_as_its_annotation_says_with_the_class_that_a_label_names(admin):
+def test_a_jobs_pods_start_with_annotated_minimum_and_class(admin):
     job = a_job(
         admin,
         "batch",
@@ -181,7 +181,7 @@ def test_annotations_of_an_owner_become_fields_of_the_group(admin):
     assert spec["preemptibility"] == "non-preemptible"
 
 
-def test_a_group_made_by_the_user_is_kept_and_each_sub_group_stays_in_its_rack(admin):
+def test_a_users_group_is_kept_with_subgroups_in_racks(admin):
     rack = {"topology": "network", "requiredTopologyLevel": "example.org/rack"}
     parts = [{"name": name, "minMember": 2, "topologyConstraint": rack} for name in ("prefill", "decode")]
     spec = {"queue": "team", "minSubGroup": 2, "subGroups": parts}
@@ -227,7 +227,7 @@ def test_training_operators_get_a_sub_group_for_each_role(admin):
     admin.delete(job)
 
 
-def test_parts_of_gpus_are_shared_and_held_by_pods_that_run_our_own_image(admin):
+def test_shared_gpus_are_held_by_kais_reservation_pods(admin):
     admin.create(a_pod("half", annotations={"gpu-fraction": "0.5"}))
     admin.create(a_pod("memory", annotations={"gpu-memory": "2000"}))
     beside = {"gpu-fraction": "0.25", "gpu-fraction-container-name": "side"}
@@ -243,7 +243,7 @@ def test_parts_of_gpus_are_shared_and_held_by_pods_that_run_our_own_image(admin)
     assert reservation["metadata"]["labels"]["runai-gpu-group"] == pods[0]["metadata"]["labels"]["runai-gpu-group"]
 
 
-def test_a_reservation_pod_says_which_gpu_it_was_given_and_ends_when_told(plane, admin, tmp_path):
+def test_a_reservation_pod_reports_its_gpu_and_ends(plane, admin, tmp_path):
     account = plane.account(RESERVED, "kai-resource-reservation")
     config = plane.kubeconfig(account, "reservation")
     secure = {
@@ -269,7 +269,7 @@ def test_a_reservation_pod_says_which_gpu_it_was_given_and_ends_when_told(plane,
     assert "Traceback" not in program.tail(100)
 
 
-def test_queues_with_everything_that_the_peer_knows_are_accepted_and_get_a_status(admin):
+def test_queues_with_the_peers_fields_get_a_status(admin):
     spec = {
         "displayName": "Research",
         "parentQueue": "top",
@@ -294,13 +294,13 @@ def test_queues_with_everything_that_the_peer_knows_are_accepted_and_get_a_statu
     admin.delete(queue)
 
 
-def test_a_group_that_asks_for_more_sub_groups_than_it_has_is_warned_of(admin):
+def test_a_group_exceeding_its_sub_groups_causes_a_warning(admin):
     seen = len(admin.warnings)
     admin.create(greedy())
     (warning,) = admin.warnings[seen:]
     assert "minSubGroup (5) exceeds the number of direct child SubGroups (4)" in warning
 
 
-def test_kai_asked_for_nothing_that_it_may_not_do_and_wrote_nothing_that_is_not_in_the_definitions(plane, admin):
+def test_kai_made_no_forbidden_call_or_invalid_write(plane, admin):
     assert refused_calls(plane) == []
     assert [event for event in admin.list("v1", "Event", NAMESPACE) if "is invalid" in json.dumps(event)] == []

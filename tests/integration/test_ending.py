@@ -21,7 +21,7 @@ def has_ended(program):
     return False
 
 
-def test_a_plugin_that_computes_for_ever_does_not_keep_the_lease(bare_control_plane, tmp_path):
+def test_an_endless_plugin_does_not_keep_the_lease(bare_control_plane, tmp_path):
     admin = bare_control_plane.admin
     install(bare_control_plane, DEPLOY)
     policy, variables = install_touchy(tmp_path / "plugin")

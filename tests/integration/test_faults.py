@@ -83,7 +83,7 @@ def assert_nothing_is_booked_twice(stage):
 
 
 @pytest.mark.parametrize("fate", list(Fate), ids=lambda fate: fate.value)
-def test_watches_that_end_while_jobs_come_and_go_lose_nothing(stage, fate):
+def test_ending_watches_lose_nothing_while_jobs_change(stage, fate):
     with proxied(stage.plane) as proxy:
         stage.start("kai", api=proxy.view(stage.plane.account("kai-scheduler", "kai")))
         until(lambda: proxy.watches, "a watch")
@@ -107,7 +107,7 @@ def test_watches_that_end_while_jobs_come_and_go_lose_nothing(stage, fate):
         stage.stop(stage.programs[0])
 
 
-def test_answers_that_are_lost_on_their_way_bind_nobody_twice(stage):
+def test_lost_answers_bind_no_pod_twice(stage):
     """The API server does what it was asked for, and the answer never comes."""
     lost = Counter()
 
@@ -130,7 +130,7 @@ def test_answers_that_are_lost_on_their_way_bind_nobody_twice(stage):
 # --- Death ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_process_that_dies_with_bindings_under_way_is_continued_by_the_next(stage):
+def test_a_process_killed_during_bindings_is_continued(stage):
     """Of a gang of six, two bindings get through; then the process is killed."""
     passed, is_open, reached = [], threading.Event(), threading.Event()
 
@@ -157,7 +157,7 @@ def test_a_process_that_dies_with_bindings_under_way_is_continued_by_the_next(st
     assert_nothing_is_booked_twice(stage)
 
 
-def test_a_process_that_dies_between_a_bind_request_and_the_binding_is_continued_by_the_next(stage):
+def test_a_process_killed_before_the_binding_is_continued(stage):
     """A share waits for the pod that reserves its GPU; the process is killed while it does."""
     first = stage.start("first")
     stage.kubelet.is_paused = True
@@ -181,7 +181,7 @@ def test_a_process_that_dies_between_a_bind_request_and_the_binding_is_continued
     assert_nothing_is_booked_twice(stage)
 
 
-def test_a_process_that_dies_between_the_bind_of_a_pod_and_the_writing_of_its_group_is_continued_by_the_next(stage):
+def test_a_process_killed_before_writing_a_group_is_continued(stage):
     """A pod without an owner is bound before its group is written; the write never comes."""
     is_held, is_open = threading.Event(), threading.Event()
 
@@ -217,7 +217,7 @@ def bound(stage, name):
     return pod if pod["spec"].get("nodeName") else None
 
 
-def test_a_scheduler_that_starts_anew_keeps_to_what_it_had_promised(stage):
+def test_a_restarted_scheduler_keeps_its_promises(stage):
     """Victims are still leaving when the scheduler dies; nobody else gets their place, and nobody else has to go."""
     stage.create(queue("owner", "top", gpu={"quota": 8}))
     first = stage.start("first")
@@ -239,7 +239,7 @@ def test_a_scheduler_that_starts_anew_keeps_to_what_it_had_promised(stage):
 # --- Replicas ------------------------------------------------------------------------------------------------------
 
 
-def test_of_two_replicas_the_second_takes_over_when_the_first_is_told_to_end(stage):
+def test_a_second_replica_leads_once_the_first_ends(stage):
     """The first one gives its lease back; the second one need not wait for its end."""
     first = stage.start("one", flags=LASTING)
     submit(stage, "early", pods=2, gpu=1)
@@ -258,7 +258,7 @@ def test_of_two_replicas_the_second_takes_over_when_the_first_is_told_to_end(sta
     assert_nothing_is_booked_twice(stage)
 
 
-def test_of_two_replicas_the_second_takes_over_when_the_first_is_killed(stage):
+def test_a_second_replica_leads_once_the_first_is_killed(stage):
     replicas = {
         name: stage.start(name, flags=("--leader-elect",), environment={"POD_NAME": name}) for name in ("one", "two")
     }
@@ -274,7 +274,7 @@ def test_of_two_replicas_the_second_takes_over_when_the_first_is_killed(stage):
     assert_nothing_is_booked_twice(stage)
 
 
-def test_a_container_that_is_killed_and_started_anew_leads_without_waiting_for_its_own_lease(stage):
+def test_a_restarted_container_leads_without_waiting_for_its_lease(stage):
     pod = {"POD_NAME": "kai-0", "POD_UID": "0b6e7f9a"}
     first = stage.start("one", flags=LASTING, environment=pod)
     submit(stage, "early", pods=2, gpu=1)

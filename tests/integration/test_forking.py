@@ -22,7 +22,7 @@ def output(process):
     return process.tail()
 
 
-def test_a_forked_process_has_the_command_line_and_the_output_of_kai(tmp_path):
+def test_a_forked_process_has_kais_command_line_and_output(tmp_path):
     process = Forked(("version", "-o", "json"), tmp_path / "kai.log")
     process.start()
     assert '"version"' in output(process)
@@ -30,7 +30,7 @@ def test_a_forked_process_has_the_command_line_and_the_output_of_kai(tmp_path):
         _ = process.pid
 
 
-def test_a_forked_process_has_an_environment_and_a_folder_of_its_own(tmp_path):
+def test_a_forked_process_has_its_own_environment_and_folder(tmp_path):
     (tmp_path / "here.yaml").write_text("kind: Nothing\n")
     process = Forked(("lint", "here.yaml"), tmp_path / "kai.log", environment={"NO_COLOR": "1"})
     process.start()
@@ -38,7 +38,7 @@ def test_a_forked_process_has_an_environment_and_a_folder_of_its_own(tmp_path):
     assert "NO_COLOR" not in os.environ
 
 
-def test_a_forked_process_can_be_frozen_woken_killed_and_started_again(tmp_path):
+def test_a_forked_process_can_be_stopped_and_restarted(tmp_path):
     server = {"apiVersion": "v1", "kind": "Config", "clusters": [{"name": "none", "cluster": {"server": NOBODY}}]}
     context = {"contexts": [{"name": "none", "context": {"cluster": "none"}}], "current-context": "none"}
     (tmp_path / "config").write_text(json.dumps(server | context))

@@ -44,7 +44,7 @@ def condition(stage, pod):
     return until(lambda: (stage.condition(pod) or {}).get("message"), f"a condition of {pod}")
 
 
-def test_a_lone_pod_whose_fraction_no_gpu_can_give_is_told_so_and_never_bound(stage):
+def test_an_impossible_fraction_is_reported_and_never_bound(stage):
     pods = {submit(stage, name, fraction=text): text for name, text in UNUSABLE.items()}
     for pod, text in pods.items():
         message = condition(stage, pod)
@@ -61,7 +61,7 @@ def test_a_lone_pod_whose_fraction_no_gpu_can_give_is_told_so_and_never_bound(st
     assert not requests & set(pods)
 
 
-def test_a_share_that_fits_nowhere_holds_up_none_that_fits(stage):
+def test_an_unfitting_share_does_not_delay_a_fitting_one(stage):
     lost = submit(stage, "lost", fraction="0.5", spec={"nodeSelector": {"tests/there": "yes"}})
     until(scaling_pods_of(stage, lost), "a scaling pod of the share that fits nowhere")
     usable = submit(stage, "usable", fraction="0.5")
@@ -80,7 +80,7 @@ def scaling_pods_of(stage, pod):
     ]
 
 
-def test_a_share_for_which_a_quota_lets_no_gpu_be_held_says_so_and_is_bound_once_the_quota_goes(stage):
+def test_a_share_refused_by_a_quota_waits_with_reason(stage):
     hard = {"pods": "0"}
     quota = stage.api.create(
         an_object("v1", "ResourceQuota", "none", metadata={"namespace": RESERVED}, spec={"hard": hard})

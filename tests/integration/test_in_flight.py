@@ -39,7 +39,7 @@ def allocated(stage, name):
     return stage.queue_status(name).get("allocated", {}).get(GPUS, "0")
 
 
-def test_a_group_that_is_moved_counts_in_its_new_queue_once_its_pods_are_bound_anew(stage):
+def test_a_moved_group_counts_for_its_queue_once_rebound(stage):
     submit(stage, "ring", queue="team", pods=2, gpu=1)
     runs(stage, "ring", 2)
     when(lambda: allocated(stage, "team") == "2", "the queue to count both")
@@ -62,7 +62,7 @@ def test_a_group_that_is_moved_counts_in_its_new_queue_once_its_pods_are_bound_a
     when(lambda: allocated(stage, "team") == "0", "the old queue to count none")
 
 
-def test_containers_for_debugging_change_neither_a_pod_that_runs_nor_one_that_waits(stage):
+def test_debug_containers_change_no_running_or_waiting_pod(stage):
     submit(stage, "runs", queue="team", bare=True, gpu=1)
     runs(stage, "runs", 1)
     stage.change(an_object("v1", "Node", "n1", spec={"unschedulable": True}))
@@ -91,7 +91,7 @@ def test_pods_that_are_labelled_while_they_are_bound_start(stage):
     when(are_running, "four pods to run that are labelled again and again")
 
 
-def test_a_deployment_that_is_scaled_up_and_down_as_an_autoscaler_does_runs_what_is_asked_for(stage):
+def test_an_autoscaled_deployment_runs_the_requested_replicas(stage):
     container = {"name": "main", "image": "none", "resources": {"limits": {GPUS: "1"}}}
     template = {
         "metadata": {"labels": {"app": "web", names.QUEUE: "team", "priorityClassName": "train"}},
@@ -108,7 +108,7 @@ def test_a_deployment_that_is_scaled_up_and_down_as_an_autoscaler_does_runs_what
     when(lambda: not stage.pods(), "the pods to go")
 
 
-def test_a_namespace_that_takes_only_restricted_pods_has_its_shares_of_gpus(stage):
+def test_a_restricted_namespace_gets_its_gpu_shares(stage):
     enforced = {"pod-security.kubernetes.io/enforce": "restricted"}
     stage.change({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.space, "labels": enforced}})
     own = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
@@ -138,7 +138,7 @@ class TestClaims:
         labels, asked = {names.QUEUE: "team"}, {"requests": [{"name": "gpu", "exactly": exactly}]}
         stage.create(an_object(DRA, "ResourceClaim", "one", metadata={"labels": labels}, spec={"devices": asked}))
 
-    def test_a_claim_that_is_deleted_before_the_bind_and_made_again_is_given_its_device(self, stage):
+    def test_a_claim_recreated_before_the_bind_gets_its_device(self, stage):
         stage.change(an_object("v1", "Node", "n1", spec={"unschedulable": True}))
         self.claim(stage)
         submit(

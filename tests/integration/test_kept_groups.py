@@ -77,7 +77,7 @@ def answer(plane, *words):
     return json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
 
 
-def test_bare_pods_run_count_wait_and_are_reclaimed_without_a_group_before_one_is_needed(plane, tmp_path):
+def test_bare_pods_run_without_groups_until_one_is_needed(plane, tmp_path):
     admin, names = plane.admin, [f"p{number}" for number in range(4)]
     with running(plane, tmp_path, ALONE):
         for name in names:

@@ -56,7 +56,7 @@ def found_by_doctor(plane, capsys):
 
 
 @pytest.mark.parametrize("by", ["kubectl apply --server-side", "kubectl apply"])
-def test_a_manifest_over_what_the_operator_left_runs_both_and_is_found(plane, capsys, by):
+def test_a_manifest_over_the_peers_is_found_by_doctor(plane, capsys, by):
     admin, ours = plane.admin, deployment(render(DEPLOY), "admission")
     theirs = left_over(admin)
     if by == "kubectl apply":
@@ -96,7 +96,7 @@ OPERAND = {
     ("namespace", "security"),
     [(NAMESPACE, OPERATOR), (NAMESPACE, OPERAND), ("kai-resource-reservation", OPERAND)],
 )
-def test_pods_of_the_peer_are_admitted_again_after_the_words_of_the_guide(plane, namespace, security):
+def test_the_guides_command_has_the_peers_pods_admitted_again(plane, namespace, security):
     admin = plane.admin
     container = {"name": "main", "image": "none", "securityContext": security}
     theirs = an_object("v1", "Pod", "theirs", namespace, spec={"containers": [container]})

@@ -107,7 +107,7 @@ def groups(stage):
     return {name: stage.group_of(name) for name in (each["metadata"]["name"] for each in stage.running("job"))}
 
 
-def test_the_pods_of_a_job_share_a_group_and_start_one_by_one(stage):
+def test_a_jobs_pods_share_a_group_and_start_singly(stage):
     job = make(stage, "batch/v1", "Job", "job", spec={"template": once(gpus=2), "parallelism": 3})
     runs(stage, 2)
     (group,) = stage.api.list(POD_GROUP, "PodGroup", stage.space)
@@ -125,7 +125,7 @@ def test_a_job_with_a_minimum_starts_together(stage):
     runs(stage, 3)
 
 
-def test_the_pods_of_a_cron_job_belong_to_the_job_that_it_made(stage):
+def test_a_cron_jobs_pods_belong_to_its_job(stage):
     spec = {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": once()}}, "concurrencyPolicy": "Forbid"}
     cron = make(stage, "batch/v1", "CronJob", "cron", spec=spec)
     # A run that was missed is made up for at once, and nobody waits for the next minute.
@@ -138,7 +138,7 @@ def test_the_pods_of_a_cron_job_belong_to_the_job_that_it_made(stage):
     assert group["metadata"]["name"] == f"pg-{job['metadata']['name']}-{job['metadata']['uid']}"
 
 
-def test_each_pod_of_a_deployment_starts_by_itself_and_may_not_be_preempted(stage):
+def test_deployment_pods_start_singly_and_are_not_preemptible(stage):
     spec = {"selector": SELECTOR, "template": template(gpus=2), "replicas": 2}
     make(stage, "apps/v1", "Deployment", "web", spec=spec)
     runs(stage, 2)
@@ -155,21 +155,21 @@ def test_the_pods_of_a_replica_set_start_by_themselves(stage):
     assert {each["spec"]["minMember"] for each in groups(stage).values()} == {1}
 
 
-def test_the_pods_of_a_stateful_set_start_one_after_the_other(stage):
+def test_stateful_set_pods_start_one_by_one(stage):
     spec = {"selector": SELECTOR, "template": template(), "serviceName": "db", "replicas": 2}
     make(stage, "apps/v1", "StatefulSet", "db", spec=spec)
     runs(stage, 2)
     assert {name: each["spec"]["minMember"] for name, each in groups(stage).items()} == {"db-0": 1, "db-1": 1}
 
 
-def test_the_pods_of_a_daemon_set_start_on_their_nodes(stage):
+def test_daemon_set_pods_start_on_their_nodes(stage):
     stage.create(node("n2", gpu=4))
     make(stage, "apps/v1", "DaemonSet", "agent", spec={"selector": SELECTOR, "template": template()})
     runs(stage, 2)
     assert {each["spec"]["nodeName"] for each in stage.running("job")} == {"n1", "n2"}
 
 
-def test_a_group_goes_with_the_job_that_it_is_of(stage):
+def test_a_group_is_deleted_with_its_job(stage):
     job = make(stage, "batch/v1", "Job", "job", spec={"template": once(), "parallelism": 2})
     runs(stage, 2)
     stage.api.delete(job, propagationPolicy="Background")
@@ -203,7 +203,7 @@ def test_an_elastic_pytorch_job_starts_with_its_minimum(stage):
     assert "torch-master-0" in {each["metadata"]["name"] for each in stage.running()}
 
 
-def test_a_ray_cluster_starts_with_its_head_and_the_least_of_workers(stage):
+def test_a_ray_cluster_starts_with_head_and_minimum_workers(stage):
     spec = {
         "headGroupSpec": {"template": TEMPLATE},
         "workerGroupSpecs": [{"groupName": "small", "replicas": 2, "minReplicas": 2, "template": TEMPLATE}],
@@ -216,7 +216,7 @@ def test_a_ray_cluster_starts_with_its_head_and_the_least_of_workers(stage):
     assert minima(stage.group_of("ray-head")) == {"headgroup": 1, "small": 2}
 
 
-def test_a_ray_cluster_that_does_not_fit_does_not_start(stage):
+def test_a_ray_cluster_that_does_not_fit_waits(stage):
     spec = {
         "headGroupSpec": {"template": TEMPLATE},
         "workerGroupSpecs": [{"groupName": "small", "replicas": 2, "minReplicas": 2, "template": TEMPLATE}],
@@ -227,7 +227,7 @@ def test_a_ray_cluster_that_does_not_fit_does_not_start(stage):
     waits(stage, 3)
 
 
-def test_a_job_set_starts_with_the_jobs_that_it_needs(stage):
+def test_a_job_set_starts_with_its_required_jobs(stage):
     template = {"spec": {"parallelism": 2, "completions": 2, "template": ONCE}}
     replicated = {"name": "workers", "replicas": 1, "template": template}
     job_set = make(stage, "jobset.x-k8s.io/v1alpha2", "JobSet", "set", spec={"replicatedJobs": [replicated]})
@@ -276,7 +276,7 @@ def test_a_job_of_the_training_operator_starts_whole(stage, version, kind, field
     assert stage.group_of(names[0])["spec"]["minMember"] == len(names)
 
 
-def test_the_workers_of_an_mpi_job_do_not_wait_for_a_launcher_that_waits_for_them(stage):
+def test_mpi_workers_start_before_their_waiting_launcher(stage):
     replicas = {"Launcher": {"replicas": 1, "template": TEMPLATE}, "Worker": WORKERS}
     spec = {"launcherCreationPolicy": "WaitForWorkersReady", "mpiReplicaSpecs": replicas}
     job = make(stage, "kubeflow.org/v2beta1", "MPIJob", "train", spec=spec)
@@ -295,7 +295,7 @@ def test_the_pods_of_a_knative_revision_start_together(stage):
     assert stage.group_of("web-a")["metadata"]["name"] == f"pg-web-1-{revision['metadata']['uid']}"
 
 
-def test_a_pod_of_a_knative_revision_without_a_least_scale_starts_by_itself(stage):
+def test_a_knative_revision_without_minimum_scale_starts_singly(stage):
     service, _ = knative(stage)
     pods(stage, service, "web-a", **{"serving.knative.dev__revision": "web-1"})
     runs(stage, 1)
@@ -309,7 +309,7 @@ def knative(stage, scale=""):
     return service, revision
 
 
-def test_the_executors_of_a_spark_application_join_the_group_of_its_driver(stage):
+def test_spark_executors_join_their_drivers_group(stage):
     spark = {"spark-app-name": "app", "spark-app-selector": "spark-1"}
     pods(stage, None, "driver", **spark)
     runs(stage, 1)
@@ -318,7 +318,7 @@ def test_the_executors_of_a_spark_application_join_the_group_of_its_driver(stage
     assert {stage.group_of(name)["metadata"]["name"] for name in ("driver", "executor-1", "executor-2")} == {"spark-1"}
 
 
-def test_a_kind_that_a_karta_describes_starts_as_it_says(stage):
+def test_a_kind_with_a_karta_starts_as_described(stage):
     may_read(stage, "example.com", "flows")
     stage.create(karta())
     try:
@@ -376,7 +376,7 @@ def may_read(stage, group, plural):
     until(lambda: stage.api.create(review)["status"]["allowed"], "the right to be known")
 
 
-def test_an_owner_of_a_kind_that_nobody_knows_is_a_group_of_one_pod_each(stage):
+def test_a_pod_of_an_unknown_owner_kind_starts_alone(stage):
     unknown = make(stage, "v1", "ConfigMap", "thing")
     pods(stage, {"apiVersion": "v1", "kind": "ConfigMap", **unknown}, "thing-a")
     runs(stage, 1)

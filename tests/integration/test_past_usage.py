@@ -77,7 +77,7 @@ def weighed(name, parent):
     return an_object("scheduling.run.ai/v2", "Queue", name, spec={"parentQueue": parent, "resources": resources})
 
 
-def test_a_queue_that_used_much_before_waits_for_one_that_did_not(control_plane, cluster, database, tmp_path):
+def test_a_queue_with_high_past_usage_waits_for_another(control_plane, cluster, database, tmp_path):
     params = {"fetchInterval": "1s", "stalenessPeriod": "10s", "halfLifePeriod": "10m"}
     usage = {"clientType": "prometheus", "connectionString": database.address, "usageParams": params}
     shard = {

@@ -14,7 +14,7 @@ def test_each_point_has_ten_trials():
     assert met == ["a condition of a pod"]
 
 
-def test_faults_at_sixty_points_give_nothing_twice_and_leave_nothing_behind(bare_control_plane, tmp_path):
+def test_faults_at_sixty_points_cause_no_double_bookings(bare_control_plane, tmp_path):
     kills = [Trial(BINDING, moment, Fault.KILL) for moment in Moment]
     wanted = [*trials((Fault.ERROR, Fault.LOST)), *kills, Trial(BINDING, Moment.SENT, Fault.PAUSE)]
     assert len(wanted) == 60

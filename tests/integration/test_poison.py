@@ -68,7 +68,7 @@ def said(stage, what):
     return [line for line in lines if what in line and f"{stage.space}/" in line]
 
 
-def test_a_group_of_500_sub_groups_below_each_other_is_refused_in_words_and_stops_no_other(stage):
+def test_five_hundred_nested_sub_groups_are_refused_alone(stage):
     for manifest in chain("deep", 500, beside=1000):  # more than the policy looks at
         stage.create(manifest)
     told = until(lambda: reasons(stage, "deep").get("PodGroupRefused"), "the group to be told")
@@ -85,7 +85,7 @@ def test_a_tree_that_is_allowed_is_scheduled(stage):
     until(lambda: stage.pod("shallow-0")["status"].get("phase") == "Running", "the pod to run")
 
 
-def test_more_sub_groups_than_a_group_may_have_are_refused_by_the_api_server(stage):
+def test_too_many_sub_groups_are_refused_by_the_server(stage):
     parts = [{"name": f"g{number}", "minMember": 1} for number in range(4097)]
     with pytest.raises(Refused, match="must have at most 4096 items") as refused:
         stage.create(an_object(POD_GROUP, "PodGroup", "wide", spec={"queue": "team", "subGroups": parts}))
@@ -95,7 +95,7 @@ def test_more_sub_groups_than_a_group_may_have_are_refused_by_the_api_server(sta
     await_canary(stage, "canary")
 
 
-def test_a_group_that_a_plugin_fails_at_is_set_aside_and_scheduled_once_it_was_changed(stage):
+def test_a_group_that_breaks_a_plugin_is_set_aside(stage):
     group, pod = Job(name="touchy", part=Part(gpu=1)).manifests()
     stage.create({**group, "metadata": {**group["metadata"], "labels": {LABEL: "yes"}}})
     stage.create(pod)

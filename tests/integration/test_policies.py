@@ -163,7 +163,7 @@ def bound(cluster):
 
 @pytest.mark.parametrize("subresource", ["", "status"])
 @pytest.mark.parametrize(("part", "key"), KEPT)
-def test_a_tenant_cannot_change_what_a_bound_pod_is_charged_for(cluster, bound, part, key, subresource):
+def test_a_tenant_cannot_change_a_bound_pods_charge(cluster, bound, part, key, subresource):
     before = bound["metadata"][part].get(key, "")
     value = "0.25" if key == "gpu-fraction" else "2"
     text = refusal(cluster.tenant.patch, bound, {"metadata": {part: {key: value}}}, subresource=subresource)
@@ -172,28 +172,28 @@ def test_a_tenant_cannot_change_what_a_bound_pod_is_charged_for(cluster, bound, 
 
 
 @pytest.mark.parametrize(("part", "key"), [("labels", QUEUE), ("annotations", "gpu-fraction")])
-def test_a_tenant_cannot_take_away_what_a_bound_pod_is_charged_for(cluster, bound, part, key):
+def test_a_tenant_cannot_remove_a_bound_pods_charge(cluster, bound, part, key):
     assert 'found ""' in refusal(cluster.tenant.patch, bound, {"metadata": {part: {key: None}}})
 
 
-def test_a_tenant_may_change_everything_else_of_a_bound_pod(cluster, bound):
+def test_a_tenant_may_change_a_bound_pods_other_metadata(cluster, bound):
     changed = {"metadata": {"labels": {"mine": "a"}, "annotations": {"note": "b"}}}
     assert cluster.tenant.patch(bound, changed)["metadata"]["labels"]["mine"] == "a"
 
 
 @pytest.mark.parametrize("part", ["labels", "annotations"])
-def test_a_tenant_cannot_take_away_all_that_a_bound_pod_says(cluster, bound, part):
+def test_a_tenant_cannot_remove_a_bound_pods_whole_metadata(cluster, bound, part):
     assert 'found ""' in refusal(cluster.tenant.patch, bound, {"metadata": {part: None}})
 
 
 @pytest.mark.parametrize("before", [{}, {"labels": {"mine": "a"}}, {"annotations": {"note": "b"}}])
-def test_a_tenant_cannot_begin_to_say_what_a_bound_pod_is_charged_for(cluster, before):
+def test_a_tenant_cannot_add_a_bound_pods_charge(cluster, before):
     pod = cluster.pod(bound=True, **before)
     for part, key in (("labels", PREEMPTIBILITY), ("annotations", "gpu-memory")):
         assert 'found "2", expected ""' in refusal(cluster.tenant.patch, pod, {"metadata": {part: {key: "2"}}})
 
 
-def test_the_state_of_a_bound_pod_may_be_written_without_the_right_to_override(cluster, bound):
+def test_a_bound_pods_status_needs_no_override_right(cluster, bound):
     running = {"status": {"phase": "Running"}}
     assert cluster.tenant.patch(bound, running, subresource="status")["status"]["phase"] == "Running"
 
@@ -211,7 +211,7 @@ def test_pods_of_other_schedulers_are_not_looked_at(cluster):
 
 
 @pytest.mark.parametrize("account", ["podgrouper", "operator", "admin"])
-def test_kai_and_who_may_override_can_change_a_bound_pod(cluster, account):
+def test_kai_and_holders_of_override_change_bound_pods(cluster, account):
     pod = cluster.pod(bound=True, labels={QUEUE: "team"})
     changed = {"metadata": {"labels": {QUEUE: "other"}, "annotations": {"pod-group-name": "h"}}}
     assert getattr(cluster, account).patch(pod, changed)["metadata"]["labels"][QUEUE] == "other"
@@ -254,7 +254,7 @@ def test_a_tenant_cannot_say_which_gpu_a_pod_shares(cluster, label):
 
 
 @pytest.mark.parametrize("subresource", ["", "status"])
-def test_a_tenant_cannot_take_away_all_that_the_binder_said(cluster, subresource):
+def test_a_tenant_cannot_remove_all_the_binders_metadata(cluster, subresource):
     pod = cluster.pod(labels={GROUP: "a"}, annotations={GRANTED: "{}"})
     for part in ("labels", "annotations"):
         change = {"metadata": {part: None}}
@@ -302,12 +302,12 @@ def test_a_tenant_cannot_move_a_group_that_runs(cluster, change, text):
 
 @pytest.mark.parametrize(("change", "text"), MOVES)
 @pytest.mark.parametrize(("account", "runs"), [("tenant", False), ("podgrouper", True), ("operator", True)])
-def test_a_group_that_waits_may_be_moved_and_kai_may_always(cluster, account, runs, change, text):
+def test_a_waiting_group_may_be_moved_and_kai_always(cluster, account, runs, change, text):
     group = cluster.group(runs=runs, priorityClassName="train")
     assert getattr(cluster, account).patch(group, change)
 
 
-def test_a_tenant_may_resize_and_delete_a_group_that_runs(cluster):
+def test_a_tenant_may_resize_and_delete_a_running_group(cluster):
     group = cluster.group(runs=True)
     assert cluster.tenant.patch(group, {"spec": {"minMember": 2}})["spec"]["minMember"] == 2
     cluster.tenant.delete(group)
@@ -318,14 +318,14 @@ def limited(text):
 
 
 @pytest.mark.parametrize("text", ["2h", "61m", "3601s", "1d", "soon", None])
-def test_a_tenant_cannot_lengthen_the_limit_of_a_group_that_runs(cluster, text):
+def test_a_tenant_cannot_lengthen_a_running_groups_limit(cluster, text):
     group = cluster.admin.patch(cluster.group(runs=True), limited("1h"))
     assert "expected at most 1h while its pods run" in refusal(cluster.tenant.patch, group, limited(text))
     assert cluster.operator.patch(group, limited(text))
 
 
 @pytest.mark.parametrize(("runs", "text"), [(True, "59m"), (True, "3600s"), (True, "0.5h"), (False, "2h")])
-def test_a_tenant_may_shorten_the_limit_of_a_group_or_lengthen_it_while_it_waits(cluster, runs, text):
+def test_a_limit_may_be_shortened_or_lengthened_while_waiting(cluster, runs, text):
     group = cluster.tenant.patch(cluster.group(runs=runs), limited("1h"))
     assert cluster.tenant.patch(group, limited(text))
 
@@ -387,7 +387,7 @@ def test_a_namespace_uses_the_classes_that_its_annotation_lists(cluster, account
     assert api.patch(group, {"spec": {"priorityClassName": "build"}})
 
 
-def test_a_pod_of_ours_uses_the_classes_that_the_annotation_lists(cluster):
+def test_kais_pods_use_only_the_annotated_priority_classes(cluster):
     text = f'priorityClassName: found "inference", expected one of the classes that namespace {LISTED} may use'
     for body in ({"labels": {"priorityClassName": "inference"}}, {"priorityClassName": "inference"}):
         assert text in refusal(cluster.tenant.create, a_pod(LISTED, **body))
@@ -397,7 +397,7 @@ def test_a_pod_of_ours_uses_the_classes_that_the_annotation_lists(cluster):
 
 
 @pytest.mark.parametrize("account", ["tenant", "podgrouper", "admin"])
-def test_a_class_that_a_quota_closes_is_closed_to_groups(cluster, account):
+def test_a_class_closed_by_quota_is_closed_to_groups(cluster, account):
     api = getattr(cluster, account)
     text = (
         'priorityClassName: found "inference", expected another class: ResourceQuota closed allows no pods of this one'
@@ -408,7 +408,7 @@ def test_a_class_that_a_quota_closes_is_closed_to_groups(cluster, account):
     assert api.create(a_group(SPACE, priorityClassName="inference"))
 
 
-def test_a_class_that_a_quota_closes_is_closed_to_labels(cluster):
+def test_a_class_closed_by_quota_is_closed_to_labels(cluster):
     label = {"labels": {"priorityClassName": "inference"}}
     assert "ResourceQuota closed allows no pods of this one" in refusal(cluster.tenant.create, a_pod(LIMITED, **label))
     pod = cluster.tenant.create(a_pod(LIMITED))
@@ -417,14 +417,14 @@ def test_a_class_that_a_quota_closes_is_closed_to_labels(cluster):
     assert cluster.tenant.create(a_pod(LIMITED, labels={"priorityClassName": "train"}))
 
 
-def test_a_label_does_not_get_around_a_quota_that_counts(cluster):
+def test_a_label_does_not_evade_a_counting_quota(cluster):
     label = {"labels": {"priorityClassName": "build"}}
     text = "expected the same in spec.priorityClassName: ResourceQuota counted counts the pods of this class"
     assert text in refusal(cluster.tenant.create, a_pod(LIMITED, **label))
     assert cluster.tenant.create(a_pod(LIMITED, priorityClassName="build", **label))
 
 
-def test_a_class_that_is_closed_now_stays_where_it_is_until_it_is_named_anew(cluster):
+def test_a_later_closed_class_stays_until_named_again(cluster):
     admin, label = cluster.admin, "priorityClassName"
     space = admin.create(an_object("v1", "Namespace", "tenant-later"))
     pod = admin.create(a_pod("tenant-later", labels={label: "inference"}))
@@ -443,7 +443,7 @@ def test_a_class_that_is_closed_now_stays_where_it_is_until_it_is_named_anew(clu
 # --- Preemptibility -----------------------------------------------------------------------------------------------
 
 
-def test_a_namespace_that_must_yield_has_no_jobs_that_cannot_be_taken_back(cluster):
+def test_a_yielding_namespace_has_no_non_preemptible_jobs(cluster):
     text = f'preemptibility: found "{HARD}", expected what namespace {YIELDING} may use: preemptible'
     for api in (cluster.tenant, cluster.podgrouper, cluster.admin):
         assert text in refusal(api.create, a_group(YIELDING, preemptibility=HARD))
@@ -482,7 +482,7 @@ def test_a_share_that_no_gpu_can_give_is_refused(cluster, annotations, text):
     assert cluster.tenant.create(a_pod(scheduler="default-scheduler", annotations=annotations))
 
 
-def test_a_pod_that_waits_cannot_come_to_ask_for_such_a_share(cluster):
+def test_a_waiting_pod_cannot_change_to_an_invalid_share(cluster):
     pod = cluster.pod(annotations={"gpu-fraction": "0.5"})
     assert "from 0.01 to 1" in refusal(
         cluster.tenant.patch, pod, {"metadata": {"annotations": {"gpu-fraction": "nan"}}}
@@ -530,7 +530,7 @@ DEEP = 'spec.subGroups: found "s16" more than 16 deep, expected sub-groups neste
     ],
     ids=["17 deep", "500 deep", "17 deep of 800", "a circle", "its own parent", "an unknown parent"],
 )
-def test_a_tree_that_would_be_held_is_refused_by_the_api_server(cluster, group, said):
+def test_an_invalid_tree_is_refused_by_the_api_server(cluster, group, said):
     refused = refusal(cluster.tenant.create, group)
     assert said in refused
     assert f'podgroup "{SPACE}/{group["metadata"]["name"]}"' in refused
@@ -558,7 +558,7 @@ def test_a_tree_of_any_allowed_size_is_let_in(cluster, group):
     assert cluster.tenant.create(group)
 
 
-def test_a_tree_that_was_there_first_does_not_keep_its_group_from_changing(cluster):
+def test_an_existing_invalid_tree_may_change_otherwise(cluster):
     admin, deep = cluster.admin, tree(*CHAIN, 15)
     kind = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", "kai-podgroup-trees")
     binding = admin.get(an_object(*kind))

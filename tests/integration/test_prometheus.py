@@ -254,7 +254,7 @@ def test_a_panel_of_the_dashboard_shows_something(running, query):
     until(lambda: running.value(query), query)
 
 
-def test_the_first_failure_of_a_cycle_is_an_alert_and_on_the_dashboard(running):
+def test_a_cycles_first_failure_raises_an_alert(running):
     assert running.alerts() == {}
     until(lambda: running.value("sum(increase(kai_cycles_failed_total[1h]))") == [0.0], "two scrapes")
     running.shown.scheduler.cycle_failed("KeyError")
@@ -266,7 +266,7 @@ def test_the_first_failure_of_a_cycle_is_an_alert_and_on_the_dashboard(running):
     until(lambda: running.value(query), "the first eviction")
 
 
-def test_answers_of_403_raise_an_alert_only_where_a_right_is_missing(running):
+def test_only_a_missing_right_raises_the_rights_alert(running):
     running.shown.calls["create", "events", 403, "namespace"] += 394
     until(lambda: running.value('kai_api_requests_total{reason="namespace"} > 394'), "the answers")
     assert "KaiLacksRights" not in running.alerts()
@@ -277,7 +277,7 @@ def test_answers_of_403_raise_an_alert_only_where_a_right_is_missing(running):
     until(lambda: "KaiLacksRights" not in running.alerts(), "the end of the alert")
 
 
-def test_past_usage_is_what_queues_held_of_nodes_that_count_once(running):
+def test_past_usage_counts_each_node_once(running):
     half = {"a": Shares(gpu=0.5, cpu=0.5, memory=0.5), "b": Shares()}
     until(lambda: _usage(running) == half, "the usage of a window")
     # Steps of 1.5 s fall elsewhere than those before: the first of them may precede the first scrape of the nodes.

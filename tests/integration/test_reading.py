@@ -68,14 +68,14 @@ def shown(capsys, *arguments, code=0):
     return capsys.readouterr()
 
 
-def test_jobs_of_a_running_cluster_are_told_with_their_reason(stage, reader, capsys):
+def test_jobs_of_a_cluster_are_listed_with_reasons(stage, reader, capsys):
     lines = shown(capsys, "jobs", "--kubeconfig", reader, "-n", stage.space).out.splitlines()
     runs, waits = (line.split() for line in lines[1:])
     assert [*runs[:2], *runs[3:6]] == ["runs", "team", "3", "1/1", "Running"]
     assert [*waits[:2], *waits[3:6], *waits[7:9]] == ["waits", "team", "2", "0/1", "Waits", "1", "OverLimit"]
 
 
-def test_the_namespace_of_the_context_counts_unless_all_are_asked_for(stage, reader, capsys):
+def test_the_contexts_namespace_applies_unless_all_are_requested(stage, reader, capsys):
     assert "2 jobs of other namespaces not shown (-A)" in shown(capsys, "jobs", "--kubeconfig", reader).out
     assert len(shown(capsys, "jobs", "--kubeconfig", reader, "-A").out.splitlines()) == 3
 
@@ -140,7 +140,7 @@ def tenant(stage):
     return path
 
 
-def test_users_of_one_namespace_read_the_conditions_of_their_own_jobs(stage, tenant, capsys):
+def test_users_of_one_namespace_read_their_jobs_conditions(stage, tenant, capsys):
     where = ["--kubeconfig", tenant, "-n", stage.space]
     capsys.readouterr()
     said = shown(capsys, "jobs", *where)
@@ -156,7 +156,7 @@ def test_users_of_one_namespace_read_the_conditions_of_their_own_jobs(stage, ten
         assert error.startswith("error: not allowed to list nodes in all namespaces as ")
 
 
-def test_a_cluster_can_be_asked_in_the_name_of_another(stage, capsys):
+def test_a_cluster_can_be_queried_as_another_user(stage, capsys):
     admin = str(stage.plane.kubeconfig(stage.api, "admin"))
     error = shown(capsys, "jobs", "--kubeconfig", admin, "--as", "jane", code=3).err.splitlines()[0]
     assert 'as "jane" in the cluster of context "test"' in error

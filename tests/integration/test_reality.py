@@ -48,7 +48,7 @@ def hour():
     return scene, Simulation(scene, make_profile(patient), scene.settings, HOUR)
 
 
-def test_an_hour_is_decided_alike_in_virtual_time_and_on_a_real_api_server(stage, tmp_path):
+def test_simulated_and_real_hours_have_equal_decisions(stage, tmp_path):
     scene, simulation = hour()
     mirror = Mirror(stage.api, simulation.cluster, simulation.workloads)
     mirror.begin(scene.objects)

@@ -6,7 +6,7 @@ from tests.integration.chaos.stale import made_stale
 PLAN = Plan(nodes=2, lease=(8.0, 6.0, 1.0), is_patient=False)
 
 
-def test_a_backup_that_is_put_back_gives_nothing_twice_and_loses_nothing(bare_control_plane, tmp_path):
+def test_a_restored_backup_causes_no_double_bookings(bare_control_plane, tmp_path):
     with rigged(bare_control_plane, tmp_path, PLAN) as rig, made_stale(rig, tmp_path) as stale:
         stale.restored(is_moved_on=False)
         report = rig.report

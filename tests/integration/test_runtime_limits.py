@@ -49,7 +49,7 @@ def at(text):
     return dt.datetime.fromisoformat(text)
 
 
-def test_a_gang_fails_at_its_limit_and_is_not_run_again(stage):
+def test_a_gang_fails_at_its_limit_and_stays_ended(stage):
     stage.create(limited("train", 2, max_runtime="6s"))
     name = group(stage, runs(stage, "train", 2))["metadata"]["name"]
     when(lambda: "runningSince" in stage.get(POD_GROUP, "PodGroup", name)["status"], "the start of the run")

@@ -224,7 +224,7 @@ def test_a_failed_bind_is_taken_back_and_tried_again(control_plane, cluster, tmp
         until(another, "another bind request")
 
 
-def test_a_bind_that_found_no_room_sends_the_pod_elsewhere(control_plane, cluster, tmp_path):
+def test_a_pod_refused_for_room_goes_to_another_node(control_plane, cluster, tmp_path):
     with running(control_plane, tmp_path):
         cluster.create(group("turned-away"))
         cluster.create(pod("turned-away-0", "turned-away"))
@@ -253,7 +253,7 @@ def unschedulable(cluster, name):
     return next((each["message"] for each in conditions if each.get("reason") == "Unschedulable"), "")
 
 
-def test_a_small_cluster_is_scheduled_where_no_kernel_was_ever_compiled(control_plane, cluster, tmp_path):
+def test_a_small_cluster_is_scheduled_without_compiled_kernels(control_plane, cluster, tmp_path):
     account, kernels = control_plane.account("kai-scheduler", "scheduler"), tmp_path / "kernels"
     nowhere = {"NUMBA_CACHE_DIR": str(kernels)}
     program = processes.start(control_plane, account, tmp_path, "fresh", "scheduler", environment=nowhere)
@@ -266,7 +266,7 @@ def test_a_small_cluster_is_scheduled_where_no_kernel_was_ever_compiled(control_
         assert b"compiling" not in fetch(program.probes_port, "/readyz")
 
 
-def test_an_idle_scheduler_writes_nothing_and_a_restarted_one_neither(control_plane, cluster, tmp_path):
+def test_an_idle_or_restarted_scheduler_writes_nothing(control_plane, cluster, tmp_path):
     cluster.create(group("large"))
     cluster.create(pod("large-0", "large", gpus=5))
     with running(control_plane, tmp_path, name="first") as scheduler:
@@ -298,7 +298,7 @@ def settle(scheduler):
     until(lambda: scheduler.cycles() > start, "one more cycle")
 
 
-def test_two_replicas_elect_a_leader_and_the_other_takes_over(control_plane, cluster, tmp_path):
+def test_the_second_replica_leads_once_the_first_stops(control_plane, cluster, tmp_path):
     flags = ("--leader-elect", "--leader-elect-lease-duration=60s")  # a busy machine must not lose it for us
     lease = an_object("coordination.k8s.io/v1", "Lease", "kai-scheduler", metadata={"namespace": "kai-scheduler"})
     with running(control_plane, tmp_path, *flags, name="one") as first:

@@ -221,7 +221,7 @@ def test_a_pod_is_grouped_bound_as_ordered_and_counted(world):
     until(lambda: "allocated" not in world.queue_status("default-parent-queue"), "the queue to be empty")
 
 
-def test_a_bind_that_cannot_be_is_said_on_the_request_and_the_pod(world):
+def test_a_failed_bind_is_reported_on_request_and_pod(world):
     created = world.api.create(pod("nowhere"))
     world.order(created, "no-such-node")
     until(lambda: world.request("nowhere").get("phase") == "Failed", "the outcome")
@@ -233,7 +233,7 @@ def test_a_bind_that_cannot_be_is_said_on_the_request_and_the_pod(world):
     assert until(lambda: reasons().get("PodBound"), "the condition") == "BindingError"
 
 
-def test_a_pod_whose_owner_is_not_there_is_told_so(world):
+def test_a_pod_with_a_missing_owner_gets_one_warning(world):
     ghost = thing("batch/v1", "Job", "ghost")
     ghost["metadata"]["uid"] = "2f4a3a41-6a2a-4a0c-8f5f-3f1f0a0f7c11"
     world.api.create(pod("orphan", ghost))
@@ -251,7 +251,7 @@ def test_a_pod_whose_owner_is_not_there_is_told_so(world):
 # --- Shared GPUs ---------------------------------------------------------------------------------------------------
 
 
-def test_two_halves_share_one_gpu_and_a_third_is_refused_and_the_gpu_is_given_back(world):
+def test_two_halves_share_a_gpu_and_a_third_fails(world):
     pods = {name: world.api.create(sharing_pod(name)) for name in ("half-a", "half-b", "half-c")}
     for name in pods:
         world.group(name)  # a pod that is grouped while it is being bound is refused, and there is one attempt only
@@ -276,7 +276,7 @@ def test_two_halves_share_one_gpu_and_a_third_is_refused_and_the_gpu_is_given_ba
     until(lambda: not world.reservations(), "the GPU to be given back")
 
 
-def test_a_binder_that_ends_in_the_middle_is_continued_by_the_next(world):
+def test_a_binder_stopped_during_a_bind_is_continued(world):
     created = world.api.create(sharing_pod("middle"))
     world.group("middle")
     world.kubelet.is_paused = True
@@ -293,7 +293,7 @@ def test_a_binder_that_ends_in_the_middle_is_continued_by_the_next(world):
     until(lambda: not world.reservations(), "the GPU to be given back")
 
 
-def test_of_two_binders_the_one_that_leads_binds_and_the_other_follows_it(world):
+def test_a_second_binder_binds_once_the_first_stops(world):
     def lease(name):
         return LeaseSettings(
             namespace="kai-scheduler", name="binder", identity=name, duration=6.0, renew_within=4.5, retry=0.5
@@ -330,7 +330,7 @@ def test_the_pods_of_a_job_are_one_group(world):
     assert groups[0]["spec"]["minMember"] == 1
 
 
-def test_each_pod_of_a_deployment_is_a_group_of_its_own(world):
+def test_each_deployment_pod_has_its_own_group(world):
     world.api.create(thing("apps/v1", "Deployment", "web", spec={"selector": SELECTOR, "template": OURS}))
     (replicas,) = until(lambda: world.api.list("apps/v1", "ReplicaSet", SPACE), "the ReplicaSet of the Deployment")
     (name,) = world.owned(replicas["metadata"]["name"])
@@ -339,7 +339,7 @@ def test_each_pod_of_a_deployment_is_a_group_of_its_own(world):
     assert group["spec"]["priorityClassName"] == "inference"
 
 
-def test_a_pytorch_job_is_a_gang_with_a_sub_group_for_each_role(world):
+def test_a_pytorch_job_is_a_gang_with_role_subgroups(world):
     roles = {"Master": {"replicas": 1, "template": TEMPLATE}, "Worker": {"replicas": 3, "template": TEMPLATE}}
     job = world.api.create(thing("kubeflow.org/v1", "PyTorchJob", "torch", spec={"pytorchReplicaSpecs": roles}))
     world.api.create(pod("torch-master-0", job, labels={"training.kubeflow.org/replica-type": "master"}))
@@ -355,7 +355,7 @@ def test_a_pytorch_job_is_a_gang_with_a_sub_group_for_each_role(world):
     until(lambda: world.group("torch-worker-1")["spec"]["minMember"] == 2, "the new minimum")
 
 
-def test_a_ray_cluster_is_a_gang_of_head_and_workers(world):
+def test_a_ray_clusters_gang_has_head_and_workers(world):
     spec = {
         "headGroupSpec": {"template": TEMPLATE},
         "workerGroupSpecs": [{"groupName": "small", "replicas": 2, "minReplicas": 2, "template": TEMPLATE}],
@@ -386,7 +386,7 @@ def test_a_job_set_is_a_tree_over_its_jobs(world):
     assert world.pod(name)["metadata"]["labels"]["kai.scheduler/subgroup-name"] == "workers-replica-1"
 
 
-def test_each_replica_of_a_leader_worker_set_is_a_gang(world):
+def test_each_leader_worker_set_replica_is_a_gang(world):
     spec = {"replicas": 1, "leaderWorkerTemplate": {"size": 3, "workerTemplate": TEMPLATE}}
     owner = world.api.create(thing("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "lws", spec=spec))
     index = "leaderworkerset.sigs.k8s.io/worker-index"
@@ -417,7 +417,7 @@ def restart(template):
 # --- Scaling, and rest ---------------------------------------------------------------------------------------------
 
 
-def test_a_share_that_finds_no_place_gets_a_scaling_pod_for_as_long(world):
+def test_an_unplaced_share_has_a_scaling_pod_meanwhile(world):
     created = world.api.create(sharing_pod("squeezed"))
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     world.api.patch(created, {"status": {"conditions": [condition]}}, subresource="status", content_type=STRATEGIC)
@@ -435,7 +435,7 @@ def test_a_share_that_finds_no_place_gets_a_scaling_pod_for_as_long(world):
     until(lambda: not world.api.list("v1", "Pod", "kai-scale-adjust"), "the scaling pod to go")
 
 
-def test_a_lone_pod_costs_the_pod_grouper_two_writes_and_a_gang_one_write_for_each_pod(world):
+def test_a_bare_pod_costs_two_writes_a_member_one(world):
     user = "system:serviceaccount:kai-scheduler:podgrouper"
     spec = {"template": restart(OURS), "parallelism": 8, "completions": 8}
     world.api.create(thing("batch/v1", "Job", "gang", spec=spec))

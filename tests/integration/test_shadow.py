@@ -36,7 +36,7 @@ def add_job(admin, name, gpus):
     )
 
 
-def test_a_shadow_compares_with_the_scheduler_that_runs_and_writes_nothing(plane, tmp_path):
+def test_a_shadow_compares_decisions_and_writes_nothing(plane, tmp_path):
     account = plane.account(NAMESPACE, "kai-shadow")
     with pytest.raises(Refused, match="Forbidden"):
         account.create(an_object("v1", "ConfigMap", "none", SPACE))

@@ -77,7 +77,7 @@ def test_pods_gangs_and_shares_go_from_role_to_role(stage):
     audited(stage, ["gang-0", "gang-1", "gang-2", "half-0", "lone-0"])
 
 
-def test_a_queue_takes_back_its_own_from_role_to_role(stage):
+def test_a_queue_reclaims_its_quota_across_roles(stage):
     submit(stage, "held", pods=8, min=1, gpu=1)
     until(lambda: len(stage.running("held")) == 8, "the lender to run")
     submit(stage, "claim", pods=4, gpu=1, queue="owner")
@@ -85,7 +85,7 @@ def test_a_queue_takes_back_its_own_from_role_to_role(stage):
     assert len(stage.running("held")) == 4
 
 
-def test_a_scheduler_and_a_binder_that_die_between_an_order_and_its_binding_are_continued(stage):
+def test_scheduler_and_binder_killed_before_bindings_are_continued(stage):
     stage.stop(of_role(stage, "binder"), kill=True)
     submit(stage, "gang", pods=4, gpu=1)
     until(lambda: len(orders(stage)) == 4, "bind requests")

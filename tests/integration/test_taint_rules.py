@@ -18,7 +18,7 @@ SLICE = {
 }
 
 
-def test_a_device_that_a_rule_taints_is_left_alone_until_the_rule_changes(whole: Stage) -> None:
+def test_a_tainted_device_is_unused_until_its_rule_changes(whole: Stage) -> None:
     taint = {"key": "sick", "effect": "NoSchedule"}
     case = {
         "objects": [

@@ -175,7 +175,7 @@ def phases(admin):
     return {each["metadata"]["name"]: each.get("status", {}).get("phase") for each in requests}
 
 
-def test_kai_carries_on_where_the_peer_was_stopped_and_leaves_what_it_reads(bare_control_plane, admin, tmp_path):
+def test_kai_continues_after_the_peer_and_stays_compatible(bare_control_plane, admin, tmp_path):
     plane, before, groups_before = bare_control_plane, places(admin), groups(admin)
     placed = {name: place for name, place in before.items() if place[1]}
     assert placed.keys() == {"running-0", "running-1", "shared-0", "shared-1", "gpu-reservation-n1"}

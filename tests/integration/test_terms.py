@@ -82,12 +82,12 @@ def test_what_was_decided_in_an_earlier_term_is_refused(admin, write):
 
 
 @pytest.mark.parametrize("write", [order, binding, eviction, reservation])
-def test_the_present_term_other_leases_and_those_who_elect_nobody_are_let_through(admin, write):
+def test_writes_of_present_foreign_or_no_terms_pass(admin, write):
     for epoch, lease in ((7, LEASE), (8, LEASE), (1, "another"), (1, "unknown"), (0, "")):
         assert refusal(write(admin, epoch, lease)) == ""
 
 
-def test_a_copy_of_a_pod_that_was_bound_in_an_earlier_term_is_let_through(admin):
+def test_a_copy_of_an_earlier_terms_pod_passes(admin):
     """Its annotations are those of the binding; it has no node yet."""
     assert a_pod(admin, stamp(6))
 

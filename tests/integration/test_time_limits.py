@@ -65,7 +65,7 @@ def at(text):
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["in one process", "across a restart"])
-def test_a_gang_fails_at_its_limit_and_is_not_run_again(world, restarts):
+def test_a_gang_fails_at_its_limit_despite_restarts(world, restarts):
     name = f"fails-{restarts}".lower()
     group = limited(world, name, 2, max_runtime="6s", batch_min_member="2")
     until(lambda: "runningSince" in status(world, group), "the start of the run")
@@ -81,7 +81,7 @@ def test_a_gang_fails_at_its_limit_and_is_not_run_again(world, restarts):
     assert [each for each in events if each["reason"] == "TimeLimit" and each["involvedObject"]["name"] == group]
 
 
-def test_a_job_that_requeues_may_run_again_after_its_delay(world):
+def test_a_requeued_job_may_run_again_after_its_delay(world):
     group = limited(world, "turns", max_runtime="4s", runtime_policy="requeue", requeue_delay="2s")
     first = world.owned("turns")
     until(lambda: limit(world, group) == ("True", "TimeLimit"), "the end")

@@ -7,9 +7,7 @@ from tests.integration.chaos.upgrades import Upgrades
 from tests.unit.deploy.rendering import LASTING
 
 
-def test_upgrades_and_rollbacks_under_load_evict_no_pod_and_hold_up_binds_for_seconds_only(
-    bare_control_plane, tmp_path
-):
+def test_upgrades_and_rollbacks_evict_no_pod(bare_control_plane, tmp_path):
     # Where there is no history of the repository the other revision is a copy; `nox -s upgrades` goes back far. Its
     # kernels are compiled as those of an image are: two replicas of it would compile them anew, for minutes.
     other = tmp_path / "other"

@@ -67,7 +67,7 @@ def node_of(stage, pod):
     return stage.pod(pod)["spec"].get("nodeName")
 
 
-def test_a_pod_starts_where_a_volume_for_its_claim_is(stage):
+def test_a_pod_starts_where_its_claims_volume_is(stage):
     storage_class(stage, "disks", "kubernetes.io/no-provisioner")
     volume(stage, "disk-of-n2", "disks", on="n2")
     claim(stage, "data", "disks")
@@ -79,7 +79,7 @@ def test_a_pod_starts_where_a_volume_for_its_claim_is(stage):
     assert claim_of(stage, "data")["status"]["phase"] == "Bound"
 
 
-def test_a_volume_is_asked_for_on_the_node_that_was_chosen(stage):
+def test_a_volume_is_provisioned_on_the_chosen_node(stage):
     storage_class(stage, "clouds", "csi.tests.example")
     claim(stage, "data", "clouds")
     pod = submit(stage, "writer", "data")
@@ -95,7 +95,7 @@ def test_a_volume_is_asked_for_on_the_node_that_was_chosen(stage):
     assert until(lambda: node_of(stage, pod), "the pod to be bound") == chosen
 
 
-def test_a_pod_without_a_volume_waits_is_told_and_starts_once_there_is_one(stage):
+def test_a_pod_waits_with_a_reason_for_a_volume(stage):
     storage_class(stage, "disks", "kubernetes.io/no-provisioner")
     claim(stage, "data", "disks")
     pod = submit(stage, "writer", "data")

@@ -98,7 +98,7 @@ def test_containers_without_gpus_are_told_that_they_see_none(admin):
 
 
 @pytest.mark.parametrize("visible", [None, "all"])
-def test_a_container_that_is_added_to_look_into_a_pod_sees_no_gpus(admin, visible):
+def test_an_added_ephemeral_container_sees_no_gpus(admin, visible):
     made = admin.create(a_pod(f"looked-into-{visible}".lower(), container(gpus=1)))
     added = {"name": "debug", "image": "none", "env": container(visible=visible)["env"]}
     patch = {"spec": {"ephemeralContainers": [added]}}
@@ -107,7 +107,7 @@ def test_a_container_that_is_added_to_look_into_a_pod_sees_no_gpus(admin, visibl
     assert VISIBLE not in variables(found)["main"]
 
 
-def test_neither_a_packet_nor_connections_that_say_nothing_keep_the_api_server_from_its_answer(admin):
+def test_silent_connections_and_bad_lengths_block_no_review(admin):
     (configuration,) = admin.list("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration")
     at = urlsplit(configuration["webhooks"][0]["clientConfig"]["url"])
     place = (at.hostname, at.port)
@@ -144,7 +144,7 @@ def test_a_share_is_told_how_much_memory_it_has(admin, name, asked, limit):
 
 @pytest.mark.parametrize("asked", [{}, {"gpu_fraction": "0.1"}], ids=["plain", "a share"])
 @pytest.mark.parametrize("name", ["drawn-", "l" * 253], ids=["drawn", "longest"])
-def test_a_pod_without_an_owner_is_bound_and_grouped_however_it_is_called(admin, name, asked):
+def test_an_ownerless_pod_of_any_name_is_grouped(admin, name, asked):
     """A drawn name is drawn after admission; of the longest the group has a part."""
     manifest = a_pod(name, **asked)
     if name.endswith("-"):

@@ -38,7 +38,7 @@ def stepping(key, log, name):
 
 
 @in_virtual_time
-async def test_a_key_is_held_by_one_plan_at_a_time():
+async def test_a_key_is_held_by_one_plan_only():
     keys, log, api = KeyRing(), [], Answering()
     async with anyio.create_task_group() as tasks:
         for name, key in (("a", "k"), ("b", "k"), ("c", "other")):
@@ -49,7 +49,7 @@ async def test_a_key_is_held_by_one_plan_at_a_time():
 
 
 @in_virtual_time
-async def test_a_plan_that_is_dropped_lets_go_of_its_keys():
+async def test_a_cancelled_plan_releases_its_keys():
     keys, log = KeyRing(), []
 
     def stuck():
@@ -76,7 +76,7 @@ async def test_whoever_stops_waiting_for_a_key_leaves_no_trace():
 
 
 @in_virtual_time
-async def test_what_a_plan_raises_comes_out_and_its_keys_are_free():
+async def test_a_plans_exception_propagates_and_frees_its_keys():
     keys = KeyRing()
 
     def failing():

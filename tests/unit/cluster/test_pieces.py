@@ -64,7 +64,7 @@ class Ready:
 
 
 @in_virtual_time
-async def test_a_plan_that_only_reads_the_store_lets_other_tasks_have_their_turn():
+async def test_a_plan_of_store_reads_lets_other_tasks_run():
     def plan():
         for _ in range(4 * AT_ONCE):
             yield Now()

@@ -12,7 +12,7 @@ from kai.cluster.threads import Threads
 
 
 @pytest.mark.anyio
-async def test_a_computation_runs_in_a_thread_and_the_loop_does_what_it_posts():
+async def test_a_computation_runs_in_a_thread_and_may_post():
     cpu, loop, told = Threads(), threading.get_ident(), []
     ours = ContextVar("ours", default="nothing")
     ours.set("of the task")
@@ -42,7 +42,7 @@ async def test_computations_that_follow_one_another_run_in_one_thread():
 
 
 @pytest.mark.anyio
-async def test_a_computation_that_comes_meanwhile_runs_at_once_in_another_thread():
+async def test_a_concurrent_computation_gets_another_thread():
     cpu, gate, seen = Threads(), threading.Event(), []
 
     async def compute() -> None:
@@ -59,7 +59,7 @@ async def test_a_computation_that_comes_meanwhile_runs_at_once_in_another_thread
 
 
 @pytest.mark.anyio
-async def test_a_caller_that_is_cancelled_waits_for_the_end_of_what_it_began():
+async def test_a_cancelled_caller_waits_for_its_computation():
     cpu, gate, done = Threads(), threading.Event(), []
 
     def compute() -> None:
@@ -87,7 +87,7 @@ async def test_a_computation_that_raises_stop_iteration_ends():
 
 
 @pytest.mark.anyio
-async def test_a_computation_that_does_not_end_is_told_with_its_place(monkeypatch):
+async def test_an_endless_computation_is_logged_with_its_place(monkeypatch):
     monkeypatch.setattr("kai.cluster.threads._LONG", 0.01)
     cpu = Threads()
 

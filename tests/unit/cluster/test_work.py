@@ -21,7 +21,7 @@ def keys(looks):
     return [look.key for look in looks]
 
 
-def test_a_key_waits_once_however_often_it_was_asked_for():
+def test_a_key_wanted_repeatedly_waits_once():
     work = queue()
     for _ in range(3):
         work.want("a", 0.0)
@@ -30,7 +30,7 @@ def test_a_key_waits_once_however_often_it_was_asked_for():
     assert work.take(0.0) == ()
 
 
-def test_what_is_asked_for_during_a_look_is_looked_at_once_more_after_it():
+def test_a_key_wanted_during_a_look_is_repeated_once():
     work = queue()
     work.want("a", 0.0)
     work.take(0.0)
@@ -91,7 +91,7 @@ def test_pauses_are_shortened_at_random():
     assert work.next_due == pytest.approx(0.875)
 
 
-def test_an_event_ends_the_pause_after_a_failure_but_not_what_the_server_asked_for():
+def test_an_event_ends_the_backoff_but_no_requested_pause():
     work = queue()
     work.want("a", 0.0)
     work.take(0.0)
@@ -127,7 +127,7 @@ class Recorder:
 
 
 @pytest.mark.anyio
-async def test_workers_look_at_what_is_due_and_survive_a_bug():
+async def test_workers_look_at_due_keys_and_survive_bugs():
     clock = VirtualClock()
     recorder = Recorder(clock)
     workers = Workers("test", queue(concurrency=1), recorder.look, clock, recorder.facts.append)
@@ -148,7 +148,7 @@ async def test_workers_look_at_what_is_due_and_survive_a_bug():
 
 
 @pytest.mark.anyio
-async def test_a_look_begins_as_soon_as_it_is_asked_for_and_what_is_gathered_wakes_nothing(monkeypatch):
+async def test_a_look_begins_immediately_and_gathering_wakes_nothing(monkeypatch):
     clock, rings = VirtualClock(), []
     monkeypatch.setattr(Alarm, "ring", lambda _: rings.append(clock.time))
     begun = []
@@ -173,7 +173,7 @@ async def test_a_look_begins_as_soon_as_it_is_asked_for_and_what_is_gathered_wak
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("turns", range(12))
-async def test_what_is_asked_for_as_workers_end_begins_no_look_that_never_ends(turns):
+async def test_a_key_wanted_as_workers_end_leaves_no_task(turns):
     clock = VirtualClock()
 
     async def look(each):
@@ -230,14 +230,14 @@ async def looked_at(fail, seconds, outage, clock):
 
 
 @pytest.mark.anyio
-async def test_what_failed_is_looked_at_within_a_second_of_the_servers_return():
+async def test_a_failed_key_is_retried_once_the_server_returns():
     outage, clock = Outage(), VirtualClock()
     seen, _ = await looked_at(lambda: clock.time < 1130.0, 130.0, outage, clock)
     assert seen == [0.0, 1.0, 3.0, 7.0, 15.0, 31.0, 63.0, 123.0, 130.0]
 
 
 @pytest.mark.anyio
-async def test_no_look_begins_and_no_warning_is_given_while_the_server_is_away():
+async def test_no_look_or_warning_happens_during_an_outage():
     outage, clock = Outage(), VirtualClock()
 
     def fail():
@@ -250,7 +250,7 @@ async def test_no_look_begins_and_no_warning_is_given_while_the_server_is_away()
 
 
 @pytest.mark.anyio
-async def test_what_is_not_written_although_the_server_answers_is_said():
+async def test_a_failed_write_outside_an_outage_is_logged():
     outage, clock = Outage(), VirtualClock()
     _, (line, *_) = await looked_at(lambda: clock.time == 1000.0, 1.0, outage, clock)
     assert (line["event"], line["subject"], line["why"]) == ("not written", "queue q", "no answer")
@@ -259,7 +259,7 @@ async def test_what_is_not_written_although_the_server_answers_is_said():
 @pytest.mark.parametrize(
     ("reason", "unwritten"), [(Reason.CONFLICT, ""), (Reason.REJECTED, "queue q"), (Reason.UNAVAILABLE, "queue q")]
 )
-def test_an_object_that_changed_before_it_was_written_is_looked_at_again_without_a_word(reason, unwritten):
+def test_a_conflict_is_retried_without_a_log_line(reason, unwritten):
     ended = ended_by(Refusal(reason=reason, message="no"), "queue q")
     assert (ended.failure, ended.unwritten) == ("no", unwritten)
 

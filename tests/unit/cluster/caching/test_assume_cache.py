@@ -36,7 +36,7 @@ def annotated(version, **annotations):
     return manifest
 
 
-def test_what_is_overlaid_shows_the_annotation_through_other_changes_until_it_has_it():
+def test_an_overlay_is_shown_until_the_object_has_it():
     cache, changes = cache_of()
     cache.see(config(version=5, colour="red"))
     cache.overlay(KEY, {"group": "g"})
@@ -50,7 +50,7 @@ def test_what_is_overlaid_shows_the_annotation_through_other_changes_until_it_ha
     assert not cache.is_overlaid(KEY)
 
 
-def test_an_overlay_goes_with_its_object_and_does_not_pass_to_a_namesake():
+def test_an_overlay_ends_with_its_object():
     cache, _ = cache_of()
     cache.see(config(version=5))
     cache.overlay(KEY, {"group": "g"})
@@ -63,7 +63,7 @@ def test_an_overlay_goes_with_its_object_and_does_not_pass_to_a_namesake():
     assert cache.get(KEY) is None
 
 
-def test_what_is_overlaid_while_it_is_only_assumed_keeps_that_when_it_comes():
+def test_an_overlay_on_an_assumed_object_survives_its_arrival():
     cache, changes = cache_of()
     cache.assume(KEY, structure_as(ConfigMap, config(version=0, uid="")), lambda found: found is not None)
     cache.overlay(KEY, {"group": "g"})
@@ -75,7 +75,7 @@ def test_what_is_overlaid_while_it_is_only_assumed_keeps_that_when_it_comes():
     assert not cache.is_overlaid(KEY)
 
 
-def test_what_is_overlaid_while_it_is_only_assumed_goes_with_the_assumption():
+def test_an_overlay_on_an_assumed_object_ends_with_it():
     cache, _ = cache_of()
     cache.assume(KEY, structure_as(ConfigMap, config(version=0, uid="")), lambda found: found is not None)
     cache.overlay(KEY, {"group": "g"})
@@ -86,7 +86,7 @@ def test_what_is_overlaid_while_it_is_only_assumed_goes_with_the_assumption():
     assert cache.get(KEY).metadata.annotations == {}
 
 
-def test_an_overlay_takes_the_place_of_the_one_before_and_an_empty_one_takes_it_away():
+def test_an_overlay_replaces_another_and_an_empty_removes_it():
     cache, _ = cache_of()
     cache.see(annotated(5))
     cache.overlay(KEY, {"start": "now"})
@@ -97,7 +97,7 @@ def test_an_overlay_takes_the_place_of_the_one_before_and_an_empty_one_takes_it_
     assert not cache.is_overlaid(KEY)
 
 
-def test_overlaying_again_changes_nothing_and_forgetting_everything_shows_what_is_there():
+def test_an_equal_overlay_changes_nothing_and_forgetting_removes_it():
     cache, changes = cache_of()
     cache.see(annotated(5, mine="1"))
     cache.overlay(KEY, {"group": "g"})
@@ -143,7 +143,7 @@ def test_an_older_version_is_passed_over():
     assert cache.get(KEY).data == {"colour": "red"}
 
 
-def test_a_late_word_about_a_deleted_object_does_not_bring_it_back():
+def test_a_late_event_does_not_restore_a_deleted_object():
     cache, _ = cache_of()
     cache.see(config(version=5))
     cache.remove(config(version=7))
@@ -151,7 +151,7 @@ def test_a_late_word_about_a_deleted_object_does_not_bring_it_back():
     assert cache.get(KEY) is None
 
 
-def test_an_end_is_not_forgotten_while_a_list_is_under_way():
+def test_a_deletion_is_remembered_while_a_list_is_read():
     cache, _ = cache_of()
     cache.see(config(version=5))
     cache.begin_list(6)
@@ -163,14 +163,14 @@ def test_an_end_is_not_forgotten_while_a_list_is_under_way():
     assert cache.get(KEY) is None
 
 
-def test_the_end_of_an_earlier_object_of_the_same_name_leaves_the_new_one():
+def test_an_earlier_namesakes_deletion_leaves_the_new_object():
     cache, _ = cache_of()
     cache.see(config(version=9, uid="u2"))
     cache.remove(config(version=7, uid="u1"))
     assert cache.get(KEY).metadata.uid == "u2"
 
 
-def test_an_object_made_anew_is_an_end_and_a_beginning():
+def test_a_recreated_object_is_a_deletion_and_an_addition():
     cache, changes = cache_of()
     cache.see(config(version=5, uid="u1"))
     first = cache.get(KEY)
@@ -206,7 +206,7 @@ def test_what_was_made_after_a_list_outlives_it():
     assert [each.metadata.name for each in cache.all()] == ["new"]
 
 
-def test_what_a_write_was_answered_with_during_a_list_outlives_it():
+def test_a_write_answered_during_a_list_survives_it():
     cache, _ = cache_of()
     cache.see(config("answered", version=12, uid="u9"))
     cache.newest = 10  # as if it had come between the pages of a list that was made at 10
@@ -242,7 +242,7 @@ def versions(cache):
     return {each.metadata.name: each.metadata.resource_version for each in cache.all()}
 
 
-def test_a_list_that_shows_an_earlier_form_replaces_everything_however_late_its_version():
+def test_a_list_from_a_backup_replaces_the_cache():
     """A backup was put back, and versions moved on, as etcd's own tool does so that watchers list again."""
     cache, _ = cache_of()
     listed(cache, 50, config("a", version=40), config("b", version=45, uid="u2"), config("c", version=30, uid="u3"))
@@ -255,7 +255,7 @@ def test_a_list_that_shows_an_earlier_form_replaces_everything_however_late_its_
     assert versions(cache)["b"] == "1001"
 
 
-def test_a_list_that_shows_an_object_that_had_ended_by_then_is_believed():
+def test_a_list_showing_a_deleted_object_restores_it():
     cache, _ = cache_of()
     cache.see(config(version=5))
     cache.remove(config(version=8))
@@ -263,7 +263,7 @@ def test_a_list_that_shows_an_object_that_had_ended_by_then_is_believed():
     assert versions(cache) == {"a": "5"}
 
 
-def test_a_list_from_before_an_end_or_a_write_is_not_believed_about_it():
+def test_a_list_older_than_a_change_reverts_nothing():
     cache, _ = cache_of()
     cache.begin_list(10)
     cache.remove_key(("team", "gone"), "u2")
@@ -281,7 +281,7 @@ def coloured(cache, colour):
     cache.assume(KEY, shown, lambda now: now is not None and now.data == shown.data)
 
 
-def test_a_write_that_was_done_and_that_a_later_list_does_not_show_is_lost():
+def test_a_confirmed_write_missing_in_a_list_is_lost():
     """A backup was put back before any news of the write came; it may be as new as what was known."""
     cache, _ = cache_of()
     listed(cache, 10, config(version=5, colour="old"))
@@ -306,7 +306,7 @@ def test_a_list_does_not_judge_later_writes():
     assert cache.get(KEY).data == {"colour": "new"}
 
 
-def test_a_list_refutes_nothing_that_was_assumed_anew_since_it_was_asked_for():
+def test_a_list_does_not_refute_later_assumptions():
     cache, _ = cache_of()
     listed(cache, 10, config(version=5, colour="old"))
     coloured(cache, "new")
@@ -319,7 +319,7 @@ def test_a_list_refutes_nothing_that_was_assumed_anew_since_it_was_asked_for():
     assert cache.get(KEY).data == {"colour": "newer"}
 
 
-def test_an_object_that_left_a_selection_and_came_back_is_no_sign_of_an_earlier_state():
+def test_an_object_returning_to_the_selection_indicates_no_backup():
     cache, _ = cache_of()
     cache.see(config(version=5))
     cache.see(config("b", version=4, uid="u2"))
@@ -328,7 +328,7 @@ def test_an_object_that_left_a_selection_and_came_back_is_no_sign_of_an_earlier_
     assert versions(cache) == {"a": "8"}
 
 
-def test_a_list_that_shows_what_the_answer_to_a_deletion_had_ended_before_is_believed():
+def test_a_list_after_a_deletions_answer_may_restore_objects():
     """The answer tells no version of the end. A list is no older than its request, so a backup was put back since."""
     cache, _ = cache_of()
     cache.see(config("b", version=4, uid="u2"))
@@ -344,7 +344,7 @@ def test_a_list_that_shows_what_the_answer_to_a_deletion_had_ended_before_is_bel
     assert versions(cache) == {"gone": "7"}
 
 
-def test_a_kind_that_is_not_served_any_more_has_no_objects():
+def test_a_kind_no_longer_served_has_no_objects():
     cache, _ = cache_of()
     cache.see(config(version=5))
     cache.clear()
@@ -356,7 +356,7 @@ def test_a_kind_that_is_not_served_any_more_has_no_objects():
 # --- What cannot be read -------------------------------------------------------------------------------------------
 
 
-def test_an_object_that_cannot_be_read_is_kept_out_and_says_why():
+def test_an_unreadable_object_is_rejected_with_its_reason():
     cache, changes = cache_of()
     cache.see({**config(version=5), "data": "nonsense"})
     (rejected,) = cache.rejected
@@ -376,7 +376,7 @@ def test_an_object_that_turns_unreadable_stays_as_it_was():
     assert cache.rejected == ()
 
 
-def test_an_unreadable_namesake_does_not_inherit_the_form_of_another():
+def test_an_unreadable_namesake_does_not_show_its_predecessor():
     cache, _ = cache_of()
     cache.see(config(version=5, uid="u1"))
     cache.see({**config(version=6, uid="u2"), "data": 7})
@@ -448,7 +448,7 @@ def painted_and_enlarged(*, is_painted):
     return cache
 
 
-def test_to_forget_a_write_that_failed_shows_what_was_written_before_it():
+def test_forgetting_a_failed_write_shows_the_one_before():
     """A pod that was bound and is to be evicted has its node still, should the eviction be refused."""
     cache = painted_and_enlarged(is_painted=True)
     cache.forget(KEY)
@@ -485,7 +485,7 @@ def test_to_forget_everything_leaves_what_the_server_confirmed():
     assert not cache.is_assumed(KEY)
 
 
-def test_to_forget_everything_does_not_take_a_confirmed_write_for_what_is_there():
+def test_forgetting_everything_drops_a_confirmed_write():
     cache = painted_and_enlarged(is_painted=True)
     cache.overlay(KEY, {"group": "g"})
     cache.forget_all()
@@ -501,7 +501,7 @@ def test_a_list_refutes_a_write_beneath_another():
     assert cache.get(KEY).data == {"colour": "blue"}
 
 
-def test_what_is_assumed_to_be_made_outlives_lists_that_lack_it():
+def test_an_assumed_creation_survives_lists_without_it():
     cache, _ = cache_of()
     cache.assume(KEY, ConfigMap(), lambda now: now is not None)
     listed(cache, 10)
@@ -545,7 +545,7 @@ def shown(cache):
 
 
 @given(st.permutations(HISTORY + HISTORY[::2]))
-def test_events_in_any_order_any_number_of_times_end_the_same(history):
+def test_events_in_any_order_reach_the_same_end(history):
     cache, _ = cache_of()
     for name, manifest in history:
         getattr(cache, name)(manifest)
@@ -571,7 +571,7 @@ STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(("see", "remo
 
 
 @given(STEPS)
-def test_a_listing_says_what_came_and_went_since_the_one_before(steps):
+def test_a_listing_names_arrivals_and_departures_since_the_last(steps):
     cache, _ = cache_of()
     before, given_out = cache.listing(), []
     for version, (name, what) in enumerate(steps, start=1):

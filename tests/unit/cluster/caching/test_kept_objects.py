@@ -5,7 +5,7 @@ from kai.api.kubernetes.meta import ConfigMap
 from tests.unit.cluster.caching.test_assume_cache import KEY, annotated, cache_of, config, listed
 
 
-def test_what_is_kept_stays_until_there_is_a_real_one_or_it_is_forgotten():
+def test_a_kept_object_stays_until_real_or_forgotten():
     cache, _ = cache_of()
     kept = structure_as(ConfigMap, config(version=0, uid="", colour="red"))
     cache.keep(KEY, kept)
@@ -23,7 +23,7 @@ def test_what_is_kept_stays_until_there_is_a_real_one_or_it_is_forgotten():
     assert cache.get(other) is None
 
 
-def test_annotations_that_are_kept_stay_when_everything_is_forgotten_until_they_are_shown_as_others():
+def test_kept_annotations_survive_forget_all_until_overlaid_without_keeping():
     cache, _ = cache_of()
     cache.see(annotated(5))
     cache.overlay(KEY, {"group": "g"}, is_kept=True)

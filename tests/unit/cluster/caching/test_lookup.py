@@ -19,7 +19,7 @@ CHANGES = st.lists(st.tuples(NAMES, st.none() | st.frozensets(st.sampled_from("u
 
 
 @given(CHANGES)
-def test_an_index_finds_what_a_look_at_all_objects_finds(changes):
+def test_an_index_finds_the_same_as_a_full_scan(changes):
     lookup, shown = Lookup(Index(ConfigMap, "data", by_data)), {}
     for name, keys in changes:
         place = ("x", name)
@@ -33,7 +33,7 @@ def test_an_index_finds_what_a_look_at_all_objects_finds(changes):
             assert lookup.find(key) == wanted
 
 
-def test_an_object_that_is_alone_at_its_key_costs_no_dictionary():
+def test_a_single_object_at_a_key_needs_no_dictionary():
     lookup = Lookup(Index(ConfigMap, "data", by_data))
     alone, other = config_map("a", "u"), config_map("b", "u")
     lookup.put(("x", "a"), None, alone)

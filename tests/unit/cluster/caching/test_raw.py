@@ -57,7 +57,7 @@ def test_an_object_is_taken_from_its_bytes():
     assert cache.get(("team", "p")).spec.node_name == "n"
 
 
-def test_pods_of_a_namespace_and_a_node_share_the_names():
+def test_pods_share_the_text_of_namespace_and_node():
     cache, _ = pods_taken(POD, POD.replace(b'"p"', b'"q"').replace(b'"u"', b'"v"'))
     one, other = cache.all()
     assert one.metadata.namespace is other.metadata.namespace
@@ -70,7 +70,7 @@ def test_an_older_version_is_not_read():
     assert cache.rejected == ()
 
 
-def test_what_is_wrong_is_rejected_in_the_words_of_the_codec():
+def test_an_invalid_pod_is_rejected_with_the_codecs_message():
     cache, (seen,) = pods_taken(POD.replace(b'"n"', b"7"))
     assert seen.key == ("team", "p")
     assert [rejected.message for rejected in cache.rejected] == [

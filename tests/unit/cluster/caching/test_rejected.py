@@ -6,7 +6,7 @@ from kai.cli.running.rolemetrics import ObjectsNotRead
 from tests.unit.cluster.caching.test_assume_cache import cache_of, config
 
 
-def test_an_object_that_cannot_be_read_is_told_once_and_not_quoted():
+def test_an_unreadable_object_is_logged_once_without_its_content():
     cache, _ = cache_of()
     with capture_logs() as said:
         for version, data in ((5, "nonsense"), (5, "nonsense"), (6, "nonsense"), (7, {"a": ["secret"]}), (8, {})):

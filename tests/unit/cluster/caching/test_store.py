@@ -21,7 +21,7 @@ def config(uid, version):
     return {"metadata": {"name": uid, "namespace": "team", "uid": uid, "resourceVersion": str(version)}}
 
 
-def test_a_deleted_object_is_remembered_for_ten_minutes_and_not_for_ever():
+def test_a_deletion_is_remembered_for_about_ten_minutes():
     clock = SimpleNamespace(time=0.0, monotonic=lambda: clock.time)
     store = WatchedStore([Watched(cls=ConfigMap)], clock)
     cache = store.cache(ConfigMap)
@@ -35,7 +35,7 @@ def test_a_deleted_object_is_remembered_for_ten_minutes_and_not_for_ever():
     assert len(cache._tombstones._young) + len(cache._tombstones._old) <= 20
 
 
-def test_lists_are_asked_for_in_the_order_in_which_kinds_are_named():
+def test_lists_are_requested_in_the_order_of_the_arguments():
     kinds = (Queue, Pod, ConfigMap, Node, PodGroup, BindRequest)
     store = WatchedStore([Watched(cls=cls) for cls in kinds[1:]], SimpleNamespace(monotonic=lambda: 0.0))
     asked = []
@@ -82,7 +82,7 @@ GIVEN_UP = {"schedulingConditions": [{"type": "UnschedulableOnNodePool", "transi
         (group(2, uid="another"), True),
     ],
 )
-def test_what_a_group_only_tells_people_is_a_change_without_substance(after, is_substantial):
+def test_a_groups_counts_and_field_managers_are_no_substance(after, is_substantial):
     store = WatchedStore([Watched(cls=PodGroup)], SimpleNamespace(monotonic=lambda: 0.0))
     store.take_answer(PodGroup, group(1))
     revision, substance = store.revision, store.substance
@@ -104,7 +104,7 @@ def test_what_is_passed_over_is_a_change_without_substance():
     assert store.substance == seen + 1, "what only tells people more adds none either way"
 
 
-def test_a_group_that_was_shown_and_is_written_by_now_is_no_news():
+def test_a_shown_groups_own_write_is_no_substance():
     store = WatchedStore([Watched(cls=PodGroup)], SimpleNamespace(monotonic=lambda: 0.0))
     store.assume(structure_as(PodGroup, group("", uid="")), lambda found: found is not None)
     revision, substance = store.revision, store.substance
@@ -112,7 +112,7 @@ def test_a_group_that_was_shown_and_is_written_by_now_is_no_news():
     assert (store.revision, store.substance) == (revision + 1, substance)
 
 
-def test_a_queue_that_is_counted_anew_is_a_change_without_substance_and_its_end_is_not():
+def test_a_queues_count_is_no_substance_its_deletion_is():
     store = WatchedStore([Watched(cls=Queue)], SimpleNamespace(monotonic=lambda: 0.0))
     metadata = {"name": "q", "uid": "u"}
     store.take_answer(Queue, {"metadata": {**metadata, "resourceVersion": "1"}})
@@ -124,7 +124,7 @@ def test_a_queue_that_is_counted_anew_is_a_change_without_substance_and_its_end_
     assert store.substance == seen + 1
 
 
-def test_subscriptions_begin_with_the_same_and_each_takes_by_itself_what_comes_later():
+def test_subscriptions_start_equal_and_take_later_changes_independently():
     store = WatchedStore([Watched(cls=ConfigMap)], SimpleNamespace(monotonic=lambda: 0.0))
     cache = store.cache(ConfigMap)
     cache.see(config("a", 1))

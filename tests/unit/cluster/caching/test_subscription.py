@@ -27,7 +27,7 @@ def add(subscription, before, after):
     subscription.add(Pod, key, Change(before, after))
 
 
-async def test_the_loop_turns_while_a_subscription_begins_and_the_first_batch_brings_all():
+async def test_other_tasks_run_while_a_subscription_begins():
     pods = [pod(number) for number in range(10 * AT_ONCE + 1)]
     subscription = Subscription()
     subscription.begin(Present(Pod, pods))

@@ -3,7 +3,7 @@
 from kai.cluster.caching.tombstones import Tombstones
 
 
-def test_an_end_covers_what_was_true_before_it_and_nothing_after():
+def test_a_tombstone_covers_only_versions_up_to_its_own():
     tombstones = Tombstones()
     tombstones.leave("u1", 7)
     tombstones.leave("u2", -1)

@@ -36,7 +36,7 @@ def streaming(version="10", now=0.0):
     return watch
 
 
-def test_a_list_is_read_page_by_page_and_then_watched_from_its_version():
+def test_a_paged_list_is_followed_by_a_watch():
     watch = machine()
     assert watch.step(Started(), 0.0) == (ReadPage(variant=0, limit=2),)
     assert watch.step(PageCame(version="7", rest="x"), 0.0) == (ReadPage(variant=0, limit=2, rest="x", is_first=False),)
@@ -45,7 +45,7 @@ def test_a_list_is_read_page_by_page_and_then_watched_from_its_version():
     assert watch.completed == 1
 
 
-def test_a_stream_that_ends_is_opened_again_where_it_stood():
+def test_an_ended_stream_resumes_at_its_last_version():
     watch = streaming()
     watch.step(Heard(version="15"), 1.0)
     (again,) = watch.step(Ended(), 1.1)
@@ -62,7 +62,7 @@ def test_a_cut_stream_reopens_once_the_server_is_current():
     assert isinstance(watch.step(Ended(), 4.0)[0], OpenStream), "what is known to be current is not asked again"
 
 
-def test_a_server_that_is_older_than_what_is_known_is_listed_anew():
+def test_a_server_with_an_older_version_is_listed_again():
     watch = streaming()
     watch.step(Heard(version="15"), 2.0)
     watch.step(Ended(message="cut"), 2.0)
@@ -79,14 +79,14 @@ def test_a_bookmark_moves_the_version_on():
 
 
 @pytest.mark.parametrize("event", [Failed(code=410), Refused(status=410)], ids=["in the stream", "as a status"])
-def test_a_version_that_is_too_old_leads_to_a_list_at_once(event):
+def test_an_expired_version_causes_an_immediate_list(event):
     watch = streaming()
     watch.step(Heard(version="15"), 2.0)
     assert watch.step(event, 2.0) == (ReadPage(variant=0, limit=2),)
 
 
 @pytest.mark.parametrize("event", [Failed(code=410), Refused(status=410)], ids=["in the stream", "as a status"])
-def test_an_outage_before_it_does_not_delay_the_list_after_a_version_that_is_too_old(event):
+def test_an_earlier_outage_does_not_delay_the_expired_list(event):
     watch = streaming()
     watch.step(Heard(version="15"), 2.0)
     now = 60.0
@@ -124,7 +124,7 @@ def test_what_failed_before_a_stream_that_lasted_is_forgotten():
     assert pause.until - 60.0 <= 0.25
 
 
-def test_a_server_that_finds_every_version_too_old_is_asked_less_and_less_often():
+def test_repeated_expired_versions_cause_growing_pauses():
     watch = streaming()
     waits, now = [], 0.0
     for _ in range(5):
@@ -140,7 +140,7 @@ def test_a_server_that_finds_every_version_too_old_is_asked_less_and_less_often(
     assert len(waits) == 4
 
 
-def test_a_stream_that_ends_at_once_counts_as_a_failure():
+def test_a_stream_that_ends_immediately_counts_as_failure():
     watch = streaming()
     waits, now = [], 0.0
     for _ in range(12):
@@ -160,7 +160,7 @@ def test_a_silent_stream_is_given_up_for_a_list():
     assert "silent for 75 s" in watch.problem
 
 
-def test_an_error_in_the_stream_that_comes_again_and_again_leads_to_a_list():
+def test_a_repeated_error_in_the_stream_causes_a_list():
     watch = streaming()
     kinds, now = [], 0.0
     for _ in range(3):
@@ -172,7 +172,7 @@ def test_an_error_in_the_stream_that_comes_again_and_again_leads_to_a_list():
     assert kinds == [OpenStream, OpenStream, ReadPage]
 
 
-def test_what_the_server_asks_for_is_waited_and_a_little_more():
+def test_the_servers_retry_after_is_waited_with_a_margin():
     watch = machine(draw=lambda: 0.0)
     watch.step(Started(), 0.0)
     (pause,) = watch.step(Refused(status=429, retry_after=7.0), 100.0)
@@ -188,7 +188,7 @@ def test_waits_are_spread_by_what_is_drawn():
     assert len(untils) == 3
 
 
-def test_a_list_that_fails_begins_again_from_its_first_page():
+def test_a_failed_list_restarts_at_its_first_page():
     watch = machine()
     watch.step(Started(), 0.0)
     watch.step(PageCame(version="7", rest="x"), 0.0)
@@ -197,7 +197,7 @@ def test_a_list_that_fails_begins_again_from_its_first_page():
     assert watch.step(TimeCame(), pause.until) == (ReadPage(variant=0, limit=2),)
 
 
-def test_a_token_that_grew_too_old_begins_the_list_again():
+def test_an_expired_continue_token_restarts_the_list():
     watch = machine()
     watch.step(Started(), 0.0)
     watch.step(PageCame(version="7", rest="x"), 0.0)
@@ -212,7 +212,7 @@ def test_versions_of_a_kind_are_tried_in_turn():
     assert stream.variant == 1
 
 
-def test_a_kind_that_is_not_served_is_empty_and_asked_for_now_and_then():
+def test_an_unserved_kind_is_empty_and_asked_periodically():
     watch = machine(variants=2)
     watch.step(Started(), 0.0)
     watch.step(Refused(status=404), 0.0)
@@ -223,7 +223,7 @@ def test_a_kind_that_is_not_served_is_empty_and_asked_for_now_and_then():
     assert not watch.is_absent
 
 
-def test_a_kind_that_was_there_is_not_believed_to_be_gone_at_the_first_word():
+def test_a_known_kind_vanishes_only_after_repeated_absence():
     watch = streaming()
     watch.step(Refused(status=404), 0.0)
     watch.step(TimeCame(), 1.0)
@@ -238,7 +238,7 @@ def test_a_kind_that_was_there_is_not_believed_to_be_gone_at_the_first_word():
 
 
 @pytest.mark.parametrize("others", [403, 404])
-def test_a_dispensable_kind_that_may_not_be_read_is_empty_after_a_while_until_it_may(others):
+def test_a_dispensable_forbidden_kind_is_empty_until_permitted(others):
     watch = machine(variants=2, is_dispensable=True)
     watch.step(Started(), 0.0)
     for now in (0.0, 1.0, 15.0, 29.9):
@@ -255,7 +255,7 @@ def test_a_dispensable_kind_that_may_not_be_read_is_empty_after_a_while_until_it
     assert not watch.is_absent
 
 
-def test_a_dispensable_kind_that_may_not_be_read_any_more_keeps_what_is_known():
+def test_a_dispensable_kind_forbidden_later_keeps_its_objects():
     watch = machine(is_dispensable=True)
     watch.step(Started(), 0.0)
     watch.step(PageCame(version="9"), 0.0)
@@ -265,7 +265,7 @@ def test_a_dispensable_kind_that_may_not_be_read_any_more_keeps_what_is_known():
     assert not watch.is_absent
 
 
-def test_a_kind_that_may_not_be_read_is_waited_for():
+def test_a_forbidden_kind_is_waited_for():
     watch = machine()
     watch.step(Started(), 0.0)
     for now in (0.0, 1.0, 40.0, 100.0):
@@ -274,7 +274,7 @@ def test_a_kind_that_may_not_be_read_is_waited_for():
     assert watch.completed == 0
 
 
-def test_a_kind_that_is_missing_again_is_missed_from_then_on():
+def test_a_repeated_absence_counts_from_its_own_start():
     watch = streaming()
     watch.step(Refused(status=404), 0.0)
     watch.step(TimeCame(), 1.0)
@@ -285,7 +285,7 @@ def test_a_kind_that_is_missing_again_is_missed_from_then_on():
     assert watch.step(Refused(status=404), 70.0)[0] == Vanish()
 
 
-def test_a_wish_for_a_list_is_met_by_one_that_begins_after_it():
+def test_a_wanted_refresh_begins_a_new_list():
     watch = streaming()
     assert watch.started == 1
     assert watch.step(RefreshWanted(), 1.0) == ()
@@ -293,7 +293,7 @@ def test_a_wish_for_a_list_is_met_by_one_that_begins_after_it():
     assert watch.started == 2
 
 
-def test_a_wish_in_the_middle_of_a_list_leads_to_another_one():
+def test_a_refresh_wanted_during_a_list_causes_another():
     watch = machine()
     watch.step(Started(), 0.0)
     watch.step(RefreshWanted(), 0.0)

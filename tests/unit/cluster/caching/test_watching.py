@@ -29,7 +29,7 @@ def filled(count=7, **options):
 
 
 @in_virtual_time
-async def test_what_exists_is_listed_in_pages_and_what_changes_follows():
+async def test_existing_objects_are_listed_and_changes_follow():
     server = filled()
     async with running(server, watched=CONFIG_MAPS) as cluster:
         assert versions(cluster.store, ConfigMap) == server.versions("configmaps")
@@ -42,7 +42,7 @@ async def test_what_exists_is_listed_in_pages_and_what_changes_follows():
 
 
 @in_virtual_time
-async def test_of_a_kind_whose_names_are_enough_nothing_else_is_asked_for_or_kept():
+async def test_a_metadata_only_kind_requests_and_keeps_only_metadata():
     server = filled()
     async with running(server, watched=(Watched(cls=ConfigMap, metadata_only=True),)) as cluster:
         await anyio.sleep(0.1)
@@ -60,7 +60,7 @@ def lists_of(server, since=0):
 
 
 @in_virtual_time
-async def test_a_list_of_what_is_known_already_asks_for_names_alone():
+async def test_a_refresh_of_known_objects_requests_only_metadata():
     server = filled()
     async with running(server, watched=CONFIG_MAPS) as cluster:
         before, kept, revision = len(server.calls), cluster.store.get(ConfigMap, "c3", "team"), cluster.store.revision
@@ -90,7 +90,7 @@ async def test_a_page_with_something_new_is_read_whole():
 
 
 @in_virtual_time
-async def test_a_server_that_has_no_names_alone_is_asked_for_whole_objects():
+async def test_a_server_without_metadata_lists_sends_whole_objects():
     server = filled()
     async with running(server, watched=CONFIG_MAPS) as cluster:
         server.faults = Faults(before=lambda call: Answer(status=406) if call.accept == METADATA_LIST else None)
@@ -101,7 +101,7 @@ async def test_a_server_that_has_no_names_alone_is_asked_for_whole_objects():
 
 
 @in_virtual_time
-async def test_names_that_are_none_are_asked_for_as_whole_objects():
+async def test_invalid_metadata_lists_are_replaced_by_whole_lists():
     server = filled()
     nonsense = Answer(status=200, body=b'{"metadata": {"resourceVersion": "9"}, "items": [{"metadata": {"name": 5}}]}')
     async with running(server, watched=CONFIG_MAPS) as cluster:
@@ -128,7 +128,7 @@ async def test_an_idle_hour_costs_no_list():
 
 
 @in_virtual_time
-async def test_a_version_that_grew_too_old_is_listed_again_and_deletions_are_noticed():
+async def test_an_expired_version_is_listed_and_deletions_are_noticed():
     server = filled(bookmark_seconds=1e9)
     async with running(server, watched=CONFIG_MAPS) as cluster:
         await anyio.sleep(0.1)
@@ -161,7 +161,7 @@ async def test_a_silent_stream_is_noticed_within_75_seconds():
 
 
 @in_virtual_time
-async def test_a_memory_put_back_to_an_earlier_state_replaces_the_store():
+async def test_a_restored_backup_replaces_the_store():
     server = filled()
     async with running(server, watched=CONFIG_MAPS) as cluster:
         backup, at = dict(server.objects), server.version
@@ -181,7 +181,7 @@ async def test_a_memory_put_back_to_an_earlier_state_replaces_the_store():
 
 
 @in_virtual_time
-async def test_a_memory_put_back_during_an_outage_is_noticed_as_soon_as_the_outage_ends():
+async def test_a_backup_restored_during_an_outage_is_noticed():
     server = filled()
     async with running(server, watched=CONFIG_MAPS) as cluster:
         backup, at = dict(server.objects), server.version
@@ -200,7 +200,7 @@ async def test_a_memory_put_back_during_an_outage_is_noticed_as_soon_as_the_outa
 
 
 @in_virtual_time
-async def test_a_memory_put_back_between_two_probes_is_noticed_though_its_versions_grow_again():
+async def test_a_backup_restored_between_probes_is_noticed():
     server = filled()
     async with running(server, watched=CONFIG_MAPS) as cluster:
         backup, at = dict(server.objects), server.version
@@ -221,7 +221,7 @@ async def test_a_memory_put_back_between_two_probes_is_noticed_though_its_versio
 
 
 @in_virtual_time
-async def test_a_memory_put_back_whose_versions_were_moved_on_replaces_the_store():
+async def test_a_backup_restored_with_higher_versions_is_noticed():
     server = filled()
     async with running(server, watched=CONFIG_MAPS) as cluster:
         backup = dict(server.objects)
@@ -241,7 +241,7 @@ async def test_a_memory_put_back_whose_versions_were_moved_on_replaces_the_store
 
 
 @in_virtual_time
-async def test_what_was_known_before_an_outage_is_caught_up_with_once_it_was_listed_again():
+async def test_caught_up_waits_for_a_list_after_an_outage():
     server = filled()
     async with running(server, watched=(*CONFIG_MAPS, Watched(cls=Pod))) as cluster:
         with anyio.fail_after(0.1):
@@ -293,7 +293,7 @@ async def test_a_write_lost_to_a_backup_is_not_shown():
 
 
 @in_virtual_time
-async def test_a_kind_that_is_not_served_is_empty_until_it_is():
+async def test_an_unserved_kind_is_empty_until_served():
     server = filled(unserved={"scheduling.run.ai/v1alpha2"})
     server.put("bindrequests", "b", "team", spec={"podName": "p", "selectedNode": "n"})
     async with running(server) as cluster:
@@ -317,7 +317,7 @@ async def test_a_reason_that_all_kinds_share_is_told_once():
 
 
 @in_virtual_time
-async def test_a_kind_whose_list_is_forbidden_keeps_the_store_from_counting_as_synced():
+async def test_a_forbidden_list_prevents_the_store_from_syncing():
     server = filled()
     body = b'{"kind":"Status","code":403,"message":"nodes is forbidden"}'
     server.faults.before = lambda call: Answer(status=403, body=body) if "/nodes" in call.path else None
@@ -335,7 +335,7 @@ async def test_a_kind_whose_list_is_forbidden_keeps_the_store_from_counting_as_s
 
 
 @in_virtual_time
-async def test_a_role_of_an_older_version_does_not_keep_the_store_from_counting_as_synced():
+async def test_a_forbidden_dispensable_kind_does_not_prevent_syncing():
     server = filled()
     server.put("csinodes", "n")
     body = b'{"kind":"Status","code":403,"message":"csinodes is forbidden"}'
@@ -355,7 +355,7 @@ async def test_a_role_of_an_older_version_does_not_keep_the_store_from_counting_
 
 
 @in_virtual_time
-async def test_a_refresh_waits_for_a_list_that_began_after_it():
+async def test_a_refresh_waits_for_a_later_list():
     server = filled()
     async with running(server, watched=CONFIG_MAPS) as cluster:
         server.faults.is_silent = lambda: True
@@ -428,7 +428,7 @@ async def test_a_poisonous_object_costs_the_others_nothing():
         assert len(cluster.store.rejected) == 2
 
 
-def test_asking_for_a_kind_that_nobody_watches_is_a_mistake_that_says_so():
+def test_reading_an_unwatched_kind_raises_a_clear_error():
     store = port(HttpServer(), watched=CONFIG_MAPS).store
     try:
         store.all(NodeResourceTopology)
@@ -476,7 +476,7 @@ def swarm(seed, server, active):
 
 @settings(max_examples=60)
 @given(st.integers(0, 1 << 32))
-def test_whatever_goes_wrong_the_store_equals_the_server_soon_after_it_ends(seed):
+def test_the_store_equals_the_server_after_any_faults(seed):
     @in_virtual_time
     async def schedule():
         server = filled(5)

@@ -15,7 +15,7 @@ LEASE = ("leases", "kai", "lock")
 
 
 @in_virtual_time
-async def test_one_of_two_leads_and_the_other_follows_when_it_resigns():
+async def test_the_second_leads_once_the_first_resigns():
     server = HttpServer()
     async with running(server, lease="a_1") as first:
         term = await first.leadership.begun()
@@ -45,7 +45,7 @@ async def test_a_process_says_once_for_whose_lease_it_waits():
 
 
 @in_virtual_time
-async def test_what_others_put_on_a_lease_stays_while_it_is_taken_renewed_and_given_back():
+async def test_foreign_fields_of_a_lease_are_kept():
     server = HttpServer()
     labels, annotations = {"app.kubernetes.io/managed-by": "Helm"}, {"backup": "no"}
     server.put("leases", "lock", "kai", metadata={"labels": labels}, spec={"strategy": "OldestEmulationVersion"})
@@ -71,14 +71,14 @@ async def _seconds_until_the_second_leads(first, second, after=61.3):
 
 
 @in_virtual_time
-async def test_a_lease_that_is_given_back_is_taken_at_once():
+async def test_a_released_lease_is_taken_immediately():
     server = HttpServer(faults=Faults(delay=lambda _: 0.01))
     async with running(server, lease="a_1") as first, running(server, lease="b_1", seed=2) as second:
         assert await _seconds_until_the_second_leads(first, second) < 0.05
 
 
 @in_virtual_time
-async def test_a_lease_that_is_given_back_while_it_is_read_is_read_again():
+async def test_a_lease_released_during_a_read_is_read_again():
     slow = Faults(lateness=lambda call: 0.2 if "leases" in call.path and call.method == "GET" else 0.0)
     for moment in range(12):
         server = HttpServer(faults=slow)
@@ -88,7 +88,7 @@ async def test_a_lease_that_is_given_back_while_it_is_read_is_read_again():
 
 
 @in_virtual_time
-async def test_a_lease_whose_watch_is_refused_or_silent_is_taken_at_the_next_look():
+async def test_an_unwatchable_lease_is_taken_at_the_next_look():
     refused = Answer(status=403, body=b'{"kind":"Status","code":403,"message":"leases is forbidden"}')
 
     def instead(call):
@@ -102,7 +102,7 @@ async def test_a_lease_whose_watch_is_refused_or_silent_is_taken_at_the_next_loo
 
 
 @in_virtual_time
-async def test_nothing_is_read_more_often_because_leases_of_others_change():
+async def test_changes_of_other_leases_cause_no_more_reads():
     server = HttpServer()
     async with running(server, lease="a_1") as first, running(server, lease="b_1", seed=2):
         await first.leadership.begun()
@@ -119,7 +119,7 @@ async def test_nothing_is_read_more_often_because_leases_of_others_change():
 
 
 @in_virtual_time
-async def test_a_leader_that_ends_stays_until_the_lease_is_given_back_however_slow_the_answers():
+async def test_an_ending_leader_waits_for_slow_lease_release():
     server = HttpServer()
     async with running(server, lease="a_1") as cluster:
         await cluster.leadership.begun()
@@ -131,7 +131,7 @@ async def test_a_leader_that_ends_stays_until_the_lease_is_given_back_however_sl
 
 
 @in_virtual_time
-async def test_a_leader_that_ends_leaves_its_lease_to_run_out_where_nothing_answers():
+async def test_an_unreachable_server_leaves_the_lease_to_expire():
     server = HttpServer()
     async with running(server, lease="a_1") as cluster:
         await cluster.leadership.begun()
@@ -168,7 +168,7 @@ async def test_a_leader_that_dies_is_followed_after_the_duration():
 
 
 @in_virtual_time
-async def test_a_leader_whose_every_other_renewal_gets_no_answer_keeps_its_term():
+async def test_a_leader_losing_every_other_renewal_keeps_its_term():
     """An answer is given up after 5 of the 10 seconds that a term has left; the next try has to come at once."""
     server, writes = HttpServer(), itertools.count()
     slow = Faults(delay=lambda call: 60.0 if call.method == "PUT" and next(writes) % 2 else 1.0)
@@ -181,7 +181,7 @@ async def test_a_leader_whose_every_other_renewal_gets_no_answer_keeps_its_term(
 
 
 @in_virtual_time
-async def test_a_leader_whose_renewals_land_without_an_answer_keeps_its_term():
+async def test_renewals_with_lost_answers_keep_the_term():
     server, writes = HttpServer(), itertools.count()
     async with running(server, lease="a_1") as cluster:
         term = await cluster.leadership.begun()
@@ -194,7 +194,7 @@ async def test_a_leader_whose_renewals_land_without_an_answer_keeps_its_term():
 
 
 @in_virtual_time
-async def test_a_leader_whose_renewals_are_refused_or_cut_does_not_ask_more_often():
+async def test_failing_renewals_are_not_sent_more_often():
     server = HttpServer()
     async with running(server, lease="a_1") as cluster:
         await cluster.leadership.begun()
@@ -208,7 +208,7 @@ async def test_a_leader_whose_renewals_are_refused_or_cut_does_not_ask_more_ofte
 
 
 @in_virtual_time
-async def test_a_leader_that_cannot_reach_the_server_knows_that_its_term_is_over():
+async def test_an_unreachable_leader_ends_its_own_term():
     server = HttpServer()
     async with running(server, lease="a_1") as cluster:
         term = await cluster.leadership.begun()
@@ -251,7 +251,7 @@ async def test_a_lost_answer_does_not_cost_the_lease():
 
 
 @in_virtual_time
-async def test_a_lease_that_may_not_be_written_is_not_asked_for_in_a_peak():
+async def test_a_forbidden_lease_is_not_requested_in_bursts():
     body = b'{"kind":"Status","code":403,"message":"leases is forbidden"}'
     forbid = Faults(before=lambda call: Answer(status=403, body=body) if call.method == "POST" else None)
     server = HttpServer(faults=forbid)
@@ -263,7 +263,7 @@ async def test_a_lease_that_may_not_be_written_is_not_asked_for_in_a_peak():
 
 
 @in_virtual_time
-async def test_whoever_takes_over_first_sees_everything_and_forgets_what_it_assumed():
+async def test_takeover_refreshes_the_store_and_drops_assumptions():
     server = HttpServer()
     server.put("pods", "p", "team")
     async with running(server, lease="a_1") as cluster:
@@ -285,7 +285,7 @@ def ordered(server, name, epoch, lease="lock"):
 
 
 @in_virtual_time
-async def test_a_lease_that_is_deleted_counts_on_where_it_was():
+async def test_a_deleted_lease_continues_with_the_next_epoch():
     server = HttpServer()
     async with running(server, lease="a_1") as first, running(server, lease="b_1", seed=2) as second:
         term = await first.leadership.begun()
@@ -312,7 +312,7 @@ async def test_a_new_leaders_epoch_exceeds_all_orders():
 
 
 @in_virtual_time
-async def test_an_order_of_a_nonsensical_epoch_keeps_nobody_from_leading():
+async def test_an_order_with_a_nonsensical_epoch_prevents_no_leader():
     server = HttpServer()
     ordered(server, "odd", (1 << 31) - 1)
     async with running(server, lease="a_1") as cluster:
@@ -321,7 +321,7 @@ async def test_an_order_of_a_nonsensical_epoch_keeps_nobody_from_leading():
 
 
 @in_virtual_time
-async def test_whoever_has_no_rivals_decides_as_soon_as_everything_was_listed():
+async def test_a_sole_leader_decides_once_everything_is_listed():
     server = HttpServer()
     async with running(server) as cluster:
         await cluster.store.synced()
@@ -331,7 +331,7 @@ async def test_whoever_has_no_rivals_decides_as_soon_as_everything_was_listed():
 
 
 @in_virtual_time
-async def test_until_the_lease_was_read_a_process_is_not_ready():
+async def test_a_process_is_unready_until_the_lease_is_read():
     server = HttpServer(faults=Faults(before=lambda call: Answer(status=500) if "leases" in call.path else None))
     async with running(server, lease="a_1") as cluster:
         await anyio.sleep(1)

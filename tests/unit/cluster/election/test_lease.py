@@ -55,7 +55,7 @@ def test_a_lease_that_does_not_exist_is_created():
     assert machine.term == Term(epoch=1, identity="me_1")
 
 
-def test_a_held_lease_is_left_alone_until_it_did_not_change_for_its_duration():
+def test_a_held_lease_is_left_alone_for_its_duration():
     machine = election()
     assert machine.step(ReadDone(OTHER), 100.0) == WakeAt(100.5)
     assert isinstance(machine.step(ReadDone(OTHER), 114.9), WakeAt)
@@ -73,25 +73,25 @@ def test_a_renewal_by_its_holder_starts_the_wait_anew():
     )
 
 
-def test_a_lease_is_looked_at_in_the_moment_in_which_it_runs_out():
+def test_a_lease_is_read_exactly_at_its_expiry():
     machine = election()
     machine.step(ReadDone(OTHER), 100.0)
     assert machine.step(ReadDone(OTHER), 114.7) == WakeAt(115.0)
     assert isinstance(machine.step(ReadDone(OTHER), 115.0), WriteLease)
 
 
-def test_a_lease_that_was_given_back_is_taken_at_once():
+def test_a_released_lease_is_taken_with_a_new_term():
     effect = election().step(ReadDone(Record(transitions=4, version="9")), 100.0)
     assert (effect.transitions, effect.begins) == (5, True)
 
 
-def test_another_life_in_the_same_pod_is_dead_and_need_not_be_waited_for():
+def test_a_restarted_container_takes_its_own_lease_immediately():
     machine = election(identity="pod7_b", container="pod7")
     effect = machine.step(ReadDone(Record(holder="pod7_a", transitions=4, version="9")), 100.0)
     assert (effect.holder, effect.transitions) == ("pod7_b", 5)
 
 
-def test_a_term_ends_by_itself_counted_from_when_its_renewal_was_sent():
+def test_a_term_lasts_from_the_sending_of_its_renewal():
     machine = leading()
     record = Record(holder="me_1", transitions=1, version="2")
     machine.step(WriteDone(record=record, sent_at=2.0), 9.0)
@@ -99,7 +99,7 @@ def test_a_term_ends_by_itself_counted_from_when_its_renewal_was_sent():
     assert not machine.is_leading(12.0)
 
 
-def test_a_process_that_slept_through_its_term_begins_a_new_one():
+def test_a_process_that_slept_past_its_term_begins_another():
     machine = leading()
     effect = machine.step(Ticked(), 60.0)
     assert machine.term is None
@@ -108,7 +108,7 @@ def test_a_process_that_slept_through_its_term_begins_a_new_one():
     assert (effect.transitions, effect.begins) == (2, True)
 
 
-def test_an_answer_that_comes_after_the_term_does_not_prolong_it():
+def test_an_answer_after_the_term_does_not_prolong_it():
     machine = leading()
     record = Record(holder="me_1", transitions=1, version="2")
     effect = machine.step(WriteDone(record=record, sent_at=9.0), 10.5)
@@ -116,21 +116,21 @@ def test_an_answer_that_comes_after_the_term_does_not_prolong_it():
     assert (effect.transitions, effect.begins) == (2, True)
 
 
-def test_a_lease_that_another_took_ends_the_term_at_once():
+def test_a_lease_taken_by_another_ends_the_term():
     machine = leading()
     assert machine.step(WriteRefused(), 2.0) == ReadLease()
     assert isinstance(machine.step(ReadDone(OTHER), 2.1), WakeAt)
     assert machine.term is None
 
 
-def test_a_renewal_whose_answer_was_lost_counts_if_the_lease_says_that_it_landed():
+def test_a_lost_renewal_counts_if_the_lease_shows_it():
     machine = leading()
     machine.step(OutcomeUnknown(sent_at=2.0), 7.0)
     machine.step(ReadDone(Record(holder="me_1", transitions=1, version="2")), 7.1)
     assert machine.lasts_until == 12.0
 
 
-def test_an_acquisition_whose_answer_was_lost_begins_a_term_counted_from_its_sending():
+def test_a_lost_acquisition_counts_from_its_sending():
     machine = election()
     machine.step(ReadDone(None), 0.0)
     assert machine.step(OutcomeUnknown(sent_at=0.0), 5.0) == ReadLease()
@@ -146,7 +146,7 @@ def test_a_renewal_that_did_not_land_prolongs_nothing():
     assert machine.lasts_until == 10.0
 
 
-def test_of_two_renewals_without_answer_that_one_counts_which_was_sent_first():
+def test_the_first_of_two_unanswered_renewals_counts():
     machine = leading()
     machine.step(OutcomeUnknown(sent_at=2.0), 5.0)
     machine.step(ReadDone(machine._seen), 5.1)
@@ -155,7 +155,7 @@ def test_of_two_renewals_without_answer_that_one_counts_which_was_sent_first():
     assert machine.lasts_until == 12.0
 
 
-def test_a_leader_without_an_answer_renews_again_and_looks_only_if_that_is_refused():
+def test_a_leader_without_an_answer_renews_before_it_reads():
     machine = leading()
     assert machine.step(Ticked(), 2.0) == renewal("1")
     assert machine.step(OutcomeUnknown(sent_at=2.0), 7.0) == renewal("1")
@@ -165,7 +165,7 @@ def test_a_leader_without_an_answer_renews_again_and_looks_only_if_that_is_refus
     assert machine.lasts_until == 12.0
 
 
-def test_a_leader_that_was_cut_off_at_once_looks_and_waits_for_its_turn():
+def test_a_leader_cut_off_early_reads_before_it_renews():
     machine = leading()
     machine.step(Ticked(), 2.0)
     assert machine.step(OutcomeUnknown(sent_at=2.0), 2.1) == ReadLease()
@@ -177,7 +177,7 @@ def renewal(version):
     return WriteLease(holder="me_1", transitions=1, before=Record(holder="me_1", transitions=1, version=version))
 
 
-def test_a_write_that_did_not_land_is_not_repeated_at_once():
+def test_a_write_that_did_not_land_waits_before_repeating():
     machine = election()
     machine.step(ReadDone(None), 0.0)
     machine.step(OutcomeUnknown(sent_at=0.0), 0.0)
@@ -204,7 +204,7 @@ def test_whoever_does_not_lead_has_nothing_to_give_back():
     assert machine.step(Resigned(), 0.0) == Finished()
 
 
-def test_to_resign_is_given_up_when_the_server_does_not_let_us():
+def test_resigning_is_given_up_after_three_refused_writes():
     machine = leading()
     effect, effects = machine.step(Resigned(), 0.0), []
     for _ in range(10):

@@ -92,7 +92,7 @@ def test_probes_are_answered_while_strangers_hold_connections(count, sent):
     assert run(talk) == [200] * 6
 
 
-def test_a_head_that_does_not_end_ends_with_its_connection():
+def test_an_endless_head_ends_its_connection():
     async def talk():
         async with served(echo, head_seconds=0.05) as port, await anyio.connect_tcp("127.0.0.1", port) as stream:
             await stream.send(b"GET / HTTP/1.1\r\n")
@@ -101,7 +101,7 @@ def test_a_head_that_does_not_end_ends_with_its_connection():
     assert run(talk)
 
 
-def test_a_body_that_does_not_end_ends_with_its_connection():
+def test_an_endless_body_ends_its_connection():
     async def talk():
         async with (
             served(echo, answer_seconds=0.05, body=100) as port,
@@ -113,7 +113,7 @@ def test_a_body_that_does_not_end_ends_with_its_connection():
     assert run(talk)
 
 
-def test_a_connection_that_rests_is_closed_when_its_time_is_over():
+def test_an_idle_connection_is_closed_after_its_time():
     async def talk():
         async with served(echo, rest_seconds=0.05) as port:
             return await heard(port, PROBE)  # until it is closed
@@ -121,7 +121,7 @@ def test_a_connection_that_rests_is_closed_when_its_time_is_over():
     assert b"Connection: close" not in run(talk)
 
 
-def test_the_oldest_unfinished_connection_of_a_peer_makes_room_for_its_next():
+def test_a_peers_oldest_unfinished_connection_yields_to_its_next():
     async def talk():
         async with served(echo, of_one_peer=2, head_seconds=60.0) as port, AsyncExitStack() as open_streams:
             first, second, _ = [
@@ -152,7 +152,7 @@ def test_who_holds_most_makes_room_for_others():
     assert run(talk).startswith(b"HTTP/1.1 200 ")
 
 
-def test_what_is_being_answered_is_not_dropped_and_a_newcomer_without_room_is():
+def test_a_request_being_answered_is_not_dropped_for_newcomers():
     async def talk():
         begun, go_on = anyio.Event(), anyio.Event()
 
@@ -178,7 +178,7 @@ def test_what_is_being_answered_is_not_dropped_and_a_newcomer_without_room_is():
     assert answer.endswith(b"at last")
 
 
-def test_the_largest_unfinished_body_goes_when_all_of_them_are_too_much():
+def test_the_largest_unfinished_body_is_dropped_beyond_the_total():
     async def talk():
         limits = {"body": 100, "bodies": 100}
         async with served(echo, **limits) as port, AsyncExitStack() as open_streams:
@@ -197,7 +197,7 @@ def test_the_largest_unfinished_body_goes_when_all_of_them_are_too_much():
 # --- What is wrong with a request stays with it --------------------------------------------------------------------
 
 
-def test_an_error_is_an_answer_and_one_line_a_minute(caplog, monkeypatch):
+def test_an_error_is_answered_and_logged_once_a_minute(caplog, monkeypatch):
     (seldom,) = connections._LOG.filters
     monkeypatch.setattr(seldom, "_since", -1000.0)
 

@@ -77,7 +77,7 @@ def test_no_more_files_are_kept_than_asked_for(tmp_path, files):
     assert names == [f"p{number}" for number in range(6 - files, 6)]
 
 
-def test_a_line_that_a_crash_cut_short_hides_no_other(tmp_path):
+def test_a_line_cut_by_a_crash_hides_no_other(tmp_path):
     path = tmp_path / "log"
     path.write_bytes(line_of(eviction("p1")) + line_of(eviction("p2"))[:40] + b"\n" + line_of(eviction("p3")))
     assert [each.subject.name for each in read_decisions(str(path))] == ["p1", "p3"]
@@ -99,7 +99,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path, monkeypatch):
     assert [each.subject.name for each in read_decisions(str(tmp_path / "log"))] == ["p1", "p3"]
 
 
-def test_a_file_is_closed_although_what_was_not_written_cannot_be_written(tmp_path, monkeypatch):
+def test_a_file_is_closed_even_on_a_full_disk(tmp_path, monkeypatch):
     disk = Disk()
     monkeypatch.setattr(decisions, "open", disk.open, raising=False)
     file = RotatedFile(tmp_path / "log", most_bytes=100_000, most_files=1)
@@ -117,7 +117,7 @@ def test_only_this_account_may_read_the_file(tmp_path):
     assert (tmp_path / "log").stat().st_mode & 0o077 == 0
 
 
-def test_the_evictions_in_a_job_are_found_over_all_files(tmp_path):
+def test_a_jobs_evictions_are_found_in_all_files(tmp_path):
     file = RotatedFile(tmp_path / "log", most_bytes=1, most_files=9)
     for name, job in (("a-0", "x/a"), ("c-0", "x/c"), ("a-1", "x/a")):
         file.append(line_of(eviction(name, job)))
@@ -157,7 +157,7 @@ def test_only_numbers_are_kept():
         (line_of(eviction()).replace(b'"cycle":7', b'"cycle":true'), "cycle: true"),
     ],
 )
-def test_lines_that_are_passed_over_are_counted_with_the_first_of_them(tmp_path, line, why):
+def test_skipped_lines_are_counted_and_the_first_is_named(tmp_path, line, why):
     path = tmp_path / "log"
     path.write_bytes(line_of(eviction("p1")) + b"\n" + line_of(eviction("p2")) + line)
     passed = PassedOver()
@@ -165,7 +165,7 @@ def test_lines_that_are_passed_over_are_counted_with_the_first_of_them(tmp_path,
     assert str(passed) == f"{path}: 1 line that is no decision was passed over: line 4, found {why}"
 
 
-def test_the_first_line_that_is_passed_over_is_of_the_oldest_file(tmp_path):
+def test_the_first_skipped_line_is_from_the_oldest_file(tmp_path):
     (tmp_path / "log.1").write_bytes(line_of(eviction("p1")) + b"nonsense\n")
     (tmp_path / "log").write_bytes(b"{}\n" + line_of(eviction("p2"))[:30])
     passed = PassedOver()

@@ -22,7 +22,7 @@ class Log:
             return
 
 
-def test_two_minutes_of_the_same_failure_are_a_handful_of_lines_that_count_the_others():
+def test_repeated_failures_give_few_lines_with_suppressed_counts():
     log = Log()
     for number in range(2400):
         log.now = number * 0.05
@@ -33,14 +33,14 @@ def test_two_minutes_of_the_same_failure_are_a_handful_of_lines_that_count_the_o
 
 
 @pytest.mark.parametrize("method", ["warning", "error"])
-def test_warnings_and_errors_are_held_back_without_a_reason_too(method):
+def test_repeated_warnings_and_errors_are_suppressed_without_reasons(method):
     log = Log()
     for _ in range(100):
         log.write("work failed", method)
     assert len(log.lines) == 5
 
 
-def test_another_reason_and_another_event_are_written_beside_a_flood():
+def test_another_reason_or_event_passes_beside_a_flood():
     log = Log()
     for _ in range(100):
         log.write("not written", why="the connection was cut")

@@ -43,7 +43,7 @@ def test_verbosity_decides_the_level():
     assert (verbosity_of("4"), verbosity_of("Debug"), verbosity_of("loud")) == (4, 4, None)
 
 
-def test_a_library_that_fails_again_and_again_is_held_back_as_kai_is():
+def test_a_librarys_repeated_messages_are_limited_too():
     out = io.StringIO()
     with contextlib.redirect_stderr(out):
         set_up_logs()

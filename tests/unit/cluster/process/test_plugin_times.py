@@ -28,7 +28,7 @@ def test_calls_and_seconds_are_counted_by_plugin_and_hook():
     assert (taken.calls, taken.seconds) == (2, 4.0)
 
 
-def test_a_call_within_a_call_counts_once_and_for_its_own_plugin():
+def test_a_nested_call_counts_once_for_its_plugin():
     clock = Clock()
     times = PluginTimes(clock)
     inner = times.timed("zones", "Placement.recorded", clock.lasting(3.0))

@@ -37,7 +37,7 @@ def test_who_is_ready_says_so():
     assert asked(Probes()).status == 200
 
 
-def test_what_should_not_go_on_is_shown_although_the_process_is_ready():
+def test_a_ready_process_still_shows_its_notes():
     probes = Probes()
     probes.add_note("scheduler", lambda: 'plugin "rack" fails')
     probes.add_note("binder", lambda: "")

@@ -32,7 +32,7 @@ def test_an_endpoint_that_is_none_stops_the_start():
         make_tracing("kai", endpoint="collector:4317")
 
 
-def test_a_trace_goes_on_where_its_name_is_handed_on():
+def test_a_trace_continues_where_its_parent_is_passed_on():
     exporter = InMemorySpanExporter()
     tracing = make_tracing("kai", exporter=exporter)
     cycle = tracing.tracer.start_span("cycle")

@@ -12,7 +12,7 @@ def full(now=0.0):
     return absence
 
 
-def test_what_was_asked_for_in_vain_is_absent_for_a_minute():
+def test_a_noted_key_is_absent_for_a_minute():
     absence = Absence()
     assert not absence.holds("a", 0.0)
     absence.note("a", 10.0)
@@ -30,7 +30,7 @@ def test_what_is_there_again_is_absent_no_longer():
     assert not absence.holds("a", 0.0)
 
 
-def test_a_key_that_is_noted_again_counts_from_then_on():
+def test_a_repeated_note_restarts_the_minute():
     absence = Absence()
     absence.note("a", 0.0)
     absence.note("a", 50.0)
@@ -38,7 +38,7 @@ def test_a_key_that_is_noted_again_counts_from_then_on():
 
 
 @pytest.mark.parametrize("more", [1, MOST, 10 * MOST])
-def test_of_more_than_there_is_room_for_the_first_are_remembered(more):
+def test_only_the_first_keys_within_the_limit_are_remembered(more):
     absence = full()
     for number in range(more):
         absence.note(f"more {number}", 1.0)
@@ -54,7 +54,7 @@ def test_what_is_no_news_makes_room():
     assert len(absence) == 1
 
 
-def test_a_key_that_is_remembered_stays_also_where_there_is_no_room_for_others():
+def test_a_remembered_key_is_renewed_even_without_room():
     absence = full()
     absence.note(7, 1.0)
     assert absence.holds(7, SECONDS + 0.5)

@@ -60,7 +60,7 @@ class Ending(HttpServer):
 
 @pytest.mark.parametrize("request_", ENTERING)
 @in_virtual_time
-async def test_nothing_is_sent_into_a_namespace_that_is_known_to_end(request_):
+async def test_nothing_is_sent_into_a_terminating_namespace(request_):
     server = Ending()
     server.tell(deletionTimestamp="2026-01-01T00:00:00Z")
     async with running(server, watched=WATCHED) as cluster:
@@ -90,7 +90,7 @@ def _counted(cluster):
 
 
 @in_virtual_time
-async def test_a_namespace_that_was_made_anew_takes_what_is_new_at_once():
+async def test_a_recreated_namespace_takes_new_objects_immediately():
     server = Ending()
     server.tell()
     async with running(server, watched=WATCHED) as cluster:

@@ -43,7 +43,7 @@ async def test_an_event_is_recorded_beside_its_object():
 
 @in_virtual_time
 @pytest.mark.parametrize("name", ["a" * 199 + "-" + "b" * 53, "a" * 198 + ".b" + "c" * 53, "a" * 253])
-async def test_an_event_about_a_long_name_has_a_name_itself(name):
+async def test_an_event_about_a_long_name_is_validly_named(name):
     """What is cut must not end in what no part of a name may end in."""
     server = server_with_pod()
     async with running(server) as cluster:
@@ -56,7 +56,7 @@ async def test_an_event_about_a_long_name_has_a_name_itself(name):
 
 
 @in_virtual_time
-async def test_what_happens_again_is_counted_by_one_event_with_the_last_message():
+async def test_repeated_occurrences_are_counted_in_one_event():
     server = server_with_pod()
 
     def events():

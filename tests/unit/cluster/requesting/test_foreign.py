@@ -13,7 +13,7 @@ from tests.unit.cluster.assembled import in_virtual_time, running
 
 
 @in_virtual_time
-async def test_versions_that_tenants_make_up_are_not_remembered_for_ever(monkeypatch):
+async def test_unserved_versions_of_tenants_are_remembered_within_a_limit(monkeypatch):
     monkeypatch.setattr("kai.cluster.requesting.foreign.MOST", 3)
     server = HttpServer()
     resources = {"resources": [{"name": "pods", "kind": "Pod", "namespaced": True}]}
@@ -43,7 +43,7 @@ async def test_versions_that_tenants_make_up_are_not_remembered_for_ever(monkeyp
 
 
 @in_virtual_time
-async def test_a_list_of_a_kind_that_others_serve_has_an_end():
+async def test_an_endless_list_of_a_foreign_kind_is_rejected():
     server, pages = HttpServer(), []
     resources = {"resources": [{"name": "things", "kind": "Thing", "namespaced": True}]}
 
@@ -83,7 +83,7 @@ def job(**parts):
 
 
 @in_virtual_time
-async def test_of_a_large_object_neither_the_status_nor_who_wrote_it_is_read():
+async def test_a_foreign_objects_status_and_field_managers_are_skipped():
     work = job(spec={"parallelism": 2}, status={"nodes": ["n" * 1000] * 1000})
     async with serving_a_job(work) as found:
         metadata = {"name": "j", "uid": "u", "labels": {"a": "b"}}

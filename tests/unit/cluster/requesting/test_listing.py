@@ -36,7 +36,7 @@ def failure(server, *kinds):
     return caught.value
 
 
-def test_all_kinds_are_listed_at_once_and_nothing_else_is_asked():
+def test_all_kinds_are_listed_concurrently_with_get_only():
     server = HttpServer(faults=Faults(delay=lambda _: 1.0))
     server.put("nodes", "n1")
     server.put("pods", "p", "a", spec={"containers": [{"name": "c"}]})
@@ -48,7 +48,7 @@ def test_all_kinds_are_listed_at_once_and_nothing_else_is_asked():
     assert server.most_in_flight == 3
 
 
-def test_objects_are_not_written_out_where_asyncio_shows_a_result():
+def test_a_result_does_not_show_objects_in_its_repr():
     server = HttpServer()
     server.put("nodes", "n1")
     assert "n1" not in repr(listed(server, Node))
@@ -63,7 +63,7 @@ def test_long_lists_come_in_pages(monkeypatch):
     assert len(server.calls) == 3
 
 
-def test_a_kind_that_is_not_served_is_empty_and_older_versions_are_tried():
+def test_an_unserved_kind_is_empty_after_trying_older_versions():
     server = HttpServer()
     assert listed(server, ResourceClaim).objects == []
     assert len(server.calls) == len(BY_CLASS[ResourceClaim].api_versions)
@@ -85,7 +85,7 @@ def test_a_server_without_pods_is_no_cluster_without_pods():
     )
 
 
-def test_one_namespace_can_be_listed_and_config_maps_without_their_data():
+def test_config_maps_of_one_namespace_are_listed_without_data():
     server = HttpServer()
     server.put("configmaps", "c", "a", data={"secret": "x"})
     server.put("configmaps", "c", "b")
@@ -94,7 +94,7 @@ def test_one_namespace_can_be_listed_and_config_maps_without_their_data():
     assert "secret" not in str(attrs.asdict(found))
 
 
-def test_failed_pods_are_left_out_and_what_cannot_be_read_is_said():
+def test_failed_pods_are_omitted_and_unreadable_ones_noted():
     server = HttpServer()
     server.put("pods", "failed", "a", status={"phase": "Failed"}, spec={"containers": []})
     server.put("pods", "bad", "a", spec={"containers": 3})
@@ -112,7 +112,7 @@ def test_failed_pods_are_left_out_and_what_cannot_be_read_is_said():
         ("GET /api: SomethingError: odd", "gave no answer: SomethingError: odd"),
     ],
 )
-def test_a_server_that_cannot_be_reached_is_tried_three_times(message, words):
+def test_an_unreachable_server_is_tried_three_times(message, words):
     server = HttpServer(faults=Faults(before=lambda _: NoAnswer(was_sent=False, message=message)))
     error = failure(server)
     assert str(error) == f'cannot reach the cluster of context "prod": 10.0.0.1:6443 {words}'
@@ -127,7 +127,7 @@ def test_a_server_that_comes_back_meanwhile_is_read():
     assert len(listed(server, Node).objects) == 1
 
 
-def test_a_server_that_stays_overloaded_is_called_by_its_answer():
+def test_an_overloaded_server_is_reported_with_its_answer():
     error = failure(HttpServer(faults=refused(503, "the server is starting")))
     words = "10.0.0.1:6443 answered with 503: the server is starting"
     assert str(error) == f'cannot reach the cluster of context "prod": {words}'
@@ -148,13 +148,13 @@ def refusing(call):
 
 
 @pytest.mark.parametrize("slow", ["nodes", "pods"])
-def test_of_several_missing_rights_that_of_the_first_kind_is_named_whichever_answer_comes_first(slow):
+def test_the_first_kinds_missing_right_is_named(slow):
     faults = Faults(before=refusing, delay=lambda call: 5.0 if call.path.endswith(slow) else 1.0)
     error = failure(HttpServer(faults=faults), Node, Pod, Queue)
     assert error.missing == "list nodes"
 
 
-def test_a_server_that_is_away_counts_more_than_a_missing_right():
+def test_an_unreachable_server_is_reported_before_missing_rights():
     def before(call):
         return (
             NoAnswer(message="cut: ConnectionRefusedError", was_sent=False)
@@ -166,7 +166,7 @@ def test_a_server_that_is_away_counts_more_than_a_missing_right():
     assert (error.missing, error.is_forbidden) == ("", False)
 
 
-def test_a_right_of_a_group_and_a_namespace_is_named_as_well():
+def test_a_missing_right_is_named_with_group_and_namespace():
     text = 'x: User "jane" cannot list resource "queues" in API group "scheduling.run.ai" in the namespace "ml"'
     error = failure(HttpServer(faults=refused(403, text)), Queue)
     assert str(error).startswith('not allowed to list queues of scheduling.run.ai in namespace ml as "jane"')

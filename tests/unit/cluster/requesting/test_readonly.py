@@ -34,7 +34,7 @@ def test_no_kind_of_write_reaches_the_server(cls, fenced):
     assert not memory.server.requests
 
 
-def test_every_request_that_the_port_knows_as_a_write_is_refused():
+def test_every_write_of_the_port_is_among_the_refused():
     assert {Create, Patch, Delete, Bind, Emit, Apply, JsonPatch, Evict} == set(WRITES)
 
 

@@ -33,7 +33,7 @@ class Server:
 KNOWN = {"authenticated": True, "user": {"username": "anna", "uid": "1", "groups": ["team"], "extra": {"a": ["b"]}}}
 
 
-def test_a_token_belongs_to_the_user_that_the_api_server_names():
+def test_a_token_belongs_to_the_user_of_its_review():
     server = Server(KNOWN)
     found = anyio.run(Reviews(server.send, VirtualClock()).identify, "secret")
     assert found == attrs.evolve(ANNA, extra={"a": ["b"]})
@@ -61,7 +61,7 @@ def test_no_answer_is_an_error_and_no_right(answer):
         anyio.run(reviews.allows, ANNA, LIST)
 
 
-def test_the_right_that_is_missing_for_a_review_is_named():
+def test_a_missing_right_for_reviews_is_named():
     with pytest.raises(ReviewError, match=r"^kai may not create tokenreviews$") as found:
         anyio.run(Reviews(Server(Answer(status=403)).send, VirtualClock()).identify, "secret")
     assert not found.value.retryable
@@ -85,7 +85,7 @@ def test_only_what_is_said_to_be_allowed_is(status, allowed):
     assert (spec["user"], spec["groups"]) == ("anna", ["team"])
 
 
-def test_a_token_that_is_narrowed_is_not_answered_for_with_what_another_of_its_user_may():
+def test_a_scoped_tokens_rights_are_reviewed_separately():
     server = Server({"allowed": True}, {"allowed": False})
     reviews = Reviews(server.send, VirtualClock())
     scoped = attrs.evolve(ANNA, extra={"scopes": ["user:info"], "by": ["x"]})
@@ -99,7 +99,7 @@ def test_a_token_that_is_narrowed_is_not_answered_for_with_what_another_of_its_u
     assert [spec["extra"] for _, spec in server.asked] == [{}, scoped.extra], "the order of names says nothing"
 
 
-def test_an_answer_counts_for_seconds_and_is_asked_for_again_then():
+def test_an_answer_is_kept_for_seconds_then_asked_again():
     clock, server = VirtualClock(), Server(KNOWN, {"authenticated": False})
     reviews = Reviews(server.send, clock)
 

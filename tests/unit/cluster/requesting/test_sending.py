@@ -28,7 +28,7 @@ def bind(server, number):
 
 
 @in_virtual_time
-async def test_answers_that_take_two_seconds_each_leave_four_binds_a_second():
+async def test_two_second_answers_allow_four_binds_a_second():
     server = with_pods(300)
     async with running(server, watched=PODS, page=500) as cluster:
         seconds = [0.01]
@@ -58,7 +58,7 @@ THROTTLED = Answer(status=429, retry_after="5", body=b"Too many requests, please
 
 
 @in_virtual_time
-async def test_a_pod_whose_binding_is_to_wait_holds_up_no_other():
+async def test_a_throttled_binding_does_not_delay_others():
     server = with_pods(40)
     async with running(server, watched=PODS, page=500) as cluster:
         asked, replies, took = [], [], []
@@ -91,7 +91,7 @@ async def test_a_pod_whose_binding_is_to_wait_holds_up_no_other():
 
 
 @in_virtual_time
-async def test_a_server_that_wants_to_be_left_alone_for_an_hour_is_asked_after_half_a_minute():
+async def test_an_hours_retry_after_pauses_for_half_a_minute():
     server = with_pods(40)
     async with running(server, watched=PODS, page=500) as cluster:
         alone = attrs.evolve(THROTTLED, retry_after="3600")
@@ -113,7 +113,7 @@ async def test_a_server_that_wants_to_be_left_alone_for_an_hour_is_asked_after_h
 
 
 @in_virtual_time
-async def test_calls_that_waited_before_a_server_wanted_to_be_left_alone_go_on_after_it():
+async def test_waiting_calls_continue_after_a_long_retry_after():
     server = with_pods(40)
     async with running(server, watched=PODS, page=500) as cluster:
         alone = attrs.evolve(THROTTLED, retry_after="3600")

@@ -22,7 +22,7 @@ async def test_a_binding_says_in_which_term_it_is_written():
 
 
 @in_virtual_time
-async def test_a_pod_that_is_made_on_a_node_says_in_which_term_others_do_not():
+async def test_only_a_pod_created_on_a_node_is_stamped():
     """A pod that holds a GPU for others is made there; one that comes late would take what was given away since."""
     server = server_with_pod()
     async with running(server, lease="me") as cluster:

@@ -16,7 +16,7 @@ def test_a_window_holds_so_many_and_no_more():
     assert window.take(0.01) == (numbers[2],)
 
 
-def test_requests_with_the_same_key_go_one_after_the_other():
+def test_requests_with_one_key_are_sent_in_turn():
     window = Window()
     first, second, other = window.offer("a", 0.0), window.offer("a", 0.0), window.offer("b", 0.0)
     assert window.take(0.0) == (first, other)
@@ -24,7 +24,7 @@ def test_requests_with_the_same_key_go_one_after_the_other():
     assert window.take(0.1) == (second,)
 
 
-def test_a_throttled_request_goes_again_before_all_others_and_not_too_early():
+def test_a_throttled_request_is_first_after_its_pause():
     window = Window(width=16.0)
     first, second, third = window.offer("a", 0.0), window.offer("b", 0.0), window.offer("c", 0.0)
     window.take(0.0)
@@ -39,7 +39,7 @@ def test_a_throttled_request_goes_again_before_all_others_and_not_too_early():
     assert window.width == 8.0, "what was sent before the window was cut says nothing about what is left of it"
 
 
-def test_a_request_that_alone_is_to_wait_holds_up_those_with_its_key_and_no_others():
+def test_a_request_throttled_alone_delays_only_its_key():
     window = Window(width=16.0)
     denied, behind, other = window.offer("a", 0.0), window.offer("a", 0.0), window.offer("b", 0.0)
     assert window.take(0.0) == (denied, other)
@@ -57,7 +57,7 @@ def test_a_request_that_alone_is_to_wait_holds_up_those_with_its_key_and_no_othe
     assert window.take(51.1) == (behind,)
 
 
-def test_a_server_that_does_not_say_for_how_long_is_left_alone_for_a_second():
+def test_throttling_without_a_time_pauses_for_a_second():
     window = Window()
     number = window.offer("a", 0.0)
     window.take(0.0)
@@ -80,7 +80,7 @@ def test_an_object_that_rests_does_not_widen_the_window():
     assert window.take(60.0) == ()
 
 
-def test_a_request_that_is_throttled_says_that_the_server_is_at_its_limit():
+def test_throttling_delays_other_requests_and_narrows_the_window():
     window = Window()
     read = window.offer("a", 0.0)
     window.take(0.0)
@@ -91,7 +91,7 @@ def test_a_request_that_is_throttled_says_that_the_server_is_at_its_limit():
     assert window.width == 8.0
 
 
-def test_a_server_that_wants_to_be_left_alone_for_an_hour_is_asked_after_half_a_minute():
+def test_an_hours_retry_after_pauses_for_half_a_minute():
     window = Window()
     numbers = [window.offer(key, 0.0) for key in "ab"]
     window.take(0.0)
@@ -107,7 +107,7 @@ def test_a_server_that_wants_to_be_left_alone_for_an_hour_is_asked_after_half_a_
     assert window.next_due(numbers[0], 60.0) == 3600.0
 
 
-def test_quick_answers_widen_the_window_and_slow_ones_narrow_it():
+def test_quick_answers_widen_the_window_and_slow_narrow_it():
     window = Window(width=12.0, widest=14)
     now = 0.0
     for round_ in range(20):
@@ -125,7 +125,7 @@ def test_quick_answers_widen_the_window_and_slow_ones_narrow_it():
 
 
 @pytest.mark.parametrize("fate", ["slow", "failed", "throttled"])
-def test_nothing_that_a_server_does_narrows_the_window_below_eight(fate):
+def test_nothing_narrows_the_window_below_eight(fate):
     window = Window(width=64.0)
     now = 0.0
     for round_ in range(40):
@@ -172,7 +172,7 @@ def test_whoever_waits_no_more_leaves_no_trace():
     assert window.take(0.0) == ()
 
 
-def test_whoever_waits_no_more_makes_room_for_who_comes_behind():
+def test_a_withdrawn_request_makes_room_for_the_next():
     window = Window()
     first, second = window.offer("a", 0.0), window.offer("a", 0.0)
     window.withdraw(first)
@@ -195,7 +195,7 @@ def peaking(window, since, until, step=0.01):
     return lazy
 
 
-def test_in_a_peak_deferrable_requests_stand_back_until_it_is_over():
+def test_deferrable_requests_wait_until_a_peak_ends():
     window = Window()
     peaking(window, 0.0, 1.0)
     report = window.offer("event", 1.0, urgent=False)
@@ -206,7 +206,7 @@ def test_in_a_peak_deferrable_requests_stand_back_until_it_is_over():
     assert window.take(due + 0.001) == (report,)
 
 
-def test_a_peak_that_does_not_end_holds_nothing_back_for_ever():
+def test_an_endless_peak_delays_deferrable_requests_five_seconds():
     window = Window()
     peaking(window, 0.0, 1.0)
     reports = [window.offer(("event", index), 1.0, urgent=False) for index in range(4)]
@@ -218,7 +218,7 @@ def test_a_peak_that_does_not_end_holds_nothing_back_for_ever():
     assert window.take(31.0) == tuple(late[:2]), "those that waited longer go several at a time"
 
 
-def test_urgent_requests_that_queue_without_end_leave_a_little_to_deferrable_ones():
+def test_deferrable_requests_get_a_share_during_endless_urgency():
     window = Window()
     reports = {window.offer(("event", index), 0.0, urgent=False) for index in range(100)}
     now, sent, urgent = 0.0, {}, 0
@@ -245,7 +245,7 @@ def test_a_few_urgent_requests_are_no_peak():
     assert window.take(0.1) == (report,)
 
 
-def test_urgent_requests_that_the_server_does_not_keep_up_with_are_a_peak():
+def test_unanswered_urgent_requests_count_as_a_peak():
     window = Window()
     numbers = [window.offer(("bind", index), 0.0) for index in range(4)]
     assert window.take(0.0) == tuple(numbers)

@@ -61,7 +61,7 @@ async def test_what_was_created_shows_before_the_reply():
 
 
 @in_virtual_time
-async def test_a_patch_is_answered_with_the_object_as_it_is_then():
+async def test_a_patch_is_answered_with_the_patched_object():
     server = HttpServer(faults=Faults(is_silent=lambda: True))
     async with running(server) as cluster:
         await cluster.api.perform(make(a="1"))
@@ -71,7 +71,7 @@ async def test_a_patch_is_answered_with_the_object_as_it_is_then():
 
 
 @in_virtual_time
-async def test_a_bound_pod_shows_its_node_until_the_watch_confirms_it():
+async def test_a_bound_pod_shows_its_node_until_confirmed():
     server = server_with_pod()
     async with running(server) as cluster:
         server.faults.is_silent = lambda: True
@@ -101,7 +101,7 @@ async def test_an_evicted_pod_shows_as_being_deleted():
     "request_of", [lambda uid: Evict(ref=POD, uid=uid), lambda uid: Bind(ref=POD, node="n1", uid=uid)]
 )
 @in_virtual_time
-async def test_an_answer_about_a_pod_that_is_gone_says_nothing_of_its_namesake(request_of):
+async def test_an_answer_about_a_deleted_pod_leaves_its_namesake(request_of):
     server = server_with_pod()
     async with running(server) as cluster, anyio.create_task_group() as tasks:
         server.faults.lateness = lambda call: 2.0 if call.method == "POST" else 0.0
@@ -125,7 +125,7 @@ async def test_an_answer_about_a_pod_that_is_gone_says_nothing_of_its_namesake(r
 
 
 @in_virtual_time
-async def test_a_deleted_object_is_gone_and_a_late_event_does_not_bring_it_back():
+async def test_a_late_event_does_not_restore_a_deleted_object():
     server = server_with_pod()
     async with running(server) as cluster:
         server.put("pods", "p", "team", metadata={"labels": {"late": "event"}})
@@ -136,7 +136,7 @@ async def test_a_deleted_object_is_gone_and_a_late_event_does_not_bring_it_back(
 
 
 @in_virtual_time
-async def test_objects_that_are_not_in_the_store_are_asked_for():
+async def test_objects_outside_the_store_are_read_from_the_server():
     server = HttpServer()
     server.put("pods", "old", "team", status={"phase": "Failed"})
     watched = (Watched(cls=Pod, namespace="ours"), Watched(cls=Node))
@@ -150,7 +150,7 @@ async def test_objects_that_are_not_in_the_store_are_asked_for():
 
 
 @in_virtual_time
-async def test_lists_are_selected_and_in_order_wherever_they_come_from():
+async def test_lists_are_selected_and_sorted_from_any_source():
     server = HttpServer()
     for name, namespace, node in (("b", "y", "n1"), ("a", "y", "n1"), ("c", "x", "n2")):
         server.put("pods", name, namespace, spec={"nodeName": node}, metadata={"labels": {"app": name}})
@@ -195,7 +195,7 @@ async def test_a_request_that_only_plans_understand_is_a_mistake():
 
 
 @in_virtual_time
-async def test_a_write_whose_answer_was_lost_is_unknown_and_found_out_by_reading():
+async def test_a_write_without_answer_is_unknown_and_not_repeated():
     server = HttpServer(faults=Faults(is_silent=lambda: True))
     async with running(server) as cluster:
         server.faults.loses = lambda call: call.method == "POST"
@@ -207,7 +207,7 @@ async def test_a_write_whose_answer_was_lost_is_unknown_and_found_out_by_reading
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
-def test_a_server_in_trouble_leaves_the_outcome_of_a_write_unknown(status):
+def test_a_server_error_leaves_a_writes_outcome_unknown(status):
     @in_virtual_time
     async def schedule():
         server = HttpServer()
@@ -242,7 +242,7 @@ async def test_reads_are_repeated_while_the_server_is_in_trouble():
 
 
 @in_virtual_time
-async def test_a_throttled_request_is_sent_again_not_before_the_server_allows():
+async def test_a_throttled_request_is_repeated_after_the_servers_pause():
     server = HttpServer()
     async with running(server) as cluster:
         times = []
@@ -282,7 +282,7 @@ async def test_a_disruption_budget_is_told_at_once():
 
 
 @in_virtual_time
-async def test_writes_to_one_object_keep_their_order_and_others_go_side_by_side():
+async def test_writes_to_one_object_keep_order_and_others_overlap():
     server = HttpServer()
     async with running(server) as cluster:
         for name in "ab":
@@ -308,7 +308,7 @@ async def test_writes_to_one_object_keep_their_order_and_others_go_side_by_side(
 
 
 @in_virtual_time
-async def test_so_many_requests_and_no_more_are_on_the_way():
+async def test_concurrent_requests_stay_within_the_window():
     server = HttpServer(faults=Faults(delay=lambda call: 0.02 if call.method == "POST" else 0.0))
     async with running(server) as cluster:
         async with anyio.create_task_group() as tasks:
@@ -321,7 +321,7 @@ async def test_so_many_requests_and_no_more_are_on_the_way():
 
 
 @in_virtual_time
-async def test_in_a_peak_reports_are_written_after_what_somebody_waits_for():
+async def test_reports_are_written_after_urgent_writes_in_a_peak():
     server = HttpServer(faults=Faults(delay=lambda call: 0.02 if call.method != "GET" else 0.0))
     async with running(server) as cluster:
         done = []
@@ -360,7 +360,7 @@ async def test_whoever_is_cancelled_leaves_the_window():
 
 
 @in_virtual_time
-async def test_a_write_decided_in_a_term_that_is_over_is_not_sent():
+async def test_a_write_of_an_earlier_term_is_not_sent():
     server = server_with_pod()
     async with running(server) as cluster:
         api = attrs.evolve(cluster.api, leadership=SoleLeadership("me", epoch=2))
@@ -373,7 +373,7 @@ async def test_a_write_decided_in_a_term_that_is_over_is_not_sent():
 
 
 @in_virtual_time
-async def test_a_term_that_ends_while_a_write_waits_withholds_it():
+async def test_a_write_waiting_at_its_terms_end_is_withheld():
     server = HttpServer()
     async with running(server) as cluster:
         terms = [Term(2, "me")]
@@ -410,7 +410,7 @@ async def test_a_term_that_ends_while_a_write_waits_withholds_it():
     ],
 )
 @in_virtual_time
-async def test_a_binding_is_not_sent_when_its_pod_goes_while_it_waits_for_its_turn(becomes, expected):
+async def test_a_waiting_binding_is_dropped_once_its_pod_goes(becomes, expected):
     server = server_with_pod()
     async with running(server) as cluster:
         server.faults.before = lambda call: Answer(status=429, retry_after="5") if call.method == "POST" else None
@@ -441,7 +441,7 @@ async def test_a_binding_is_not_sent_when_its_pod_goes_while_it_waits_for_its_tu
 )
 @pytest.mark.parametrize(("gpus", "expected"), [("8", 2), ("0", 1), (None, 1)])
 @in_virtual_time
-async def test_what_fits_its_node_no_more_while_it_waits_for_its_turn_is_not_sent(gpus, expected, request_, path):
+async def test_a_waiting_write_needs_its_node_to_fit(gpus, expected, request_, path):
     server = server_with_pod()
     server.put("nodes", "n1", status={"allocatable": {"gpu": "4"}})
     async with running(server) as cluster:
@@ -468,7 +468,7 @@ async def test_what_fits_its_node_no_more_while_it_waits_for_its_turn_is_not_sen
 
 
 @in_virtual_time
-async def test_a_write_that_is_under_way_when_its_term_ends_is_cut():
+async def test_an_unanswered_write_is_cut_at_its_terms_end():
     """What the server has not begun it will not do; what it did is read."""
     server = server_with_pod()
     async with running(server, lease="me") as cluster:
@@ -486,7 +486,7 @@ async def test_a_write_that_is_under_way_when_its_term_ends_is_cut():
 
 
 @in_virtual_time
-async def test_to_await_ends_when_the_object_is_as_it_should_be():
+async def test_awaiting_ends_once_the_condition_holds_or_times_out():
     server = server_with_pod()
     async with running(server) as cluster:
         replies = []
@@ -506,7 +506,7 @@ async def test_to_await_ends_when_the_object_is_as_it_should_be():
 
 
 @in_virtual_time
-async def test_to_await_ends_as_soon_as_the_object_is_gone():
+async def test_awaiting_ends_once_the_object_is_gone():
     server = server_with_pod()
     async with running(server) as cluster:
         start = anyio.current_time()

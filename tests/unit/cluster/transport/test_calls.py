@@ -10,21 +10,21 @@ STREAM = '{"type":"ADDED","object":"é"}\n\n{"type":"MODIFIED","object":"日本"
 LINES = tuple(line for line in STREAM.split(b"\n") if line)
 
 
-def test_a_stream_cut_at_any_byte_gives_the_same_lines():
+def test_a_stream_cut_at_any_byte_keeps_its_lines():
     for cut in range(len(STREAM) + 1):
         splitter = LineSplitter()
         assert (*splitter.feed(STREAM[:cut]), *splitter.feed(STREAM[cut:])) == LINES
 
 
 @given(st.lists(st.integers(0, len(STREAM))))
-def test_a_stream_cut_into_any_pieces_gives_the_same_lines(cuts):
+def test_a_stream_cut_into_any_pieces_keeps_its_lines(cuts):
     splitter = LineSplitter()
     places = [0, *sorted(cuts), len(STREAM)]
     pieces = [STREAM[start:end] for start, end in itertools.pairwise(places)]
     assert tuple(line for piece in pieces for line in splitter.feed(piece)) == LINES
 
 
-def test_what_follows_the_last_line_feed_is_not_given_out():
+def test_text_after_the_last_line_feed_is_kept_back():
     assert LineSplitter().feed(b'{"a":1}\n{"half') == (b'{"a":1}',)
 
 

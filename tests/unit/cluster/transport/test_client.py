@@ -62,7 +62,7 @@ async def test_bytes_go_out_and_come_in_as_they_are(config):
         assert body == b"{}"
 
 
-async def test_what_may_not_be_sent_any_more_is_not_sent_again_with_another_token(config):
+async def test_a_withheld_call_is_not_repeated_with_another_token(config):
     async with serving(UNAUTHORIZED, OK) as server, client_of(server, config) as (client, _):
         await anyio.to_thread.run_sync(write_config, config, server.address, "two")
         answer = await client.request(Call(method="POST", path="/x", may_send=lambda: not server.requests))
@@ -82,7 +82,7 @@ async def test_redirects_are_not_followed(config):
         assert (await client.request(GET)).status == 302
 
 
-async def test_a_connection_that_is_refused_says_that_nothing_was_sent(config):
+async def test_a_refused_connection_reports_that_nothing_was_sent(config):
     async with serving(OK) as server:
         pass
     async with client_of(server, config) as (client, _):
@@ -134,7 +134,7 @@ async def test_a_stream_that_is_cut_says_so(config):
         assert pieces[-1].was_sent
 
 
-async def test_a_stream_that_is_left_is_over_at_once_though_the_server_says_no_goodbye(config, tmp_path):
+async def test_a_left_stream_closes_without_the_servers_goodbye(config, tmp_path):
     certificate = (await anyio.to_thread.run_sync(made, tmp_path / "certificate")).folder
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate / "tls.crt", certificate / "tls.key")
@@ -156,7 +156,7 @@ async def test_a_stream_that_is_refused_is_an_answer(config):
         assert stream == Answer(status=410, body=b"{}")
 
 
-async def test_an_expired_token_is_read_anew_and_the_request_sent_again(config):
+async def test_an_expired_token_is_read_again_and_used(config):
     async with serving(UNAUTHORIZED, OK) as server, client_of(server, config) as (client, account):
         await anyio.to_thread.run_sync(write_config, config, server.address, "two")
         assert (await client.request(GET)).status == 200
@@ -164,14 +164,14 @@ async def test_an_expired_token_is_read_anew_and_the_request_sent_again(config):
         assert account.refused_since is None
 
 
-async def test_a_token_that_stays_refused_is_not_sent_again_and_again(config):
+async def test_a_token_that_stays_refused_is_not_repeated(config):
     async with serving(UNAUTHORIZED) as server, client_of(server, config) as (client, account):
         assert (await client.request(GET)).status == 401
         assert len(server.requests) == 1
         assert account.refused_since is not None
 
 
-async def test_authorities_that_changed_are_read_anew_and_the_request_sent_again(config, tmp_path, monkeypatch):
+async def test_changed_authorities_are_read_again_and_used(config, tmp_path, monkeypatch):
     monkeypatch.setattr("kai.cluster.transport.client._AGAIN", 0.0)
     before, after = [(await to_thread.run_sync(made, tmp_path / name)).folder for name in ("before", "after")]
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -203,7 +203,7 @@ async def test_another_address_means_other_connections(config):
         assert account.generation == 1
 
 
-async def test_a_file_that_cannot_be_read_leaves_credentials_as_they_are(config):
+async def test_an_unreadable_file_leaves_the_credentials_unchanged(config):
     async with serving(OK) as server, client_of(server, config) as (client, account):
         await anyio.to_thread.run_sync(config.unlink)
         assert not await account.refresh()
@@ -221,7 +221,7 @@ class Urgent(SystemClock):
         await anyio.sleep(seconds / 1000)
 
 
-async def test_a_process_that_the_server_does_not_know_for_long_ends(config):
+async def test_a_process_refused_for_30_seconds_ends(config):
     await anyio.to_thread.run_sync(write_config, config, "http://127.0.0.1:1")
     account = await Account.open(Source(kubeconfig=str(config)), Urgent())
 
@@ -255,7 +255,7 @@ class Scripted:
         return self.end
 
 
-def test_time_in_which_the_server_does_not_answer_is_no_refusal(monkeypatch):
+def test_time_without_answers_does_not_count_as_refusal(monkeypatch):
     async def at_once(function, *arguments):
         return function(*arguments)
 
@@ -303,7 +303,7 @@ async def test_an_account_reads_its_credentials_every_minute(config):
     assert account.generation == 0, "a token alone needs no new connections"
 
 
-async def test_credentials_that_the_server_does_not_know_are_one_line_and_their_return_another(config):
+async def test_refused_and_restored_credentials_are_one_line_each(config):
     answers = (*[UNAUTHORIZED] * 3, OK)
     async with serving(*answers) as server, client_of(server, config) as (client, _):
         with capture_logs() as lines:

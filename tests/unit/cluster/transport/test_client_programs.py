@@ -43,7 +43,7 @@ def test_what_a_program_says_is_used_as_the_token(tmp_path):
         ),
     ],
 )
-def test_a_program_that_is_not_there_is_named_with_what_the_file_says_about_it(tmp_path, hint, helps):
+def test_a_missing_program_is_named_with_its_install_hint(tmp_path, hint, helps):
     with pytest.raises(ConfigError) as caught:
         opened(tmp_path, command="no-such-program", **hint)
     assert str(caught.value) == (
@@ -61,7 +61,7 @@ def test_a_program_that_may_not_be_run_is_named(tmp_path):
     assert caught.value.help == f"chmod +x {program}"
 
 
-def test_a_program_that_fails_is_named_with_what_it_said_but_no_object_of_it(tmp_path):
+def test_a_failing_program_is_named_with_its_error_output(tmp_path):
     with pytest.raises(ConfigError) as caught:
         opened(tmp_path, command="sh", args=["-c", "echo 'please sign in {SECRET}' >&2; exit 3"])
     assert str(caught.value) == (

@@ -67,7 +67,7 @@ async def test_connections_are_reused_last_in_first_out():
 
 
 @pytest.mark.anyio
-async def test_what_may_not_be_sent_once_there_is_a_connection_leaves_it_as_good_as_before():
+async def test_a_withheld_call_leaves_its_connection_usable():
     """A process may be frozen while it connects, and its term be over when it wakes."""
     async with serving(OK) as server, connected(server) as connections:
         assert await connections.exchange(GET) == Answer(status=200, body=b"ok")
@@ -90,7 +90,7 @@ async def test_it_is_asked_again_right_before_the_first_byte():
 
 
 @pytest.mark.anyio
-async def test_a_connection_that_closes_before_the_first_byte_got_nothing():
+async def test_a_connection_closed_before_sending_sent_nothing():
     async with serving(OK) as server, connected(server) as connections:
 
         def close():
@@ -106,7 +106,7 @@ async def test_a_connection_that_closes_before_the_first_byte_got_nothing():
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "POST"])
-async def test_a_request_goes_out_once_even_if_its_connection_breaks(method):
+async def test_a_request_is_sent_once_despite_a_broken_connection(method):
     async with serving(OK, None, OK) as server, connected(server) as connections:
         assert await connections.exchange(GET) == Answer(status=200, body=b"ok")
         found = await connections.exchange(Call(method=method, path="/x", body=None if method == "GET" else b"{}"))
@@ -191,7 +191,7 @@ async def test_what_follows_an_answer_is_not_the_next_one():
 
 
 @pytest.mark.anyio
-async def test_what_a_server_says_without_being_asked_is_no_answer():
+async def test_an_unsolicited_answer_is_not_used():
     async with serving([OK, 0.02, STALE], OK) as server, connected(server) as connections:
         assert await connections.exchange(GET) == Answer(status=200, body=b"ok")
         await server.answered.wait()
@@ -238,7 +238,7 @@ async def test_an_answer_is_the_same_however_it_is_cut(data, answer):
     ],
     ids=["words", "no status", "digits", "no colon", "size", "sign", "after a chunk", "endless line", "endless head"],
 )
-async def test_what_is_no_http_is_refused_and_may_have_been_sent(data):
+async def test_invalid_http_is_refused_as_possibly_sent(data):
     async with serving((data, 5.0)) as server, connected(server) as connections:
         found = await connections.exchange(GET)
         assert isinstance(found, NoAnswer)
@@ -275,7 +275,7 @@ ENDLESS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"8000\r\n%
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("answer", [LARGE % b"200 OK", LARGE % b"500 Oh", ENDLESS])
-async def test_an_answer_that_is_larger_than_any_may_be_is_none_and_leaves_the_way_free(answer):
+async def test_a_too_large_answer_is_refused_without_blocking_others(answer):
     async with serving(answer, OK) as server, connected(server, most=1) as connections:
         found = await connections.exchange(attrs.evolve(GET, largest=50_000))
         assert isinstance(found, NoAnswer)
@@ -285,13 +285,13 @@ async def test_an_answer_that_is_larger_than_any_may_be_is_none_and_leaves_the_w
 
 
 @pytest.mark.anyio
-async def test_an_answer_that_is_as_large_as_it_may_be_is_whole():
+async def test_an_answer_of_the_largest_size_is_whole():
     async with serving(LARGE % b"200 OK") as server, connected(server) as connections:
         assert len((await connections.exchange(attrs.evolve(GET, largest=100_000))).body) == 100_000
 
 
 @pytest.mark.anyio
-async def test_a_refusal_of_a_stream_has_an_end_as_well():
+async def test_a_streams_refusal_is_limited_in_size():
     async with (
         serving(LARGE % b"500 Oh") as server,
         connected(server) as connections,

@@ -40,7 +40,7 @@ def in_pod(account, host="10.0.0.1"):
     )
 
 
-def test_a_pod_finds_its_account_and_reads_it_anew_each_time(account):
+def test_a_pods_account_is_read_anew_each_time(account):
     source = in_pod(account)
     first = source.load()
     assert (first.server, first.authority, first.authorization) == ("https://10.0.0.1:443", PEM, "Bearer first")
@@ -67,7 +67,7 @@ def test_a_file_that_is_missing_is_named(account):
         in_pod(account).load()
 
 
-def test_without_a_file_and_outside_of_a_pod_nothing_is_found(tmp_path):
+def test_no_file_outside_a_pod_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match=r"^no cluster: give --kubeconfig or set KUBECONFIG"):
         Source(environment={"HOME": str(tmp_path)}).load()
 
@@ -96,7 +96,7 @@ def test_certificates_come_from_files_or_from_the_text_itself(tmp_path):
     assert (found.authority, found.certificate, found.key, found.server_name) == (PEM, PEM, "key", "api")
 
 
-def test_a_user_may_have_a_file_with_a_token_or_a_password(tmp_path):
+def test_a_user_may_have_token_file_or_password(tmp_path):
     (tmp_path / "token").write_text("t\n")
     assert loaded(kubeconfig(tmp_path, user={"tokenFile": "token"})).authorization == "Bearer t"
     basic = loaded(kubeconfig(tmp_path, user={"username": "a", "password": "b"})).authorization
@@ -141,7 +141,7 @@ def test_how_a_server_is_reached_is_read(tmp_path):
         loaded(kubeconfig(tmp_path, cluster={"proxy-url": "socks5://p"}))
 
 
-def test_the_environment_may_name_a_proxy_where_the_file_names_none(tmp_path):
+def test_the_environments_proxy_applies_if_the_file_names_none(tmp_path):
     environment = {"HTTPS_PROXY": "http://e:1", "NO_PROXY": "10.0.0.0/8"}
     plain, other = kubeconfig(tmp_path), {"server": "https://api.example:6443"}
     assert loaded(plain, environment=environment, server="https://api.example").proxy == "http://e:1"
@@ -150,7 +150,7 @@ def test_the_environment_may_name_a_proxy_where_the_file_names_none(tmp_path):
     assert loaded(own, environment=environment).proxy == "http://own:2"
 
 
-def test_a_proxy_that_cannot_be_used_is_named_without_its_password(tmp_path):
+def test_an_unusable_proxy_is_named_without_its_password(tmp_path):
     environment = {"https_proxy": "socks5://me:secret@p:1"}
     with pytest.raises(
         ConfigError, match=r"^environment: https_proxy: found 'socks5://p:1', expected an http or https"
@@ -255,6 +255,6 @@ def test_the_account_is_the_one_that_a_token_names():
 @pytest.mark.parametrize(
     "text", ["", "Bearer abc", "Bearer a.b.c", "Bearer e30.bm8.x", "Bearer e30.W10.x", "Basic YTpi"]
 )
-def test_without_such_a_token_it_is_what_the_kubeconfig_file_calls_the_user(text):
+def test_without_a_readable_token_the_kubeconfig_names_the_account(text):
     assert Credentials(server="https://s", authorization=text, user="admin").account == "admin"
     assert Credentials(server="https://s", authorization=text).account == "unknown"

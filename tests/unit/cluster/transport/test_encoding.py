@@ -23,7 +23,7 @@ def written(request):
     return call.method, call.path, call.content_type.partition("/")[2], json.loads(call.body)
 
 
-def test_an_object_is_created_where_its_kind_is_kept_and_says_what_it_is():
+def test_a_creation_goes_to_its_kinds_path_with_kind():
     assert written(Create(ref=GROUP, manifest={"spec": {"minMember": 2}})) == (
         "POST",
         AT_GROUP.removesuffix("/g"),
@@ -37,7 +37,7 @@ def test_an_object_is_created_where_its_kind_is_kept_and_says_what_it_is():
     )
 
 
-def test_a_patch_goes_to_the_object_or_its_subresource_in_its_form():
+def test_a_patch_goes_to_its_object_or_subresource():
     body = {"status": {"phase": "x"}}
     assert written(Patch(ref=GROUP, patch=body, subresource="status")) == (
         "PATCH",
@@ -74,7 +74,7 @@ def test_a_deletion_carries_what_it_depends_on():
     )
 
 
-def test_a_binding_carries_what_it_depends_on_and_what_the_pod_shall_say():
+def test_a_binding_carries_uid_version_and_annotations():
     request = Bind(ref=POD, node="n", uid="u", resource_version="7", annotations=types.MappingProxyType({"a": "b"}))
     method, path, _, body = written(request)
     assert (method, path) == ("POST", f"{AT_POD}/binding")
@@ -111,7 +111,7 @@ def test_reads_select_on_the_server():
     )
 
 
-def test_a_kind_is_found_in_the_version_that_is_served():
+def test_a_kind_uses_the_version_that_is_served():
     served = ServedVersions()
     served.settle(ResourceClaim, "resource.k8s.io/v1beta1")
     assert served.path(Ref(ResourceClaim, "c", "team")).startswith("/apis/resource.k8s.io/v1beta1/namespaces/team/")
@@ -119,6 +119,6 @@ def test_a_kind_is_found_in_the_version_that_is_served():
     assert json.loads(call.body)["apiVersion"] == "resource.k8s.io/v1beta1"
 
 
-def test_what_is_no_json_is_a_mistake_that_says_so():
+def test_a_value_outside_json_raises_a_clear_error():
     with pytest.raises(TypeError, match="found a value of type object, expected JSON"):
         to_json({"a": object()})

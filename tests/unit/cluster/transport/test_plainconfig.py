@@ -53,7 +53,7 @@ def by_library(path, monkeypatch, context=""):
     ],
     ids=str,
 )
-def test_what_is_plain_gives_the_credentials_that_the_library_finds(tmp_path, monkeypatch, given):
+def test_a_plain_file_gives_the_librarys_credentials(tmp_path, monkeypatch, given):
     context = given.get("context", "")
     path = written(tmp_path, **{key: value for key, value in given.items() if key != "context"})
     assert read_plain(path, context) is not None
@@ -92,7 +92,7 @@ def test_everything_else_is_left_to_the_library(tmp_path, given):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "a: 1\n---\nb: 2", "- 1"])
-def test_a_file_that_is_no_configuration_is_left_to_it_as_well(tmp_path, text):
+def test_an_invalid_file_is_left_to_the_library(tmp_path, text):
     (tmp_path / "config").write_text(text)
     assert read_plain(str(tmp_path / "config"), "") is None
     assert read_plain(str(tmp_path / "missing"), "") is None

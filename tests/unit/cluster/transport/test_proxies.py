@@ -12,7 +12,7 @@ def found(server=SERVER, **environment):
     return proxy_for(server, environment)[1]
 
 
-def test_the_scheme_of_the_server_chooses_the_variable_and_capitals_count_first():
+def test_the_servers_scheme_chooses_the_variable_capitals_first():
     assert found(HTTPS_PROXY=PROXY, HTTP_PROXY="http://other:1") == PROXY
     assert found("http://api:80", HTTPS_PROXY=PROXY, http_proxy="http://other:1") == "http://other:1"
     assert found(HTTPS_PROXY=PROXY, https_proxy="http://other:1") == PROXY

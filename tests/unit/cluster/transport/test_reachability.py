@@ -45,7 +45,7 @@ def events(lines):
 
 
 @in_virtual_time
-async def test_a_server_that_cannot_be_reached_at_the_start_is_named_within_seconds():
+async def test_a_server_unreachable_at_start_is_named_within_seconds():
     server = filled()
     server.faults.before = lambda _: REFUSED
     cluster = port(server)
@@ -67,7 +67,7 @@ async def test_a_server_that_cannot_be_reached_at_the_start_is_named_within_seco
 
 @pytest.mark.parametrize("seconds", [20, 123, 3600])
 @in_virtual_time
-async def test_an_outage_is_two_lines_and_a_reminder_every_three_minutes(seconds):
+async def test_an_outage_is_two_lines_and_regular_reminders(seconds):
     server = filled()
     with capture_logs() as lines:
         async with running(server) as cluster:
@@ -87,7 +87,7 @@ async def test_an_outage_is_two_lines_and_a_reminder_every_three_minutes(seconds
 @pytest.mark.parametrize("seconds", [20, 120, 3600])
 @pytest.mark.parametrize("is_compacted", [False, True])
 @in_virtual_time
-async def test_after_an_outage_every_watch_is_back_within_five_seconds(seconds, is_compacted):
+async def test_every_watch_returns_five_seconds_after_an_outage(seconds, is_compacted):
     server = filled()
     async with running(server) as cluster:
         await anyio.sleep(5)
@@ -118,7 +118,7 @@ async def test_during_an_outage_one_connection_knocks_for_all():
 
 
 @in_virtual_time
-async def test_streams_that_fell_silent_with_the_network_are_opened_again_when_it_is_back():
+async def test_silent_streams_are_reopened_once_the_network_returns():
     server = filled()
     async with running(server) as cluster:
         await anyio.sleep(5)
@@ -160,7 +160,7 @@ async def test_waiters_resume_with_the_server_or_give_up():
 
 
 @in_virtual_time
-async def test_a_slow_server_or_a_single_lost_answer_is_no_outage():
+async def test_a_slow_server_or_lost_answer_is_no_outage():
     server = filled()
     with capture_logs() as lines:
         async with running(server) as cluster:
@@ -173,7 +173,7 @@ async def test_a_slow_server_or_a_single_lost_answer_is_no_outage():
 
 
 @in_virtual_time
-async def test_a_gateway_without_a_server_behind_it_is_an_outage():
+async def test_a_gateway_without_a_server_is_an_outage():
     server = filled()
     with capture_logs() as lines:
         async with running(server):
@@ -187,7 +187,7 @@ async def test_a_gateway_without_a_server_behind_it_is_an_outage():
 
 
 @in_virtual_time
-async def test_a_kind_that_can_be_watched_again_wakes_those_that_wait_for_the_same():
+async def test_a_working_watch_wakes_others_that_failed_alike():
     server = filled()
     broken = {"/configmaps", "/nodes", "/pods"}
 

@@ -35,7 +35,7 @@ def meaning(given, *, is_write=True):
         (504, Reason.UNKNOWN, Reason.UNAVAILABLE),
     ],
 )
-def test_a_status_means_one_thing_for_a_write_and_one_for_a_read(status, write, read):
+def test_a_status_has_one_meaning_for_writes_and_reads(status, write, read):
     assert meaning(answer(status)).reason is write
     assert meaning(answer(status), is_write=False).reason is read
 
@@ -46,17 +46,17 @@ def test_a_missing_object_is_told_from_a_missing_kind():
     assert isinstance(meaning(Answer(status=404, body=b"404 page not found\n")), NoSuchKind)
 
 
-def test_an_object_that_exists_already_is_told_from_a_conflict():
+def test_an_existing_object_is_distinguished_from_a_conflict():
     assert meaning(answer(409, reason="AlreadyExists")).reason is Reason.ALREADY_EXISTS
     assert meaning(answer(409, reason="Conflict")).reason is Reason.CONFLICT
 
 
-def test_a_uid_that_differs_is_a_conflict_although_the_server_calls_it_invalid():
+def test_a_differing_uid_is_a_conflict_despite_status_422():
     causes = [{"reason": "FieldValueInvalid", "field": "metadata.uid"}]
     assert meaning(answer(422, details={"causes": causes})).reason is Reason.CONFLICT
 
 
-def test_missing_rights_are_told_from_a_namespace_that_goes_away():
+def test_missing_rights_are_distinguished_from_a_terminating_namespace():
     assert isinstance(meaning(answer(403, message="no")), Forbidden)
     ending = answer(403, details={"causes": [{"reason": "NamespaceTerminating"}]})
     assert isinstance(meaning(ending), NamespaceEnding)
@@ -70,7 +70,7 @@ def test_a_disruption_budget_is_told_from_throttling():
     assert is_throttled(answer(429))
 
 
-def test_a_pod_that_two_budgets_cover_is_one_that_a_budget_protects():
+def test_two_budgets_on_a_pod_count_as_budget_exhausted():
     text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
     assert isinstance(meaning(answer(500, message=text)), BudgetExhausted)
     assert not isinstance(meaning(answer(500, message="etcd is away")), BudgetExhausted)
@@ -82,7 +82,7 @@ def test_an_overloaded_server_differs_from_one_throttled_request():
     assert not wants_rest(answer(429, message='admission webhook "w" denied the request: later'))
 
 
-def test_only_a_connection_that_never_came_about_says_that_nothing_was_done():
+def test_only_a_missing_connection_means_nothing_was_done():
     assert meaning(NoAnswer(was_sent=True)).reason is Reason.UNKNOWN
     assert meaning(NoAnswer(was_sent=False)).reason is Reason.UNAVAILABLE
     assert meaning(NoAnswer(was_sent=True), is_write=False).reason is Reason.UNAVAILABLE

@@ -90,7 +90,7 @@ def test_a_call_that_is_forbidden_says_by_what(answer, reason):
 
 
 @in_virtual_time
-async def test_a_right_is_shown_as_missing_until_ten_minutes_after_it_was_refused_last():
+async def test_a_right_is_missing_until_ten_minutes_after_refusal():
     server = served()
     refuses = [True]
     server.faults.before = lambda call: forbidden() if call.method == "PATCH" and refuses[0] else None
@@ -106,7 +106,7 @@ async def test_a_right_is_shown_as_missing_until_ten_minutes_after_it_was_refuse
 
 
 @in_virtual_time
-async def test_what_a_server_refuses_only_as_it_starts_is_no_right_that_is_missing():
+async def test_a_refusal_at_server_start_is_no_missing_right():
     server = served()
     first = [forbidden()]
     server.faults.before = lambda call: first.pop() if call.method == "PATCH" and first else None
@@ -116,7 +116,7 @@ async def test_what_a_server_refuses_only_as_it_starts_is_no_right_that_is_missi
 
 
 @in_virtual_time
-async def test_a_list_that_is_forbidden_names_the_missing_right_once_and_within_seconds():
+async def test_a_forbidden_list_names_the_missing_right_once():
     server = served()
     answer = forbidden("list", "nodes", where="at the cluster scope")
     server.faults.before = lambda call: answer if "/nodes" in call.path else None
@@ -137,7 +137,7 @@ async def test_a_list_that_is_forbidden_names_the_missing_right_once_and_within_
 
 @pytest.mark.parametrize("is_foreign", [True, False])
 @in_virtual_time
-async def test_only_what_kai_itself_wants_to_read_is_a_right_that_is_missing(is_foreign):
+async def test_foreign_reads_do_not_count_as_missing_rights(is_foreign):
     server = served()
     answers = {
         "/api/v1": Answer(status=200, body=json.dumps(FOUND).encode()),
@@ -159,7 +159,7 @@ async def test_only_what_kai_itself_wants_to_read_is_a_right_that_is_missing(is_
     ("version", "name"), [("../..", "s"), ("..", "s"), ("v1?x=", "s"), ("a/../b", "s"), ("v1", ".."), ("v1", ".")]
 )
 @in_virtual_time
-async def test_what_a_tenant_calls_an_owner_reaches_no_other_path(version, name):
+async def test_a_tenants_owner_reference_reaches_no_other_path(version, name):
     server = served()
     seen = []
 
@@ -175,7 +175,7 @@ async def test_what_a_tenant_calls_an_owner_reaches_no_other_path(version, name)
 
 
 @in_virtual_time
-async def test_a_write_that_is_forbidden_for_a_moment_is_done_and_no_right_is_named():
+async def test_a_write_forbidden_briefly_is_done_without_a_log():
     server = served()
     with capture_logs() as lines:
         async with running(server) as cluster:
@@ -193,7 +193,7 @@ async def test_a_write_that_is_forbidden_for_a_moment_is_done_and_no_right_is_na
 
 
 @in_virtual_time
-async def test_a_write_that_stays_forbidden_fails_after_ten_seconds_and_the_next_one_at_once():
+async def test_a_write_still_forbidden_fails_after_ten_seconds():
     server = served()
     with capture_logs() as lines:
         async with running(server) as cluster:
