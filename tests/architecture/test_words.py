@@ -1,5 +1,6 @@
 """The glossary is short, and the actors of sentences are things: pods, groups, plugins, users."""
 
+import ast
 import io
 import re
 import tokenize
@@ -14,6 +15,9 @@ OUR_WORD = re.compile(r"\bthe peer\b", re.IGNORECASE)
 """What code calls KAI-Scheduler."""
 WRITTEN_INTO_MANIFESTS = {"kai/api/crds/openapi.py"}
 """Its texts are part of manifests that are made of it."""
+MOST_WORDS = 9
+"""Words in the name of a test, beside ``test``: its condition and its result."""
+TEST_IN_A_PAGE = re.compile(r"\bdef (test_\w+)")
 
 RETIRED = {
     "adorn": "overlay",
@@ -85,6 +89,18 @@ def test_no_retired_word_comes_back() -> None:
     assert not found
 
 
+def test_names_of_tests_have_at_most_nine_words() -> None:
+    modules = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "examples").rglob("*.py")]
+    pages = [*(ROOT / "docs").rglob("*.md"), *(PACKAGE / "cli").rglob("*.py.txt")]
+    named = [
+        *((path, name) for path in modules for name in defined(path)),
+        *((path, name) for path in pages for name in TEST_IN_A_PAGE.findall(path.read_text(encoding="utf-8"))),
+    ]
+    assert len(named) > 6_000, "tests are found"
+    found = [f"{path.relative_to(ROOT)}: {name}" for path, name in named if len(name.split("_")) - 1 > MOST_WORDS]
+    assert not found, f"state the condition and the result in {MOST_WORDS} words: {sorted(found)}"
+
+
 def words(text: str) -> set[str]:
     """Return the words of ``text`` in lower case, those within names included."""
     return {word.lower() for word in re.findall(r"[A-Za-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text))}
@@ -93,6 +109,13 @@ def words(text: str) -> set[str]:
 def written(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines of a page with their numbers."""
     return enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+
+
+def defined(path: Path) -> Iterator[str]:
+    """Yield the names of the test functions of a module."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            yield node.name
 
 
 def spoken(path: Path) -> Iterator[tuple[int, str]]:
