@@ -87,6 +87,7 @@ def changed_lists(before: PodGroupResources | QueueStatus, after: PodGroupResour
         ("requested", before.requested, after.requested),
     ):
         if not same(old, new):
+            # A merge patch merges maps: a resource that is only left out would stay, so each is named with null.
             gone = dict.fromkeys(name for name in old if name not in new)
             changes[wire] = {**gone, **new} if new else None
     return changes
@@ -117,6 +118,8 @@ class _Account:
             total = self.totals.setdefault((which, name), _Total())
             total.billionths += sign * amount.billionths
             total.named += sign
+            # Kept as a count: the last group that writes Gi may go, and the sum is written in the notation of the
+            # others.
             total.binary += sign * (amount.binary and amount.billionths != 0)
             if not total.named:
                 del self.totals[which, name]
@@ -157,6 +160,7 @@ class Sums:
         account = self._accounts.get(queue)
         if account is None:
             return Sum()
+        # Adding it up once more raises the error that names the amount. A sum without it would be silently wrong.
         for key in sorted(account.unreadable):
             Sum.of(account.unreadable[key])
         return account.total()
@@ -172,6 +176,7 @@ class Sums:
         account = self._accounts.get(queue)
         if account is None or resources == _NOTHING:
             return
+        # What could not be added must not be subtracted.
         if account.unreadable.pop(key, None) is None:
             account.add(tuple(_amounts(resources)), -1)
         if not (account.totals or account.unreadable):
@@ -292,6 +297,8 @@ class Holdings:
         Cost: a look at each group that is charged to another queue than it names.
         Raises: BadValue if an amount in a group's status is not a quantity.
         """
+        # A group that exists is in the sums, on the queue that it is charged to. Only what a deleted one left behind is
+        # counted here.
         gone = [key for key in sorted(self._keys.get(queue, ())) if self.store.get(PodGroup, key[1], key[0]) is None]
         return self._sums.of(queue) + Sum.of(*(self._stand_in(key, queue) for key in gone))
 
@@ -302,6 +309,7 @@ class Holdings:
         other pods.
         """
         metadata = ObjectMeta(namespace=key[0], name=key[1])
+        # Preemptible, as the scheduler reads it (`kai.intake.held`): pods of a deleted group can be reclaimed.
         spec = PodGroupSpec(queue=queue, preemptibility=names.PREEMPTIBLE)
         group, parts = PodGroup(metadata=metadata, spec=spec), list[PodGroupResources]()
         around = Surroundings(

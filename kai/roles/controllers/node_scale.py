@@ -127,6 +127,8 @@ def adjust(
     if deletions:
         state = attrs.evolve(state, cooling_since=now)
     if state.cooling_since is not None:
+        # Counted from the last deletion: a new node takes pods one after another, and each that finds its place deletes
+        # a scaling pod.
         left = state.cooling_since + settings.cool_down_seconds - now
         if left > 0:
             return Adjustment(state=state, deletions=deletions, look_again_after=left)
@@ -163,6 +165,7 @@ def _creations(
     shares: Counter[_Place] = Counter()
     for demand in demands:
         shares[demand.place] += demand.hundredths
+    # One scaling pod for each pod at most: its name is made of the name of the pod.
     served = {key_of(pod) for _, pod in existing}
     taken = {scaling.metadata.name for scaling, _ in existing}
     asked: defaultdict[_Place, list[int]] = defaultdict(list)
@@ -173,6 +176,8 @@ def _creations(
         needed, sizes = math.ceil(shares[demand.place] / _HUNDREDTHS), asked[demand.place]
         if key_of(demand.pod) in served or not needed:
             continue
+        # The sum alone would not do: four requests for one GPU bring no node for a pod that needs four GPUs of one
+        # node.
         if needed <= sum(sizes) and demand.devices <= max(sizes, default=0):
             continue
         manifest = scaling_pod(demand.pod, demand.devices, settings, taken=taken)
@@ -278,6 +283,7 @@ def scaling_pod(pod: Pod, devices: int, settings: ScaleSettings, *, taken: Itera
         total = sum((exact(part.get(resource, "0")) for part in parts), start=Amount())
         if parts:
             requests[resource] = total.text
+    # A name of a pod may have 253 characters, and the value of a label 63.
     short = len(pod.metadata.name) <= _LONGEST_LABEL
     place = {
         "affinity": unstructure(pod.spec.affinity) if pod.spec.affinity is not None else None,

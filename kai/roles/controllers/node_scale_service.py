@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 WATCHED: Final[tuple[type[ApiObject], ...]] = (Pod, BindRequest)
 """The kinds that the node-scale adjuster watches."""
+# One pass at a time: each is given the state that the one before returned.
 OPTIONS: Final = QueueOptions(concurrency=1, gather=1.0)
 _EVERYTHING: Final = "everything"
 

@@ -94,6 +94,8 @@ class PodGroupController:
                 pods = self.cluster.store.find(SHARERS, present.metadata.name) if _relabelled(change) else ()
             else:
                 pods = ()
+                # A priority class: it decides whether groups may be preempted, and they name it or take it as the
+                # default. These changes are rare.
                 found |= {key_of(group): None for group in self.cluster.store.all(PodGroup)}
             for pod in pods:
                 group = group_of(pod)

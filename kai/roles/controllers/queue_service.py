@@ -91,6 +91,8 @@ def queue_totals(queue: Queue, queues: Iterable[Queue], own: Sum) -> QueueStatus
     children = [known[name] for name in sorted(known) if known[name].spec.parent_queue == queue.metadata.name]
     parents = {other.metadata.name: other.spec.parent_queue for other in (*known.values(), queue)}
     above = ancestry(queue.metadata.name, parents)
+    # Without a child that is also above the queue: each look would add the sum of the circle to itself once more, and
+    # the amounts would grow without end.
     total = Sum.of(*(child.status for child in children if child.metadata.name not in above)) + own
     return attrs.evolve(
         queue.status,

@@ -107,6 +107,7 @@ def conditions_after(
         finding = true.pop(condition.type, None)
         if finding is not None:
             after.append(_became_true(condition, finding, now))
+        # Set to False and not removed: `kubectl wait --for=condition=Orphan=false` needs it to be there.
         elif condition.type in TYPES and condition.status == "True":
             after.append(Condition(type=condition.type, status="False", reason="Resolved", last_transition_time=now))
         else:

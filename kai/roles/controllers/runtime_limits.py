@@ -117,6 +117,7 @@ def next_step(group: PodGroup, limits: Bound, sight: Sight) -> Step:
     status, condition = group.status, condition_of(group)
     consumed = status.consumed_runtime or 0.0
     limit = limits.of(Force.KAI)
+    # First: a group that has ended takes no step of a running one, even while its pods still run.
     if condition is not None and condition.status == "True":
         return _after_the_end(condition, limits, sight, consumed)
     if status.running_since is None:
@@ -175,6 +176,7 @@ def _while_it_runs(
                 event=text,
             )
         )
+    # A limit that is shortened, or a process that was away, announces late. Half of the notice is left in any case.
     end = max(due, announced + notice / 2)
     if sight.now < end:
         return Step(after=min(end - sight.now, PERIOD))
@@ -205,6 +207,7 @@ def _announced(condition: PodGroupCondition | None, planned: float, since: float
     if condition is None or condition.reason != Stage.ANNOUNCED:
         return None
     at = condition.last_transition_time or 0.0
+    # The status has whole seconds, so an announcement seems up to a second earlier than it was.
     return at if at >= min(planned, math.floor(planned)) and at >= math.floor(since) else None
 
 
@@ -223,6 +226,8 @@ def _started(group: PodGroup, sight: Sight) -> float | None:
     needed = max(1, least_members(group.spec) - sight.ended)
     if len(sight.running) < needed:
         return None
+    # The pod that completed the minimum began the run. A pod without a time counts from now, so that no group ends
+    # early.
     return sorted(min(_ready(each), sight.now) for each in sight.running)[needed - 1]
 
 

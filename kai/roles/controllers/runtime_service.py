@@ -111,6 +111,8 @@ class RuntimeLimits:
             return ended_by(reply, title(group))
         if write.event:
             structlog.get_logger().info("time limit", group="/".join(key_of(group)), why=write.event)
+            # After the write, since that may be refused. An event that is lost costs a message; one for a write that
+            # failed would be untrue.
             await self.cluster.api.perform(_event(group, write.event))
         return DONE  # the change of the group leads to the next look
 

@@ -98,6 +98,7 @@ def unwritten(pod: Pod, write: GroupWrite) -> PodGroup:
     metadata = mapping_of(write.manifest, "metadata")
     annotations = dict(mapping_of(metadata, "annotations"))
     if pod.spec.node_name and names.LAST_START not in annotations and not isinf(start := bound_at(pod)):
+        # Whole seconds, as the API server keeps them: else the group would change when it is written.
         annotations[names.LAST_START] = instant_text(float(int(start)))
     created = instant_text(pod.metadata.creation_timestamp or 0.0)
     shown = {"creationTimestamp": created, **metadata, "annotations": annotations}
@@ -115,6 +116,8 @@ def reconcile(existing: Manifest | None, desired: Manifest, settings: Settings) 
     old, new = mapping_of(existing, "metadata"), mapping_of(desired, "metadata")
     old_labels = mapping_of(old, "labels")
     labels = {**old_labels, **_own_labels(old_labels, mapping_of(new, "labels"), settings)}
+    # The store adds this annotation to a group that exceeds a cap. It was never written, so it is neither kept nor a
+    # difference.
     old_annotations = {key: text for key, text in mapping_of(old, "annotations").items() if key != REFUSED}
     added = mapping_of(new, "annotations")
     kept = {key: old_annotations[key] for key in RUNTIME_KEYS if key in old_annotations}
@@ -322,6 +325,7 @@ def _decide(pod: Resource, reader: Reader, settings: Settings, groupers: Grouper
     try:
         chain = find_owners(pod, reader)
     except InputError:
+        # Garbage collection in the background, the default, deletes an owner before its pods: no failure to show.
         if pod.is_terminating:
             return Grouping(ignored="the pod is being deleted, and so is its owner")
         raise
@@ -361,6 +365,7 @@ def _reason_to_ignore(pod: Resource, reader: Reader, settings: Settings) -> str:
     if names.POD_GROUP in pod.annotations and not pod.owner_references and not _lacks_own_group(pod, reader):
         return "the pod has no owner and was put into a group by another writer"
     if settings.namespace_labels:
+        # Last, since it alone may need a read: a pod that is ignored for another reason must not cause one.
         namespace = reader.get(Get(NAMESPACE, "", pod.namespace))
         if isinstance(namespace, Absent) or not _matches(namespace, settings.namespace_labels):
             return "the labels of the pod's namespace are not selected"

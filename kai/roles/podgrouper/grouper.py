@@ -310,6 +310,7 @@ def assemble(groupers: Iterable[tuple[str, Grouper]]) -> Groupers:
     Raises: ConfigError as ``load_groupers`` does.
     """
     by_name: dict[str, Grouper] = {}
+    # Entry points come in the order in which packages were installed, and a choice must not depend on that.
     for name, grouper in sorted(groupers, key=lambda named: named[0]):
         if name in by_name:
             raise ConfigError(f'entry points "{ENTRY_POINTS}": found "{name}" twice, expected each name once')

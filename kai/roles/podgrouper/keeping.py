@@ -74,6 +74,8 @@ class KeptGroups:
             and not metadata.owner_references
             and owner == metadata.uid
             and not mapping_of(write.manifest, "metadata").get("uid")
+            # A link that this process does not show was written, by an earlier process or another client. Then the
+            # group has to be written too.
             and (names.POD_GROUP not in metadata.annotations or key_of(pod) in self._kept)
             and metadata.namespace not in self._refusing
             and not needs_preparation(pod)
@@ -133,6 +135,7 @@ class KeptGroups:
 
     def note(self, namespace: str, *, refused: bool) -> None:
         """Note the result of a write of a group."""
+        # Removed first, so that it moves to the end: beyond the bound goes the namespace that was refused longest ago.
         self._refusing.pop(namespace, None)
         if refused:
             self._refusing[namespace] = None
@@ -191,11 +194,13 @@ class FirstPass:
     def stop(self) -> None:
         """End the term: the next one needs a pass of its own."""
         self._left = None
+        # An event of anyio cannot be cleared, so the next term gets a new one.
         if self._ended.is_set():
             self._ended = anyio.Event()
 
     async def ended(self) -> None:
         """Wait until the pass of the present term is over."""
+        # Asked again after each event: between its end and the turn of this task another term may have begun.
         while self._left is None or self._left:
             await self._ended.wait()
 

@@ -63,14 +63,14 @@ _FOREIGN: Final = frozenset(
 def traits_of(pod: Pod, patch: Mapping[str, Any] | None = None) -> int:
     """Return a hash of all fields of a pod that a grouper may read, with a patch of its metadata applied.
 
-    Whether it is bound matters to owned pods only. Two different pods collide with a chance of 1 to 2^64, which their
-    owner cannot raise: Python hashes text with a secret of the process. The fields themselves would take 700 bytes for
-    each pod.
+    Whether it is bound matters to owned pods only.
     """
     metadata = pod.metadata
     written = mapping_of(patch or {}, "metadata")
     labels = {**metadata.labels, **mapping_of(written, "labels")}
     annotations = {**metadata.annotations, **mapping_of(written, "annotations")}
+    # A hash in place of the fields, which would take 700 bytes for each pod. Two pods collide with a chance of 1 to
+    # 2^64, and their owner cannot raise it: Python hashes text with a secret of the process.
     return hash(
         (
             metadata.uid,
@@ -217,6 +217,8 @@ class WriteBehind:
 
     def note(self, namespace: str, *, refused: bool) -> None:
         """Note the result of a write of a group."""
+        # Removed first, so that it moves to the end: beyond the bound goes the namespace that was written to longest
+        # ago.
         self._open.pop(namespace, None)
         if not refused:
             self._open[namespace] = None
@@ -225,6 +227,7 @@ class WriteBehind:
 
     def show(self, pod: Pod, write: GroupWrite) -> bool:
         """Show the group of a pod, and have it written; return False for a group that our own codec cannot read."""
+        # Whole seconds, as the API server keeps them: the group must not look changed once it is written.
         now = float(int(self.cluster.clock.now()))
         metadata = write.manifest["metadata"]
         born: Manifest = {**metadata, "creationTimestamp": instant_text(now)} if isinstance(metadata, dict) else {}
@@ -249,6 +252,8 @@ class WriteBehind:
         namespace, name = look.key
         ref = Ref(PodGroup, name, namespace)
         manifest = shown.write.apply_configuration()
+        # Binds may overtake this write: the store shows the group already, and the pod waits for its binding and not
+        # for this.
         reply = await self.cluster.api.perform(Apply(ref=ref, manifest=manifest, manager=self.manager, can_wait=True))
         if isinstance(reply, Refusal) and reply.interrupts:
             return Ended(failure=reply.why, after=reply.retry_after)

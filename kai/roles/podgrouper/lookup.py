@@ -107,6 +107,8 @@ class Answers:
         return attrs.evolve(self, lists={**self.lists, read: answer if isinstance(answer, Absent) else tuple(answer)})
 
 
+# An exception and no result: a grouper of another package reads in the midst of its rules, and would have to pass on a
+# missing read at every place.
 class Unread(Exception):  # noqa: N818 - not an error: it carries the one read that a decision still needs
     """Raised through a grouper when the lookup lacks an object; ``group_pod`` turns it into ``Needs``."""
 

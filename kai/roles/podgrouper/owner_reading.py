@@ -170,10 +170,14 @@ class Fetcher:
         if self._forbidden.holds((read.kind, read.namespace), now):
             return Absent(Why.FORBIDDEN), 0
         known = self._reads.get(read)
+        # Only a read that began after the pod asked: an earlier one may show the owner as it was before the change that
+        # made the pod ask.
         if known is not None and known.began >= since and not _has_failed(known):
             await known.ended.wait()
             return known.answer, known.size
         self._prune(now)
+        # Other tasks wait for this read. If this task is cancelled, they get the failure that stands here, and try
+        # again later.
         mine = self._reads[read] = _Fetched(self.moment(), now, answer=Absent(Why.FAILED, "the read was cut off"))
         try:
             mine.answer = self._understood(read, await self.api.perform(self._request(read)))
@@ -218,6 +222,8 @@ class Fetcher:
         """Drop reads that are too old for any decision, once there are many."""
         if self._are_many(self._reads):
             young = {read: kept for read, kept in self._reads.items() if now - kept.time < _KEPT_SECONDS}
+            # All of them if the young ones are too many by themselves. To drop as many as needed would mean a scan at
+            # each read from then on.
             self._reads = {} if self._are_many(young) else young
 
     @staticmethod
@@ -289,10 +295,12 @@ class Rounds:
         left = [pod for pod in store.find(GROUPS, f"{namespace}/{name}") if _counts(pod)]
         pause = max(_PAUSE, _SECONDS_EACH * len(self._waiting))
         is_due = self._waiting.get(look.key, now) + pause <= now
+        # With sub-groups the count of all pods does not show whether one of them lacks a pod.
         lacks = group is not None and (group.spec.sub_groups or len(left) < group.spec.minimum)
         has_lost = look.key in self._lost
         self._lost.discard(look.key)
         if left and (is_due or (has_lost and lacks)):
+            # One pod stands for all: its look reads the owner and writes the group that they share.
             self.ask(key_of(left[0]))
             self._waiting[look.key] = now
         if group is None or all(pod.spec.node_name for pod in left):

@@ -17,6 +17,8 @@ from kai.basics.parsing import is_whole, signed
 Manifest: TypeAlias = Mapping[str, object]
 """An object as decoded JSON."""
 
+# Numbers of pods are int32 in the definitions of Kubernetes and kai. The API server refuses an object with a larger
+# one.
 INT32_MAX = 2**31 - 1
 
 

@@ -28,6 +28,7 @@ from kai.roles.podgrouper.lookup import Absent, Get, Reader
 from kai.roles.podgrouper.resource import Kind, Resource, spec_text
 
 _PLAIN = re.compile(r"[A-Za-z0-9]+(?:[-./][A-Za-z0-9]+)*", re.ASCII)
+# Words of YAML 1.1, which Go's library reads and quotes in the same way: `no` is false there.
 _WORDS_OF_OTHER_TYPES = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 _LIKE_NUMBER_OR_DATE = re.compile(
     r"[-+.0-9]+(?:[eE][-+]?[0-9]*)?|0[xob][0-9a-fA-F]*|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}.*", re.ASCII
@@ -107,6 +108,7 @@ def _parse(config_map: Resource) -> DefaultsByKind:
     except (ValueError, RecursionError):
         return DefaultsByKind(notes=wrong)
     if not isinstance(entries, list):
+        # Go decodes null into an empty list and reports no error.
         return DefaultsByKind(notes=() if entries is None else wrong)
     by_kind = {}
     for entry in entries:

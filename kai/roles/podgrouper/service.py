@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 MANAGER: Final = "kai-podgrouper"
 WARNING: Final = "PodGrouperWarning"
 _SAY_AGAIN: Final = 600.0
+# The longest note that the API of events accepts.
 _LONGEST_MESSAGE: Final = 1024
 _REHEARSED: Final = b"""
 {"metadata": {"name": "rehearsed", "namespace": "default", "uid": "rehearsed"}, "status": {"phase": "Pending"},
@@ -193,6 +194,7 @@ class PodGrouper:
         try:
             return await self._look_at(look)
         finally:
+            # However it ended: a pod that cannot be grouped must not hold up the first cycle of the term.
             self.first_pass.looked_at(look.key)
 
     async def _look_at(self, look: Look[Key]) -> Ended:

@@ -41,6 +41,7 @@ class Job:
         if min_member is None:
             return draft
         left = _left(job)
+        # Not below 1: a minimum of 0 means an elastic group.
         return attrs.evolve(draft, min_member=min_member if left is None else min(min_member, max(left, 1)))
 
 
@@ -49,6 +50,7 @@ def _left(job: Resource) -> int | None:
     completions, succeeded = part_of(job.manifest, "spec", "completions"), part_of(job.manifest, "status", "succeeded")
     if not is_whole(completions) or not is_whole(succeeded or 0):
         return None
+    # An indexed Job makes no further pod for an index that has used up its own back-off limit.
     return completions - (succeeded or 0) - _count(part_of(job.manifest, "status", "failedIndexes"))
 
 

@@ -114,6 +114,8 @@ def _draft_by_keys(request: Request, draft: GroupDraft, definition: Definition) 
     instance = _instance(definition, component, request) if member.component == component else None
     keys = tuple(_key(query, pod) for query in member.keys)
     name = "-".join((f"pg-{request.owner.uid}", *keys))
+    # Keys are values of the pod, and its owner may write anything there. The API server would refuse the name at each
+    # attempt, and its message would not name the key.
     if keys and (len(name) > _LONGEST_NAME or not _OBJECT_NAME.fullmatch(name)):
         raise pod.error(" and ".join(member.keys), ", ".join(keys), f"keys that make a name of an object, not {name}")
     scale = subtree_scale(definition, workload, member.component, instance)

@@ -72,6 +72,7 @@ def _has_group_per_pod(request: Request, revision: Resource) -> bool:
     if isinstance(pods, Absent):
         raise InputError(f"{read}: {pods}")
     groups = [pod.annotations[names.POD_GROUP] for pod in pods if names.POD_GROUP in pod.annotations]
+    # Two pods of one group: it is the gang of the revision.
     if len(set(groups)) != len(groups):
         return False
     if len(groups) != 1:

@@ -120,6 +120,7 @@ def _leaf_minimum(job: Fields, job_set: Resource) -> int:
         return min(parallelism, 1)
     spec = job.child("template", "spec")
     completions = None if spec is None or spec.value.get(COMPLETIONS) is None else spec.integer(COMPLETIONS)
+    # A Job runs no more pods at once than it has completions left, however high its parallelism is.
     return parallelism if completions is None else min(parallelism, completions)
 
 
@@ -267,6 +268,7 @@ def _replica(lws: Resource, pod: Resource, has_workers: Callable[[], bool]) -> _
         index = checked_integer(pod.labels[WORKER_INDEX], pod, f'metadata.labels["{WORKER_INDEX}"]', at_least=0)
     if policy == LEADER_READY or LEADER_WORKER_SET_EXCLUSIVE in lws.annotations:
         is_far = has_condition(pod.manifest, "Ready") or policy != LEADER_READY
+        # Until then the workers do not exist. A gang that counted them would wait for pods that wait for its leader.
         if index == 0 and (not spec_text(pod, "nodeName") or not (is_far or has_workers())):
             return _Replica(1, index, is_starting=True)
         stated = signed(pod.annotations.get(SIZE_ANNOTATION, ""))

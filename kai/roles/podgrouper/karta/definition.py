@@ -242,6 +242,7 @@ def _check_owner(fields: Fields, components: Mapping[str, Component]) -> None:
     current = components[_text(fields, "name")]
     while current.name not in seen:
         seen.add(current.name)
+        # The root alone has no owner, so the walk ends well only if it came from below.
         if current.owner is None and len(seen) > 1:
             return
         if current.owner is None or current.owner not in components:
@@ -289,6 +290,7 @@ def _check_queries(fields: Fields) -> None:
     for query in _queries_not_run(fields):
         try:
             _check_each(fields, [query])
+        # kai never runs this query, and gojq knows the form: it is no fault of the Karta.
         except UnsupportedSyntaxError:
             continue
 

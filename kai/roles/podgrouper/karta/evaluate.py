@@ -58,7 +58,10 @@ def evaluate(expression: str, value: object) -> tuple[object, ...]:
     """
     try:
         with limited(MOST_WORK):
+            # Results are taken one by one: a query with a billion of them is cut off here and never run to its end.
             results = tuple(islice(_run(parse(expression), value, {}), MOST_RESULTS))
+    # `DEEPEST` bounds the tree of a query. The values are bounded by nothing, and to compare or print them recurses
+    # too.
     except (ExhaustedError, RecursionError):
         raise QueryError(f"the query does too much work: {expression[:100]}") from None
     if len(results) == MOST_RESULTS:
@@ -173,6 +176,7 @@ def _binary(tree: Binary, value: object, variables: _Variables) -> Iterator[obje
         return
     if tree.operator in WRITING:
         raise QueryError(f"`{tree.operator}` writes and is not allowed")
+    # The right side is the outer loop, as in jq: `(1, 2) + (10, 20)` gives 11, 12, 21, 22.
     for right, left in _product((tree.right, tree.left), value, variables):
         yield (
             compare(tree.operator, left, right)
@@ -244,12 +248,15 @@ def _reduction(tree: Reduction, value: object, variables: _Variables) -> Iterato
     for start in _run(tree.start, value, variables):
         state = start
         for bound in _run(tree.source, value, variables):
+            # As in jq: of several results of the update the last one counts, and an update without a result leaves
+            # null.
             *_, state = (None, *_run(tree.update, state, {**variables, tree.name: bound}))
         yield state
 
 
 @_node.register
 def _call(tree: Call, value: object, variables: _Variables) -> Iterator[object]:
+    # A function, so that each filter keeps its own place: lambdas in a loop would all see the last one.
     def argument(place: int) -> functions.Filter:
         return lambda subject: _run(tree.arguments[place], subject, variables)
 

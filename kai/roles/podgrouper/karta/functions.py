@@ -23,6 +23,8 @@ from kai.roles.podgrouper.karta.values import (
     type_name,
 )  # fmt: skip
 
+# A repeated group may match one text in exponentially many ways: `(a+)+b` tries 2^40 of them on forty letters, and
+# `re` cannot be interrupted.
 _REPEATED_GROUP = re.compile(r"\)[*+{]")
 _MOST_TRIES = 20_000_000
 _LONGEST = 1000
@@ -98,6 +100,7 @@ def _to_number(value: object) -> object:
 def _from_json(value: object) -> object:
     try:
         made: object = json.loads(_text(value, "fromjson"))
+    # The text comes from a tenant, and the decoder of JSON recurses with its nesting.
     except (ValueError, RecursionError) as error:
         raise QueryError(f"not JSON: {error}") from error
     return made
@@ -134,6 +137,7 @@ def _flatten(value: object) -> list[object]:
 def _extreme(value: object, wanted: int) -> object:
     best: object = None
     for place, item in enumerate(_items(value, "min and max")):
+        # As in jq: of equal items min returns the first and max the last.
         if place == 0 or order(item, best) == wanted or (wanted > 0 and order(item, best) == 0):
             best = item
     return best
@@ -141,6 +145,7 @@ def _extreme(value: object, wanted: int) -> object:
 
 def _rounded(value: object, how: Callable[[float], int]) -> object:
     found = number(value)
+    # `math.floor` refuses NaN and infinity with errors of its own, which would leave the query as a crash.
     if found is None or not math.isfinite(found):
         raise QueryError(f"{type_name(value)} cannot be rounded")
     return how(found)
@@ -175,6 +180,7 @@ _PLAIN: Mapping[str, Callable[[object], object]] = {
     "max": lambda value: _extreme(value, 1),
     "floor": lambda value: _rounded(value, math.floor),
     "ceil": lambda value: _rounded(value, math.ceil),
+    # jq rounds halves away from zero; `round` of Python rounds them to an even number.
     "round": lambda value: _rounded(value, lambda found: math.floor(abs(found) + 0.5) * (1 if found >= 0 else -1)),
     "abs": lambda value: abs(found) if (found := number(value)) is not None else _length(value),
     "ascii_downcase": lambda value: _text(value, "ascii_downcase").lower(),
@@ -271,6 +277,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def _join(value: object, separators: Filter) -> Iterator[object]:
     for separator in separators(value):
         parts = ["" if item is None else text_of(item) for item in _items(value, "join")]
+        # Paid for before the text is made: by then it might be larger than the memory.
         spend(sum(map(len, parts)) // 4 + len(parts) * (1 + len(_text(separator, "join")) // 4))
         yield _text(separator, "join").join(parts)
 

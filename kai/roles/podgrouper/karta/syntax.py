@@ -50,6 +50,8 @@ FORBIDDEN = frozenset({"del", "range", "paths", "recurse", "walk", "repeat"})
 """Functions that write, or whose output is unbounded."""
 
 _RIGHT, _LEFT, _NONE = "right", "left", "none"
+# The table of precedence in the grammar of jq. Comparisons and assignments do not associate there: `1 == 1 == 1` is an
+# error, and not true.
 _STRENGTH: Mapping[str, tuple[int, str]] = {
     "|": (1, _RIGHT),
     ",": (2, _LEFT),
@@ -67,6 +69,8 @@ _STRENGTH: Mapping[str, tuple[int, str]] = {
 _ABOVE_COMMA = 3
 _ABOVE_ALL = 10
 
+# The first alternative that matches wins. So a longer mark stands before its beginning: `//=` is no `//` with an `=`
+# after it.
 _TOKEN = re.compile(
     r"""(?P<space>\s+|\#[^\n]*)
     |(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)
@@ -117,6 +121,8 @@ def check_reads_only(tree: Query) -> None:
             raise QuerySyntaxError(f"`{node.name}` writes or has no bound and is not allowed")
 
 
+# There is no list of tokens: inside of a string the text is no jq, except between `\(` and `)`, so only the parser
+# knows what may come next.
 class _Parser:
     """Precedence climbing over tokens that are read from the text as needed."""
 
@@ -163,6 +169,7 @@ class _Parser:
             raise self.problem(f"`{symbol}`")
 
     def made(self, node: Query) -> Query:
+        # Counted while parsing: a hostile text is refused before its whole tree is in memory.
         self.count += 1
         if self.count > MOST_NODES:
             wanted = f"at most {MOST_NODES} parts"
@@ -255,6 +262,7 @@ class _Parser:
             raise UnsupportedSyntaxError(f"`{symbol}` is not supported")
         self.take()
         if group == "number":
+            # An integer stays one: a float would lose its digits beyond 2^53.
             return self.made(Literal(float(symbol) if set(".eE") & set(symbol) else int(symbol)))
         if group == "field":
             return self.made(Index(Identity(), Literal(symbol[1:])))

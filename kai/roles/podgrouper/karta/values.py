@@ -32,6 +32,7 @@ _COMPARISON = 4
 MOST_BITS = 1024
 """The size of the largest integer that a query may compute."""
 
+# A context variable and no parameter: comparisons pay too, and `sorted` calls them without one.
 _WORK: ContextVar[list[int] | None] = ContextVar("work", default=None)
 
 
@@ -50,6 +51,7 @@ def spend(work: int = 1) -> None:
 
     Raises: ExhaustedError when it is used up.
     """
+    # There is no budget outside of a query: messages and keys are printed by the same functions.
     left = _WORK.get()
     if left is not None:
         left[0] -= work
@@ -110,11 +112,14 @@ def order(left: object, right: object) -> int:
     if isinstance(left, str) and isinstance(right, str):
         return (left > right) - (left < right)
     if isinstance(left, Mapping) and isinstance(right, Mapping):
+        # As in jq: first the keys as sorted lists, and only among equal keys the values.
         keys = [sorted(each) for each in (left, right)]
         return order(keys[0], keys[1]) or order([left[key] for key in keys[0]], [right[key] for key in keys[1]])
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         different = (found for found in map(order, left, right) if found)
         return next(different, (len(left) > len(right)) - (len(left) < len(right)))
+    # null, false and true come here as well. Their ranks are equal, so each is compared with itself and 0 will do for
+    # both.
     one, other = number(left) or 0, number(right) or 0
     return (one > other) - (one < other)
 
@@ -176,6 +181,7 @@ def _plain(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, float):
+        # As gojq prints them: `2.0 | tostring` is `2`. JSON has neither NaN nor infinity, and jq makes null of them.
         return int(value) if value.is_integer() and abs(value) < 10**17 else value if math.isfinite(value) else None
     return value
 
@@ -188,6 +194,7 @@ def _rank(value: object) -> int:
 
 def _of_numbers(operator: str, left: float, right: float) -> float:
     found = _calculated(operator, left, right)
+    # Integers of Python have no largest value: 2, squared forty times, has 2^40 bits.
     if isinstance(found, int) and found.bit_length() > MOST_BITS:
         raise QueryError(f"the result of {operator} has more than {MOST_BITS} bits")
     return found
