@@ -59,6 +59,7 @@ def compile_apart(modules: Sequence[str], wanted: int, tell: Tell) -> None:
     # -P and PYTHONPATH: the child finds the same modules, and none in its working directory.
     command = (sys.executable, "-P", "-c", _CHILD, *modules)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    # stderr is dropped: nothing reads it, and a pipe that is full would stop the child.
     child = subprocess.Popen(  # noqa: S603 - a fixed program, and names of modules that are imported here
         command, env=environment, text=True, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL
     )
@@ -172,6 +173,7 @@ class Warming:
         from kai.facts.compiled.warm import missing, warm
 
         modules = tuple(type(use.plugin).__module__ for use in self.profile.plugins)
+        # In the thread of the event loop: events of anyio may be set nowhere else.
         from_thread.run_sync(self._assess, len(missing(*modules)))
         try:
             if self.missing:

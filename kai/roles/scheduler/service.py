@@ -129,6 +129,7 @@ class Scheduler:
         try:
             await self._schedule()
         finally:
+            # Shielded: this task is being cancelled, and the decisions in the queue of the writer would be lost.
             with anyio.CancelScope(shield=True):
                 await self.cluster.cpu.run(self.decisions.close)
 
@@ -220,6 +221,8 @@ class Scheduler:
         while True:
             # Decisions made without an API server could not be written, and would be stale afterwards.
             await self.cluster.connectivity.opened()
+            # After an outage the lists come first. An API server restored from a backup has pods that the store knows
+            # as deleted.
             await catch_up(store)
             await self._hear_of_evictions()
             seen, known = Seen.of(store), self.rests.pods.count
@@ -312,6 +315,8 @@ class Scheduler:
             number=self.number,
             observer=observer,
             wake=lambda waking: self.cluster.cpu.post(self._take_some, waking),
+            # Asked in the thread of the cycle. A cancelled task cannot stop a thread, so the cycle has to look by
+            # itself.
             is_stopped=lambda: self._is_ending or not self.leadership.holds(term),
             log=self.decisions,
         )
@@ -357,6 +362,8 @@ class Scheduler:
 
     def _take_some(self, stream: Stream) -> None:
         """Take a batch of decisions while their cycle runs, then let the event loop run other tasks."""
+        # Posted again in place of a loop: thousands of statements at once would hold up the event loop, and with it the
+        # renewal of the lease.
         self._take_decisions(stream, _TAKEN_AT_ONCE)
         if stream.waiting:
             self.cluster.cpu.post(self._take_some, stream)

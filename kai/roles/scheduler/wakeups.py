@@ -85,6 +85,8 @@ class Haste:
 
     def due(self, now: float) -> float:
         """Return when the next immediate cycle may follow."""
+        # The bucket is kept as one instant, that at which it is full again (the generic cell rate algorithm): nothing
+        # has to be refilled as time passes.
         return max(now, self._earned - (AT_ONCE - 1) * self.seconds)
 
     def take(self, now: float) -> None:

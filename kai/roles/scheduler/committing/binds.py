@@ -82,6 +82,8 @@ def verify(
                 found = _against_bind(reader, settings, pod, snapshot.nodes[decision.node].name)
             case Evict():
                 found = _against_eviction(reader, settings, pod)
+                # A pod that is leaving takes nothing more from a disruption budget, and the API server does not ask the
+                # budget either.
                 if pod.metadata.deletion_timestamp is None:
                     victims.append(pod)
             case _:
@@ -127,6 +129,7 @@ def _existing_order(reader: Reader, pod: Pod) -> str:
     owners = {owner.uid for owner in request.metadata.owner_references}
     if owners and pod.metadata.uid not in owners:
         return ""  # it belongs to a deleted pod of the same name: garbage collection or `BindOperation` removes it
+    # A request for a node that is gone cannot be carried out, and is deleted (`RemovalOperation`).
     if reader.get(Node, request.spec.selected_node) is None:
         return ""
     return f"is being bound to node {request.spec.selected_node} already"
@@ -322,6 +325,8 @@ class BindOperation:
         if isinstance(found, BindRequest):
             if orders.is_same_order(found, self.request) and not has_failed(found):
                 return self._done(at)
+            # The name alone shows nothing: the request is named after its pod, and an earlier pod may have had the
+            # name.
             owners = {owner.uid for owner in found.metadata.owner_references}
             if has_failed(found) or self.pod.metadata.uid not in owners:
                 # It belongs to a deleted pod of the same name, or to a failed attempt: it only blocks the name.

@@ -205,12 +205,16 @@ class Committer:
             self._devices.clear()
             self._promises.begin_cycle(event.cycle)
         pods = (
+            # The cheap looks first, which need no object. `verify` reads each pod and its node in the store, and
+            # returns the pods.
             self._busy_with(event, now)
             or self._evictions.objection(event.snapshot, event.decisions, event.cycle)
             or self._being_bound(event, now)
             or verify(self.reader, self.settings, event.snapshot, event.decisions, self._budgets)
         )
         if isinstance(pods, str):
+            # The next cycle decides on the same facts: without this it would choose the same victims and be rejected
+            # again.
             self._note_spared(event, now)
             return [StatementRejected(why=pods, decisions=len(event.decisions))]
         epoch = event.term.epoch if self.settings.leader_elect else 0
@@ -293,6 +297,8 @@ class Committer:
         """Return the final name of a device; pods that share a device opened in this cycle get the same name."""
         if not name.startswith("+"):
             return name
+        # The engine counts new devices of a node from one in each cycle. Two cycles would give two GPUs one name, so
+        # the name in the cluster is one that was never used.
         if name not in self._devices:
             self._devices[name] = self.fresh_name()
         return self._devices[name]
@@ -335,6 +341,7 @@ class Committer:
             uid = request.metadata.uid
             if target in self._busy or self.reader.is_assumed(*target) or not uid or self._kept.rests(uid, now):
                 continue
+            # Counted once: a request whose deletion was refused is kept, and comes here again with the same failure.
             if expired.lost is None and uid not in self._kept:
                 for owner in request.metadata.owner_references:
                     why = request.status.reason
@@ -356,6 +363,7 @@ class Committer:
     def _answered(self, operation: Operation, reply: object, now: float) -> list[Effect]:
         if isinstance(reply, NotLeading):
             return self._follow(operation, End(signal=WriteDropped(what=operation.name)), now)
+        # The request had no effect, so the operation is still where it was and need not know.
         if isinstance(reply, Refusal) and reply.reason is Reason.UNAVAILABLE:
             return self._pause(operation, now, reply.retry_after or 0.0)
         return self._follow(operation, operation.answered(reply, Moment(now, self.now())), now)
@@ -398,6 +406,7 @@ class Committer:
             self._failed(end.backs_off, end.why, end.refusal, now)
         if isinstance(operation, BindOperation) and isinstance(end.signal, BindOrdered):
             self.feedback.recent_binds.note(operation.pod.metadata.uid, now)
+        # Ordered and not done: the binder may still refuse, and an event cannot be taken back.
         if isinstance(operation, BindOperation) and end.ordered is not None:
             self._bind_events.await_bind(operation.request.spec.selected_node, end.ordered)
         if end.shielded:

@@ -72,6 +72,8 @@ class MessageRetries:
         about = _about(message)
         if about is not None:
             if about in self._about:
+                # Of two events with one reason on one pod only the newer is true, and the older must not be sent after
+                # it.
                 self._end(self._about[about])
             self._about[about] = ticket
         self._letters[ticket] = _Letter(message, now)

@@ -129,6 +129,8 @@ def grant(decision: Bind, snapshot: Snapshot) -> str:
 @lru_cache
 def received_gpu(count: int, portion: float) -> ReceivedGpu:
     """Return the count of devices and the portion of each, in the form of the API."""
+    # Two decimal places, as KAI-Scheduler writes them. The binder allows for the rounding when it adds up the portions
+    # of a GPU.
     return ReceivedGpu(count=count, portion=f"{portion if count else 0.0:.2f}")
 
 
@@ -230,6 +232,8 @@ def eviction_event(
     }
     aggressor = snapshot.groups[decision.aggressor] if decision.aggressor >= 0 else None
     is_hidden = aggressor is not None and aggressor.namespace != facts.namespace and not names_others
+    # Who reads the event may have no right to see that the other namespace exists, and annotations say as much as the
+    # text.
     if aggressor is not None and not is_hidden:
         annotations |= {names.EVICTOR_NAME: aggressor.name, names.EVICTOR_NAMESPACE: aggressor.namespace}
     return attrs.evolve(

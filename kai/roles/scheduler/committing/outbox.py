@@ -94,6 +94,7 @@ class Outbox:
 
     def end(self) -> None:
         """Stop all writes; drop the assumptions."""
+        # First, so that nothing is put into the queues again by what the committer says to the end of its term.
         self._api = None
         self._urgent.clear()
         self._quiet.clear()
@@ -103,6 +104,8 @@ class Outbox:
 
     def commit(self, event: effects.Event) -> None:
         """Pass an event to the committer and carry out the effects."""
+        # Each step says anew when it is next due. A time of an earlier step would wake a machine that waits for
+        # nothing.
         self._commit_due = None
         found = self.committer.step(event, self.cluster.clock.monotonic())
         for effect in found:
@@ -255,6 +258,7 @@ class Outbox:
             reply = await self._write(send) if reply is None else reply
         finally:
             self._on_the_way.discard(send.topic)
+            # A writer may have passed over a newer write of this topic while this one was under way, and sleep now.
             self._more_quiet.set()
         again = self._quiet.get(send.topic)
         if again is not None and again.request == send.request and not isinstance(reply, Refusal):
@@ -282,6 +286,8 @@ class Outbox:
     async def _keep_time(self) -> None:
         clock = self.cluster.clock
         while True:
+            # Replaced before the times are read: a change from here on sets the new event, so that none is slept
+            # through.
             self._changed = anyio.Event()
             now = clock.monotonic()
             if self._commit_due is not None and self._commit_due <= now:

@@ -65,6 +65,8 @@ class Timed:
     """Raises once the cycle must stop. A search may run for minutes without a decision, so it has to call this."""
     spent: dict[str, Spent] = attrs.field(factory=dict)
     """Cost by action."""
+    # Run lengths, since nearly all of the thousands of answers in a cycle are alike, and each snapshot that is dumped
+    # has them all.
     _answers: list[list[object]] = attrs.field(factory=list)
     _action: str = ""
     _action_since: float = 0.0

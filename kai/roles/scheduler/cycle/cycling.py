@@ -167,6 +167,8 @@ class Cycles:
     def _failed(self, failure: Exception, given: CycleInput, stream: Stream) -> Failure:
         """Return the failure of a cycle; for the first few, write the input to a file for the search for its cause."""
         kind, named = type(failure).__name__, self._named(stream)
+        # If a group was named in a snapshot, the failure came after the intake, and its parsed objects are worth
+        # keeping.
         if named is None or stream.snapshot is None:
             self._intake = None  # its cache may be what failed
         dump = "" if self.inquiry.left_out else self._dump(given)
@@ -225,6 +227,8 @@ class Cycles:
         if reaction is None:
             if self.inquiry.failed(attrs.evolve(blame, hook=hook), named):
                 return True
+            # Leaving out objects did not help. So no object is at fault, and only now may the plugin be judged for
+            # that.
             reaction = judge(is_everywhere=True)
         if reaction is None:
             return False
@@ -250,6 +254,8 @@ class Cycles:
         if not given.aside:
             return given.objects
         left = self._left
+        # The same value for the same objects: the intake finds what changed by identity, and new tuples would look like
+        # a new cluster.
         if left is None or left[1] != given.aside or not _same(left[0], given.objects):
             left = self._left = (given.objects, given.aside, without(given.objects, given.aside))
         return left[2]

@@ -137,6 +137,7 @@ def write_archive(given: CycleInput, settings: SchedulerSettings, reason: str) -
             file.write(content)
         return str(path)
     except OSError:
+        # A part of an archive cannot be read, and the disk is probably full.
         if path is not None:
             with suppress(OSError):
                 path.unlink()

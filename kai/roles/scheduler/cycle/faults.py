@@ -200,6 +200,7 @@ class Faults:
     def note(self) -> str:
         """Text that names the plugins that fail without stopping cycles; "" if none does; callable in any thread."""
         words = {OnFailure.REFUSE: "refused", OnFailure.LEAVE_OUT: "left out"}
+        # A copy in one step: a thread that serves probes reads this while a cycle adds a fault.
         known = self.known.copy().values()
         return "; ".join(f"{each.message} ({words[each.reaction]})" for each in known if each.reaction in words)
 

@@ -248,6 +248,7 @@ class Prometheus:
             await connections.close()
 
     async def _ask(self, text: str, now: float, until: float) -> dict[str, float]:
+        # One instant for all queries: what queues held and what there was must be sums over the same samples.
         query = (("query", text), ("time", f"{now:.3f}"))
         answer = await self._exchange(query, until)
         if isinstance(answer, Answer) and answer.status in _NO_POST and self._posts:

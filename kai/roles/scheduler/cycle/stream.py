@@ -135,6 +135,7 @@ class Stream:
     groups: dict[str, tuple[int, int]] = attrs.field(factory=dict)
     count: int = 0
     decided: list[Decision] = attrs.field(factory=list)
+    # A deque and no lock: append and popleft are atomic, and one thread adds while another takes.
     _waiting: deque[Decided] = attrs.field(factory=deque)
     _is_woken: bool = False
 

@@ -39,6 +39,7 @@ class Blame:
 
     kind: str
     message: str
+    # Not compared: two failures are the same whatever files they were dumped to, and only a new one is logged.
     dump: str = attrs.field(default="", eq=False)
     """The file with the input of the cycle; "" if there is none."""
     hook: tuple[str, str] | None = attrs.field(default=None, eq=False)
@@ -299,6 +300,8 @@ def _groups_by_key(objects: ClusterObjects) -> dict[tuple[str, str], ApiObject]:
 
 def _changed(before: ClusterObjects, objects: ClusterObjects) -> set[Suspect]:
     """Return the groups that changed, in themselves or in their pods, and the changed pods without a group."""
+    # Identity will do: the store replaces an object that changed. `before` keeps its objects alive, so no id is used
+    # twice.
     known = set(map(id, before.pod_groups)) | set(map(id, before.pods))
     groups = _groups_by_key(objects)
     found = {Suspect.of(each) for each in objects.pod_groups if id(each) not in known}

@@ -166,6 +166,7 @@ class Feedback:
     def applied(self, given: CycleInput, now: float) -> CycleInput:
         """Return ``given``, the input from the store, with the outcome of earlier decisions."""
         objects, moved = given.objects, self.moved_pods
+        # Before everything else: what is shown, early and served first follows from this one look.
         moved.look(objects, now)
         return attrs.evolve(
             given,

@@ -181,6 +181,8 @@ class MovedPods:
         before, self._objects, self._early = self._objects or objects, objects, frozenset()
         if not self._moves and not self._came:
             return
+        # The pods of the cycle that moved them, not the present ones: a successor may have come between the decision
+        # and this look.
         if any(move.known is None for move in self._moves):
             had = _relatives(before.pods, self._moves, self._came)
             self._moves = tuple(_knowing(move, had) for move in self._moves)
@@ -199,6 +201,7 @@ class MovedPods:
                     for uid, pod in staying.items()
                     if uid not in came and uid not in (left.known or ()) and left.awaits(pod, group_of(pod))
                 ]
+                # One for each place: an owner that scales up at the same time makes pods that replace nothing.
                 for pod in [pod for pod in successors if group_of(pod) in whole][: len(left.places)]:
                     left = attrs.evolve(left, places=_others(left.places, pod))
                     came[_identity(pod.metadata)] = _Successor("/".join(group_of(pod)), now + _PATIENCE)
@@ -379,5 +382,6 @@ def _whole(objects: ClusterObjects, pods: Iterable[Pod]) -> frozenset[Group]:
 def _others(places: tuple[_Place, ...], pod: Pod) -> tuple[_Place, ...]:
     """Return the places less that of a successor: the one of the same name, else of its controller, else the first."""
     name, controller = pod.metadata.name + STAND_IN, controller_of(pod.metadata)
+    # A StatefulSet makes a pod of the same name again. A pod of a Job has a new name, and only its controller tells.
     mine = min(places, key=lambda each: (each.stand_in.metadata.name != name, each.controller != controller))
     return tuple(each for each in places if each is not mine)

@@ -219,6 +219,8 @@ class GroupWrites:
         ref, key = Ref(PodGroup, account.name, account.namespace), (account.namespace, account.name)
         needs_no_writing = self.settings.direct_binds and is_of_one_pod(group)
         written = group.metadata.annotations
+        # An overlaid start is our own promise, not what the API server has: compared with it, the start would never be
+        # written.
         if not needs_no_writing and self.reader.is_overlaid(PodGroup, key):
             written = _without(written, names.LAST_START)
         stamps = _changed(written, self.outgoing.losses.stamps_with(group, account.stamps))

@@ -123,6 +123,7 @@ class DeferredAccounts:
         for memory in (self._sent, self._under_way, self._later, self._dues):
             memory.clear()
         for account in accounts:
+            # Only these: all other accounts are made again by the first cycle of the next term.
             if account.waits_for_turn:
                 self.hold(account, now)
 
@@ -158,6 +159,7 @@ class Losses:
         known = self._unwritten.get(key_of(group))
         kept = known.time if known is not None and known.uid == group.metadata.uid else None
         losses = [time for time in (stamps.get(names.LAST_EVICTION), kept) if time is not None]
+        # By instant and not by text: other clients may write another time zone, or fractions of a second.
         found = max(losses, key=_instant_of, default=None)
         if found is None or (written is not None and _instant_of(found) <= _instant_of(written)):
             return {key: text for key, text in stamps.items() if key != names.LAST_EVICTION}

@@ -121,9 +121,9 @@ class Overall:
     settled: frozenset[tuple[str, str]] = frozenset()
     """Groups, by namespace and name, without pods that wait or are being bound: their conditions are outdated."""
     fair_shares: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
+    """Fair shares by queue, as quantities."""
     budgets: Mapping[str, tuple[BudgetStatus, ...]] = attrs.field(factory=dict)
     """What was used of budgets, by queue."""
-    """Fair shares by queue, as quantities."""
     waiting: Mapping[str, int] = attrs.field(factory=dict)
     """Count of waiting pods by reason code."""
 

@@ -168,6 +168,7 @@ class EventHistory:
                 self._refs.pop(uid, None)
                 for reason in (NOT_READY, STALE, CLOSING, UNSCHEDULABLE):
                     self._messages.pop((uid, reason), None)
+        # Dictionaries keep the order of insertion, so the first entry is the oldest.
         while len(self._messages) > _MOST:
             del self._messages[next(iter(self._messages))]
         while len(self._refs) > _MOST:

@@ -128,6 +128,7 @@ _PARTS: Final = tuple(map(str, range(64)))
 
 
 def _has_conditions(group: PodGroup) -> Iterable[str]:
+    # Not `hash`, which differs from process to process: a simulation has to repeat.
     return (_PARTS[crc32(group.metadata.name.encode()) % len(_PARTS)],) if group.status.scheduling_conditions else ()
 
 

@@ -96,6 +96,7 @@ class DecisionLog:
 
     def start(self) -> None:
         """Start the writer."""
+        # A daemon: a disk that hangs must not keep the process from ending.
         self._thread = threading.Thread(target=self._write_all, name="decision-log", daemon=True)
         self._thread.start()
 

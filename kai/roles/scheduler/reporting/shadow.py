@@ -231,6 +231,7 @@ class Shadow:
     ) -> Iterator[Difference]:
         fresh = [uid for uid in seen.placed if uid not in before.placed and uid not in seen.leaving]
         changed = bool(before.holding - seen.holding) or before.room != seen.room
+        # A gang that has grown since may start now: that it waited in our last cycle is no difference.
         grown = {group_of(pod) for uid, pod in seen.pods.items() if uid not in before.pods}
         for uid in fresh:
             if seen.pods[uid].spec.scheduler_name != self.scheduler_name or not self._is_first(BIND, uid):
@@ -334,7 +335,11 @@ class Shadow:
             starts[uid] = _Start(
                 subject=subject,
                 node=snapshot.nodes[each.node].name,
+                # With the revision: only within one cycle are two pods given two places at once, so that it is the same
+                # to swap them.
                 kin=(snapshot.revision, subject.job, int(snapshot.pod_shape[each.pod]), is_held),
+                # The patience begins with the first cycle that would bind the pod. While its place is only promised,
+                # the other cannot have bound it either.
                 since=now if before is None or before.is_held else before.since,
                 is_held=is_held,
             )
