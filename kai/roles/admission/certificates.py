@@ -57,6 +57,7 @@ def make_pair(hosts: Sequence[str], now: float, lifetime: float) -> Pair:
 
     authority = (
         begun(authority_name, authority_key)
+        # No authority below it: even with its key it could sign certificates of servers only.
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs=True), critical=True)
         .sign(authority_key, hashes.SHA256())
@@ -67,6 +68,7 @@ def make_pair(hosts: Sequence[str], now: float, lifetime: float) -> Pair:
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        # Clients of Go read the host names from here alone, and ignore the common name.
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts]), critical=False)
         .add_extension(issued_by, critical=False)
         .sign(authority_key, hashes.SHA256())
@@ -119,6 +121,7 @@ def hosts_of(pem: str) -> frozenset[str]:
 def split(bundle: str) -> tuple[str, ...]:
     """Return the certificates of a PEM bundle, each with its BEGIN and END lines, not parsed."""
     pieces = bundle.replace("\r\n", "\n").split(_BEGIN)[1:]
+    # Not parsed: one authority that cannot be read must not hide the others.
     return tuple(_BEGIN + piece.partition(_END)[0] + _END for piece in pieces if _END in piece)
 
 
@@ -145,6 +148,7 @@ def context_of(pair: Pair) -> ssl.SSLContext:
 
 
 def _named(name: str) -> x509.Name:
+    # X.509 allows 64 characters there, and a name of a Service with its namespace may be longer.
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name[:_LONGEST_COMMON_NAME])])
 
 

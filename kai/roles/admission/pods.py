@@ -81,6 +81,7 @@ def _between_mappings(before: Mapping[str, Any], after: Mapping[str, Any], path:
 def _between_lists(before: list[Any], after: list[Any], path: str) -> list[dict[str, Any]]:
     operations: list[dict[str, Any]] = []
     for index, (old, new) in enumerate(zip(before, after, strict=False)):
+        # Place by place, without a search for the longest common part: kai changes lists of a pod at their ends.
         operations += _between(old, new, f"{path}/{index}")
     # From the end, because a removal shifts the items after it.
     operations += [{"op": "remove", "path": f"{path}/{index}"} for index in range(len(before) - 1, len(after) - 1, -1)]

@@ -112,6 +112,8 @@ def read_pod(manifest: Manifest) -> PodShape:
     """
     pod = piece_of(manifest, "Pod")
     metadata, spec = pod["metadata"], pod["spec"]
+    # Only looked at: `_set_volume` reads them as mappings, and a pod that is malformed must be refused here with its
+    # path.
     for volume in spec["volumes"].each():
         volume.mapping()
     owners = [owner["name"].text() for owner in metadata["ownerReferences"].each()]
@@ -221,6 +223,7 @@ class PodDraft:
 
 def _with(fields: Mapping[str, Any], **values: object) -> Mapping[str, Any]:
     """Return `fields` with the values that differ; the same object if none does. Empty values are not added."""
+    # An empty list that the pod did not have would be a change, and a patch for each pod.
     changed = {key: value for key, value in values.items() if (value or fields.get(key)) and fields.get(key) != value}
     return {**fields, **changed} if changed else fields
 

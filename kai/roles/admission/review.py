@@ -120,6 +120,7 @@ class Piece:
         """
         if self.value is None:
             return None
+        # `isinstance` would take true for 1.
         if type(self.value) is not int or not -INT32_MAX - 1 <= self.value <= INT32_MAX:
             raise self.bad("a 32-bit integer")
         return self.value
@@ -137,6 +138,7 @@ class Piece:
             number = float(self.value)  # type: ignore[arg-type]  # the line above says what it is, mypy cannot follow `type()`
         except OverflowError:
             raise self.bad("a smaller number") from None
+        # Python reads NaN and Infinity in JSON, which are no JSON.
         if not math.isfinite(number):
             raise self.bad("a finite number")
         return number

@@ -142,15 +142,20 @@ class Rotation:
         timing = self.timing
         serving, following = held.serving, held.following
         if serving is None or not self._is_good(serving, now, now + timing.pause):
+            # The authority of the next pair is in the bundle already. That of a new pair no configuration would trust
+            # yet.
             if following is not None and self._is_good(following, now, now + timing.renew_before):
                 return Step.PROMOTE, self._promoted(held, following, now)
             return Step.MAKE, self._made(held, now)
         if following is None or not self._is_good(following, now, now + timing.pause):
             if not self._is_good(serving, now, now + timing.renew_before):
                 return Step.INTRODUCE, self._introduced(held, now)
+        # The pause after the write: an API server may still use the configuration that it has in memory.
         elif is_trusted and now - held.introduced >= timing.pause:
             return Step.PROMOTE, self._promoted(held, following, now)
         kept = _bundle(serving, following)
+        # Replicas read the Secret in intervals. Until the slowest has, it serves the old certificate, which must be
+        # trusted.
         if set(held.bundle) != set(kept) and now - held.promoted >= timing.overlap:
             return Step.RETIRE, attrs.evolve(held, bundle=kept)
         return None

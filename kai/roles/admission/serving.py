@@ -101,6 +101,8 @@ class Reviewer:
         with anyio.move_on_after(self._limit(request)):
             async with self._limiter:
                 await anyio.sleep(max(0.0, self._rested - time.monotonic()))
+                # The limiter does not count threads whose reviews have timed out: cancellation frees its place, and the
+                # thread goes on.
                 if len(self._deciding) >= _MOST_THREADS:
                     return _failed("too many reviews are being decided")
                 # An abandoned thread runs on, and counts until it ends: slow reviews cannot pile up beyond the limit.
@@ -111,6 +113,8 @@ class Reviewer:
 
     def _limit(self, request: Request) -> float:
         """Return the deadline of an answer, below the timeout that the API server sends."""
+        # The API server sends its timeout with each call, and an administrator may have set a shorter one than
+        # `LONGEST`.
         found = _SECONDS.fullmatch(request.query.get("timeout", ""))
         return self.longest if found is None else min(self.longest, _PART * int(found.group(1)))
 
@@ -121,6 +125,8 @@ class Reviewer:
         try:
             status, body = answered(request.method, request.path, request.body, self.doors)
         finally:
+            # The processor time of this thread alone: a thread that waits for the interpreter lock takes nothing from
+            # the others.
             self._rested = max(self._rested, time.monotonic()) + (time.thread_time() - since)
             self._deciding.discard(thread)
         kind = "application/json" if status == 200 else "text/plain; charset=utf-8"
@@ -276,6 +282,7 @@ class CertificateOfFiles:
         while True:
             await anyio.sleep(_RELOAD)
             now = self._certificate.stamp()
+            # Known as of the last read that succeeded: files that are half written are read again in the next round.
             if now == self._known:
                 continue
             try:

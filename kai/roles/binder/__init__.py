@@ -2,7 +2,7 @@
 
 Read `queue` first (which request is attempted when), then `attempt` (one attempt, from the request to its status), then
 `bind` (the bind itself). `reservation` and `sweep` reserve and release shared GPUs; `volumes`, `claims` and `steps`
-prepare what a pod needs; `checks` verifies what the API server does not.
+prepare what a pod needs; `sharers` verifies what the API server does not.
 
 Everything is either a plan, a generator that yields requests to the API server (why: `kai.api.plans`), or a state
 machine with a ``step``. Neither uses a network or a clock: a shell does (`service`), or a simulation.

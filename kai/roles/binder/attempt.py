@@ -86,6 +86,7 @@ def give_back(binder: Binder, ref: Ref[BindRequest], message: str, *, plainly: b
         if request is None or is_finished(request):
             return _NOTHING
         pod = yield from find(Ref(Pod, request.spec.pod_name, request.metadata.namespace), fresh=True)
+        # No report on the pod: a pod of the same name that came later has nothing to do with this request.
         if pod is None or not is_for(request, pod.metadata.uid):
             return (yield from _give_up(request, message))
         if plainly:
@@ -274,6 +275,7 @@ def write_status(request: BindRequest, status: dict[str, Any]) -> Plan[BindReque
     ref = Ref.to(request)
     current: BindRequest | None = request if request.metadata.uid else None
     for attempt in range(_ATTEMPTS):
+        # Another request may have the name by now. Its status must not say what became of this one.
         if current is None or current.metadata.uid != request.metadata.uid:
             return None
         try:

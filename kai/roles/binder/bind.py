@@ -164,6 +164,7 @@ def _reserve_held_group(binder: Binder, context: BindContext, group: str) -> Pla
         _, _, fits = yield from _look(context, refuse)
         return fits
 
+    # Before the pod gets the label of the group: from then on other binds count its portion.
     yield from _check_share(binder, context, group)
     node, settings = context.node.metadata.name, binder.settings.reservation
     return (yield from reserve_device(context.pod, node, group, settings, gate))
@@ -192,6 +193,7 @@ def _take(binder: Binder, context: BindContext) -> Plan[Pod]:
 
     Returns the pod as it was when it was bound.
     """
+    # Each write to the pod, even of a condition, changes its version, so that a binding fails that would be right.
     for _ in range(ATTEMPTS):
         request = yield from _last_look(binder, context)
         reply = yield request

@@ -116,6 +116,7 @@ class DynamicResources:
         for wanted in request.spec.resource_claim_allocations:
             try:
                 ref = Ref(ResourceClaim, _claim_name(pod, wanted.name), pod.metadata.namespace)
+            # The claim was never made, so there is nothing to release.
             except BindFailureError:
                 continue
             yield from _change_status(ref, _release(pod, wanted.allocation), pod, missing_is_fine=True)

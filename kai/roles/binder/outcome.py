@@ -76,6 +76,8 @@ def order_for_sure(ref: Ref[BindRequest], *, fresh: bool = False) -> Plan[BindRe
         if is_gone(error):
             return None
         if isinstance(error.refusal, NoSuchKind):
+            # As unavailable, so that the attempt is interrupted and repeated: as not found the request would be given
+            # up.
             unserved = Refusal(reason=Reason.UNAVAILABLE, message=error.refusal.message)
             raise RefusedError(unserved, Get(ref=ref, fresh=True)) from None
         raise

@@ -234,6 +234,8 @@ class BindQueue:
             case PodSeen(before, after):
                 for group in groups_to_sweep(before, after, self.settings.scheduler_name):
                     self._want_sweep(group, now)
+                    # Without an unfinished request no sweep spares the group, and the one that was just requested is
+                    # enough.
                     if self._entries:
                         self._note_left(group)
             case AttemptWaits(ref):

@@ -62,6 +62,8 @@ def node_key(node: str) -> str:
 
 def reservation_name(node: str, group: str) -> str:
     """Return the name of the reservation pod of a group on a node."""
+    # Derived and not drawn: a second create after a lost answer meets the first pod. A digest, since node and group may
+    # be longer than a name.
     return f"{_NAME_PREFIX}-{hashlib.sha256(f'{node}/{group}'.encode()).hexdigest()[:16]}"
 
 
@@ -151,6 +153,7 @@ def reserve_device(
     key, value = gpu_sharing.group_label(group, devices=devices)
     if pod.metadata.labels.get(key) != value:
         labelled = {"metadata": {"labels": {key: value}}}
+        # The pod returns with its new version, which the binding has to name.
         pod = yield from patch(Ref.to(pod), labelled, uid=pod.metadata.uid)
     return pod, device
 

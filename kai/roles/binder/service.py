@@ -277,6 +277,7 @@ class BinderService:
         found = await self._plans.run(attempt(self.binder, effect.ref, patient=effect.patient), subject, waits)
         if isinstance(found, BindOutcome):
             return found, found.verdict
+        # With the undo first. If the undo is what fails, the request alone is marked, so that its pod is decided anew.
         for plainly in (False, True) if effect.is_last else ():
             plan = give_back(self.binder, effect.ref, f"an error of kai: {found}", plainly=plainly)
             given = await self._plans.run(plan, subject)
@@ -337,6 +338,7 @@ class BinderService:
                 await alarm.wait()
             finally:
                 connectivity.unlisten(wake)
+            # The alarm has a task of its own, which would keep the group open until its time.
             tasks.cancel_scope.cancel()
 
     async def _sweep(self, effect: StartSweep) -> None:

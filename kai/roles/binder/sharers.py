@@ -130,6 +130,7 @@ def portion_used(pod: Pod, group: str, node: Node, request: BindRequest | None, 
     ``request`` is the bind request of the pod's name. The pod's own annotations count only without a grant and a
     request.
     """
+    # It is that of an earlier pod of this name.
     if request is not None and not is_for(request, pod.metadata.uid):
         request = None
     if not pod.spec.node_name:
@@ -230,6 +231,7 @@ class IndexedApi:
 
     async def perform(self, request: Request) -> Any:  # noqa: ANN401 - the type of the reply depends on the request
         """Return the reply to a request, or a `Refusal`."""
+        # A fresh list is asked for where something is to be deleted: it must come from the API server.
         if isinstance(request, List) and request.cls is Pod and not request.fresh:
             found = self._found(request)
             if found is not None:
@@ -324,6 +326,7 @@ def refuse_overfull(sight: Sight) -> str:
     }
     allocatable = sight.node.status.allocatable
     if names.PODS in allocatable:
+        # A node has a limit of pods as well, and no pod requests that resource by itself.
         wanted[names.PODS] = _one()
     if not wanted:
         return ""

@@ -338,6 +338,7 @@ def resolve_steps(options: Mapping[str, StepOptions] = EMPTY) -> tuple[BindStep,
             enabled.append((-(known.priority if given.priority is None else given.priority), name))
     # By name where priorities are equal, so that the order does not depend on the configuration's.
     order = [name for _, name in sorted(enabled)]
+    # Checked here and not when a pod comes: with the wrong order each bind of a shared GPU would fail.
     if "hamicore" in order:
         ranks = {name: rank for rank, name in enabled}
         if not ranks.get("gpusharing", math.inf) < ranks["hamicore"]:

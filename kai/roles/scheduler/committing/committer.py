@@ -1,7 +1,7 @@
 """The committer: turns decisions into writes, and follows each write to its end. A state machine without I/O.
 
 `Committer.step` takes one event and returns effects (`kai.roles.scheduler.effects`). The shell (`outbox`) only carries
-them out, so a simulation runs this very code. A statement is first verified against the newest store (`verifying`), and
+them out, so a simulation runs this very code. A statement is first verified against the newest store (`binds`), and
 then *assumed*: the store shows its outcome at once, so that the next cycle does not decide it again. An assumption
 outlives its write, until the watch, a reply or a read confirms or refutes it. Each write is an operation that chooses
 its own next step (`operations`). What the next cycles must know of the outcome goes to `kai.roles.scheduler.feedback`.
