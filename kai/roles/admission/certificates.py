@@ -128,12 +128,11 @@ def split(bundle: str) -> tuple[str, ...]:
 def context_of(pair: Pair) -> ssl.SSLContext:
     """Return a server's TLS context with a pair.
 
-    Python's ssl module reads files only. The file is anonymous and in memory, so the key is on no disk.
-
     Raises: ConfigError if certificate and key do not belong together.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # Python's ssl module reads files only. This file is anonymous and in memory, so the key is on no disk.
     descriptor = os.memfd_create("pair", os.MFD_CLOEXEC)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         file.write(pair.certificate + pair.key)

@@ -205,10 +205,9 @@ class Certificate:
     def context(self) -> ssl.SSLContext:
         """Return a TLS context with the present files.
 
-        It is a new context each time: loading half of a renewed pair into the one in use would break its key.
-
         Raises: ConfigError if the files do not exist, or are no certificate with its key.
         """
+        # A new context each time: to load half of a renewed pair into the one in use would break its key.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:

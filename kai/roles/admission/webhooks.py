@@ -178,6 +178,7 @@ def _broken_tree(sub_groups: list[SubGroupShape], children: Mapping[str | None, 
 def _depth(children: Mapping[str | None, list[str]]) -> tuple[int, int]:
     """Return the depth of sub-groups, and how many of them descend from the group; those on a cycle do not."""
     depth = reached = 0
+    # Level by level and without recursion: a user writes the tree, and how deep it is shows only at the end.
     level = list(children.get(None, ()))
     while level:
         depth += 1

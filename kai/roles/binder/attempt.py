@@ -247,12 +247,10 @@ def bind_delay(attempts: int, settings: BinderSettings) -> float:
 
 
 def _counted(request: BindRequest, *, retryable: bool) -> int:
-    """Return the count of failed attempts to write.
-
-    Schedulers, KAI-Scheduler included, remove a request whose count reaches its limit. So a failure that a retry cannot
-    mend counts as the last one.
-    """
+    """Return the count of failed attempts to write."""
     attempts = request.status.failed_attempts + 1
+    # Schedulers, KAI-Scheduler included, remove a request whose count reaches its limit. So a failure that a retry
+    # cannot mend counts as the last one.
     return attempts if retryable else max(attempts, request.spec.backoff_limit or 0)
 
 

@@ -284,12 +284,10 @@ def _refuse_lost(pod: Pod) -> Plan[None]:
 
 
 def _refuse_withdrawn(context: BindContext) -> Plan[None]:
-    """Raise if the bind request was withdrawn: its node or its queue was deleted, or a user deleted it.
-
-    The store may lag behind, so after preparations, which may have taken minutes, the API server is read instead.
-    """
+    """Raise if the bind request was withdrawn: its node or its queue was deleted, or a user deleted it."""
     if not context.request.metadata.uid:
         return  # an unwritten bind cannot be withdrawn; its attempt begins with a check of its queue
+    # The store may lag behind, so after preparations, which may have taken minutes, the API server is read instead.
     found = yield from order_for_sure(Ref.to(context.request), fresh=shares_gpu(context))
     if found is None or found.metadata.uid != context.request.metadata.uid:
         raise WithdrawnError(f"{title(context.request)}: was withdrawn", retryable=False)

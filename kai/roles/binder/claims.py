@@ -165,10 +165,6 @@ def _change_status(
 def _protect(ref: Ref[ResourceClaim], claim: ResourceClaim, pod: Pod) -> Plan[ResourceClaim]:
     """Add the finalizer to a claim; return it unchanged if the API server refuses and the claim ends with ``pod``.
 
-    The API server keeps device parameters as the text that the client wrote, and compares texts. After a patch the text
-    has no blanks, and ``<``, ``>`` and ``&`` are escaped. So a claim that was written otherwise seems to change its
-    immutable spec. The devices of a claim that ends with its pod are freed even without the finalizer.
-
     Raises: BindFailureError if the devices of such a claim would never be freed; RefusedError.
     """
     metadata = claim.metadata
@@ -176,8 +172,12 @@ def _protect(ref: Ref[ResourceClaim], claim: ResourceClaim, pod: Pod) -> Plan[Re
     try:
         return (yield from patch(ref, body, uid=metadata.uid, resource_version=metadata.resource_version))
     except RefusedError as error:
+        # The API server keeps device parameters as the text that the client wrote, and compares texts. After a patch
+        # the text has no blanks, and `<`, `>` and `&` are escaped. So a claim that was written otherwise seems to
+        # change its immutable spec.
         if error.reason is not Reason.REJECTED or _IMMUTABLE not in error.refusal.why:
             raise
+    # The devices of a claim that ends with its pod are freed even without the finalizer.
     if is_made_for(claim, pod):
         return claim
     message = (

@@ -231,13 +231,11 @@ def _rounded(value: float) -> int:
 
 
 def _place_of(pod: Pod) -> _Place:
-    """Return the node constraints of a pod: its selectors, node affinity and tolerations.
-
-    Only shares of pods with equal constraints are added up: a node for one pod would not serve another. Terms about
-    other pods are left out, since they differ from job to job.
-    """
+    """Return the node constraints of a pod: its selectors, node affinity and tolerations."""
     spec = pod.spec
     nodes = spec.affinity.node_affinity if spec.affinity is not None else None
+    # Only shares of pods with equal constraints are added up: a node for one pod would not serve another. Terms about
+    # other pods are left out, since they differ from job to job.
     return frozenset(spec.node_selector.items()), nodes, frozenset(spec.tolerations)
 
 
@@ -307,6 +305,8 @@ def scaling_pod(pod: Pod, devices: int, settings: ScaleSettings, *, taken: Itera
         "metadata": metadata,
         "spec": {
             **{key: value for key, value in place.items() if value},
+            # A program that ended well stays ended, and the pod Succeeded, which a pass deletes. With Always it would
+            # be started again for ever.
             "restartPolicy": "OnFailure",
             "serviceAccountName": settings.service_account,
             "containers": [

@@ -105,12 +105,10 @@ class NodeScaleAdjuster:
         return Ended(after=adjustment.look_again_after)
 
     async def _delete(self, pod: Pod) -> str | None:
-        """Delete a scaling pod; return why not, in words, or "" if it is needed after all.
-
-        A lagging store may lack the pod that it stands for although it exists, so the API server is asked.
-        """
+        """Delete a scaling pod; return why not, in words, or "" if it is needed after all."""
         namespace, name = stands_for(pod)
         if pod.status.phase != "Succeeded" and self.cluster.store.get(Pod, name, namespace) is None and name:
+            # A lagging store may lack the pod that it stands for although it exists.
             found = await self.cluster.api.perform(Get(ref=Ref(Pod, name, namespace), fresh=True))
             if not isinstance(found, Refusal):
                 return ""

@@ -91,6 +91,7 @@ class PodGroupController:
             elif isinstance(present, ResourceClaim):
                 pods = self.cluster.store.find(CLAIMANTS, present.metadata.namespace)
             elif isinstance(present, Node):
+                # A share by memory is a part of the size of a GPU, which only a label of the node tells.
                 pods = self.cluster.store.find(SHARERS, present.metadata.name) if _relabelled(change) else ()
             else:
                 pods = ()

@@ -232,10 +232,8 @@ def _started(group: PodGroup, sight: Sight) -> float | None:
 
 
 def _ready(pod: Pod) -> float:
-    """Return an instant at which the containers of a pod ran for certain, from its status; infinite if it says none.
-
-    ``status.startTime`` does not do: images are pulled and init containers run after it.
-    """
+    """Return an instant at which the containers of a pod ran for certain, from its status; infinite if it says none."""
+    # Not `status.startTime`: images are pulled and init containers run after it.
     for each in pod.status.conditions:
         if each.type == "ContainersReady" and each.status == "True" and each.last_transition_time is not None:
             return each.last_transition_time + _TRUNCATED
@@ -243,10 +241,8 @@ def _ready(pod: Pod) -> float:
 
 
 def _is_another_run(since: float, sight: Sight) -> bool:
-    """Return whether the run that began at ``since`` ended while no process looked: the pods are those of a later run.
-
-    Otherwise the pause between the two would count as run time.
-    """
+    """Return whether the run that began at ``since`` ended while no process looked, and the pods are of a later one."""
+    # Otherwise the pause between the two would count as run time.
     return sight.last_running is None and all(_placed(each) > since for each in sight.running)
 
 

@@ -143,10 +143,8 @@ class Fetcher:
     _moment: int = 0
 
     def moment(self) -> int:
-        """Return a logical timestamp: a read that begins later has at least this moment.
-
-        It is not a time, since much may happen within one tick of a clock.
-        """
+        """Return a logical timestamp: a read that begins later has at least this moment."""
+        # Not a time, since much may happen within one tick of a clock.
         self._moment += 1
         return self._moment
 

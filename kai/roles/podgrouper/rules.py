@@ -36,11 +36,9 @@ _LIKE_NUMBER_OR_DATE = re.compile(
 
 
 def top_owner_text(owner: Resource) -> str:
-    """Return name, uid, group, version and kind of ``owner`` as YAML, byte for byte as the peer writes them.
-
-    With equal bytes, taking over from the peer, or handing back to it, rewrites no group.
-    """
+    """Return name, uid, group, version and kind of ``owner`` as YAML, byte for byte as the peer writes them."""
     kind = owner.kind
+    # With equal bytes, taking over from the peer, or handing back to it, rewrites no group.
     fields = {"name": owner.name, "uid": owner.uid, "group": kind.group, "version": kind.version, "kind": kind.kind}
     return "".join(f"{key}: {_scalar(value)}\n" for key, value in fields.items())
 
@@ -187,11 +185,11 @@ def group_labels(owner: Resource, pod: Resource) -> Mapping[str, str]:
 def group_annotations(owner: Resource, pod: Resource) -> Mapping[str, str]:
     """Return the top owner as text, its deadline and the pod's user, overridden by the annotations of ``owner``.
 
-    The annotation of `kubectl apply` is left out: it is the owner's whole manifest, environment included, and
-    more accounts may read pod groups than that. Beyond the cap of a pod group, only annotations that kai reads are
-    kept.
+    Beyond the cap of a pod group, only annotations that kai reads are kept.
     """
     user = {names.USER: pod.annotations[names.USER]} if names.USER in pod.annotations else {}
+    # Without the annotation of `kubectl apply`: it is the whole manifest of the owner, environment included, and more
+    # accounts may read pod groups than that.
     own = {key: text for key, text in owner.annotations.items() if key not in {APPLIED, names.OWNER_DEADLINE}}
     deadline = owner_deadline(owner.manifest)
     ends = {names.OWNER_DEADLINE: deadline} if deadline else {}

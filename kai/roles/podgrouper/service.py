@@ -207,6 +207,7 @@ class PodGrouper:
         ended = await self._write_shown(pod)
         if ended is not None:
             return ended
+        # A look without a request follows a rest. What was due then is done above, and the pod has not changed.
         if asked is None and self._settled.get(look.key) == traits_of(pod):
             return self._links.rest(look.key)
         manifest = unstructure(pod)
@@ -258,10 +259,8 @@ class PodGrouper:
     async def _decide_on_hidden(
         self, pod: Pod, manifest: Mapping[str, Any], since: int, answers: Answers, grouping: Grouping
     ) -> Grouping:
-        """Decide again if a group of that name exists after all: another client may have made it, and the store lags.
-
-        A group whose owner is the pod itself has the pod's UID in its name, so it cannot predate the pod.
-        """
+        """Decide again if a group of that name exists after all: another client made it, and the store lags."""
+        # A group whose owner is the pod itself has the pod's UID in its name, so it cannot predate the pod.
         if grouping.group is None or _owner(grouping.group) == pod.metadata.uid:
             return grouping
         namespace, name = _path_of(grouping.group)

@@ -50,6 +50,7 @@ def make_scheduler(
     """
     profile = make_profile(settings.configuration)
     if settings.shadow:
+        # Around the API and not in the outbox: a shadow must not write, whichever part tries to.
         cluster = attrs.evolve(cluster, api=ReadOnlyApi(cluster.api))
     spans = no_tracing() if tracing is None else tracing
     metrics = SchedulerMetrics(

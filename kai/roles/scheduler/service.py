@@ -196,6 +196,7 @@ class Scheduler:
                 tasks.cancel_scope.cancel()
         finally:
             self._show_standby()
+            # Once more: the task may have been cancelled before it saw the end of the term.
             self.outbox.end()
             self.onlooker(None, 0.0)
 
@@ -254,11 +255,9 @@ class Scheduler:
                 structlog.get_logger().warning("pods are not grouped yet", seconds=_LONGEST_PASS)
 
     async def _hear_of_evictions(self) -> None:
-        """Wait for the answers to the evictions of the last cycle, for a second at most.
-
-        A pod counts as gone from its queue once its eviction is sent, so that no second victim is chosen. If others
-        were bound in its place and the API server then refused the eviction, the queue would exceed its limit.
-        """
+        """Wait for the answers to the evictions of the last cycle, for a second at most."""
+        # A pod counts as gone from its queue once its eviction is sent, so that no second victim is chosen. If others
+        # were bound in its place and the API server then refused the eviction, the queue would exceed its limit.
         with anyio.move_on_after(_LONGEST_DOUBT):
             await self.outbox.evictions_ended()
 

@@ -125,6 +125,8 @@ class MpiJob:
         if fields.text("spec", "launcherCreationPolicy") != DELAYED_LAUNCHER or _has_launcher(request):
             return draft
         roles = fields.child("spec", MPI_REPLICA_SPECS)
+        # The operator makes the launcher when the workers are ready. A gang that counted it before would never start
+        # them.
         launchers = 0 if roles is None else replicas_of(roles, LAUNCHER)
         return attrs.evolve(draft, min_member=draft.min_member - launchers)
 

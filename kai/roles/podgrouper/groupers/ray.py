@@ -101,16 +101,14 @@ def _subgroups(cluster: Resource) -> Iterator[SubGroup]:
 
 
 def _workers(group: Fields, *, is_scaled: bool) -> int | None:
-    """Return the fewest pods that the group needs, None if it is suspended or needs none.
-
-    An autoscaler writes ``replicas`` as the number that it would like, which is not the number that the cluster needs.
-    """
+    """Return the fewest pods that the group needs, None if it is suspended or needs none."""
     if any(group.flag(key) for key in SUSPENDED):
         return None
     wanted, least = wanted_replicas(group), group.integer("minReplicas") or 0
     if wanted == 0:
         return None
     hosts = group.integer("numOfHosts")
+    # An autoscaler writes `replicas` as the number that it would like, which is not the number that the cluster needs.
     return (min(least, wanted) if least > 0 or is_scaled else wanted) * (1 if hosts is None else hosts)
 
 

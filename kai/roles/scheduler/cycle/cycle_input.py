@@ -103,6 +103,7 @@ class Timed:
         now = self.clock()
         spent = self._spent()
         least = self.budgets.group_minimum
+        # In plain Python, which a cycle of a part runs in, a search for victims takes longer than the part may.
         if self.part_seconds is not None or (now >= self._action_until and least <= 0):
             spent.refused_groups += 1
             return self._answer(BudgetAnswer.STOP)

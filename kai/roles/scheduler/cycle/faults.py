@@ -239,6 +239,8 @@ def common_error(overall: Overall, records: Mapping[Suspect, Record]) -> Common 
         return None
     ((place, count),) = Counter((each.kind, _where(each)) for each in blames).most_common(1)
     waiting = sum(each.condition is not None and not each.waits_for_turn for each in overall.groups)
+    # A few groups that fail alike are a tenant with one odd template. More than half of all that wait are an error of
+    # kai or of a plugin.
     if count <= _FEW_GROUPS or 2 * count <= waiting:
         return None
     blame = next(each for each in blames if (each.kind, _where(each)) == place)

@@ -177,6 +177,8 @@ class Inquiry:
         """Leave out the named object, or it and its pods; return whether this left out more than before."""
         record = self.records.pop(named, None)
         before = self._trial.get(named, None if record is None else record.gone)
+        # First its waiting pods alone: placed ones keep their places and are charged. Only if the cycle fails at it
+        # again does it stay out entirely, as if it were gone.
         self._trial[named] = before is not None
         if self._blame is not None:
             self._blames[named] = self._blame
@@ -219,6 +221,8 @@ class Inquiry:
             self._confirm(named)
             rest = tuple(each for each in tested if each != named)
             self._chunks += [rest] if rest else []
+        # The failure named another object, so the test says nothing about the objects that were let in: they are tested
+        # again.
         elif named is not None and named not in self._trial and named not in self.records:
             self._leave_out(named)
             self._chunks += [tested] if tested else []
@@ -283,6 +287,7 @@ class Inquiry:
                 del self.records[each]
                 self._probation[each] = None
             elif looks != record.portrait:
+                # A change within the rest counts later: its owner may have mended it, and will not change it once more.
                 self.records[each] = attrs.evolve(record, due=min(record.due, record.rests_until))
 
 

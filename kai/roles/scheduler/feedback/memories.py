@@ -110,6 +110,7 @@ class RecentEvictions:
     def note(self, uid: str, queue: str, gpus: int, now: float) -> None:
         """Count an eviction that was ordered, and forget those older than an hour, even if no cycle asks for them."""
         self._forget_old(now)
+        # A cap counts GPUs: an eviction that frees none would only fill the memory.
         if gpus:
             self._known.pop(uid, None)
             # Inserted anew, since `_forget_old` relies on the order of time.

@@ -289,10 +289,12 @@ def stand_in(pod: Pod, node: str, devices: tuple[str, ...]) -> Pod | None:
         pod,
         metadata=attrs.evolve(
             metadata,
+            # A name and a UID of its own: the evicted pod is among the objects too while it terminates.
             name=metadata.name + STAND_IN,
             uid=_identity(metadata) + STAND_IN,
             annotations=annotations,
             labels=labels,
+            # Not leaving: a pod that leaves holds a place that will be free.
             deletion_timestamp=None,
         ),
         spec=attrs.evolve(spec, node_name=node),

@@ -218,6 +218,7 @@ class ProtectedPods:
 
     def note(self, uid: str, now: float, seconds: float) -> None:
         """Remember for ``seconds`` that a budget protected a pod."""
+        # Never shorter: a budget that is seen to be exhausted must not cut short what the API server said.
         self._until[uid] = max(now + seconds, self._until.get(uid, now))
 
     def holds(self, uid: str, now: float) -> bool:

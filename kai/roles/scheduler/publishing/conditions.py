@@ -79,6 +79,7 @@ def same_in_kind(last: SchedulingCondition, wanted: SchedulingCondition) -> bool
 def next_id(conditions: Iterable[SchedulingCondition]) -> str:
     """Return the ID of the next transition; an ID that is no number counts as 0."""
     last = [each.transition_id for each in conditions][-1:]
+    # `isdigit` alone is true of `²`, which `int` refuses. The ID may have been written by any client.
     return str(int(last[0]) + 1 if last and last[0].isascii() and last[0].isdigit() else 1)
 
 
@@ -212,10 +213,7 @@ class GroupWrites:
             yield from self.outgoing.announce(account, ref, UNSCHEDULABLE, account.unschedulable, now)
 
     def _stamps(self, group: PodGroup, account: GroupAccount, now: float) -> Iterable[Send | Overlay]:
-        """Write the timestamps of a group, and overlay its start in the store at once.
-
-        The next cycle reads the start, and may begin before the API server answers the patch.
-        """
+        """Write the timestamps of a group, and overlay its start in the store at once."""
         ref, key = Ref(PodGroup, account.name, account.namespace), (account.namespace, account.name)
         needs_no_writing = self.settings.direct_binds and is_of_one_pod(group)
         written = group.metadata.annotations
@@ -225,6 +223,7 @@ class GroupWrites:
             written = _without(written, names.LAST_START)
         stamps = _changed(written, self.outgoing.losses.stamps_with(group, account.stamps))
         start = stamps.get(names.LAST_START)
+        # The next cycle reads the start, and may begin before the API server answers the patch.
         shown = (Overlay(PodGroup, key, {names.LAST_START: start}),) if start else ()
         if start and needs_no_writing:
             stamps = _without(stamps, names.LAST_START)

@@ -183,6 +183,7 @@ class Losses:
         """Record the end of a write of timestamps: retry it after a passing refusal, else forget the time."""
         key = (request.ref.namespace, request.ref.name)
         known = self._unwritten.get(key)
+        # An answer to an older time: the newer one has a write of its own.
         if known is None or request.patch["metadata"]["annotations"].get(names.LAST_EVICTION) != known.time:
             return
         if isinstance(reply, Refusal) and reply.is_passing:

@@ -206,6 +206,7 @@ class _Explainer:
         self._is_promised: Bools = (report.status == Status.PIPELINED) & (snapshot.pod_node < 0)
         grouped = snapshot.pod_group >= 0
         self._pods = np.flatnonzero(grouped)
+        # Stable, so that the pods of a group stay in the order of rows and each cycle reads them alike.
         self._by_group = self._pods[np.argsort(snapshot.pod_group[self._pods], kind="stable")]
         self._starts: list[int] = np.searchsorted(
             snapshot.pod_group[self._by_group], np.arange(len(snapshot.groups) + 1), side="left"
@@ -446,11 +447,9 @@ class _Explainer:
     # --- Readiness and staleness ---------------------------------------------------------------------------------
 
     def _leaf_counts(self, row: int, statuses: int) -> Mapping[int, int]:
-        """Return the count of pods whose status is in the mask, by sub-group.
-
-        Most groups that wait have few pods: for these numpy would take ten times as long.
-        """
+        """Return the count of pods whose status is in the mask, by sub-group."""
         own = slice(self._starts[row], self._starts[row + 1])
+        # Most groups that wait have few pods: for these numpy would take ten times as long.
         pods = zip(self._leaf[own].tolist(), self._status[own].tolist(), strict=True)
         return Counter([leaf for leaf, status in pods if statuses >> status & 1])
 

@@ -114,6 +114,7 @@ class CycleRecorder:
         self.hourly.cycle(self.metrics.waiting)
         log = structlog.get_logger().bind(cycle=number)
         counts = {name: count for name, count in outcome.report.counts.items() if count}
+        # Most cycles follow a change that calls for nothing. At level info their lines would be most of the log.
         (log.info if counts else log.debug)("cycle", seconds=round(seconds, 4), **counts)
 
     def _record_failure(self, number: int, failure: Failure) -> None:
