@@ -116,8 +116,8 @@ def reconcile(existing: Manifest | None, desired: Manifest, settings: Settings) 
     old, new = mapping_of(existing, "metadata"), mapping_of(desired, "metadata")
     old_labels = mapping_of(old, "labels")
     labels = {**old_labels, **_own_labels(old_labels, mapping_of(new, "labels"), settings)}
-    # The store adds this annotation to a group that exceeds a cap. It was never written, so it is neither kept nor a
-    # difference.
+    # This annotation is added on arrival to a group that exceeds a cap. It was never written, so it is neither kept
+    # nor a difference.
     old_annotations = {key: text for key, text in mapping_of(old, "annotations").items() if key != REFUSED}
     added = mapping_of(new, "annotations")
     kept = {key: old_annotations[key] for key in RUNTIME_KEYS if key in old_annotations}

@@ -297,8 +297,8 @@ class Committer:
         """Return the final name of a device; pods that share a device opened in this cycle get the same name."""
         if not name.startswith("+"):
             return name
-        # The engine counts new devices of a node from one in each cycle. Two cycles would give two GPUs one name, so
-        # the name in the cluster is one that was never used.
+        # The engine names a new device by its node and the number of its slot there. Another cycle may name another
+        # GPU so, and the name in the cluster is therefore one that was never used.
         if name not in self._devices:
             self._devices[name] = self.fresh_name()
         return self._devices[name]
