@@ -177,6 +177,7 @@ def missing_nodes(case: Case) -> tuple[str, ...]:
         if pod.spec.node_name
         and pod.spec.node_name not in known
         and pod.status.phase not in ENDED
+        # Pods of other schedulers have no queue here, so a wrong node of theirs charges none.
         and pod.spec.scheduler_name == scheduler
     ]
     first = [
@@ -216,6 +217,8 @@ def other_pools(case: Case) -> tuple[str, ...]:
     others = Counter(settings.pool(labels) or "none" for labels in groups if not settings.owns(labels))
     if not others:
         return ()
+    # Some groups are of the pool: the answer is about them, and the others are a note. Else the
+    # answer is empty, and the sentence has to say why.
     if len(groups) > others.total():
         by_pool = ", ".join(f"{pool}: {number}" for pool, number in sorted(others.items()))
         first = next(iter(sorted(others)))
@@ -265,6 +268,7 @@ def intake_settings(settings: Settings) -> IntakeSettings:
     pool = partition if isinstance(partition, Mapping) else {}
     label = pool.get("NodePoolLabelKey", settings.values.get("nodePoolLabelKey", default.node_pool_label))
     value = pool.get("NodePoolLabelValue", settings.values.get("nodePoolLabelValue", default.node_pool))
+    # Snapshots of the peer have the name of its field, scenarios that of its flag.
     restrict = "restrictSchedulingNodes" if settings.zeroed else "restrictNodeScheduling"
     return IntakeSettings(
         scheduler_name=settings.text("schedulerName", default.scheduler_name),
@@ -296,6 +300,7 @@ def newest_time(objects: ClusterObjects) -> float:
 def _instants(objects: ClusterObjects) -> Iterator[float]:
     for members in (objects.pods, objects.pod_groups, objects.nodes, objects.queues, objects.bind_requests):
         yield from _births_and_deaths(obj.metadata for obj in members)
+    # Conditions and stamps of status count: what a scheduler wrote last is often newer than any object.
     for pod in objects.pods:
         if pod.status.start_time is not None:
             yield pod.status.start_time
@@ -318,6 +323,7 @@ def _stamps(texts: Iterator[str | None]) -> Iterator[float]:
         try:
             if text:
                 yield values.instant(text)
+        # Any user may write annotations, and a wrong one must not keep a file from being read.
         except BadValue:
             continue
 
@@ -334,6 +340,7 @@ def with_claims_of_templates(objects: ClusterObjects, pods: Collection[ClaimKey]
             found.append(pod)
             continue
         claiming, made = with_claims(pod, templates.get, claims.get)
+        # At once: the next pod must not draw the same number for the name of its claim.
         claims |= {key_of(each): each for each in made}
         found.append(claiming)
     return attrs.evolve(objects, pods=tuple(found), resource_claims=tuple(claims.values()))

@@ -58,6 +58,7 @@ def as_known(objects: ClusterObjects, scheduler: str = names.SCHEDULER_NAME) -> 
             changed[row] = _linked(pod, group)
     made = _kept(objects, {row: pod for row, pod in bare if row not in changed}, scheduler)
     changed |= {row: _linked(objects.pods[row], group.metadata.name) for row, group in made.items()}
+    # After the groups: a pod at rest is gated in its copy, and that copy must have its link as well.
     for row, pod in waiting:
         if text := bind_refusal(pod):
             changed[row] = at_rest(changed.get(row, pod), text)
@@ -71,6 +72,8 @@ def _is_unlinked(pod: Pod, scheduler: str) -> bool:
     """Return whether a pod waits, or runs without an owner, and names no group."""
     if names.POD_GROUP in pod.metadata.annotations or pod.spec.scheduler_name != scheduler:
         return False
+    # A bound pod with an owner had its link written with the binding. One without an owner may have a group that is
+    # kept in memory, without any link.
     return _waits(pod, scheduler) or (bool(pod.spec.node_name) and not pod.metadata.owner_references)
 
 
@@ -195,6 +198,8 @@ def read_cluster(
         name=title,
         title=title,
         objects=as_known(collect(found.objects), configuration.parameters.scheduler_name),
+        # The clock of this machine, as no object says what time it is in
+        # the cluster; deadlines shift by the difference.
         now=watch.now(),
         configuration=configuration,
         settings=IntakeSettings(kubernetes=version, scheduler_name=configuration.parameters.scheduler_name),
@@ -270,6 +275,7 @@ def list_names(access: Access, cls: type[ApiObject], seconds: float) -> list[str
     access.check()
 
     async def ask() -> Listing:
+        # For completion in a shell, where a late answer is worse than none.
         with anyio.move_on_after(seconds):
             return await _list(access, (cls,), SystemClock())
         return Listing()
@@ -281,6 +287,7 @@ async def _list_for_a_case(
     access: Access, kinds: tuple[type[ApiObject], ...], clock: Clock
 ) -> tuple[Listing, KubernetesVersion]:
     async with lister_of(access, clock) as lister:
+        # One client for both: credentials of a plugin, and the TLS handshake, cost more than the request.
         return await lister.list_all(kinds), await lister.version()
 
 

@@ -60,6 +60,7 @@ def bound_claims(
     found: dict[ClaimKey, ResourceClaim] = {}
     for reference in pod.spec.resource_claims:
         key = (pod.metadata.namespace, claim_behind(pod, reference) or "")
+        # Two references of a pod may name one claim: the second one must see what the first one reserved.
         claim = found.get(key) or claims.get(key)
         if reference.name in allocations and claim is not None:
             found[key] = _reserved(claim, pod, allocations[reference.name])
@@ -74,6 +75,7 @@ def without_user(claim: ResourceClaim, user: str) -> ResourceClaim:
     """Return a claim without the consumer of a UID; the last consumer frees its devices."""
     status = claim.status
     kept = tuple(each for each in status.reserved_for if each.uid != user)
+    # As the claim controller of Kubernetes does: devices stay allocated while any pod is in `reservedFor`.
     allocation = status.allocation if kept else None
     if kept == status.reserved_for:
         return claim
@@ -103,6 +105,7 @@ def claims_after(
     gone: set[str] = set()
     for row, pod in enumerate(snapshot.pods):
         status = int(report.status[row])
+        # A promise holds no device: the next cycle chooses anew, as the binder never saw it.
         if not within(status, ACTIVE_ALLOCATED) or status == Status.PIPELINED:
             gone.add(pod.uid)
             continue
@@ -113,6 +116,7 @@ def claims_after(
                 users.setdefault(each.claim, []).append(pod)
     found = {key_of(claim): _after(claim, given, users, gone) for claim in claims}
     found |= {key_of(claim): claim for claim in made}
+    # The binder makes such a claim for one pod, which owns it: the garbage collector deletes it with the pod.
     return tuple(claim for claim in found.values() if claim.status.reserved_for or not _is_extended(claim))
 
 
@@ -189,6 +193,7 @@ def next_objects(objects: ClusterObjects, after: Aftermath, keep_terminating: fr
     Holds: pods that were bound run on their nodes; evicted pods are pending under their old names, unless their
            group is in ``keep_terminating``; promises are dropped; bind requests are carried out.
     """
+    # By name: a snapshot has an order of its own, and lacks pods that intake leaves out.
     rows = {(pod.namespace, pod.name): row for row, pod in enumerate(after.snapshot.pods)}
     pods: list[ApiPod] = []
     made: list[ResourceClaim] = []
@@ -232,6 +237,7 @@ def _running(pod: ApiPod, row: int, after: Aftermath) -> ApiPod:
         annotations.pop(names.GRANTED, None)  # a grant from before an eviction; its labels show the current devices
         annotations |= {names.RECEIVED_RESOURCE_TYPE: bind.received} if bind.received else {}
         annotations |= written_annotations(bind.request, pod)
+    # Old device labels go first: a pod that was evicted and placed again would hold its former GPU as well.
     labels = _without_devices(pod.metadata.labels) | device_labels(after.devices(row))
     return attrs.evolve(
         pod,
@@ -262,6 +268,7 @@ def recreated(pod: ApiPod) -> ApiPod:
         pod,
         metadata=metadata,
         spec=attrs.evolve(pod.spec, node_name=""),
+        # Under its old name, as in the peer's integration tests; a real owner often draws another.
         status=attrs.evolve(pod.status, phase="Pending", nominated_node_name="", start_time=None),
     )
 
@@ -276,6 +283,8 @@ def _without_devices(labels: Mapping[str, str]) -> dict[str, str]:
 
 def device_of(name: str, cycle: int) -> str:
     """Return the permanent name of a device that is opened in this cycle, or the name of another device unchanged."""
+    # A real cluster learns the UUID from the reservation pod. The number of
+    # the cycle keeps two openings of one slot apart.
     return f"opened-{cycle}-{name[1:].replace('/', '-')}" if name.startswith("+") else name
 
 
@@ -338,6 +347,8 @@ class Disruptions:
         """
         if not objects.pod_disruption_budgets:
             return None
+        # The status is that of the disruption controller, which does not run
+        # here: it is right once, for the given objects.
         budgets = judged(objects.pod_disruption_budgets, objects.pods, anew=not is_first)
         return cls(Budgets(budgets), {(pod.metadata.namespace, pod.metadata.name): pod for pod in objects.pods})
 
@@ -357,6 +368,7 @@ class Disruptions:
     def _spared_by(self, snapshot: Snapshot, statements: Iterable[Sequence[Decision]]) -> frozenset[str]:
         """Return the UIDs of budget-protected pods in the first statement that evicts some not yet spared."""
         self._rounds += 1
+        # Statements of one cycle draw on the same budgets, and each counts only once it may be carried out.
         taken: Counter[BudgetKey] = Counter()
         for statement in statements:
             victims = self._victims(snapshot, statement)

@@ -44,6 +44,8 @@ def gains(outcome: Outcome, row: int, at: int) -> Gains:
     """
     tree = _Tree(outcome, at)
     share = tree.shares[row]
+    # The repeated division must give the share that was used before its
+    # changes mean anything: plugins may divide otherwise.
     if abs(tree.share_of(row) - share) > _CLOSE * max(1.0, share):
         return Gains(are_known=False)
     return Gains(siblings=tuple(tree.rivals(row)), bounds=tuple(tree.own(row)))
@@ -72,6 +74,8 @@ class _Tree:
         self._asks = cycle.report.queue_requested[:, at]
         self._total = float(cycle.report.total[at])
         self.shares = cycle.report.fair_share[:, at]
+        # `k` weighs past usage. Without the built-in plugin another one
+        # divides, which the first comparison in `gains` shows.
         used = (each.plugin for each in outcome.profile.plugins if each.name == "proportion")
         self._k = float(getattr(next(used, None), "k", 1.0))
         self._children: dict[int, list[int]] = {}
@@ -83,6 +87,8 @@ class _Tree:
         others = [each for each in self._children[self._queues[row].parent] if each != row and self.shares[each] > 0]
         others.sort(key=lambda each: (-self.shares[each], self._queues[each].name))
         named = 0
+        # A division for each sibling at each level: queues with hundreds of
+        # siblings exist, and the largest shares matter.
         for other in others[:_MOST_TRIED]:
             if named < _MOST_NAMED and self.share_of(row, silent=other) > self.shares[row] + _CLOSE:
                 named += 1
@@ -93,7 +99,9 @@ class _Tree:
         queue, asks = self._queues[row], float(self._asks[row])
         most = max(self._queues[each].weight.of(self._at) for each in self._children[queue.parent])
         for name, changed in (
+            # As high as its requests: an unlimited quota would take from siblings what the queue cannot use.
             ("quota", attrs.evolve(queue, quota=self._with(queue.quota, asks))),
+            # Far above all siblings, so that a weight that is in the way shows; no finite one gives all of the surplus.
             ("weight", attrs.evolve(queue, weight=self._with(queue.weight, 1000.0 * (most + 1)))),
             ("limit", attrs.evolve(queue, limit=self._with(queue.limit, UNLIMITED))),
         ):
@@ -109,6 +117,8 @@ class _Tree:
             asks = self._asks[rows].copy()
             if silent >= 0:
                 less = float(self._asks[silent])
+                # What a silent queue does not ask for, its ancestors do not ask
+                # for either, and so their own shares may fall.
                 asks -= [less if each == silent or (each == place and each != row) else 0.0 for each in rows]
             amount = self._divided(amount, queues, asks)[rows.index(place)]
         return amount
@@ -123,6 +133,7 @@ class _Tree:
         shares = np.zeros(len(queues), np.float64)
         divide(
             total / unit,
+            # Oldest first, which breaks ties of remainders as in the real division.
             np.argsort([each.created for each in queues], kind="stable").astype(np.int64),
             np.array([each.priority for each in queues], np.int64),
             column("quota", unit),
@@ -205,6 +216,7 @@ def entitlement(outcome: Outcome, seen: Overview, name: str) -> Entitlement:
     """
     snapshot = outcome.last.snapshot
     row = snapshot.queue_rows[name]
+    # Without GPUs the question is about CPU, column 0.
     at = GPU if seen.totals[GPU] else 0
     parent = snapshot.queues[row].parent
     rows = [other for other, queue in enumerate(snapshot.queues) if queue.parent == parent]
@@ -284,6 +296,7 @@ class _Division:
         quotas = [
             min(total if part.quota is None else part.quota, want) for part, want in zip(parts, wanted, strict=True)
         ]
+        # Quotas of siblings may add up to more than there is. Each still counts in full, and no surplus is left.
         shared = _surplus(parts, wanted, quotas, max(0.0, total - sum(quotas)), unit)
         rest = [part.given - quota - more for part, quota, more in zip(parts, quotas, shared, strict=True)]
         if any(each < -_CLOSE * unit for each in rest):
@@ -327,8 +340,10 @@ def _surplus(
             for at in hungry:
                 portion = offered * parts[at].weight / weights
                 missing = wanted[at] - quotas[at] - given[at]
+                # In whole units, as the division does; what is floored away is handed out as the remainder.
                 more = missing if missing <= portion else float(np.floor(portion / unit)) * unit
                 given[at] += more
                 surplus -= more
+                # Only a queue that was satisfied leaves something for the others, so another round pays only then.
                 again = again or (more > 0 and missing < portion)
     return given

@@ -46,6 +46,7 @@ def holder_of(cycle: Cycle, pod: int) -> dict[str, str] | None:
     """Return the `Holder` fields of the pod in a row; None for a pod that has ended."""
     snapshot = cycle.snapshot
     group, facts = int(snapshot.pod_group[pod]), snapshot.pods[pod]
+    # A stand-in runs as far as the engine knows, so that its place is charged; for people the place is promised.
     state = HELD if facts.is_stand_in else _state(int(cycle.report.status[pod]))
     if not state:
         return None
@@ -110,6 +111,7 @@ def slices_of(cycle: Cycle, row: int, pods: Sequence[int]) -> tuple[Slices, ...]
     """Return the slices of the node in ``row``, which has ``pods``, by profile name."""
     snapshot = cycle.snapshot
     offered: Mapping[str, int] = snapshot.nodes[row].allocatable
+    # Profiles of the axis: after a change of the MIG layout, pods may hold profiles that the node no longer offers.
     columns = [(name, at) for at, name in enumerate(snapshot.axis.names) if name.startswith(names.MIG_PREFIX)]
     found = []
     for name, at in columns:
@@ -228,6 +230,8 @@ def node_slots(outcome: Outcome) -> tuple[NodeSlots, ...]:
     }
     pods: list[list[int]] = [[] for _ in cycle.snapshot.nodes]
     for pod, node in enumerate(cycle.places.tolist()):
+        # A reservation pod holds a whole GPU for the pods that share it;
+        # counted with them, it would be a second GPU in use.
         if node >= 0 and not cycle.snapshot.pod_reservation[pod]:
             pods[node].append(pod)
     return tuple(
@@ -248,6 +252,7 @@ def slots_on(cycle: Cycle, row: int) -> tuple[Slot, ...]:
     """Return the GPUs that one node offers, after the cycle."""
     snapshot = cycle.snapshot
     pods = [pod for pod in np.flatnonzero(cycle.places == row).tolist() if not snapshot.pod_reservation[pod]]
+    # Broken GPUs are left out: here the question is which ones a pod can have.
     return _slots(cycle, snapshot.nodes[row], pods, 0)
 
 
@@ -259,6 +264,7 @@ def share_of(gpu: GpuRequest, node: Node) -> int:
 
 def _broken(capacity: Mapping[str, object], allocatable: Mapping[str, object]) -> int:
     """Return the number of GPUs that a node has and does not offer."""
+    # Plain counts of a device plugin. Another form is a mistake of the manifest, and then no GPU is called broken.
     try:
         return max(0, int(str(capacity.get(NVIDIA_GPU, 0))) - int(str(allocatable.get(NVIDIA_GPU, 0))))
     except ValueError:
@@ -278,6 +284,7 @@ def _slots(cycle: Cycle, node: Node, pods: Sequence[int], broken: int) -> tuple[
                     devices.setdefault(device, []).append(user)
             continue
         count = int(cycle.snapshot.requests[int(cycle.snapshot.pod_shape[pod]), GPU]) // GPU_UNIT
+        # GPUs of drivers are in the same column, so that quotas count them once, but they are slots of their own below.
         count = max(0, count - _asked_of_drivers(cycle, node, pod))
         for user in _users(cycle, pod, GPU_UNIT):
             if user.state == HELD:
@@ -288,6 +295,7 @@ def _slots(cycle: Cycle, node: Node, pods: Sequence[int], broken: int) -> tuple[
     behind = _slots_behind_claims(cycle, node, pods) if node.dra_gpus else ()
     total = node.allocatable.get("gpu", 0) // GPU_UNIT - len(behind)
     found = [*whole, *shared]
+    # More may be held than the node offers, as after a GPU failed; then nothing is free, and all that is held is shown.
     found += [Slot(state=FREE)] * (total - len(found))
     return (*_with_promises(found, promised), *behind, *[Slot(state=UNHEALTHY)] * broken)
 
@@ -316,6 +324,7 @@ def _slots_behind_claims(cycle: Cycle, node: Node, pods: Sequence[int]) -> Seque
         held += [(device, pod) for device in placed.extended.devices] if placed.extended else []
         for user in _users(cycle, pod, 0):
             for device, claim in held:
+                # Kubernetes lets administrators look at devices that others have: they take nothing.
                 if not device.admin_access:
                     holders.setdefault(device.key, []).append((user, device, claim))
     here = [gpu for gpu in gpus.all if gpu.node == node.name]
@@ -337,6 +346,7 @@ def _slot_of(gpu: Gpu, holders: Sequence[tuple[User, AllocatedDevice, object]], 
         taken[user.state].add(device.key)
         users.append(attrs.evolve(user, share=share))
     states = [each for each in _STATES if any(user.state == each for user in users)]
+    # Partitions of one GPU may be two devices of one pod; only a single device of the full size is the whole GPU.
     has_all = len(seen) == 1 and users[0].share == GPU_UNIT
     return Slot(
         state=SHARED if USED in states and not (has_all and len(states) == 1) else states[0], users=tuple(users)
@@ -346,6 +356,7 @@ def _slot_of(gpu: Gpu, holders: Sequence[tuple[User, AllocatedDevice, object]], 
 def _with_promises(slots: Sequence[Slot], promised: Sequence[User]) -> Iterator[Slot]:
     """Yield the slots with the promises added: first on free slots, then on slots that are being released."""
     left = list(promised)
+    # A promise beyond what is free waits for pods that leave.
     ahead = max(0, len(left) - sum(slot.state == FREE for slot in slots))
     for slot in slots:
         if slot.state == FREE and len(left) > ahead:

@@ -57,6 +57,7 @@ def state_of(node: ApiNode, closed: str) -> NodeState:
     cordon = next((taint for taint in node.spec.taints if taint.key == _CORDONED), None)
     since = None
     if closed:
+        # `spec.unschedulable` has no time. The taint that the node controller adds for it may have one.
         since = bad.last_transition_time if bad is not None else cordon.time_added if cordon is not None else None
     return NodeState(
         node=node,
@@ -96,6 +97,7 @@ def recovered(node: ApiNode) -> ApiNode:
     conditions = tuple(
         attrs.evolve(each, status="True" if each.type == READY else "False") for each in node.status.conditions
     )
+    # A cordon stays: it is the decision of an administrator, which no recovery of a kubelet takes back.
     spec = attrs.evolve(
         node.spec,
         taints=tuple(each for each in node.spec.taints if not each.key.startswith(OWN_TAINTS) or each.key == _CORDONED),
@@ -177,6 +179,7 @@ def occupancy(outcome: Outcome, seen: Overview, name: str) -> Occupancy:
     return Occupancy(
         node=name,
         gpus=int(snapshot.axis.vector(node.allocatable) @ weights),
+        # A resource that is over-filled has a negative amount idle, which would hide free slices of another profile.
         idle=int(np.maximum(report.idle[row], 0) @ weights),
         partly=sum(slot.left for slot in slots_on(outcome.last, row) if slot.users),
         ready=node.ready,
@@ -228,6 +231,7 @@ def _tenants(outcome: Outcome, seen: Overview, row: int) -> Sequence[Tenant]:
         held = status == Status.PIPELINED or snapshot.pods[pod].is_stand_in
         state = "held" if held else "running" if within(status, ACTIVE_ALLOCATED) else "leaving"
         group = int(snapshot.pod_group[pod])
+        # Pods without a group are tenants by themselves: their row, as a negative number, keeps them apart from groups.
         key = (group if group >= 0 else -1 - pod, state)
         pods[key] += 1
         gpus[key] += int(counts[pod])
@@ -254,6 +258,7 @@ def _kept_away(outcome: Outcome, seen: Overview, row: int) -> Iterator[tuple[str
     group_reasons = GroupReasons(cycle.snapshot, outcome.profile, cycle.report)
     groups = {group.key: at for at, group in enumerate(cycle.snapshot.groups)}
     for job in seen.jobs:
+        # A job that is promised a place needs none on this node.
         if job.words is None or job.held or job.wanted == job.placed:
             continue
         yield job.title, _why(outcome, group_reasons, job, groups[job.key], row)
@@ -267,6 +272,7 @@ def _why(outcome: Outcome, group_reasons: GroupReasons, job: Job, group: int, ro
     pending = [pod for pod in np.flatnonzero(snapshot.pod_group == group) if report.status[pod] == Status.PENDING]
     if not pending:
         return f"waits for something else first ({code})"
+    # Pods of one group mostly have one shape; the first that waits stands for them.
     pod = int(pending[0])
     for text, nodes in group_reasons.objections(pod).items():
         if row in nodes:
@@ -283,6 +289,7 @@ def _why(outcome: Outcome, group_reasons: GroupReasons, job: Job, group: int, ro
         request[GPU] = 0
     short = np.flatnonzero(request > np.maximum(report.idle[row], 0))
     if len(short):
+        # GPUs first: they are what jobs are sized by, and CPU on a GPU node is rarely the bottleneck.
         at = int(GPU if GPU in short else short[0])
         name = snapshot.axis.names[at]
         asked, idle = (quantity(int(amount), name) for amount in (request[at], max(0, int(report.idle[row, at]))))

@@ -72,6 +72,8 @@ def plan_of(outcome: Outcome) -> Plan:
             common = _common(cycle, decision, weights, origins)
             if isinstance(decision, Bind):
                 shared = bool(decision.devices)
+                # Three digits, as quotas count thousandths: floats that differ
+                # beyond them must not change the hash of a plan.
                 share = round(decision.gpu_portion, 3) if shared else None
                 place.append(Place(**common, slots=tuple(decision.devices), share=share))
             elif isinstance(decision, Evict):
@@ -91,6 +93,7 @@ def _common(cycle: Cycle, decision: Decision, weights: Int64s, origins: Int64s) 
     request = snapshot.requests[int(snapshot.pod_shape[pod])]
     asked = int(request @ weights)
     group = int(snapshot.pod_group[pod])
+    # An eviction has no node of its own: the pod was where it was before the cycle, or where it started in it.
     node = int(origins[pod]) if isinstance(decision, Evict) else decision.node
     return {
         "cycle": cycle.number,

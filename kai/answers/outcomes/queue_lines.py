@@ -59,6 +59,7 @@ def queue_lines(cycle: Cycle, *, running: Mapping[str, int], waiting: Mapping[st
     for row, queue in enumerate(queues):
         children.setdefault(queue.parent, []).append(row)
     out: list[QueueLine] = []
+    # A stack and not recursion: the depth of a tree comes from manifests.
     todo: list[tuple[int, tuple[bool, ...]]] = [(top, ()) for top in reversed(children.get(-1, []))]
     while todo:
         row, last = todo.pop()
@@ -147,6 +148,7 @@ def budget_lines(cycle: Cycle) -> tuple[BudgetLine, ...]:
             enforce=each.enforce,
             amount=each.amount / GPU_HOUR,
             used=None if each.spent is None else each.spent / GPU_HOUR,
+            # A budget that stops work bounds what runs, not what starts, so nothing is held back for running work.
             held=0.0 if each.enforce == STOP else held.get((each.queue, each.name), 0) / GPU_HOUR,
             until=date_text(each.until, each.timezone) if math.isfinite(each.until) else "",
         )

@@ -57,6 +57,8 @@ def _at_once(site: Site) -> Iterator[Family]:
     """Yield lower minimums: of the group, or of the sub-group that found no place."""
     spec = site.source.spec
     subgroup = str(_fact(site, "subgroup", ""))
+    # The minimum of the group itself is for groups without sub-groups. With them, only the sub-group that found no
+    # place is tried: a lower minimum of another one leaves it waiting.
     if not spec.sub_groups:
         least = spec.minimum
         yield Family(topic="size", steps=tuple(partial(changes.at_once, site, each) for each in below(least)))
@@ -71,12 +73,15 @@ def _existing(site: Site) -> Iterator[Family]:
     snapshot, least = site.cycle.snapshot, least_pods(site.cycle.snapshot.groups[site.group])
     rows = np.flatnonzero(snapshot.pod_group == site.group)
     ready = sum(within(int(snapshot.pod_status[row]), ALIVE) for row in rows)
+    # Gated pods are alive but cannot be placed. A minimum that counts them would leave the group waiting for the gates.
     ready -= sum(bool(pod.spec.scheduling_gates) for pod in site.waiting)
     if not site.source.spec.sub_groups and 0 < ready < least:
         yield Family(topic="size", steps=(partial(changes.at_once, site, ready),))
 
 
 def _fewer_pods(site: Site) -> Iterator[Family]:
+    # A group that runs in part has reached its minimum, and its further pods
+    # are tried one by one: fewer of them help none.
     if not site.source.spec.sub_groups and not site.placed:
         steps = tuple(partial(changes.pods, site, each) for each in below(len(site.waiting)))
         yield Family(topic="size", steps=steps)
@@ -88,6 +93,7 @@ def _fewer_gpus(site: Site) -> Iterator[Family]:
     texts = {pod.metadata.annotations.get(names.GPU_FRACTION, "") for pod in site.waiting}
     portions = [round(float(text) * 100) for text in texts if text.replace(".", "", 1).isdecimal()]
     if len(portions) == 1 and 1 < portions[0] < 100:
+        # In hundredths, in which quotas count fractions; a finer step would round to one of these.
         steps = tuple(partial(changes.fraction, site, portions[0], each) for each in range(portions[0] - 1, 0, -1))
         yield Family(topic="fraction", steps=steps)
     amounts = {pod.metadata.annotations.get(names.GPU_MEMORY, "") for pod in site.waiting}
@@ -107,6 +113,7 @@ def _within_bound(site: Site) -> Iterator[Family]:
     each = _asked(site, resource)
     pods = round(number(reason.get("requested")) / each) if each else 0
     if pods and excess > 0:
+        # The floor of a negative number rounds away from zero, so that what all pods give up covers the excess.
         new = each + int(-excess // pods)
         yield from _amount(site, resource, each, new)
 
@@ -130,10 +137,12 @@ def _within_idle(site: Site) -> Iterator[Family]:
     if not len(idle) or _asked(site, "gpu"):
         return
     for at, resource in ((CPU, "cpu"), (MEMORY, "memory")):
+        # The maxima of CPU and memory may be of two nodes. A trial decides, so a candidate need not be right.
         yield from _amount(site, resource, _asked(site, resource), int(idle[:, at].max()))
 
 
 def _amount(site: Site, resource: str, old: int, new: int) -> Iterator[Family]:
+    # With several containers `new` is for the pod as a whole, and no field of a manifest has that.
     if 0 < new < old and all(len(pod.spec.containers) == 1 for pod in site.waiting):
         yield Family(topic=resource, steps=(partial(changes.amount_each, site, resource, old, new),))
 
@@ -163,6 +172,8 @@ def _bound(site: Site) -> Iterator[Family]:
         return
     limit, model = reason.code in LIMITS, str(reason.facts.get("model", ""))
     requested = number(reason.facts.get("requested"))
+    # Jobs that are decided later in the cycle may use up the raise before this one is tried, so the figure of the end
+    # counts too. The smaller one often suffices.
     amounts = sorted({number(reason.facts.get("used")) + requested, used_against(site, reason) + requested})
     name = site.cycle.snapshot.queues[row].name
     bound = "limit" if limit else "quota"
@@ -186,6 +197,7 @@ def _runtime(site: Site) -> Iterator[Family]:
     longest = left / asked if asked > 0 else _USUAL_RUN if number(facts.get("seconds")) < 0 else 0.0
     steps = [each for each in (3600.0, 900.0, 60.0) if longest >= each]
     if steps:
+        # Whole hours, else quarters, else minutes, never rounded up: users type the limit into a manifest.
         limit = longest // steps[0] * steps[0]
         yield Family(topic="run time", steps=(partial(changes.max_runtime, site, limit),))
 
@@ -200,6 +212,7 @@ def _budget(site: Site) -> Iterator[Family]:
     if facts.get("spent") is None or not facts.get("is_open") or number(facts.get("seconds")) < 0:
         return
     needed = number(facts.get("spent")) + number(facts.get("committed")) + number(facts.get("requested"))
+    # What was carried over comes on top of the amount and is no part of the field that is changed.
     hours = math.ceil((needed - number(facts.get("carried"))) / GPU_HOUR)
     name = site.cycle.snapshot.queues[int(number(facts.get("queue_row")))].name
     yield Family(topic="budget", steps=(partial(changes.budget_amount, site, name, str(facts["budget"]), hours),))
@@ -306,6 +319,7 @@ def _selectors(site: Site) -> Iterator[Family]:
             yield Family(topic=f"spelling of {key}", steps=(partial(pod_changes.selecting, site, key, value),))
         for value in (asked, *near):
             values.pop(value, None)
+        # No selector comes last: it lets the pod onto all nodes, of which the user may have excluded some on purpose.
         best: list[str | None] = [
             *sorted(values, key=lambda each: (-values[each], each))[: MOST_ALTERNATIVES - 1],
             None,
@@ -357,6 +371,8 @@ _BY_STAGE: Mapping[Stage, tuple[Maker, ...]] = {
     Stage.QUEUE: (_other_queue,),
     Stage.READINESS: (_existing,),
     Stage.IMPOSSIBLE: (*_SIZE, back_again),
+    # An absent resource is a limit of 0, which owners of GPU queues overlook. To lift CPU and memory comes before a
+    # raise of the one limit that was exceeded, which only leads to the next refusal.
     Stage.LIMIT: (_compute, _at_once, _fewer_pods, _within_bound, _bound),
     Stage.QUOTA: (_preemptible, _at_once, _fewer_pods, _within_bound, _bound),
     Stage.MATCH: (*_WHERE, back_again),

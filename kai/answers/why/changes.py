@@ -126,6 +126,7 @@ def at_once_in(site: Site, subgroup: str, least: int) -> Change:
 def pods(site: Site, count: int) -> Change:
     """Keep ``count`` of the waiting pods, and lower the minimum to that."""
     least = site.source.spec.minimum
+    # By identity: to hash or compare a pod by value goes through each of its containers.
     gone = {id(pod) for pod in site.waiting[count:]}
     source = attrs.evolve(site.source, spec=attrs.evolve(site.source.spec, min_member=min(least, count)))
     left = tuple(pod for pod in site.objects.pods if id(pod) not in gone)
@@ -382,6 +383,7 @@ def budget_amount(site: Site, queue: str, budget: str, hours: float) -> Change:
 
 def with_compute(site: Site, lacking: Mapping[str, Collection[str]]) -> Change:
     """Lift quota and limit of CPU and memory where queues may use none; ``lacking`` has these resources by queue."""
+    # A limit alone would not do for work that is not preemptible: it needs a quota, and an absent one is 0.
     free = QueueResource(quota=names.UNLIMITED, limit=names.UNLIMITED)
 
     def lifted(queue: Queue) -> Queue:
@@ -408,6 +410,7 @@ def with_compute(site: Site, lacking: Mapping[str, Collection[str]]) -> Change:
 
 def gpu_resource(pod: Pod) -> str:
     """Return the resource in which one container of ``pod`` requests whole GPUs; "" when none does, or several do."""
+    # GPUs of several containers add up, and which of them should ask for less is the owner's choice.
     found = [
         resource
         for container in pod.spec.containers
@@ -422,6 +425,7 @@ def asked_gpus(pod: Pod) -> int:
     resource = gpu_resource(pod)
     for container in pod.spec.containers if resource else ():
         asked = container.resources.requests.get(resource) or container.resources.limits.get(resource)
+        # A quantity such as "1k" is valid in Kubernetes but unusual for GPUs; 0 suggests nothing, which is never wrong.
         if asked is not None:
             return int(asked) if asked.isdecimal() else 0
     return 0
@@ -432,6 +436,7 @@ def asked_gpus(pod: Pod) -> int:
 
 def with_group(site: Site, changed: PodGroup) -> ClusterObjects:
     """Return the cluster with the changed group."""
+    # All others are kept as they are: the intake of trials finds by identity what it need not read again.
     members = tuple(changed if each is site.source else each for each in site.objects.pod_groups)
     return attrs.evolve(site.objects, pod_groups=members)
 
@@ -453,6 +458,7 @@ def _with_annotation(pod: Pod, key: str, value: str) -> Pod:
 
 def capped(pod: Pod, resource: str, text: str) -> Pod:
     """Return the pod with requests and limits above ``text`` of ``resource`` lowered to that."""
+    # Compared as amounts: "500m" and "0.5" are one request, and a comparison of texts would leave one above the bound.
     parts = parts_of(resource)
     most = amount_in(text, parts)
 

@@ -52,6 +52,7 @@ class Evictions:
         found: list[Eviction] = []
         for each in self.decisions:
             facts = snapshot.groups[int(snapshot.pod_group[each.pod])]
+            # The report has the last place of a pod, which for a moved pod is the one that it was promised.
             node = int(self._cycle.origins[each.pod])
             found.append(
                 Eviction(
@@ -87,6 +88,7 @@ class Evictions:
     def unused(self) -> Iterator[str]:
         """Yield the nodes where evictions vacate more than is promised, and a possible reason."""
         snapshot, report = self._cycle.snapshot, self._cycle.report
+        # By node and not in sum: GPUs that one node frees are of no use to a pod that is promised a place on another.
         vacated: Counter[int] = Counter()
         for each in self.decisions:
             node = int(self._cycle.origins[each.pod])
@@ -109,6 +111,8 @@ class Evictions:
         for group in {int(snapshot.pod_group[each.pod]) for each in self.decisions if each.moved_to < 0}:
             rows = np.flatnonzero(snapshot.pod_group == group)
             left = sum(within(int(report.status[row]), COUNTED) for row in rows)
+            # A gang below its minimum cannot run on, so evicting one member
+            # evicts all, also from nodes that are not needed.
             if not left and least_pods(snapshot.groups[group]) > 1:
                 yield snapshot.groups[group]
 
@@ -137,6 +141,7 @@ class Evictions:
     def _compared(self, evict: Evict, victim: int, aggressor: int) -> Iterator[str]:
         """Yield the usage of the two compared queues: those where the paths from the root diverge."""
         loses, gains = (path_to(self._cycle.snapshot.queues, row) for row in (victim, aggressor))
+        # Queues are compared as siblings: a leaf deep in one tree has no fair share beside one of another tree.
         depth = next(
             (at for at, (one, other) in enumerate(zip(loses, gains, strict=False)) if one != other),
             min(len(loses), len(gains)) - 1,
@@ -146,6 +151,7 @@ class Evictions:
         used, share = self._held(evict, "victim", loses[depth]), self._cycle.report.fair_share[loses[depth]]
         quota = self._cycle.snapshot.queues[loses[depth]].quota
         bounds = (quota.cpu, quota.memory, quota.gpu)
+        # GPUs first: where several resources are above the share, the one that jobs are sized by explains most.
         above = [at for at in (GPU, CPU, MEMORY) if used[at] > share[at]]
         # Up to its quota a queue reclaims from one above its own quota, whatever the fair shares are.
         lent = [] if above else [at for at in (GPU, CPU, MEMORY) if 0 <= bounds[at] < used[at]]
@@ -156,6 +162,8 @@ class Evictions:
     def _held(self, evict: Evict, side: str, queue: int) -> Sequence[float]:
         """Return the usage of a queue when the eviction was decided, if on record, else before all evictions."""
         facts = evict.facts.get(side)
+        # A statement records the queues that it compared. Where those differ from the pair here, as with a plugin of
+        # another author, its figures would be of other queues.
         if isinstance(facts, Mapping) and facts.get("name") == self._cycle.snapshot.queues[queue].name:
             return tuple(facts["used"])
         return tuple(self._used[queue].tolist())

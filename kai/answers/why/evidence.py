@@ -74,6 +74,8 @@ def _needs(site: Site) -> Iterator[Evidence]:
     constraint = facts.subgroups[0].constraint
     level = constraint.required if constraint else ""
     near = f", all in one {level}" if level else ""
+    # A request by memory has no GPUs in its columns before a node is chosen, since nodes differ in the size of their
+    # GPUs. It counts here as in the demand of its queue: as a part of the smallest GPU that can hold it.
     asked = snapshot.requests @ snapshot.axis.gpu_weights() + demanded_by_memory(snapshot)
     gpus = sum(int(asked[shape]) * count for shape, count in each.items())
     values = {"pods": len(rows), "minMember": least, "gpus": gpus / GPU_UNIT, "requiredLevel": level or None}
@@ -117,6 +119,7 @@ def _request(site: Site, shape: int) -> str:
 def _short(site: Site) -> set[str]:
     """Return the resources that are short."""
     found = {str(reason.facts["resource"]) for reason in site.reasons if "resource" in reason.facts}
+    # Not every reason names its resource: where nodes lack different ones, only the histogram has them.
     histogram = _histogram_of(site)
     counts = histogram.counts if histogram is not None else ()
     return found | {reason.subject for _, reason in counts if reason.code >= fit.SHORT_OF}
@@ -227,6 +230,8 @@ def _users(site: Site, queue: int, at: int, *, fixed: bool, model: str = "") -> 
     snapshot, report = site.cycle.snapshot, site.cycle.report
     amounts: Counter[int] = Counter()
     promised: set[int] = set()
+    # The column of whole GPUs lacks slices, memory and devices of claims;
+    # the count has what a queue is charged for them.
     counts = snapshot.requests[:, at][snapshot.pod_shape]
     if at == GPU:
         counts = counted_gpus(snapshot, report.node, report.details)
@@ -244,6 +249,7 @@ def _users(site: Site, queue: int, at: int, *, fixed: bool, model: str = "") -> 
             promised.add(int(group))
     resource, groups = snapshot.axis.names[at], snapshot.groups
     names = Counter(group.name for group in groups)
+    # Ties by name, not by row: rows follow the order of the input, and the same cluster must give the same text.
     users = sorted((-amount, groups[group].key, group) for group, amount in amounts.items() if amount)
     texts = [
         f"{groups[group].name if names[groups[group].name] == 1 else key} {bare(-amount, resource)}"
@@ -274,6 +280,7 @@ def _queues(site: Site) -> Iterator[Evidence]:
 
 def _taking(site: Site) -> Iterator[Evidence]:
     reason = next((each for each in site.reasons if each.code == "AtFairShare"), None)
+    # Where it is the dominant reason, its sentence already stands above the evidence.
     if reason is None or reason is site.reasons[0]:
         return
     facts = reason.facts
@@ -342,6 +349,8 @@ def _objections(site: Site) -> Iterator[Evidence]:
 
 def _selected(site: Site) -> Iterator[Evidence]:
     """Yield for each selected label how many nodes have it, and which values the others have."""
+    # All nodes, not those of the snapshot: a label may exist on nodes of
+    # another pool alone, and the user should see that.
     nodes = site.objects.nodes
     for key, value in sorted({each for pod in site.waiting for each in pod.spec.node_selector.items()}):
         values = Counter(node.metadata.labels[key] for node in nodes if key in node.metadata.labels)
@@ -374,6 +383,7 @@ def _domains_now(site: Site) -> Iterator[Evidence]:
     """Yield how many of the pods each domain can hold now, the roomiest first."""
     for reason in site.cycle.report.records[site.group].reasons if site.group in site.cycle.report.records else ():
         found = reason.facts.get("small", ())
+        # A domain in which the search counted no pods has -1; 0 would claim that none fits there.
         counts = {each.name: each.held for each in found if each.held >= 0} if isinstance(found, tuple) else {}
         if counts:
             level = str(reason.facts.get("requirement", "")).rpartition("/")[2]
@@ -398,6 +408,7 @@ def _held(site: Site) -> Iterator[Evidence]:
     count = counted(len(held), "pod")
     yield Evidence(label="place", text=f"{listed(nodes)} {_are(nodes)} held for {count}", values={"placement": places})
     mine = [each for each in cycle.decisions if isinstance(each, Evict) and each.aggressor == site.group]
+    # Pods that this cycle evicts are listed above; these were terminating when it began, for whatever reason.
     before = [
         row
         for row, status in enumerate(snapshot.pod_status)

@@ -85,9 +85,11 @@ class Ahead:
         resource, asked = str(facts["resource"]), float(number(facts["requested"]))
         row, bound = int(number(facts["queue_row"])), snapshot.groups[site.group].bound
         specs = {each.metadata.name: each.spec for each in site.objects.queues}
+        # Only what cannot be preempted: a quota bounds nothing else.
         held = site.cycle.report.queue_fixed[:, LEADING.index(resource)]
         needs = [
             (spec, (float(held[at]) + asked) / _UNITS[resource])
+            # The quotas of all ancestors count, each with windows of its own; the first that falls decides.
             for at in path_to(snapshot.queues, snapshot.groups[site.group].queue_row)
             if (spec := specs.get(snapshot.queues[at].name)) is not None
         ]
@@ -150,6 +152,7 @@ _PARTS = frozenset({GpuKind.FRACTION, GpuKind.MEMORY})
 
 def _of_gpus(site: Site) -> Evidence:
     snapshot, report = site.cycle.snapshot, site.cycle.report
+    # A node that lost devices while pods hold them has less than nothing idle, which must not lower the sum of others.
     free = np.maximum(report.idle[:, GPU], 0)
     names = {snapshot.nodes[row].name: int(free[row]) for row in np.flatnonzero(free)}
     text = quantity(int(free.sum()), "gpu") + _by_amount(site, names, "gpu")
@@ -176,6 +179,7 @@ def _of_resource(site: Site, at: int) -> Evidence:
     """Return the idle amount of a resource by node; only nodes with idle GPUs count if the group requests GPUs."""
     snapshot, report = site.cycle.snapshot, site.cycle.report
     name, with_gpus = snapshot.axis.names[at], asks_gpus(site)
+    # CPU on nodes without an idle GPU is of no use to the job, and would read as if CPU were not short.
     rows = np.flatnonzero(report.idle[:, GPU] > 0) if with_gpus else np.arange(len(snapshot.nodes))
     free = {snapshot.nodes[row].name: max(0, int(report.idle[row, at])) for row in rows.tolist()}
     text = _by_amount(site, free, name).removeprefix(": ") or "none"
@@ -218,6 +222,7 @@ def reclaiming(site: Site) -> Iterator[Evidence]:
     """Yield why a queue that is entitled to reclaim finds no victims."""
     record = site.cycle.report.records.get(site.group)
     reasons = [] if record is None else [*record.notes, *record.reasons]
+    # Then reclaim did not look for victims at all, and to name those that it spared would mislead.
     if any(each.code in {Code.NOT_ELIGIBLE, Code.PREEMPTION_DELAY} for each in reasons):
         return
     found = site.takeable(Cause.RECLAIM)
@@ -239,10 +244,12 @@ def within_quotas(site: Site) -> Iterator[Evidence]:
     queues, own = snapshot.queues, snapshot.groups[site.group].queue_row
     held = {row: int(report.queue_used[row, GPU]) for row in range(len(queues)) if report.queue_used[row, GPU] > 0}
     mine = path_to(queues, own)
+    # Reclaim compares queues where the paths from the root diverge: siblings of the queue, or of one of its ancestors.
     rivals = sorted({row for row in held if row not in mine and queues[row].parent in {*mine, -1}})
     asked = int(report.queue_requested[own, GPU]) - held.get(own, 0)
     if not rivals or asked <= 0 or not all(_is_within(queues[row], held[row]) for row in rivals):
         return
+    # A queue that holds its quota in full is owed nothing by quota, and its fair share explains the wait better.
     if not _is_within(queues[own], held.get(own, 0) + 1):
         return
     holdings = [f"{queues[row].name} has {_gpus(held[row])} and a quota of {_quota(queues[row])}" for row in rivals]
@@ -313,6 +320,7 @@ def absent_classes(site: Site) -> Iterator[Evidence]:
     named = [spec.priority_class_name, *(labels.get(names.PRIORITY_CLASS, "") for labels in holders)]
     counts = f", that of class {spec.priority_class_name}" if spec.priority_class_name in known else ", the default"
     for name in dict.fromkeys(named):
+        # Kubernetes makes its system classes itself, so manifests that name one are right although the input lacks it.
         if name and name not in known and name not in OF_THE_SYSTEM:
             text = f"{priority}{counts}: class {name} does not exist"
             values = {"priority": priority, "absentClass": name, "class": spec.priority_class_name}
@@ -348,6 +356,7 @@ def _leaving_queues(objects: ClusterObjects, queues: Collection[str] | None) -> 
 
 def _config_maps(objects: ClusterObjects) -> Iterator[str]:
     """Yield the config maps that pods need, where the input has none at all."""
+    # An input with some config maps is taken as complete: then a missing one is a refusal, not an assumption.
     if objects.config_maps:
         return
     needed = {

@@ -36,6 +36,7 @@ def topologies(site: Site) -> Iterator[Evidence]:
 
 def foreign_nodes(site: Site) -> Iterator[Evidence]:
     """Yield the nodes that are left out of the snapshot: other node pools, and nodes without a worker label."""
+    # Intake drops such nodes, so no objection of a node mentions them.
     names = sorted({each.metadata.name for each in site.objects.nodes} - {n.name for n in site.cycle.snapshot.nodes})
     if names:
         text = f"{listed(names, _MOST)}: not of the node pool that is served, or without a worker label"
@@ -49,6 +50,7 @@ def affinities(site: Site) -> Iterator[Evidence]:
         affinity = None if pod.spec.affinity is None else pod.spec.affinity.node_affinity
         required = None if affinity is None else affinity.required
         for term in () if required is None else required.node_selector_terms:
+            # Other operators, such as NotIn and Exists, have no value that could be misspelt or be on too few nodes.
             asked |= dict.fromkeys(each for each in term.match_expressions if each.operator == "In")
     nodes = site.objects.nodes
     for each in asked:
@@ -81,6 +83,8 @@ def _place(site: Site, claim: PersistentVolumeClaim) -> str:
     """Return from where the volume of a claim can be reached, or why it has none; "" if neither is an obstacle."""
     name, volume = claim.metadata.name, claim.spec.volume_name
     if not volume:
+        # Only an immediate class is an obstacle: with WaitForFirstConsumer
+        # the claim stays unbound until a node is chosen.
         wanted = claim.spec.storage_class_name
         found = next((each for each in site.objects.storage_classes if each.metadata.name == wanted), None)
         if found is not None and found.volume_binding_mode in _IMMEDIATE:
@@ -124,6 +128,7 @@ def ports(site: Site) -> Iterator[Evidence]:
     users: dict[int, list[str]] = {}
     if wanted:
         for pod in site.objects.pods:
+            # All pods count: the kubelet gives a host port of a node once, to a pod of any scheduler.
             if pod.spec.node_name and pod.status.phase not in ENDED:
                 for port in wanted.intersection(_host_ports(pod)):
                     users.setdefault(port, []).append(f"{pod.metadata.name} on {pod.spec.node_name}")
@@ -170,6 +175,7 @@ def _device_claims(site: Site, catalog: ClaimCatalog) -> Sequence[Claim]:
     )
     names = {(namespace, name) for namespace, name in behind if name}
     found = [catalog.claims[name] for name in sorted(names) if name in catalog.claims]
+    # An allocated claim has its devices; its pods wait for a node that reaches them, which is another obstacle.
     return [claim for claim in found if claim.allocation is None]
 
 

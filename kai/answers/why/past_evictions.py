@@ -76,6 +76,7 @@ def from_log(path: str, chosen: Chosen, passed: PassedOver | None = None) -> tup
 
     Raises: InputError if it cannot be read, or is not empty and has no decision.
     """
+    # A log that was just rotated is empty, which is no fault. A file of another kind has lines, and none is a decision.
     if next(iter(read_decisions(path)), None) is None:
         _refuse_others(path)
     return tuple(_logged(each) for each in evictions_in(path, passed) if chosen(each.job.partition("/")[0]))

@@ -44,6 +44,7 @@ def latest_events(
 
     Raises: UnreachableError where events cannot be listed.
     """
+    # One query for each name, since a field selector takes one value; pods of a job have much the same events.
     names = {"PodGroup": {group}, "Pod": set(list(pods)[:_MOST_PODS])}
     found = list_events_about(access, namespace, [name for each in names.values() for name in sorted(each)])
     events = [each for each in map(_read, found) if each is not None and each.name in names.get(each.kind, ())]
@@ -51,6 +52,7 @@ def latest_events(
 
 
 def _evidence(events: Iterable[_Event], now: float) -> Iterator[Evidence]:
+    # Retries write the same text about each pod, and an event counts the repetitions for its own object only.
     latest: dict[tuple[str, str], _Event] = {}
     for each in sorted(events, key=lambda event: event.time, reverse=True):
         latest.setdefault((each.reason, each.message), each)
@@ -67,6 +69,7 @@ def _read(event: Mapping[str, Any]) -> _Event | None:
     """Return an event; None without a valid time."""
     metadata, subject = mapping_of(event, "metadata"), mapping_of(event, "involvedObject")
     series = mapping_of(event, "series")
+    # Older events have `lastTimestamp`; newer ones have `eventTime`, and a series once they were repeated.
     observed = (series.get("lastObservedTime"), *(event.get(key) for key in ("lastTimestamp", "eventTime")))
     text = next((str(each) for each in (*observed, metadata.get("creationTimestamp")) if each), "")
     try:
@@ -78,6 +81,7 @@ def _read(event: Mapping[str, Any]) -> _Event | None:
         kind=str(subject.get("kind") or ""),
         name=str(subject.get("name") or ""),
         reason=str(event.get("reason") or ""),
+        # Any program may write events, and a line break would start a line of the answer.
         message=" ".join(str(event.get("message") or "").split()),
         count=count if isinstance(count, int) else 1,
         time=time,
@@ -131,6 +135,7 @@ async def _find(access: Access, kind: str, name: str, namespace: str) -> Podless
             try:
                 return await lister.list_manifests(version, plural, where, query)
             except UnreachableError as error:
+                # A user of one namespace may list Jobs but no RayJobs: what may not be read is as good as absent here.
                 if not error.missing:
                     raise
                 return ()
@@ -170,6 +175,7 @@ def _is_about(event: Manifest, kind: str, name: str) -> bool:
     subject = mapping_of(event, "involvedObject")
     if text_of(subject, "kind") == kind and text_of(subject, "name") == name:
         return True
+    # A Deployment makes no pods itself. The events are on its ReplicaSet, which is named after it with a hash.
     of_set = text_of(subject, "kind") == "ReplicaSet" and text_of(subject, "name").rpartition("-")[0] == name
     return kind == "Deployment" and of_set
 

@@ -56,6 +56,8 @@ def allowance(groups: int, size: int = 0) -> int:
 
     ``size``: pods plus nodes of the cluster, where the answer must be quick; 0 where it may take long.
     """
+    # A decision costs about as much as the cluster is large, so a fixed
+    # number of trials would take minutes on a big one.
     quick = WORTH // size if size else MOST_FOR_ONE
     return max(LEAST_FOR_ONE, min(MOST_FOR_ONE, quick, MOST_DECISIONS // max(1, groups)))
 
@@ -124,12 +126,15 @@ def _least(family: Family, site: Site, trials: ChangeTrials, known: list[ChangeT
     """
     tried: dict[int, ChangeTrial] = {}
     last = len(family.steps) - 1
+    # The greatest step first: if it does not help, none does, which costs one decision instead of a search.
     best = _tried(family, last, site, trials, tried)
     if best is None or not best.result.score:
         return []
     if known is not None and _order(best) >= _order(known[-1]):
         return []
     possible = stage_of(site.reasons[0].code) is Stage.IMPOSSIBLE
+    # A promised place counts as much as a start. Else a larger change that evicts nothing would hide the least one that
+    # helps; that one is searched for by itself below.
     goal = Result.WAITS.score if possible else min(best.result.score, Result.HELD.score)
     at = _bisected(family, 0, site, trials, tried, lambda trial: trial.result.score >= goal)
     if at is None:
@@ -255,6 +260,8 @@ def _for_queue(site: Site, reason: Words, then: Words | None) -> str:
     """Return the same for a job that a limit or a quota keeps waiting."""
     resource = str(reason.facts["resource"])
     bound, used, asked = (number(reason.facts[key]) for key in ("bound", "used", "requested"))
+    # Jobs that were decided after the refusal raise the usage, and victims lower it. The higher figure must fall before
+    # a later cycle refuses no more.
     used = max(used, used_against(site, reason))
     if "until" in reason.facts and not 0 <= number(reason.facts["next"]) < used + asked:
         until = clock_text(number(reason.facts["until"]), str(reason.facts.get("timezone", "")))
@@ -300,6 +307,7 @@ def with_known_end(text: str, site: Site, reason: Words) -> str:
         return text
     at, job, source = first
     left = at - site.cycle.snapshot.now
+    # The controller enforces a limit that has passed at its next look, seconds later.
     when = f"in {span_text(left)}" if left > 0 else "at any moment"
     return text.replace(_NO_END, f"(at the latest {when}: {job}, {source})")
 
@@ -320,6 +328,8 @@ def _known_ends(site: Site, queue: str) -> Iterator[tuple[float, str, str]]:
         row = rows.get(key)
         if row is None or row not in running:
             continue
+        # Where the controller has written no start, as for a group that is
+        # only in memory, the scheduler's own note counts.
         since = group.status.running_since or snapshot.groups[row].last_start
         end = None if since is None else bound(group, chain).end(since, group.status.consumed_runtime or 0.0)
         if end is not None:
@@ -399,6 +409,7 @@ class Starts:
         """Return when the last terminating pod on a group's nodes reaches its deadline; None if one is unknown."""
         snapshot, report = self._cycle.snapshot, self._cycle.report
         held = (snapshot.pod_group == group) & (report.status == Status.PIPELINED)
+        # A promise names a node, not the pods that vacate it: the last of all that leave the node counts.
         nodes = set(report.node[held].tolist())
         # Pods evicted in this cycle have no deletion timestamp yet, so their end is unknown.
         leaving = [row for row, status in enumerate(snapshot.pod_status) if within(int(status), TERMINATING)]
@@ -409,6 +420,8 @@ class Starts:
         if not known or any(each is None for each in known):
             return None
         seconds = max(each for each in known if each is not None) - snapshot.now
+        # Kubernetes sets the deletion timestamp to the end of the grace period. A pod beyond it is held by a finalizer
+        # or a lost kubelet, and nothing says until when.
         if seconds < 0:
             return None
         return Eta(

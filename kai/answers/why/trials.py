@@ -80,6 +80,7 @@ class Effort:
         if self._ended == self._groups:
             self.on_progress(TRYING, total, total, "")
             return
+        # The last step of a group is kept for its end, so that no group looks done before it is.
         done = self._ended * self._each + min(self._tried, self._each - 1)
         detail = f"{self._tried} tried, {self._each} at most"
         if self._groups > 1:
@@ -206,6 +207,8 @@ class ChangeTrials:
         self._left -= 1
         try:
             cycle = self._decided(change.objects, self._intake)
+        # A changed object may break a rule that intake enforces. Then the change helps nothing,
+        # and must not end the answer for other groups.
         except InputError:
             return ChangeTrial(change=change, result=Result.NOTHING)
         found = self._judged(site, change, cycle)
@@ -221,6 +224,8 @@ class ChangeTrials:
         self._left -= 1
         objects = _without_others(site)
         try:
+            # Most pods are missing from these objects. The main intake would
+            # forget their records and read them all again.
             cycle = self._decided(objects, self._apart)
         except InputError:
             return None
@@ -258,6 +263,7 @@ class ChangeTrials:
         )
         bound = {bind.pod for bind in cycle.aftermath.binds.values()}
         if len(here) > site.placed:
+            # Pods of the group that ran before have a place as well, and no change gave it to them.
             started = held or [row for row in here if row in bound]
             if not started:
                 return attrs.evolve(found, result=Result.KEPT, started=len(here) - site.placed)
@@ -291,6 +297,7 @@ class ChangeTrials:
 def comes_later(reason: Words, former: Words) -> bool:
     """Return whether a reason is of a later stage than ``former``, so that it shows only once ``former`` is gone."""
     rank, before = (_rank(stage_of(each.code)) for each in (reason, former))
+    # A group passes the bounds of its queue and of each ancestor in turn: the refusal of another queue is progress.
     if rank == before and rank in _BOUNDS:
         return reason.facts.get("queue") != former.facts.get("queue")
     return rank > before
@@ -304,6 +311,7 @@ def _rank(stage: Stage) -> Stage:
 def _without_others(site: Site) -> ClusterObjects:
     """Return the cluster without the pods of other groups and without their bind requests."""
     snapshot = site.cycle.snapshot
+    # Pods without a group stay: kai evicts members of groups only, so no decision frees their room.
     others = np.flatnonzero((snapshot.pod_group >= 0) & (snapshot.pod_group != site.group)).tolist()
     gone = {(snapshot.pods[row].namespace, snapshot.pods[row].name) for row in others}
     pods = tuple(pod for pod in site.objects.pods if key_of(pod) not in gone)
@@ -329,6 +337,7 @@ def _places(cycle: Cycle) -> Mapping[GroupKey, int]:
 def _evicted(cycle: Cycle) -> Mapping[GroupKey, int]:
     out: dict[GroupKey, int] = {}
     for decision in cycle.decisions:
+        # A moved pod has a place promised in the same statement, so its group loses nothing.
         if isinstance(decision, Evict) and decision.moved_to < 0:
             facts = cycle.snapshot.groups[int(cycle.snapshot.pod_group[decision.pod])]
             out[facts.namespace, facts.name] = out.get((facts.namespace, facts.name), 0) + 1

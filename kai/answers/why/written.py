@@ -42,6 +42,7 @@ _COUNT: Final = re.compile(r"(\d{1,9}) (.+)")
 def newest(source: Manifest) -> SchedulingCondition | None:
     """Return the newest scheduling condition of a group; None if it has none."""
     conditions = [each for each in source.status.scheduling_conditions if each.status != "False"]
+    # By the counter that the scheduler raises with each transition: times in objects have whole seconds only.
     return max(conditions, key=lambda each: parsing.signed(each.transition_id) or 0, default=None)
 
 
@@ -64,6 +65,8 @@ def _words(reason: UnschedulableReason) -> Words:
         facts = _bound_facts(bound, details)
         if facts:
             return Words(bound, bound_text(Reason(code=bound, facts=facts)), facts)
+    # The peer has one code for all that nodes refuse. Only its message tells a gang
+    # that fits in part from a pod that fits nowhere.
     gang = _GANG.search(reason.message)
     if gang is not None:
         placed, needed = int(gang[1]), int(gang[2])
@@ -93,6 +96,7 @@ def _bound_facts(code: Code, details: QueueDetails) -> Mapping[str, object]:
             group if limits else details.pod_group_requested_non_preemptible_resources or group,
         )
     )
+    # The condition does not name the resource: it is one that would be exceeded, GPUs first.
     for resource in ("gpu", "cpu", "memory"):
         most, has, wants = (each.get(resource, 0) for each in (bound, used, asked))
         if resource in bound and most >= 0 and wants and has + wants > most:
@@ -128,6 +132,7 @@ def unready(group: PodGroup, snapshot: Snapshot, pods: Sequence[int], declared: 
     needed = least_pods(group)
     if refused:
         yield refused_pods(refused, len(alive))
+    # Gates are the reason only where the group would be complete without them; else pods are missing as well.
     elif gated and (len(alive) - len(gated) < needed <= len(alive) or len(gated) == len(alive)):
         yield Words("Gated", gate_text(gated, len(alive), declared))
     elif len(alive) < needed:
@@ -169,6 +174,7 @@ def _of_pod(pod: Pod, message: str) -> Iterator[str]:
         text = _line(each.message)
         if each.type in _READY or (each.type == names.POD_SCHEDULED_CONDITION and each.status != "False"):
             continue
+        # The scheduler writes the message of the group on its pods, too, and each line would repeat it.
         if not (text and message and text.rstrip(". ") in message):
             reason = f", {each.reason}" if each.reason else ""
             yield f"{each.type} {each.status}{reason}: {text}" if text else f"{each.type} {each.status}{reason}"

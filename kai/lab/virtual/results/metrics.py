@@ -114,6 +114,8 @@ def percentile(values: Sequence[float], part: float) -> float | None:
     """Return the smallest value that at least ``part`` of all values do not exceed; None without values."""
     if not values:
         return None
+    # The nearest rank: a wait that a job had, and no value between two. The small term keeps 0.07 * 100, which is above
+    # 7 as a float, from becoming 8.
     return sorted(values)[max(0, ceil(part * len(values) - 1e-9) - 1)]
 
 
@@ -121,6 +123,8 @@ def waited(job: JobResult, horizon: float) -> float:
     """Return the wait of a job for its first start; without a start, the wait lasts until its end, or the run's."""
     until = job.start_seconds
     if until is None:
+        # Jobs that never start count with their whole wait. Without them a
+        # policy that starves the large ones would look best.
         until = horizon if job.end_seconds is None else job.end_seconds
     return round(until - job.arrival_seconds, _DIGITS)
 
@@ -248,6 +252,7 @@ def _of_completion(run: Run, jobs: Sequence[JobResult]) -> dict[str, MetricItem]
     for record, job in zip(run.records.jobs, jobs, strict=True):
         if record.ending is Ending.DONE and record.alone is not None and job.end_seconds is not None:
             times.append(round(job.end_seconds - job.arrival_seconds, _DIGITS))
+            # A job without duration has no slowdown; it would divide by 0.
             if record.alone:
                 slow.append(round(times[-1] / record.alone, _DIGITS))
     completion = "From the arrival of a job to its end, of jobs that ended with their work done."
@@ -348,6 +353,8 @@ def _queue(run: Run, queue: Queue, below: Sequence[str], jobs: dict[str, list[Jo
         leaf=len(below) == 1,
         quota_gpus=None if quota < 0 else quota,
         gpu_hours=hours,
+        # Against the quota of the whole run, not of the time in which the queue
+        # had work: it shows what was reserved in vain.
         of_quota=_part(hours, quota * run.horizon / HOUR) if quota > 0 else None,
         jobs=len(mine),
         started=sum(job.start_seconds is not None for job in mine),
@@ -397,5 +404,6 @@ def _series(meters: Meters) -> SeriesResult:
         "capacity",
     )
     columns = {head: tuple(column) for head, column in zip(heads, means.T.tolist(), strict=True)}
+    # The nameless queue has pods without a group; most runs have none, and its zeros would be a line in each chart.
     shown = {head: column for head, column in columns.items() if not head.endswith("/?") or any(column)}
     return SeriesResult(bucket_seconds=meters.series.width, start_seconds=tuple(starts.tolist()), columns=shown)

@@ -119,7 +119,9 @@ def read_workload(
     )
     first_arrival = _beginning(declared)
     cron_jobs = [each for each in documents if is_repeated(each.manifest)]
+    # The runs of a CronJob depend on the beginning; without any, a second reading of all documents is saved.
     began = first_arrival or (_start(documents, start) if cron_jobs and until < inf else None)
+    # Each arrival is read as a document of its own: names, owners and rules of grouping then come out as in a cluster.
     prepared, arrivals, said = _prepare(documents, declared, seed, (began or 0.0, until))
     reading = read(prepared, Surroundings(scheduler_name=scheduler, operators=operators, with_later=True))
     refused = RefusedError.of(reading.findings)
@@ -227,6 +229,7 @@ def _prepare(
                 arrivals += [each for _, each in repeated]
                 continue
             notes.append(once_note(manifest))
+        # Pods follow their group in the same arrival, since copies of the group need pods with the same number.
         followers = members.get(place_of(manifest), []) if manifest.get("kind") == "PodGroup" else []
         for copy, instant in enumerate(_instants(said, manifest, seed, began)):
             arrival = _Arrival(
@@ -282,6 +285,7 @@ def _group_of(manifest: Mapping[str, Any]) -> tuple[str, str]:
 def _instants(said: Declared, manifest: Mapping[str, Any], seed: int, began: float) -> Iterator[float]:
     match said.arrival:
         case Poisson():
+            # A generator for each workload: one more document in a file must not move the arrivals of all others.
             yield from said.arrival.draw(generator(seed, "arrival", *place_of(manifest)))
         case Instant():
             yield said.arrival.epoch - began
@@ -407,6 +411,7 @@ def _job_plans(
     is_replica: bool,
 ) -> Iterator[JobPlan]:
     said, owner = arrival.declared, arrival.owner
+    # Manifests from a running cluster have nodes, grants and stamps. A job that arrives anew has none of these.
     if said.arrival is not None or said.replicas is not None:
         pods = [attrs.evolve(each, pod=recreated(each.pod)) for each in pods]
         group = _unstamped(group)
@@ -417,6 +422,8 @@ def _job_plans(
     gang = gang_of(group.spec, len(pods))
     together = owner.progresses_together and not (group.spec.min_member == 0 and not group.spec.sub_groups)
     together = together or (arrival.kind == "Job" and gang > 1)
+    # Replicas that come and go are tasks of one job here, as their group stays; where each replica
+    # has a group of its own, they are jobs, below.
     if said.replicas is not None and is_scaled(arrival.kind) and not by_job:
         tasks = tuple(
             TaskPlan(pods=(_renamed_pod(each, turn),), needed=1, arrival=arrival.at + start, leaves=arrival.at + end)
@@ -448,6 +455,7 @@ def _job_plans(
 def _behaviour(said: Declared, owner: Owner, seed: int, key: str) -> Behaviour:
     duration = said.duration
     if isinstance(duration, Lognormal):
+        # By the name of the job and not by its turn: the same job takes as long under every policy that is compared.
         duration = duration.draw(generator(seed, "duration", key))
     return Behaviour(
         duration=duration,

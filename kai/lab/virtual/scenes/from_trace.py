@@ -61,7 +61,9 @@ def objects_of(
     made: list[Any] = []
     made += structure_all([_node(each) for each in nodes]).objects
     if missing:
+        # Nodes of a CSV are the cluster; else those of the cluster file are.
         gpus = sum(each.gpus for each in nodes) or _gpus_in(given)
+        # A queue with children runs no jobs, so the root must not have the name of a queue of the trace.
         root = next(name for name in _roots() if name not in wanted)
         made += structure_all(expand({"queues": _queues(missing, gpus, known, root)}, "trace")).objects
     made += installed_classes([each for each in given if isinstance(each, PriorityClass)])
@@ -81,6 +83,7 @@ def with_models(trace: Trace, nodes: Iterable[Node]) -> tuple[Trace, tuple[str, 
         return trace, (
             f"Types of GPUs count for nothing ({first_of(types)}): no node has the label {names.NODE_GPU_PRODUCT}.",
         )
+    # By whole words: "a10" must not mean an A100.
     meant = {each: tuple(model for model in models if _words(each) <= _words(model)) or (each,) for each in types}
     notes = [
         f"No node has GPUs of the type {each}: jobs that ask for it never start. Models are {first_of(models)}."
@@ -108,6 +111,7 @@ def plans_of(jobs: Iterable[TraceJob]) -> Iterator[JobPlan]:
 
 def plan_of(job: TraceJob) -> JobPlan:
     """Return one job of a trace."""
+    # The line is unique where names are not, and the same for every policy that is compared.
     name, uid = _UNFIT.sub("-", job.name), f"j{job.line}"
     numbers = count()
     pods = tuple(
@@ -123,6 +127,7 @@ def plan_of(job: TraceJob) -> JobPlan:
         spec=PodGroupSpec(
             queue=job.queue or QUEUE,
             min_member=job.minimum,
+            # The class that the pod grouper gives to workloads without one.
             priority_class_name=job.priority or "train",
             preemptibility=_PREEMPTIBILITY[job.preemptible],
         ),
@@ -166,12 +171,14 @@ def _spec(gpus: int, cpus: float | None, memory_mib: float | None, models: tuple
             )
         )
         affinity = Affinity(node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=(term,))))
+    # An extended resource needs equal requests and limits, so GPUs are in both.
     container = Container(name="main", resources=ResourceRequirements(requests={**asked, **limits}, limits=limits))
     return PodSpec(containers=(container,), scheduler_name=names.SCHEDULER_NAME, affinity=affinity)
 
 
 def _node(node: TraceNode) -> dict[str, Any]:
     labels = {"kubernetes.io/hostname": node.name}
+    # Traces say nothing about the number of pods; a kubelet's 110 would bound nodes that the traced cluster filled.
     amounts = {"cpu": f"{round(node.cpus * 1000)}m", "memory": f"{round(node.memory_mib)}Mi", "pods": "1000"}
     if node.gpus:
         labels |= {names.NODE_GPU_COUNT: str(node.gpus), names.NODE_GPU_PRODUCT: node.model}

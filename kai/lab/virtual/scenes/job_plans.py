@@ -206,10 +206,12 @@ def owner_of(manifest: Mapping[str, Any]) -> Owner:
             replacement=Replacement.NEW_NAME,
             progresses_together=False,
             restarts=backoff if isinstance(backoff, int) else _JOB_BACKOFF,
+            # The default of the API server, which manifests do not show.
             at_once=parallelism if isinstance(parallelism, int) else 1,
         )
     if kind == "JobSet":
         most = part_of(spec, "failurePolicy", "maxRestarts")
+        # A JobSet without a failure policy fails with its first failed Job.
         return Owner(restarts=most if isinstance(most, int) else 0)
     policy = part_of(spec, "runPolicy", "backoffLimit")
     return Owner(progresses_together=kind not in _EACH, restarts=policy if isinstance(policy, int) else ALWAYS)
@@ -226,6 +228,8 @@ def with_all_pods(manifest: Mapping[str, Any], replicas: int | None) -> Mapping[
     if replicas is not None and manifest.get("kind") in _SCALED:
         return {**manifest, "spec": {**spec, "replicas": replicas}}
     completions = spec.get("completions")
+    # A Job runs `parallelism` pods at a time until `completions` have ended. All of them are made here, and `at_once`
+    # has the number that may run together. Parallelism 0 pauses a Job.
     if _is_job(manifest) and isinstance(completions, int) and spec.get("parallelism") != 0:
         return {**manifest, "spec": {**spec, "parallelism": completions}}
     return manifest

@@ -79,11 +79,15 @@ def runs_of(manifest: Mapping[str, Any], since: float, until: float) -> Runs:
     }
     found: list[tuple[float, Mapping[str, Any]]] = []
     start = dt.datetime.fromtimestamp(since, tz=zone)
+    # `after` is exclusive. A CronJob that is created at a time of its
+    # schedule runs then; an interval begins with a pause.
     before = start if schedule.every else start - _MINUTE
     for moment in schedule.after(before):
         at = moment.timestamp()
         if at >= until:
             break
+        # Counted before it is reached: a run of years with a schedule of each
+        # second must fail here and not fill the memory.
         if len(found) == MOST_RUNS:
             wanted = f"at most {MOST_RUNS} runs"
             raise InputError.about(title, "spec.schedule", found=spec.get("schedule"), wanted=wanted)
@@ -174,8 +178,10 @@ def with_later(tasks: Sequence[TaskPlan], later: Sequence[LaterPods], arrival: f
         awaited = {
             at for at, task in enumerate(found) if any(_is_awaited(pod, each.conditions, turns) for pod in task.pods)
         }
+        # Later parts may wait for earlier later ones, so these count as awaited from here on.
         turns |= {plan.pod.metadata.name: each.conditions for plan in each.pods}
         is_after = any(condition.stage is Stage.COMPLETE for condition in each.conditions)
+        # Pods that wait for several tasks belong to none of them, and so do those that begin when others are over.
         if not is_after and len(awaited) == 1:
             at = awaited.pop()
             found[at] = _joined(found[at], each)
@@ -191,6 +197,7 @@ def _is_awaited(plan: PodPlan, conditions: Sequence[Condition], turns: Mapping[s
     """Return whether other pods wait for a pod."""
     labels, own = plan.pod.metadata.labels, turns.get(plan.pod.metadata.name, ())
     for condition in conditions:
+        # Of pods with equal labels that come one after the other, only the turn before is awaited.
         turn = max((each.turn for each in own if each.labels == condition.labels), default=0)
         if condition.labels.items() <= labels.items() and (not condition.turn or turn == condition.turn - 1):
             return True
@@ -229,6 +236,7 @@ def _needed(spec: PodGroupSpec, pods: Sequence[PodPlan]) -> int:
     if not spec.sub_groups:
         return gang_of(spec, len(pods))
     least = {each.name: 1 if each.min_member is None else each.min_member for each in spec.sub_groups}
+    # No more than there are: a sub-group whose further pods come later makes progress with those that exist.
     return max(1, sum(min(count, least.get(name, 1)) for name, count in _by_sub_group(pods).items()))
 
 

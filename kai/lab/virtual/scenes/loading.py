@@ -88,6 +88,8 @@ class Inherited:
         for field in attrs.fields(ClusterObjects):
             known, more = getattr(self.objects, field.name), getattr(brought, field.name)
             there = {(type(each), key_of(each)) for each in known}
+            # The snapshot has the nodes on which its pods run; further ones of the workload would give it a larger
+            # cluster than the one that is asked about.
             fresh = [each for each in more if field.name != "nodes" and (type(each), key_of(each)) not in there]
             merged[field.name] = (*known, *fresh)
             if field.name in {"nodes", "queues"}:
@@ -116,6 +118,7 @@ def inherited_from(case: Case, brought: Iterable[JobPlan] = ()) -> Inherited:
     others: list[Pod] = []
     left: Counter[str] = Counter()
     for pod in case.objects.pods:
+        # A pod that has ended holds nothing, whatever its node says.
         if pod.status.phase in ENDED:
             continue
         group = group_of(pod)
@@ -129,6 +132,7 @@ def inherited_from(case: Case, brought: Iterable[JobPlan] = ()) -> Inherited:
             members.setdefault(group, []).append(pod)
         else:
             others.append(pod)
+    # Claims of pods that are left out would keep their devices for ever, as nothing ends them in the run.
     kept = {consumer_of(pod).uid for pod in (*others, *chain.from_iterable(members.values()))}
     held = _held(case)
     said = ", ".join(counted(count, f"pod {how}", f"pods {_PLURALS[how]}") for how, count in left.items())
@@ -279,6 +283,7 @@ def load_scene(
     documents = list(texts.documents)
     if any(is_short(each.manifest) for each in documents):
         raise InputError(f"{workload}: found a scenario, which is of one moment, expected manifests for virtual time")
+    # Parents of queues in the cluster file may be defined by the workload.
     queues = {_name_of(each) for each in documents if each.manifest.get("kind") == Queue.__name__}
     file = ClusterFile(documents=()) if cluster is None else _cluster_file(cluster, queues)
     case = snapshot_in(cluster) if cluster is not None and _is_snapshot(cluster) else None
@@ -292,6 +297,7 @@ def load_scene(
         inherited = inherited_from(case, found.plans)
         objects, left = inherited.with_brought(found.objects)
         plans = (*inherited.plans, *found.plans)
+        # Calendar times in the workload win over the time of the snapshot: its jobs arrive when they say.
         more = _of_snapshot(inherited) | ({"began": found.began, "starts": found.began} if found.is_dated else {})
         more |= {"assumptions": inherited.assumptions}
         notes = (*notes, *more.pop("notes"), *left)
@@ -355,6 +361,7 @@ def _has_nodes(file: ClusterFile) -> bool:
 
 def _refuse_strangers(file: ClusterFile, objects: ClusterObjects, cluster: str, workload: str) -> None:
     """Refuse events for nodes that do not exist: they come from the workload where the cluster file has none."""
+    # A cluster file with nodes is checked as it is read; without any, only the workload says which there are.
     known = {each.metadata.name for each in objects.nodes}
     for name in (each for event in file.events for each in event.nodes if each not in known):
         wanted = f"the name of a node of {workload}, such as {first_of(sorted(known), 1)}"
