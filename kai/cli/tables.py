@@ -101,6 +101,7 @@ def _fitted(heads: Sequence[Column], natural: Sequence[int], width: int) -> tupl
             over -= min(spare, over)
         if over <= 0:
             return _refilled(shown, heads, widths, width), widths
+        # One at a time, then everything is fitted anew: a dropped column may leave room that others need not give up.
         gone = max(shown, key=lambda at: heads[at].drop)
         if heads[gone].drop <= 0:
             widths[shown[0]] = max(8, widths[shown[0]] - over)
@@ -133,6 +134,7 @@ def cut_text(text: str, width: int) -> str:
         return text
     plain = _STYLE.sub("", text)
     head = plain[: max(0, width - len(MORE))]
+    # One character more than fits: where it is a blank, the last word is whole.
     words = plain[: len(head) + 1].rpartition(" ")[0].rstrip()
     if len(words) + 2 > width:
         words = words.rpartition(" ")[0].rstrip()

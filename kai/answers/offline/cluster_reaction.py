@@ -283,8 +283,7 @@ def _without_devices(labels: Mapping[str, str]) -> dict[str, str]:
 
 def device_of(name: str, cycle: int) -> str:
     """Return the permanent name of a device that is opened in this cycle, or the name of another device unchanged."""
-    # A real cluster learns the UUID from the reservation pod. The number of
-    # the cycle keeps two openings of one slot apart.
+    # The number of the cycle keeps two openings of one slot apart.
     return f"opened-{cycle}-{name[1:].replace('/', '-')}" if name.startswith("+") else name
 
 

@@ -69,6 +69,7 @@ class Happenings:
         return found
 
     def _of_nodes(self, run: Simulation, now: float) -> Iterator[Line]:
+        # Compared by name from step to step, as a failed node leaves no record.
         before, self._nodes = self._nodes, run.cluster.nodes
         if before is None:
             return
@@ -104,6 +105,7 @@ class Happenings:
 
     def _waiting(self, overview: Overview, now: float) -> Iterator[Line]:
         """Yield the waiting jobs whose reason changed."""
+        # By code, not by text: the figures in a text change each cycle, and the log would repeat every job.
         codes = {job.key: job.words.code for job in overview.jobs if job.words is not None and job.state != "Held"}
         changed = [job for job in overview.jobs if job.key in codes and codes[job.key] != self._codes.get(job.key)]
         self._codes = codes
@@ -138,6 +140,7 @@ def _decided(cycle: Cycle, run: Simulation) -> Iterator[Line]:
     yield from _evicted(cycle, evicts, run.now)
     held = _by_group(cycle, [each for each in cycle.decisions if isinstance(each, Nominate)])
     for group, pods in held.items():
+        # Without evictions a promise follows from pods that leave by themselves, which the line of their end tells.
         if evicts:
             text = f"held on {_nodes(cycle, pods)} until others have left"
             yield Line(at=run.now, subject=cycle.snapshot.groups[group].name, sign=HELD, text=text)
@@ -152,6 +155,7 @@ def _evicted(cycle: Cycle, evicts: Sequence[Evict], now: float) -> Iterator[Line
     parts: dict[tuple[int, str, str], list[Evict]] = {}
     for each in evicts:
         queue = snapshot.groups[int(snapshot.pod_group[each.pod])].queue
+        # One line for what one job takes from one queue: a reclaim may evict dozens of pods.
         parts.setdefault((each.aggressor, str(each.cause), queue), []).append(each)
     for (gains, cause, queue), pods in parts.items():
         groups = sorted({snapshot.groups[int(snapshot.pod_group[each.pod])].name for each in pods})
@@ -211,6 +215,7 @@ def _nodes(cycle: Cycle, decisions: Sequence[Decision]) -> str:
 
 def _node(cycle: Cycle, decision: Decision) -> int:
     """Return the row of the node that a pod gets, or leaves."""
+    # An eviction names no node: the snapshot has the one that the pod leaves.
     return int(cycle.snapshot.pod_node[decision.pod]) if isinstance(decision, Evict) else decision.node
 
 

@@ -143,6 +143,7 @@ class Watched:
         """Move to the next instant, and return its events."""
         self.run.step()
         last = self.run.last
+        # Most steps decide nothing: an overview for each of them would take longer than the run.
         if last is not None and last.number != self.cycle:
             self.cycle = last.number
             outcome = self.outcome(self.run)
@@ -186,6 +187,7 @@ class Player:
             self._catch_up()
             self._draw()
             key = self.stage.wait(min(FRAME_SECONDS, self.pacing.wait_for(run.next)))
+            # Up to the next event at most: virtual time must not pass an event that has not happened.
             self.pacing.follow(self.stage.now(), most=run.next)
             if key in {"q", ESCAPE} and not self._page:
                 return min(self.pacing.virtual, self.watched.until)
@@ -200,6 +202,8 @@ class Player:
         run, pacing = self.watched.run, self.pacing
         began = self.stage.now()
         pacing.follow(began, most=run.next)
+        # At high speed more events are due than a frame can hold. Keys and
+        # the screen come first, and the run lags behind.
         while run.next <= pacing.virtual and self.stage.now() - began <= FRAME_SECONDS:
             self._step()
             pacing.follow(self.stage.now(), most=run.next)

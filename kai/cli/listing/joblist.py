@@ -78,6 +78,8 @@ class Row:
         states = {line.job.state for line in self.lines}
         if len(states) == 1:
             return next(iter(states))
+        # Any replica that runs makes the row partial. Else the commonest
+        # state stands for all: each waits in its own way.
         if states & _BEGUN:
             return PARTIAL
         return Counter(line.job.state for line in self.lines).most_common(1)[0][0]
@@ -120,6 +122,7 @@ def rows_of(lines: "Iterable[JobLine]", *, fold: bool) -> list[Row]:
         owner = line.owner
         key: tuple[str, ...] = (line.job.namespace, line.job.name)
         if fold and owner is not None:
+            # The UID too: an owner that was deleted and made again under its name has other replicas.
             key = (line.job.namespace, owner.kind, owner.name, owner.uid, line.job.queue, str(line.job.priority))
         found.setdefault(key, []).append(line)
     return [_row(group) for group in found.values()]

@@ -65,6 +65,7 @@ def head(count: int) -> str:
 def _cell(slot: "Slot", letters: dict[str, str]) -> str:
     if not slot.users:
         return "! " if slot.state == "unhealthy" else "· "
+    # A promise beside a pod that still runs must not give the cell its letter: the GPU is that pod's until it leaves.
     present = [user for user in slot.users if user.state != "held"] or slot.users
     largest = max(present, key=lambda user: user.share)
     letter = letters.get(largest.queue, _STRANGER)
@@ -72,6 +73,7 @@ def _cell(slot: "Slot", letters: dict[str, str]) -> str:
         return f"{letter}○"
     if slot.state == "leaving":
         return f"{letter}×"
+    # The last block stands for any rest, so that a share of 1 % still shows.
     block = next(sign for least, sign in _BLOCKS if slot.granted > least or least == 0)
     return f"{letter.lower() if slot.state == 'shared' else letter}{block}"
 
@@ -252,6 +254,7 @@ def served_nodes(source: Source, console: Console, served: "Served", *, by: str,
     document = served.ask("nodes")
     view = _view_of(source, console, read(document, "NodeList", node_slots), by=by, job=job, free=free)
     names = {node.name for _, nodes in view.parts for node in nodes}
+    # The document of the service as it is, only with fewer items: a newer service may send fields unknown here.
     items = [item for item in document["items"] if item["name"] in names]
     return ServedView(shown=view, document={**document, "items": items})
 
@@ -267,6 +270,7 @@ def _view_of(
     shown = [node for node in found if node.slots or node.slices or console.wide or not has_gpus]
     parts: dict[str, list[NodeSlots]] = {}
     for node in shown:
+        # With --free and no label each node is a part of its own: a gang of that size must fit on one node.
         parts.setdefault(node.labels.get(label, "-") if label else node.name if free else "", []).append(node)
     kept = {name: nodes for name, nodes in sorted(parts.items()) if sum(node.free for node in nodes) >= free}
     if not label:
@@ -355,6 +359,7 @@ def _runs(nodes: "Sequence[NodeSlots]", *, folds: bool) -> "list[list[NodeSlots]
 
 def _look(node: "NodeSlots") -> tuple[object, ...]:
     """Return the key by which nodes look equal on the map."""
+    # Without names of pods and jobs: the map shows queues, and replicas of one job would otherwise never look alike.
     slots = [(slot.state, [(user.queue, user.share, user.state) for user in slot.users]) for slot in node.slots]
     slices = [(each.resource, each.total, each.in_use, each.count("held")) for each in node.slices]
     return node.product, node.ready, slots, slices

@@ -137,6 +137,7 @@ def _scale(total: float, name: str, cells: int = CELLS) -> str:
     line = f"0 {name}"
     for quarter in range(1, 5):
         text = number_text(total * quarter / 4, 4)
+        # The last amount ends at the edge, so its digits may push out the one before; that one is then left out.
         place = cells * quarter // 4 if quarter < 4 else cells + _BESIDE - len(text)
         if place > len(line) and (quarter == 4 or place + len(text) < cells + _BESIDE - len(number_text(total, 4))):
             line = line.ljust(place) + text
@@ -156,6 +157,7 @@ def bar(share: "Share", total: float, console: Console, size: int = CELLS) -> st
         return min(size, round(amount * size / total))
 
     used, wanted, fair = place(share.used), place(share.wanted), place(share.fair_share)
+    # One cell more than the scale, for a fair share of everything and for demand beyond it.
     cells = [" "] * (size + 1)
     for at in range(max(used, wanted)):
         cells[at] = ("█" if at < fair else "▓") if at < used else "░"
@@ -163,6 +165,7 @@ def bar(share: "Share", total: float, console: Console, size: int = CELLS) -> st
         cells[place(share.limit)] = "]"
     if share.quota is not None and place(share.quota) != fair and place(share.quota) < size:
         cells[place(share.quota)] = "|"
+    # After quota and limit, which have columns of their own: where they coincide, the fair share shows.
     cells[fair] = "◆"
     if share.wanted > total:
         cells[size] = "»"
@@ -345,6 +348,8 @@ class ServedQueues:
         if not self.lines:
             return "no queues"
         tops = [line for line in self.lines if not line.depth]
+        # A user of one namespace may not list nodes, so the total of the
+        # cluster is unknown; the topmost queues divide it.
         totals = [sum(max(line.shares[at].fair_share, line.shares[at].used) for line in tops) for at in range(3)]
         resource = self.resource if self.resource is not None else GPU if totals[GPU] else CPU
         return "\n".join(_drawn(self.lines, totals, [resource], console, flat=self.flat))
@@ -424,6 +429,7 @@ def _hungriest(lines: "Sequence[QueueLine]", resource: int) -> str:
     leaves = [line for line in lines if line.leaf]
     if not leaves:
         return ""
+    # Leaves only: what a parent wants is the sum of its children, so it would always win.
     line = max(leaves, key=lambda line: line.shares[resource].wanted - line.shares[resource].used)
     share = line.shares[resource]
     more = (share.wanted - share.used) / unit
@@ -479,6 +485,7 @@ class WeekView:
 def _shades(quotas: Sequence[float]) -> dict[float, str]:
     """Return a shade for each quota, darker for more; the darkest ones are shared if there are too many."""
     last = len(_SHADES) - 1
+    # Two quotas, the usual day and night, get shades that are told apart at a glance.
     if len(quotas) <= 2:
         return dict(zip(quotas, (_SHADES[1], _SHADES[last]), strict=False))
     return {quota: _SHADES[min(last, at if len(quotas) > last else at + 1)] for at, quota in enumerate(quotas)}

@@ -55,6 +55,7 @@ class _Looks:
     """State shared between the event loop and the watchdog thread."""
 
     def __init__(self) -> None:
+        # Made on the loop, so that the watchdog can ask for the stack of this thread.
         self.loop = threading.get_ident()
         self.missed = 0
         self.is_over = threading.Event()
@@ -75,6 +76,7 @@ async def log_standstill() -> None:
 def _look(looks: _Looks) -> None:
     due = _MISSED
     while not looks.is_over.wait(_LOOKS_APART):
+        # Both threads write `missed`. A lost update costs one look, so no lock is needed that a stuck loop might hold.
         looks.missed += 1
         if looks.missed == 1:
             due = _MISSED
@@ -94,6 +96,7 @@ async def tidying(cluster: Cluster, in_use: anyio.Lock) -> None:
     for look in itertools.count(1):
         await cluster.clock.sleep(_APART)
         async with in_use:
+            # Between cycles: a collection stops all threads while it scans.
             await cluster.cpu.run(collect_young)
             if look % _LOOKS == 0:
                 await cluster.cpu.run(trim)
@@ -118,6 +121,7 @@ async def _work_in(term: Term, role: Role, connection: Connection, leadership: L
     )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(role.work, cluster)
+        # The role ends with its term and begins anew in the next one: what it remembers is of the old term.
         await leadership.ended(term)
         tasks.cancel_scope.cancel()
 
@@ -137,6 +141,7 @@ async def end_on_signal(roles: anyio.CancelScope, leave: Callable[[], Awaitable[
     with anyio.open_signal_receiver(*_signals()) as signals:
         name = signal.Signals(await anext(signals)).name
         structlog.get_logger().info("ending", signal=name)
+        # Roles first and the lease afterwards: no other replica may lead while this one still writes.
         roles.cancel()
         why = f"it lasts for {_PATIENCE:g} s"
         with anyio.move_on_after(_PATIENCE):

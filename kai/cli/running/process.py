@@ -107,11 +107,13 @@ class Process:
             async with connect(self._options(plan)) as connection:
                 self._say_what_begins(connection)
                 await self._serve(connection, plan, tracing)
+        # Task groups wrap errors, and a user needs the one cause, not a tree of groups.
         except BaseExceptionGroup as group:
             raise _first(group) from None
         finally:
             if self._identity is not None:
                 self._identity.end()
+            # In a thread: closing flushes spans over the network, and the loop must still answer probes.
             await anyio.to_thread.run_sync(tracing.close)
 
     def _say_what_is_ignored(self) -> None:
@@ -225,6 +227,8 @@ class Process:
             if plan.dashboard is not None:
                 board = make_board(plan.dashboard, scheduler, plan.settings, connection, self._facts(connection))
         async with anyio.create_task_group() as tasks:
+            # Probes before anything else: a kubelet asks from the first second on,
+            # and a port that is taken must fail the start.
             for address, routes in self._listeners(local, bare).items():
                 await self._listen(tasks, address, routes)
             if board is not None:
@@ -241,11 +245,13 @@ class Process:
                 tasks.start_soon(partial(serve_webhooks, port, identity, open_doors, observe=plan.observe))
             work += (partial(work_in_terms, role, connection, leadership) for role in plan.others)
             await _until_signal(work, partial(self._leave, connection, plan))
+            # Webhooks and watches end last: reviews need the store until the API server calls this pod no more.
             tasks.cancel_scope.cancel()
 
     async def _leave(self, connection: Connection, plan: _Plan) -> None:
         """Give the lease back, and keep answering reviews for a moment."""
         if connection.leadership is not None:
+            # Before the farewell of the webhooks: another replica waits for the lease.
             await connection.leadership.give_back()
         if plan.certificate is not None and Source(environment=self.environment).is_in_pod:
             await connection.clock.sleep(_FAREWELL)
@@ -308,7 +314,9 @@ class Process:
 
         def add(address: Address | None, routes: Mapping[str, Route]) -> None:
             if address is not None:
+                # By port, as two listeners cannot share one.
                 same = next((each for each in out if each.port == address.port), address)
+                # The wider address wins, as a flag asked for it and loopback is only the default.
                 if same != address and same.host == LOOPBACK:
                     out[address] = out.pop(same)
                     same = address
@@ -350,6 +358,7 @@ class _Plan:
         """Return the component name for events."""
         if self.settings is not None:
             return scheduler_name
+        # Events carry one component. Without a scheduler here, the first role stands for the process.
         name = self.others[0].name if self.others else ADMISSION
         return REPORTED_AS.get(name, name)
 

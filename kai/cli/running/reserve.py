@@ -41,6 +41,7 @@ def visible_gpu(load: Callable[[str], Any] = ctypes.CDLL) -> str:
     """
     wanted = "exactly one GPU, given to this container by the device plugin"
     try:
+        # Loaded at run time: the image has no driver, the NVIDIA runtime mounts it.
         library = load(_LIBRARY)
     except OSError as error:
         raise InputError.about("reserve", _LIBRARY, found=str(error), wanted=wanted) from None
@@ -74,6 +75,7 @@ async def hold(device: str, environment: Mapping[str, str]) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_announce, device, name, namespace, environment)
+            # It holds the GPU by running: the kubelet frees the device when this process ends.
             async for _ in signals:
                 tasks.cancel_scope.cancel()
                 return

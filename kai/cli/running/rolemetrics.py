@@ -66,6 +66,7 @@ class RoleMetrics:
         self._more = dict(labels or {})
         self._defaults = dict(defaults or {})
         self._queues = make.table(_OF_QUEUES, *_OWN, *self._more.values())
+        # All results from 0 on: Prometheus sees no increase in a series that begins at 1.
         begins = zip(BIND_RESULTS, strict=True)
         self._binds = make.counter("bind_attempts_total", "Attempts at binds.", "result", begins=begins)
         self._bind_seconds = make.histogram("bind_attempt_seconds", "How long attempts at binds take.", _SECONDS)
@@ -130,6 +131,7 @@ class RoleMetrics:
             queue.spec.display_name,
             *(queue.metadata.labels.get(key, self._defaults.get(key, "")) for key in self._more),
         )
+        # A changed label makes another series; the old one would stay at its last value for ever.
         if self._known.get(queue.metadata.name) != labels:
             self._remove(queue.metadata.name)
             self._known[queue.metadata.name] = labels
@@ -201,6 +203,7 @@ def figures(queue: Queue) -> tuple[float, ...]:
     Units: devices, cores and bytes; -1 is unlimited.
     """
     resources, allocated = queue.spec.resources, queue.status.allocated
+    # Any vendor's: the first in order of names, as a cluster has one kind of them.
     gpu = next((text for name, text in sorted(allocated.items()) if name.endswith("/gpu")), "0")
     return (
         1.0,

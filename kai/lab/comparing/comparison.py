@@ -225,6 +225,7 @@ def _metric(name: str, a: float | None, b: float | None) -> Metric:
     unit, wanted = _METRICS.get(name, ("GPUs", NEITHER))
     if a is None or b is None:
         return Metric(name=name, unit=unit, a=a, b=b, change=None, better="unclear")
+    # Rounded before it is judged: sums of fractions in another order differ in the last bits, and that is no change.
     change = round(b - a, 3)
     better = "equal" if not change else "unclear"
     if change and wanted:
@@ -249,6 +250,7 @@ def _of_queues(queues: Sequence[Mapping[str, Any]], total: float) -> Mapping[str
     if not leaves:
         return {}
     used = sum(float(each.get("used") or 0) for each in leaves)
+    # Only queues that want something and have a share; idle ones would make any division look uneven.
     ratios = [
         float(each["used"]) / float(each["fairShare"])
         for each in leaves
@@ -298,6 +300,7 @@ def _divergence(a: Sequence[Mapping[str, Any]] | None, b: Sequence[Mapping[str, 
         return None
     mine, theirs = _by_identity(a), _by_identity(b)
     first: tuple[int, str, str] | None = None
+    # By identity and not by position: one decision more at the beginning must not make all others differ.
     for key in mine.keys() | theirs.keys():
         if _compared_values(mine.get(key)) != _compared_values(theirs.get(key)) and (first is None or key < first):
             first = key
@@ -323,6 +326,7 @@ def _about(pod: tuple[int, str], items: Iterable[Mapping[str, Any]]) -> Mapping[
 def _compared_values(item: Mapping[str, Any] | None) -> object:
     if item is None:
         return None
+    # Devices without the names that a run gives to those it opens: these differ between equal decisions.
     return (comparable_slots(item), *(item.get(key) for key in ("node", "aggressor", "to", "cause", "rule", "share")))
 
 
@@ -349,6 +353,8 @@ def agreement(outcome: Outcome, seen: Overview) -> Agreement | None:
         reasons = recorded.get((job.namespace, job.name), ())
         if not waited and not gone:
             continue
+        # A job that came after the last cycle of that scheduler was never
+        # decided on there; it is neither equal nor different.
         if waited and not reasons and not gone:
             undecided += 1
             continue
@@ -358,6 +364,7 @@ def agreement(outcome: Outcome, seen: Overview) -> Agreement | None:
 
 
 def _dissents(job: Job, reasons: tuple[Words, ...], gone: list[Departure]) -> Iterator[Dissent]:
+    # That scheduler's pods still exist in its own snapshot, so it has not evicted them.
     if gone:
         gains = sorted({each.aggressor for each in gone if each.aggressor})
         whom = f" for {first_of(gains)}" if gains else ""

@@ -51,6 +51,7 @@ def compare(expected: Values | None, answer: Values, *, stable_cycles: int = 0) 
         for number, state in enumerate(later, start=1):
             where = f"stable cycle {number}: "
             found += [where + text for text in (*_state(expected, state), *_counts(expected, state.get("counts")))]
+    # Expectations are files of users. Any shape may come, and one error with its kind is better than a traceback.
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(f"expected: found {type(error).__name__} {error}, expected pods, nodes and counts") from error
     return Differences(tuple(found))
@@ -79,6 +80,7 @@ def _state(expected: Values, state: Values) -> Iterator[str]:
 
 def _sharing(expected: Values, pods: Values) -> Iterator[str]:
     """Compare which pods share devices: equal symbols are one device; unequal ones are two if the case says so."""
+    # By node as well: a symbol of the case names a device of one node only.
     symbols: dict[tuple[str, str], set[str]] = defaultdict(set)
     devices: dict[tuple[str, str], set[str]] = defaultdict(set)
     for name, want in expected.get("pods", {}).items():
@@ -132,6 +134,7 @@ def _shares(expected: Values, answer: Values) -> Iterator[str]:
 
 
 def _close(found: object, wanted: object) -> bool:
+    # Expectations state fair shares as floats, which sums in another order miss by the last bits.
     return math.isclose(_number(found), _number(wanted), rel_tol=1e-9, abs_tol=1e-6)
 
 
@@ -192,6 +195,7 @@ def _group(job: Job, want: object, pods: list[tuple[str, str]]) -> Iterator[str]
     for clause in sentence.split(","):
         count, state, nodes = parsed_clause(clause, job.name)
         there = [node for found, node in pods if found == state]
+        # Nodes as a set: "2 running on n1 n2" says where the pods are, not which one is where.
         if len(there) != (len(pods) if count is None else count) or (nodes and set(there) != set(nodes)):
             yield f"{job.name}: {have}, expected {sentence}{_because(want)}"
             return

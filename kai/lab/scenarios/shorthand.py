@@ -173,6 +173,8 @@ def _queue(name: str, values: Values, at: int, place: str) -> Manifest:
     if budgets:
         spec["budgets"] = [budget for budget, _ in budgets]
     written = [status for _, status in budgets if status]
+    # A minute apart, as ties between queues are decided by age: the order
+    # in the file is then the order of the scenario.
     metadata: Manifest = {"name": name, "uid": name, "creationTimestamp": times.instant_text(NOW - 7200 + 60 * at)}
     if values.get("labels") is not None:
         metadata["labels"] = {
@@ -250,6 +252,8 @@ def _schedules(value: object, place: str) -> list[Manifest]:
             if values.get(key) is not None:
                 given = {"gpu": None} if is_number(values[key]) else values[key]
                 amounts = _bounds(values[key], 0, f"{where}.{key}", unbounded=1 if key == "weight" else -1)
+                # Only what is written: a window changes the amounts that it
+                # names, and all others stay as outside of it.
                 for resource in given if isinstance(given, Mapping) else ():
                     resources.setdefault(resource, {})[field] = amounts[resource]
         entry: Manifest = {"name": name, "start": values.get("start"), "duration": values.get("duration")}
@@ -272,6 +276,7 @@ def _bounds(value: object, gpu: float, place: str, *, unbounded: float = -1) -> 
     for resource, number in given.items():
         if not is_number(number):
             raise InputError(f"{place}.{resource}: found {shown(number)}, expected a number")
+        # A weight (unbounded is 1) has no unit, and -1 is unlimited in every unit.
         out[resource] = number if number < 0 or unbounded >= 0 else number * scale[resource]
     return out
 
@@ -452,6 +457,8 @@ class _Group:
             # A group that started long ago has pods that are as old.
             metadata["creationTimestamp"] = min(self._created, times.instant_text(NOW - self._started()))
             if names.GPU_FRACTION in annotations or names.GPU_MEMORY in annotations:
+                # A running pod with a share must name its device; one for the
+                # whole group unless the scenario says otherwise.
                 labels.setdefault(names.GPU_GROUP, f"device-of-{self._name}")
         if at < self._leaving:
             metadata["deletionTimestamp"] = times.instant_text(NOW)
@@ -497,6 +504,7 @@ def _requests(each: Values, place: str) -> tuple[dict[str, str], dict[str, str]]
                 raise InputError(f"{place}.fraction: found {shown(value)}, expected {wanted}")
             annotations[marks[key]] = str(value)
         elif key == "gpu":
+            # Kubernetes rejects fractions of an extended resource; a GPU is shared by an annotation.
             if isinstance(value, float) and not value.is_integer():
                 share = f"fraction: {value} to share one" if 0 < value < 1 else "fraction: 0.5, say, to share one"
                 raise InputError(f"{place}.gpu: found {value}, expected whole GPUs; write {share}")

@@ -68,6 +68,7 @@ def whole(values: Values, key: str, default: int, place: str) -> int:
     Raises: InputError.
     """
     value = values.get(key, default)
+    # The bound comes before the objects are made: "members: 1e9" would fill the memory.
     if is_whole(value) and 0 <= value <= _MOST:
         return value
     raise InputError(f"{place}.{key}: found {shown(value)}, expected a whole number from 0 to {_MOST}")
@@ -79,6 +80,7 @@ def boolean(values: Values, key: str, place: str, *, default: bool) -> bool:
     Raises: InputError.
     """
     value = values.get(key, default)
+    # YAML makes "no" and "off" booleans or texts by version; a text is refused rather than taken as true.
     if isinstance(value, bool):
         return value
     raise InputError(f"{place}.{key}: found {shown(value)}, expected true or false")
@@ -107,6 +109,7 @@ def spread(name: str, place: str) -> Iterator[str]:
     first, last = unsigned(match[2]), unsigned(match[4])
     if first is None or last is None or not 0 <= last - first < _MOST:
         raise InputError(f"{place}: found {shown(name)}, expected a range of at most {_MOST} nodes, in ascending order")
+    # As in a shell: n01..n12 keeps its zeros, so that names sort like numbers.
     width = len(match[2]) if match[2].startswith("0") else 0
     for number in range(first, last + 1):
         yield f"{match[1]}{number:0{width}d}"

@@ -49,6 +49,7 @@ def with_adopted(case: Case, adoption: Adoption, beside: Sequence[Manifest] = ()
     around = Surroundings(
         scheduler_name=adoption.ours,
         operators=adoption.operators,
+        # Names that are taken: pods that are made from workloads must not replace others of the cluster.
         pods=frozenset(map(key_of, objects.pods)) - set(map(key_of, chosen)),
         objects=[unstructure(each) for each in (*objects.priority_classes, *objects.pod_groups)],
         ungrouped={text_of(each, "metadata", "uid") for each in found.manifests},
@@ -87,6 +88,7 @@ def _all_grouped(manifests: Sequence[Manifest], around: Surroundings) -> list[Ma
     stubs = {each["uid"]: _stub(pod, each) for pod in plain for each in pod["metadata"]["ownerReferences"]}
     again = expand([*plain, *stubs.values()], around).manifests
     grouped = {_place(each): each["metadata"] for each in again if each.get("kind") == Pod.__name__}
+    # Only groups and links are taken from the second pass. Its owners are made up and must not become objects.
     found: list[Manifest] = [each for each in again if each.get("kind") == PodGroup.__name__]
     for each in manifests:
         made = grouped.get(_place(each)) if each.get("kind") == Pod.__name__ else None
@@ -106,6 +108,7 @@ def _is_ungrouped(manifest: Manifest, ours: str) -> bool:
 def _plain(pod: Manifest) -> list[Manifest]:
     """Return the first owner reference of a pod, with an unknown kind."""
     first = mappings_of(pod, "metadata", "ownerReferences")[:1]
+    # A kind that no grouper knows has the default rule, which needs no field of the owner.
     return [{**each, "apiVersion": "v1", "kind": "Owner"} for each in first]
 
 
@@ -193,6 +196,8 @@ async def _list_beside(access: Access, case: Case, adoption: Adoption, clock: Cl
             for each in pod.metadata.owner_references
         }
         known: set[tuple[str, str, str]] = set()
+        # Owners have owners: a pod of a Kueue job may lie below a JobSet, and
+        # the topmost one decides the rules of grouping.
         while wanted - known:
             fresh, known = wanted - known, known | wanted
             for place in sorted({each[:2] for each in fresh}):

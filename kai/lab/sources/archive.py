@@ -53,8 +53,10 @@ def read_archive(path: Path, name: str) -> Case:
         raise InputError.about(f"{name}: {MEMBER}", "rawObjects", found=raw, wanted="lists of objects")
     own = _mapping(document, "kai", name)
     objects, notes = _objects({**raw, **_mapping(own, "objects", name)}, name)
+    # What had been set aside was no input of the cycle; with it the same configuration would fail again.
     objects = without(objects, _aside(document, name))
     settings = Settings(_mapping(document, "schedulerParams", name), f"{name}: schedulerParams", zeroed=True)
+    # kai's own form first: the peer's cannot say all of it, and an archive has both where the configuration is kai's.
     written = own.get("config") or _mapping(document, "config", name)
     configuration = _configuration(own, document, name)
     usage = read_past_usage(own.get("usage"), f"{name}: {MEMBER}", "kai.usage")
@@ -164,12 +166,14 @@ def _aside(document: Mapping[str, Any], name: str) -> Mapping[Suspect, bool]:
 def _read_json(path: Path, name: str) -> Mapping[str, Any]:
     try:
         with zipfile.ZipFile(path) as archive:
+            # Before it is unpacked: a few kilobytes of zip can hold any number of zeros.
             size = archive.getinfo(MEMBER).file_size
             if size > _LARGEST:
                 raise InputError(f"{name}: found {MEMBER} of {size} bytes, expected at most {_LARGEST}")
             document = _decoded(archive.read(MEMBER))
     except KeyError:
         raise InputError(f"{name}: found no {MEMBER}, expected a snapshot taken by the scheduler") from None
+    # An encrypted member raises RuntimeError, and an unknown compression NotImplementedError.
     except (zipfile.BadZipFile, zlib.error, OSError, NotImplementedError, RuntimeError) as error:
         raise InputError(f"{name}: found a zip file that cannot be read ({error}), expected a snapshot") from None
     except (ValueError, RecursionError) as error:
@@ -207,6 +211,7 @@ def _objects(raw: Mapping[str, Any], name: str) -> tuple[ClusterObjects, tuple[s
     for key, items in raw.items():
         cls = _LISTS.get(key)
         if cls is None:
+            # Another version of the peer may list kinds that kai does not read: no reason to refuse the rest.
             notes.append(f"passed over {len(items) if isinstance(items, list) else 0} of rawObjects.{key}")
             continue
         if items is not None and not isinstance(items, list):

@@ -14,6 +14,7 @@ from kai.answers.cases.plan_document import digest_of
 from kai.api import names
 
 _KNOWN: Final = frozenset(value for value in vars(names).values() if isinstance(value, str) and value)
+# By prefix, so that an annotation of a later release that is read by the cycle is kept, too.
 _READ: Final = re.compile(
     r"^(?:(?:[\w.-]+\.)?(?:kai\.scheduler|run\.ai)/|runai|(?:pv|volume|resource)\.kubernetes\.io/)"
 )
@@ -62,6 +63,7 @@ def without_names(document: Mapping[str, Any]) -> dict[str, Any]:
     hidden: dict[str, Any] = {"rawObjects": found.lists(document.get("rawObjects"))}
     own = document.get("kai")
     if isinstance(own, Mapping):
+        # The configuration names plugins and actions, no tenants, and without it the cycle could not be decided again.
         rest = {key: value for key, value in own.items() if key not in {"objects", "config"}}
         kept = {"config": own["config"]} if "config" in own else {}
         hidden["kai"] = {**found.hide(rest), **kept}
@@ -69,6 +71,7 @@ def without_names(document: Mapping[str, Any]) -> dict[str, Any]:
             hidden["kai"]["objects"] = found.lists(own["objects"])
     plan = hidden.get("kai", {}).get("plan")
     if plan is not None:
+        # Of the hidden names: the recorded plan must still be equal to the one that is decided from this file.
         plan["decisionHash"] = digest_of(plan)
     return {**document, **hidden}
 
@@ -125,6 +128,8 @@ class _Names:
         if text in self._hidden:
             return self._hidden[text]
         if "/" in text:
+            # Facts name jobs as namespace/name. Only where both are names of
+            # objects: paths and label keys have slashes as well.
             parts = text.split("/")
             if all(part in self._hidden for part in parts):
                 return "/".join(self._hidden[part] for part in parts)

@@ -44,6 +44,7 @@ def find_cases(path: str) -> Iterator[str]:
         yield path
         return
     files = _files(place, path)
+    # The first file decides, since a folder holds one kind of input; a mix is refused when it is read.
     if is_scenario(_first_document(files[0])):
         yield from (str(file) for file in files)
     else:
@@ -97,6 +98,7 @@ def _texts_in(folder: Path, name: str) -> Texts:
         except OSError as error:
             raise InputError(f"{file}: found {found_by(error)}, expected a readable file") from None
         except RefusedError as error:
+            # Bad files of a folder are left out and named: one broken manifest must not hide what the others would do.
             refused += error.findings
             continue
         if any(is_scenario(document.manifest) for document in found):
@@ -164,6 +166,7 @@ def _manifests(found: Texts, name: str, title: str, adoption: Adoption) -> Case:
         name=name,
         title=title,
         objects=objects,
+        # Not the clock: the same files give the same decisions tomorrow.
         now=newest_time(objects),
         configuration=attrs.evolve(configuration, parameters=parameters),
         settings=IntakeSettings(scheduler_name=adoption.ours),

@@ -205,6 +205,7 @@ def formats() -> tuple[Format, ...]:
 def format_of(columns: Sequence[str], *, rows: str = "table") -> Format | None:
     """Return the format whose needed columns are all present; of several the one that needs most."""
     found = [each for each in formats() if each.rows == rows and not each.missing(columns)]
+    # What one format needs may be among what a more special one needs.
     return max(found, key=lambda each: len(each.needs), default=None)
 
 
@@ -279,6 +280,7 @@ def _instant(text: str) -> float:
 
 def is_local(text: str) -> bool:
     """Return whether a text is a calendar time without a zone."""
+    # Without a colon it is a date or a number of seconds.
     return ":" in text and _ZONE.search(text) is None
 
 
@@ -320,6 +322,7 @@ def _seconds(text: str) -> float:
 
 
 def _count(text: str) -> int:
+    # Tables write whole numbers as "4.0", as Parquet does for columns with empty cells.
     count = float(text)
     if count != int(count):
         raise ValueError(text)
@@ -375,5 +378,6 @@ def _sum_of(amounts: Sequence[str]) -> str:
 
 def _binary(text: str) -> str:
     """Return an amount in Kubernetes' notation: Slurm's G are gibibytes."""
+    # Older releases of Slurm append c or n, for memory by CPU or by node.
     plain = text.rstrip("cn")
     return f"{plain}i" if plain[-1:] in "KMGTP" else plain

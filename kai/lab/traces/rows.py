@@ -57,6 +57,7 @@ def read_rows(path: str) -> tuple[Sequence[str], Iterator[Placed], str]:
         return _sacct(text, path)
     lines = io.StringIO(text)
     head = lines.readline()
+    # By the header, which has no free text; later lines may hold more commas than separators.
     separator = max(_SEPARATORS, key=head.count)
     # Slurm does not quote fields, so a name may begin with a quotation mark.
     quote = None if separator == "|" else '"'
@@ -71,6 +72,7 @@ def read_rows(path: str) -> tuple[Sequence[str], Iterator[Placed], str]:
         columns = [str(name).strip() for name in reader.fieldnames or ()]
     if not columns:
         raise InputError(f"{path}: found nothing, expected a trace")
+    # Stripped names: tables written by hand have blanks after commas, and the rules look columns up by name.
     reader.fieldnames = columns
     return columns, _placed(reader, path), _TABLE
 
@@ -119,6 +121,7 @@ def _philly_row(job: object) -> Row:
     attempts = mappings_of(values, "attempts")
     row = {key: str(values.get(key) or "") for key in ("jobid", "vc", "user", "submitted_time")}
     spans = [(str(each.get("start_time") or ""), str(each.get("end_time") or "")) for each in attempts]
+    # The first attempt has what was asked for; later ones may run on other machines.
     servers = mappings_of(attempts[0], "detail") if attempts else []
     most = max((len(list_of(each, "gpus")) for each in servers), default=0)
     row["run_seconds"] = _philly_seconds(spans)
@@ -157,6 +160,7 @@ def _sacct(text: str, path: str) -> tuple[Sequence[str], Iterator[Placed], str]:
         raise InputError(f"{path}: found no list of jobs, expected the output of sacct --json")
     if jobs and part_of(jobs[0], "time", "submission") is None:
         raise InputError(f"{path}: found jobs without time.submission, expected those of sacct --json, not of squeue")
+    # An empty list is reported as a trace without jobs, not as one of an unknown format.
     columns = tuple(_sacct_row({})) if not jobs else tuple(_sacct_row(jobs[0]))
     return columns, ((at, _sacct_row(job)) for at, job in enumerate(jobs, start=1)), _TABLE
 
@@ -188,6 +192,7 @@ def _sacct_row(job: object) -> Row:
 def _job_id(job: Mapping[str, Any]) -> str:
     """Return the job ID as sacct prints it: 83_2 for a task of an array, 3+1 for a part of a heterogeneous job."""
     array, het = mapping_of(job.get("array")), mapping_of(job.get("het"))
+    # A task of an array that has started has its own row; those that wait share one, with a range.
     task, waiting = _number(array.get("task_id")), array.get("task")
     if of_array := _number(array.get("job_id")):
         if task is not None:

@@ -72,6 +72,7 @@ def read_trace(path: str, *, skips_bad_rows: bool = False, since: float | None =
         count += 1
         try:
             row = _evened(found, columns, form)
+            # Before the row is read as a job: a row that is none, such as a step of sacct, need not have valid fields.
             reason = next((each.reason for each in form.exclusions if each.holds(row)), None)
             if reason is not None:
                 dropped[reason] += 1
@@ -80,6 +81,7 @@ def read_trace(path: str, *, skips_bad_rows: bool = False, since: float | None =
         except RowError as error:
             wrong.append((line, str(error)))
             continue
+        # Only rows that are jobs: excluded ones may have times of another kind.
         clock.look(row, line)
         whole = _whole_of(row, form)
         if whole:
@@ -109,6 +111,7 @@ def _trace(
     since: float | None,
 ) -> Trace:
     """Return the trace; its first job arrives at 0, or with ``since``, time 0 is that instant."""
+    # Ties by line, so that a file gives one order whatever sorts it.
     ordered = sorted(jobs, key=lambda job: (job.arrival, job.line))
     ordered, shares = _with_shares(_named_apart(ordered))
     notes = [*clock.notes(), *_lost(form, columns), *_unread(form, columns)]
@@ -165,6 +168,7 @@ def _evened(row: Row, columns: Sequence[str], form: Format) -> Row:
     free = [at for at, name in enumerate(columns) if name in form.free_text]
     if not short and not more:
         return row
+    # Some programs end each line with a separator.
     if not form.free_text and not short and not any(more):
         return {name: row[name] for name in columns}
     if more and len(free) == 1:
@@ -213,6 +217,7 @@ def _named_apart(jobs: Sequence[TraceJob]) -> list[TraceJob]:
     found: list[TraceJob] = []
     for job in jobs:
         name = job.name
+        # A number must not give a job the name that a later one has by itself.
         while name in seen or (name != job.name and name in taken):
             runs[job.name] += 1
             name = f"{job.name}-{runs[job.name] + 1}"
@@ -242,6 +247,8 @@ def _with_shares(jobs: Sequence[TraceJob]) -> tuple[list[TraceJob], tuple[str, .
 
 def _zero(jobs: Sequence[TraceJob], form: Format) -> float:
     """Return the zero of arrivals: the first arrival in traces with calendar times, else 0."""
+    # Seconds from a start of the trace's own keep their zero: its authors
+    # chose it, and time before the first job counts.
     kind, first = form.job["arrival"].kind, jobs[0].arrival
     return first if kind == "time" or (kind == "moment" and first > _OLDEST) else 0.0
 
@@ -260,6 +267,8 @@ def _from(jobs: Sequence[TraceJob], since: float, path: str) -> list[TraceJob]:
             if left is None or left > 0:
                 found.append(attrs.evolve(job, arrival=since, duration=left))
         else:
+            # A second later than running jobs, which are bound in the first
+            # cycle: else waiting jobs could take their places.
             found.append(job if job.arrival > since else attrs.evolve(job, arrival=since + 1))
     if not found:
         raise InputError(f"{path}: found no job that ran after --since, expected some")
@@ -299,6 +308,8 @@ class _Clock:
         if start is None or came is None:
             return
         apart = 0.0 if end is None or ran is None else end - start - ran
+        # A clock that is set back makes a job start before it came; one that is set while it runs makes its times
+        # disagree with its elapsed time by the hour.
         if start < came - _SHIFT_SLACK or abs(abs(apart) - _HOUR) <= _SHIFT_SLACK:
             self.lines.append(line)
 
@@ -359,6 +370,7 @@ def _refused(path: str, wrong: Sequence[tuple[int, str]], rows: int) -> Finding:
 def _unknown(path: str, columns: Sequence[str]) -> Finding:
     """Return the finding for columns of no known format: it offers kai's own, unless another format nearly matches."""
     words = {word for name in columns for word in name.split()}
+    # Output of sacct without -P, or without a header, is answered with the command that writes it.
     slurm = next(form for form in formats() if form.command)
     if "JobID" in words or "JOBID" in words or _ROW_OF_SACCT.match("|".join(columns)):
         said = f"columns {', '.join(slurm.missing(columns))} are missing for {slurm.title}"

@@ -118,6 +118,7 @@ def carry_out(experiment: Experiment) -> Done:
     Holds: the result is the same wherever it is carried out, except for the seconds of computing.
     Raises: InputError and ConfigError that name the fault.
     """
+    # Time of the processor: the clock on the wall would include other runs on the same cores.
     began = time.process_time()
     declare_kinds(Registry.installed())
     loaded = experiment.load()
@@ -151,7 +152,9 @@ def carry_out_all(experiments: Sequence[Experiment], most: int | None = None) ->
     workers = min(len(experiments), most or len(os.sched_getaffinity(0)))
     if workers <= 1:
         return tuple(map(carry_out, experiments))
+    # A fork would copy locks that other threads hold, and nothing releases them in the child.
     context = multiprocessing.get_context("spawn")
+    # Without a lock: each worker writes its own number only, and a torn picture of progress harms nothing.
     shared = context.RawArray("i", len(experiments))
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_share_progress, initargs=(shared,)) as pool:
         others = set(multiprocessing.active_children())
@@ -162,6 +165,7 @@ def carry_out_all(experiments: Sequence[Experiment], most: int | None = None) ->
             while waiting:
                 show_all(shared, workers)
                 ended, waiting = wait(waiting, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
+                # The first error ends all: the runs are parts of one question, and the rest would take minutes in vain.
                 if any(each.exception() is not None for each in ended):
                     break
         except KeyboardInterrupt:
@@ -238,6 +242,7 @@ def _with_option(plugins: Sequence[PluginEntry], name: str, option: str, value: 
     """Return plugins with an option set; a plugin that is missing is appended."""
     entries = {entry.name: entry for entry in plugins}
     known = entries.get(name, PluginEntry(name))
+    # The option is given here now, so an error about it must not name the key of the file that it came from.
     elsewhere = {other: key for other, key in known.elsewhere.items() if other != option}
     entries[name] = attrs.evolve(known, options={**known.options, option: value}, elsewhere=elsewhere)
     return tuple(entries.values())

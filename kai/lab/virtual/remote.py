@@ -41,6 +41,7 @@ class Parcel:
     def of(cls, path: str) -> Parcel:
         """Return the input at a path; a missing one travels empty, so that reading it reports the error."""
         place = Path(path)
+        # The bytes travel and not the path: workers share no file system with this machine.
         found = {str(each.relative_to(place)) if each != place else "": each.read_bytes() for each in files_of(place)}
         return cls(path=path, is_folder=place.is_dir(), files=found)
 
@@ -76,6 +77,7 @@ def carry_out_on(address: str, experiments: Sequence[Experiment], version: str) 
     with client:
         _check_workers(client, address, version)
         parcels = {path: Parcel.of(path) for path in _paths(experiments)}
+        # Once for all experiments: a trace of a gigabyte would otherwise travel with each of a hundred runs.
         sent = {path: client.scatter(parcel, hash=False) for path, parcel in parcels.items()}
         futures = [
             client.submit(
@@ -83,6 +85,7 @@ def carry_out_on(address: str, experiments: Sequence[Experiment], version: str) 
                 each,
                 sent[each.workload],
                 None if each.cluster is None else sent[each.cluster],
+                # Dask would give equal tasks one result, computed once.
                 pure=False,
             )
             for each in experiments

@@ -41,6 +41,7 @@ class Calendar:
     def enter(self, at: float, action: Action) -> None:
         """Schedule ``action`` at an instant; one in the past is moved to now."""
         self._sequence += 1
+        # The sequence number decides ties before the actions would be compared, which functions cannot be.
         heapq.heappush(self._heap, (max(at, self.now), self._sequence, action))
 
     @property
@@ -145,6 +146,7 @@ class Task:
 
     def let_go(self, gpus: float, now: float) -> None:
         """Note that a pod with ``gpus`` GPUs ceases to run."""
+        # The pods of a gang stop one by one at one instant, and the work that is lost is that of all of them.
         self._gone = (now, self.gone_at(now) + gpus)
 
     def gone_at(self, now: float) -> float:
@@ -156,6 +158,7 @@ class Task:
         """Return the work done by ``now``, saved or not."""
         if not self.runs:
             return self.progress
+        # Warm-up is no work: it is spent again at each start, and lost if the pods stop before its end.
         return self.progress + max(0.0, now - self.since - self.job.plan.behaviour.startup)
 
 

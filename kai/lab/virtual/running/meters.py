@@ -40,6 +40,7 @@ class Series:
 
     def add(self, start: float, end: float, values: Float64s) -> None:
         """Add values that held from ``start`` to ``end``."""
+        # The length of a run is not known in advance. Halving keeps the memory fixed, and the sums stay exact.
         while end > self.width * MOST_BUCKETS:
             half = MOST_BUCKETS // 2
             self._sums[:half] = self._sums[0::2] + self._sums[1::2]
@@ -56,6 +57,7 @@ class Series:
 
     def means(self) -> tuple[Float64s, Float64s]:
         """Return the starts of the buckets and float64[buckets, columns]: the mean of each column in each."""
+        # Without the small term, an end that a float puts just above a boundary would add a bucket without any time.
         count = min(MOST_BUCKETS, int(np.ceil(self._end / self.width - _TINY)))
         starts = np.arange(count, dtype=np.float64) * self.width
         spans = np.minimum(self.width, self._end - starts)
@@ -105,6 +107,7 @@ class Meters:
         fair = self.fair if self._waiting else used
         self.used_sum += used * seconds
         self.capacity_sum += self.capacity * seconds
+        # Queues without work would count as even or uneven by chance, and those without a share divide by 0.
         wants = (used + wanted > _TINY) & (fair > _TINY)
         if wants.any():
             parts = used[wants] / fair[wants]
@@ -125,6 +128,7 @@ class Meters:
     def wait(self, queue: str, gpus: float, count: int) -> None:
         """Add ``count`` (or remove, if negative) waiting pods that request ``gpus`` GPUs each."""
         self._waiting += count
+        # The last row takes jobs of queues that do not exist: they wait in vain, and still count.
         self.wanted[self._row.get(queue, -1)] += gpus * count
         if gpus:
             self._asked[gpus] += count
@@ -134,6 +138,7 @@ class Meters:
     def hold(self, queue: str, node: str, gpus: float) -> None:
         """Add ``gpus`` (or remove, if negative) to the GPUs of a node that a queue holds."""
         row = self._row.get(queue, -1)
+        # Rounded at each change: thirds of GPUs that come and go would leave a rest that never becomes 0.
         self.used[row] = round(float(self.used[row]) + gpus, _DIGITS)
         total, held = self._nodes.get(node, (0.0, 0.0))
         self._set(node, total, round(held + gpus, _DIGITS))
@@ -154,6 +159,7 @@ class Meters:
     def _set(self, node: str, total: float, held: float) -> None:
         before = self._nodes.get(node)
         if before is not None:
+            # A node that failed has pods without GPUs until they are gone, so it may hold more than it has.
             idle = max(0.0, round(before[0] - before[1], _DIGITS))
             self._idle[idle] -= 1
             if not self._idle[idle]:
@@ -178,6 +184,7 @@ class Meters:
     def _unusable(self, asked: float) -> tuple[float, float]:
         """Return the idle GPUs, and those among them that a pod requesting ``asked`` GPUs cannot use."""
         idle = sum(each * count for each, count in self._idle.items())
+        # A fraction may fit beside others on a GPU in use, so idle whole GPUs do not tell what is unusable.
         if asked < 1:
             return idle, 0.0
         usable = sum(int((each + _TINY) // asked) * asked * count for each, count in self._idle.items())

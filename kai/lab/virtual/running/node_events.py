@@ -45,6 +45,7 @@ class Nodes:
             self.calendar.enter(event.at, partial(self._happen, event))
         for faults in scene.faults:
             for name in faults.nodes:
+                # A generator for each node: faults of one node must not depend on how many others there are.
                 numbers = generator(scene.seed, "faults", name)
                 self._enter_fault(name, faults, numbers)
         self._pools = [_Pool(rule=rule) for rule in scene.autoscale]
@@ -73,6 +74,7 @@ class Nodes:
         self.failures += 1
         self._down[name] = node
         self._remove(name)
+        # A list, as losing a pod removes it from the table and may create another.
         for life in [each for each in self.workloads.lives.values() if each.node == name]:
             self.workloads.lose(life)
         if seconds is not None:
@@ -93,6 +95,7 @@ class Nodes:
         self._drains[name] += 1
         self._change(name, unschedulable=True)
         for life in [each for each in self.workloads.lives.values() if each.node == name]:
+            # Pods that terminate already go by themselves.
             if life.state is State.RUNNING:
                 self.workloads.evict(life)
         if seconds is not None:
@@ -154,6 +157,7 @@ class Nodes:
 
     def _fault(self, name: str, faults: Faults, numbers: random.Random) -> None:
         self._fail(name, faults.repair)
+        # The next fault is drawn once the node is back: a node that is down cannot fail.
         self.calendar.enter(self.calendar.now + faults.repair, partial(self._enter_fault, name, faults, numbers))
 
     # --- Autoscaling -----------------------------------------------------------------------------------------------
@@ -173,6 +177,7 @@ class Nodes:
                 and not life.pod.spec.resource_claims
                 and 0 < life.slot.plan.gpus <= rule.gpus + _TINY
             )
+            # Nodes under way count, or each cycle until they arrive would order the same ones again.
             wanted = ceil(asked / rule.gpus - _TINY) - pool.coming
             for _ in range(max(0, min(wanted, rule.most - len(pool.nodes) - pool.coming))):
                 pool.coming += 1
@@ -184,6 +189,7 @@ class Nodes:
 
     def _provide(self, pool: _Pool) -> None:
         node = pool.rule.make(pool.made)
+        # Counted up for ever, so that a node that comes later never has the name of one that went.
         pool.made += 1
         pool.nodes[node.metadata.name] = self.calendar.now
         self._put(node)
@@ -193,9 +199,11 @@ class Nodes:
         """Remove an autoscaled node that was idle for long enough; otherwise check again when it may have been."""
         now, idle = self.calendar.now, pool.rule.idle
         is_used = any(life.node == name for life in self.workloads.lives.values())
+        # A node that was never used is idle since it came; an autoscaler removes such nodes too.
         since = now if is_used else max(pool.nodes[name], self.workloads.left.get(name, 0.0))
         if now - since < idle - _TINY:
             self.calendar.enter(since + idle, partial(self._look, pool, name))
+        # At the least number the node stays and is looked at again: another one of the pool may go first.
         elif len(pool.nodes) > pool.rule.least:
             del pool.nodes[name]
             self.workloads.left.pop(name, None)

@@ -49,6 +49,7 @@ _DECODER: Final = msgspec.msgpack.Decoder()
 
 def packed(values: object) -> bytes | None:
     """Return plain values as bytes; None for values that cannot be encoded, such as text that is not valid Unicode."""
+    # Names read from files may hold unpaired surrogates, which MessagePack cannot write; such a block stays objects.
     try:
         return _ENCODER.encode(values)
     except (AttributeError, OverflowError, TypeError, ValueError):
@@ -106,6 +107,8 @@ class DecisionLines:
             text = f"{text} {decision.cause.name} {gains}"
         if len(self._lines) < self.most:
             self._lines.append((*at, text))
+        # `repr` of a float has all of its digits, so the digest of a run
+        # tells instants apart that differ in the last bit.
         return f"{at[0]!r} {text}\n"
 
     @property
@@ -231,6 +234,7 @@ class JobRecords(Sequence[JobRecord]):
         """Pack the record of a job that has ended."""
         record = self._records[number]
         if isinstance(record, JobRecord):
+            # Only records that ended: packing one that still changes would cost more than it saves.
             self._records[number] = packed(_VALUES(record)) or record
 
     def changing(self, number: int) -> JobRecord:
@@ -307,6 +311,7 @@ class Records:
         self.held.pop(plan.key, None)
         first = [task.gpus for task in plan.tasks if not task.after]
         after = [task.gpus for task in plan.tasks if task.after]
+        # At one time: a Job with 100 completions and parallelism 2 never holds more than two of its pods.
         gpus = round(max(sum(first[: plan.at_once or None]), *after, 0.0), _DIGITS)
         metadata, behaviour = plan.group.metadata, plan.behaviour
         record = JobRecord(
@@ -409,6 +414,7 @@ class Records:
         self.jobs.changing(eviction.job).evictions += 1
         self.evicted_pods += 1
         self.evicted_gpus += eviction.gpus
+        # Evictions of one statement come one after the other; its job gains once, whatever the number of victims.
         if eviction.aggressor >= 0 and (eviction.time, eviction.aggressor) != self._gained:
             self._gained = (eviction.time, eviction.aggressor)
             self.gained_gpus += self.jobs[eviction.aggressor].gpus
