@@ -1,7 +1,12 @@
 """What of budgets was used, from the database of history: by a queue and the queues that were below it then.
 
-`use_below` is the one question; `spent_of` asks it for each budget of each queue in its present period. What is still
-held counts up to the instant that is asked for, not up to what was recorded last: a budget must not lag behind.
+`Meter` is read before each cycle. It adds up what is over once, and keeps the sums: what ended before the instant up to
+which all is recorded never changes. So a reading takes what ended since the last one and what is still held, however
+long the period is; the first one reads the period once. Its sums are exact, those that all intervals of the period
+would give. `spent_of` is a first reading.
+
+What is still held counts up to the instant that is asked for, not up to what was recorded last: a budget must not lag
+behind.
 
 Units: see `kai.history.facts`.
 """
@@ -9,22 +14,24 @@ Units: see `kai.history.facts`.
 from __future__ import annotations
 
 import heapq
-from collections import Counter
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import attrs
+
 from kai.api.conventions.budgets import carried_over, period_at, period_before, usable_budgets, weight_of, weighted
-from kai.facts.model.budgets import Spent
-from kai.history.database import OPEN, queues_by_row
+from kai.facts.model.budgets import Key, Spent
+from kai.history.database import OPEN, heard_until, queues_by_row
 from kai.history.facts import Ended
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from kai.api.conventions.budgets import Period
     from kai.api.scheduling.queue import Queue, QueueBudget
-    from kai.facts.model.budgets import Key
-    from kai.history.facts import QueueFacts
 
 REFUNDS: Final[Mapping[str, frozenset[Ended]]] = {
     "nodeFailure": frozenset({Ended.NODE}),
@@ -32,85 +39,252 @@ REFUNDS: Final[Mapping[str, frozenset[Ended]]] = {
 }
 """The endings whose use is given back, by the word of a budget."""
 _MOST_NAMED: Final = 5
+_NAMED_EVERY: Final = 60_000
+_MOST_JOBS: Final = 256
 _UNIT: Final = 1000
 
 
-class Use(NamedTuple):
-    """What one kind of GPU was held, by how that ended and by whom."""
+class Kind(NamedTuple):
+    """What a budget may weigh or give back apart."""
 
     model: str
-    ended: Ended | None
-    """None for what is still held."""
-    who: int
-    """The row of the user's word, or of the job."""
-    gpus: int
-    """GPU-microseconds."""
-    held: int
-    """Thousandths of GPUs that are still held."""
+    ended: int | None
+    """Why it was held no longer, an `Ended`; None for what is still held."""
 
 
-def use_below(
-    connection: sqlite3.Connection, queues: Sequence[int], since: int, until: int, *, by: str = "user"
-) -> list[Use]:
-    """Return what some rows of queues used between two instants, by GPU model, ending, and ``user`` or ``job``."""
-    places = ",".join("?" * len(queues))
-    rows = connection.execute(
-        f"SELECT model, ended, {by}, SUM(gpu * (b - a)), SUM(gpu * is_open) FROM"
-        " (SELECT (SELECT model FROM place WHERE place.id = held.place) AS model, ended, user, job, gpu,"
-        " until = ? AS is_open, MAX(since, ?) AS a, MIN(CASE WHEN until = ? THEN ? ELSE until END, ?) AS b FROM held"
-        f" WHERE until > ? AND since < ? AND queue IN ({places})) WHERE b >= a GROUP BY model, ended, {by}",
-        (OPEN, since, OPEN, until, until, since, until, *queues),
-    )
-    return [
-        Use(model, None if ended is None else Ended(ended), who, gpus, held) for model, ended, who, gpus, held in rows
-    ]
+Amounts = Counter[Kind]
+"""GPU-microseconds by kind."""
+Named = dict[int, Amounts]
+"""The same for each user or job, by row."""
 
 
-def rows_below(queues: Mapping[int, QueueFacts], uid: str) -> tuple[int, ...]:
-    """Return the rows of a queue, and of the queues in all places that they had below it."""
-    return tuple(row for row, facts in queues.items() if any(each.uid == uid for each in facts.path))
+@attrs.define(eq=False)
+class _Row:
+    """What one row of the table of queues held in a window and holds no more."""
+
+    users: Named = attrs.field(factory=lambda: defaultdict(Counter))
+    jobs: Named = attrs.field(factory=lambda: defaultdict(Counter))
+    total: Amounts = attrs.field(factory=Counter)
+
+    def add(self, kind: Kind, user: int, job: int, gpus: int) -> None:
+        self.total[kind] += gpus
+        self.users[user][kind] += gpus
+        self.jobs[job][kind] += gpus
+        if len(self.jobs) > 2 * _MOST_JOBS:
+            # A month may have a million jobs, and only the five largest are named. A job of many small parts may lose
+            # some of them here, which costs it a place in that list, and no budget a number.
+            most = heapq.nlargest(_MOST_JOBS, self.jobs.items(), key=lambda each: each[1].total())
+            self.jobs = defaultdict(Counter, most)
+
+
+@attrs.define(eq=False)
+class _Held:
+    """What one row of the table of queues still holds."""
+
+    total: Amounts = attrs.field(factory=Counter)
+    pace: Counter[str] = attrs.field(factory=Counter)
+    """Thousandths of GPUs by model."""
+
+
+_SOME: Final = (
+    "SELECT queue, (SELECT model FROM place WHERE place.id = held.place) AS model, ended, user, job, gpu, until = :open"
+    " AS is_open, MAX(since, :from) AS a, MIN(CASE WHEN until = :open THEN :at ELSE until END, :to) AS b FROM held"
+    # The plus keeps SQLite from the index of begins, by which it would read all rows.
+    " WHERE until >= :settled AND +since < :to"
+)
+_OVER: Final = (
+    "SELECT queue, model, ended, user, job, SUM(gpu * (b - a)) FROM"
+    f" ({_SOME} AND until < :heard) WHERE b > a GROUP BY queue, model, ended, user, job"
+)
+_RECENT: Final = f"({_SOME}) WHERE b >= a"
+
+
+@attrs.define(eq=False)
+class _Window:
+    """What was held from one instant to another: sums of what is over, and queries for the rest."""
+
+    since: int
+    until: int
+    settled: int
+    """Rows that ended before it are in ``rows``, or ended before the window."""
+    rows: dict[int, _Row] = attrs.field(factory=lambda: defaultdict(_Row))
+    held: dict[int, _Held] = attrs.field(factory=dict)
+    """What ended at ``settled`` or later, and what is still held."""
+
+    def read(self, connection: sqlite3.Connection, heard: int, at: int) -> None:
+        """Take what ended before ``heard`` for good, and what is left up to ``at``."""
+        if heard > self.settled:
+            for queue, model, ended, user, job, gpus in connection.execute(_OVER, self._values(at, heard)):
+                self.rows[queue].add(Kind(model, ended), user, job, gpus)
+            self.settled = heard
+        held: dict[int, _Held] = defaultdict(_Held)
+        sums = "SELECT queue, model, ended, SUM(gpu * (b - a)), SUM(gpu * is_open) FROM"
+        for queue, model, ended, gpus, now in connection.execute(
+            f"{sums} {_RECENT} GROUP BY queue, model, ended", self._values(at)
+        ):
+            held[queue].total[Kind(model, ended)] += gpus
+            held[queue].pace[model] += now
+        self.held = held
+
+    def recent(self, connection: sqlite3.Connection, by: str, at: int) -> dict[int, Named]:
+        """Return what is not among ``rows``, by queue and then ``user`` or ``job``."""
+        found: dict[int, Named] = defaultdict(lambda: defaultdict(Counter))
+        sums = f"SELECT queue, model, ended, {by}, SUM(gpu * (b - a)) FROM"
+        for queue, model, ended, who, gpus in connection.execute(
+            f"{sums} {_RECENT} GROUP BY queue, model, ended, {by}", self._values(at)
+        ):
+            found[queue][who][Kind(model, ended)] += gpus
+        return found
+
+    def _values(self, at: int, heard: int = 0) -> dict[str, int]:
+        times = {"from": self.since, "to": self.until, "settled": self.settled, "heard": heard, "at": at}
+        return {"open": OPEN, **times}
+
+
+@attrs.define(eq=False)
+class _Tree:
+    """The queues that were ever recorded."""
+
+    last: int = -1
+    below: dict[str, list[int]] = attrs.field(factory=dict)
+    """The rows of each queue, by UID, and of the queues in all places that they had below it."""
+
+    def settle(self, connection: sqlite3.Connection) -> None:
+        """Read the queues, unless none was added."""
+        last = connection.execute("SELECT IFNULL(MAX(id), 0) FROM queue").fetchone()[0]
+        if last == self.last:
+            return
+        self.last, self.below = last, {}
+        for row, facts in queues_by_row(connection).items():
+            for uid in {each.uid for each in facts.path}:
+                self.below.setdefault(uid, []).append(row)
+
+
+@attrs.frozen
+class _Names:
+    """Who used most of a budget, as of an instant."""
+
+    at: int
+    since: int
+    users: tuple[tuple[str, int], ...]
+    jobs: tuple[tuple[str, int], ...]
+
+
+@attrs.define(eq=False)
+class Meter:
+    """What budgets used, kept between readings of one database; one thread at a time may read.
+
+    Who used most is at most a minute old, unlike all amounts.
+    """
+
+    _heard: int = -1
+    _tree: _Tree = attrs.field(factory=_Tree)
+    _windows: dict[tuple[int, int], _Window] = attrs.field(factory=dict)
+    _names: dict[Key, _Names] = attrs.field(factory=dict)
+
+    def read(self, connection: sqlite3.Connection, queues: Iterable[Queue], at: int) -> dict[Key, Spent]:
+        """Return what was used of each budget by an instant, by the names of queue and budget.
+
+        Nothing is recorded after it, so an instant before the last record counts as that.
+
+        Cost: a few queries for each distinct period, over what is held and what ended since the last reading. The
+            first one, and the first after the database was replaced by an older one: the intervals of the period.
+        """
+        wanted = [(queue, budget) for queue in queues if queue.spec.budgets for budget in usable_budgets(queue)]
+        if not wanted:
+            return {}
+        heard = heard_until(connection) or 0
+        if heard < self._heard:
+            self._tree, self._windows, self._names = _Tree(), {}, {}
+        self._heard, at = heard, max(at, heard)
+        self._tree.settle(connection)
+        reading = _Reading(connection, self._tree, heard, at, self._windows)
+        found: dict[Key, Spent] = {}
+        names: dict[Key, _Names] = {}
+        for queue, budget in wanted:
+            period, key = period_at(budget, at / 1000), (queue.metadata.name, budget.name)
+            if period is None:
+                continue
+            window, rows = reading.window(period.begin, OPEN), reading.rows(queue)
+            known = self._names.get(key)
+            if known is None or known.since != period.begin or at - known.at >= _NAMED_EVERY:
+                known = reading.named(budget, window, rows)
+            names[key] = known
+            found[key] = Spent(
+                since=period.begin,
+                at=max(at, period.begin),
+                total=_total(budget, window, rows),
+                pace=_pace(budget, window, rows),
+                carried=reading.carried(queue, budget, period),
+                users=known.users,
+                jobs=known.jobs,
+            )
+        self._windows, self._names = reading.windows, names
+        return found
 
 
 def spent_of(connection: sqlite3.Connection, queues: Iterable[Queue], at: int) -> dict[Key, Spent]:
-    """Return what was used of each budget by an instant, by the names of queue and budget.
-
-    Cost: that of the intervals in the period and in the one before, where a budget carries over.
-    """
-    budgeted = [each for each in queues if each.spec.budgets]
-    known = queues_by_row(connection) if budgeted else {}
-    found: dict[Key, Spent] = {}
-    for queue in budgeted:
-        rows = rows_below(known, queue.metadata.uid or queue.metadata.name)
-        for budget in usable_budgets(queue):
-            made = _spent(connection, rows, queue, budget, at)
-            if made is not None:
-                found[queue.metadata.name, budget.name] = made
-    return found
+    """Return what was used of each budget by an instant, as a `Meter` that reads for the first time."""
+    return Meter().read(connection, queues, at)
 
 
-def _spent(
-    connection: sqlite3.Connection, rows: Sequence[int], queue: Queue, budget: QueueBudget, at: int
-) -> Spent | None:
-    period = period_at(budget, at / 1000)
-    if period is None:
-        return None
-    since = period.begin
-    uses = use_below(connection, rows, since, at)
-    before = period_before(budget, period) if budget.carry_over else None
-    carried = 0
-    # A queue has nothing left of a period that it did not see from its beginning.
-    if before is not None and (queue.metadata.creation_timestamp or 0.0) <= before.since:
-        carried = carried_over(budget, _total(budget, use_below(connection, rows, before.begin, since)))
-    jobs = use_below(connection, rows, since, at, by="job")
-    return Spent(
-        since=since,
-        at=max(at, since),
-        total=_total(budget, uses),
-        pace=sum(weighted(use.held, weight_of(budget, use.model)) for use in uses),
-        carried=carried,
-        users=_most(budget, uses, partial(_user_name, connection)),
-        jobs=_most(budget, jobs, partial(_job_name, connection)),
-    )
+@attrs.define(eq=False)
+class _Reading:
+    """One reading of a meter."""
+
+    connection: sqlite3.Connection
+    tree: _Tree
+    heard: int
+    at: int
+    known: Mapping[tuple[int, int], _Window]
+    """The windows of the last reading."""
+    windows: dict[tuple[int, int], _Window] = attrs.field(factory=dict)
+    _recent: dict[tuple[int, str], dict[int, Named]] = attrs.field(factory=dict)
+
+    def rows(self, queue: Queue) -> Sequence[int]:
+        """Return the rows of a queue, and of the queues in all places that they had below it."""
+        return self.tree.below.get(queue.metadata.uid or queue.metadata.name, ())
+
+    def window(self, since: int, until: int) -> _Window:
+        """Return what was held from one instant to another, up to now."""
+        found = self.windows.get((since, until))
+        if found is None:
+            found = self.known.get((since, until)) or _Window(since, until, since)
+            found.read(self.connection, self.heard, self.at)
+            self.windows[since, until] = found
+        return found
+
+    def carried(self, queue: Queue, budget: QueueBudget, period: Period) -> int:
+        """Return what is carried over from the period before."""
+        before = period_before(budget, period) if budget.carry_over else None
+        # A queue has nothing left of a period that it did not see from its beginning.
+        if before is None or (queue.metadata.creation_timestamp or 0.0) > before.since:
+            return 0
+        window = self.window(before.begin, period.begin)
+        return carried_over(budget, _total(budget, window, self.rows(queue)))
+
+    def named(self, budget: QueueBudget, window: _Window, rows: Sequence[int]) -> _Names:
+        """Return who used most."""
+        recent = [self._recent_of(window, by) for by in ("user", "job")]
+        over = [window.rows[row] for row in rows if row in window.rows]
+        users = _most(budget, [*(each.users for each in over), *_some(recent[0], rows)])
+        jobs = _most(budget, [*(each.jobs for each in over), *_some(recent[1], rows)])
+        return _Names(
+            at=self.at,
+            since=window.since,
+            users=_with_names(users, partial(_user_name, self.connection)),
+            jobs=_with_names(jobs, partial(_job_name, self.connection)),
+        )
+
+    def _recent_of(self, window: _Window, by: str) -> dict[int, Named]:
+        key = (window.since, by)
+        if key not in self._recent:
+            self._recent[key] = window.recent(self.connection, by, self.at)
+        return self._recent[key]
+
+
+def _some(named: Mapping[int, Named], rows: Sequence[int]) -> Iterator[Named]:
+    return (named[row] for row in rows if row in named)
 
 
 def _user_name(connection: sqlite3.Connection, row: int) -> str:
@@ -122,24 +296,39 @@ def _job_name(connection: sqlite3.Connection, row: int) -> str:
     return "/".join(found.fetchone() or ("", ""))
 
 
-def _total(budget: QueueBudget, uses: Iterable[Use]) -> int:
+def _total(budget: QueueBudget, window: _Window, rows: Sequence[int]) -> int:
     spared = _refunded(budget)
     by_model: Counter[str] = Counter()
-    for use in uses:
-        if use.ended not in spared:
-            by_model[use.model] += use.gpus
+    for row in rows:
+        for part in (window.rows.get(row), window.held.get(row)):
+            for kind, gpus in () if part is None else part.total.items():
+                if kind.ended not in spared:
+                    by_model[kind.model] += gpus
     return sum(gpus * weight_of(budget, model) // _UNIT for model, gpus in by_model.items())
 
 
-def _refunded(budget: QueueBudget) -> frozenset[Ended | None]:
+def _pace(budget: QueueBudget, window: _Window, rows: Sequence[int]) -> int:
+    held = Counter[str]()
+    for row in rows:
+        if row in window.held:
+            held.update(window.held[row].pace)
+    return sum(weighted(gpus, weight_of(budget, model)) for model, gpus in held.items())
+
+
+def _refunded(budget: QueueBudget) -> frozenset[int | None]:
     return frozenset(ended for each in budget.refund for ended in REFUNDS[each])
 
 
-def _most(budget: QueueBudget, uses: Iterable[Use], name_of: Callable[[int], str]) -> tuple[tuple[str, int], ...]:
-    """Return who used most, with what they used."""
+def _most(budget: QueueBudget, parts: Iterable[Named]) -> list[tuple[int, int]]:
+    """Return who used most, by row, with what they used."""
     spared, found = _refunded(budget), Counter[int]()
-    for use in uses:
-        if use.ended not in spared:
-            found[use.who] += use.gpus * weight_of(budget, use.model) // _UNIT
-    most = heapq.nsmallest(_MOST_NAMED, ((-gpus, row) for row, gpus in found.items() if gpus > 0))
+    for part in parts:
+        for who, kinds in part.items():
+            for kind, gpus in kinds.items():
+                if kind.ended not in spared:
+                    found[who] += gpus * weight_of(budget, kind.model) // _UNIT
+    return heapq.nsmallest(_MOST_NAMED, ((-gpus, row) for row, gpus in found.items() if gpus > 0))
+
+
+def _with_names(most: Iterable[tuple[int, int]], name_of: Callable[[int], str]) -> tuple[tuple[str, int], ...]:
     return tuple([(name_of(row), -gpus) for gpus, row in most])

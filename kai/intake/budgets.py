@@ -2,6 +2,10 @@
 
 What was used comes from the history of usage (``Past.spent``); where a cycle is decided without one, as commands do,
 from the status of queues. The core then sees plain amounts: it knows neither the clock nor a database.
+
+`usable` says which budgets there are, `standings` what of each is left at an instant, and `read_budgets` makes the
+table of a snapshot. Charges begin at a whole millisecond, as the history ends: what work used up to now and what it is
+charged from now on then add up to the same at each instant.
 """
 
 import math
@@ -14,9 +18,9 @@ import numpy as np
 
 from kai.api import names
 from kai.api.conventions.budgets import (
+    UNIT,
     Period,
     amount_of,
-    charged_until,
     is_open,
     next_reset,
     period_at,
@@ -24,115 +28,167 @@ from kai.api.conventions.budgets import (
     usable_budgets,
     weight_of,
 )
-from kai.api.conventions.runtime_limits import queue_chain
 from kai.api.scheduling.queue import BudgetStatus, QueueBudget
 from kai.api.scheduling.queue import Queue as ApiQueue
 from kai.basics.parsing import GPU_HOUR
-from kai.facts.model.axis import Int64s
+from kai.facts.model.axis import Bools, Float64s, Int64s
 from kai.facts.model.budgets import STOP, Budget, Key, Spent
-from kai.facts.model.groups import PodGroup, Queue, RunBound, path_to
-from kai.facts.model.pod import ACTIVE_ALLOCATED, Node, Shape
+from kai.facts.model.groups import Queue, RunBound, path_to
+from kai.facts.model.pod import ACTIVE_ALLOCATED, Node
 from kai.facts.state.snapshot import BudgetTable, Snapshot
 
 _NO_END: Final = -1
+_NEVER: Final = Period(since=inf, until=inf)
 _UNBOUNDED: Final = RunBound()
+_NOISE: Final = 1e-3
+"""Milliseconds by which a sum of fractions may be off; work is charged to the next whole millisecond but for that."""
 
 
-@attrs.frozen(kw_only=True)
-class Around:
-    """What budgets are read from, besides the queues as objects."""
+@attrs.frozen(eq=False)
+class Usable:
+    """The budgets of queues that can be read, in the order of the rows of queues."""
 
-    queues: Sequence[Queue]
-    groups: Sequence[PodGroup]
-    nodes: Sequence[Node]
-    shapes: Sequence[Shape]
-    pod_group: Int64s
-    pod_shape: Int64s
-    pod_status: Int64s
-    spent: Mapping[Key, Spent] | None
+    entries: tuple[tuple[int, ApiQueue, QueueBudget], ...]
+    """The row of the queue, the queue and the budget."""
+    slices: Float64s
+    """[Q + 1] For how long work without an end is charged at a time in each queue, in seconds; NaN where no budget
+    counts, and for groups without a queue, the last."""
 
 
-def read_budgets(queues: Iterable[ApiQueue], around: Around, now: float) -> BudgetTable | None:
-    """Return the budgets at ``now``; None where no queue has one.
-
-    Cost: O(queues) without budgets; else that of the groups in and below the queues that have some.
-    """
-    sources = {each.metadata.name: each for each in queues}
-    if not any(each.spec.budgets for each in sources.values()):
+def usable(sources: Iterable[ApiQueue], queues: Sequence[Queue]) -> Usable | None:
+    """Return the budgets of the queues of a snapshot; None where no queue has one. Cost: O(queues)."""
+    budgeted = {each.metadata.name: each for each in sources if each.spec.budgets}
+    if not budgeted:
         return None
-    usable = {name: tuple(usable_budgets(each)) for name, each in sources.items() if each.spec.budgets}
-    products = [each.labels.get(names.NODE_GPU_PRODUCT, "") for each in around.nodes]
-    models = tuple(sorted({*products}))
-    place = {model: at for at, model in enumerate(models)}
-    budgets = [
-        found
-        for row, queue in enumerate(around.queues)
-        for each in usable.get(queue.name, ())
-        if (found := _budget(row, sources[queue.name], each, models, around.spent, now)) is not None
-    ]
-    duration, sliced, unending, over = _durations(sources, usable, around, now)
-    resets = (each.until if each.until > now else inf for each in budgets)
-    begins = (each.since if each.since > now else inf for each in budgets)
+    entries: list[tuple[int, ApiQueue, QueueBudget]] = []
+    own: dict[int, list[QueueBudget]] = {}
+    for row, queue in enumerate(queues):
+        if queue.name in budgeted:
+            source = budgeted[queue.name]
+            own[row] = list(usable_budgets(source))
+            entries += [(row, source, each) for each in own[row]]
+    slices = np.full(len(queues) + 1, np.nan)
+    for row in range(len(queues)):
+        above = [own[each] for each in path_to(queues, row) if each in own]
+        if above:
+            slices[row] = slice_seconds(budget for budgets in above for budget in budgets)
+    return Usable(tuple(entries), slices)
+
+
+def standings(found: Usable | None, spent: Mapping[Key, Spent] | None, now: float) -> tuple[Budget, ...]:
+    """Return what of each budget is left at ``now``. Cost: O(budgets)."""
+    entries = () if found is None else found.entries
+    return tuple([_budget(row, queue, budget, spent, now) for row, queue, budget in entries])
+
+
+def read_budgets(found: Usable | None, budgets: Sequence[Budget], snapshot: Snapshot) -> BudgetTable | None:
+    """Return the table of budgets of a snapshot that has none; None where no queue has one.
+
+    ``budgets`` are the `standings` at its instant.
+
+    Cost: O(budgets), and O(G) in columns.
+    """
+    if found is None:
+        return None
+    once, nodes = snapshot.memory.once, snapshot.nodes
+    models, node_model = once("GPU products", (nodes,), lambda: _products(nodes))
+    now = round(snapshot.now * 1000)
+    charges = _Charges.of(found, snapshot, now)
+    edges = [edge for each in budgets for edge in (each.since, each.until) if edge > snapshot.now]
     return BudgetTable(
         budgets=tuple(budgets),
-        models=models,
-        node_model=np.array([place[each] for each in products], np.int64),
-        group_model=_models_of(around, place),
-        duration=duration,
-        sliced=sliced,
-        unending=unending,
-        next_change=min(min(resets, default=inf), min(begins, default=inf), over, _used_up(budgets, now)),
+        weights=once("weights of budgets", (found, models), lambda: _weights(found, models)),
+        node_model=node_model,
+        group_model=once(
+            "products of groups",
+            (snapshot.pod_group, snapshot.pod_shape, snapshot.shapes, models),
+            lambda: _models_of(snapshot, models),
+        ),
+        duration=charges.duration,
+        sliced=charges.sliced,
+        unending=charges.unending,
+        at=now,
+        next_change=min([*edges, charges.over, _used_up(budgets, snapshot.now)]),
     )
 
 
-def _durations(
-    sources: Mapping[str, ApiQueue], usable: Mapping[str, Sequence[QueueBudget]], around: Around, now: float
-) -> tuple[Int64s, Int64s, frozenset[int], float]:
-    """Return the milliseconds that groups are charged for, sliced and unending groups, and when a slice ends."""
-    active = np.zeros(len(around.groups) + 1, np.bool_)  # the last one is for pods without a group
-    active[around.pod_group[(ACTIVE_ALLOCATED >> around.pod_status) & 1 > 0]] = True
-    out, sliced, over = np.zeros(len(around.groups), np.int64), list[int](), inf
-    unending: set[int] = set()
-    lengths: dict[str, float | None] = {}
-    for row, group in enumerate(around.groups):
-        if group.queue not in lengths:
-            lengths[group.queue] = _slice_length(queue_chain(group.queue, sources.get), usable)
-        length = lengths[group.queue]
-        if length is None:
-            continue
-        limits, runs = group.bound or _UNBOUNDED, bool(active[row])
-        since = limits.since or group.last_start or now
-        until = charged_until(limits.left, since if runs else None, now, length)
-        if limits.left == inf:
-            unending.add(row)
-            if not runs and not group.preemptible:
-                out[row] = _NO_END
-                continue
-            # Of work that starts in this cycle, too: nothing else may happen until its slice is over.
-            over = min(over, until)
-            if runs:
-                sliced.append(row)
-        out[row] = math.ceil((until - now) * 1000)
-    return out, np.array(sliced, np.int64), frozenset(unending), over
+def _products(nodes: Sequence[Node]) -> tuple[tuple[str, ...], Int64s]:
+    """Return the GPU models of nodes, and the place of that of each node among them."""
+    products = [each.labels.get(names.NODE_GPU_PRODUCT, "") for each in nodes]
+    models = tuple(sorted({*products}))
+    place = {model: at for at, model in enumerate(models)}
+    return models, np.array([place[each] for each in products], np.int64)
 
 
-def _slice_length(chain: Sequence[ApiQueue], usable: Mapping[str, Sequence[QueueBudget]]) -> float | None:
-    """Return for how long work without an end is charged in a queue; None where nothing in ``chain`` has budgets."""
-    found = [usable[each.metadata.name] for each in chain if each.metadata.name in usable]
-    return slice_seconds(budget for budgets in found for budget in budgets) if found else None
+def _weights(found: Usable, models: Sequence[str]) -> Int64s:
+    """Return int64[A, M + 1]: what a GPU of each model counts at each budget, and the most."""
+    known = [[weight_of(budget, model) for model in models] for _, _, budget in found.entries]
+    return np.array([[*row, max(row, default=UNIT)] for row in known], np.int64).reshape(len(known), len(models) + 1)
 
 
-def _budget(
-    row: int,
-    queue: ApiQueue,
-    budget: QueueBudget,
-    models: Sequence[str],
-    spent: Mapping[Key, Spent] | None,
-    now: float,
-) -> Budget | None:
-    period = period_at(budget, now)
-    if period is None:
-        return None
+def _limits(snapshot: Snapshot) -> tuple[Float64s, Float64s, Bools, Int64s]:
+    """Return of each group how long it may run, since when it runs, whether it may be preempted, and its queue."""
+    groups = snapshot.groups
+
+    def read(rows: Sequence[int]) -> tuple[Float64s, Float64s, Bools, Int64s]:
+        some = [groups[row] for row in rows]
+        bounds = [each.bound or _UNBOUNDED for each in some]
+        begun = [bound.since or each.last_start for each, bound in zip(some, bounds, strict=True)]
+        return (
+            np.array([each.left for each in bounds], np.float64),
+            np.array([np.nan if each is None else each for each in begun], np.float64),
+            np.array([each.preemptible for each in some], np.bool_),
+            np.array([each.queue_row for each in some], np.int64),
+        )
+
+    left, since, preemptible, queue = snapshot.memory.rows.columns(
+        "limits for budgets", snapshot.versions.groups, len(groups), read
+    )
+    return left, since, preemptible.astype(np.bool_), queue
+
+
+@attrs.frozen(eq=False)
+class _Charges:
+    """For how long the pods of each group are charged."""
+
+    duration: Int64s
+    sliced: Int64s
+    unending: Bools
+    over: float
+    """When a slice ends next, in seconds; infinity for never."""
+
+    @classmethod
+    def of(cls, found: Usable, snapshot: Snapshot, now: int) -> "_Charges":
+        """Return the charges at ``now``, in milliseconds.
+
+        Work with an end is charged until then, and no more once it is late; other work until its present slice is over,
+        counted from its start. What may not be preempted starts with an end only.
+        """
+        left, begun, preemptible, queue = _limits(snapshot)
+        runs = np.zeros(len(left) + 1, np.bool_)  # the last one is for pods without a group
+        runs[snapshot.pod_group[(ACTIVE_ALLOCATED >> snapshot.pod_status) & 1 > 0]] = True
+        runs = runs[:-1]
+        length = found.slices[queue]
+        counts = ~np.isnan(length)
+        sliced, ends = counts & ~np.isfinite(left), counts & np.isfinite(left)
+        since = np.where(runs & ~np.isnan(begun), begun * 1000, float(now))
+        duration = np.zeros(len(left), np.int64)
+        duration[ends] = np.maximum(_whole(since[ends] + left[ends] * 1000) - now, 0)
+        steps, start = _whole(length[sliced] * 1000), _whole(since[sliced])
+        passed = np.maximum(now - start, 0)
+        duration[sliced] = start + (passed // steps + 1) * steps - now
+        charged = sliced & (runs | preemptible)
+        duration[sliced & ~charged] = _NO_END
+        over = (now + int(duration[charged].min())) / 1000 if charged.any() else inf
+        return cls(duration, np.flatnonzero(sliced & runs), sliced, over)
+
+
+def _whole(milliseconds: Float64s) -> Int64s:
+    return np.ceil(milliseconds - _NOISE).astype(np.int64)
+
+
+def _budget(row: int, queue: ApiQueue, budget: QueueBudget, spent: Mapping[Key, Spent] | None, now: float) -> Budget:
+    period = period_at(budget, now) or _NEVER  # what can be read has a period
     key = (queue.metadata.name, budget.name)
     found = _written(queue, budget, period) if spent is None else spent.get(key)
     carried = 0 if found is None or found.since < period.begin else found.carried
@@ -148,7 +204,6 @@ def _budget(
         is_open=is_open(budget, period, now),
         carried=carried,
         pace=0 if found is None else found.pace,
-        weights={model: weight_of(budget, model) for model in models},
         users=() if found is None else found.users,
         jobs=() if found is None else found.jobs,
     )
@@ -173,15 +228,18 @@ def spent_in(status: BudgetStatus) -> Spent:
     )
 
 
-def budget_statuses(snapshot: Snapshot, budget_used: Int64s) -> dict[str, tuple[BudgetStatus, ...]]:
+def budget_statuses(
+    snapshot: Snapshot, budget_used: Int64s, budget_left: Int64s
+) -> dict[str, tuple[BudgetStatus, ...]]:
     """Return what was used of the budgets of each queue; nothing for a queue with a budget whose use is unknown.
 
-    ``budget_used`` [B]: what running work may still cost, for each budget that bounds starts.
+    ``budget_used`` [B]: what running work may still cost, for each budget that bounds starts, as of the instant at
+    which ``budget_left`` [B] was left.
     """
     table, out = snapshot.budgets, dict[str, tuple[BudgetStatus, ...]]()
     if table is None:
         return out
-    held = table.held(budget_used)
+    held = table.held(budget_used, budget_left)
     unknown = {each.queue for each in table.budgets if each.spent is None}
     for each in table.budgets:
         if each.queue in unknown or each.spent is None:
@@ -209,17 +267,20 @@ def _most(each: tuple[str, int]) -> tuple[int, str]:
     return -each[1], each[0]
 
 
-def _models_of(around: Around, place: Mapping[str, int]) -> Int64s:
+def _models_of(snapshot: Snapshot, models: Sequence[str]) -> Int64s:
     """Return the model that each group is bound to by the selectors of its pods; the number of models for any."""
-    chosen = [dict(each.constraints.node_selector).get(names.NODE_GPU_PRODUCT) for each in around.shapes]
-    bound_to = [len(place) if each is None else place.get(each, len(place)) for each in chosen]
-    out = np.full(len(around.groups), -1, np.int64)
-    for group, shape in np.unique(np.column_stack([around.pod_group, around.pod_shape]), axis=0).tolist():
-        if group >= 0:
-            model = bound_to[shape]
-            out[group] = model if out[group] in {-1, model} else len(place)
-    out[out < 0] = len(place)
-    return out
+    place, none = {model: at for at, model in enumerate(models)}, len(models)
+    chosen = [dict(each.constraints.node_selector).get(names.NODE_GPU_PRODUCT) for each in snapshot.shapes]
+    out = np.full(len(snapshot.groups), none, np.int64)
+    if all(each is None for each in chosen):
+        return out
+    bound_to = np.array([none if each is None else place.get(each, none) for each in chosen], np.int64)
+    pods = np.flatnonzero(snapshot.pod_group >= 0)
+    groups, of_pods = snapshot.pod_group[pods], bound_to[snapshot.pod_shape[pods]]
+    least, most = np.full(len(out), none, np.int64), np.full(len(out), -1, np.int64)
+    np.minimum.at(least, groups, of_pods)
+    np.maximum.at(most, groups, of_pods)
+    return np.where(least == most, least, out)
 
 
 def _used_up(budgets: Iterable[Budget], now: float) -> float:
@@ -228,23 +289,11 @@ def _used_up(budgets: Iterable[Budget], now: float) -> float:
     return min((now + math.ceil(each.left / each.pace) / 1000 for each in taking), default=inf)
 
 
-def used_up(queues: Iterable[ApiQueue], spent: Mapping[Key, Spent] | None, now: float) -> frozenset[str]:
-    """Return the queues with a budget that is used up and lets other queues take back what runs."""
-    return frozenset(
-        queue.metadata.name
-        for queue in queues
-        if queue.spec.budgets
-        for each in usable_budgets(queue)
-        if each.enforce == STOP and (found := _budget(-1, queue, each, (), spent, now)) is not None and found.is_used_up
-    )
-
-
-def without_shares(queues: Sequence[Queue], names_used_up: frozenset[str]) -> tuple[Queue, ...]:
-    """Return the queues; those that are used up, and all below them, without a share of the GPUs.
+def without_shares(queues: Sequence[Queue], gone: frozenset[int]) -> tuple[Queue, ...]:
+    """Return the queues; those in some rows, and all below them, without a share of the GPUs.
 
     Others may then take back what runs there, by the ordinary rules.
     """
-    gone = {row for row, queue in enumerate(queues) if queue.name in names_used_up}
     return tuple(
         attrs.evolve(queue, quota=attrs.evolve(queue.quota, gpu=0.0), weight=attrs.evolve(queue.weight, gpu=0.0))
         if gone.intersection(path_to(queues, row))

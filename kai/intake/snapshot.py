@@ -19,6 +19,7 @@ from kai.api.kubernetes import node as api_node
 from kai.api.kubernetes import pod as api_pod
 from kai.api.scheduling import pod_group as api_podgroup
 from kai.facts.model.axis import PLUGGED_GPU, Int64s, ResourceAxis
+from kai.facts.model.budgets import Budget
 from kai.facts.model.claim import DeviceClass
 from kai.facts.model.groups import Queue
 from kai.facts.model.partitions import Catalog
@@ -75,10 +76,11 @@ class _Taken:
     """When a leaving pod counts as stuck or a quota follows the clock, if nothing happens before."""
 
     def holds(self, objects: ClusterObjects, now: float, past: Past) -> bool:
-        """Return whether a snapshot of ``objects`` at ``now`` would be equal, apart from the awaited groups."""
-        if self.snapshot.budgets is not None or not self.snapshot.now <= now < self.until:
-            return False  # what budgets have left changes with every instant
-        if past != attrs.evolve(self.snapshot.past, awaited=past.awaited):
+        """Return whether a snapshot of ``objects`` at ``now`` would be equal, apart from awaited groups and budgets."""
+        if not self.snapshot.now <= now < self.until:
+            return False
+        # What budgets have left changes with every instant: the table of them is made anew.
+        if past != attrs.evolve(self.snapshot.past, awaited=past.awaited, spent=past.spent):
             return False
         mine = self.objects
         return objects is mine or all(getattr(objects, each) is getattr(mine, each) for each in _FIELDS)
@@ -95,7 +97,8 @@ class Intake:
         self._grace = self._settings.stuck_in_releasing_seconds
         self._queues: tuple[Queue, ...] = ()
         self._clocked = Clocked()
-        self._used_up: frozenset[str] = frozenset()
+        self._used_up: frozenset[int] = frozenset()
+        """The rows of queues whose work may be taken back, since a budget is used up."""
         self._known_axis = ResourceAxis.of(())
         self._ending = EndingNamespaces()
         self._forget()
@@ -148,28 +151,21 @@ class Intake:
         Raises: InputError for two objects of one kind and name.
         """
         objects = self._ending.shown(objects)
-        if (last := self._last) is not None and last.holds(objects, now, past):
-            return self._dealt(last.snapshot.at(now, revision, past))
+        queues, usable, standings = self._read_queues(objects, past, now)
+        last = self._last
+        if last is not None and last.holds(objects, now, past) and queues is last.snapshot.queues:
+            again = last.snapshot.at(now, revision, past)
+            return self._dealt(again.with_budgets(budgets.read_budgets(usable, standings, again)))
         self._last = None  # a failure must not leave a snapshot that differs from the caches
         if self._is_overgrown(objects):
             self._forget()  # most interned values belong to pods of the past
-        self._put(objects, queues := self._read_queues(objects, past, now))
+        self._put(objects, queues)
         library = self._library = read_library(objects, self._settings, self._library)
         nodes, (settled, settled_shape) = self._settle_nodes(library), self._settle_shapes(library)
         base = self._base_columns(nodes)
         # A new object equals no earlier one, so that columns which refusals shape are read anew.
         assigned = self._assigned(objects, base, now, (settled, object() if past.refused else None))
         pods, shapes, pod_shape = with_refusals(past.refused, base.records, assigned.pods, settled, settled_shape)
-        around = budgets.Around(
-            queues=queues,
-            groups=self._group_table.groups,
-            nodes=nodes.nodes,
-            shapes=shapes,
-            pod_group=assigned.group,
-            pod_shape=pod_shape,
-            pod_status=assigned.status,
-            spent=past.spent,
-        )
         snapshot = Snapshot(
             now=now,
             axis=self._axis(nodes.nodes, settled, library.catalog.claims.classes),
@@ -189,9 +185,9 @@ class Intake:
             pod_devices=assigned.devices,
             bind_requests=bind_requests(assigned.requests, self._memory),
             past=past,
-            budgets=budgets.read_budgets(objects.queues, around, now),
             revision=revision,
         ).with_versions(self._versions(assigned.version))
+        snapshot = snapshot.with_budgets(budgets.read_budgets(usable, standings, snapshot))
         until = min(_next_stuck(base, now, self._grace), self._clocked.until)
         self._last = _Taken(objects, self._dealt(snapshot), until)
         return self._last.snapshot
@@ -232,22 +228,33 @@ class Intake:
             kinds=PodKinds(self._pod_table.columns.kind, tuple(self._pod_reader.kinds)),
         )
 
-    def _read_queues(self, objects: ClusterObjects, past: Past, now: float) -> tuple[Queue, ...]:
-        """Return the queues; the same ones until a queue, its past usage, a budget or a quota by the clock changes."""
-        clocked, usage = self._clocked.settle(objects.queues, now), past.usage
-        gone = budgets.used_up(objects.queues, past.spent, now)
+    def _read_queues(
+        self, objects: ClusterObjects, past: Past, now: float
+    ) -> tuple[tuple[Queue, ...], budgets.Usable | None, tuple[Budget, ...]]:
+        """Return the queues, their budgets, and what of these is left.
+
+        The queues are the same ones until a queue, its past usage, a quota by the clock, or a used-up budget changes.
+        """
+        clocked, usage, once = self._clocked.settle(objects.queues, now), past.usage, self._memory.once
+        written = once(
+            "queues as written",
+            (objects.queues, usage, clocked),
+            lambda: read_queues(in_order(objects.queues), self._settings, usage, clocked),
+        )
+        usable = once("usable budgets", (objects.queues, written), lambda: budgets.usable(objects.queues, written))
+        standings = budgets.standings(usable, past.spent, now)
+        gone = frozenset([each.queue for each in standings if each.is_used_up])
         if gone != self._used_up:
             self._used_up = gone
 
         def read() -> tuple[Queue, ...]:
-            found = read_queues(in_order(objects.queues), self._settings, usage, clocked)
-            found = budgets.without_shares(found, gone) if gone else found
+            found = budgets.without_shares(written, gone) if gone else written
             # The same tuple while its content is the same: all that follows compares it by identity.
             if found != self._queues:
                 self._queues = found
             return self._queues
 
-        return self._memory.once("queues", (objects.queues, usage, clocked, self._used_up), read)
+        return once("queues", (written, self._used_up), read), usable, standings
 
     def _put(self, objects: ClusterObjects, queues: Iterable[Queue]) -> None:
         """Update the caches of records, by object."""

@@ -1,6 +1,7 @@
 """Laws of budgets of GPU-hours."""
 
 import datetime as dt
+import math
 from math import inf
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -16,12 +17,15 @@ from kai.api.conventions.budgets import GPU_HOUR, amount_of, carried_over, is_op
 from kai.api.scheduling.queue import QueueBudget
 from kai.deciding.configuration.profile_reading import default_configuration
 from kai.deciding.configuration.profiles import make_profile
+from kai.deciding.engine.cycle import run_cycle
 from kai.deciding.engine.host import Silent
 from kai.deciding.engine.session import Session
+from kai.facts.model.budgets import Spent
+from kai.facts.model.placement import Past
 from kai.framework.decisions import Cause, Recorder
 from kai.history.reports import by_queue
 from kai.history.spending import spent_of
-from kai.intake import take_snapshot
+from kai.intake import Intake, take_snapshot
 from kai.lab.scenarios.scenario import read_short
 from kai.lab.virtual.running.simulation import simulation_of
 from kai.lab.virtual.scenes.loading import load_scene
@@ -157,6 +161,122 @@ def test_a_rollback_restores_the_remainder_bit_for_bit(chosen, amount):
     assert session.ledger.fingerprint() == before
     assert (session.columns.budget_used == used).all()
     session.release()
+
+
+def charged_until(left, since, now, slice_length):
+    """Return until when work is charged that may run for ``left`` seconds ``since`` an instant; None: it starts now."""
+    start = now if since is None else since
+    if left < inf:
+        return max(start + left, now)
+    return start + (math.floor(max(0.0, now - start) / slice_length) + 1) * slice_length
+
+
+@given(jobs, st.integers(0, 20_000))
+def test_work_is_charged_until_its_limit_or_its_slice_ends(chosen, later):
+    case = cluster(chosen, 1000, 0)
+    snapshot = take_snapshot(case.objects, case.now + later, case.settings)
+    for row, group in enumerate(snapshot.groups):
+        _, _, limit, runs = chosen[int(group.name.removeprefix("job-"))]
+        left = inf if limit is None else 60.0 * limit
+        until = charged_until(
+            left, group.last_start if runs else None, snapshot.now, 1800.0 if group.queue == "a" else HOUR
+        )
+        assert abs(snapshot.budgets.duration[row] - 1000 * (until - snapshot.now)) <= 1
+        assert snapshot.budgets.unending[row] == (limit is None)
+        assert (row in snapshot.budgets.sliced) == (limit is None and runs)
+
+
+# --- Cycles at rest --------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Counting:
+    """An action that counts how often it runs."""
+
+    runs: list[float]
+    name: str = "counting"
+
+    def run(self, session):
+        self.runs.append(session.snapshot.now)
+
+
+def counting():
+    runs, profile = [], make_profile(default_configuration())
+    return runs, attrs.evolve(profile, actions=(*profile.actions, Counting(runs)))
+
+
+def spending(case, paces, now):
+    """Return what the history says at an instant if each budget was used at its pace since the case began."""
+    at, began = round(now * 1000), round(case.now * 1000)
+    return {
+        key: Spent(since=began - 1, at=at, total=1000 * GPU_HOUR // 10 + pace * (at - began), pace=pace)
+        for key, pace in paces.items()
+    }
+
+
+def paces_of(chosen):
+    held = {
+        name: 1000 * sum(gpus * pods for at, (gpus, pods, _, runs) in enumerate(chosen) if runs and at % 2 == place)
+        for place, name in enumerate(("a", "b"))
+    }
+    return {("root", "all"): held["a"] + held["b"], ("a", "own"): held["a"]}
+
+
+def answers(report, sink):
+    return sink.statements, {
+        group: sorted(reason.code for reason in record.reasons) for group, record in report.records.items()
+    }
+
+
+@given(jobs, st.integers(100, 300), st.lists(st.integers(0, 4 * 3_600_000), min_size=1, max_size=6), st.integers(0, 1))
+def test_a_cycle_at_rest_answers_as_one_that_is_run(chosen, amount, instants, lag):
+    case = cluster(chosen, amount, 0)
+    paces = {key: pace * (1 - lag) for key, pace in paces_of(chosen).items()}
+    intake, (_, profile) = Intake(case.settings), counting()
+    for now in (case.now, *(case.now + each / 1000 for each in sorted(instants))):
+        past = Past(spent=spending(case, paces, now))
+        sinks, reports = (Recorder(), Recorder()), []
+        for sink, taken in zip(
+            sinks,
+            (intake.take(case.objects, now, past), take_snapshot(case.objects, now, case.settings, past)),
+            strict=True,
+        ):
+            reports.append(run_cycle(taken, profile, sink))
+        assert answers(reports[0], sinks[0]) == answers(reports[1], sinks[1])
+
+
+def test_a_cycle_at_rest_is_repeated_until_a_limit_ends():
+    case = cluster([(4, 2, 60, True), (4, 8, 60, False)], 120, 0)
+    runs, profile = counting()
+    intake, paces = Intake(case.settings), paces_of([(4, 2, 60, True)])
+    # It began five minutes before, so its charge ends after 55 minutes; from then on what is left falls.
+    minutes = (0, 10, 20.5, 54.99, 56, 57)
+    for minute in minutes:
+        now = case.now + 60 * minute
+        report = run_cycle(intake.take(case.objects, now, Past(spent=spending(case, paces, now))), profile, Recorder())
+        assert not any(report.counts.values())
+    assert runs == [case.now + 60 * minute for minute in (0, 56, 57)]
+
+
+def test_a_cycle_at_rest_is_repeated_until_a_slice_ends():
+    case = cluster([(4, 2, None, True), (4, 8, 60, False)], 260, 0)
+    runs, profile = counting()
+    intake, paces = Intake(case.settings), paces_of([(4, 2, None, True)])
+    for minute in (0, 10, 24.9, 25.1, 40, 54.9, 55.1):  # slices of half an hour, since five minutes before
+        now = case.now + 60 * minute
+        run_cycle(intake.take(case.objects, now, Past(spent=spending(case, paces, now))), profile, Recorder())
+    assert runs == [case.now + 60 * minute for minute in (0, 25.1, 55.1)]
+
+
+def test_a_cycle_at_rest_ends_when_the_pace_changes():
+    case = cluster([(4, 2, 60, True), (4, 8, 60, False)], 120, 0)
+    runs, profile = counting()
+    intake, paces = Intake(case.settings), paces_of([(4, 2, 60, True)])
+    for minute, part in ((0, 1), (10, 1), (20, 2), (30, 2)):
+        now = case.now + 60 * minute
+        found = spending(case, {key: pace * part for key, pace in paces.items()}, now)
+        run_cycle(intake.take(case.objects, now, Past(spent=found)), profile, Recorder())
+    assert len(runs) == 3
 
 
 # --- Virtual time ----------------------------------------------------------------------------------------------------

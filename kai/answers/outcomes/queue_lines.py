@@ -140,7 +140,7 @@ def budget_lines(cycle: Cycle) -> tuple[BudgetLine, ...]:
     table, report = cycle.snapshot.budgets, cycle.report
     if table is None:
         return ()
-    held = table.held(report.budget_used)
+    held = table.held(report.budget_used, report.budget_left)
     return tuple(
         BudgetLine(
             queue=cycle.snapshot.queues[each.queue].name,

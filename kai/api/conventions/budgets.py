@@ -163,17 +163,6 @@ def slice_seconds(budgets: Iterable[QueueBudget]) -> float:
     return min((each.slice for each in budgets if each.enforce == "admit"), default=3600.0)
 
 
-def charged_until(left: float, since: float | None, now: float, slice_length: float) -> float:
-    """Return until when work is charged that may run for ``left`` seconds ``since`` an instant; None: it starts now.
-
-    Work without an end is charged until its present slice is over, counted from its start.
-    """
-    start = now if since is None else since
-    if left < inf:
-        return max(start + left, now)
-    return start + (math.floor(max(0.0, now - start) / slice_length) + 1) * slice_length
-
-
 # --- What cannot be read ----------------------------------------------------------------------------------------------
 
 

@@ -5,8 +5,8 @@ report is the outcome of a cycle besides its decisions.
 
 A cycle that could only repeat an earlier cycle without decisions is skipped. A cycle is a function of its facts, its
 profile, its instant and the answers of its budget. So it repeats the earlier report if facts and profile are the same
-objects, the same groups have their turn, that cycle decided nothing, its budget refused nothing, and no deadline that
-it asked about has passed since.
+objects, the same groups have their turn, that cycle decided nothing, its budget refused nothing, budgets of queues
+answer as they did (`kai.facts.state.budgets.Remainders`), and no deadline that it asked about has passed since.
 
 ``waiting_order`` returns the order in which allocate would try the waiting groups, without deciding anything.
 """
@@ -27,6 +27,7 @@ from kai.deciding.engine.session import UNLIMITED, Session
 from kai.deciding.engine.shortcuts import UNCHANGED, takes
 from kai.facts.model.axis import Float64s, GroupRows, Int64s, PodRows
 from kai.facts.model.pod import Status
+from kai.facts.state.budgets import Remainders, remainders
 from kai.facts.state.snapshot import Snapshot
 from kai.framework import decisions
 from kai.framework.decisions import DecisionSink, Recorder
@@ -89,6 +90,8 @@ class CycleReport:
     """Groups that were left to a later cycle for lack of time, ascending."""
     budget_used: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64))
     """int64[B]: what pods that hold GPUs may still cost, for each budget that bounds starts."""
+    budget_left: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64))
+    """int64[B]: what was left of each at that instant."""
     takes_by_priority: bool = False
     """Whether a queue within its quota may take from a queue of lower priority what that one holds within its quota."""
     weight_factors: Float64s | None = None
@@ -135,6 +138,7 @@ def report(session: Session) -> CycleReport:
         awaited=session.awaited.keys(),
         left=session.left,
         budget_used=columns.budget_used.copy(),
+        budget_left=session.facts.budgets.left,
         failures=tuple(session.failures.found.values()),
     )
 
@@ -164,6 +168,7 @@ class _AtRest:
     since: float
     until: float
     report: CycleReport
+    remainders: Remainders | None
 
 
 def report_at_rest(snapshot: Snapshot, profile: Profile) -> CycleReport | None:
@@ -174,7 +179,9 @@ def report_at_rest(snapshot: Snapshot, profile: Profile) -> CycleReport | None:
     known = _known(snapshot).get(_turn_of(snapshot))
     if known is None or known.content is not snapshot.versions.content or known.profile is not profile:
         return None
-    return known.report if known.since <= snapshot.now < known.until else None
+    if not known.since <= snapshot.now < known.until:
+        return None
+    return known.report if known.remainders is None or known.remainders.hold(snapshot) else None
 
 
 @attrs.define
@@ -225,7 +232,8 @@ def remember(session: Session, profile: Profile, report: CycleReport, budget: Wa
     content = snapshot.versions.content
     # Groups take turns in crowded namespaces, so cycles on the same facts alternate: keep one report for each turn.
     known = {turn: each for turn, each in _known(snapshot).items() if each.content is content}
-    known[_turn_of(snapshot)] = _AtRest(content, profile, snapshot.now, until, report)
+    left = remainders(snapshot, session.facts, session.columns)
+    known[_turn_of(snapshot)] = _AtRest(content, profile, snapshot.now, until, report, left)
     snapshot.memory.keep(_NAME, known)
 
 

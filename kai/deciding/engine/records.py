@@ -349,7 +349,7 @@ def _over_budget(world: World, group: int, gpu: int) -> Verdict:
                 requested=cost,
                 gpus=gpu,
                 seconds=duration / 1000,
-                sliced=group in table.unending,
+                sliced=bool(table.unending[group]),
                 opens=budget.since if budget.since > world.snapshot.now else None,
                 is_open=budget.is_open,
                 until=budget.until,

@@ -4,7 +4,6 @@ Units: GPU-microseconds, thousandths of GPUs times milliseconds, each times the 
 milliseconds since the epoch where they are integers, else in seconds.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 import attrs
@@ -67,8 +66,6 @@ class Budget:
     carried: int = 0
     pace: int = 0
     """Thousandths of GPUs, weighted, that are held, as far as history knows."""
-    weights: Mapping[str, int] = attrs.field(factory=dict, hash=False)
-    """What an hour of a GPU counts, in thousandths, for each GPU model of the cluster."""
     users: tuple[tuple[str, int], ...] = ()
     jobs: tuple[tuple[str, int], ...] = ()
 

@@ -210,7 +210,7 @@ class SnapshotVersions:
 
     memory: Memory = attrs.field(factory=Memory)
     content: object = attrs.field(factory=object)
-    """The same object as long as all facts are the same, that is everything but ``now`` and ``revision``."""
+    """The same object as long as all facts are the same but ``now``, ``revision`` and what of budgets is left."""
     pods: TableVersion = attrs.field(factory=TableVersion)
     assigned: TableVersion = attrs.field(factory=TableVersion)
     """The version of pod assignments: in rows not fresh, shape, status, node, group and sub-group are unchanged."""

@@ -30,13 +30,13 @@ T = TypeVar("T")
 class BudgetTable:
     """The budgets of all queues at the instant of a snapshot.
 
-    Shapes: B budgets that bound starts, N nodes, G groups, M GPU models.
+    Shapes: A budgets, N nodes, G groups, M GPU models.
     """
 
     budgets: tuple[Budget, ...]
     """All budgets, also with ``warn``, by the row of their queue."""
-    models: tuple[str, ...]
-    """The GPU models of the nodes."""
+    weights: Int64s
+    """[A, M + 1] What an hour of a GPU of each model counts at each budget, in thousandths; the last is the most."""
     node_model: Int64s
     """[N] The model of each node."""
     group_model: Int64s
@@ -45,22 +45,30 @@ class BudgetTable:
     """[G] Milliseconds for which pods of a group are charged; -1 for work that would need a limit."""
     sliced: Int64s
     """Groups that have a place and no known end, ascending."""
-    unending: frozenset[int] = frozenset()
-    """Groups without a known end, those too that wait."""
+    unending: Bools
+    """[G] Groups without a known end, those too that wait."""
+    at: int
+    """The instant, in milliseconds since the epoch."""
     next_change: float = inf
     """When the clock changes an answer next: a period ends, or a slice. Seconds since the epoch."""
+    bounding: tuple[Budget, ...] = attrs.field(init=False)
+    """The budgets that bound starts; their rows are those of columns."""
 
-    @property
-    def bounding(self) -> tuple[Budget, ...]:
-        """The budgets that bound starts; their rows are those of columns."""
+    @bounding.default
+    def _bounding(self) -> tuple[Budget, ...]:
         return tuple([each for each in self.budgets if each.bounds_starts])
 
-    def held(self, budget_used: Int64s) -> dict[tuple[int, str], int]:
+    def held(self, budget_used: Int64s, budget_left: Int64s) -> dict[tuple[int, str], int]:
         """Return what running work may still cost, by the row of the queue and the name of each budget that bounds.
 
-        ``budget_used`` [B] is the column of a ledger, in GPU-microseconds.
+        ``budget_used`` [B] is the column of a ledger, in GPU-microseconds, and ``budget_left`` [B] what was left when
+        that was booked: what was used since is no longer to come.
         """
-        return {(each.queue, each.name): int(used) for each, used in zip(self.bounding, budget_used, strict=True)}
+        rows = zip(self.bounding, budget_used.tolist(), budget_left.tolist(), strict=True)
+        return {
+            (each.queue, each.name): used if each.spent is None else max(0, used - max(0, left - each.left))
+            for each, used, left in rows
+        }
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -101,7 +109,7 @@ class Snapshot:
     """Live bind requests as written, by pod row: the details of placements that are on their way."""
     past: Past = attrs.field(factory=Past)
     budgets: BudgetTable | None = attrs.field(default=None, eq=False)
-    """The budgets of queues at ``now``; None where no queue has one."""
+    """The budgets of queues at ``now``; None where no queue has one. The ``content`` of versions leaves them out."""
     revision: int = 0
     """The number of the cycle that this snapshot is for."""
     crowds: Crowds = attrs.field(factory=Crowds)
@@ -115,8 +123,14 @@ class Snapshot:
         return self
 
     def at(self, now: float, revision: int, past: Past) -> "Snapshot":
-        """Return the same facts at another instant; ``past`` may differ only in awaited groups."""
+        """Return the same facts at another instant; ``past`` may differ in awaited groups and in what was spent."""
         return attrs.evolve(self, now=now, revision=revision, past=past).with_versions(self.versions)
+
+    def with_budgets(self, budgets: BudgetTable | None) -> "Snapshot":
+        """Return the same facts with what of budgets is left; this snapshot where that is None, now and before."""
+        if budgets is None and self.budgets is None:
+            return self
+        return attrs.evolve(self, budgets=budgets).with_versions(self.versions)
 
     def apart(self) -> "Snapshot":
         """Return the same facts with a memory of their own, for a thread other than that of the cycles."""

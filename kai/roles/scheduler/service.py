@@ -56,6 +56,8 @@ _LOOK_AGAIN: Final = 5.0
 
 Units: seconds.
 """
+_SAY_AGAIN: Final = 300.0
+"""After how many seconds at rest the service says again what budgets used, while work uses them."""
 _LONGEST_PAUSE: Final = 60.0
 _REHEARSALS_APART: Final = 5.0
 _LONGEST_PASS: Final = 120.0
@@ -286,6 +288,9 @@ class Scheduler:
             due_in.append(edge - self.cluster.clock.now())
         if self.spending is not None and self.spending.problem:
             due_in.append(_LOOK_AGAIN)
+        table = outcome.snapshot.budgets
+        if table is not None and any(each.pace for each in table.budgets):
+            due_in.append(_SAY_AGAIN)
         restless = outcome.restless and not feedback.recent_binds.is_awaited  # else the same is rejected again
         return pause_after(self.settings, turns=outcome.turns, idle=idle, restless=restless, dues=due_in)
 

@@ -21,7 +21,7 @@ from kai.facts.model.groups import Shares
 from kai.history.database import MEMORY, Author, Writer, connect
 from kai.history.recording import Recording
 from kai.history.reports import past_usage
-from kai.history.spending import spent_of
+from kai.history.spending import Meter
 from kai.lab.virtual.running.embedded_cluster import EmbeddedCluster
 from kai.roles.scheduler.cycle.past_usage import window_start
 
@@ -43,6 +43,7 @@ class RunHistory:
     next_read: float = 0.0
     """When past usage is read again; infinity where none is configured."""
     _usage: Mapping[str, Shares] = attrs.field(factory=dict)
+    _meter: Meter = attrs.field(factory=Meter)
     _seen: dict[int, Sequence[Any]] = attrs.field(factory=dict)
     """The listing of each kind at the last look."""
 
@@ -112,7 +113,7 @@ class RunHistory:
         queues = self.cluster.objects().queues
         if self.writer is None or not any(each.spec.budgets for each in queues):
             return None
-        return spent_of(self.writer.connection, queues, round(now * 1000))
+        return self._meter.read(self.writer.connection, queues, round(now * 1000))
 
 
 _FOR_BUDGETS: Final = UsageSettings(client=SQLITE, retention_seconds=400 * 86_400.0)

@@ -32,6 +32,7 @@ from kai.framework.decisions import Decision, Evict
 from kai.framework.hooks import OnFailure
 from kai.intake import Intake, declared_queues
 from kai.intake.aside import Suspect, without
+from kai.intake.budgets import budget_statuses
 from kai.roles.scheduler.cycle.cycle_input import CycleInput, Spent, Timed
 from kai.roles.scheduler.cycle.dump import write_archive
 from kai.roles.scheduler.cycle.faults import Faults, place_of, with_aside, with_early
@@ -299,6 +300,9 @@ class Cycles:
             with observer.phase(Phase.EXPLAIN):
                 known = self._explained = (report, self._explain(snapshot, report, observer.group, given.objects))
         overall = known[1]
+        if snapshot.budgets is not None:  # what was used of them grows while the report stays
+            used = budget_statuses(snapshot, report.budget_used, report.budget_left)
+            overall = attrs.evolve(overall, budgets=used)
         waits = bool(((report.status == Status.PENDING) | (report.status == Status.PIPELINED)).any())
         return Done(
             snapshot=snapshot,

@@ -51,7 +51,7 @@ from kai.facts.model.budgets import Key, Spent
 from kai.facts.model.groups import Shares
 from kai.history.database import HistoryError, heard_until, reading
 from kai.history.reports import past_usage as recorded_usage
-from kai.history.spending import spent_of
+from kai.history.spending import Meter
 from kai.roles.scheduler.reporting.metrics import SchedulerMetrics
 
 _LABEL: Final = "queue_name"
@@ -425,15 +425,21 @@ class Spending:
     problem: str = ""
     """Why it is not known; "" while it is."""
     _read_at: float | None = None
+    _meter: Meter = attrs.field(factory=Meter)
+    _file: tuple[int, int] = (0, 0)
+    """Which file the meter has read."""
 
     async def refresh(self, queues: Iterable[Queue]) -> None:
-        """Read what was used by now; nothing where no queue has a budget. Cost: a query for each budget."""
+        """Read what was used by now; nothing where no queue has a budget.
+
+        Cost: that of what is held and what ended since the last reading, however long the periods are.
+        """
         budgeted = [each for each in queues if each.spec.budgets]
         if not budgeted:
             self.known, self.problem, self._read_at = NO_SPENDING, "", None
             return
         try:
-            self.known = await to_thread.run_sync(_spent, self.path, budgeted, self.clock.now())
+            self.known = await to_thread.run_sync(self._spent, budgeted, self.clock.now())
         except HistoryError as error:
             self._fail(str(error))
             return
@@ -451,14 +457,27 @@ class Spending:
             structlog.get_logger().warning("budgets are not known", why=why)
         self.problem = problem
 
+    def _spent(self, queues: Sequence[Queue], now: float) -> Mapping[Key, Spent]:
+        at = round(now * 1000)
+        # Before it is opened: a file that takes its place meanwhile is noticed by the next reading.
+        found = _identity(self.path)
+        if found != self._file:
+            # What is remembered of a file that was deleted or restored says nothing of the one in its place.
+            self._meter, self._file = Meter(), found
+        with reading(self.path) as connection:
+            heard = heard_until(connection)
+            if heard is None or at - heard > _STAYS * 1000:
+                why = "found no record of the last minute, expected one each ten seconds"
+                raise HistoryError(f"history {self.path}: {why}")
+            return self._meter.read(connection, queues, at)
 
-def _spent(path: str, queues: Sequence[Queue], now: float) -> Mapping[Key, Spent]:
-    at = round(now * 1000)
-    with reading(path) as connection:
-        heard = heard_until(connection)
-        if heard is None or at - heard > _STAYS * 1000:
-            raise HistoryError(f"history {path}: found no record of the last minute, expected one each ten seconds")
-        return spent_of(connection, queues, at)
+
+def _identity(path: str) -> tuple[int, int]:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return 0, 0  # the reading says what is wrong
+    return found.st_dev, found.st_ino
 
 
 def _why(error: Exception) -> str:

@@ -31,7 +31,6 @@ from kai.deciding.explain.recorded import held_text, metric_code, refused_pods, 
 from kai.facts.model.groups import DEFAULT_SUBGROUP, PodGroup, path_to
 from kai.facts.model.pod import ACTIVE_ALLOCATED, ACTIVE_USED, ALIVE, Status, status_mask
 from kai.framework.verdict import Code, Reason
-from kai.intake.budgets import budget_statuses
 
 if TYPE_CHECKING:
     from kai.api.kinds import Key
@@ -123,7 +122,7 @@ class Overall:
     fair_shares: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
     """Fair shares by queue, as quantities."""
     budgets: Mapping[str, tuple[BudgetStatus, ...]] = attrs.field(factory=dict)
-    """What was used of budgets, by queue."""
+    """What was used of budgets by now, by queue; empty from `explain`, since it changes while a report stays."""
     waiting: Mapping[str, int] = attrs.field(factory=dict)
     """Count of waiting pods by reason code."""
 
@@ -153,7 +152,6 @@ def explain(
         groups=tuple(explainer.accounts()),
         settled=explainer.settled(),
         fair_shares=fair_shares(snapshot, report),
-        budgets=budget_statuses(snapshot, report.budget_used),
         waiting=explainer.waiting(),
     )
 

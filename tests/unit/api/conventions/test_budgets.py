@@ -1,13 +1,9 @@
-from itertools import pairwise
-from math import inf
-
 import pytest
 
 from kai.api.codec.structuring import structure_as
 from kai.api.conventions.budgets import (
     bad_budgets,
     budgets_in,
-    charged_until,
     fits_model,
     usable_budgets,
     weight_of,
@@ -65,14 +61,3 @@ def test_a_model_matches_whole_by_pattern_or_word():
 
 def test_parts_of_gpus_are_never_charged_too_little():
     assert [weighted(gpus, 2_500) for gpus in (0, 1, 100, 1_000)] == [0, 3, 250, 2_500]
-
-
-def test_work_is_charged_until_its_limit_or_slice_end():
-    assert charged_until(3600.0, None, 100.0, 600.0) == 3700.0
-    assert charged_until(3000.0, 50.0, 100.0, 600.0) == 3050.0
-    assert charged_until(3600.0, 0.0, 9_999.0, 600.0) == 9_999.0, "it is late: nothing is charged any more"
-    assert charged_until(inf, None, 100.0, 600.0) == 700.0
-    ends = [charged_until(inf, 10.0, float(now), 600.0) for now in range(10, 1810, 100)]
-    assert ends[0] == 610.0
-    assert ends[-1] == 1810.0
-    assert all(one <= other for one, other in pairwise(ends))
