@@ -18,11 +18,22 @@ import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 
-from kai.api.conventions.budgets import carried_over, period_at, period_before, usable_budgets, weight_of, weighted
+from kai.api.conventions.budgets import (
+    ONCE,
+    Period,
+    carried_over,
+    period_at,
+    period_before,
+    usable_budgets,
+    weight_of,
+    weighted,
+)
+from kai.api.scheduling.queue import Queue, QueueBudget
 from kai.facts.model.budgets import Key, Spent
 from kai.history.database import OPEN, heard_until, queues_by_row
 from kai.history.facts import Ended
@@ -30,8 +41,6 @@ from kai.history.facts import Ended
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from kai.api.conventions.budgets import Period
-    from kai.api.scheduling.queue import Queue, QueueBudget
 
 REFUNDS: Final[Mapping[str, frozenset[Ended]]] = {
     "nodeFailure": frozenset({Ended.NODE}),
@@ -39,6 +48,7 @@ REFUNDS: Final[Mapping[str, frozenset[Ended]]] = {
 }
 """The endings whose use is given back, by the word of a budget."""
 _MOST_NAMED: Final = 5
+_MOST_PERIODS: Final = 1000
 _NAMED_EVERY: Final = 60_000
 _MOST_JOBS: Final = 256
 _UNIT: Final = 1000
@@ -228,6 +238,56 @@ def spent_of(connection: sqlite3.Connection, queues: Iterable[Queue], at: int) -
     return Meter().read(connection, queues, at)
 
 
+@attrs.frozen(kw_only=True)
+class Account:
+    """One budget in one of its periods, up to the last record or the end of the period."""
+
+    queue: Queue
+    budget: QueueBudget
+    period: Period
+    carried: int
+    spent: int
+    users: tuple[tuple[str, int], ...]
+    """All who used something, the most first, with what they used."""
+
+
+def accounts(connection: sqlite3.Connection, queues: Iterable[Queue], since: int, until: int) -> Iterator[Account]:
+    """Yield what was used of each budget in each of its periods that a time has a part of, the earliest first.
+
+    Periods count as a whole. A queue without UID, as in a file, is the one that had its name last.
+    """
+    heard, tree = heard_until(connection) or 0, _Tree()
+    tree.settle(connection)
+    uids = {each.name: each.uid for each in queues_by_row(connection).values()}
+    for queue in queues:
+        uid = queue.metadata.uid or uids.get(queue.metadata.name, "")
+        known, rows = attrs.evolve(queue, metadata=attrs.evolve(queue.metadata, uid=uid)), tree.below.get(uid, ())
+        for budget in usable_budgets(queue):
+            for period in _periods(budget, since, until):
+                end = OPEN if period.until == inf else round(period.until * 1000)
+                reading = _Reading(connection, tree, heard, min(heard, end), {})
+                window = reading.window(period.begin, end)
+                yield Account(
+                    queue=queue,
+                    budget=budget,
+                    period=period,
+                    carried=reading.carried(known, budget, period),
+                    spent=_total(budget, window, rows),
+                    users=reading.named(budget, window, rows, most=None).users,
+                )
+
+
+def _periods(budget: QueueBudget, since: int, until: int) -> Iterator[Period]:
+    period = period_at(budget, since / 1000)
+    for _ in range(_MOST_PERIODS):
+        if period is None or (period.begin >= until and period.begin > since):
+            return
+        yield period
+        if budget.period == ONCE or period.until == inf:
+            return
+        period = period_at(budget, period.until)
+
+
 @attrs.define(eq=False)
 class _Reading:
     """One reading of a meter."""
@@ -263,12 +323,14 @@ class _Reading:
         window = self.window(before.begin, period.begin)
         return carried_over(budget, _total(budget, window, self.rows(queue)))
 
-    def named(self, budget: QueueBudget, window: _Window, rows: Sequence[int]) -> _Names:
-        """Return who used most."""
+    def named(
+        self, budget: QueueBudget, window: _Window, rows: Sequence[int], most: int | None = _MOST_NAMED
+    ) -> _Names:
+        """Return who used most; all of them where ``most`` is None."""
         recent = [self._recent_of(window, by) for by in ("user", "job")]
         over = [window.rows[row] for row in rows if row in window.rows]
-        users = _most(budget, [*(each.users for each in over), *_some(recent[0], rows)])
-        jobs = _most(budget, [*(each.jobs for each in over), *_some(recent[1], rows)])
+        users = _most(budget, [*(each.users for each in over), *_some(recent[0], rows)])[:most]
+        jobs = _most(budget, [*(each.jobs for each in over), *_some(recent[1], rows)])[:most]
         return _Names(
             at=self.at,
             since=window.since,
@@ -320,14 +382,14 @@ def _refunded(budget: QueueBudget) -> frozenset[int | None]:
 
 
 def _most(budget: QueueBudget, parts: Iterable[Named]) -> list[tuple[int, int]]:
-    """Return who used most, by row, with what they used."""
+    """Return who used something, by row, with what they used; the most first."""
     spared, found = _refunded(budget), Counter[int]()
     for part in parts:
         for who, kinds in part.items():
             for kind, gpus in kinds.items():
                 if kind.ended not in spared:
                     found[who] += gpus * weight_of(budget, kind.model) // _UNIT
-    return heapq.nsmallest(_MOST_NAMED, ((-gpus, row) for row, gpus in found.items() if gpus > 0))
+    return sorted((-gpus, row) for row, gpus in found.items() if gpus > 0)
 
 
 def _with_names(most: Iterable[tuple[int, int]], name_of: Callable[[int], str]) -> tuple[tuple[str, int], ...]:

@@ -9,15 +9,21 @@ Days, weeks and months are those of a time zone: a day there has 23 or 25 hours 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from kai.api.conventions.budgets import amount_of
+from kai.api.scheduling.queue import Queue
+from kai.basics.parsing import GPU_HOUR
 from kai.history import reports
 from kai.history.database import heard_until, queues_by_row
 from kai.history.facts import EVICTIONS, HOURS, RESOURCES, Amounts, Ended, QueueFacts
 from kai.history.reports import Use
+from kai.history.spending import accounts
 
 if TYPE_CHECKING:
     import sqlite3
@@ -26,6 +32,7 @@ Row = Mapping[str, Any]
 PERIODS: Final = ("day", "week", "month")
 NO_QUEUE: Final = "(no queue)"
 _UNKNOWN: Final = "(unknown)"
+EVERY_USER: Final = "(all)"
 _HOUR: Final = 3_600_000
 _SIZES: Final = (0, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000)
 """Bounds of the classes of sizes, in thousandths of GPUs."""
@@ -228,6 +235,39 @@ def _utilisation(connection: sqlite3.Connection, span: Span) -> list[Row]:
     return rows
 
 
+def budget_rows(connection: sqlite3.Connection, queues: Iterable[Queue], span: Span) -> list[Row]:
+    """Return the budgets of queues in each of their periods that a time has a part of, each with who used it.
+
+    What running work may still use is what the status of the queue says, so it is there for the present period only.
+    """
+    rows: list[Row] = []
+    for each in accounts(connection, queues, span.since, span.until):
+        written = next((known for known in each.queue.status.budgets if known.name == each.budget.name), None)
+        is_present = written is not None and round(written.since * 1000) == each.period.begin
+        committed = round(written.committed * GPU_HOUR) if written is not None and is_present else None
+        amount = amount_of(each.budget) + each.carried
+        left = amount - each.spent - (committed or 0)
+        begin = instant(each.period.begin) if each.period.begin else None
+        resets = None if math.isinf(each.period.until) else instant(round(each.period.until * 1000))
+        head = {"queue": each.queue.metadata.name, "budget": each.budget.name}
+        period = {"enforce": each.budget.enforce, "begins": begin, "resets": resets}
+        parts = {"amount": amount, "carried": each.carried, "spent": each.spent, "committed": committed, "left": left}
+        rows.append({**head, "user": EVERY_USER, **period, **_of_parts(parts, amount)})
+        none = dict.fromkeys(parts, None)
+        rows += [
+            {**head, "user": user or _UNKNOWN, **period, **_of_parts({**none, "spent": gpus}, amount)}
+            for user, gpus in each.users
+        ]
+    return rows
+
+
+def _of_parts(parts: Mapping[str, int | None], amount: int) -> dict[str, Any]:
+    spent = parts["spent"] or 0
+    hours = {f"{name}Hours": None if part is None else round(part / GPU_HOUR, 4) for name, part in parts.items()}
+    exact = {f"{name}Exact": part for name, part in parts.items()}
+    return {**hours, "percent": round(100 * spent / amount, 2) if amount else 0.0, **exact}
+
+
 KINDS: Final[Mapping[str, Callable[[sqlite3.Connection, Span], list[Row]]]] = {
     "jobs": _jobs,
     "queues": _queues,
@@ -240,7 +280,9 @@ KINDS: Final[Mapping[str, Callable[[sqlite3.Connection, Span], list[Row]]]] = {
     "evictions": _evictions,
     "utilisation": _utilisation,
 }
-"""The reports."""
+"""The reports that need no more than the history."""
+BUDGETS: Final = "budgets"
+"""The report that needs queues, too."""
 
 
 @attrs.frozen(kw_only=True)
@@ -253,10 +295,22 @@ class Report:
     """The instant up to which all was recorded; None for an empty database."""
 
 
-def report(connection: sqlite3.Connection, kind: str, span: Span, *, by: str = "", zone: dt.tzinfo) -> Report:
-    """Return a report over a time; with ``by``, one of `PERIODS`, for each of these."""
+def report(
+    connection: sqlite3.Connection,
+    kind: str,
+    span: Span,
+    *,
+    by: str = "",
+    zone: dt.tzinfo,
+    queues: Sequence[Queue] = (),
+) -> Report:
+    """Return a report over a time; with ``by``, one of `PERIODS`, for each of these.
+
+    ``queues`` are those whose `BUDGETS` are reported.
+    """
     heard = heard_until(connection)
     end = span.until if heard is None else min(span.until, heard)
     chosen = tuple(spans(span.since, end, by, zone)) if by else (attrs.evolve(span, until=max(span.since, end)),)
-    parts = tuple((each, tuple(rows_of(connection, kind, each))) for each in chosen)
+    made = partial(budget_rows, connection, queues) if kind == BUDGETS else partial(rows_of, connection, kind)
+    parts = tuple((each, tuple(made(each))) for each in chosen)
     return Report(kind=kind, spans=parts, recorded=heard)

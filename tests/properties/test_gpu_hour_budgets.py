@@ -172,7 +172,7 @@ def charged_until(left, since, now, slice_length):
 
 
 @given(jobs, st.integers(0, 20_000))
-def test_work_is_charged_until_its_limit_or_its_slice_ends(chosen, later):
+def test_work_is_charged_until_its_limit_or_slice_ends(chosen, later):
     case = cluster(chosen, 1000, 0)
     snapshot = take_snapshot(case.objects, case.now + later, case.settings)
     for row, group in enumerate(snapshot.groups):
@@ -229,7 +229,7 @@ def answers(report, sink):
 
 
 @given(jobs, st.integers(100, 300), st.lists(st.integers(0, 4 * 3_600_000), min_size=1, max_size=6), st.integers(0, 1))
-def test_a_cycle_at_rest_answers_as_one_that_is_run(chosen, amount, instants, lag):
+def test_a_cycle_at_rest_answers_as_a_run_one(chosen, amount, instants, lag):
     case = cluster(chosen, amount, 0)
     paces = {key: pace * (1 - lag) for key, pace in paces_of(chosen).items()}
     intake, (_, profile) = Intake(case.settings), counting()
@@ -245,7 +245,7 @@ def test_a_cycle_at_rest_answers_as_one_that_is_run(chosen, amount, instants, la
         assert answers(reports[0], sinks[0]) == answers(reports[1], sinks[1])
 
 
-def test_a_cycle_at_rest_is_repeated_until_a_limit_ends():
+def test_a_rested_cycle_repeats_until_a_limit_ends():
     case = cluster([(4, 2, 60, True), (4, 8, 60, False)], 120, 0)
     runs, profile = counting()
     intake, paces = Intake(case.settings), paces_of([(4, 2, 60, True)])
@@ -258,7 +258,7 @@ def test_a_cycle_at_rest_is_repeated_until_a_limit_ends():
     assert runs == [case.now + 60 * minute for minute in (0, 56, 57)]
 
 
-def test_a_cycle_at_rest_is_repeated_until_a_slice_ends():
+def test_a_rested_cycle_repeats_until_a_slice_ends():
     case = cluster([(4, 2, None, True), (4, 8, 60, False)], 260, 0)
     runs, profile = counting()
     intake, paces = Intake(case.settings), paces_of([(4, 2, None, True)])

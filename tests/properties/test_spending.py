@@ -134,7 +134,7 @@ def test_a_meter_gives_what_all_intervals_give(chosen):
     writer.close()
 
 
-def test_a_meter_begins_anew_where_an_older_database_took_the_place():
+def test_a_meter_begins_anew_on_an_older_database():
     meter = Meter()
     for begins, gpus in ((T + DAY, 1000), (T + HOUR, 8000)):
         connection = connect(MEMORY, writes=True)

@@ -10,6 +10,7 @@ import datetime as dt
 import html
 import io
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +19,9 @@ import click
 
 from kai.answers.cases.origin import Origin
 from kai.answers.documents.listings import SpanItem, UsageHistory, UsageItem, UsageReport
+from kai.api.codec.structuring import structure
+from kai.api.kinds import key_of
+from kai.api.scheduling.queue import Queue
 from kai.basics.errors import CommandLineError
 from kai.basics.schedules import read_zone
 from kai.basics.wording import number_text, shown
@@ -26,7 +30,7 @@ from kai.cli.tables import Column, table, wrapped
 from kai.history.database import heard_until, queues_by_row, reading
 from kai.history.facts import HOURS, NOTHING, RESOURCES
 from kai.history.reports import capacity, held_by_queue
-from kai.history.tables import KINDS, PERIODS, Report, Row, Span, instant, midnight, report, spans
+from kai.history.tables import BUDGETS, KINDS, PERIODS, Report, Row, Span, instant, midnight, report, spans
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,25 +96,60 @@ def _time_options(function: Any) -> Any:  # noqa: ANN401 - as decorators of clic
 
 
 @click.command(name="report")
-@click.argument("kind", metavar="REPORT", type=click.Choice(tuple(KINDS)))
+@click.argument("kind", metavar="REPORT", type=click.Choice((*KINDS, BUDGETS)))
 @_time_options
+@click.option(
+    "--queues",
+    "queues_file",
+    default="",
+    metavar="FILE",
+    help="Queues with the budgets to report, as `kubectl get queues.scheduling.run.ai -o yaml` writes them; - for"
+    " standard input.",
+)
 @click.option("--by", type=click.Choice(PERIODS), default=None, help="A report for each of these.")
 @console_options((*FORMATS, "csv", "html"))
 def report_command(
-    console: Console, *, kind: str, place: str, since: str, until: str, zone: str, by: str | None
+    console: Console, *, kind: str, place: str, since: str, until: str, zone: str, by: str | None, queues_file: str
 ) -> None:
     """Report who used what over a time: from the file with the history of usage.
 
-    REPORT is one of jobs, queues, users, namespaces, sizes, models, nodes, endings, evictions and utilisation.
+    REPORT is one of jobs, queues, users, namespaces, sizes, models, nodes, endings, evictions, utilisation and budgets.
     """
+    if kind == BUDGETS and by is not None:
+        raise CommandLineError(f"--by: found {by}, expected none with budgets: each of their periods has rows")
+    queues = _queues(kind, queues_file)
     with reading(place) as connection:
         heard = heard_until(connection) or 0
+        since = since or ("0h" if kind == BUDGETS else "")  # budgets have periods of their own: the present ones
         span, local = _Time(since=since, until=until, zone=zone).span(heard)
-        made = report(connection, kind, span, by=by or "", zone=local)
+        made = report(connection, kind, span, by=by or "", zone=local, queues=queues)
     if console.is_for_machines:
         _write_report(made, console)
         return
     console.write(_FORMS[console.output if console.output in _FORMS else "table"](made, console).rstrip("\n"))
+
+
+def _queues(kind: str, place: str) -> list[Queue]:
+    """Return the queues of a file, by name.
+
+    Raises: CommandLineError; RefusedError and InputError for a file that cannot be read.
+    """
+    if kind != BUDGETS:
+        if place:
+            raise CommandLineError(f"--queues: found {shown(place)}, expected none with the report {kind}")
+        return []
+    if not place:
+        wanted = "a file with queues, or - for standard input: kubectl get queues.scheduling.run.ai -o yaml"
+        raise CommandLineError(f"--queues: found nothing, expected {wanted}")
+    from kai.manifests.manifest_reading import documents_of, open_text
+
+    try:
+        text = sys.stdin.buffer.read() if place == "-" else Path(place).read_bytes()
+    except OSError as error:
+        raise CommandLineError(f"--queues: {place}: {error.strerror}") from None
+    found = [each.manifest for each in documents_of(*open_text(text, place))]
+    queues = [structure(each) for each in found if each.get("kind") == Queue.__name__]
+    return sorted((each for each in queues if isinstance(each, Queue)), key=key_of)
 
 
 def as_csv(made: Report, console: Console) -> str:
@@ -143,7 +182,8 @@ def as_table(made: Report, console: Console) -> str:
 
 def _title(made: Report, span: Span) -> str:
     name = f"{made.kind} {span.name}".strip()
-    return f"{name}: {instant(span.since)} to {instant(span.until)}"
+    until = f" to {instant(span.until)}" if span.until > span.since else ""
+    return f"{name}: {instant(span.since)}{until}"
 
 
 def _heads(made: Report) -> list[str]:

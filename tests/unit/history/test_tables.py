@@ -14,7 +14,7 @@ from kai.cli.listing.report import report_command
 from kai.cli.output_kinds import kind_schema
 from kai.history.database import reading
 from kai.history.facts import Amounts, Ended, NodeState, QueueFacts
-from kai.history.tables import KINDS, Span, report, rows_of, spans
+from kai.history.tables import BUDGETS, KINDS, Span, report, rows_of, spans
 from tests.unit.cli.schemas.test_jsonschemas import faults
 from tests.unit.history.test_database import HOUR, TEAM, TOP, begun, held
 
@@ -197,6 +197,10 @@ def test_the_history_of_a_queue_by_day(path):
         (("report", "jobs", "--tz", "Mars/Base"), "--tz: found 'Mars/Base', expected an IANA time zone"),
         (("report", "jobs", "--from", "soon"), "--from: found 'soon', expected a day"),
         (("report", "jobs", "--from", "2027-01-01"), "expected a time before --to"),
+        (("report", "jobs", "--queues", "q.yaml"), "--queues: found 'q.yaml', expected none with the report jobs"),
+        (("report", "budgets"), "--queues: found nothing, expected a file with queues, or - for standard input"),
+        (("report", "budgets", "--queues", "none.yaml"), "--queues: none.yaml: No such file or directory"),
+        (("report", "budgets", "--queues", "none.yaml", "--by", "day"), "--by: found day, expected none with budgets"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(path, words, message):
@@ -212,4 +216,73 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 def test_the_help_of_reports_names_each_of_them():
     assert report_command.help is not None
     listed = report_command.help.partition("REPORT is one of ")[2].rstrip(".\n ").replace(" and ", ", ")
-    assert tuple(" ".join(listed.split()).split(", ")) == tuple(KINDS)
+    assert tuple(" ".join(listed.split()).split(", ")) == (*KINDS, BUDGETS)
+
+
+QUEUES = """
+kind: List
+apiVersion: v1
+items:
+- apiVersion: scheduling.run.ai/v2
+  kind: Queue
+  metadata: {name: team, creationTimestamp: "2025-01-01T00:00:00Z"}
+  spec:
+    budgets:
+    - {name: month, amount: 100, weights: [{model: h100, weight: 2}], refund: [nodeFailure]}
+    - {name: day, amount: 30, period: daily, timeZone: Europe/Berlin, carryOver: 0.5}
+  status: {budgets: [{name: month, since: "2026-10-01T00:00:00Z", at: "2026-10-26T23:00:00Z", spent: 1, committed: 8}]}
+- apiVersion: scheduling.run.ai/v2
+  kind: Queue
+  metadata: {name: other}
+  spec: {budgets: [{name: all, amount: 60, period: once}]}
+- {apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: plain}}
+"""
+
+
+@pytest.fixture
+def queues(tmp_path):
+    made = tmp_path / "queues.yaml"
+    made.write_text(QUEUES, encoding="utf-8")
+    return made
+
+
+def budget_report(path, queues, *words):
+    answer = ran("report", "budgets", "--file", str(path), "--queues", str(queues), *words, "-o", "json")
+    return json.loads(answer.output)
+
+
+def test_budgets_are_reported_with_who_used_them(path, queues):
+    document = budget_report(path, queues)
+    assert faults(document, kind_schema("UsageReport")) == []
+    (span,) = document["spans"]
+    keys = ("queue", "budget", "user", "amountHours", "spentHours", "committedHours", "leftHours", "percent", "resets")
+    assert said(span["rows"], *keys) == [
+        ("other", "all", "(all)", 60.0, 30.0, None, 30.0, 50.0, None),
+        ("other", "all", "(unknown)", None, 30.0, None, None, 50.0, None),
+        ("team", "month", "(all)", 100.0, 40.0, 8.0, 52.0, 40.0, "2026-11-01T00:00:00Z"),
+        ("team", "month", "ann", None, 40.0, None, None, 40.0, "2026-11-01T00:00:00Z"),
+        ("team", "day", "(all)", 45.0, 0.0, None, 45.0, 0.0, "2026-10-27T23:00:00Z"),
+    ]
+
+
+def test_each_period_of_the_time_has_its_rows(path, queues):
+    rows = budget_report(path, queues, "--from", "2026-10-25", "--tz", "Europe/Berlin")["spans"][0]["rows"]
+    days = [row for row in rows if row["budget"] == "day"]
+    assert said(days, "user", "begins", "amountHours", "carriedHours", "spentHours") == [
+        ("(all)", "2026-10-24T22:00:00Z", 45.0, 15.0, 20.0),
+        ("ann", "2026-10-24T22:00:00Z", None, None, 20.0),
+        ("(all)", "2026-10-25T23:00:00Z", 35.0, 5.0, 0.0),
+    ]
+    assert all(row["amountExact"] - row["spentExact"] == row["leftExact"] for row in days if row["user"] == "(all)")
+
+
+@pytest.mark.parametrize("form", ["table", "wide", "csv", "yaml", "html"])
+def test_budgets_have_the_forms_of_other_reports(path, queues, form):
+    text = ran("report", "budgets", "--file", str(path), "--queues", str(queues), "-o", form).output
+    assert "month" in text
+    assert "ann" in text
+
+
+def test_queues_come_from_standard_input_too(path):
+    words = ("report", "budgets", "--file", str(path), "--queues", "-", "-o", "csv")
+    assert CliRunner().invoke(kai, words, input=QUEUES).output.count("\n") == 6
