@@ -22,8 +22,7 @@ from kai.basics.errors import UnreachableError
 from kai.basics.parsing import part_of
 from kai.cluster.port import Clock
 from kai.cluster.requesting.listing import address_of, plain_words
-from kai.cluster.transport.calls import Answer, Call, NoAnswer, Transport
-from kai.cluster.transport.replies import redirected, said
+from kai.cluster.transport.calls import Answer, Call, NoAnswer, Transport, redirected, said
 from kai.doctor.seen import LISTS, NOT_ALLOWED, Manifest, Right, Seen, resource_of
 
 _FOLLOW: Final = ("list", "watch")

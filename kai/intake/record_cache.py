@@ -13,8 +13,8 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from kai.api.cluster_objects import Listing
 from kai.api.kinds import ApiObject, key_of, title
-from kai.api.listing import Listing
 from kai.basics.errors import InputError
 from kai.facts.state.table_version import TableVersion
 

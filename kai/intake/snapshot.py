@@ -41,10 +41,9 @@ from kai.intake.pods import PodReader, PodRecord
 from kai.intake.queues import Clocked, Permissions, read_permissions, read_queues
 from kai.intake.record_cache import RecordCache, by_name, in_order
 from kai.intake.settings import IntakeSettings
-from kai.intake.shapes import ShapeTable, with_refusals
+from kai.intake.shapes import ShapeTable, Turns, with_refusals
 from kai.intake.surroundings import Library, Surroundings, bind_requests, read_foreign, read_library, surroundings_of
 from kai.intake.table import GroupTable, NodeTable, PodTable
-from kai.intake.turns import Turns
 
 _MANY = 1 << 12
 _NO_PAST = Past()

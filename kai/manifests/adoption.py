@@ -16,8 +16,7 @@ from kai.api import names
 from kai.api.kubernetes.pod import ENDED
 from kai.basics.parsing import mapping_of, mappings_of, part_of, place_of
 from kai.basics.wording import counted
-from kai.manifests.findings import Document
-from kai.manifests.positions import Text
+from kai.manifests.findings import Document, Text
 from kai.manifests.proposals import (
     KUEUE,
     LOCAL_QUEUE,

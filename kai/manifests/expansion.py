@@ -19,7 +19,7 @@ from kai.api.kubernetes.pod import ENDED
 from kai.api.scheduling.shard import Config, SchedulingShard
 from kai.basics.errors import InputError
 from kai.basics.parsing import mapping_of, mappings_of, part_of
-from kai.manifests.claims import is_compute_domain, template_of
+from kai.manifests.gpus import is_compute_domain, template_of
 from kai.manifests.grouping import Grouping, Index, Manifest, circles
 from kai.manifests.unused import (
     CONFIGURES,

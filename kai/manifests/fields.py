@@ -18,8 +18,7 @@ from kai.api.crds.definitions import PRESENTATIONS, definition
 from kai.api.kinds import BY_CLASS
 from kai.api.values import BadValue
 from kai.manifests.faults import SCALARS, scalar_fault
-from kai.manifests.findings import Document, Finding
-from kai.manifests.positions import Path
+from kai.manifests.findings import Document, Finding, Path
 from kai.manifests.workloads.table import pod_templates
 
 _FREE: Final = "?"

@@ -13,14 +13,11 @@ from kai.api import names
 from kai.api.fields import EMPTY
 from kai.basics.parsing import mapping_of, mappings_of, part_of
 from kai.basics.wording import counted, first_of
-from kai.manifests.claims import Claims, Place, check_claims
 from kai.manifests.expansion import Job
-from kai.manifests.findings import Document, Finding
-from kai.manifests.gpus import gpus_of
-from kai.manifests.keys import check_keys, nearest_key
+from kai.manifests.findings import Document, Finding, Path
+from kai.manifests.gpus import Claims, Place, check_claims, gpus_of
+from kai.manifests.keys import Nodes, check_keys, check_nodes, nearest_key
 from kai.manifests.manifest_reading import Reading
-from kai.manifests.nodes import Nodes, check_nodes
-from kai.manifests.positions import Path
 from kai.manifests.queues import check_access, check_models, check_queues, parent_of, queues_of
 from kai.manifests.refused import check_refused
 from kai.manifests.unused import check_priorities, classes_of, pods_in, templates

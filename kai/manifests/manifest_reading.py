@@ -27,9 +27,8 @@ from kai.basics.parsing import mapping_of
 from kai.basics.wording import shown
 from kai.manifests.expansion import Expansion, Surroundings, expand
 from kai.manifests.fields import check_fields
-from kai.manifests.findings import Document, Finding, RefusedError
+from kai.manifests.findings import Document, Finding, Path, RefusedError, Text
 from kai.manifests.gpus import check_gpus
-from kai.manifests.positions import Path, Text
 from kai.manifests.unused import known_versions
 from kai.manifests.workloads.table import has_model, pod_templates
 from kai.roles.podgrouper import Kind

@@ -31,7 +31,7 @@ from kai.manifests.findings import Document, Finding
 from kai.manifests.manifest_reading import Reading
 
 if TYPE_CHECKING:
-    from kai.manifests.positions import Path
+    from kai.manifests.findings import Path
 
 
 _AMOUNTS: Final = ("quota", "limit", "overQuotaWeight")

@@ -1,6 +1,6 @@
 """The validation rules of an API server, applied to workloads field by field before they are sent.
 
-``check_refused`` yields findings of one document. ``kai.manifests.containers`` has the rules of containers; affinities,
+``check_refused`` yields findings of one document. ``kai.manifests.faults`` has the rules of containers; affinities,
 selectors, tolerations and spreading are checked here. Rules about required fields apply to Kubernetes' own kinds only;
 other controllers may fill in missing fields.
 
@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from kai.basics.parsing import is_number, mapping_of, mappings_of, part_of
 from kai.basics.schedules import WANTED, Schedule
-from kai.manifests.containers import faults_of_containers
 from kai.manifests.faults import (
     Fault,
     Item,
     at_least,
+    faults_of_containers,
     is_label,
     is_subdomain,
     items,
@@ -27,8 +27,7 @@ from kai.manifests.faults import (
     shown,
     value_fault,
 )
-from kai.manifests.findings import Document, Finding, field_of
-from kai.manifests.positions import Path
+from kai.manifests.findings import Document, Finding, Path, field_of
 from kai.manifests.unused import PATCHES
 from kai.manifests.workloads.table import has_model, pod_templates
 from kai.roles.podgrouper import Kind

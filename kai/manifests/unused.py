@@ -12,9 +12,8 @@ import attrs
 from kai.api import names
 from kai.api.kinds import KINDS
 from kai.basics.parsing import mapping_of, part_of
-from kai.manifests.findings import Document, Finding
+from kai.manifests.findings import Document, Finding, Path
 from kai.manifests.grouping import PRIORITY_CLASSES
-from kai.manifests.positions import Path
 
 NOT_READ: Final = "scheduling does not read this kind"
 NOT_EXPANDED: Final = "kai does not expand this kind"

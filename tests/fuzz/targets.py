@@ -33,17 +33,15 @@ from kai.cluster.election.leading import _record
 from kai.cluster.process.decisions import read_line
 from kai.cluster.process.listener import read_address
 from kai.cluster.requesting.reviews import Reviews
-from kai.cluster.transport.calls import Answer
+from kai.cluster.transport.calls import Answer, refusal_of, status_of
 from kai.cluster.transport.credentials import Source
 from kai.cluster.transport.kubeconfig import read_contexts
-from kai.cluster.transport.replies import refusal_of, status_of
 from kai.dashboard.api import question_of
 from kai.deciding.configuration.past_usage import Cron
 from kai.deciding.configuration.profile_reading import read_configuration
 from kai.deciding.configuration.profiles import make_profile
 from kai.deciding.configuration.registry import Registry
-from kai.facts.model.device_functions import version
-from kai.facts.model.device_selectors import Selectors
+from kai.facts.model.device_selectors import Selectors, version
 from kai.lab.sources.archive import read_archive
 from kai.lab.traces.trace_reading import read_nodes, read_trace
 from kai.lab.virtual.results.documents import result_of_document

@@ -18,7 +18,7 @@ from kai.cluster import work
 from kai.cluster.caching import assume_cache, store, watch
 from kai.cluster.election import leading, lease
 from kai.cluster.requesting import sending, write
-from kai.cluster.transport import encoding, reachability, replies
+from kai.cluster.transport import calls, encoding, reachability
 from kai.intake import held
 from kai.roles.binder import bind as binding
 from kai.roles.binder import queue, sharers
@@ -151,7 +151,7 @@ def assumptions_kept_over_terms() -> list[Patch]:
 
 @bug
 def lost_answer_read_as_failure() -> list[Patch]:
-    plain = replies.refusal_of
+    plain = calls.refusal_of
 
     def sure(answer: Any, *, is_write: bool, now: float) -> Refusal:
         found = plain(answer, is_write=is_write, now=now)

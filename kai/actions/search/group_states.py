@@ -10,8 +10,7 @@ from kai.deciding.engine.heaps import GroupHeap
 from kai.deciding.engine.session import Session
 from kai.facts.kernels.columns import KIND_FRACTION, KIND_MEMORY
 from kai.facts.kernels.filling import Listing, fill_victims
-from kai.facts.kernels.first_probe import FirstProbe
-from kai.facts.kernels.prefix import Prefix
+from kai.facts.kernels.prefix import FirstProbe, Prefix
 from kai.facts.kernels.trying import Aggressor, Trial
 from kai.facts.kernels.victims import GroupState, list_all, look_again
 from kai.facts.model.axis import Bools, Int64s

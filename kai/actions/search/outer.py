@@ -22,8 +22,7 @@ from kai.deciding.engine.session import Session
 from kai.facts.kernels import prefix
 from kai.facts.kernels.booking import accepted_gpu, requested_gpu
 from kai.facts.kernels.columns import GPU, GPU_UNIT, KIND_FRACTION, KIND_MEMORY, KIND_WHOLE
-from kai.facts.kernels.first_probe import propose_first
-from kai.facts.kernels.prefix import Prefix
+from kai.facts.kernels.prefix import Prefix, propose_first
 from kai.facts.kernels.victims import add_held
 from kai.facts.model.axis import Bools, GroupRow, GroupRows, Int64s, NodeRows, SubGroupRow
 from kai.framework.scenario import Batch, Batches, Outer
@@ -400,7 +399,7 @@ class CompiledVictims:
     def propose_first(self, group: int) -> int:
         """Find the first scenario for ``group`` whose victims are on one node, and leave it in ``states.probe``.
 
-        Return the result of ``kai.facts.kernels.first_probe.propose_first``.
+        Return the result of ``kai.facts.kernels.prefix.propose_first``.
         """
         session, states = self._session, self._states
         states.fill(self.member)

@@ -26,11 +26,11 @@ import numpy as np
 
 from kai.actions.search.group_states import GroupStates
 from kai.actions.search.losses import Givers
+from kai.actions.search.one_call import Explain, facts_of
 from kai.actions.search.outer import CompiledVictims, Devices, Filters, PlainVictims, Terms, held_by
 from kai.actions.search.plans import Planner
 from kai.actions.search.replacing import Replacing, books_all_they_ask_for, finalize, try_at_once
 from kai.actions.search.second_look import Found, Looks, SecondLook, could_stay, disturbed, is_enough
-from kai.actions.search.served import Explain, facts_of
 from kai.deciding.engine.eviction_caps import Cap
 from kai.deciding.engine.host import BudgetAnswer
 from kai.deciding.engine.portion import Portion
@@ -38,7 +38,7 @@ from kai.deciding.engine.session import Session
 from kai.deciding.engine.shortcuts import FIRST_PROBE, HOPELESS, LAST_PROBE
 from kai.deciding.engine.statement import Statement
 from kai.facts.kernels.columns import GPU, KIND_NONE, RELEASING
-from kai.facts.kernels.first_probe import NONE_PASSES, UNSUITED, is_final
+from kai.facts.kernels.prefix import NONE_PASSES, UNSUITED, is_final
 from kai.facts.kernels.victims import free_gpus, losing
 from kai.facts.model.axis import GroupRow, Int64s, NodeRows, PodRows
 from kai.facts.model.pod import ACTIVE_ALLOCATED

@@ -11,10 +11,9 @@ import numpy as np
 
 from kai.actions.search.group_states import GroupStates
 from kai.actions.search.hopeless import NoLess
-from kai.actions.search.one_call import OneCall, Run
+from kai.actions.search.one_call import Explain, OneCall, Run
 from kai.actions.search.outer import CompiledVictims, PlainVictims
 from kai.actions.search.second_look import Looks
-from kai.actions.search.served import Explain
 from kai.actions.search.solver import Outcome, Search
 from kai.deciding.engine.heaps import GroupHeap
 from kai.deciding.engine.portion import Portion

@@ -19,9 +19,8 @@ from kai.basics.errors import UnreachableError
 from kai.basics.wording import shown
 from kai.cluster.clock import SystemClock
 from kai.cluster.transport.access import Access
-from kai.cluster.transport.calls import Answer, Call, NoAnswer, Query
+from kai.cluster.transport.calls import Answer, Call, NoAnswer, Query, redirected
 from kai.cluster.transport.client import Client, user_agent
-from kai.cluster.transport.replies import redirected
 
 SERVICE: Final = "kai-scheduler/kai-dashboard"
 """Namespace and name of the default Service."""

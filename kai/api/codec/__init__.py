@@ -1,5 +1,5 @@
 """Text to JSON, JSON to objects, and back.
 
-`manifest_text` parses the text of files, `json_decoding` the bytes of an API server and drops the data beyond a cap.
-`structuring` makes the objects, with the readers that `converter` assembles.
+`manifest_text` parses the text of files. `structuring` parses the bytes of an API server, drops the data beyond a cap
+and makes the objects, with the readers that `converter` assembles.
 """

@@ -41,9 +41,9 @@ from kai.lab.virtual.scenes.cluster_file import read_cluster_file
 from kai.lab.virtual.scenes.file_kinds import is_trace
 from kai.manifests import Document, Finding, RefusedError, Surroundings, documents_of, open_text, read
 from kai.manifests.adoption import NONE, Adoption, adopted_documents
-from kai.manifests.claims import Claims
+from kai.manifests.findings import Text
+from kai.manifests.gpus import Claims
 from kai.manifests.manifest_reading import Reading
-from kai.manifests.positions import Text
 
 
 @attrs.frozen(kw_only=True)

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 import attrs
 import structlog
 
-from kai.api.codec.json_decoding import keep
-from kai.api.codec.structuring import structure_as
+from kai.api.codec.structuring import keep, structure_as
 from kai.api.kinds import BY_CLASS, ApiObject, Key
 from kai.basics.errors import InputError
 from kai.cluster.caching.shown import Overlays, Shown, annotated
@@ -24,7 +23,7 @@ from kai.cluster.caching.tombstones import UNKNOWN_VERSION, Peek, Tombstones, pe
 from kai.cluster.port import Change, Index, Rejected
 
 if TYPE_CHECKING:
-    from kai.api.listing import Listing
+    from kai.api.cluster_objects import Listing
 
 T = TypeVar("T", bound=ApiObject)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kai.api.codec.json_decoding import decode_as
+from kai.api.codec.structuring import decode_as
 from kai.cluster.caching.tombstones import Peek, version_of
 
 if TYPE_CHECKING:

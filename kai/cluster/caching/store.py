@@ -19,7 +19,7 @@ from kai.api.kubernetes.meta import Foreign
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.scheduling.queue import Queue
 from kai.cluster.caching.assume_cache import AssumeCache
-from kai.cluster.caching.subscription import Arrivals, Present, Subscription
+from kai.cluster.caching.shown import Arrivals, Present, Subscription
 
 if TYPE_CHECKING:
     from kai.cluster.port import Change, Clock, Index, Rejected

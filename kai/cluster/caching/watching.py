@@ -58,10 +58,12 @@ from kai.cluster.transport.calls import (
     Query,
     Stream,
     Transport,
+    said,
+    status_of,
+    wait_of,
 )
 from kai.cluster.transport.encoding import ServedVersions, collection, page_query
 from kai.cluster.transport.reachability import Reachability
-from kai.cluster.transport.replies import said, status_of, wait_of
 
 if TYPE_CHECKING:
     from kai.cluster.caching.assume_cache import Asked

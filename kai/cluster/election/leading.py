@@ -34,9 +34,8 @@ from kai.cluster.election.lease import (
     WriteRefused,
 )
 from kai.cluster.port import Clock, Draw, Term
-from kai.cluster.transport.calls import Answer, Call, LineSplitter, NoAnswer, Transport
+from kai.cluster.transport.calls import Answer, Call, LineSplitter, NoAnswer, Transport, decoded, refusal_of
 from kai.cluster.transport.encoding import to_json
-from kai.cluster.transport.replies import decoded, refusal_of
 
 _GIVING_BACK: Final = 10.0
 """Timeout for releasing a lease: two calls of maximum length, a third of a pod's grace period.

@@ -25,9 +25,8 @@ from kai.basics.parsing import mappings_of, part_of
 from kai.cluster.port import Clock
 from kai.cluster.requesting.sending import Label, Sender
 from kai.cluster.requests import Fetch, FetchAll, NoSuchKind
-from kai.cluster.transport.calls import Answer, Call, NoAnswer
+from kai.cluster.transport.calls import Answer, Call, NoAnswer, decoded, refusal_of
 from kai.cluster.transport.encoding import collection, label_selector, page_query
-from kai.cluster.transport.replies import decoded, refusal_of
 
 K = TypeVar("K", bound=Hashable)
 

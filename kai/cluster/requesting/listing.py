@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 import anyio
 import attrs
 
-from kai.api.codec.json_decoding import keep
-from kai.api.codec.structuring import structure_as
+from kai.api.codec.structuring import keep, structure_as
 from kai.api.kinds import BY_CLASS, ApiObject
 from kai.api.kubernetes.meta import ConfigMap
 from kai.api.kubernetes.pod import Pod
@@ -31,10 +30,12 @@ from kai.cluster.transport.calls import (
     Call,
     NoAnswer,
     Transport,
+    decoded,
+    said,
+    version_said,
 )
 from kai.cluster.transport.encoding import collection, page_query
 from kai.cluster.transport.reachability import right_of
-from kai.cluster.transport.replies import decoded, said, version_said
 
 _PAGE: Final = 2000
 _PATIENCE: Final = (1.0, 3.0)

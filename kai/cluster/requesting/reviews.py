@@ -19,8 +19,7 @@ from kai.basics.errors import ApiError
 from kai.basics.parsing import list_of, mapping_of, part_of
 from kai.cluster.port import Clock
 from kai.cluster.requesting.sending import Label, Withheld
-from kai.cluster.transport.calls import Answer, Call, NoAnswer
-from kai.cluster.transport.replies import decoded
+from kai.cluster.transport.calls import Answer, Call, NoAnswer, decoded
 
 KEPT: Final = 30.0
 """How long a cached answer counts.

@@ -17,9 +17,8 @@ import attrs
 
 from kai.cluster.port import Clock, Draw
 from kai.cluster.requesting.window import Window
-from kai.cluster.transport.calls import Answer, Call, NoAnswer, Transport, always
+from kai.cluster.transport.calls import Answer, Call, NoAnswer, Transport, always, is_throttled, wait_of, wants_rest
 from kai.cluster.transport.reachability import Reachability, Rights, why_forbidden
-from kai.cluster.transport.replies import is_throttled, wait_of, wants_rest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator

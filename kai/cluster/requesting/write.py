@@ -48,7 +48,7 @@ from kai.cluster.requesting.foreign import ForeignReader
 from kai.cluster.requesting.refused_writes import EndingNamespaces
 from kai.cluster.requesting.sending import Label, Sender, Withheld
 from kai.cluster.requests import Apply, Evict, Fetch, FetchAll, JsonPatch, NamespaceEnding, NotLeading, Request
-from kai.cluster.transport.calls import Answer, NoAnswer, always
+from kai.cluster.transport.calls import Answer, NoAnswer, always, decoded, refusal_of
 from kai.cluster.transport.encoding import (
     Reporter,
     ServedVersions,
@@ -58,7 +58,6 @@ from kai.cluster.transport.encoding import (
     encode_write,
     event_name,
 )
-from kai.cluster.transport.replies import decoded, refusal_of
 
 _PAGE: Final = 500
 _POLL: Final = 1.0

@@ -30,8 +30,17 @@ import structlog
 from kai.basics import parsing
 from kai.basics.kubernetes_version import NEWEST, KubernetesVersion
 from kai.cluster.port import Clock, Draw, Listener
-from kai.cluster.transport.calls import VERSION_CALL, Answer, Call, NoAnswer, Stream, Transport
-from kai.cluster.transport.replies import ends_with_namespace, status_of, version_said
+from kai.cluster.transport.calls import (
+    VERSION_CALL,
+    Answer,
+    Call,
+    NoAnswer,
+    Stream,
+    Transport,
+    ends_with_namespace,
+    status_of,
+    version_said,
+)
 
 _PERSISTS: Final = 3.0
 """Time after which a second refusal means that a right is missing.

@@ -13,7 +13,10 @@ from kai.facts.kernels.booking import accepted_gpu, evict, requested_gpu
 from kai.facts.kernels.columns import OP_EVICT, OP_PIPELINE, PIPELINED, RELEASING, Columns, Facts, Offsets, add, undo_to
 from kai.facts.kernels.fairness import FAIR, Claim, Fairness, judge, mark_greedy, may_reclaim, remember
 from kai.facts.kernels.filling import fill_victims
-from kai.facts.kernels.first_probe import (
+from kai.facts.kernels.fit import Rules, Vectors
+from kai.facts.kernels.order import Heap, pop
+from kai.facts.kernels.place import place_pods
+from kai.facts.kernels.prefix import (
     CHANGES,
     PROPOSED,
     VICTIMS,
@@ -24,9 +27,6 @@ from kai.facts.kernels.first_probe import (
     only_pod,
     propose_first,
 )
-from kai.facts.kernels.fit import Rules, Vectors
-from kai.facts.kernels.order import Heap, pop
-from kai.facts.kernels.place import place_pods
 from kai.facts.kernels.trying import FAILED, PLACED, Trial, may_take, try_victims
 from kai.facts.kernels.victims import CHANGED, UNKNOWN, GroupState, least_held, look_again, look_again_at
 

@@ -21,11 +21,11 @@ from kai.basics.errors import InputError
 from kai.basics.parsing import mapping_of
 from kai.lab.sources.judging import judge
 from kai.manifests import Document, Finding, RefusedError, Surroundings, Unused
-from kai.manifests.claims import CLAIM, TEMPLATE, VOLUME, Claims
 from kai.manifests.expansion import is_workload, numbered
+from kai.manifests.gpus import CLAIM, TEMPLATE, VOLUME, Claims
+from kai.manifests.keys import Nodes
 from kai.manifests.lint import Beside, queue_fault
 from kai.manifests.manifest_reading import Reading
-from kai.manifests.nodes import Nodes
 from kai.manifests.workloads.making import Stage
 
 

@@ -24,10 +24,10 @@ from kai.basics.parsing import list_of, mapping_of, part_of, place_of
 from kai.intake.groups import fault_of_tree
 from kai.manifests import Document, Finding, RefusedError, Surroundings, read
 from kai.manifests.expansion import Job, is_workload
+from kai.manifests.findings import Path
 from kai.manifests.gpus import gpus_of
 from kai.manifests.lint import Beside, lint
 from kai.manifests.manifest_reading import Reading
-from kai.manifests.positions import Path
 from kai.manifests.unused import names_scheduler
 from kai.manifests.workloads.table import pod_templates
 from kai.roles.admission import AdmissionRequest, AdmissionSettings, mutate, validate

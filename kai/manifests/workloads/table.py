@@ -14,8 +14,8 @@ from typing import Any, Final
 from kai.api.kinds import KINDS
 from kai.basics.errors import InputError
 from kai.basics.parsing import is_whole, mapping_of, mappings_of, text_of
+from kai.manifests.findings import Path
 from kai.manifests.grouping import Index
-from kai.manifests.positions import Path
 from kai.manifests.unused import PATCHES, templates
 from kai.manifests.workloads import apps, argo, grove, operators, ray, serving, sets, trainer
 from kai.manifests.workloads.making import MOST_PODS, Identity, Made, pods

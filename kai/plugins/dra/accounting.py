@@ -41,9 +41,8 @@ from kai.framework import (
     within,
 )
 from kai.framework.claims import AllocatedDevice, Claim, ClaimAllocation, ClaimPlacement, ClaimReference
-from kai.plugins.dra.charges import Charges
 from kai.plugins.dra.inventory import Inventory, Tables
-from kai.plugins.dra.seats import Seats
+from kai.plugins.dra.seats import Charges, Seats
 
 ClaimKey = tuple[str, str]
 """Namespace and name."""

@@ -35,8 +35,17 @@ from kai.framework import (
     Verdict,
 )
 from kai.framework.kernel import GPU, PODS, domain_room
-from kai.plugins.topology.tree import STEP, TOPOLOGIES, Branch, Levels, TopologyTree, pods_per_node
-from kai.plugins.topology.words import ANY_DOMAIN, DOMAIN_TOO_SMALL, SmallDomain
+from kai.plugins.topology.tree import (
+    ANY_DOMAIN,
+    DOMAIN_TOO_SMALL,
+    STEP,
+    TOPOLOGIES,
+    Branch,
+    Levels,
+    SmallDomain,
+    TopologyTree,
+    pods_per_node,
+)
 
 KINDS = 64
 """Kinds of pods that are kept count of."""

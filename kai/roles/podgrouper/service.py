@@ -19,8 +19,7 @@ import attrs
 import structlog
 
 from kai.api import names
-from kai.api.codec.json_decoding import decode_as
-from kai.api.codec.structuring import structure_as, unstructure
+from kai.api.codec.structuring import decode_as, structure_as, unstructure
 from kai.api.kinds import Key, key_of
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Emit, Patch, Reason, Ref, Refusal

@@ -4,7 +4,7 @@ import pytest
 
 from kai.api.cluster_objects import collect
 from kai.api.codec import structuring
-from kai.api.codec.json_decoding import decode_as
+from kai.api.codec.structuring import decode_as
 from kai.api.kinds import declare
 from kai.api.kubernetes.meta import Foreign
 from kai.basics.errors import ConfigError, InputError

@@ -2,8 +2,8 @@ import attrs
 import numpy as np
 import pytest
 
+from kai.api.cluster_objects import Listing
 from kai.api.kubernetes.meta import Namespace, ObjectMeta
-from kai.api.listing import Listing
 from kai.basics.errors import InputError
 from kai.intake.record_cache import RecordCache, in_order
 

@@ -11,7 +11,7 @@ from kai.cli.checking.findings import finding_item, finding_text
 from kai.manifests import RefusedError, documents_of, open_text, read
 from kai.manifests.codes import CODES
 from kai.manifests.fields import NEWER
-from kai.manifests.positions import Text
+from kai.manifests.findings import Text
 
 CASES = yaml.safe_load((Path(__file__).parent / "mistakes.yaml").read_text())
 

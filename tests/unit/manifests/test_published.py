@@ -6,8 +6,7 @@ import pytest
 import yaml
 
 from kai.manifests import Later, Surroundings, expand
-from kai.manifests.claims import Claims
-from kai.manifests.gpus import gpus_of
+from kai.manifests.gpus import Claims, gpus_of
 from kai.manifests.lint import lint
 from kai.manifests.manifest_reading import documents_of, open_text, read
 

@@ -21,14 +21,13 @@ import attrs
 
 from kai.answers.offline.cluster_reaction import bound_claims, device_labels, device_of, without_user
 from kai.api import names, values
-from kai.api.cluster_objects import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects, Listing
 from kai.api.conventions.binding import Grant
 from kai.api.conventions.device_claims import ClaimKey, consumer_of, extended_claim_name, is_made_for, with_claims
 from kai.api.fields import EMPTY
 from kai.api.kinds import ApiObject, Key, key_of
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod, claim_behind
-from kai.api.listing import Listing
 from kai.api.scheduling.pod_group import PodGroup
 from kai.basics.parsing import mapping_of
 from kai.facts.model.placement import DeviceAllocation

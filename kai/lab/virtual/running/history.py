@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from kai.api.cluster_objects import Listing
 from kai.api.kinds import key_of
-from kai.api.listing import Listing
 from kai.deciding.configuration.past_usage import SQLITE, UsageSettings
 from kai.facts.model.budgets import Key as BudgetKey
 from kai.facts.model.budgets import Spent

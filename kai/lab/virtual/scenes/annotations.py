@@ -28,8 +28,7 @@ from kai.basics.parsing import mapping_of
 from kai.basics.wording import shown
 
 if TYPE_CHECKING:
-    from kai.manifests.findings import Document, Finding
-    from kai.manifests.positions import Path
+    from kai.manifests.findings import Document, Finding, Path
 
 _P95: Final = 1.6448536269514722
 """The 95th percentile of the standard normal distribution."""

@@ -44,7 +44,7 @@ from kai.lab.virtual.scenes.scene import Autoscale, Change, Faults, NodeEvent
 from kai.manifests import Document, RefusedError, documents_of, open_text
 
 if TYPE_CHECKING:
-    from kai.manifests.positions import Path
+    from kai.manifests.findings import Path
 
 KEYS: Final = ("shapes", "queues", "topologies", "events", "mtbf", "repair", "autoscale")
 SHAPE_KEYS: Final = ("gpu", "memory", "cpu", "ram", "count", "names", "labels", "taints", "resources")

@@ -1,10 +1,9 @@
 import attrs
 
 from kai.answers.documents.in_file import patches_of
-from kai.api.cluster_objects import ClusterObjects
+from kai.api.cluster_objects import ClusterObjects, Listing
 from kai.api.kubernetes.meta import ObjectMeta
 from kai.api.kubernetes.pod import Container, Pod, PodSpec, ResourceRequirements
-from kai.api.listing import Listing
 from kai.api.scheduling.pod_group import PodGroup, PodGroupSpec
 
 GROUP = PodGroup(

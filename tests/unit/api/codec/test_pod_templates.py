@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.api.codec import pod_templates
-from kai.api.codec.json_decoding import decode_as
-from kai.api.codec.structuring import structure_as
+from kai.api.codec.structuring import decode_as, structure_as
 from kai.api.kubernetes.pod import Pod, PodSpec
 from kai.basics.errors import InputError
 

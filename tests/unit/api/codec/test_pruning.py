@@ -1,6 +1,6 @@
 import pytest
 
-from kai.api.codec.json_decoding import keep
+from kai.api.codec.structuring import keep
 from kai.api.conventions.caps import APPLIED, REFUSED
 from kai.api.kubernetes.dra import ResourceClaim
 from kai.api.kubernetes.meta import ConfigMap, PodDisruptionBudget

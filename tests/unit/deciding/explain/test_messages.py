@@ -14,7 +14,7 @@ from kai.deciding.explain.messages import (
 )
 from kai.facts.kernels import fit
 from kai.framework.verdict import Code, Histogram, NodeReason, Reason
-from kai.plugins.topology.words import DOMAIN_TOO_SMALL
+from kai.plugins.topology.tree import DOMAIN_TOO_SMALL
 
 GB = 10**9
 SHORT_OF_GPUS = NodeReason(code=fit.SHORT_OF + 2, subject="gpu")

@@ -1,6 +1,6 @@
 import pytest
 
-from kai.facts.model.device_functions import normalized, version
+from kai.facts.model.device_selectors import normalized, version
 
 
 def test_versions_are_ordered_as_releases_are():

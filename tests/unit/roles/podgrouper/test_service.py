@@ -3,7 +3,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from kai.api.codec import json_decoding, structuring
+from kai.api.codec import structuring
 from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Emit, Patch, Reason, Refusal
@@ -132,7 +132,7 @@ async def test_a_link_only_shown_is_restored_after_a_restart():
 
 async def test_codecs_are_compiled_before_the_first_pod(monkeypatch):
     decoders, readers = {}, {}
-    monkeypatch.setattr(json_decoding, "_DECODERS", decoders)
+    monkeypatch.setattr(structuring, "_DECODERS", decoders)
     monkeypatch.setattr(structuring, "_READERS", readers)
     cluster = MemoryCluster()
     async with grouping(cluster, LATE):

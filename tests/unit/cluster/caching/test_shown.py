@@ -7,7 +7,7 @@ import pytest
 
 from kai.api.codec.structuring import structure_as
 from kai.api.kubernetes.pod import Pod
-from kai.cluster.caching.subscription import Present, Subscription
+from kai.cluster.caching.shown import Present, Subscription
 from kai.cluster.port import Change
 from kai.cluster.threads import AT_ONCE
 from tests.unit.intake import making
