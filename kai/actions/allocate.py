@@ -48,6 +48,7 @@ class Allocate:
             # Reports of errors name the group that the cycle worked on.
             session.attend(portion.group)
             # One chunk at a time: the fair order of groups may change after each.
+            # A group that failed stays out: allocate takes room and makes none.
             if self._try(session, portion) and portion.has_pending():
                 heap.push(portion)
             session.attend(-1)

@@ -46,6 +46,7 @@ class Consolidate:
 
     def run(self, session: Session) -> None:
         """Search victims to move for every preemptible group that waits."""
+        # The bound admits one group more than it says, so it cannot turn the action off by itself.
         if session.parameters.max_consolidation_preemptees == 0:
             return
         EvictionPass(

@@ -63,10 +63,13 @@ def place_waiting_group(session: Session, statement: Statement, portion: Portion
     if statement.has_waited:
         statement.roll_back(mark)
         statement.may_wait = False
+        # Without records: the group gets a place in any case, so a refusal of this try would be a reason that does not
+        # hold.
         placed = place_group(session, statement, portion, nodes, promise=False, records=False)
         statement.may_wait = True
         if not placed:
             statement.roll_back(mark)
+            # The ledger is as it was before the first try, so the same try gives the same places.
             return place_group(session, statement, portion, nodes, promise=False, records=False)
     return True
 

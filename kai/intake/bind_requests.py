@@ -248,6 +248,7 @@ def assumed_claims(claims: ClaimCatalog, requests: Iterable[tuple[Pod, Constrain
 def _assumed(claim: Claim, pod: Pod, allocation: AllocationResult) -> Claim:
     if pod.uid not in claim.reserved_for:
         claim = attrs.evolve(claim, reserved_for=(*claim.reserved_for, pod.uid))
+    # The object says so by now: the binder writes the allocation before it binds the pod.
     if claim.allocation is not None:
         return claim
     return attrs.evolve(claim, allocation=allocated(allocation), nodes=traits.node_terms(allocation.node_selector))

@@ -132,6 +132,7 @@ class GroupReader:
         if not is_wanted(source, self._settings):
             return GroupRecord(source=source, order=order, group=None, row=self._row(source, order, NONE))
         key = _tree_key(source.spec)
+        # One object for equal trees: columns tell trees apart by identity (`kai.facts.state.kept.Trees`).
         tree = self._trees.get(key)
         if tree is None:
             tree = self._trees[key] = _tree(source.spec)
@@ -373,6 +374,7 @@ def _tree_error(sources: Sequence[api.SubGroup]) -> str:
     for name, parent in parents.items():
         if parent and parent not in parents:
             return f'spec.subGroups: found parent "{parent}" of "{name}", expected the name of a sub-group'
+    # Names that lead to the root are kept, so that all paths together cost one look at each name.
     sound = {ROOT}
     for name in parents:
         path: dict[str, None] = {}

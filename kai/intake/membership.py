@@ -51,6 +51,7 @@ class Packing:
 
     def __init__(self, width: int) -> None:
         self._width = width
+        # `=` means four bytes for each number and no padding, which is how `columns` reads them.
         self.pack = Struct(f"={width}i").pack
 
     def columns(self, packed: Iterable[bytes]) -> Int64s:

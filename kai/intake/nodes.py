@@ -72,6 +72,7 @@ class NodeReader:
             return NodeRecord(source=source, order=("", name), plain=None, node=None)
         node, last = self._node(source), self._last.get(name)
         if last is not None and last.plain == node:
+            # With the node of before: what follows from nodes compares identities, and sees no change in a heartbeat.
             record = attrs.evolve(last, source=source)
         else:
             record = NodeRecord(source=source, order=("", name), plain=node, node=node)

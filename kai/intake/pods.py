@@ -94,6 +94,7 @@ class PodReader:
         labels, deleted, finished = metadata.labels, metadata.deletion_timestamp, phase in _FINISHED
         status, waiting = _status(phase, deleted, spec)
         traits = self._traits_of(trait_key(source, finished=finished))
+        # With a node only: the annotation comes with the binding, and on a waiting pod its owner may have written it.
         grant = grant_of(source) if spec.node_name else None
         group = group_under(grant, source)
         amounts = self._bare if finished else self._demand_of(source, grant)

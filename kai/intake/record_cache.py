@@ -118,6 +118,7 @@ class RecordCache(Generic[Source, Record]):
         """Return a record of each object: most were made ahead, the others are read now."""
         found = list(map(ahead.get, map(id, come)))
         fresh: list[Record] = []
+        # The loop variable is the attribute itself: if `read` raises, it names the object.
         for self.reading, record in zip(come, found, strict=True) if None in found else ():
             fresh.append(read(self.reading) if record is None else record)
         self.reading = None

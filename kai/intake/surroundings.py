@@ -323,6 +323,7 @@ def surroundings_of(
     is_still = before is not None and before.version is version and before.library.catalog is library.catalog
     first_users = before.first_users if before is not None and is_still else _first_users(records, library)
     label_keys = before.label_keys if before is not None and before.version is version else _label_keys(selective)
+    # Each kind of references includes those before it: its token may stay only if theirs stay.
     tokens = [Token(), Token(), Token()]
     if before is not None and label_keys == before.label_keys:
         tokens[0] = before.tokens[0]

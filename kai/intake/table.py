@@ -225,6 +225,7 @@ class NodeTable:
             return
         if len(nodes) != len(before) or any(one.name != other.name for one, other in zip(nodes, before, strict=True)):
             self.rows = {node.name: row for row, node in enumerate(nodes)}
+            # A version without a predecessor: whatever follows from the rows of nodes is read anew.
             self.nodes, self.version = nodes, TableVersion()
             return
         changed = np.array(list(compress(count(), map(is_not, nodes, before))), np.int64)

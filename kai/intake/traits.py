@@ -76,6 +76,7 @@ def preferred_terms(source: api.PodAffinity | None, namespace: str) -> tuple[Aff
 
 def _affinity_term(term: api.PodAffinityTerm, namespace: str, weight: int) -> AffinityTerm:
     """Return one term. ``matchLabelKeys`` need no handling: the API server merges them into the selector."""
+    # In one order and without repeats, so that terms that mean the same make one shape.
     named = tuple(sorted(set(term.namespaces)))
     # An absent selector stands for the pod's own namespace, an empty one for all.
     if not named and term.namespace_selector is None:

@@ -197,6 +197,7 @@ class GroupStates:
                 wanted=np.zeros(wanted, np.int64),
                 masks=np.zeros(masks, np.int64),
                 reached=np.zeros(masks, np.bool_),
+                # One counter for all prefixes: all of them grow from the one heap that `fill` restores.
                 changed=self._changed,
                 state=np.zeros(5, np.int64),
             )

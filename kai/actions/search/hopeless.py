@@ -60,6 +60,8 @@ class NoLess:
         begin, end = self._numbers.searchsorted((number, number + 1)).tolist()
         facts, pods = self._session.facts, self._pods[begin:end]
         asked = facts.shapes.request[facts.pods.shape[pods]]
+        # `is_easier` in `waiting`, negated: if the two differed, a group would be closed here that is searched for
+        # there.
         no_less = (asked > failed).any(axis=1) | (asked == failed).all(axis=1)
         waits = self._session.columns.status[pods] == PENDING
         found: GroupRows = self._groups[begin:end][no_less & waits]

@@ -181,6 +181,7 @@ class Giver:
                 if kind == KIND_FRACTION:
                     part = int(facts.shapes.portion[shape] * facts.nodes.gpu_memory[node])
                 slots = columns.placement_slots[columns.placement[pod]]
+                # Nodes and slots share one space of keys: slot s is ~s, which is negative, so no node has its number.
                 shared = [~slot for slot in slots.tolist() if slot >= 0 and kind in {KIND_FRACTION, KIND_MEMORY}]
                 for place in shared or [node]:
                     known[place] = known.get(place, 0) + (part if shared else amount)
@@ -238,6 +239,7 @@ class Givers:
         if freeing:
             usable &= costs[:, _GPUS] > 0
         groups, costs = groups[usable], costs[usable]
+        # The row last, so that groups of equal cost have one order.
         order = np.lexsort((groups, *reversed(costs.T)))[:most]
         return [int(group) for group in groups[order]]
 
@@ -261,8 +263,11 @@ class Offers:
     def cheaper(self, rest: Cost, bound: Cost) -> Bools:
         """Return bool[W]: whether it costs less than ``bound`` together with ``rest``, apart from what queues lose."""
         out: Bools = np.zeros(len(self.groups), np.bool_)
+        # Whether a queue falls below its quota is not in the columns. If one does by the bound, all other costs may be
+        # higher.
         if bound.below:
             return ~out
+        # From the last field to the first: a field decides only where those before it are equal.
         for at in range(len(bound) - 1, 0, -1):
             more = self.costs[:, at]
             left = bound[at] - rest[at]

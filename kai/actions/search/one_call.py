@@ -138,6 +138,7 @@ class Served:
     def _gpus(self, pod: int) -> int:
         """Return the thousandths of GPUs that ``pod`` held on its node when the cycle began."""
         session = self._session
+        # From the snapshot: the columns may show another place of the pod by now.
         shape, node = int(session.facts.pods.shape[pod]), int(session.snapshot.pod_node[pod])
         known = self._held.get((shape, node))
         if known is None:
@@ -243,6 +244,7 @@ class OneCall:
                 heap.restore(order)
                 self._work.state[:] = 0
                 if granted:
+                    # The same searches from the same state find the same; only their number differs.
                     self._search(heap, group, granted)
             is_served = is_served or granted > 0
             self._hand_out(heap)
@@ -297,6 +299,8 @@ class OneCall:
         count = int(self._work.state[reclaiming.STATEMENTS])
         if count:
             heap.drop(self._work.served[:count, 0])
+            # Before the decisions go out: they come from the kernel's records, since later searches have changed the
+            # columns.
             self._session.ledger.seal()
             self._served.hand_out(self._work)
 

@@ -386,6 +386,8 @@ class CompiledVictims:
                 found, added = freed.add(state.pods[added:taken].tolist()), taken
             if found and terms.filters.domains_can_hold(state.capacity):
                 count, pods = state.state[prefix.BATCHES], state.state[prefix.PODS]
+                # Views, not copies: more victims are written behind their ends, and most outer scenarios are dropped at
+                # once.
                 yield terms.outer(session, Batches(state.pods[:pods], state.start[: count + 1]))
             elif found:
                 refused += 1
@@ -421,6 +423,7 @@ class CompiledVictims:
         state.capacity[:] = terms.free
         state.wanted[:] = wanted
         state.masks[:] = masks
+        # Only the masks that no node with room satisfies are tracked, so none is reached at first.
         state.reached[:] = False
         prefix.begin(session.facts, session.columns, session.policy.vectors, state, terms.recorded.pods)
         return state

@@ -192,6 +192,7 @@ def try_at_once(
             victims,
         )
         state = states.trial.state
+        # A kernel cannot ask plugins. Each round prepares one more shape and begins anew, so there are few rounds.
         if ended == trying.UNPREPARED:
             statement.discard()
             pod = PodRow(int(state[trying.POD]))

@@ -173,6 +173,7 @@ class Search:
         session = self._session
         if not session.ranks_victims or is_enough(session, found.victims, chunk, self._victims.member):
             return found
+        # Read while the statement is open: afterwards no pod shows what happened to it.
         before = disturbed(session, found.victims)
         asked = (int(session.facts.groups.queue[self._aggressor.group]), *session.facts.pods.shape[chunk].tolist())
         if self._moves and not could_stay(session, self._aggressor, chunk, before, free):
@@ -234,6 +235,7 @@ class Search:
             found = found or self._probe(proposals, chunk[:count], recorded)
             if found is None:
                 return False
+            # Pods of the next, larger part are most likely served by the same victims and a few more.
             recorded = found.batches
             if count == len(chunk) and self._is_the_last(proposals, found):
                 kept = found
@@ -427,6 +429,7 @@ class Search:
             return False
         known = not self._moves and all(each.accepts_by_victims for each in self._judges)
         if found.sure and known:
+            # The probe that is skipped would have asked the budget, which counts scenarios: it is asked all the same.
             return self._granted(found)
         tried = found.scenario
         again = Scenario(aggressor=tried.aggressor, waiting=tried.waiting, recorded=found.batches)

@@ -70,6 +70,7 @@ class EvictionPass:
             if closed.is_any:
                 portion, dropped = heap.pop_open(closed.mask)
                 closed.note(dropped)
+            # If only closed groups were left, the heap is empty now, and the loop ends below.
             if portion is not None or not closed.is_any:
                 run = self._search_in_one_call(session, heap, portion, state)
                 portion = run.left
@@ -304,6 +305,7 @@ class Closed:
         self._no_less: NoLess | None = None
         self._classes = np.full(len(session.snapshot.groups), -1, np.int64)
         self._classes[groups] = session.equivalence.classes(groups)
+        # By class: the groups of one class are a slice, found by bisection.
         self._ordered = groups[np.argsort(self._classes[groups], kind="stable")]
         self._numbers = self._classes[self._ordered]
         self._notes: dict[int, tuple[Reason, ...]] = {}

@@ -128,6 +128,8 @@ def _shapes_of(term: Term, view: SessionView) -> Mapping[str, _Form]:
 
 
 def _table(value: object, dtype: type[np.generic], shape: tuple[int, ...]) -> str:
+    # Kernels are compiled for writable arrays in C order. Another layout would compile them again in the middle of a
+    # cycle.
     if isinstance(value, np.ndarray) and (value.dtype, value.shape) == (dtype, shape) and value.flags.carray:
         unordered = dtype is np.float64 and bool(np.isnan(value).any())
         return "found NaN, expected numbers" if unordered else ""

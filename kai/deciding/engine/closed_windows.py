@@ -83,6 +83,7 @@ def _renewing(session: Session, queue: int, groups: GroupRows) -> Sequence[int]:
 
 def _renewed_last(session: Session, group: int) -> tuple[int, int, float, int]:
     facts = session.snapshot.groups[group]
+    # The longer a group is charged for from now on, the later its slice began.
     return (-int(session.facts.budgets.duration[group]), facts.priority, -float(session.last_start[group]), group)
 
 

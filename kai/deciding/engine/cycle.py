@@ -111,6 +111,7 @@ def report(session: Session) -> CycleReport:
     sharing = (columns.placement > 0).nonzero()[0] if columns.counters[1] else np.zeros(0, np.int64)
     status, node = columns.status.copy(), columns.node.copy()
     lapsed = _lapsed(session)
+    # In the copies only: the books of the ledger go on to the next session, and its journal must fit them.
     status[lapsed], node[lapsed] = Status.PENDING, -1
     return CycleReport(
         counts=dict(session.counts),
@@ -179,6 +180,7 @@ def report_at_rest(snapshot: Snapshot, profile: Profile) -> CycleReport | None:
     known = _known(snapshot).get(_turn_of(snapshot))
     if known is None or known.content is not snapshot.versions.content or known.profile is not profile:
         return None
+    # A clock that was set back puts deadlines ahead again that had passed, so the report holds from its own instant on.
     if not known.since <= snapshot.now < known.until:
         return None
     return known.report if known.remainders is None or known.remainders.hold(snapshot) else None

@@ -182,6 +182,7 @@ class FastPath:
         while True:
             session.ledger.forget()
             session.ledger.reserve(2 * self._longest)
+            # The kernel commits by itself, so it counts the stamp on; `_hand_out` takes it back.
             work.state[allocating.STAMP] = session.stamp
             outcome = allocating.allocate_groups(
                 self._facts,
@@ -229,6 +230,7 @@ class FastPath:
         chosen = (session.columns.status[self._pods] == PENDING) & facts.groups.simple[facts.pods.group[self._pods]]
         pods = self._pods[chosen & self._servable]
         shapes, first, counts = np.unique(facts.pods.shape[pods], return_index=True, return_counts=True)
+        # If the cells do not suffice for all shapes, the plain path gets the shapes with the fewest pods.
         order = np.lexsort((shapes, -counts))
         return shapes[order], pods[first[order]]
 

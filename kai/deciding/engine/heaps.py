@@ -200,6 +200,7 @@ class GroupHeap:
         else:
             describe_waiting(session.facts, session.columns, session.requested, groups, states, heap.amounts)
             find_plain(session.facts, session.columns, groups, described)
+        # A part has other pods than its group, so what the kernels found for the whole group is wrong for it.
         for part in self._parts:
             described[groups == part] = False
         for group in map(int, groups[~described]):
@@ -220,6 +221,8 @@ def _empty(session: Session, *, victims: bool, depth: int, every_key: bool) -> H
         order = RANKED if session.ranks_victims else VICTIMS
     if every_key and order == RANKED:
         keys[:, -1] = session.victim_ranks
+    # `np.empty` where it will do: cells of groups that never enter the heap are not read, and untouched pages cost
+    # nothing.
     return Heap(
         items=np.empty(int(session.heap_start[-1]), np.int64),
         start=session.heap_start,

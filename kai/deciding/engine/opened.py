@@ -67,6 +67,7 @@ def undisturbed(function: Callable[P, R], blame: Callable[[str], Exception]) -> 
         try:
             answer = function(*args, **kwargs)
         finally:
+            # Also where the plugin raised: if its hook is listed as failing, the cycle goes on with these very rows.
             written = _put_back(rows)
         if written:
             raise blame("wrote to the rows that it was asked about, expected a plugin that writes to its own arrays")
@@ -148,6 +149,7 @@ def open_plugins(
         asking = Asking(use, view, observer.stopwatch)
         found += _failing(asking, failures) if use.failing and failures is not None else asking.opened()
     observer.plugin("")
+    # First: weights change the shares of the one plugin that divides, and after this check there is at most one.
     _refuse_clashes(found)
     return _with_weights(found)
 
@@ -297,6 +299,8 @@ class Asking:
                     yield outer
 
             try:
+                # A scenario of a plugin of another package must come from the outer one that it got last. Built-ins are
+                # spared the step that this adds to each outer scenario.
                 for scenario in timed(noted() if self._is_foreign else outers):
                     objection = objection_to_proposal(scenario, last)
                     if self._is_foreign and last is None:

@@ -108,6 +108,7 @@ class Policy:
         self._key_makers = self._group_key_makers()
         elastic = [at for at, maker in enumerate(self._key_makers) if isinstance(maker, ElasticOrder)]
         self.rules = fold_rules(plugins, elastic[0] if elastic else -1)
+        # Availability rewards nodes where a pod can start now. Where it has to wait, it cannot.
         self.waiting_rules = self.rules.replace(availability=0.0)
         """The rules for nodes on which a pod has to wait."""
 
@@ -125,6 +126,7 @@ class Policy:
             answers = (plugin.node_filter, plugin.node_score)
             if any(each is not None and each.depends is Dependence.SESSION for each in answers):
                 wider[concerned] = True
+        # Exactly one: its array goes to the kernel as it is. Those of two would have to be joined again for each pod.
         scored = (askers == 1) & ~others
         return scored, scored & ~wider
 
@@ -258,6 +260,8 @@ class Policy:
         return rows
 
     def _adopt_rows(self) -> None:
+        # A row that is added within the capacity is seen through the old `vectors`; only a table that grew is another
+        # array.
         if self._masks.table is not self.vectors.masks or self._scores.table is not self.vectors.scores:
             self.vectors = Vectors(masks=self._masks.table, scores=self._scores.table)
 

@@ -194,6 +194,7 @@ class Portion:
         needed, reached = self._minimums[rows - self.root], np.array(self._reached_now(), np.int64)[rows - self.root]
         is_satisfied = reached >= needed
         filled = np.where(is_satisfied, reached / np.maximum(needed, 1), 0.0)
+        # `lexsort` is stable, so ties keep the order by name in which sub-groups come.
         in_order: list[int] = rows[np.lexsort((filled, is_satisfied & (needed <= 0), is_satisfied))].tolist()
         return in_order
 
@@ -403,6 +404,7 @@ class Portion:
         reached = np.array(self._reached_now(), np.int64)
         spare = reached - self._minimums
         leaf = self._world.facts.groups.leaf[self._slice]
+        # The peer compares each leaf with its minimum, whatever the tree needs of its children.
         if self._world.facts.groups.each_leaf:
             short, more = (spare[leaf] < 0).any(), (spare[leaf] > 0).any()
             return 0.0 if short else (2.0 if more else 1.0)
@@ -410,6 +412,8 @@ class Portion:
             return 0.0
         if not spare.any():
             return 1.0
+        # Fewer pods than the minimum count as spare as well: the root is satisfied, so a sub-group that lacks pods is
+        # optional, and `next_victims` takes its pods first.
         held = np.where(leaf, reached, 0).tolist()
         for at in range(len(held) - 1, 0, -1):
             held[self._parents[at]] += held[at]

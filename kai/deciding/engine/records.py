@@ -50,6 +50,7 @@ class Records(Mapping[int, GroupRecord]):
         self._groups = groups
         self._written: dict[int, GroupRecord] = {}
         self._known: Bools = np.zeros(len(snapshot.groups), np.bool_)
+        # Position 0 is no reason, so columns begin as zeros.
         self._shared: list[tuple[Reason, ...]] = [()]
         """Reasons that several groups share; the columns below hold positions in this list."""
 

@@ -200,7 +200,10 @@ class Session(World):
         self.view = WorldView(self, self.details, self.portions)
         self.failures = Failures()
         """Failures of hooks that the caller has listed as failing."""
+        # Plugins open on the booked columns, before there is a ledger: the columns that they register become the end of
+        # its arena, and the size of an arena is fixed.
         opened = open_plugins(profile.plugins, self.view, observer, self.failures)
+        # The engine's own two checks come as plugins too, so kernels and explanations need no second way for them.
         self.adopt([*opened, *refusing_nodes(self.view), *unusable_requests(self.view)])
         self.reclaim_verdicts: dict[tuple[int, bool, int, bytes, int], Verdict] = {}
         """Memoized verdicts on whether a queue may reclaim, by queue, preemptible, amounts and stamp."""

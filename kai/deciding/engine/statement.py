@@ -92,6 +92,7 @@ class Statement:
 
     def roll_back(self, mark: int) -> None:
         """Undo all changes after ``mark``."""
+        # The ledger first: details of undone placements are recognized by the count of placements, which it sets back.
         self._ledger.undo_to(mark)
         self._outlet.details.forget_undone()
 
@@ -212,9 +213,12 @@ class Statement:
             promise = self.has_waited = True
         if not self._put_on_devices(pod, node, promise=promise, keep=keep):
             return False
+        # The victim is back in its old place: the eviction is undone, and details and lasting effects were never taken
+        # off.
         if was_evicted and not world.columns.evicted_status[pod]:
             self._apply(pod, 1, lasting=False)
             return True
+        # Before the effects are applied: each plugin gets its own detail of this very placement.
         if details:
             self._outlet.details.attach(pod, details)
         self._apply(pod, 1, lasting=False)
@@ -304,6 +308,7 @@ class Statement:
                 if columns.evicted_status[pod] == 1 + Status.PIPELINED:
                     continue  # the pod has no place, only a nomination: there is nothing to delete
                 out.append(self._eviction(pod, status))
+            # Not `virtual`: the pod is back at the promise that it had before this statement, which is out already.
             elif kind == OP_PIPELINE and status == Status.PIPELINED and columns.virtual[pod]:
                 out.append(
                     Nominate(

@@ -143,6 +143,8 @@ class World:
         if keys is not None and (keys != keys[0]).any():
             rank = np.empty(len(pods), np.float64)
             rank[self.base.pod_order] = np.arange(len(pods))
+            # `lexsort` sorts by its last key first, hence the reversal. The rank in the base's order comes last:
+            # plugins refine that order, and pods that they do not distinguish stay as they were.
             order = np.lexsort((rank, *keys.T[::-1])).astype(np.int64)
             _, by_leaf = pods_by_leaf(self.facts.pods.leaf, order, int(self.snapshot.first_subgroup[-1]))
             self.facts = self.facts.replace(groups=self.facts.groups.replace(pods=by_leaf))
@@ -152,6 +154,7 @@ class World:
         """float64[G, k]: the keys that order groups, once plugins have opened; the last key is unique."""
         rows = np.arange(len(self.snapshot.groups), dtype=np.int64)
         keys = self.policy.group_keys(rows, self._order_priorities)
+        # The place by age makes the order total. With a tie, the moves inside a heap would decide who is served first.
         keys[self.base.group_order, -1] = rows
         return keys
 
@@ -162,6 +165,7 @@ class World:
         Otherwise a group that made way would come first again, being older, and take its place back.
         """
         past, priority = self.past_wishes(), self.base.groups.priority
+        # Priorities are whole numbers: half of one lets a group follow its equals and stay before all lower ones.
         return priority - 0.5 * past if past.any() else priority
 
     @cached_property
@@ -412,6 +416,8 @@ class World:
 
 def _own_facts(facts: Facts, *, as_peer: bool) -> Facts:
     """Return ``facts`` with own arrays for the columns that plugins fill; ``as_peer`` keeps the peer's books."""
+    # All sessions on a snapshot share the base, and `replace` shares every other array with it. Whatever a session
+    # writes must therefore be an array of its own.
     shapes = facts.shapes.replace(
         mask=np.zeros_like(facts.shapes.mask),
         score=np.zeros_like(facts.shapes.score),

@@ -47,6 +47,7 @@ def fingerprint() -> str:
     """Return a digest of all kernel sources and of the versions that compile them."""
     digest = hashlib.sha256(f"{numba.__version__} {np.__version__}".encode())
     for path in (*_COMPILER, *sorted(PACKAGE.glob("[a-z]*.py"))):
+        # With the name of the file: compiled code is found by its module, and a kernel that moved is another one.
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -82,6 +83,7 @@ def _stamp(function: Callable[..., object]) -> str:
     digest = hashlib.sha256()
     for package in sorted({package_of(each) for each in _modules_behind(module, set())}):
         digest.update(f"{package} {fingerprint_of(package)}".encode())
+    # A kernel captures numbers of its module as it is compiled, and a plugin may compute them when it is imported.
     numbers = {name: value for name, value in vars(sys.modules[module]).items() if isinstance(value, (int, float))}
     digest.update(repr(sorted(numbers.items())).encode())
     return digest.hexdigest()[:16]
@@ -117,6 +119,7 @@ def is_writable(path: Path) -> bool:
     """Return whether ``path`` is writable, creating it if needed; memoized for each path."""
     try:
         path.mkdir(parents=True, exist_ok=True)
+        # By a write: on a read-only mount, or beyond a quota, the permission bits allow what the system refuses.
         probe = path / f".probe-{id(path)}"
         probe.touch()
         probe.unlink(missing_ok=True)
@@ -160,6 +163,7 @@ def install() -> bool:
     """Register this locator first with numba; return whether compiled kernels can be cached at all."""
     ours = f"{__name__}.{KernelCache.__name__}"
     theirs = "UserProvidedCacheLocator,InTreeCacheLocator,UserWideCacheLocator,IPythonCacheLocator,ZipCacheLocator"
+    # A choice by NUMBA_CACHE_LOCATOR_CLASSES stays as the user made it.
     if not _CONFIG.CACHE_LOCATOR_CLASSES:
         _CONFIG.CACHE_LOCATOR_CLASSES = f"{ours},{theirs}"
     return directory() is not None
@@ -234,6 +238,7 @@ def _load(kept: Any, called_by_python: bool, signature: object, context: Any) ->
         return None
     (name, _, (machine, bitcode)), described, environment, typed, objects, lifted, said, needs, environments = data
     try:
+        # Machine code of callees first. If one is gone, this kernel counts as not cached, and numba compiles both.
         for need in needs:
             need()
     except MissingError:

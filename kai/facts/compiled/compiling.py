@@ -42,6 +42,7 @@ def compiled(function: Callable[..., Any], *, called_by_python: bool, for_each_n
     numba treats a literal number in a call as a type of its own. Here it does so only ``for_each_number``.
     """
     wrappers = {"no_cpython_wrapper": not called_by_python, "no_cfunc_wrapper": True}
+    # With numba's own error model each division has a branch that raises; kernels check divisors where they may be 0.
     options = {"nogil": True, "cache": _CACHED, "error_model": "numpy", **wrappers}
     made = _NJIT(pipeline_class=KernelCompiler, **options)(function)
     spare(made, called_by_python=called_by_python)

@@ -130,6 +130,7 @@ class Struct:
         instance = object.__new__(type(self))
         values = instance.__dict__
         values.update(self.__dict__)
+        # Compiled kernels read pointers from this memory: to the arrays of the original, and not to the changed ones.
         values.pop("_meminfo", None)
         values.pop("_origin", None)
         values.update(changes)

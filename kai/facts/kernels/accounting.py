@@ -64,6 +64,7 @@ def _share(facts: Facts, columns: Columns, offsets: Offsets, pod: int) -> None:
         slot = columns.placement_slots[columns.placement[pod], device]
         if slot >= 0:
             book_slot(facts, columns, offsets, node, slot, status, memory)
+    # Booking a slot writes to the journal. The opening is no change, so nothing of it may be undone.
     columns.cursor[0] = 0
 
 

@@ -106,6 +106,7 @@ def _place(
         drop(index, shape, node)
         dropped = True
     if dropped:
+        # Nodes were dropped for this pod alone. The next pod of the shape must find them again.
         index.seen[index.row[shape]] = -1
     return placed
 
@@ -184,6 +185,8 @@ def _is_known(work: Work, alike: int, count: int) -> bool:
 @inner
 def _remember(work: Work, alike: int, group: int, count: int) -> None:
     row = alike % SAME_REFUSALS
+    # A table of fixed size without chains: a class that another one displaced is explained once more, which is slow and
+    # right.
     work.refusals[row, 0] = alike
     work.refusals[row, 1] = work.state[STAMP]
     work.refusals[row, 2] = group
@@ -265,6 +268,7 @@ def allocate_groups(
         first = facts.pods.shape[work.chunk[0]]
         alike = _class_of(facts, first, group)
         uniform, cpu, memory, gpu = _sum(facts, work, first, count)
+        # A tree counts the places for one shape; pods of several shapes would have to be counted together.
         if kind >= 0 and (not uniform or trees.counted[first] < 0):
             return NOT_PLAIN
         if rules.limits:
@@ -282,6 +286,7 @@ def allocate_groups(
         if kind >= 0:
             mark, pods = columns.cursor[0], work.chunk[:count]
             if place_in_domain(facts, columns, offsets, rules, vectors, trees, kind, leaf, pods) < count:
+                # Python tries the other domains, so it has to begin without the pods of this try.
                 undo_to(facts, columns, offsets, mark)
                 return NOT_PLAIN
         else:
@@ -299,6 +304,7 @@ def allocate_groups(
                     _remember(work, alike, group, 0)
                 return _refuse(work, group, work.chunk[placed], placed, ACCEPTED)
         promised = columns.pipelined[leaf]
+        # A gang starts together: while places for its minimum are only promised, those that are idle are promised, too.
         waits = promised > 0 and columns.active[leaf] - promised < facts.groups.minimum[leaf]
         if waits:
             _promise_all(facts, columns, offsets)

@@ -28,6 +28,7 @@ def ascending(keys: Numbers) -> Int64s:
             left, middle = first, min(first + width, count)
             right, past = middle, min(first + 2 * width, count)
             for at in range(first, past):
+                # `<=` lets equal keys keep their order, on which ties of queues and groups depend.
                 if left < middle and (right == past or keys[order[left]] <= keys[order[right]]):
                     merged[at] = order[left]
                     left += 1

@@ -112,6 +112,8 @@ def book(
     touch(columns, node)
     for resource in range(width):
         amount = facts.shapes.request[shape, resource] * sign
+        # Claims serve what a node has none of, and a device plugin may be gone: booked, such an amount would turn idle
+        # negative.
         if amount == 0 or facts.nodes.allocatable[node, resource] == 0:
             continue
         # A shared device is booked by its slot, and its reservation pod holds that same device.
@@ -146,6 +148,7 @@ def weight_on(facts: Facts, budget: int, group: int, node: int) -> int:
 @inner
 def charge_of(facts: Facts, budget: int, group: int, node: int, gpu: int) -> int:
     """Return what thousandths of GPUs of a group cost at a budget; work without an end and without slices costs 0."""
+    # Rounded up, so that a charge is never below what the pod costs.
     weighted = (gpu * weight_on(facts, budget, group, node) + GPU_UNIT - 1) // GPU_UNIT
     return weighted * max(0, facts.budgets.duration[group])
 
@@ -173,6 +176,8 @@ def is_over_budget(facts: Facts, columns: Columns, group: int, gpu: int) -> bool
                 if left <= 0:
                     return True
                 continue
+            # Before the pod has a node, its models may differ in weight: the heaviest counts, so a start never exceeds
+            # the remainder.
             cost = charge_of(facts, budget, group, -1, gpu)
             if facts.budgets.duration[group] < 0 or left < columns.budget_used[budget] + cost:
                 return True
@@ -229,6 +234,7 @@ def charge(facts: Facts, columns: Columns, offsets: Offsets, pod: int, node: int
 def set_status(facts: Facts, columns: Columns, offsets: Offsets, pod: int, status: int) -> None:
     """Set the status of a pod, and update the counts of its leaf and group."""
     before = columns.status[pod]
+    # A status that is set again must not end what is memoized for the group.
     if before == status:
         return
     add(columns, offsets.status + pod, status - before)
@@ -256,6 +262,7 @@ def _log(columns: Columns, offsets: Offsets, kind: int, pod: int) -> None:
     at = columns.counters[0]
     if at >= columns.operations.shape[0]:
         raise OverflowError("operation log full")
+    # The log itself is not undone, only its length, which is a column: entries beyond the length are garbage.
     columns.operations[at, 0] = kind
     columns.operations[at, 1] = pod
     add(columns, offsets.counters, 1)
@@ -311,6 +318,8 @@ def evict(facts: Facts, columns: Columns, offsets: Offsets, pod: int) -> None:
     add(columns, offsets.evicted_node + pod, node - columns.evicted_node[pod])
     add(columns, offsets.evicted_placement + pod, placement - columns.evicted_placement[pod])
     if node >= 0:
+        # Two bookings and not one of the difference: slots of shared devices depend on the status under which a pod is
+        # booked.
         book(facts, columns, offsets, pod, node, status, placement, -1)
         book(facts, columns, offsets, pod, node, RELEASING, placement, 1)
         if status == PIPELINED:
@@ -354,10 +363,12 @@ def pipeline(facts: Facts, columns: Columns, offsets: Offsets, pod: int, node: i
     bookings stay, as they do when a victim moves to another node: its releasing copy is still there.
     """
     if keep and columns.evicted_status[pod] > 0 and has_copy(columns, pod, node):
+        # Equal nodes are not enough: other devices of the same node mean that the containers have to start again.
         changed = placement > 0 and not _same_slots(columns, placement, columns.evicted_placement[pod])
         if not (changed and columns.evicted_node[pod] == node):
             unevict(facts, columns, offsets, pod)
             return
+    # The victim moves: it leaves a copy behind that still releases its old node.
     if columns.status[pod] == RELEASING:
         for copy in range(columns.left.shape[1]):
             if columns.left[pod, copy] == 0:

@@ -264,6 +264,7 @@ def undo_to(facts: Facts, columns: Columns, offsets: Offsets, mark: int) -> None
         offset = columns.journal[at, 0]
         columns.arena[offset] -= columns.journal[at, 1]
         node = _node_of(facts, columns, offsets, offset)
+        # Entries of one booking follow each other: comparing with the last node spares the ring most repetitions.
         if node >= 0 and node != last:
             touch(columns, node)
             last = node
@@ -277,6 +278,7 @@ def undo_to(facts: Facts, columns: Columns, offsets: Offsets, mark: int) -> None
 @kernel
 def make_final(columns: Columns) -> None:
     """Make all writes so far final: they are not undone while the session lasts."""
+    # Written without the journal: what is final is never undone, and the operations of a statement end with it.
     columns.counters[0] = 0
     columns.cursor[1] = columns.cursor[0]
 

@@ -80,6 +80,7 @@ def domain_room(
     held[:] = 0
     for at in range(nodes.shape[0]):
         held[domains[at]] += fitting[at]
+    # Children come after their parents: each sum is complete when it is added to the one above.
     for domain in range(held.shape[0] - 1, 0, -1):
         held[parents[domain]] += held[domain]
     amounts = np.empty(tightness.shape[0], np.int64)
@@ -211,6 +212,7 @@ def choose_domain(
     wanted[PODS] = 0
     tightness, room = np.empty(parents.shape[0], np.float64), np.empty(parents.shape[0], np.int64)
     domain_room(columns, rows, domains, parents, wanted, fitting, tightness, room)
+    # Domain 0 holds all nodes, so no other has more room.
     if room[0] < count:
         return NOWHERE
     _rank(trees, kind, parents, tightness, ranks)

@@ -51,6 +51,7 @@ def _rates(
         rates[queue] = -1.0
         if request[queue] > shares[queue] and (limit[queue] == -1.0 or limit[queue] > shares[queue]):
             portion = weight[queue] / weights
+            # A queue that used more in the past than its weight gives it gets less now; `k` says by how much.
             rates[queue] = max(0.0, portion + k * (portion - usage[queue]))
             total += rates[queue]
     return total
@@ -76,6 +77,7 @@ def _share_surplus(
         total = _rates(band, weight, usage, request, limit, requestable, k, shares, rates)
         if total == 0.0:
             break
+        # One surplus for the whole round: with what each queue leaves to the next, the order of queues would decide.
         offered = surplus
         for queue in band:
             if rates[queue] < 0.0 or weight[queue] <= 0.0:
@@ -90,9 +92,12 @@ def _share_surplus(
             else:
                 given = max(0.0, np.floor(part))  # rounded sums can leave a negative surplus
                 if part - given > 0.0:
+                    # Whole units are given in rounds. What is cut off here is given at the end, to the largest
+                    # remainders first.
                     leftovers[queue] = part - given
             shares[queue] += given
             surplus -= given
+            # The rest of its part is for the others. Where nothing was given, another round would offer the same again.
             if given > 0.0 and wanted < part:
                 again = True
     return surplus

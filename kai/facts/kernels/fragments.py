@@ -182,6 +182,7 @@ def _least(
         room = left[ROOM, each]
         if room < wanted:
             continue
+        # Devices with equal room lose the same: the first of them stands for all.
         alike = False
         for earlier in range(each):
             alike = alike or left[ROOM, earlier] == room
@@ -294,10 +295,12 @@ def saved_again(
     Cost: O(typical shapes) for each candidate device.
     """
     left = remains.left[node * ROWS : node * ROWS + ROWS]
+    # Changes are numbered from 0, so the one with the number `known` came after the survey.
     if remains.known[node] <= changed:
         remains.lost[node] = _survey(facts, columns, mix, node, left)
         remains.known[node] = columns.touches[0]
     if is_shared(facts, shape) and facts.shapes.devices[shape] > 1:
+        # A pod of several devices takes them from `left` one by one, and the cache must not lose them.
         left = left.copy()
     after = _lost_beside(facts, columns, mix, shape, node, _slots(facts, node), left)
     return _points(mix, remains.lost[node], after)

@@ -41,6 +41,7 @@ def entry_before(heap: Heap, left: int, right: int) -> bool:
     for key in range(heap.keys.shape[1]):
         mine, theirs = heap.keys[left, key], heap.keys[right, key]
         if mine != theirs:
+            # Victims go in the reversed order of waiting groups: the last that would be served is the first to go.
             return (mine < theirs) != (heap.victims[0] != WAITING)
     return heap.victims[0] != WAITING
 
@@ -173,6 +174,7 @@ def push(facts: Facts, columns: Columns, rules: Rules, heap: Heap, entry: int) -
         return
     fresh = heap.length[node] == 0
     append(facts, columns, rules, heap, node, entry)
+    # The end of the array is dropped, which need not be the entry that would come last: the peer's heap does the same.
     if 0 <= heap.depth[0] < heap.length[node]:
         heap.length[node] -= 1
     leaf = node
@@ -212,6 +214,7 @@ def _next_leaf(facts: Facts, columns: Columns, rules: Rules, heap: Heap) -> tupl
     while node == root or not facts.queues.leaf[node]:
         top = heap.items[heap.start[node]]
         settled = settled and heap.dirty[top] == 1
+        # A queue that sank may have left a top that is dirty as well, so this goes on until a clean one is on top.
         while heap.dirty[top] == 1:
             heap.dirty[top] = 0
             settled = _sift_down(facts, columns, rules, heap, node) and settled
@@ -292,6 +295,8 @@ def pop_open(facts: Facts, columns: Columns, rules: Rules, heap: Heap, closed: B
     looked = np.zeros(root + 1, np.bool_)
     while heap.length[root] > 0:
         leaf, settled = _next_leaf(facts, columns, rules, heap)
+        # `settled`: nothing is placed between these pops, so the comparisons that gave this leaf its turn would be
+        # repeated with the same outcome while its next entry wants the same.
         if settled and heap.victims[0] == WAITING and not looked[leaf]:
             looked[leaf] = True
             if _all_closed(heap, leaf, closed):

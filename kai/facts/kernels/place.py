@@ -52,6 +52,7 @@ def _put(
     if found == NO_ROOM:
         return False
     placement = new_placement(columns, offsets)
+    # Not in the journal: undoing takes the number of the row back, and the next placement writes it anew.
     copy(chosen, columns.placement_slots[placement])
     if found == IDLE:
         allocate(facts, columns, offsets, pod, node, placement)
@@ -240,6 +241,7 @@ def place_pods(
                 _read_free(facts, columns, resource, nodes, free)
                 ends, followed = _ends_of(free), resource
             now = (ends[0], ends[1])
+        # The group as well as the shape: nodes that refused for the sake of its queue are NaN in `scores`.
         if known == shape and owner == group and now == bounds and is_logged:
             _rescore(facts, columns, rules, vectors, shape, nodes, extra, seen, bounds, scores)
         else:

@@ -71,6 +71,7 @@ def _free(facts: Facts, columns: Columns, vectors: Vectors, prefix: Prefix, pod:
     node = columns.node[pod]
     if node < 0:
         return
+    # Taken off and added again around the change: the sums over nodes stay right without a pass over them.
     _count_places(prefix, node, -1)
     prefix.capacity[node] += accepted_gpu(facts, facts.pods.shape[pod], node)
     _count_places(prefix, node, 1)
@@ -120,6 +121,7 @@ def accepts(prefix: Prefix) -> bool:
         return prefix.state[PLACES] >= count
     if _has_too_few_places(prefix):
         return False
+    # More nodes than pods are never needed, and the largest are tried first.
     sizes = falling(prefix.capacity)[:count]
     left = sizes.copy()
     for amount in wanted:
@@ -198,6 +200,7 @@ def _give_up(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, pre
         return False
     victims = placed[count - 1 : count] if count > facts.groups.minimum[leaf] else placed[:count]
     for pod in victims:
+        # Known victims count as free since `begin`. The entry goes back as the rest of its group without them.
         if prefix.known[pod]:
             for at in range(first, last):
                 mine = facts.groups.pods[at]

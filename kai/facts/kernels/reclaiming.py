@@ -61,6 +61,7 @@ class Reclaiming(Struct):
 @inner
 def _forget_rests(rules: Rules, groups: GroupState, probe: FirstProbe) -> None:
     """Let entries in the heap of victims stand for whole groups again."""
+    # Restoring costs a pass over all groups, so it is done only if some entry stands for the rest of its group.
     if probe.prefix.changed[0] > 0:
         copy_table(groups.holding, groups.victims.amounts)
         if rules.elastic_key >= 0:
@@ -313,6 +314,7 @@ def reclaim_groups(
         if group < 0:
             return FINISHED
         work.state[GROUP] = group
+        # The plain form can compare this group with the one that failed, and pass it over with a reason.
         if work.failed[facts.groups.queue[group]]:
             return LEFT
         if not looked:

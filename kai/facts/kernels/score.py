@@ -238,8 +238,10 @@ def refresh(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, inde
     size = columns.touched.shape[0]
     nodes = facts.nodes.ready.shape[0]
     leaves = index.winner.shape[1] // 2
+    # With many changes, one match at each place costs less than a path to the top for each change.
     if seen < 0 or touches - seen > min(size, nodes // 4 + 8):
         for node in range(nodes):
+            # Rating costs far more than a match, so nodes that have not changed keep their tier.
             if seen < 0 or index.changed[node] >= seen:
                 _rate(facts, columns, rules, vectors, index, shape, node)
             index.winner[row, leaves + node] = node
@@ -248,6 +250,7 @@ def refresh(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, inde
     else:
         for change in range(seen, touches):
             node = columns.touched[change % size]
+            # At its last change only: the ring may name a node many times.
             if index.changed[node] == change:
                 tier, spare = index.tier[row, node], index.spare[row, node]
                 _rate(facts, columns, rules, vectors, index, shape, node)

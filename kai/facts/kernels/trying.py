@@ -94,6 +94,7 @@ def _fill(facts: Facts, columns: Columns, rules: Rules, trial: Trial, groups: In
     for queue in range(facts.queues.leaf.shape[0]):
         only = queued.length[queue] == 1 and queued.items[heap.start[queue]] == mine
         if queued.length[queue] > 0 and not only:
+            # Nothing is pushed yet, so `dirty` is free to mark the queues that will have entries.
             heap.dirty[queue] = 1
             missing += 1
     for group in groups:
@@ -214,6 +215,7 @@ def _settle(
         placed = 0
         if chunk.shape[0] > 0 and may_take(facts, columns, rules, trial, group, chunk):
             placed = place_pods(facts, columns, offsets, rules, vectors, chunk, nodes, trial.extra, True)
+        # An empty chunk is a failure: the caller computes the next chunks of failed groups.
         fits = 0 < placed == chunk.shape[0]
         if fits:
             ended = PLACED if mine else ended

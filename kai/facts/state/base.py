@@ -119,13 +119,18 @@ class Base:
         epoch = np.zeros(sizes.groups, np.int64) if left is None or len(left.epoch) != sizes.groups else left.epoch
         if left is not None and left.is_whole:
             take_back(left.memory, left.journal, left.entries)
+            # It has grown to what the session before needed, and this one most likely needs as much.
             room.journal = left.journal
             rows = self._differing(left, snapshot)
             if rows is not None:
                 arena = left.memory[: self.layout.size]
                 columns = self.layout.columns(arena, room, epoch)
+                # The old facts say what was booked for these pods, the new ones what is to be booked: a pod may have
+                # another shape now.
                 status, node = snapshot.pod_status[rows], snapshot.pod_node[rows]
                 reopen_accounts(left.base.facts, self.facts, columns, rows, status, node)
+                # `make_final` sets the number of operations back without the journal, so taking the journal back leaves
+                # it wrong.
                 columns.counters[:] = 0
                 budgets.book(snapshot, self.facts, columns)
                 return Opening(arena, room, columns, self._still_lacking(columns, left, rows))
@@ -191,6 +196,8 @@ class Base:
         is_same = assigned.mark is left.assigned
         follows = is_same or (assigned.before is left.assigned and assigned.has_kept_places)
         shares_devices = self.placed or left.base.placed or self.layout.sizes.slots
+        # What a shared device counts depends on which pod came first, so the difference of a few pods cannot be added
+        # up.
         if not follows or shares_devices or not _count_alike(left.base.facts, self.facts):
             return None
         return np.zeros(0, np.int64) if is_same else assigned.fresh
@@ -214,6 +221,7 @@ def _count_alike(before: Facts, now: Facts) -> bool:
         return False
     if len(before.budgets.left) != len(now.budgets.left):  # their column is as long as there are budgets
         return False
+    # By identity: these tables are made anew only if something in them changed, and comparing them would cost a pass.
     one, other = (
         (facts.shapes, facts.nodes, facts.groups.queue, facts.groups.preemptible, facts.groups.first_subgroup)
         for facts in (before, now)

@@ -206,6 +206,7 @@ class Ledger:
         self.is_whole = True
         """Whether the journal has all entries since the ledger was opened, final ones included."""
         self._room = room
+        # One array for the columns of the engine and of plugins: a single journal undoes both, in one order.
         self.arena = np.concatenate([arena, *(column.initial.ravel() for column in tracked)]) if tracked else arena
         at = layout.size
         for column in tracked:
@@ -237,6 +238,7 @@ class Ledger:
     def reserve(self, changes: int) -> None:
         """Make room in the logs for ``changes`` more placements or evictions: kernels cannot grow anything."""
         room = self._room
+        # Grown before the kernel runs: a compiled kernel holds the array that it was given and cannot replace it.
         journal = grown(room.journal, self.mark + self.room_for(changes))
         operations = grown(room.operations, int(self.columns.counters[0]) + changes + 1)
         placements = grown(room.placement_slots, int(self.columns.counters[1]) + changes + 2)

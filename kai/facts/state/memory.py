@@ -91,6 +91,7 @@ class Items(Sequence[T]):
     def next(self, version: TableVersion, fresh: Sequence[T]) -> "Items[T] | None":
         """Return the items of the next version; None if too much of the list would be stale."""
         first = len(self._store)
+        # The list only grows, and stale items keep their objects alive.
         if first + len(fresh) > _FEW + len(self) + len(self) // _PAST:
             return None
         self._store.extend(fresh)
@@ -154,6 +155,7 @@ class Memory:
         """
         known = self._answers.get(name)
         if known is None or len(known[0]) != len(inputs) or not all(map(is_, known[0], inputs)):
+            # Only the last answer is kept: what is asked with two sets of inputs in turn needs two names.
             known = self._answers[name] = (inputs, make())
         return cast("T", known[1])
 
