@@ -81,6 +81,8 @@ class NodeStates:
             self._seen = [each.copy() for each in values]
             self._number_all()
             return
+        # Whole columns are compared as bytes first: mostly nothing changed, and that comparison stops at the first
+        # difference and makes no array.
         changed = [
             (at, (now != seen).nonzero()[0])
             for at, (now, seen) in enumerate(zip(values, self._seen, strict=True))
@@ -90,8 +92,12 @@ class NodeStates:
             return
         nodes: set[int] = set()
         for at, cells in changed:
+            # Copied cell by cell into arrays of our own: the columns themselves are changed in place by the engine, so
+            # a kept reference would always look unchanged.
             self._seen[at][cells] = values[at][cells]
             nodes.update(self._nodes_of[at][cells].tolist())
+        # A cell that all depend on enters the key of each node, so all need new numbers. The bound is looked at here as
+        # well, while no answer is half made: `of` holds numbers of states across its call of `answer`.
         if EVERYWHERE in nodes or self.count > self.most:
             self._number_all()
             return
@@ -107,6 +113,8 @@ class NodeStates:
 
     def _number(self, node: int) -> int:
         content = b"".join([seen[at[node]].tobytes() for seen, at in zip(self._seen, self._cells, strict=True)])
+        # The bytes themselves are the key and not a hash of them: two states that collide would share answers, and a
+        # wrong answer about devices double-books one.
         return self._numbers.setdefault((self._kinds[node], content, self._shared), len(self._numbers))
 
 
@@ -139,18 +147,21 @@ class KeptAnswers(Generic[Value]):
             self._known.clear()
             self._epoch = states.epoch
         kept = self._known.get(ask)
+        # States got numbers since the arrays were made: rows beyond their end would be read.
         if kept is None or len(kept[0]) < states.count:
             kept = self._known[ask] = self._grown(kept)
         answered, answers = kept
         at = states.of_nodes[nodes]
         missing = np.flatnonzero(~answered[at])
         if len(missing):
+            # Nodes in the same state are asked about once, through the first of them.
             new, first = np.unique(at[missing], return_index=True)
             answers[new] = answer(nodes[missing[first]])
             answered[new] = True
         return answers[at]
 
     def _grown(self, kept: tuple[NDArray[np.bool_], NDArray[Value]] | None) -> tuple[NDArray[np.bool_], NDArray[Value]]:
+        # Doubling keeps the copying linear, although states are numbered a few at a time.
         room = 2 * self._states.count + 64
         answered, answers = np.zeros(room, np.bool_), np.zeros(room, self._dtype)
         if kept is not None:
@@ -172,7 +183,10 @@ class KeptDetails:
         if self._epoch != self._states.epoch or len(self._known) > self._states.most:
             self._known.clear()
             self._epoch = self._states.epoch
+        # The node is part of the key, unlike in `KeptAnswers`: a detail names devices, and these are of one node even
+        # where another is in an equal state.
         key = ask, int(node), int(self._states.of_nodes[node])
+        # Not `get`: None is an answer ("no detail here"), and it costs the most to find.
         if key not in self._known:
             self._known[key] = make()
         return self._known[key]

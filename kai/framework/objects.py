@@ -95,6 +95,8 @@ class LabelTable:
         if found is None and key not in self._keys:
             return self._nowhere
         if found is None:
+            # Codes follow the order of values, not of rows: a node that is added or listed elsewhere may change no tie
+            # between domains.
             values = [row.get(key) for row in self._rows]
             numbers = {value: code for code, value in enumerate(sorted({v for v in values if v is not None}), start=1)}
             codes = np.array([0 if value is None else numbers[value] for value in values], np.int64)
@@ -115,6 +117,8 @@ class LabelTable:
             case "DoesNotExist":
                 return ~(codes > 0)
             case _:
+                # Gt, Lt and the like are asked once for each distinct value. Code 0 comes first, the absent label: a
+                # comparison with it holds for no row.
                 answers = [False, *(requirement.matches({requirement.key: value}) for value in numbers)]
                 mask: Bools = np.array(answers, np.bool_)[codes]
                 return mask
@@ -125,6 +129,8 @@ class LabelTable:
         for requirement in requirements:
             found = self.matches(requirement)
             mask = found if mask is None else mask & found
+        # No copy of the first mask is needed before: `matches` makes a new array each time, and `&` does not write to
+        # it.
         return np.ones(len(self._rows), np.bool_) if mask is None else mask
 
     def selects(self, selector: Selector | None) -> Bools:
@@ -185,6 +191,8 @@ class Column:
         """Return the number of one object."""
         try:
             return self.read(labels, annotations)
+        # A TypeError goes through: labels and annotations are always texts, so it is a mistake of the plugin and not of
+        # the user who wrote them.
         except (KeyError, ValueError):
             return self.otherwise
 

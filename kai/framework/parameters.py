@@ -77,6 +77,7 @@ class Parameters:
     @property
     def caps_evictions(self) -> bool:
         """Whether any cap on evictions is set."""
+        # Asked once for each cycle: without a cap no evictions are counted at all.
         return bool(
             self.evicted_gpus_per_gpu
             or self.evicted_gpus_per_cycle

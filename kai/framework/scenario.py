@@ -29,6 +29,7 @@ class Batches:
     @classmethod
     def of(cls, batches: Iterable[Batch]) -> "Batches":
         """Return ``batches`` as arrays, without the empty ones."""
+        # An empty batch frees nothing, and a generator that counts batches would still spend a try on it.
         known = [batch for batch in batches if len(batch)]
         start = np.zeros(len(known) + 1, np.int64)
         np.cumsum([len(batch) for batch in known], out=start[1:])
@@ -98,6 +99,8 @@ class Scenario:
 
     def fingerprint(self) -> tuple[tuple[int, ...], bytes, bytes]:
         """Return the key that identifies equal scenarios of one search."""
+        # The waiting pods are sorted and the victims, too: the order in which a generator found them changes no
+        # simulation, and equal sets are most of what several generators propose.
         return (
             tuple(sorted(self.waiting)),
             np.sort(self.recorded.pods).tobytes(),
@@ -120,6 +123,8 @@ class Outer:
     wanted: tuple[int, ...]
     """The request of each waiting pod."""
     recorded: Batches
+    # All that may be taken so far, the last one added at the end. Generators rely on that order: earlier batches belong
+    # to groups that should go first.
     batches: Batches
     free: Int64s = attrs.field(eq=False)
     """[N] Idle and releasing amounts, with the free parts of shared devices, before any eviction."""

@@ -117,6 +117,8 @@ class Verdict:
     reasons: tuple[Reason, ...] = ()
 
     def __bool__(self) -> bool:
+        # A verdict is true where it accepts, so `if not plugin.admit(pod)` reads as it should; a refusal without a
+        # reason cannot even be written.
         return not self.reasons
 
     @classmethod

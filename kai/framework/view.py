@@ -160,6 +160,9 @@ class SessionView(Protocol):
 
         It is the same mapping as long as no object of the kind changes. Cost: a call for each changed object.
         """
+        # Two plugins may read one kind in different ways, hence the identity in the name. That an identity is used
+        # again after an `Objects` is gone does no harm: ``objects`` is also among the inputs, which must be the very
+        # same.
         memory, name = self.snapshot.memory, f"objects of {objects.api_version} {objects.kind} for {id(objects)}"
         found = self.snapshot.foreign.get((objects.api_version, objects.kind), ())
 
@@ -184,6 +187,7 @@ class SessionView(Protocol):
             some = [objects[row] for row in rows]
             return (np.array([column.of(each.labels, each.annotations) for each in some], np.float64),)
 
+        # ``column`` is among the inputs as well, since an identity may be used again by another column.
         name = f"column {id(column)} of {name}"
         (found,) = self.snapshot.memory.rows.columns(name, version, len(objects), read, (column,))
         return locked(found)
@@ -205,8 +209,12 @@ class SessionView(Protocol):
         )
 
         def rows() -> PodRows:
+            # Pods have few distinct kinds; ``holds`` is a call of Python, so it is asked about these and not about each
+            # pod.
             chosen = np.array([holds(kind) for kind in found.kinds], np.bool_)
             pods = np.flatnonzero(chosen[found.numbers]).astype(np.int64) if chosen.any() else np.zeros(0, np.int64)
+            # The result is kept for later sessions and handed to plugins: one that wrote to it would change the next
+            # cycle.
             pods.flags.writeable = False
             return pods
 
@@ -216,6 +224,8 @@ class SessionView(Protocol):
     def node_labels(self) -> LabelTable:
         """The labels of all nodes."""
         nodes = self.snapshot.nodes
+        # Also kept across sessions, since the tuple of nodes is the same object until a node changes. A cached property
+        # alone would end with the session and build every column anew.
         return self.once("labels of nodes", (nodes,), lambda: LabelTable([node.labels for node in nodes]))
 
     @cached_property
@@ -231,6 +241,8 @@ class SessionView(Protocol):
         """Return bool[N]: the nodes for which one of ``terms`` holds; a term without expressions holds for none."""
         mask = np.zeros(len(self.snapshot.nodes), np.bool_)
         for term in terms:
+            # The terms are alternatives, the expressions of one term all must hold; a term with neither matches
+            # nothing, which is also how Kubernetes reads one.
             if term.fields:
                 mask |= self.node_labels.satisfies(term.labels) & self._node_fields.satisfies(term.fields)
             elif term.labels:
@@ -272,6 +284,7 @@ class SessionView(Protocol):
         shapes = self.facts.pods.shape
         counts = np.bincount(shapes, minlength=len(self.snapshot.shapes))
         start = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]).astype(np.int64)
+        # Stable, so that rows stay ascending within a shape; callers rely on that order.
         return np.argsort(shapes, kind="stable").astype(np.int64), start
 
     def pods_of_shapes(self, shapes: Bools) -> PodRows:
@@ -299,6 +312,8 @@ class SessionView(Protocol):
 
         Cost: O(pods).
         """
+        # The peer simulates evictions by taking pods off their nodes, but its filters still see these pods: with its
+        # choice of victims, theirs is the answer that gives the same decisions.
         if self.parameters.victims == AS_PEER:
             return self.assigned(pods)
         return self._on_nodes(pods, ACTIVE_USED & ~(1 << Status.RELEASING))
@@ -318,6 +333,7 @@ class SessionView(Protocol):
 
     def _on_nodes(self, pods: PodRows, statuses: int) -> tuple[PodRows, NodeRows]:
         nodes = self.columns.node[pods]
+        # ``statuses`` is a set as bits, so that one shift and mask tests all of a set's statuses for all pods at once.
         present = (((statuses >> self.columns.status[pods]) & 1) > 0) & (nodes >= 0)
         return pods[present], nodes[present]
 
@@ -325,6 +341,7 @@ class SessionView(Protocol):
         """Return the nodes that ``pods`` will leave for others that they were promised."""
         left = self.columns.left[pods]
         row, copy = np.nonzero(left)
+        # Nodes are kept plus 1, so that 0 can mean "none" in a table that is made of zeros.
         return pods[row], left[row, copy] - 1
 
     def nodes_of(self, group: GroupRow) -> NodeRows:

@@ -48,6 +48,7 @@ class EndingNamespaces:
 
     def shown(self, objects: ClusterObjects) -> ClusterObjects:
         """Return the objects, with pods of namespaces that are being deleted shown as leaving."""
+        # Most cycles find the same listing, so no namespace is looked at.
         if objects.namespaces is not self._namespaces:
             self._namespaces, since = objects.namespaces, _ending(objects.namespaces)
             if since != self._since:
@@ -65,6 +66,8 @@ class EndingNamespaces:
         for pod in pods:
             metadata = pod.metadata
             if metadata.namespace in since and metadata.deletion_timestamp is None:
+                # The same copy for the same pod: records are cached by identity, and a new copy would be read anew in
+                # each cycle.
                 source, shown = before.get(key_of(pod), (None, pod))
                 if source is not pod:
                     shown = attrs.evolve(
@@ -73,6 +76,7 @@ class EndingNamespaces:
                 self._leaving[key_of(pod)] = pod, shown
         if not self._leaving:
             return pods
+        # Identities are safe as keys here, since ``pods`` holds all of these objects.
         leaving = {id(pod): shown for pod, shown in self._leaving.values()}
         return tuple([leaving.get(id(pod), pod) for pod in pods])
 
@@ -152,6 +156,7 @@ def read_base(table: PodTable, groups: GroupTable, node_rows: Mapping[str, int])
         group: Int64s = of_groups[columns.group_key[some]]
         names = columns.subgroup[some]
         if is_whole and _are_alike(said.leaves) and _are_alike(names):  # typical for a cluster of single pods
+            # One look instead of one for each pod.
             subgroup = np.full(len(names), table.leaves.positions(said.leaves[:1], names[:1])[0])
             subgroup[group < 0] = NONE
         else:
@@ -162,6 +167,8 @@ def read_base(table: PodTable, groups: GroupTable, node_rows: Mapping[str, int])
             subgroup[_of_group(said.held, group, none=False) & waits] = NONE
         return of_nodes[columns.node[some]], group, subgroup
 
+    # Identities of columns: when a row of nodes or groups moves, the rows of all pods may be wrong, not only those of
+    # fresh ones.
     inputs = (of_nodes, of_groups, said.leaves, said.held)
     node, group, subgroup = table.carried("places", read, inputs)
     return BaseColumns(table=table, groups=said, node=node, group=group, subgroup=subgroup, inputs=inputs)
@@ -254,12 +261,14 @@ def _elsewhere(
     for row in base.watched:
         leaving_since = base.records[row].leaving_since
         if leaving_since is not None and leaving_since < stuck_before:
+            # Not kept in the record: it follows from the clock, and a record follows from its object alone.
             status[row] = Status.STUCK_IN_RELEASING
     for row, ordered in ordered_rows.items():
         if ordered.record.waiting:
             status[row] = Status.BINDING
             if ordered.group:
                 moved[row] = ordered.group
+        # The pod's own node wins over that of its request: it is where the pod was really bound.
         if not ordered.record.node:
             node[row] = node_rows.get(ordered.request.spec.selected_node, NONE)
     return _Places(*_moved(base, moved), status=status, node=node)
@@ -286,7 +295,9 @@ def _version(pods: TableVersion, inputs: tuple[object, ...], elsewhere: frozense
         is_same = known.pods is pods
         if is_same and not elsewhere and not known.elsewhere:
             return known.version
+        # Overrides are by row, so they can be compared with those before only if rows kept their places.
         if is_same or (pods.before is known.pods.mark and pods.has_kept_places):
+            # Rows that were elsewhere last time are read again, too: they may be back to what their records say.
             rows = {*elsewhere, *known.elsewhere, *(() if is_same else pods.fresh.tolist())}
             version = TableVersion(before=known.version.mark, fresh=np.array(sorted(rows), np.int64))
     memory.keep(_STOOD, _Known(version, pods, inputs, elsewhere))
@@ -296,6 +307,7 @@ def _version(pods: TableVersion, inputs: tuple[object, ...], elsewhere: frozense
 def _read_places(base: BaseColumns, places: _Places, rows: Sequence[int]) -> tuple[Int64s, Int64s, Int64s, Int64s]:
     """Return status, node, group and sub-group of pods."""
     is_whole = len(rows) == len(base.records)
+    # A row is its own position where all are read; otherwise the positions are needed only if there are overrides.
     at = range(len(rows)) if is_whole or not places.rows else {row: at for at, row in enumerate(rows)}
 
     def read(column: Int64s, elsewhere: Mapping[int, int]) -> Int64s:
@@ -335,6 +347,7 @@ def _ordered_rows(
                 continue  # for an earlier pod of this name: it has no effect on this one
             ordered = _order_of(records[row], request)
         known[key] = rows[row] = ordered
+    # Only what was found now is kept: requests that are gone leave with it.
     memory.keep("ordered", known)
     return rows
 
@@ -343,6 +356,7 @@ def _order_of(record: PodRecord, request: BindRequest) -> _Ordered:
     pod, granted = attrs.evolve(record.pod, bind_request=request.metadata.name), ""
     if record.waiting:
         granted = _group_granted(request)
+    # Most often the pod names the group already; then there is nothing to move.
     if not granted or granted == pod.group:
         return _Ordered(request, record, pod)
     return _Ordered(request, record, attrs.evolve(pod, group=granted), granted)

@@ -106,8 +106,11 @@ class HeldGroups:
         known = {id(each.said): each for each in self._held.values()}
         held: dict[int, _Held] = {}
         for row, differing in rows.items():
+            # By identity of the unadjusted record, not by row: rows move when groups come and go. The former list keeps
+            # these records alive, so no identity is used twice.
             before = known.get(id(said[row]))
             if before is not None and before.differing == differing:
+                # The same record object as before, so that no column of the group is read anew.
                 held[row] = before
             else:
                 held[row] = _Held(said[row], differing, self._read(said[row].source, differing, reader))
@@ -129,11 +132,13 @@ class HeldGroups:
     def _version(self, base: TableVersion, held: dict[int, _Held]) -> TableVersion | None:
         """Return the version of the records with the ``held`` ones replaced; None if it is the last version."""
         is_same = base.mark is self._base.mark
+        # A version in between was not seen, so which rows differ is not known.
         if not is_same and base.before is not self._base.mark:
             return TableVersion()
         source = None if is_same else base.source
         fresh = set[int]() if is_same else set(base.fresh.tolist())
         rows = list(self._held) if source is None else np.flatnonzero(np.isin(source, list(self._held))).tolist()
+        # A group that is no longer adjusted is fresh too: it is back to the record of its object.
         for row in {*rows, *held} - fresh:
             before = self._held.get(row if source is None else int(source[row]))
             now = held.get(row)
@@ -143,6 +148,7 @@ class HeldGroups:
             return None
         changed = np.array(sorted(fresh), np.int64)
         if source is not None:
+            # The array belongs to the version of the unadjusted records.
             source = source.copy()
             source[changed] = NONE
         return TableVersion(before=self.version.mark, source=source, fresh=changed)
@@ -175,6 +181,7 @@ class Granted:
         held = np.full(self.group_keys, NONE, np.int64)
         # The account of some member; only groups whose members disagree are sorted below.
         held[group_key[granted]] = account[granted]
+        # Whichever account was written last, each other one of the group differs from it, so no disagreement is missed.
         at_odds = granted[held[group_key[granted]] != account[granted]]
         if len(at_odds):
             members = granted[np.isin(group_key[granted], group_key[at_odds])]
@@ -213,6 +220,8 @@ class Granted:
         records, alive = self.records, defaultdict[str, int](int)
         beside, ended = defaultdict[str, int](int), defaultdict[str, int](int)
         states = [(int(self.pods.status[pod]), records[pod]) for pod in pods]
+        # The first of the pods that wait. Members that were bound after it was created ran beside it; those bound
+        # before are of an earlier round.
         oldest = min((each.pod.created for status, each in states if within(status, _WAITING)), default=inf)
         for status, each in states:
             if within(status, ACTIVE_ALLOCATED | _WAITING):
@@ -222,6 +231,8 @@ class Granted:
                 beside[each.pod.subgroup] += _bound(each) >= oldest
         for name, minimum in _leaves(gang):
             left = alive[name]
+            # The second case is a recreated member, which is younger than its gang. Only the exact number counts there:
+            # more ended pods are those of several rounds.
             if left < minimum and (minimum <= left + beside[name] or minimum == left + ended[name]):
                 yield name, left
 
@@ -303,12 +314,15 @@ class Orphans:
         if not len(rows) and not self._made:
             return False
         first: dict[int, int] = {}
+        # By the pod bound first, as for groups that exist: the account does not change because the group was deleted.
         for row in sorted(rows.tolist(), key=lambda row: (bound_at(records[row].source), row)):
             first.setdefault(int(pods.group_key[row]), row)
         wanted = [_missing(records[first[each]], int(pods.account[first[each]])) for each in sorted(first)]
+        # The same objects as long as the same groups are missing, so that their records are not read anew.
         if self._made.keys() == set(wanted):
             return False
         self._made = {each: self._made.get(each) or self._stand_in(each) for each in wanted}
+        # The stand-ins are told from real groups by identity: a user could write any mark that an object can bear.
         self._ids = frozenset(map(id, self._made.values()))
         return True
 
@@ -318,6 +332,8 @@ class Orphans:
         metadata = ObjectMeta(
             name=missing.name, namespace=missing.namespace, labels=labels, creation_timestamp=missing.created
         )
+        # A minimum of 0: nothing of it waits, and any single pod may be reclaimed without a gang that would be broken
+        # by it.
         spec = api_podgroup.PodGroupSpec(queue=queue, min_member=0, preemptibility=names.PREEMPTIBLE)
         return api_podgroup.PodGroup(metadata=metadata, spec=spec)
 

@@ -61,6 +61,7 @@ def with_refusals(
     """Return pods, shapes and the shape of each pod, with those of refused pods replaced; new shapes come last."""
     by_row: dict[int, list[tuple[str, str]]] = {}
     for each in refused:
+        # A refusal is remembered by the pod's name and uid: a new pod of the name was refused by no node.
         row = bisect_left(records, (each.namespace, each.pod), key=_order)
         if row < len(records) and records[row].order == (each.namespace, each.pod) and pods[row].uid == each.uid:
             by_row.setdefault(row, []).append((each.node, each.reason))
@@ -70,6 +71,7 @@ def with_refusals(
     numbers, changed = pod_shape.copy(), dict[int, Pod]()
     for row, refusing in sorted(by_row.items()):
         shape = shapes[pod_shape[row]]
+        # Sorted, so that pods that the same nodes refused in another order share a shape.
         shape = attrs.evolve(shape, constraints=attrs.evolve(shape.constraints, refusing=tuple(sorted(refusing))))
         numbers[row] = made.setdefault(shape, len(shapes) + len(made))
         nodes = sorted(node for node, _ in refusing)
@@ -129,11 +131,15 @@ class ShapeTable:
             traits, demand = record.traits, record.demand
             references = traits.references
             token = tokens[references]
+            # A token is a new object whenever something changes on which shapes of this kind of pod depend, so identity
+            # is the whole test.
             if record.token is token:
                 continue
             if references or not silent:
                 record.shape = self._number(demand, traits.constraints, surroundings.of(record))
             else:
+                # Demands and constraints are interned and kept alive by the readers, so their identities serve as keys
+                # here.
                 key = (id(demand), id(traits.constraints))
                 found = alone.get(key)
                 if found is None:
@@ -161,8 +167,11 @@ class ShapeTable:
             first[numbers[::-1]] = np.arange(count - 1, -1, -1)  # the last write wins, so each shape gets its first pod
             order = order[np.argsort(first[order])]
         shapes = tuple([self._shapes[number] for number in order])
+        # The former tuple stays while its shapes are the same objects: masks, requests and kinds are memoized by that
+        # tuple.
         if len(shapes) != len(self._used) or any(map(is_not, shapes, self._used)):
             self._used = shapes
+        # Also spares a copy: the column of numbers is given as it is, and so keeps its identity from cycle to cycle.
         if (order == np.arange(len(order))).all():  # they are numbered in this order already
             return numbers
         rank = np.empty(len(self._shapes), np.int64)
@@ -175,6 +184,7 @@ class ShapeTable:
         found = self._known.get(key)
         if found is None:
             shape = _shape(demand, constraints, around)
+            # Different parts may still make equal shapes; these share a number.
             found = self._numbers.setdefault(shape, len(self._shapes))
             if found == len(self._shapes):
                 self._shapes.append(shape)
@@ -230,11 +240,13 @@ class Turns:
         if pods is None:
             return NONE
         width = len(snapshot.shapes)
+        # A group and a kind in one number: sorting numbers is much faster than sorting rows of two.
         pairs = np.unique(snapshot.pod_group[pods] * width + _kinds(snapshot)[snapshot.pod_shape[pods]])
         groups, first, sizes = np.unique(pairs // width, return_index=True, return_counts=True)
         # A group with pods of several shapes is a kind of its own; it counts as many as it has shapes.
         kinds = np.where(sizes == 1, pairs[first] % width, width + groups)
         spaces = self._namespaces_of(snapshot)[groups]
+        # The row, which follows the name, breaks ties of age, so that turns do not depend on how objects arrived.
         rank = np.lexsort((groups, self._created(snapshot)[groups]))
         groups, kinds, sizes, spaces = groups[rank], kinds[rank], sizes[rank], spaces[rank]
         crowds: dict[str, Crowd] = {}
@@ -293,10 +305,14 @@ class Turns:
         rank = np.argsort(-priority, kind="stable")
         groups, pending = groups[rank], pending[rank]
         always = self.at_a_time // 2
+        # A group belongs to the part in which its first pod falls. It is never split, so a part may exceed the bound by
+        # one group.
         begins = np.cumsum(pending) - pending
         is_rest = begins >= always
         used, part = np.unique((begins[is_rest] - always) // (self.at_a_time - always), return_inverse=True)
         parts = max(1, len(used))  # a group with many pods may leave parts empty
+        # The turn moves with each cycle and the part with each round of turns; both by the cycle's number would leave
+        # out some pairs of turn and part for ever where the counts have a common divisor.
         chosen = part == (snapshot.revision // turns) % parts
         return np.concatenate((groups[~is_rest], groups[is_rest][chosen])), parts
 
@@ -316,6 +332,7 @@ class Turns:
         weights = sizes[first[by_age]]
         ends = np.cumsum(weights)
         turn: Int64s = np.empty(len(by_age), np.int64)
+        # By where a kind begins: one with more shapes than the bound stays in one turn.
         turn[by_age] = (ends - weights) // self.most
         used, number = np.unique(turn, return_inverse=True)  # a kind with many shapes may leave turns empty
         return number[which].astype(np.int64), len(used), int(ends[-1])
@@ -337,6 +354,7 @@ class Turns:
         groups = snapshot.groups
 
         def read(rows: Sequence[int]) -> tuple[Int64s]:
+            # In whole seconds, as Kubernetes writes them; `lexsort` then has ties where the clock had them.
             return (np.array([round(groups[row].created) for row in rows], np.int64),)
 
         (found,) = snapshot.memory.rows.columns("group seconds", snapshot.versions.groups, len(groups), read)
@@ -351,6 +369,7 @@ def _kinds(snapshot: Snapshot) -> Int64s:
     catalog = snapshot.catalog.claims.claims
 
     def asked(shape: Shape) -> tuple[Shape, tuple[object, ...]] | None:
+        # A claim that cannot be found stands for itself in the key: what it asks for is not known.
         names = shape.constraints.claims
         found = [(each, catalog.get((shape.namespace, each.claim))) for each in names]
         wanted = tuple([each if claim is None else (claim.requests, claim.constraints) for each, claim in found])

@@ -4,8 +4,8 @@ Results that follow from one object alone are cached by the object's identity (`
 ``pods``, ``requests`` and ``traits``, nodes in ``nodes``, groups in ``groups``. Results that follow from several
 objects are settled when one of them changed. ``held`` has stand-ins for deleted groups, and the account to which groups
 are charged; ``membership`` the group of each pod; ``surroundings`` and ``shapes`` the effect of other objects on
-shapes; ``assigned`` the state and node of each pod under the bind requests and the clock of the moment. ``turns``
-decides which groups wait for a later cycle, because their namespace has too many pods or too many shapes.
+shapes; ``assigned`` the state and node of each pod under the bind requests and the clock of the moment. ``shapes``
+also decides which groups wait for a later cycle, because their namespace has too many pods or too many shapes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -76,12 +76,16 @@ class _Taken:
 
     def holds(self, objects: ClusterObjects, now: float, past: Past) -> bool:
         """Return whether a snapshot of ``objects`` at ``now`` would be equal, apart from awaited groups and budgets."""
+        # A clock that went back is not trusted either: a pod may count as stuck now and not then.
         if not self.snapshot.now <= now < self.until:
             return False
-        # What budgets have left changes with every instant: the table of them is made anew.
+        # What budgets have left changes with every instant: the table of them is made anew. Awaited groups
+        # only choose who waits for a turn, which is dealt anew, too.
         if past != attrs.evolve(self.snapshot.past, awaited=past.awaited, spent=past.spent):
             return False
         mine = self.objects
+        # Listings are compared by identity, field by field: a store that did not change gives the same ones in a new
+        # `ClusterObjects`.
         return objects is mine or all(getattr(objects, each) is getattr(mine, each) for each in _FIELDS)
 
 
@@ -152,6 +156,7 @@ class Intake:
         objects = self._ending.shown(objects)
         queues, usable, standings = self._read_queues(objects, past, now)
         last = self._last
+        # Without a change nothing is read: such a cycle pays for the comparison, for budgets and for dealing turns.
         if last is not None and last.holds(objects, now, past) and queues is last.snapshot.queues:
             again = last.snapshot.at(now, revision, past)
             return self._dealt(again.with_budgets(budgets.read_budgets(usable, standings, again)))

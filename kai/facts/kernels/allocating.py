@@ -304,7 +304,7 @@ def allocate_groups(
                     _remember(work, alike, group, 0)
                 return _refuse(work, group, work.chunk[placed], placed, ACCEPTED)
         promised = columns.pipelined[leaf]
-        # A gang starts together: while places for its minimum are only promised, those that are idle are promised, too.
+        # A gang starts together: while places for its minimum are only promised, idle ones are promised, too.
         waits = promised > 0 and columns.active[leaf] - promised < facts.groups.minimum[leaf]
         if waits:
             _promise_all(facts, columns, offsets)

@@ -47,6 +47,7 @@ class Fairness(Struct):
 @inner
 def _fits(amounts: Float64s, bounds: Float64s) -> bool:
     for resource in range(SHARED_RESOURCES):
+        # Written as "not at most" so that a NaN refuses; with `>` it would pass for small enough.
         if bounds[resource] >= 0 and not amounts[resource] <= bounds[resource]:
             return False
     return True
@@ -83,6 +84,7 @@ def ancestor(facts: Facts, queue: int, depth: int) -> int:
 @inner
 def parting(facts: Facts, left: int, right: int) -> int:
     """Return the first depth at which the paths to two queues differ; the last compared one if a path ends before."""
+    # Depth ``last`` need not be compared: it is the answer whether the queues differ there or one is above the other.
     last = min(depth_of(facts, left), depth_of(facts, right))
     for depth in range(last):
         if ancestor(facts, left, depth) != ancestor(facts, right, depth):
@@ -119,8 +121,12 @@ def _is_greedy(facts: Facts, columns: Columns, taker: int, giver: int, wanted: F
         if wanted[resource] > 0 and mine >= 0:
             above = above or used > mine
             below = below or used < mine
+    # A taker beyond its own quota asks for surplus, and surplus is owed only by those above their whole share; a quota
+    # is owed by any queue above its quota.
     if not within:
         return above_share
+    # Wider than the rule by which `judge` accepts: a queue exactly at its quota passes. This only picks the queues
+    # where victims are looked for.
     return above or not below or facts.queues.rank[taker] > facts.queues.rank[giver]
 
 
@@ -152,6 +158,7 @@ def mark_greedy(
 ) -> None:
     """Fill ``greedy`` [Q] like ``find_greedy``, for queues with ``candidates`` [Q or more]; others get False."""
     for queue in range(greedy.shape[0]):
+        # The array is memory that is reused from search to search, so every entry is written.
         greedy[queue] = False
         if queue != owner and candidates[queue] > 0:
             depth = parting(facts, owner, queue)
@@ -174,6 +181,8 @@ def remember(columns: Columns, claim: Claim, group: int, wanted: Float64s) -> No
 def _know(claim: Claim, loss: Loss, queue: int) -> None:
     if not loss.known[queue]:
         loss.known[queue] = True
+        # Filled on first use: clearing `known` [Q] is cheap, while copying all usage for each scenario would cost more
+        # than judging it.
         copy(claim.used[queue], loss.remaining[queue])
 
 
@@ -186,11 +195,16 @@ def _justify(
     depth = parting(facts, mine, leaf)
     taker, giver = ancestor(facts, mine, depth), ancestor(facts, leaf, depth)
     touched = np.zeros(SHARED_RESOURCES, np.bool_)
+    # All resources of the leaf's pieces are noted first: the comparison of siblings asks for what a queue lost at all,
+    # not piece by piece.
     for at in range(count):
         if owner[at] == leaf:
             for resource in range(SHARED_RESOURCES):
                 touched[resource] = touched[resource] or pieces[at, resource] > 0
+    # The giver may be far above the leaf that loses, and no piece has been subtracted from it yet when the first is
+    # judged.
     _know(claim, loss, giver)
+    # By the usage before the search: the state at the end of the simulation already holds the aggressor.
     within = _fits(claim.used[taker] + claim.wanted, facts.queues.quota[taker])
     goes_before = facts.queues.rank[taker] > facts.queues.rank[giver]
     for at in range(count):
@@ -198,6 +212,8 @@ def _justify(
             continue
         above_share = not _fits(loss.remaining[giver], facts.queues.allocatable[giver])
         above_quota = not _fits(loss.remaining[giver], facts.queues.quota[giver])
+        # Asked before the piece is subtracted. So a queue may end below its share by part of one piece, else a gang
+        # that is larger than the excess could never be taken.
         if not (above_share or (within and (above_quota or goes_before))):
             return False
         queue = leaf
@@ -214,6 +230,7 @@ def _justify(
 def _ratio(amount: float, share: float) -> float:
     if share < 0:
         return 0.0
+    # No division: infinity compares above every sibling, and 0 of 0 is no saturation at all rather than NaN.
     if share == 0:
         return np.inf if amount > 0 else 0.0
     return amount / share
@@ -247,6 +264,7 @@ def _saturate(facts: Facts, claim: Claim, loss: Loss) -> int:
         else:
             amounts = claim.used[queue] + claim.wanted
         for sibling in range(loss.known.shape[0]):
+            # Only siblings that lost something can complain; the others are as saturated as before the search.
             if not loss.known[sibling] or sibling == queue:
                 continue
             if facts.queues.parent[sibling] == facts.queues.parent[queue] and _outdoes(
@@ -277,6 +295,8 @@ def _add_held(facts: Facts, columns: Columns, claim: Claim, pod: int, pieces: Fl
 def _cut(facts: Facts, columns: Columns, claim: Claim, pods: Int64s, pieces: Float64Table, count: int) -> int:
     """Append what one group loses with ``pods``, in order: surplus pods one by one, the core as one piece."""
     group = facts.pods.group[pods[0]]
+    # The first pods of a leaf up to its minimum are the core, whatever their order of eviction: with one of them gone
+    # the gang cannot run, so its loss is one loss.
     core = np.zeros(pods.shape[0], np.bool_)
     for leaf in range(facts.groups.first_subgroup[group], facts.groups.first_subgroup[group + 1]):
         left = facts.groups.minimum[leaf]
@@ -288,6 +308,8 @@ def _cut(facts: Facts, columns: Columns, claim: Claim, pods: Int64s, pieces: Flo
                 left -= 1
             else:
                 count += _add_held(facts, columns, claim, pods[at], pieces, count)
+    # The core comes after the surplus pods. Its pieces are added up in the row at `count`, which becomes a piece only
+    # if some pod lost its place.
     lost = 0
     for at in range(pods.shape[0]):
         if core[at]:
@@ -306,6 +328,8 @@ def _lost(
     many = victims.shape[0]
     keys, sorted_victims = np.empty(many, np.float64), np.empty(many, np.int64)
     for at in range(many):
+        # Groups are sorted as floats: rows are far below 2**53, so they are exact, and the compiled sort of floats
+        # exists already.
         keys[at] = facts.pods.group[victims[at]]
     order = ascending(keys)
     begins = np.empty(many + 1, np.int64)
@@ -340,6 +364,8 @@ def judge(facts: Facts, columns: Columns, claim: Claim, loss: Loss, victims: Int
     ``loss.at_fault`` identifies the queues of a refusal. Each piece is justified before it is subtracted, so the last
     one may take its queue below its share. Cost: O(Q + victims x depth).
     """
+    # One piece for each surplus pod, one for the core of each group, of which there are at most as many as victims, and
+    # a row for a core that turns out to be empty.
     most = 2 * victims.shape[0] + 1
     pieces = np.zeros((most, SHARED_RESOURCES), np.float64)
     owner = np.empty(most, np.int64)

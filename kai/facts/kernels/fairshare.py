@@ -21,6 +21,8 @@ def give_quota(total: float, quota: Float64s, requestable: Float64s, shares: Flo
     """
     remaining = total
     for queue in range(shares.shape[0]):
+        # Quotas are not cut to what is left of the total: where they are oversubscribed each queue keeps its claim, and
+        # the rest is negative.
         granted = min(total if quota[queue] == -1.0 else quota[queue], requestable[queue])
         shares[queue] += granted
         remaining -= granted
@@ -42,6 +44,8 @@ def _rates(
     """Compute the ``rates`` at which the surplus flows to each hungry queue of the band; return their sum."""
     weights = 0.0
     for queue in band:
+        # Weights of queues that are full count no more, so the rest of the band divides the whole surplus and not just
+        # its former part.
         if requestable[queue] > shares[queue]:
             weights += weight[queue]
     if weights == 0.0:
@@ -72,6 +76,8 @@ def _share_surplus(
 ) -> float:
     rates = np.zeros(shares.shape[0], np.float64)
     again = True
+    # Each further round needs a queue that took less than its part and so became full. A full queue has no rate, so
+    # there are at most Q + 1 rounds.
     while again and surplus != 0.0:
         again = False
         total = _rates(band, weight, usage, request, limit, requestable, k, shares, rates)
@@ -80,6 +86,8 @@ def _share_surplus(
         # One surplus for the whole round: with what each queue leaves to the next, the order of queues would decide.
         offered = surplus
         for queue in band:
+            # A queue of weight 0 gets nothing of the surplus: no units, and no remainder either, since it never has a
+            # leftover.
             if rates[queue] < 0.0 or weight[queue] <= 0.0:
                 continue
             if surplus == 0.0:
@@ -147,10 +155,13 @@ def give_surplus(
         band = falling[first:past]
         surplus = _share_surplus(surplus, band, weight, usage, request, limit, requestable, k, shares, leftovers)
         first = past
+    # Remainders only now: whole units of the surplus go before fractions, also those of a lower priority.
     first = 0
     while first < count:
         level = priority[falling[first]]
         first = _past_level(priority, falling, first)
+        # At most one unit for each queue, the largest remainder first; the strict comparison leaves ties to the older
+        # one.
         while surplus > 0.0:
             best = -1
             for queue in order:
@@ -192,6 +203,8 @@ def divide(
     for queue in range(count):
         requestable[queue] = request[queue] if limit[queue] == -1.0 else min(limit[queue], request[queue])
     remaining = give_quota(total, quota, requestable, shares)
+    # Oversubscribed quotas left nothing, or less than nothing: there is no surplus to divide, and none to take back
+    # either.
     if remaining <= 0.0:
         return 0.0
     return max(0.0, give_surplus(remaining, order, priority, weight, usage, request, limit, k, shares))

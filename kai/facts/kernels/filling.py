@@ -51,6 +51,7 @@ def meet(facts: Facts, columns: Columns, rules: Rules, heap: Heap, group: int) -
         push(facts, columns, rules, heap, group)
         return 1
     top = heap.start[queue]
+    # The best group is all that the order of queues looks at; a heap with one entry is a heap.
     if entry_before(heap, group, heap.items[top]):
         heap.items[top] = group
     return 0
@@ -88,12 +89,16 @@ def fill_victims(
                 if member[listing.items[at]]:
                     missing += 1
                     break
+    # By age, because pushes come by age: when a queue got its first entry decides how ties between queues went, and the
+    # result must be that of the pushes.
     for group in by_age:
         if missing == 0:
             break
         if member[group] and listing.member[group] and queues[heap.queue[group]]:
             missing -= meet(facts, columns, rules, heap, group)
     for queue in range(queues.shape[0]):
+        # Overwrites the one entry that stood for the queue with all of them, as they are listed. The order of the
+        # queues themselves stays.
         if queues[queue]:
             count = heap.start[queue]
             for at in range(heap.start[queue], heap.start[queue] + listing.length[queue]):
@@ -139,6 +144,8 @@ def list_again(facts: Facts, heap: Heap, listing: Listing, group: int, belongs: 
     if listing.member[group]:
         listing.member[group] = False
         at = heap.start[queue]
+        # A scan, since the keys by which the group was listed are overwritten by now and a binary search would look in
+        # the wrong place.
         while listing.items[at] != group:
             at += 1
         listing.length[queue] -= 1
@@ -152,6 +159,8 @@ def list_again(facts: Facts, heap: Heap, listing: Listing, group: int, belongs: 
     last = high
     while low < high:
         middle = (low + high) // 2
+        # The second part turns the comparison round for heaps of victims. No two groups are equal by all keys, so the
+        # turned order is the exact reverse.
         if _before(keys, listing.items[middle], group) != (heap.victims[0] != WAITING):
             low = middle + 1
         else:

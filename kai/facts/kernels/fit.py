@@ -93,6 +93,8 @@ def slot_fits(facts: Facts, columns: Columns, shape: int, node: int, slot: int) 
         return False
     allocated = columns.slot_allocated[slot]
     releasing = columns.slot_releasing[slot]
+    # All pods on it are leaving, so it counts as a whole device that becomes free. As a shared one it would count
+    # twice.
     if allocated == releasing:
         return False
     if is_shared(facts, shape):
@@ -121,17 +123,22 @@ def shortage(facts: Facts, columns: Columns, shape: int, node: int, idle_only: b
     """
     shared = is_shared(facts, shape)
     for resource in range(columns.idle.shape[1]):
+        # For a shared pod the GPU is left to the devices below: its request says nothing of which devices have room.
         amount = facts.shapes.request[shape, resource]
         if shared and resource == GPU:
             continue
         free = columns.idle[node, resource]
         if not idle_only:
+            # May lower the amount: what is promised beyond the released resources counts negative there.
             free += columns.releasing[node, resource]
         if amount <= 0 and free >= 0:
             continue
+        # The node offers the resource through claims alone; whether a device is left is for the plugin that assigns
+        # devices.
         if facts.nodes.claimable[resource] and facts.nodes.allocatable[node, resource] == 0:
             continue
         if resource == GPU and facts.shapes.credit[shape]:
+            # What the pod asks for and already has there, such as a claim that it shares with a running pod.
             free += facts.nodes.credits[0 if idle_only else 1, node]
         if amount > free:
             return SHORT_OF + resource
@@ -168,6 +175,7 @@ def gpu_on_node(facts: Facts, shape: int, node: int) -> int:
                 total += facts.nodes.gpu_weight[resource] * facts.shapes.request[shape, resource]
         return total
     if is_shared(facts, shape):
+        # Rounded up to hundredths of a device, the unit in which shares are asked for: no limit is passed by rounding.
         per_device = facts.nodes.gpu_memory[node]
         memory = device_memory(facts, shape, node)
         return facts.shapes.devices[shape] * ((100 * memory + per_device - 1) // per_device) * (GPU_UNIT // 100)
@@ -182,6 +190,7 @@ def lasting(facts: Facts, group: int, queue: int, resource: int) -> float:
     """
     quota = float(facts.queues.quota[queue, resource])
     for at in range(facts.queues.fall_start[queue], facts.queues.fall_start[queue + 1]):
+        # Falls are sorted by time, each lower than the one before, so the last one before the end is the least.
         if facts.queues.falls[at] >= facts.groups.ahead[group]:
             break
         quota = float(facts.queues.fallen[at, resource])
@@ -230,6 +239,7 @@ def over_capacity(
                 if amount > 0 and quota >= 0 and quota < columns.queue_fixed[queue, resource] + amount:
                     return REFUSED_OVER_QUOTA
             queue = facts.queues.parent[queue]
+    # The number of budgets first, since few clusters have any and the test of one walks the queues again.
     asks = gpu > 0 and not fixed_only and facts.budgets.left.shape[0] > 0
     if asks and is_over_budget(facts, columns, group, int(gpu)):
         return REFUSED_OVER_BUDGET
@@ -292,6 +302,7 @@ def objection(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, sh
         )
         if refused:
             return refused
+    # The order of objections is the peer's: a node with several faults is counted under the first of them in messages.
     refused = _mig_objection(facts, shape, node)
     if refused:
         return refused

@@ -20,6 +20,8 @@ def next_chunk(facts: Facts, columns: Columns, leaf: int, out: Int64s) -> int:
     """
     active = columns.active[leaf]
     missing = facts.groups.minimum[leaf] - active
+    # A gang needs all of its minimum at once. Beyond it pods are tried one at a time, so that other groups get their
+    # turn in between.
     wanted = missing if missing > 0 else 1
     count = 0
     for at in range(facts.groups.pod_start[leaf], facts.groups.pod_start[leaf + 1]):
@@ -91,6 +93,8 @@ def is_flat(facts: Facts, group: int) -> bool:
 def is_plain(facts: Facts, columns: Columns, group: int) -> bool:
     """Return whether the group has one leaf and no terminating pods: then statuses alone give its next chunk."""
     leaf = facts.groups.first_subgroup[group] + 1
+    # A terminating pod still occupies its place in the group. Whether it will be replaced depends on more than
+    # statuses, and Python decides about that.
     return is_flat(facts, group) and columns.occupying[leaf] == columns.active[leaf]
 
 
@@ -121,6 +125,7 @@ def elastic_state(facts: Facts, columns: Columns, group: int) -> float:
     pods. With ``each_leaf`` the minimum of each leaf decides. Cost: one look at each sub-group.
     """
     root, end = facts.groups.first_subgroup[group], facts.groups.first_subgroup[group + 1]
+    # Nearly all groups are of this form; it needs no arrays.
     if end - root == ROOT_AND_LEAF:
         spare = columns.active[root + 1] - facts.groups.minimum[root + 1]
         return 0.0 if spare < 0 else (1.0 if spare == 0 else 2.0)
@@ -129,6 +134,7 @@ def elastic_state(facts: Facts, columns: Columns, group: int) -> float:
     reached = np.zeros(end - root, np.int64)
     held = np.zeros(end - root, np.int64)
     spared = False
+    # Parents come before their children in rows, so this order finishes all children of a row before the row itself.
     for row in range(end - 1, root - 1, -1):
         at = row - root
         if facts.groups.leaf[row]:
@@ -137,6 +143,8 @@ def elastic_state(facts: Facts, columns: Columns, group: int) -> float:
         spared = spared or (held[at] > 0 and spare != 0)
         if row > root:
             above = facts.groups.parent[row] - root
+            # An optional sub-group that lacks pods still holds what it has. That can be given up, hence `held` beside
+            # `reached`.
             held[above] += held[at]
             reached[above] += 1 if spare >= 0 else 0
         elif spare < 0:
@@ -237,6 +245,8 @@ def sort_by_leaf(leaf: Int64s, order: Int64s, start: Int64s, out: Int64s) -> Non
     for at in range(order.shape[0]):
         row = leaf[order[at]]
         if row >= 0:
+            # A counting sort, stable by construction: two passes instead of comparisons, and the order within a leaf is
+            # the caller's.
             out[used[row]] = order[at]
             used[row] += 1
 
@@ -258,6 +268,8 @@ def find_places(created: Float64s, order: Int64s, rows: Int64s, places: Int64s) 
                 first = middle + 1
             else:
                 last = middle
+        # Rows of one time are in no order that could be searched. Pods of one job often share their second, so these
+        # looks are counted.
         while order[first] != rows[at]:
             first += 1
             looks += 1

@@ -25,6 +25,8 @@ def dominant_share(facts: Facts, queue: int, cpu: float, memory: float, gpu: flo
         if share < 0:
             share = facts.queues.total[resource]
         if share == 0:
+            # A queue with no share of a resource is ordered by its amount times the peer's penalty. GPUs are in
+            # thousandths here, which is that factor already.
             ratio = held if resource == GPU else held * UNSHARED_PENALTY
         elif resource == GPU:
             # In devices, as the peer divides: 2.4 / 3 is less than 1.6 / 2 in binary fractions, 2400 / 3000 is not.
@@ -100,9 +102,12 @@ def compare_queues(
     if not rules.fair_order:
         if facts.queues.created[left] != facts.queues.created[right]:
             return -1 if facts.queues.created[left] < facts.queues.created[right] else 1
+        # The row breaks ties, so that equal times give one answer.
         return -1 if left < right else 1
     starved_left, starved_right = _starved(facts, columns, left, wanted), _starved(facts, columns, right, rival)
     rank_left, rank_right = facts.queues.rank[left], facts.queues.rank[right]
+    # Ranks come before excess: a queue takes from one that it outranks even within that one's quota, so served later it
+    # would take back what was given first.
     if starved_left and starved_right and rank_left != rank_right:
         return -1 if rank_left > rank_right else 1
     over_left, over_right = _over_utilised(facts, columns, left), _over_utilised(facts, columns, right)
@@ -131,6 +136,8 @@ def compare_queues(
         used_right[1] + rival[1] - taken[1],
         used_right[2] + rival[2] - taken[2],
     )
+    # With the next chunk and without the victims, so that a queue with a large gang does not overtake one with a small
+    # pod just because it holds little now.
     if with_left != with_right:
         return -1 if with_left < with_right else 1
     plain_left = dominant_share(facts, left, float(used_left[0]), float(used_left[1]), float(used_left[2]))

@@ -19,6 +19,7 @@ from kai.facts.kernels.columns import GPU, GPU_UNIT, PIPELINED, RELEASING, Colum
 @inner
 def whole(amount: int) -> int:
     """Return the whole devices in ``amount`` thousandths, rounded towards zero."""
+    # Python and numba round down, the peer's integers towards zero. Idle amounts are negative on overcommitted nodes.
     return amount // GPU_UNIT if amount >= 0 else -((-amount) // GPU_UNIT)
 
 
@@ -71,6 +72,7 @@ def _change_slot(
     """Put a pod with ``memory`` MiB on a shared device (sign 1) or take it off (sign -1), and count devices anew."""
     cell = node * columns.idle.shape[1] + GPU
     was_used = columns.slot_allocated[slot] > 0
+    # Asked before anything is booked: afterwards the device itself no longer counts among those with pods.
     was_offered = was_used and _is_offered(facts, columns, node)
     before = _released(columns, slot)
     add(columns, offsets.slot_used + slot, sign * memory)
@@ -80,10 +82,15 @@ def _change_slot(
         add(columns, offsets.slot_allocated + slot, sign * memory)
         if status == RELEASING:
             add(columns, offsets.slot_releasing + slot, sign * memory)
+        # Never counted down: a device that a pod was really on stays known, also after that pod has left.
         if sign > 0:
             add(columns, offsets.slot_known + slot, 1)
     after = _released(columns, slot)
+    # By the difference of two states and not by cases of what happened: so putting a pod on and taking it off again
+    # restores the count exactly, in whatever order pods come and go.
     add(columns, offsets.releasing + cell, GPU_UNIT * (after - before))
+    # Only a device that becomes free is marked. One with promises alone counts negative above: it takes a device that
+    # becomes free elsewhere.
     add(columns, offsets.slot_marked + slot, max(0, after) - max(0, before))
     is_used = columns.slot_allocated[slot] > 0
     if was_used and not is_used and was_offered:

@@ -33,6 +33,7 @@ def free_gpus_of(facts: Facts, columns: Columns, node: int, idle: Int64s, releas
     for slot in range(facts.nodes.slot_start[node], facts.nodes.slot_start[node + 1]):
         allocated = columns.slot_allocated[slot]
         if allocated > 0:
+            # The part that is in use is rounded up, so that the free part is never more than a pod could get.
             idle[node] += GPU_UNIT - (100 * allocated + memory - 1) // memory * HUNDREDTH
         leaving = columns.slot_releasing[slot]
         if leaving > 0 and not (columns.slot_used[slot] != 0 and columns.slot_used[slot] == leaving):
@@ -54,6 +55,7 @@ def free_gpus(facts: Facts, columns: Columns, idle: Int64s, releasing: Int64s) -
 def refresh_free_gpus(facts: Facts, columns: Columns, seen: Int64s, idle: Int64s, releasing: Int64s) -> None:
     """Update ``free_gpus`` for nodes that changed since change ``seen[0]`` (-1: compute all)."""
     size, last = columns.touched.shape[0], columns.touches[0]
+    # The changes are a ring: with more of them than it holds, the oldest were overwritten and no node can be trusted.
     if seen[0] < 0 or last - seen[0] > size:
         free_gpus(facts, columns, idle, releasing)
     else:
@@ -116,6 +118,7 @@ def distinct(pods: Int64s, count: int) -> Int64s:
             seen[pod] = True
             out[found] = pod
             found += 1
+    # A slice would keep the whole array alive for as long as the scenario does.
     return out[:found].copy()
 
 
@@ -134,6 +137,8 @@ def losing(columns: Columns, pods: Int64s, start: Int64s, victims: Int64s) -> In
     out = np.empty(batches, np.int64)
     known = np.zeros(batches, np.bool_)
     found = 0
+    # Two passes and not one sort: the order of victims within each kind stays, and a batch counts where it is met
+    # first.
     for wanted in (RELEASING, PIPELINED):
         for pod in victims:
             batch = batch_of[pod]
@@ -170,6 +175,8 @@ def losing_on(facts: Facts, columns: Columns, recorded: Int64s, potential: Int64
     groups = facts.pods.group
     size = np.full(facts.groups.queue.shape[0], -1, np.int64)
     for pod in potential:
+        # 0 marks a group that would lose one there, -1 all others. The same cells count pods next, and then hold where
+        # the next pod of the group goes.
         if columns.node[pod] == node:
             size[groups[pod]] = 0
     total = recorded.shape[0] + potential.shape[0]
@@ -294,6 +301,7 @@ def _list_changed(facts: Facts, groups: GroupState, begun: bool, few: int) -> No
         groups.state[WAITING] = select(groups.by_age, groups.waits, groups.waiting)
     else:
         groups.state[WAITING] = select(groups.waiting[: groups.state[WAITING]], groups.waits, groups.waiting)
+    # Each move shifts a queue's list. Beyond a few of them one sort of all is cheaper, which the caller does.
     if groups.state[CHANGED] <= few:
         for group in groups.changed[: groups.state[CHANGED]]:
             list_again(facts, groups.heap, groups.queued, group, groups.waits[group], groups.heap.keys)
@@ -311,6 +319,7 @@ def list_all(facts: Facts, groups: GroupState, ranked: Int64s, victims: Int64s) 
     for at in range(count):
         if groups.waits[ranked[at]]:
             list_last(facts, groups.heap, groups.queued, ranked[at])
+        # Backwards: a listing for a heap of victims is in reverse order.
         behind = victims[count - 1 - at]
         if _may_lose(facts, groups, behind):
             list_last(facts, groups.victims, groups.losing, behind)

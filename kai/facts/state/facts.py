@@ -31,10 +31,13 @@ def slot_table(snapshot: Snapshot) -> tuple[Int64s, tuple[str, ...], dict[tuple[
     a whole one that is idle or being released, and a device that is being released may be opened once more under a new
     name.
     """
+    # Asked of shapes and not of pods: a cluster without sharing pays a few looks and no column of slots.
     if not any(row.shared for row in shape_rows(snapshot)):
         start = snapshot.memory.once("no slots", (snapshot.nodes,), lambda: _no_slots(len(snapshot.nodes)))
         return start, (), {}
     held = _shared_devices(snapshot)
+    # Compared by value, as opposed to `once`: the set is built anew for each snapshot, and equal sets keep the names
+    # and rows that other tables are memoized with.
     known = snapshot.memory.recall(_SLOTS)
     if not isinstance(known, _Slots) or known.nodes is not snapshot.nodes or known.held != held:
         known = _slots(snapshot.nodes, held)
@@ -69,6 +72,7 @@ def _no_slots(nodes: int) -> Int64s:
 
 def _slots(nodes: Sequence[Node], held: frozenset[tuple[int, str]]) -> _Slots:
     existing: dict[int, list[str]] = {}
+    # Sorted, since the order of a set differs between processes and slots are tried by their rows.
     for node, name in sorted(held):
         existing.setdefault(node, []).append(name)
     start = [0]
@@ -120,6 +124,8 @@ def named_models(snapshot: Snapshot) -> tuple[str, ...]:
     queues, memory = snapshot.queues, snapshot.memory
     found = memory.once("models in queues", (queues,), lambda: models_in(queues))
     known = memory.recall(_NAMED)
+    # Queues change often, for amounts and shares; the models that they name hardly ever. The former tuple is given so
+    # that tables made with it stay.
     if isinstance(known, tuple) and known == found:
         return known
     memory.keep(_NAMED, found)
@@ -254,6 +260,7 @@ def pod_facts(snapshot: Snapshot) -> PodFacts:
     def read(rows: Sequence[int]) -> tuple[Int64s]:
         some = slice(None) if len(rows) == len(group) else rows
         found: Int64s = first[group[some]] + subgroup[some]
+        # The row that was computed for them belongs to another group.
         found[(group[some] | subgroup[some]) < 0] = NONE  # one of the two is negative
         return (found,)
 
@@ -285,6 +292,8 @@ def _falls_before_end(snapshot: Snapshot, groups: GroupColumns) -> Int64s:
     Groups without an end count all instants; preemptible groups do too, since a fall does not concern them.
     """
     instants, count = _falls(snapshot), len(snapshot.groups)
+    # Ends move with the clock for groups that wait, so only clusters with such groups pay for this column in each
+    # cycle.
     bounded = ~groups.preemptible & np.isfinite(groups.runs) if len(instants) else None
     if bounded is None or not bounded.any():
         inputs = (instants, groups.queue)
@@ -323,6 +332,7 @@ def next_quota_change(snapshot: Snapshot) -> float:
 
 def _queue_table(queues: Sequence[Queue], instants: Float64s) -> QueueFacts:
     falls = [lower_quotas(queue) for queue in queues]
+    # A queue is a leaf unless another names it as parent, whatever its own fields say.
     leaf = np.ones(len(queues), np.bool_)
     for queue in queues:
         if queue.parent >= 0:

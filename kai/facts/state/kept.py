@@ -32,6 +32,8 @@ Uid = Callable[[int], str]
 
 def creation_order(created: Float64s, uid: Uid) -> Int64s:
     """Return int64[n]: rows by creation time, then uid. Uids are compared only where times are equal."""
+    # Uids are texts, so sorting by both keys at once would compare texts for every pod. Times alone decide nearly all,
+    # and the runs of equal times are sorted after.
     order = np.argsort(created, kind="stable").astype(np.int64)
     same = np.flatnonzero(np.diff(created[order]) == 0)
     for first in same[np.concatenate([[True], np.diff(same) > 1])] if len(same) else ():
@@ -48,6 +50,8 @@ def carried_order(memory: Memory, name: str, version: TableVersion, created: Flo
     if isinstance(known, _Known):
         if known.mark is version.mark:
             return known.order
+        # An order may be carried over one version only: two steps apart, rows that came and went in between are
+        # unknown. Beyond an eighth of fresh rows a sort from scratch is faster.
         if known.mark is version.before and len(version.fresh) <= _FEW + len(created) // 8:
             stays = version.has_kept_places and _stays(known, created, version.fresh, uid)
             order = known.order if stays else _moved(known.order, version, created, uid)
@@ -66,6 +70,7 @@ class _Known:
 def _stays(known: _Known, created: Float64s, rows: Int64s, uid: Uid) -> bool:
     """Return whether the order is the same after rows changed objects: each new object fits between its neighbors."""
     order, places = known.order, np.empty(len(rows), np.int64)
+    # By the times of the version before, since the places are looked up in its order.
     if not find_places(writable(known.created), order, rows, places):
         return False
     # Pairs of adjacent places where at least one object is new.
@@ -75,6 +80,7 @@ def _stays(known: _Known, created: Float64s, rows: Int64s, uid: Uid) -> bool:
         return False
     same = created[one] == created[other]
     pairs = zip(one[same].tolist(), other[same].tolist(), strict=True)
+    # The comparison is strict and ends in the row, so equal times and uids cannot count as both orders.
     return all((uid(row), row) < (uid(next_row), next_row) for row, next_row in pairs)
 
 
@@ -82,6 +88,8 @@ def _moved(before: Int64s, version: TableVersion, created: Float64s, uid: Uid) -
     """Return the order without removed rows, and with fresh rows inserted."""
     rows = version.fresh
     order = version.rows_now(len(before))[before]
+    # The rows that stay are fewer than those before, so some are gone; without any the filter would only copy the
+    # order.
     if len(created) - len(rows) < len(before):
         order = _without(order, np.flatnonzero(order < 0))
     fresh = rows[creation_order(created[rows], lambda at: uid(int(rows[at])))].tolist()
@@ -198,6 +206,8 @@ class Trees:
 
     def numbers(self, trees: list[tuple[SubGroup, ...]]) -> Int64s:
         """Return int64[n]: the number of each tree. In most cases all are the same."""
+        # Compared by identity in C: a hundred thousand groups of single pods share one tuple, and `number` would be
+        # called for each.
         if trees and all(map(is_, trees, repeat(trees[0]))):
             return np.full(len(trees), self.number(trees[0]), np.int64)
         return np.array([self.number(each) for each in trees], np.int64)
@@ -208,6 +218,8 @@ def _tree(subgroups: tuple[SubGroup, ...]) -> TreeColumns:
     for subgroup in subgroups:
         if subgroup.parent >= 0:
             children[subgroup.parent] += 1
+    # Without a minimum a sub-group needs all of its children. A leaf has no children that could be counted; it needs
+    # one pod.
     wanted = [children[at] if s.minimum is None and not s.leaf else s.minimum for at, s in enumerate(subgroups)]
     minimum = np.array([1 if count is None else count for count in wanted], np.int64)
     leaf = np.array([subgroup.leaf for subgroup in subgroups], np.bool_)
@@ -309,6 +321,7 @@ def _repeated(memory: Memory, tree: TreeColumns, groups: int) -> tuple[Int64s, B
     width = len(tree.leaf)
     known = memory.recall("repeated tree")
     if not isinstance(known, _Repeated) or known.tree is not tree or known.groups < groups:
+        # Room to spare: groups come and go in each cycle, and the first rows of a longer array serve for fewer groups.
         most = groups + groups // 16 + _FEW
         roots = np.arange(0, most * width, width)[:, None]
         parent = np.where(tree.parent >= 0, tree.parent + roots, -1).ravel()
@@ -323,6 +336,7 @@ def pending_pods(snapshot: Snapshot) -> Int64s:
     status = snapshot.pod_status
 
     def read(rows: Sequence[int]) -> tuple[Bools]:
+        # A slice makes a view where all rows are read, a list of rows would copy the column first.
         return (status[slice(None) if len(rows) == len(status) else rows] == Status.PENDING,)
 
     (pending,) = snapshot.memory.rows.columns("pending", snapshot.versions.assigned, len(status), read)
@@ -356,6 +370,7 @@ def pods_by_leaf(leaf: Int64s, order: Int64s, subgroups: int) -> ByLeaf:
     start = np.zeros(subgroups + 1, np.int64)
     out = np.empty(len(order), np.int64)
     sort_by_leaf(writable(leaf), writable(order), start, out)
+    # Pods without a leaf are in no sub-group, so there may be fewer than in the order.
     return start, out[: start[-1]]
 
 
@@ -370,6 +385,8 @@ def node_columns(snapshot: Snapshot) -> NodeColumns:
         amounts = np.array([vectors[id(node.allocatable)] for node in some], np.int64).reshape(len(some), len(axis))
         at = axis.index.get(PLUGGED_GPU)
         if at is not None:
+            # Only where GPUs of a driver are counted as well can a pod of the plugin find the total too large;
+            # elsewhere the count of GPUs bounds it already.
             amounts[:, at] = [node.plugged_gpus if node.dra_gpus else UNBOUNDED for node in some]
         return NodeColumns(
             allocatable=amounts,

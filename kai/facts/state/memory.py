@@ -155,7 +155,7 @@ class Memory:
         """
         known = self._answers.get(name)
         if known is None or len(known[0]) != len(inputs) or not all(map(is_, known[0], inputs)):
-            # Only the last answer is kept: what is asked with two sets of inputs in turn needs two names.
+            # Only the last answer is kept: a question with two sets of inputs in turn needs two names.
             known = self._answers[name] = (inputs, make())
         return cast("T", known[1])
 

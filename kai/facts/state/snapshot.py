@@ -119,11 +119,14 @@ class Snapshot:
 
     def with_versions(self, versions: SnapshotVersions) -> "Snapshot":
         """Set the versions, and return this snapshot; only its maker may call this, before others see the snapshot."""
+        # Not `evolve`: that would copy the object and drop what its cached properties know already.
         object.__setattr__(self, "versions", versions)
         return self
 
     def at(self, now: float, revision: int, past: Past) -> "Snapshot":
         """Return the same facts at another instant; ``past`` may differ in awaited groups and in what was spent."""
+        # `evolve` leaves out fields that are not arguments of the constructor, so the versions must be handed on; else
+        # the whole next cycle would read everything in full.
         return attrs.evolve(self, now=now, revision=revision, past=past).with_versions(self.versions)
 
     def with_budgets(self, budgets: BudgetTable | None) -> "Snapshot":
@@ -138,6 +141,8 @@ class Snapshot:
 
     def locked(self) -> "Snapshot":
         """Return the same facts in read-only arrays. Cost: that of ten views."""
+        # The views are of the same memory: nothing is copied, and a plugin that tries to write gets an error where it
+        # does so.
         shown = copy(self)
         # Lazy columns are computed here, so that they are locked too when plugins read them later.
         for name in ("first_subgroup", "requests", *vars(self)):

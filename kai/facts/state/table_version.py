@@ -73,6 +73,8 @@ class TableVersion:
             if row > at:
                 runs.append((now, now + row - at, at))
                 now += row - at
+            # What is inserted goes before the row that was there, so a replaced row is the last of the fresh ones at
+            # its place.
             came = inserted.get(row, 0) + (row in replaced)
             fresh.extend(range(now, now + came))
             now += came
@@ -86,6 +88,7 @@ class TableVersion:
         source = np.arange(now)
         source[rows] = -1
         first, end, start = np.array(runs, np.int64).T
+        # Each row first holds its own place; the distance that its run moved gives the place before.
         source[source >= 0] += np.repeat(start - first, end - first)
         return cls(before=before, source=source, fresh=rows)
 
@@ -108,6 +111,8 @@ class TableVersion:
         """Return a copy of a column of the version before with rows in their new places; fresh rows are arbitrary."""
         if self.has_kept_places:
             return column.copy()
+        # Fresh rows are left arbitrary: the caller writes all of them, so clearing the array would be a pass for
+        # nothing.
         runs, rows = self._runs, self._count
         if not len(column):
             return np.zeros((rows, *column.shape[1:]), column.dtype)
@@ -122,6 +127,8 @@ class TableVersion:
         """Return int64[before]: where each row of the version before is now, -1 for removed rows."""
         if self.has_kept_places:
             rows = np.arange(before)
+            # The place is the same, but the object is another one: what was derived from the old object is not the
+            # row's.
             rows[self.fresh] = -1
             return rows
         rows = np.full(before, -1, np.int64)
@@ -169,6 +176,7 @@ class TableVersion:
                 out[row] = value
             return out
         source = self.source
+        # Nothing stays, so there are no runs to copy.
         if len(fresh) == len(source):
             return list(fresh)
         out, new = [], 0
@@ -226,9 +234,11 @@ class TableVersion:
         if chosen.all() and chosen_before.all():
             return self
         row_before = np.where(chosen_before, np.cumsum(chosen_before) - 1, -1)
+        # A copy, because fresh rows are marked in it; the version's own array may be shared with other sub-tables.
         source = np.arange(len(chosen)) if self.source is None else self.source.copy()
         source[self.fresh] = -1
         rows = np.where(source >= 0, row_before[source], -1)[chosen] if len(row_before) else np.full(chosen.sum(), -1)
+        # The runs of the whole table say nothing of the sub-table's rows.
         return attrs.evolve(
             self, known_runs=None, source=rows.astype(np.int64), fresh=np.flatnonzero(rows < 0).astype(np.int64)
         )
@@ -264,6 +274,8 @@ class Carried:
         Cost: that of the fresh rows if rows kept their places or all are equal; else a copy.
         """
         before, alike = self.column, self._alike
+        # The very same column, hence the very same object: answers memoized by its identity stay valid, which is most
+        # of what a quiet cycle saves.
         if version.has_kept_places and _are_same(before[version.fresh], values):
             return self
         if alike is not None and _is_all(values, alike[:1]):
@@ -273,6 +285,7 @@ class Carried:
             return Carried(locked(alike[:count]), alike, alike)
         if not version.has_kept_places:
             column = version.carried(before)
+            # Written before it is locked and shown: each column is written by its maker alone.
             column[version.fresh] = values
             return Carried(locked(column), column)
         column = self._taken()
@@ -287,12 +300,16 @@ class Carried:
         past, self._past = self._past, None
         if past is None or not is_free or past.base is not None or len(past) != len(self.column):
             return self.column.copy()
+        # The memory is two versions behind: the rows that changed last time are brought up to date here, the caller
+        # writes those of this time.
         past[self._differing] = self.column[self._differing]
         return past
 
 
 def _are_same(one: Column, other: Column) -> bool:
     """Return whether two columns are equal bit for bit: NaN equals NaN, 0.0 differs from -0.0."""
+    # Bits and not values: a column in which NaN means "never" would differ from itself, and every answer kept with it
+    # would be lost.
     return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
@@ -329,6 +346,8 @@ class Carrier:
         known = self._known.get(name)
         same = known is not None and len(known[1]) == len(inputs) and all(map(_is, known[1], inputs))
         if known is None or not same or known[0] is not version.mark:
+            # Other inputs mean another column even where the rows are the same, and a version that was skipped leaves
+            # fresh rows unknown: both read all rows.
             if known is not None and same and version.before is not None and known[0] is version.before:
                 values = make(version.fresh.tolist())
                 carried = tuple(each.next(version, count, some) for each, some in zip(known[2], values, strict=True))
