@@ -91,6 +91,7 @@ def configurations(seen: Seen) -> Looked:
     serves = any("admission" in each.roles for each in seen.programs())
     sharing = [key_of(each) for each in seen.all("pods") if _SHARES & annotations_of(each).keys() and _waits(each)]
     problems: list[Finding] = []
+    # A cluster that shares no GPU may do without admission altogether.
     if not kinds and not serves and not sharing:
         return Looked(well="no webhook of kai is installed, and no pod that waits shares a GPU")
     waits = f", as {counted(len(sharing), 'pod')} that wait{'s' if len(sharing) == 1 else ''} asked" if sharing else ""
@@ -139,6 +140,7 @@ def policies(seen: Seen) -> Looked:
     bound = {
         text_of(each, "spec", "policyName")
         for each in seen.all("policybindings")
+        # A binding may also only warn or audit.
         if "Deny" in list_of(each, "spec", "validationActions")
     }
     absent = [name for name in POLICIES if name not in known]
@@ -210,6 +212,7 @@ def queue_access(seen: Seen) -> Looked:
     refused: dict[str, list[str]] = {}
     for each in seen.all("podgroups"):
         queue, namespace = text_of(each, "spec", "queue"), text_of(each, "metadata", "namespace")
+        # A queue that does not exist is what D034 reports.
         if queue in admitting and not admitting[queue].admits(namespace, labels.get(namespace, {})):
             refused.setdefault(queue, []).append(key_of(each))
     problems = [

@@ -186,8 +186,10 @@ def _troubles(pod: Manifest, container: str) -> tuple[int, str, str]:
     for each in list_of(pod, "status", "containerStatuses"):
         if text_of(each, "name") == container:
             count = part_of(each, "restartCount")
+            # Once a container runs again, only lastState tells how it ended.
             last = mapping_of(each, "lastState", "terminated") or mapping_of(each, "state", "terminated")
             ended, code = text_of(last, "reason"), part_of(last, "exitCode")
+            # `Error` says no more than that the code is not 0.
             if ended == "Error" and isinstance(code, int):
                 ended = f"exit code {code}"
             return count if isinstance(count, int) else 0, text_of(each, "state", "waiting", "reason"), ended

@@ -48,6 +48,7 @@ def queue_tree(seen: Seen) -> Looked:
             problems.append(
                 failure(f"queue {name}: its parent {parent} does not exist", patch, about=about, found=parent)
             )
+        # A queue below a circle has the fault as well, and is not below itself.
         elif fault.rule is Rule.CYCLE and name in fault.circle:
             back = f"{patch} leads back to it"
             problems.append(failure(f"queue {name} is below itself", back, about=about, found=parent))
@@ -132,6 +133,7 @@ def jobs_in_parents(seen: Seen) -> Looked:
             found=first_of(groups),
         )
         for queue, groups in sorted(found.items())
+        # Top queues have no parent, which `parents` holds as an empty name.
         if queue and queue in parents
     ]
     total = sum(map(len, found.values()))
@@ -392,6 +394,7 @@ def _age(manifest: Manifest, now: float) -> float:
     try:
         return now - values.instant(text_of(manifest, "metadata", "creationTimestamp"))
     except BadValue:
+        # Without a time that can be read it counts as new, so it is never called late.
         return 0.0
 
 

@@ -41,7 +41,7 @@ _DECIMAL: Final = re.compile(r"0|-?[1-9][0-9]*")
 _MOST: Final = 1 << 63
 _OWN_GROUPS: Final = frozenset({"", "apps", "batch"})
 _ALWAYS: Final = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController"})
-# Its selector defaults to the labels of the template; the API version of the others has no default.
+# The selector of a ReplicationController defaults to the labels of its template; the others must have one.
 _SELECTING: Final = _ALWAYS - {"ReplicationController"}
 _POD_TEMPLATES: Final = frozenset({"template", "leaderTemplate", "workerTemplate"})
 _POD_SPEC: Final = "podSpec"

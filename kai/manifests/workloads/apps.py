@@ -162,6 +162,7 @@ def daemon_set(workload: Resource, index: Index) -> Iterator[Made]:
 def _bound_to(node: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
     affinity = mapping_of(spec, "affinity")
+    # In place of the terms that the template requires, as the controller does: the node was found to meet them.
     on_node = {**mapping_of(affinity, "nodeAffinity"), _REQUIRED: {"nodeSelectorTerms": [{"matchFields": [field]}]}}
     return {
         **spec,
@@ -228,6 +229,7 @@ def service(workload: Resource) -> Iterator[Made]:
     if spec is None:
         raise template.error(("spec",), None, "the spec of the pods")
     metadata = mapping_of(template.value, "metadata")
+    # Knative numbers revisions by the generation of the Service, and a new one has generation 1.
     name = str(metadata.get("name") or f"{workload.name}-00001")
     labels = {**mapping_of(metadata, "labels"), f"{_SERVING}service": workload.name}
     annotations = mapping_of(metadata, "annotations")

@@ -140,6 +140,7 @@ class _Templates:
         if template is None:
             key = ("entrypoint",) if not above else ("template",)
             raise holder.error(key, name, f"one of the templates: {', '.join(templates) or 'there is none'}")
+        # Steps came before: the recursion takes time, and a condition on their results may end it.
         if name in above and before:
             return before
         if len(above) > _DEEPEST:
@@ -212,6 +213,7 @@ def _needed(task: Fields, known: Mapping[str, Fields]) -> set[str]:
     """Return the tasks that a task depends on: those listed, or those named in an expression."""
     listed = set(map(str, list_of(task.value, "dependencies")))
     expression = str(task.value.get("depends") or "")
+    # Words of an expression that name no task are outcomes, as in `build.Succeeded || test.Failed`.
     return (listed | {each.group() for each in _TASK.finditer(expression)}) & known.keys()
 
 

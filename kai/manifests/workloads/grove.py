@@ -87,6 +87,7 @@ def _topology(workload: Resource, template: Fields, index: Index) -> _Topology:
     found = [index.get(Get(kind, "", name or _USUAL)) for kind in kinds]
     binding = next((each for each in found if not isinstance(each, Absent)), None)
     if binding is None:
+        # A remark and no error: all pods are known without the binding.
         wanted = f"a {BINDING.kind} of this name in the input: without it the constraint is left out"
         index.remarks.append(str(template.error(("topologyConstraint", "topologyName"), name or None, wanted)))
         return _Topology("", {})
@@ -129,6 +130,7 @@ def _gangs(
             place = f"{base}-{_name(group)}-{index}"
             members = [_Clique(name=f"{place}-{name}", fields=_known(group, known, name)) for name in _names(group)]
             if index >= least:
+                # The operator numbers these gangs from 0, whatever the index of the replica.
                 name = f"{base}-{_name(group)}-{index - least}"
                 later.append(_Gang(name=name, cliques=members, constraint=packed or whole))
                 continue

@@ -171,6 +171,7 @@ def other_manager(workload: Resource) -> str:
 
     That controller then creates no pods, for instance where Kueue sends the workload to another cluster.
     """
+    # Jobs of the training operator have the field in their runPolicy.
     places = (part_of(workload.manifest, "spec"), part_of(workload.manifest, "spec", "runPolicy"))
     said = (str(place.get("managedBy") or "") for place in places if isinstance(place, Mapping))
     return next((manager for manager in said if manager and manager not in _CONTROLLERS), "")
@@ -185,6 +186,7 @@ def _metadata(owner: Resource, kind: str, name: str, more: Mapping[str, object])
         "ownerReferences": [reference],
         **more,
     }
+    # Age decides about the order of jobs, so what an object owns is as old as the object.
     born = owner.fields.child("metadata")
     if born is not None and isinstance(born.value.get("creationTimestamp"), str):
         metadata["creationTimestamp"] = born.value["creationTimestamp"]

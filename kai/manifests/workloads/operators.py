@@ -66,6 +66,7 @@ def experiment(workload: Resource) -> Iterator[Made]:
     if held is None:
         wanted = "the template of the trials in the input, as trialSpec: it describes the pods"
         raise AbsentError(*template.error(("trialSpec",), None, wanted).args)
+    # Without a maximum Katib goes on until the objective is reached.
     most = count(fields, "spec", "maxTrialCount", default=1 << 16)
     for index in range(min(count(fields, "spec", "parallelTrialCount", default=_FEW_TRIALS), most)):
         name = f"{workload.name}-{index}"
@@ -125,6 +126,7 @@ def nim_service(workload: Resource) -> Iterator[Made]:
     spec = mapping_of(workload.manifest, "spec")
     replicas = count(fields, "spec", "replicas", default=1)
     if is_set(fields, "spec", "scale", "enabled"):
+        # The load is not known here, and an autoscaler never goes below its least.
         replicas = count(fields, "spec", "scale", "hpa", "minReplicas", default=1)
     kept = ("schedulerName", "priorityClassName", "nodeSelector", "tolerations", "affinity", "runtimeClassName")
     claims, named = [], []
@@ -266,6 +268,7 @@ def mini_cluster(workload: Resource) -> Iterator[Made]:
 _MEBIBYTE: Final = 1 << 20
 _LEAST_OVERHEAD: Final = 384
 """MiB. Source: Spark's spark.kubernetes.memoryOverhead."""
+# Python and R use memory outside of Java's heap.
 _OVERHEADS: Final = {"Python": Fraction(2, 5), "R": Fraction(2, 5)}
 _USUAL: Final = Fraction(1, 10)
 _KEPT: Final = ("affinity", "tolerations", "nodeSelector", "priorityClassName", "schedulerName", "initContainers")
@@ -321,6 +324,7 @@ def _template(workload: Resource, role: str) -> Fields:
 
 
 def _resources(workload: Resource, own: Mapping[str, Any], held: Mapping[str, Any]) -> dict[str, Any]:
+    # Spark's cores are whole threads; coreRequest is what Kubernetes reserves for them.
     cores = own.get("coreRequest") or str(own.get("cores") or 1)
     memory = _memory(workload, own)
     requests = {**mapping_of(held, "requests"), "cpu": cores, "memory": memory}

@@ -40,6 +40,7 @@ def cluster_name(workload: Resource) -> str:
 def with_status(workload: Resource) -> Made:
     """Return a RayJob or RayService with the status that the operator writes, which names the cluster."""
     name = {"rayClusterName": _selected(workload) or cluster_name(workload)}
+    # A RayService can have a second cluster during an upgrade, so its status names the active one.
     status = name if workload.kind.kind == "RayJob" else {"activeServiceStatus": name}
     return {**workload.manifest, "status": status}
 
@@ -74,6 +75,7 @@ def wrapper(workload: Resource, index: Index) -> Iterator[Made]:
     selector = part(fields.child("spec"), "clusterSelector") if _selected(workload) else None
     if selector is not None:
         kind = Kind("ray.io", workload.kind.version, "RayCluster")
+        # Only for its error: nothing of the cluster is needed here.
         named_elsewhere(selector, _SELECTOR, kind, workload.namespace, index)
         yield from _submitter(workload)
         return
@@ -138,6 +140,7 @@ def _workers(workload: Resource, group: Fields, index: int, labels: dict[str, st
     name = group.text("groupName") or f"worker-group-{index}"
     least = count(group, "minReplicas", default=0)
     most = None if group.value.get("maxReplicas") is None else group.integer("maxReplicas")
+    # One replica of a group is numOfHosts pods, such as the hosts of a TPU slice.
     replicas = within_bounds(count(group, "replicas", default=0), least, most) * count(group, "numOfHosts", default=1)
     own = {**labels, "ray.io/node-type": "worker", "ray.io/group": name}
     identities = (Identity(name=f"{workload.name}-{name}-worker-{each}", labels=own) for each in range(replicas))

@@ -187,6 +187,7 @@ def dynamo_graph(workload: Resource, _: Index) -> Iterator[Made]:
         name = component.text("name")
         if not name:
             raise component.error(("name",), name, "the name of the component")
+        # Names of components may have capitals; those of cliques become names of pods, which have none.
         parts = _parts(component, name.lower())
         replicas = count(component, "replicas", default=1)
         if len(parts) > 1:
@@ -212,6 +213,7 @@ def _graph_components(workload: Resource) -> list[Fields]:
     if services is None:
         return list(fields.children("spec", "components") or ())
     found = []
+    # Sorted, so that equal graphs expand equally, in whatever order they are written.
     for name, held in sorted(services.value.items()):
         own = mapping_of(held)
         pod = mapping_of(own, "extraPodSpec")

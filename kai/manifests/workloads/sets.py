@@ -88,6 +88,7 @@ def _job(workload: Resource, job: Fields, index: int, total: int) -> Made:
     outer, metadata = part(template, "metadata"), part(inner, "metadata")
     job_name = f"{workload.name}-{name}-{index}"
     key = {f"{_JOB_SET}job-key": uid_of("job-key", workload.namespace, job_name)}
+    # Annotations of a replicated job override those of the set.
     alone = {at: {**workload.annotations, **_map(outer, "annotations")}.get(at) for at in (EXCLUSIVE, BY_NODE_LABEL)}
     zone = alone[EXCLUSIVE]
     chosen = {at: text for at, text in alone.items() if text is not None and zone}
@@ -136,6 +137,7 @@ def with_own_zone(spec: Mapping[str, Any], zone: str, label: str, value: str) ->
     These pods have ``label`` with ``value`` in common. Source: the webhooks of JobSet and LeaderWorkerSet.
     """
     mine = {"key": label, "operator": "In", "values": [value]}
+    # NotIn also matches pods without the label, and those may share the zone: hence Exists.
     others = [{"key": label, "operator": "Exists"}, {"key": label, "operator": "NotIn", "values": [value]}]
     affinity = mapping_of(spec, "affinity")
     added = {"podAffinity": [mine], "podAntiAffinity": others}
@@ -145,6 +147,7 @@ def with_own_zone(spec: Mapping[str, Any], zone: str, label: str, value: str) ->
             **mapping_of(affinity, name),
             _REQUIRED: [
                 *held[name],
+                # The empty selector stands for all namespaces; without it only those of the pod's own namespace count.
                 {"labelSelector": {"matchExpressions": expressions}, "topologyKey": zone, "namespaceSelector": {}},
             ],
         }
@@ -192,6 +195,7 @@ def _with_zone(made: Made, zone: str) -> Made:
 
 
 def _workers(workload: Resource, leader: Resource, template: Fields | None, group: int, size: int) -> Iterator[Made]:
+    # The size counts the leader.
     holder = child(leader, "apps/v1", "StatefulSet", leader.name, {"replicas": size - 1})
     yield holder
     identities = (_identity(workload, f"{leader.name}-{each}", group, each, size) for each in range(1, size))
