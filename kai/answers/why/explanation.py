@@ -194,6 +194,7 @@ class Explainer:
         """Return why ``job`` waits; ``among`` jobs share the budget of trials."""
         site = self.site(job)
         reason = site.reasons[0] if job.words is None else job.words
+        # One more than the allowance, for the trial without the other jobs.
         self._trials.allow(1 + allowance(among, self._size) if verify else 0)
         alone = self._trials.alone(site) if site.waiting and hopes(reason) else None
         found = suggest(site, self._trials) if site.waiting and verify else Suggestions(all_tried=verify)
@@ -284,9 +285,11 @@ class Explainer:
         """Return a key that is equal for jobs that differ only in their names."""
         snapshot = self._outcome.last.snapshot
         group = self._rows[job.namespace, job.name]
+        # The nodes of placed pods differ from job to job, and with them what is left to place.
         if job.placed or job.held or job.words is None:
             return group
         rows = np.flatnonzero(snapshot.pod_group == group)
+        # Sorted, since the rows of two equal jobs may have their pods in another order.
         shapes = tuple(sorted(snapshot.pod_shape[rows].tolist()))
         facts = snapshot.groups[group]
         return job.words.code, job.queue, job.priority, job.preemptible, facts.subgroups, shapes, job.words.text

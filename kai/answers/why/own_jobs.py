@@ -86,6 +86,7 @@ def read_own(access: Access, namespace: str, refused: UnreachableError, clock: C
     watch = SystemClock() if clock is None else clock
     chosen = access.chosen
     found = list_some(access, Manifest, namespace, watch)
+    # Where pods may not be listed, the status of each group stands for them.
     pods = _allowed(access, Pod, namespace, watch)
     classes = _allowed(access, PriorityClass, "", watch)
     more = [each for each in (pods, classes) if each is not None]
@@ -121,6 +122,7 @@ def _allowed(access: Access, cls: type[ApiObject], namespace: str, clock: Clock)
     try:
         return list_some(access, cls, namespace, clock)
     except UnreachableError as error:
+        # A missing right is expected here; a cluster that does not answer is an error for every kind.
         if not error.missing:
             raise
         return None
@@ -201,6 +203,7 @@ class _Reader:
             placed=len(placed),
             gpus=sum(self._gpus(pod) for pod in alive),
             gpu_memory=sum(self._memory(pod) for pod in alive),
+            # Without nodes the memory of their GPUs is unknown, so a request by memory is no number of GPUs.
             held=None if any(self._memory(pod) for pod in placed) else sum(self._gpus(pod) for pod in placed),
             nodes=tuple(sorted({self._node(pod) for pod in placed} - {""})),
         )
@@ -234,6 +237,7 @@ class _Reader:
         gpu_memory: int = 0,
         nodes: tuple[str, ...] = (),
     ) -> Job:
+        # Without classes the row has the default priority, and what follows from it: neither is a fact.
         stated = self._sources[group.namespace, group.name].spec.preemptibility
         return Job(
             name=group.name,
@@ -257,6 +261,7 @@ class _Reader:
         if placed:
             return group.last_start
         born = [self._snapshot.pods[pod].created for pod in pods if self._snapshot.pod_status[pod] in _WAITING]
+        # An object without a creation time has 0 here, which would count as the earliest.
         return min((instant for instant in (*born, group.created) if instant > 0), default=None)
 
     def _pod(self, pod: int) -> PodLine:
@@ -283,8 +288,10 @@ class _Reader:
 
     def _reasons(self, group: PodGroup, source: Manifest, pods: Sequence[int]) -> tuple[Words, ...]:
         """Return why pods wait, never empty: what the group itself shows first, then the conditions."""
+        # Without pods every gang would count as incomplete.
         own = unready(group, self._snapshot, pods, self._declared) if self._sees_pods else ()
         found: dict[str, Words] = {}
+        # Conditions are of an earlier cycle; what the objects show is so now.
         for words in (*own, *condition_reasons(source)):
             found.setdefault(words.code, words)
         return tuple(found.values()) or (Words("NotTried", "the scheduler has not written why"),)

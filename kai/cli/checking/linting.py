@@ -138,6 +138,7 @@ def _of_gang(group: PodGroup, place: str, form: _Form, pods: Mapping[tuple[str, 
     least = group.spec.min_member
     if not parts:
         there = pods.get((*key, ""), 0)
+        # A group without any pod is no mistake: its controller creates the pods later.
         if least is not None and least > there > 0:
             yield f"{place}{form.minimum_of_group}: found {least}, expected at most {there}, the number of its pods"
         return
@@ -156,6 +157,7 @@ def _of_tree(group: PodGroup, place: str, form: _Form) -> Iterator[str]:
     """Yield faults of the tree of parts, and parts that require more children than they have."""
     parts: tuple[SubGroup, ...] = group.spec.sub_groups
     fault = fault_of_tree(group.spec)
+    # A parent that is missing is reported below, at its own part and in the terms of the form.
     if fault.startswith("spec.subGroups: ") and "found parent" not in fault:
         yield f"{place}{form.parts}: {fault.rpartition(': ')[2]}"
         return
@@ -275,6 +277,7 @@ class _Linting:
             if is_archive(place):
                 read_case(name)
                 return
+            # The name alone does not decide: a folder of manifests may have a file that is named like a trace.
             if is_trace(name) and not _holds_manifests(text, name):
                 self._trace(name)
                 return
@@ -299,6 +302,7 @@ class _Linting:
                 self._configure(source, name)
             elif len(values) == 1 and is_scenario(values[0]):
                 self._scenario(source, values[0])
+            # One document suffices: the others of a cluster file are manifests.
             elif any(_is_cluster_file(value) for value in values):
                 self.others["cluster file"] += 1
                 read_cluster_file(text, name)
@@ -312,6 +316,7 @@ class _Linting:
 
     def finish(self) -> Linted:
         """Lint all collected manifests together."""
+        # Only now: a configuration that is read after the manifests may set the name of the scheduler.
         documents, _, self.notes = adopted_documents(self.documents, self.adoption)
         around = Surroundings(scheduler_name=self.adoption.ours, operators=self.adoption.operators)
         reading = read(documents, around) if documents else None
@@ -331,6 +336,7 @@ class _Linting:
         second = self.given.get(finding.file)
         if first is None or second is None or first == second:
             return finding
+        # Advice only: one cluster may well be spread over two paths, and then the second definition is the mistake.
         way = f"two clusters are checked by two commands: kai lint {first}, kai lint {second}"
         return attrs.evolve(finding, help=f"{first} and {second} are looked at together, as one cluster; {way}")
 
@@ -402,8 +408,10 @@ def _is_configuration(value: object) -> bool:
         return False
     if value.get("kind") == "SchedulingShard":
         return True
+    # Scenarios have keys such as plugins as well, beside cluster or objects.
     if {"apiVersion", "kind", "cluster", "objects"} & value.keys():
         return False
+    # A misspelt key counts too, so that its message names the right key instead of another kind of file.
     return any(difflib.get_close_matches(str(key), _CONFIGURES, n=1, cutoff=_NEAR) for key in value)
 
 
@@ -411,6 +419,7 @@ def _placed(finding: Finding, source: Text) -> Finding:
     """Return a finding with the position of the field that its message names, if the text has that field."""
     for words in _paths_in(finding.message):
         place = source.locate(0, words, at_key=True)
+        # For an absent path the text has the place of the nearest key above it, which need not be what is wrong.
         if place.line and source.has(0, words):
             return attrs.evolve(
                 finding,
@@ -427,6 +436,7 @@ def _paths_in(message: str) -> Iterator[tuple[str, ...]]:
     found = [tuple(match.split(".")) for match in _DOTTED.findall(message)]
     subject = _SUBJECT.match(message)
     if subject is not None:
+        # Pods of the short form have the name of their group and a number; the file has the group only.
         yield _WRITTEN[subject[1]] + (subject[2].rpartition("-")[0] if subject[1] == "pod" else subject[2],)
     key = _KEY.search(message)
     if key is not None and found:

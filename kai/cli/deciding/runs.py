@@ -95,6 +95,7 @@ def simulate_over_time(paths: Sequence[str], wanted: Wanted, console: Console, a
     if len(paths) != 1:
         raise InputError(f"{' '.join(paths)}: found {len(paths)} workloads, expected one: a folder, a file or a trace")
     experiments = swept(experiments_of(paths[0], wanted), wanted.sweeps)
+    # Only a folder has a place for the cluster as it is at the end of a run.
     is_folder = wanted.out is not None and not wanted.out.endswith((".json", ".parquet"))
     experiments = [attrs.evolve(each, keeps_end=is_folder) for each in experiments]
     done = carried_out(experiments, wanted)
@@ -266,6 +267,7 @@ def asked_again(place: str, wanted: Wanted) -> tuple[str, Wanted]:
     if result is None:
         return place, wanted
     inputs = result.get("inputs") or {}
+    # The folder may have moved since the run: of the recorded paths only the names still hold.
     cluster, workload = (scene / Path(str(inputs.get(key))).name for key in ("cluster", "workload"))
     changed = attrs.evolve(
         wanted,
@@ -283,6 +285,7 @@ def document_in(path: Path) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(path.read_bytes())
+    # Any JSON of the user may be looked at here, and deep nesting ends the parser with RecursionError.
     except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
@@ -336,6 +339,7 @@ def _repeated(at: Path, number: int | None, place: str) -> Experiment:
                 names = ", ".join(f"result-{index}.json ({run.get('name')})" for index, run in enumerate(runs, start=1))
                 raise InputError(f"{place}: found {len(runs)} runs, expected one of them: --from {place}/{names}")
             run = dict(enumerate(runs, start=1))[1 if number is None else number]
+            # The experiment reads the files when it is carried out, so they live as long as the process.
             folder = tempfile.mkdtemp(prefix="kai-")
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
             archive.extractall(folder)

@@ -216,6 +216,7 @@ def _why(departure: "Departure") -> str:
     from kai.deciding.configuration.registry import Registry
 
     said = Registry.installed().cause_of(departure.cause).leaves_because
+    # Plugins write this text: an unknown placeholder must not cost the user the answer.
     try:
         return said.format(queue=departure.queue, rule=departure.rule)
     except (LookupError, ValueError):

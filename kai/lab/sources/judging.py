@@ -77,6 +77,7 @@ def refusals(documents: Sequence[Document], said: Iterable[Finding], jobs: Itera
     for at, document in fresh.items():
         for path, manifest in _asked(document):
             same = _SAME[str(manifest["kind"])]
+            # Any line of the object: a rule and a webhook may place the same fault at different fields.
             alike = [line for code, line in known.get(document.text.name, ()) if code in same]
             if alike and not set(_lines(document, path)).isdisjoint(alike):
                 wrong.add(at)
@@ -84,10 +85,12 @@ def refusals(documents: Sequence[Document], said: Iterable[Finding], jobs: Itera
             for finding in _refused(document, path, manifest):
                 wrong.add(at)
                 yield finding
+    # Pods that come from a refused template repeat its fault.
     for job in jobs:
         if job.at in fresh and job.at not in wrong:
             found = [each for made in _fresh(job) for each in _refused(fresh[job.at], (), made)]
             wrong |= {job.at} if found else set()
+            # The group and the pods of a job mostly share a fault: one finding sends the user to the document.
             yield from found[:1]
 
 
@@ -96,6 +99,7 @@ def _fresh(job: Job) -> Iterator[Mapping[str, Any]]:
     last: object = None
     for each in (job.group, *job.pods):
         asked = (part_of(each, "metadata", "annotations"), each.get("spec"))
+        # Equal pods follow one another, so that a comparison with the one before suffices.
         if asked != last and not part_of(each, "metadata", "resourceVersion"):
             yield each
         last = asked
@@ -131,6 +135,7 @@ def _name(manifest: Mapping[str, Any]) -> str:
 def _refused(document: Document, path: Path, manifest: Mapping[str, Any]) -> Iterator[Finding]:
     kind = str(manifest["kind"])
     request = AdmissionRequest(operation="CREATE", kind=kind, object=manifest)
+    # The drawn name is fixed: only the verdict counts, and findings must not differ from run to run.
     response = mutate(request, _SETTINGS, lambda length: "a" * length)
     if response.allowed:
         response = validate(request, _SETTINGS, lambda _: None)

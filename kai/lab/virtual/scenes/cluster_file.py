@@ -209,17 +209,20 @@ class _Reading:
         gpus = _whole(values, "gpu", path, default=0)
         labels = {"kubernetes.io/hostname": name} | ({names.NODE_GPU_COUNT: str(gpus)} if gpus else {})
         if "memory" in values:
+            # In MiB, as NVIDIA's feature discovery labels nodes.
             labels[names.NODE_GPU_MEMORY] = str(_amount(values["memory"], (*path, "memory")) // _MIB)
         labels |= {key: as_text(value) for key, value in _mapping(values, "labels", path).items()}
         amounts = {"cpu": str(values.get("cpu", DEFAULT_CPU)), "memory": str(values.get("ram", DEFAULT_RAM))}
         for key, written in (("cpu", "cpu"), ("memory", "ram")):
             _amount(amounts[key], (*path, written))
+        # The kubelet's default for the pods of a node.
         amounts |= {"pods": "110"} | ({names.NVIDIA_GPU: str(gpus)} if gpus else {})
         amounts |= {key: str(value) for key, value in _mapping(values, "resources", path).items()}
         taints = [_taint(text, (*path, "taints", at)) for at, text in enumerate(_list(values, "taints", path))]
         return {
             "apiVersion": "v1",
             "kind": "Node",
+            # A random uid would differ from run to run.
             "metadata": {"name": name, "uid": name, "labels": labels},
             "spec": {"taints": taints},
             "status": {
@@ -258,6 +261,7 @@ class _Reading:
         if not named:
             raise WrongError(path, "found no node", "node or nodes: the names of nodes")
         for name in named:
+            # A file without nodes may name those of the workload, which are checked when the scene is put together.
             if known and name not in known:
                 raise WrongError((*path, "node"), f"there is no node {shown(name)}", "the name of a node of this file")
         if change is Change.TAINT:
