@@ -1,4 +1,4 @@
-"""The clock and the chance of a real process; everything else in this package is given them."""
+"""The clock and the randomness of a real process; everything else in this package gets them as arguments."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Time, randomness and threads of a real process, and long batches in pieces.
-
-`SystemClock` and `system_draw` are the clock and the randomness of a real process; all else in this package receives
-them as arguments.
+"""Threads of a real process, and long batches in pieces.
 
 `Threads` runs long computations in threads, so that they do not block the event loop.
 

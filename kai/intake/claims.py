@@ -83,6 +83,8 @@ class ClaimedGpus:
             parts = [self._parts(way) if count else _WHOLE for way, count in zip(ways, counts, strict=True)]
             most = max(counts)
             gpus += most
+            # Against the alternative with the most GPUs, which is what is charged: an alternative that gets less leaves
+            # the rest.
             surely += most * GPU_UNIT - max(n * high for n, (_, high) in zip(counts, parts, strict=True))
             at_most += most * GPU_UNIT - min(n * low for n, (low, _) in zip(counts, parts, strict=True))
             names = [f"{request.name}/{way.name}" if request.alternatives else request.name for way in ways]
@@ -95,6 +97,7 @@ class ClaimedGpus:
         """Return the number of GPUs, clamped to more than any claim gets: any user can write any number."""
         if not (is_gpu(request.device_class) or request.device_class in self.classes_of_partitions):
             return 0
+        # "All" is one here, since it is not known before which node is chosen.
         return 1 if request.all_devices else min(request.count, MOST_DEVICES)
 
     @cached_property
@@ -190,6 +193,7 @@ def _counted_as_claimed(shape: Shape, parts: Mapping[str, tuple[int, int]]) -> S
             total[_GPU] = total.get(_GPU, 0) + count * GPU_UNIT
         if mig_slices(name)[0]:
             total.pop(name, None)
+    # Nothing was counted, so the very same shape goes back, and all that is memoized by it stays.
     if gpu is shape.gpu:
         return shape
     slices = any(mig_slices(name)[0] for name in total)
@@ -206,6 +210,7 @@ def _part_of(device: Device, whole: int, capacity: Sequence[tuple[str, int]]) ->
     ]
     if not all(0 < asked <= there for asked, there in amounts):
         return 0
+    # Only a device that takes several claims is divided by amounts; any other is given as a whole.
     if not (amounts and device.multiple_allocations):
         return whole
     return max(1, *(whole * asked // there for asked, there in amounts))
@@ -257,6 +262,7 @@ def _claim(source: api.ResourceClaim, settings: IntakeSettings, wanted: ClaimedG
         awaited=tuple(_awaited(status)),
         has_other_users=any(each.resource not in ("", "pods") for each in status.reserved_for),
     )
+    # Once allocated, a claim counts what it got and no longer the most that it might get.
     return claim if claim.allocation is None else claim.settled(claim.allocation)
 
 

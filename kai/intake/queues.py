@@ -89,6 +89,7 @@ class Clocked:
         self._queues, self._since = queues, now
         self.until = min((known.windows.until for _, known in self._known.values()), default=inf)
         found = {name: known for name, (_, known) in self._known.items()}
+        # The mapping stays the same object while its content does: all columns of queues are memoized by it.
         if found != self._settled:
             self._settled = found or _NONE_CLOCKED
         return self._settled
@@ -163,6 +164,7 @@ def _rooted(parents: Mapping[str, str]) -> set[str]:
             path.append(at)
             at = parents[at]
         depth = depths.get(at, _NO_DEPTH) if at else 0
+        # Each queue is walked over once, however many are below it: its depth is known to later walks.
         depths.update(zip(reversed(path), range(depth + 1, depth + len(path) + 1), strict=True))
     return {name for name, depth in depths.items() if depth <= api.DEEPEST_QUEUE}
 
@@ -288,6 +290,8 @@ def read_permissions(queues: Iterable[ApiQueue], spaces: Iterable[Namespace], ac
         return Permissions(bounds=bounds)
     admitting = {each.metadata.name: Admits.of(each.metadata.annotations) for each in queues}
     looked_at = {key for queue in admitting.values() for key, _ in queue.terms}
+    # Only labels that some queue asks for: permissions are compared, and an unrelated label must not make all groups be
+    # read anew.
     labels = {each.metadata.name: _among(each.metadata.labels, looked_at) for each in spaces}
     return Permissions(admitting, {name: found for name, found in labels.items() if found}, bounds)
 

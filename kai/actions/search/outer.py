@@ -52,6 +52,7 @@ def fits_greedily(wanted: Sequence[int], capacities: Sequence[int], *, stop_at_z
     for amount in sorted(wanted, reverse=True):
         if stop_at_zero and amount == 0:
             return True
+        # Equal amounts come one after the other, so each distinct one walks over the holders once.
         if amount != before:  # holders that were too small for an equal amount are still too small
             at, before = 0, amount
         while at < len(left) and left[at] < amount:
@@ -76,6 +77,7 @@ class Filters:
         self._open = np.zeros(len(free), np.bool_)
         self._open[feasible] = True
         session.policy.prepare_all(np.array(waiting, np.int64), session.all_nodes)
+        # A mask without a gap can never be the reason to reject a set.
         self._masks = {row: mask for row, mask in self._static_masks(waiting).items() if not mask.all()}
         self._domains = self._requirements(aggressor)
 
@@ -174,6 +176,7 @@ class Devices:
             found = cls(session, shape, GPU_UNIT)
         else:
             return None
+        # A device with room, or a node with enough, before any victim goes: then this check rejects nothing.
         has_room = (columns.slot_used > 0) & (found._held != 0) & (found._lacking <= 0)
         return None if has_room.any() or (found._free >= found._wanted).any() else found
 
@@ -254,6 +257,8 @@ class Freed:
                 memory, count = self._slots.get(slot, (0, 0))
                 self._slots[slot] = memory + amount, count + 1
                 self.enough = self.enough or devices.has_room(slot, memory + amount)
+                # A device becomes free once, with the victim that empties it. Later victims on it, with nothing to
+                # give, must not add it again.
                 if devices.is_free(slot, memory + amount) and not (count and devices.is_free(slot, memory)):
                     self._give(node, GPU_UNIT, 1 if count or devices.has_leavers(slot) else 2)
         return self.enough
@@ -321,6 +326,7 @@ class PlainVictims:
         held = held_by(session, sorted(known))
         batches: list[Batch] = []
         while True:
+            # A new object for each set: generators may keep what they were given.
             taken = Batches.of(batches)
             if terms.filters.accept(np.concatenate([terms.recorded.pods, taken.pods]), held):
                 yield terms.outer(session, taken)
@@ -352,6 +358,7 @@ def give_up(portion: Portion, known: set[int]) -> tuple[Int64s, Portion | None]:
         return pods, None
     everything = portion.pods()
     if known.intersection(pods.tolist()):
+        # Known victims are gone from the group already; what is left of it comes back to the heap with its own rank.
         rest = everything[[int(pod) not in known for pod in everything]]
         return rest[:0], portion.part(rest) if len(rest) else None
     return pods, portion.part(everything[~np.isin(everything, pods)]) if more else None
@@ -391,6 +398,8 @@ class CompiledVictims:
                 yield terms.outer(session, Batches(state.pods[:pods], state.start[: count + 1]))
             elif found:
                 refused += 1
+                # The kernel asks for time by itself only if it finds nothing; sets that pass it and fail here would
+                # never be counted.
                 if refused % AT_A_TIME == 0 and not terms.goes_on():
                     return
             ended = prefix.extend(session.facts, session.columns, session.policy.rules, session.policy.vectors, state)
@@ -420,6 +429,7 @@ class CompiledVictims:
         self._states.fill(self.member)
         wanted, masks = sorted(terms.filters.wanted, reverse=True), terms.filters.unmatched()
         state = self._states.prefix(len(wanted), len(masks))
+        # Copied into memory of the states: the kernel adds to it, and ``terms.free`` serves other probes as well.
         state.capacity[:] = terms.free
         state.wanted[:] = wanted
         state.masks[:] = masks

@@ -112,6 +112,8 @@ def is_enough(session: Session, victims: PodRows, chunk: Int64s, member: Bools) 
         return False
     pod, wanted = int(lost[0]), requested_gpu(facts, int(facts.pods.shape[chunk[0]]))
     held = accepted_gpu(facts, int(facts.pods.shape[pod]), int(columns.node[pod]))
+    # The victim holds more or less than is needed. A cheaper one can exist only if some pod in reach holds less than
+    # it.
     if held != wanted:
         if not wanted:  # a pod without GPUs may serve as well
             return False
@@ -132,6 +134,7 @@ def could_stay(session: Session, aggressor: Portion, waiting: Int64s, lost: PodR
     """
     session.policy.prepare_all(waiting, session.all_nodes)
     room = Room(session, aggressor, waiting.tolist(), free, by_device=False)
+    # Sums by node say nothing of levels, so the answer must be that some might stay.
     if room.levels or not room.smallest:
         return True
     facts, nodes = session.facts, session.columns.evicted_node[lost].tolist()
@@ -192,6 +195,7 @@ class SecondLook:
         if not len(before):
             return None
         self._session.budget.begin_generator(GENERATOR)
+        # For messages: spared pods are counted against the first result, not against the last try.
         self._first = len(before)
         bound, plan = self._planner.cost_of(before), self._planner.plan_of(before)
         plans = [each for each in self._planner.plans(plan) if self._planner.may_replace(each, plan)]

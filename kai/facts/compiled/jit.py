@@ -40,6 +40,8 @@ class Kernel(partial[Any]):
 
     def aim_at(self, target: Callable[..., Any]) -> None:
         """Redirect calls to ``target``."""
+        # The one way to change the target of a partial in place. Modules import kernels by name, so another object
+        # would not reach them.
         cast("Any", self).__setstate__((target, (), {}, self.__dict__))
 
     def begin(self, *arguments: Any) -> Any:  # noqa: ANN401 - whatever the kernel takes and returns
@@ -49,6 +51,7 @@ class Kernel(partial[Any]):
                 each.aim_at(each.dispatcher)
         else:
             run_plainly()
+        # Aimed elsewhere by now, so this does not come back here.
         return self(*arguments)
 
 
@@ -72,6 +75,7 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     Cost: one compilation for each signature; then, compiled, about 0.2 microseconds a call plus 0.1 for each argument.
     """
     made = Kernel.of(function)
+    # A kernel of a plugin may be defined after the process chose; it follows that choice.
     made.aim_at(function if _Running.is_plain else made.begin)
     KERNELS.append(made)
     _pending.append(made)
@@ -132,6 +136,7 @@ def prepare() -> bool:
 
     Holds: concurrent calls all return only when the compiler knows the kernels.
     """
+    # Here and not above: this import is what takes half a second, and a plain process never needs it.
     from kai.facts.compiled import compiling
     from kai.facts.compiled.cache import COMPILING
 
@@ -146,6 +151,7 @@ def _make_known(compiling: ModuleType) -> None:
     if _Running.is_plain is None:
         _Running.is_plain = False
     for struct in STRUCTS:
+        # Structs before kernels: the types in a kernel's signature must be known when it is registered.
         if struct.constructor is None:
             struct.constructor = cast("Kernel", kernel(compiling.make_known(struct)))
     while _pending:

@@ -71,10 +71,13 @@ class Need(NamedTuple):
 
         Raises: MissingError if it is not available.
         """
+        # A symbol may be defined once in a process.
         if self.symbol in _defined:
             return
         dispatcher = getattr(getattr(sys.modules.get(self.module), self.name, None), "dispatcher", None)
         if dispatcher is not None:
+            # May take it from the cache, or from the compiler if that has none. Either way its symbol is defined
+            # afterwards.
             dispatcher.compile(self.arguments)
         if self.symbol not in _defined:
             raise MissingError(f"{self.module}.{self.name}")
@@ -105,12 +108,15 @@ class Library(_LIBRARY):  # type: ignore[misc]  # numba ships no types for it
 
     def finalize(self) -> None:
         """Link the small callees, optimize, and make machine code if this function has any."""
+        # In the order of calls, each once: a set would link in an order that differs between processes, and so would
+        # the cached code.
         for library in dict.fromkeys(self._linking_libraries):
             module = library._get_module_for_linking()
             self._reload_init.update(library._reload_init)
             self._final_module.link_in(module, preserve=True)
         self._optimize_final_module()
         self._final_module.verify()
+        # Measured after optimizing: what is left then is what each caller would have to optimize again.
         self.is_called = self.need is not None and _is_large(self._final_module.get_function(self.symbol))
         if self.has_code:
             self._finalize_final_module()
@@ -127,6 +133,8 @@ class Library(_LIBRARY):  # type: ignore[misc]  # numba ships no types for it
     def _get_module_for_linking(self) -> Any:
         if self.read is not None and not self.is_called and self._shared_module is None:
             code = self.read()
+            # The bitcode may be gone from the cache while the machine code is loaded. That serves as well, without
+            # inlining.
             if code is None:  # without bitcode, call the machine code
                 self.is_called = True
                 self._reload_init.add(self.need)
@@ -184,6 +192,7 @@ class Context(_CONTEXT):  # type: ignore[misc]  # as above
     def of(cls, plain: Any, *, borrows: bool) -> Any:
         """Return the compiler's context converted to this kind."""
         made = copy.copy(plain)
+        # A copy of the compiler's context in another class: a new context would set up all of numba's registries again.
         made.__class__ = cls
         made.plain, made.borrows = plain, borrows
         return made
@@ -212,6 +221,8 @@ def executable(context: Any, library: Any, described: Any, environment: Any) -> 
 def _borrows(state: Any) -> bool:
     """Return whether a function creates no reference: all its arrays and structs are part of its arguments."""
     managed = cache(lambda kind: state.targetctx.data_model_manager[kind].contains_nrt_meminfo())
+    # A result that is counted belongs to the caller, who gives it back later: then this function does hand out a
+    # reference.
     if state.func_id.is_generator or managed(state.return_type):
         return False
     return not any(_makes(statement, state.typemap, managed) for statement in _statements(state.func_ir))
@@ -233,6 +244,7 @@ def _makes(statement: Any, kinds: Any, managed: Callable[[Any], bool]) -> bool:
         return False
     if value.op == "getattr":  # an attribute of an array may be a new array
         return not isinstance(kinds[value.value.name], types.StructRef)
+    # Indexing with an array makes a new one, unlike a slice, which is a part of the array that it is taken from.
     by_array = value.op == "getitem" and managed(kinds[value.index.name])
     return value.op not in _BORROWING or by_array
 
@@ -278,6 +290,7 @@ class _Flags(_FLAGS):  # type: ignore[misc]  # as above
     def values(self) -> dict[str, Any]:
         """Return the values of all options."""
         mine, known = self._values, self.__dict__.get("known")
+        # Compared with a copy of the options as they were: they can be set one by one after this.
         if known is None or known[0] != mine:
             known = self.__dict__["known"] = (dict(mine), super().values())
         return known[1]
@@ -305,6 +318,7 @@ class KernelCompiler(_COMPILER):  # type: ignore[misc]  # as above
         if identity is not None:
             named.unique_name, named.unique_id = f"{named.func_qualname}${identity}", identity
             found = vars(sys.modules[function.__module__]).get(function.__qualname__)
+            # Only a function that its module still has under its name can be found again by another process.
             if getattr(found, "py_func", found) is function:
                 library.need = Need(function.__module__, function.__qualname__, tuple(state.args), "")
         state.library = library

@@ -43,7 +43,7 @@ class NodeFacts(Struct):
     legacy_mig: Bools  # [N] a legacy MIG pod sits there
     slot_start: Int64s  # [N + 1] slots of node n: slot_start[n] .. slot_start[n + 1]
     slot_named: Bools  # [S] the slot is a shared device that existed when the session opened
-    model: Int64s  # [N] the model of its GPUs among those that queues name, -1: another
+    model: Int64s  # [N] the model of its GPUs among the models in limits of queues, -1: another
     gpu_weight: Int64s  # [R] thousandths of a GPU in quota per axis unit
     mig_resource: Int64s  # [R] 1 for MIG profiles
     claimable: Bools  # [R] where a node has none of it, devices allocated to claims serve it instead

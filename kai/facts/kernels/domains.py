@@ -36,6 +36,7 @@ def pods_on_node(facts: Facts, columns: Columns, request: Int64s, most: int, nod
     count, overdrawn = -1, False
     for resource in range(request.shape[0]):
         amount = request[resource]
+        # A place of its own is no request: it is counted at the end, as a bound on what the others allow.
         if resource == PODS and amount <= 1:
             continue
         free = columns.idle[node, resource] + columns.releasing[node, resource]
@@ -46,6 +47,8 @@ def pods_on_node(facts: Facts, columns: Columns, request: Int64s, most: int, nod
             memory = facts.nodes.gpu_memory[node]
             for slot in range(facts.nodes.slot_start[node], facts.nodes.slot_start[node + 1]):
                 if columns.slot_used[slot] > 0:
+                    # An estimate from above: parts of several devices are added up, though no pod can use two halves.
+                    # The placement decides.
                     left = memory - columns.slot_allocated[slot] + columns.slot_releasing[slot]
                     free += left * GPU_UNIT // memory
         here = free // amount if free >= amount else 0
@@ -94,6 +97,7 @@ def domain_room(
         for domain in range(amounts.shape[0] - 1, 0, -1):
             amounts[parents[domain]] += amounts[domain]
         for domain in range(amounts.shape[0]):
+            # Overcommitted nodes can make a sum negative, and a negative ratio would look like the most room of all.
             share = wanted[resource] / amounts[domain] if amounts[domain] > 0 else NO_ROOM
             tightness[domain] = max(tightness[domain], share)
 
@@ -141,6 +145,7 @@ def count_fitting(facts: Facts, columns: Columns, trees: DomainTrees, shape: int
     request = facts.shapes.request[shape]
     nodes, ring = trees.fitting.shape[1], columns.touched.shape[0]
     seen, now = trees.seen[row], columns.touches[0]
+    # With more changes than nodes a count of all is no dearer; with more than the ring holds the oldest are lost.
     if seen < 0 or now - seen > min(ring, nodes):
         for node in range(nodes):
             trees.fitting[row, node] = pods_on_node(facts, columns, request, 0, node)
@@ -173,6 +178,7 @@ def _rank(trees: DomainTrees, kind: int, parents: Int64s, tightness: Float64s, r
             begins[ranks[parents[domain]] + 1] += 1
         for at in range(1, begins.shape[0]):
             begins[at] += begins[at - 1]
+        # Parents are ranked before, so domains are dealt to the places of their parents, as in a counting sort.
         for at in order:
             parent = ranks[parents[first + at]]
             ranks[first + at] = begins[parent]
@@ -221,6 +227,8 @@ def choose_domain(
     for depth in range(trees.finest[kind], trees.coarsest[kind] - 1, -1):
         best = NOWHERE
         for domain in range(trees.depth_start[kind, depth], trees.depth_start[kind, depth + 1]):
+            # Room comes from sums over nodes, and so may promise too much; then the pods do not fit and Python asks the
+            # plugin.
             if room[domain] < count or (best >= 0 and ranks[domain] > ranks[best]):
                 continue
             if not stays or held[_ancestor(trees, kind, domain, trees.coarsest[kind])]:

@@ -80,6 +80,7 @@ def best_node(
     best_score = 0.0
     for at in range(nodes.shape[0]):
         score = scores[at]
+        # Scores before the test: comparing two numbers is far cheaper than asking whether a node refuses.
         if np.isnan(score) or (best >= 0 and score <= best_score):
             continue
         if refusal(facts, columns, rules, vectors, shape, group, nodes[at]) == 0:
@@ -134,6 +135,7 @@ def _rescore(
     size = columns.touched.shape[0]
     for change in range(seen, columns.touches[0]):
         node = columns.touched[change % size]
+        # A node may have changed that is not among the candidates, hence the test of what was found.
         at = np.searchsorted(nodes, node)
         if at < nodes.shape[0] and nodes[at] == node:
             scores[at] = node_score(facts, columns, rules, vectors, shape, node, bounds[0], bounds[1]) + extra[node]
@@ -171,6 +173,7 @@ def _ends_of(free: Int64s) -> tuple[int, int, int, int]:
             low, lows = amount, 0
         if highs == 0 or amount > high:
             high, highs = amount, 0
+        # Counted, so that a later change knows whether it took away the last node at an end.
         lows += int(amount == low)
         highs += int(amount == high)
     return low, high, lows, highs
@@ -203,6 +206,7 @@ def _follow(
             high, highs = now, 0
         lows += int(now == low)
         highs += int(now == high)
+    # Only if the last node at an end moved inwards is the next one unknown.
     return _ends_of(free) if lows <= 0 or highs <= 0 else (low, high, lows, highs)
 
 
@@ -233,6 +237,7 @@ def place_pods(
         # The ring of changed nodes keeps the last ones only: a reader further behind reads all nodes again.
         is_logged = columns.touches[0] - seen <= columns.touched.shape[0]
         if not _goes_by_bounds(facts, rules, shape):
+            # Amounts were not followed meanwhile, so all are read when they are needed next.
             now, followed = (0, 0), -1
         else:
             if followed == resource and is_logged:
@@ -246,6 +251,7 @@ def place_pods(
             _rescore(facts, columns, rules, vectors, shape, nodes, extra, seen, bounds, scores)
         else:
             score_within(facts, columns, rules, vectors, shape, nodes, extra, now, scores)
+        # Before the pod is placed: its own change counts as missed, so the next pod sees the node with it.
         known, owner, seen, bounds = shape, group, columns.touches[0], now
         while True:
             best = _best_left(facts, columns, rules, vectors, shape, group, nodes, scores)
@@ -291,6 +297,7 @@ def place_rated(
     else:
         score_within(facts, columns, rules, vectors, shape, nodes, extra, bounds, terms)
     known[0], known[1], known[2] = columns.touches[0], bounds[0], bounds[1]
+    # A new array: nodes that refuse become NaN in the sum, and `terms` must still serve the next pod.
     scores = terms + answers
     while True:
         best = _best_left(facts, columns, rules, vectors, shape, group, nodes, scores)
@@ -298,6 +305,7 @@ def place_rated(
             return False
         if put(facts, columns, offsets, rules, pod, nodes[best], promise):
             return True
+        # In the sum alone: the node has no devices for this pod, but may have some for the next.
         scores[best] = np.nan
 
 

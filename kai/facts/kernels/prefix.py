@@ -59,6 +59,7 @@ def _count_places(prefix: Prefix, node: int, sign: int) -> None:
     """Add (``sign`` 1) or subtract (-1) the places on ``node`` for pods of the least and of the largest size."""
     wanted, capacity = prefix.wanted, prefix.capacity[node]
     least, largest = wanted[wanted.shape[0] - 1], wanted[0]
+    # A request of 0 would divide by zero, and needs no place.
     if 0 < least <= capacity:
         prefix.state[PLACES] += sign * (capacity // least)
     if 0 < largest <= capacity:
@@ -89,6 +90,7 @@ def begin(facts: Facts, columns: Columns, vectors: Vectors, prefix: Prefix, know
     for node in range(prefix.capacity.shape[0]):
         _count_places(prefix, node, 1)
     for pod in known:
+        # A pod may be in several recorded batches, but frees its resources once.
         if not prefix.known[pod]:
             prefix.known[pod] = True
             _free(facts, columns, vectors, prefix, pod)
@@ -101,6 +103,8 @@ def _has_too_few_places(prefix: Prefix) -> bool:
     count = wanted.shape[0]
     while large < count and wanted[large] == wanted[0]:
         large += 1
+    # Both bounds hold for any way of placing the pods: each large one takes a large place, and each of all takes one of
+    # the least.
     return prefix.state[LARGE_PLACES] < large or (wanted[count - 1] > 0 and prefix.state[PLACES] < count)
 
 
@@ -116,6 +120,7 @@ def accepts(prefix: Prefix) -> bool:
     wanted = prefix.wanted
     count = wanted.shape[0]
     if wanted[0] <= 0:
+        # Sorted, so the first amount of 0 means that all are 0: pods that ask for no GPU fit as far as GPUs go.
         return True
     if wanted[0] == wanted[count - 1]:
         return prefix.state[PLACES] >= count
@@ -129,6 +134,8 @@ def accepts(prefix: Prefix) -> bool:
             return True
         held = False
         for at in range(sizes.shape[0]):
+            # By the size before anything was placed: holders come largest first, so none after this one could ever hold
+            # the pod.
             if sizes[at] < amount:
                 return False
             if left[at] >= amount:
@@ -161,6 +168,8 @@ def _push_rest(facts: Facts, columns: Columns, rules: Rules, prefix: Prefix, gro
     leaf = facts.groups.first_subgroup[group] + 1
     active, left = 0, 0
     heap.amounts[group, :] = 0.0
+    # Counted, because a listing fills the heap with whole groups alone: once some entry stands for a part, the heap
+    # must be filled anew.
     prefix.changed[0] += 1
     for at in range(facts.groups.pod_start[leaf], facts.groups.pod_start[leaf + 1]):
         pod = facts.groups.pods[at]
@@ -198,6 +207,8 @@ def _give_up(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, pre
             count += 1
     if count == 0:
         return False
+    # The last pod first: pods are in their order of placement, so the one that would be placed last is given up first.
+    # At its minimum a gang goes as a whole.
     victims = placed[count - 1 : count] if count > facts.groups.minimum[leaf] else placed[:count]
     for pod in victims:
         # Known victims count as free since `begin`. The entry goes back as the rest of its group without them.
@@ -230,6 +241,8 @@ def extend(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, prefi
             return NOT_PLAIN
         if _give_up(facts, columns, rules, vectors, prefix, group) and accepts(prefix):
             return ACCEPTED
+    # A kernel cannot ask for the time. The loop comes back after so many batches, so that a search through a large
+    # cluster still keeps its budget.
     return PAUSED
 
 
@@ -307,6 +320,7 @@ def _describe(
     prefix.wanted[0] = requested_gpu(facts, shape)
     prefix.masks[0] = facts.shapes.mask[shape]
     prefix.reached[0] = everywhere or somewhere
+    # An empty slice: the kernel takes an array, and a new one would be an allocation in every search.
     begin(facts, columns, vectors, prefix, probe.victims[:0])
 
 
@@ -337,6 +351,8 @@ def _adopt(facts: Facts, probe: FirstProbe, pods: Int64s, start: Int64s) -> bool
     copy(start, probe.start)
     probe.state[VICTIMS] = pods.shape[0]
     probe.state[PARTS] = start.shape[0] - 1
+    # Each pod of these groups may lose its place and get one, and so may the aggressor's: the journal needs room for
+    # both before the kernel begins.
     probe.state[CHANGES] = 2 * (pods.shape[0] + changes + 1)
     return True
 
@@ -367,6 +383,7 @@ def propose_first(
             return UNSUITED
         count = prefix.state[PODS]
         last = facts.pods.group[prefix.pods[count - 1]]
+        # The group that was added last made the filters accept, so its nodes are where room appeared.
         node = _next_node(facts, columns, last, -1)
         while node >= 0:
             pods, start = losing_on(facts, columns, probe.victims[:0], prefix.pods[:count], node)

@@ -77,7 +77,7 @@ def add_held(facts: Facts, columns: Columns, pods: Int64s, out: Int64s) -> None:
 def least_held(facts: Facts, columns: Columns, member: Bools, out: Int64s) -> None:
     """Fill ``out`` [Q]: the fewest thousandths of GPUs that a pod of a group in ``member`` [G] holds, by its queue.
 
-    Only pods with a place count, and only those that hold any; 0 where there is none. A pod whose group or sub-group
+    Only pods with a place and some GPU count; 0 where there is none. A pod whose group or sub-group
     has fewer pods than it needs counts as 1: it may be a smaller loss than one that holds less.
     """
     out[:] = 0
