@@ -70,7 +70,8 @@ CREATE TABLE capacity (
 CREATE INDEX capacity_until ON capacity (until);
 CREATE TABLE gap (since INTEGER PRIMARY KEY, until INTEGER NOT NULL);
 """
-MIGRATIONS: Final = (_FIRST, SCHEMA)
+_BY_JOB: Final = "CREATE INDEX held_job ON held (job)"
+MIGRATIONS: Final = (_FIRST, SCHEMA, _BY_JOB)
 """What brings a database from each version to the next. Only ever add to the end: files of all versions exist."""
 
 

@@ -15,12 +15,14 @@ Units: see `kai.history.facts`.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from kai.history.database import OPEN, heard_until, queues_by_row, uid_text
-from kai.history.facts import LOSSES, NOTHING, RESOURCES, Amounts, Ended, QueueFacts
+from kai.history.facts import GPU, LOSSES, NOTHING, RESOURCES, Amounts, Ended, QueueFacts
 from kai.history.sums import (
     DAY,
     DOWN,
@@ -36,11 +38,15 @@ from kai.history.sums import (
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 _SECOND: Final = 1000
 _MOST: Final = 1 << 62
 _LONG: Final = 3 * DAY
+_BATCH: Final = 500
+"""Jobs of which the facts are read at once."""
+_FEW: Final = 2000
+"""Below so many matches a search asks for the intervals of each."""
 
 
 @attrs.frozen(kw_only=True)
@@ -171,14 +177,46 @@ def by_queue(connection: sqlite3.Connection, since: int, until: int) -> dict[str
     return found
 
 
-def held_by_queue(connection: sqlite3.Connection, since: int, until: int) -> dict[str, Amounts]:
+def held_by_queue(connection: sqlite3.Connection, since: int, until: int) -> Mapping[str, Amounts]:
     """Return what each queue held over a time, by UID, as `by_queue` does; a few rows for each queue are read."""
-    known, found = queues_by_row(connection), dict[str, Amounts]()
-    for row, held in _held_by_row(connection, since, until).items():
-        if row > WHOLE and held != NOTHING:
-            for each in known[row].path:
-                found[each.uid] = found.get(each.uid, NOTHING).plus(held)
+    return held_in_steps(connection, (since, until))[0].by_queue
+
+
+@attrs.frozen
+class QueuesHeld:
+    """What queues held over a time, and what the cluster had.
+
+    Units: amounts over time.
+    """
+
+    by_queue: Mapping[str, Amounts]
+    """By UID; a queue counts what the queues below it held then."""
+    capacity: Amounts
+
+
+def held_in_steps(connection: sqlite3.Connection, bounds: Sequence[int]) -> list[QueuesHeld]:
+    """Return what queues held from each of some instants to the next.
+
+    Cost: a few rows for each queue and instant, where sums reach.
+    """
+    known = queues_by_row(connection)
+    paths = {row: [each.uid for each in facts.path] for row, facts in known.items()}
+    found = []
+    for since, until in pairwise(bounds):
+        parts, held = _held_by_row(connection, since, until), dict[str, Amounts]()
+        for row, amounts in parts.items():
+            if row > WHOLE and amounts != NOTHING:
+                for uid in paths[row]:
+                    held[uid] = held.get(uid, NOTHING).plus(amounts)
+        found.append(QueuesHeld(held, parts.get(WHOLE, NOTHING)))
     return found
+
+
+def recorded_since(connection: sqlite3.Connection) -> int | None:
+    """Return the instant from which all is recorded; None in a file without a record."""
+    summed = Summed.of(connection)
+    first = connection.execute("SELECT MIN(since) FROM capacity").fetchone()[0]
+    return None if summed is None or first is None else max(first, summed.first)
 
 
 def _held_by_row(connection: sqlite3.Connection, since: int, until: int) -> dict[int, Amounts]:
@@ -260,41 +298,176 @@ class JobLine:
         return None if not self.created else max(0, self.started - self.created)
 
 
-def jobs(connection: sqlite3.Connection, since: int, until: int) -> list[JobLine]:
-    """Return the jobs that held something over a time, by their start."""
+def jobs(connection: sqlite3.Connection, since: int, until: int) -> Iterator[JobLine]:
+    """Yield the jobs that held something over a time, by the start of what they held first in it.
+
+    Cost: memory for `_BATCH` jobs; the first is there at once, however many follow.
+    """
     window = _window(connection, since, until)
-    rows = connection.execute(
-        f"SELECT job, {_SUMS}, SUM(CASE WHEN ended IN ({_LOST}) THEN gpu * (b - a) ELSE 0 END)"
-        f" FROM ({_clipped('job, ended, gpu, cpu, memory', 'held')}) WHERE b > a GROUP BY job",
-        window,
-    ).fetchall()
-    used = {row: Use(held=_whole(parts), lost=Amounts(gpu=lost), jobs=1) for row, *parts, lost in rows}
-    facts = connection.execute(
-        "SELECT job.id, job.uid, namespace, job.name, kind, job.user, job.gpu, created, began, last, queue.name, ended"
-        " FROM (SELECT job AS of, MIN(since) AS began FROM held GROUP BY job)"
-        # With one MAX and no MIN beside it SQLite takes the other columns from that row.
-        " JOIN (SELECT job, queue AS at, ended, MAX(until) AS last FROM held GROUP BY job) ON job = of"
-        " JOIN job ON job.id = of JOIN queue ON queue.id = at ORDER BY began, job.id"
+    # The first row of a job mostly has the lowest number, which the index of jobs has first: so this stops at once.
+    is_first = (
+        "NOT EXISTS (SELECT 1 FROM held AS other WHERE other.job = held.job AND other.until > :from"
+        " AND (other.since < held.since OR (other.since = held.since AND other.id < held.id)))"
     )
-    text = words(connection)
-    return [
-        JobLine(
-            uid=uid_text(uid),
-            namespace=text[namespace],
-            name=name,
-            kind=text[kind],
-            user=text[user],
-            queue=queue,
-            size=size,
-            created=created,
-            started=started,
-            ended=None if ended == OPEN else ended,
-            why=None if ended == OPEN or why is None else Ended(why),
-            use=used[row],
+    # Two queries, since SQLite would sort all rows of one with OR. What was held at the begin are few.
+    starts = (
+        "since < :from AND until > :from AND since < :heard AND :from < :to AND :from < :heard",
+        "since >= :from AND since < :to AND since < :heard",
+    )
+    for start in starts:
+        found = connection.execute(f"SELECT job FROM held WHERE {start} AND {is_first} ORDER BY since, id", window)
+        while batch := [job for (job,) in found.fetchmany(_BATCH)]:
+            yield from _job_lines(connection, batch, window)
+
+
+def _job_lines(connection: sqlite3.Connection, rows: Sequence[int], window: Mapping[str, int]) -> Iterator[JobLine]:
+    """Yield the jobs of some rows in their order, each with what it held in a window."""
+    marks = ",".join("?" * len(rows))
+    held: dict[int, list[tuple[Any, ...]]] = {}
+    columns = "job, queue, ended, since, until, gpu, cpu, memory"
+    for row in connection.execute(f"SELECT {columns} FROM held WHERE job IN ({marks}) ORDER BY id", rows):
+        held.setdefault(row[0], []).append(row)
+    facts = {
+        row[0]: row
+        for row in connection.execute(
+            "SELECT job.id, job.uid, place.text, job.name, sort.text, who.text, gpu, created FROM job"
+            " JOIN word AS place ON place.id = namespace JOIN word AS sort ON sort.id = kind"
+            f" JOIN word AS who ON who.id = user WHERE job.id IN ({marks})",
+            rows,
         )
-        for row, uid, namespace, name, kind, user, size, created, started, ended, queue, why in facts
-        if row in used
-    ]
+    }
+    names = dict(connection.execute("SELECT id, name FROM queue"))
+    return (_job_line(facts[row], held[row], names, window) for row in rows)
+
+
+def _job_line(
+    facts: tuple[Any, ...], held: Sequence[tuple[Any, ...]], names: Mapping[int, str], window: Mapping[str, int]
+) -> JobLine:
+    _, uid, namespace, name, kind, user, size, created = facts
+    begin, end = window["from"], min(window["to"], window["heard"])
+    sums, lost = [0, 0, 0], 0
+    for _, _, ended, since, until, *amounts in held:
+        passed = max(0, min(until, end) - max(since, begin))
+        sums = [one + each * passed for one, each in zip(sums, amounts, strict=True)]
+        lost += amounts[GPU] * passed if ended in LOSSES else 0
+    _, queue, why, _, last, *_ = max(held, key=lambda row: row[4])
+    return JobLine(
+        uid=uid_text(uid),
+        namespace=namespace,
+        name=name,
+        kind=kind,
+        user=user,
+        queue=names[queue],
+        size=size,
+        created=created,
+        started=min(row[3] for row in held),
+        ended=None if last == OPEN else last,
+        why=None if last == OPEN or why is None else Ended(why),
+        use=Use(held=Amounts(*sums), lost=Amounts(gpu=lost), jobs=1),
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Search:
+    """Which finished jobs are wanted: all conditions that are given.
+
+    Units: milliseconds.
+    """
+
+    since: int
+    """They ended at this instant or later."""
+    name: str = ""
+    """A part of the name, in lower case."""
+    user: str = ""
+    """A part of the name of the user, in lower case."""
+    queue: str = ""
+    with_below: bool = True
+    """Whether queues below ``queue`` count."""
+    why: Ended | None = None
+    namespaces: frozenset[str] | None = None
+    """Jobs of these only; None for all."""
+    before: tuple[int, int] | None = None
+    """The place after which the list goes on: `Finished.place` of the last one before."""
+
+
+@attrs.frozen(kw_only=True)
+class Finished:
+    """A job that holds nothing any more, and what it held as far as is recorded."""
+
+    job: JobLine
+    place: tuple[int, int]
+    """Its place in the list of all finished jobs, from which the list goes on."""
+
+
+def finished(connection: sqlite3.Connection, search: Search, most: int) -> list[Finished]:
+    """Return the jobs that ended last, the newest first, ``most`` at most.
+
+    Cost: a few rows for each match; with names, users or namespaces also one pass over the table of jobs.
+    """
+    values: dict[str, int | str] = {"since": search.since, "open": OPEN, "most": most, "few": _FEW}
+    of_job, wanted = _of_job(search, values), _of_end(connection, search, values)
+    # Of the rows of a job that end last, the one with the lowest number stands for it: the index has that one first.
+    wanted.append(
+        "NOT EXISTS (SELECT 1 FROM held AS other WHERE other.job = held.job"
+        " AND (other.until > held.until OR (other.until = held.until AND other.id < held.id)))"
+    )
+    table = "held"
+    if of_job:
+        # To walk back in time until a page is full is quick for many matches, and reads all intervals for few.
+        few = connection.execute(f"SELECT id FROM job WHERE {' AND '.join(of_job)} LIMIT :few", values).fetchall()
+        if len(few) < _FEW:
+            table, of_job = "held INDEXED BY held_job", [f"held.job IN ({','.join(str(row) for (row,) in few)})"]
+    found = connection.execute(
+        f"SELECT held.job, held.until, held.id FROM {table} JOIN job ON job.id = held.job"
+        f" WHERE {' AND '.join((*wanted, *of_job))} ORDER BY held.until DESC, held.id DESC LIMIT :most",
+        values,
+    ).fetchall()
+    heard = heard_until(connection) or 0
+    lines = _job_lines(connection, [job for job, _, _ in found], {"from": 0, "to": heard, "heard": heard})
+    return [Finished(job=line, place=(until, row)) for line, (_, until, row) in zip(lines, found, strict=True)]
+
+
+def _of_job(search: Search, values: dict[str, int | str]) -> list[str]:
+    """Return the conditions on jobs, and add their values."""
+    wanted = []
+    if search.name:
+        values["name"] = search.name
+        wanted.append("instr(lower(job.name), :name)")
+    if search.user:
+        values["user"] = search.user
+        wanted.append("job.user IN (SELECT id FROM word WHERE instr(lower(text), :user))")
+    if search.namespaces is not None:
+        names = {f"place{at}": name for at, name in enumerate(sorted(search.namespaces))}
+        values |= names
+        marks = ",".join(f":{each}" for each in names)
+        wanted.append(f"job.namespace IN (SELECT id FROM word WHERE text IN ({marks}))")
+    return wanted
+
+
+def _of_end(connection: sqlite3.Connection, search: Search, values: dict[str, int | str]) -> list[str]:
+    """Return the conditions on the interval with which a job ended, and add their values."""
+    wanted = ["held.until >= :since AND held.until < :open"]
+    if search.before is not None:
+        values |= {"until": search.before[0], "row": search.before[1]}
+        wanted.append("held.until <= :until AND (held.until < :until OR held.id < :row)")
+    if search.why is not None:
+        values["why"] = int(search.why)
+        wanted.append("held.ended = :why")
+    if search.queue:
+        rows = (
+            row
+            for row, facts in queues_by_row(connection).items()
+            if search.queue in ([each.name for each in facts.path] if search.with_below else [facts.name])
+        )
+        wanted.append(f"held.queue IN ({','.join(map(str, rows))})")
+    return wanted
+
+
+def namespaces(connection: sqlite3.Connection) -> frozenset[str]:
+    """Return the namespaces of all jobs that are recorded."""
+    return frozenset(
+        text for (text,) in connection.execute("SELECT text FROM word WHERE id IN (SELECT namespace FROM job)")
+    )
 
 
 def total(uses: Iterable[Use]) -> Use:

@@ -1,7 +1,8 @@
 """Reports as tables: jobs, queues, users and so on over a time, and what became of the capacity, by day if wanted.
 
 A report is a list of rows with the same keys; `KINDS` says which there are. Numbers are exact integers (see
-`kai.history.facts`) or their hours. Rows are in the order of what they held, jobs in the order of their start.
+`kai.history.facts`) or their hours. Rows are in the order of what they held, jobs in that of what they began to hold
+first in the time of the report.
 
 Days, weeks and months are those of a time zone: a day there has 23 or 25 hours where clocks change.
 """
@@ -79,8 +80,8 @@ def midnight(day: dt.date, zone: dt.tzinfo) -> int:
 # ---------------------------------------------------------------------------------------------------------------- rows
 
 
-def rows_of(connection: sqlite3.Connection, kind: str, span: Span) -> list[Row]:
-    """Return the rows of a report, one of `KINDS`, over a time."""
+def rows_of(connection: sqlite3.Connection, kind: str, span: Span) -> Iterable[Row]:
+    """Return the rows of a report, one of `KINDS`, over a time; those of jobs are read as they are taken."""
     return KINDS[kind](connection, span)
 
 
@@ -184,9 +185,9 @@ def why_text(why: Ended | None) -> str:
     return "runs" if why is None else why.name.lower().replace("_", " ")
 
 
-def _jobs(connection: sqlite3.Connection, span: Span) -> list[Row]:
-    return [
-        {
+def _jobs(connection: sqlite3.Connection, span: Span) -> Iterator[Row]:
+    for job in reports.jobs(connection, span.since, span.until):
+        yield {
             "job": f"{job.namespace}/{job.name}",
             "kind": job.kind,
             "queue": job.queue or NO_QUEUE,
@@ -199,8 +200,6 @@ def _jobs(connection: sqlite3.Connection, span: Span) -> list[Row]:
             "uid": job.uid,
             **{key: each for key, each in _of_use(job.use, 0).items() if key not in {"jobs", "percent"}},
         }
-        for job in reports.jobs(connection, span.since, span.until)
-    ]
 
 
 def instant(milliseconds: int) -> str:
@@ -268,7 +267,7 @@ def _of_parts(parts: Mapping[str, int | None], amount: int) -> dict[str, Any]:
     return {**hours, "percent": round(100 * spent / amount, 2) if amount else 0.0, **exact}
 
 
-KINDS: Final[Mapping[str, Callable[[sqlite3.Connection, Span], list[Row]]]] = {
+KINDS: Final[Mapping[str, Callable[[sqlite3.Connection, Span], Iterable[Row]]]] = {
     "jobs": _jobs,
     "queues": _queues,
     "users": _by("user", "user"),
@@ -287,10 +286,10 @@ BUDGETS: Final = "budgets"
 
 @attrs.frozen(kw_only=True)
 class Report:
-    """A report: for each span its rows."""
+    """A report: for each span its rows, which may be taken once, and only while the connection is open."""
 
     kind: str
-    spans: tuple[tuple[Span, tuple[Row, ...]], ...]
+    spans: tuple[tuple[Span, Iterable[Row]], ...]
     recorded: int | None
     """The instant up to which all was recorded; None for an empty database."""
 
@@ -311,6 +310,7 @@ def report(
     heard = heard_until(connection)
     end = span.until if heard is None else min(span.until, heard)
     chosen = tuple(spans(span.since, end, by, zone)) if by else (attrs.evolve(span, until=max(span.since, end)),)
+    made: Callable[[Span], Iterable[Row]]
     made = partial(budget_rows, connection, queues) if kind == BUDGETS else partial(rows_of, connection, kind)
-    parts = tuple((each, tuple(made(each))) for each in chosen)
+    parts = tuple((each, made(each)) for each in chosen)
     return Report(kind=kind, spans=parts, recorded=heard)

@@ -11,6 +11,7 @@ import html
 import io
 import re
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,7 +34,7 @@ from kai.history.reports import capacity, held_by_queue
 from kai.history.tables import BUDGETS, KINDS, PERIODS, Report, Row, Span, instant, midnight, report, spans
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 PLACE: Final = "/var/lib/kai/history.db"
 _ORIGIN: Final = Origin(type="history")
@@ -43,6 +44,8 @@ _WANTED_TIME: Final = 'a day such as "2026-01-31", a time such as "2026-01-31T12
 _AGO: Final = re.compile(r"([0-9]{1,5})([hdw])")
 _UNITS: Final = {"h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _BAR: Final = 40
+_BLOCK: Final = 1000
+"""Rows of a report that are in memory at once."""
 
 
 @attrs.frozen(kw_only=True)
@@ -123,10 +126,12 @@ def report_command(
         since = since or ("0h" if kind == BUDGETS else "")  # budgets have periods of their own: the present ones
         span, local = _Time(since=since, until=until, zone=zone).span(heard)
         made = report(connection, kind, span, by=by or "", zone=local, queues=queues)
-    if console.is_for_machines:
-        _write_report(made, console)
-        return
-    console.write(_FORMS[console.output if console.output in _FORMS else "table"](made, console).rstrip("\n"))
+        # Written while the file is read: a month may have a million jobs.
+        if console.is_for_machines:
+            _write_report(made, console)
+            return
+        for part in _FORMS[console.output if console.output in _FORMS else "table"](made, console):
+            console.write(part)
 
 
 def _queues(kind: str, place: str) -> list[Queue]:
@@ -152,17 +157,31 @@ def _queues(kind: str, place: str) -> list[Queue]:
     return sorted((each for each in queues if isinstance(each, Queue)), key=key_of)
 
 
-def as_csv(made: Report, console: Console) -> str:
-    """Return all rows with the begin and the end of their spans."""
+def as_csv(made: Report, console: Console) -> Iterator[str]:
+    """Yield all rows with the begin and the end of their spans, `_BLOCK` at a time."""
     del console
-    out = io.StringIO()
-    heads = _heads(made)
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["from", "to", *heads])
+    heads: list[str] | None = None
     for span, rows in made.spans:
-        for row in rows:
-            writer.writerow([instant(span.since), instant(span.until), *(row[head] for head in heads)])
-    return out.getvalue()
+        times = [instant(span.since), instant(span.until)]
+        for block in _blocks(rows):
+            lines = [] if heads is not None else [["from", "to", *block[0]]]
+            heads = heads or list(block[0])
+            yield _csv_text([*lines, *([*times, *(row[head] for head in heads)] for row in block)])
+    if heads is None:
+        yield "from,to"
+
+
+def _csv_text(lines: Iterable[Sequence[object]]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(lines)
+    return out.getvalue().rstrip("\n")
+
+
+def _blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Yield rows, `_BLOCK` at a time."""
+    left = iter(rows)
+    while block := list(islice(left, _BLOCK)):
+        yield block
 
 
 def _write_report(made: Report, console: Console) -> None:
@@ -174,10 +193,19 @@ def _write_report(made: Report, console: Console) -> None:
     write_kind(UsageReport(report=made.kind, recorded_until=recorded, spans=parts), console, _ORIGIN)
 
 
-def as_table(made: Report, console: Console) -> str:
-    """Return a table for each span."""
-    parts = [_title(made, span) + "\n" + _table(rows, console) for span, rows in made.spans]
-    return "\n\n".join(parts) or "no time to report on"
+def as_table(made: Report, console: Console) -> Iterator[str]:
+    """Yield a table for each span; one of more than `_BLOCK` rows in parts, each with its own widths and heads."""
+    gap = ""
+    for span, rows in made.spans:
+        yield f"{gap}{_title(made, span)}"
+        gap, is_empty = "\n", True
+        for block in _blocks(rows):
+            yield _table(block, console)
+            is_empty = False
+        if is_empty:
+            yield "nothing was held"
+    if not made.spans:
+        yield "no time to report on"
 
 
 def _title(made: Report, span: Span) -> str:
@@ -186,14 +214,7 @@ def _title(made: Report, span: Span) -> str:
     return f"{name}: {instant(span.since)}{until}"
 
 
-def _heads(made: Report) -> list[str]:
-    first = next((rows[0] for _, rows in made.spans if rows), {})
-    return list(first)
-
-
 def _table(rows: Sequence[Row], console: Console) -> str:
-    if not rows:
-        return "nothing was held"
     keys = [key for key in rows[0] if key not in _EXACT and not key.endswith("Exact")]
     are_numbers = {key: not any(isinstance(row[key], str) for row in rows) for key in keys}
     heads = [Column(head=_head(key), right=are_numbers[key], drop=at if at > 1 else 0) for at, key in enumerate(keys)]
@@ -217,19 +238,20 @@ _STYLE: Final = (
 )
 
 
-def as_html(made: Report, console: Console) -> str:
-    """Return a page without scripts and without anything from elsewhere."""
+def as_html(made: Report, console: Console) -> Iterator[str]:
+    """Yield a page without scripts and without anything from elsewhere, `_BLOCK` rows at a time."""
     del console
-    parts = [f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{made.kind}</title><style>{_STYLE}</style>']
+    yield f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{made.kind}</title><style>{_STYLE}</style>'
     for span, rows in made.spans:
-        parts.append(f"<h2>{html.escape(_title(made, span))}</h2>")
-        keys = [key for key in (rows[0] if rows else ()) if key not in _EXACT and not key.endswith("Exact")]
-        parts.append("<table><tr>" + "".join(f"<th>{_head(key)}</th>" for key in keys) + "</tr>")
-        for row in rows:
-            cells = (_html_cell(row, key) for key in keys)
-            parts.append(f"<tr>{''.join(cells)}</tr>")
-        parts.append("</table>" if rows else "</table><p>nothing was held</p>")
-    return "\n".join((*parts, "</html>"))
+        yield f"<h2>{html.escape(_title(made, span))}</h2>"
+        keys: list[str] = []
+        for block in _blocks(rows):
+            if not keys:
+                keys = [key for key in block[0] if key not in _EXACT and not key.endswith("Exact")]
+                yield "<table><tr>" + "".join(f"<th>{_head(key)}</th>" for key in keys) + "</tr>"
+            yield "\n".join(f"<tr>{''.join(_html_cell(row, key) for key in keys)}</tr>" for row in block)
+        yield "</table>" if keys else "<p>nothing was held</p>"
+    yield "</html>"
 
 
 def _html_cell(row: Row, key: str) -> str:

@@ -199,7 +199,7 @@ def test_nothing_is_known_of_an_empty_database(path):
 def of_the_first_version(path):
     """Leave a file as the first version of kai would have written it."""
     connection = sqlite3.connect(path)
-    tables = "DROP TABLE hour; DROP TABLE closed; DROP INDEX held_since; DROP INDEX capacity_since"
+    tables = "DROP TABLE hour; DROP TABLE closed; DROP INDEX held_since; DROP INDEX capacity_since; DROP INDEX held_job"
     connection.executescript(f"{tables}; PRAGMA user_version = 1")
     connection.close()
 
@@ -210,7 +210,7 @@ def test_a_first_version_file_migrates_to_hourly_sums(path):
     writer.write(T + 2 * HOUR + 1000, {("job-1", "n1"): Ended.DONE})
     writer.close()
     of_the_first_version(path)
-    with pytest.raises(HistoryError, match="found version 1, expected 2"), reading(str(path)):
+    with pytest.raises(HistoryError, match="found version 1, expected 3"), reading(str(path)):
         pass
     writer = begun(path, T + 3 * HOUR, {("job-2", "n1"): held(1, "job-2")}, epoch=2)
     writer.write(T + 4 * HOUR, {("job-2", "n1"): held(3, "job-2")})
@@ -244,3 +244,115 @@ def test_sums_of_more_than_64_bits_are_exact(path):
     with reading(str(path)) as connection:
         found = reports.held_by_queue(connection, T, T + (days + 1) * DAY)
     assert found["team"].memory == large.memory * days * DAY > 1 << 63
+
+
+def job_names(path, since=T, until=T + DAY):
+    with reading(str(path)) as connection:
+        return [job.name for job in reports.jobs(connection, since, until)]
+
+
+def test_jobs_come_in_the_order_of_first_holdings(path):
+    writer = begun(path, present={("late", "n1"): held(1, "late", bound=T)})
+    writer.write(T + HOUR, {("b", "n1"): held(1, "b"), ("late", "n1"): Ended.RECLAIMED})
+    writer.write(T + 2 * HOUR, {("c", "n1"): held(1, "c"), ("b", "n1"): Ended.DONE})
+    writer.write(T + 3 * HOUR, {("late", "n1"): held(1, "late"), ("b", "n2"): held(2, "b")})
+    writer.write(T + 4 * HOUR)
+    assert job_names(path) == ["late", "b", "c"]
+    assert job_names(path, T + 90 * 60_000) == ["b", "c", "late"]
+    assert job_names(path, T + 150 * 60_000, T + 170 * 60_000) == ["c"]
+    assert job_names(path, T + 4 * HOUR) == []
+
+
+def test_the_first_of_many_jobs_is_read_alone(path):
+    writer = begun(path)
+    count = 3 * reports._BATCH + 1
+    writer.write(T, {(f"job-{at}", "n1"): held(1, f"job-{at}") for at in range(count)})
+    writer.write(T + HOUR)
+    with reading(str(path)) as connection:
+        asked = []
+        connection.set_trace_callback(asked.append)
+        first = next(iter(reports.jobs(connection, T, T + DAY)))
+        assert (first.name, first.use.held.gpu) == ("job-0", HOUR * 1000)
+        assert sum("FROM job JOIN" in each for each in asked) == 1
+        connection.set_trace_callback(None)
+    assert job_names(path) == [f"job-{at}" for at in range(count)]
+
+
+@pytest.fixture
+def ended(path):
+    """Leave a file with five jobs: two that ended, one that ran twice, a gang on two nodes, and one that runs."""
+    writer = begun(path)
+    other = QueueFacts(uid="other", name="other")
+    jobs = {
+        ("a", "n1"): held(1, "a", user="Ann"),
+        ("b", "n1"): held(2, "b", other, user="bob"),
+        ("twice", "n1"): held(4, "twice"),
+        ("gang", "n1"): held(1, "gang"),
+        ("gang", "n2"): held(1, "gang"),
+        ("runs", "n1"): held(1, "runs"),
+    }
+    writer.write(T, jobs)
+    writer.write(T + HOUR, {("a", "n1"): Ended.DONE, ("twice", "n1"): Ended.RECLAIMED})
+    writer.write(T + 2 * HOUR, {("b", "n1"): Ended.FAILED, ("twice", "n1"): held(4, "twice")})
+    gang = {("gang", "n1"): Ended.DONE, ("gang", "n2"): Ended.DONE}
+    writer.write(T + 3 * HOUR, {**gang, ("runs", "n1"): held(2, "runs")})
+    writer.write(T + 4 * HOUR, {("twice", "n1"): Ended.DONE})
+    return path
+
+
+def found(path, most=10, since=T, **more):
+    with reading(str(path)) as connection:
+        return reports.finished(connection, reports.Search(since=since, **more), most)
+
+
+@pytest.mark.parametrize(
+    ("search", "names"),
+    [
+        ({}, ["twice", "gang", "b", "a"]),
+        ({"since": T + 3 * HOUR}, ["twice", "gang"]),
+        ({"name": "an"}, ["gang"]),
+        ({"user": "ann"}, ["a"]),
+        ({"queue": "top"}, ["twice", "gang", "a"]),
+        ({"queue": "top", "with_below": False}, []),
+        ({"queue": "nothing"}, []),
+        ({"why": Ended.DONE}, ["twice", "gang", "a"]),
+        ({"why": Ended.RECLAIMED}, []),
+        ({"namespaces": frozenset({"ns", "another"})}, ["twice", "gang", "b", "a"]),
+        ({"namespaces": frozenset({"another"})}, []),
+        ({"namespaces": frozenset()}, []),
+        ({"name": "%"}, []),
+        ({"user": "b", "why": Ended.FAILED, "queue": "other"}, ["b"]),
+    ],
+)
+def test_finished_jobs_are_found_by_all_conditions_together(ended, search, names):
+    assert [each.job.name for each in found(ended, **search)] == names
+
+
+def test_finished_jobs_have_all_that_they_held(ended):
+    twice, gang, *_ = (each.job for each in found(ended))
+    assert (twice.started, twice.ended, twice.why) == (T, T + 4 * HOUR, Ended.DONE)
+    assert (twice.use.held.gpu, twice.use.lost.gpu) == (12 * HOUR * 1000, 4 * HOUR * 1000)
+    assert gang.use.held.gpu == 6 * HOUR * 1000
+
+
+def test_finished_jobs_go_on_after_their_place(ended):
+    names, place = [], None
+    while page := found(ended, most=1, before=place):
+        names += [each.job.name for each in page]
+        place = page[-1].place
+    assert names == ["twice", "gang", "b", "a"]
+
+
+def test_what_queues_held_in_steps_is_what_they_held(ended):
+    bounds = [T, T + HOUR, T + 2 * HOUR, T + 4 * HOUR]
+    with reading(str(ended)) as connection:
+        steps = reports.held_in_steps(connection, bounds)
+        assert [each.by_queue["top"].gpu // (HOUR * 1000) for each in steps] == [8, 3, 13]
+        assert [each.capacity.gpu // (HOUR * 1000) for each in steps] == [8, 8, 16]
+        assert reports.recorded_since(connection) == T
+
+
+def test_an_empty_file_is_recorded_since_no_instant(path):
+    connect(str(path), writes=True).close()
+    with reading(str(path)) as connection:
+        assert reports.recorded_since(connection) is None

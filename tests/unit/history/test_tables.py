@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from kai.answers.documents.envelope import API_VERSION
 from kai.cli.command import kai
+from kai.cli.listing import report as report_module
 from kai.cli.listing.report import report_command
 from kai.cli.output_kinds import kind_schema
 from kai.history.database import reading
@@ -37,7 +38,7 @@ def path(tmp_path):
 
 def rows(path, kind, since=T, until=T + 49 * HOUR):
     with reading(str(path)) as connection:
-        return rows_of(connection, kind, Span(since=since, until=until))
+        return list(rows_of(connection, kind, Span(since=since, until=until)))
 
 
 def said(rows, *keys):
@@ -112,9 +113,9 @@ def test_a_reports_days_sum_to_the_whole(path):
     zone = ZoneInfo("Europe/Berlin")
     with reading(str(path)) as connection:
         span = Span(since=T, until=T + 49 * HOUR)
-        whole = report(connection, "utilisation", span, zone=zone).spans[0][1][0]
+        (whole, *_) = report(connection, "utilisation", span, zone=zone).spans[0][1]
         days = report(connection, "utilisation", span, by="day", zone=zone)
-    parts = [part[0] for _, part in days.spans]
+        parts = [next(iter(part)) for _, part in days.spans]
     assert [each["capacityHours"] for each in parts] == [200.0, 192.0]
     for key in ("capacityExact", "heldExact", "idleExact"):
         assert sum(part[key] for part in parts) == whole[key]
@@ -157,6 +158,22 @@ def test_a_table_of_queues(path):
         "QUEUE    JOBS  GPU HOURS  CPU HOURS  GIGABYTE HOURS  LOST GPU HOURS     %",
         "top         2         47        188             752              18   100",
     ]
+
+
+def test_a_long_report_is_written_in_parts(path, monkeypatch):
+    words = ("report", "jobs", "--file", str(path), "--from", "2026-10-24")
+    whole = ran(*words, "-o", "csv").output
+    monkeypatch.setattr(report_module, "_BLOCK", 1)
+    assert ran(*words, "-o", "csv").output == whole
+    assert whole.splitlines()[1].startswith("2026-10-24T00:00:00Z,2026-10-26T23:00:00Z,ns/a,")
+    assert [line.split()[0] for line in ran(*words).output.splitlines()] == ["jobs:", "JOB", "ns/a", "JOB", "ns/b"]
+    assert ran(*words, "-o", "html").output.count("<tr><th>JOB</th>") == 1
+
+
+@pytest.mark.parametrize(("form", "words"), [("csv", "from,to"), ("table", "nothing was held"), ("html", "nothing")])
+def test_a_report_without_rows_says_so(path, form, words):
+    asked = ("report", "jobs", "--file", str(path), "--from", "2026-10-01", "--to", "2026-10-02", "-o", form)
+    assert words in ran(*asked).output
 
 
 def test_no_time_zone_is_utc(path, monkeypatch):

@@ -94,7 +94,7 @@ def recorded(path, batches, epoch=1, meanwhile=None, paused=None, registry=None)
 
 def lines(path):
     with reading(str(path)) as connection:
-        return reports.jobs(connection, 0, 10**15)
+        return list(reports.jobs(connection, 0, 10**15))
 
 
 def test_the_stores_changes_are_recorded_until_the_term_ends(tmp_path):
