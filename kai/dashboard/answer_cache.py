@@ -33,6 +33,12 @@ _MOST_KEPT: Final = 256
 _MOST_BYTES: Final = 16 << 20
 """The most bytes of cached answers. An answer about 3,000 queues has two megabytes."""
 _GLANCE: Final = 0.25
+READING: Final = "reading"
+"""The lane of answers that only read the moment."""
+DECIDING: Final = "deciding"
+"""The lane of answers that decide again, which take seconds."""
+PAST: Final = "past"
+"""The lane of searches in the history, which may take as long."""
 
 R = TypeVar("R")
 Place: TypeAlias = tuple[int, Scope, Hashable]
@@ -76,8 +82,7 @@ class AnswerCache:
     _looks: dict[Scope, Look] = attrs.field(factory=dict)
     _kept: dict[Place, tuple[object, int]] = attrs.field(factory=dict)
     """Answers with their sizes, the oldest first."""
-    _lanes: dict[bool, _Lane] = attrs.field(factory=lambda: {False: _Lane(), True: _Lane()})
-    """One lane for answers that only read the moment, and one for answers that decide again, which take seconds."""
+    _lanes: dict[str, _Lane] = attrs.field(factory=lambda: {each: _Lane() for each in (READING, DECIDING, PAST)})
 
     @property
     def revision(self) -> int:
@@ -97,17 +102,32 @@ class AnswerCache:
             del self._looks[next(iter(self._looks))]
         return found
 
-    async def look_for(self, access: Access, reader: Reader, namespace: str = "", queue: str = "") -> Look | None:
+    async def look_for(
+        self,
+        access: Access,
+        reader: Reader,
+        namespace: str = "",
+        queue: str = "",
+        past: Callable[[], frozenset[str]] | None = None,
+    ) -> Look | None:
         """Return the present moment for a reader; None before the first.
 
-        If given, ``namespace`` and ``queue`` are the only ones whose rights are reviewed.
+        If given, ``namespace`` and ``queue`` are the only ones whose rights are reviewed. ``past`` returns namespaces
+        that are reviewed beside those with jobs; it may block.
 
         Raises: ReviewError.
         """
         whole = self.look()
 
         async def places() -> JobQueues:
-            return JobQueues() if whole is None else await self.ask(whole, "places", _places)
+            if whole is None:
+                return JobQueues()
+            found = await self.ask(whole, "places", _places)
+            if past is None:
+                return found
+            names = await self.ask(whole, "past places", lambda _: past(), lane=PAST)
+            more = dict.fromkeys(names - found.queues_by_namespace.keys(), frozenset[str]())
+            return attrs.evolve(found, queues_by_namespace={**found.queues_by_namespace, **more})
 
         scope = await access.scope(reader, places, namespace, queue)
         return None if whole is None else self.look(scope)
@@ -118,23 +138,22 @@ class AnswerCache:
         last, whole = self.feed.cycle, self._whole
         return 0.0 if last is None or whole is None else max(0.0, last.time - whole.time)
 
-    async def ask(self, look: Look, key: Hashable, answer: Callable[[Look], R], *, decides: bool = False) -> R:
-        """Return an answer, computed in a thread unless cached for this look.
+    async def ask(self, look: Look, key: Hashable, answer: Callable[[Look], R], *, lane: str = READING) -> R:
+        """Return an answer, computed in a thread unless cached for this look; answers of other lanes do not wait.
 
-        ``decides``: whether it needs further decisions on the cluster; other answers do not wait for those. If the
-        reader leaves, the thread goes on, and its answer is cached.
+        If the reader leaves, the thread goes on, and its answer is cached.
         """
-        place, lane = (look.number, look.scope, key), self._lanes[decides]
+        place, queue = (look.number, look.scope, key), self._lanes[lane]
         while place not in self._kept:
-            if lane.turn.is_over:
-                turn = lane.turn = _Turn()
+            if queue.turn.is_over:
+                turn = queue.turn = _Turn()
                 try:
                     return await to_thread.run_sync(self._compute, turn, place, look, answer, abandon_on_cancel=True)
                 finally:
                     turn.is_over |= not turn.has_begun  # the reader left before a thread began
-                    lane.end()
+                    queue.end()
             with anyio.move_on_after(_GLANCE):
-                await lane.news.wait()
+                await queue.news.wait()
         result: R = self._kept[place][0]  # type: ignore[assignment]  # the key says what it is an answer to
         return result
 

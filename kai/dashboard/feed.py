@@ -1,14 +1,14 @@
 """The last cycle for readers, and a short history of events and durations of cycles.
 
 A cycle publishes its outcome and goes on. A reader waits for a newer revision and skips those in between, so a slow
-reader costs nothing.
+reader costs nothing. What is older comes from the history of usage (`Past`), a file.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 import attrs
@@ -17,8 +17,14 @@ from anyio import to_thread
 from kai.answers.offline.run import Outcome
 from kai.answers.outcomes.states import counted_on
 from kai.api.fields import EMPTY
+from kai.cluster.port import Clock
 from kai.facts.model.axis import GPU_UNIT
 from kai.framework.decisions import Bind, Evict, Nominate
+from kai.history import reports
+from kai.history.database import HistoryError, reading
+
+if TYPE_CHECKING:
+    import sqlite3
 
 _CYCLES: Final = 120
 _HAPPENINGS: Final = 400
@@ -29,6 +35,11 @@ They are kept apart, so that the history of one namespace does not reveal how bu
 """
 _MOST_PENDING: Final = 8
 _MOST_NODES: Final = 8
+KEPT_SECONDS: Final = 30.0
+"""Seconds for which an answer from the history of usage is kept."""
+_MOST_KEPT: Final = 64
+
+R = TypeVar("R")
 
 
 @attrs.frozen(kw_only=True)
@@ -201,3 +212,46 @@ def _happenings(cycle: EndedCycle) -> Iterator[Happening]:
             for_namespace="" if winner is None else winner.namespace,
             for_job="" if winner is None else winner.name,
         )
+
+
+# --- The long past ---------------------------------------------------------------------------------------------------
+
+
+@attrs.define(eq=False)
+class Past:
+    """Reads the file with the history of usage, in worker threads; an answer is kept for all who may see the same."""
+
+    path: str
+    """"" where no history is recorded."""
+    clock: Clock
+    _kept: dict[tuple[int, Hashable], Any] = attrs.field(factory=dict)
+
+    @property
+    def tick(self) -> int:
+        """A number that changes when answers are read anew."""
+        return int(self.clock.monotonic() / KEPT_SECONDS)
+
+    def ask(self, question: Hashable, read: Callable[[sqlite3.Connection], R]) -> R:
+        """Return an answer from the file, read at most once in `KEPT_SECONDS`.
+
+        Raises: HistoryError.
+        """
+        place = (self.tick, question)
+        if place not in self._kept:
+            with reading(self.path) as connection:
+                found = read(connection)
+            # Two threads may do this at once, so the table is replaced and never changed.
+            kept = {key: each for key, each in self._kept.items() if key[0] == place[0]}
+            while len(kept) >= _MOST_KEPT:
+                del kept[next(iter(kept))]
+            self._kept = {**kept, place: found}
+            return found
+        result: R = self._kept[place]
+        return result
+
+    def namespaces(self) -> frozenset[str]:
+        """Return the namespaces of all jobs that are recorded; none where the file cannot be read."""
+        try:
+            return self.ask("namespaces", reports.namespaces) if self.path else frozenset()
+        except HistoryError:
+            return frozenset()

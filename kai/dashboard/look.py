@@ -21,7 +21,7 @@ from kai.answers.documents.document import Document, as_json
 from kai.answers.documents.envelope import enveloped
 from kai.answers.outcomes.entitlement import Entitlement, entitlement
 from kai.answers.outcomes.gpu_slots import NodeSlots, node_slots
-from kai.answers.outcomes.job_lines import JobLine, job_lines
+from kai.answers.outcomes.job_lines import JobLine, RunLimit, job_lines, run_limit
 from kai.answers.outcomes.node_occupancy import Occupancy, occupancy, spare
 from kai.answers.outcomes.overview import Job, Overview, overview
 from kai.answers.outcomes.owners import Above, owners_in
@@ -32,7 +32,7 @@ from kai.answers.why.facts import assumptions
 from kai.api.fields import EMPTY
 from kai.basics.trees import colors_of
 from kai.dashboard.access import EVERYTHING, Scope
-from kai.dashboard.feed import CycleLine, EndedCycle, Happening
+from kai.dashboard.feed import CycleLine, EndedCycle, Happening, Past
 from kai.facts.model.axis import GPU
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ class History:
     by_namespace: Mapping[str, Sequence[Happening]] = EMPTY
     """Happenings of the jobs of each namespace, kept longer than the common list when other namespaces are busy."""
     facts: tuple[tuple[str, str, bool], ...] = ()
+    past: Past | None = None
+    """The history of usage; None where pages have none."""
 
     @property
     def newest(self) -> int:
@@ -178,6 +180,14 @@ class Look(ABC):
     @abstractmethod
     def queue_labels(self) -> Mapping[str, Mapping[str, str]]:
         """Return the labels of the queues that the reader may get, by name."""
+
+    @abstractmethod
+    def queue_uids(self) -> Mapping[str, str]:
+        """Return by name how the history knows the queues that the reader may get."""
+
+    @abstractmethod
+    def run_limit(self, line: JobLine) -> RunLimit | None:
+        """Return how long a job may run; None where nothing limits it."""
 
     @abstractmethod
     def week(self, queue: str) -> QueueWeek | None:
@@ -355,6 +365,19 @@ class WholeLook(Look):
         case = self.cycle.outcome.case
         found = weeks_of((each for each in case.objects.queues if each.metadata.name == queue), case.now)
         return found[0] if found else None
+
+    @cached_property
+    def _uids(self) -> Mapping[str, str]:
+        queues = self.cycle.outcome.case.objects.queues
+        return {each.metadata.name: each.metadata.uid or each.metadata.name for each in queues}
+
+    def queue_uids(self) -> Mapping[str, str]:
+        """Return how the history knows all queues, by name."""
+        return self._uids
+
+    def run_limit(self, line: JobLine) -> RunLimit | None:
+        """Return how long a job may run; None where nothing limits it."""
+        return run_limit(self.cycle.outcome, line)
 
     def queue_labels(self) -> Mapping[str, Mapping[str, str]]:
         """Return the labels of all queues."""

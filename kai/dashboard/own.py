@@ -51,7 +51,7 @@ from kai.framework.decisions import Cause
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from kai.answers.outcomes.job_lines import JobLine, PodLine
+    from kai.answers.outcomes.job_lines import JobLine, PodLine, RunLimit
     from kai.answers.outcomes.overview import Job
     from kai.answers.outcomes.owners import Above
     from kai.answers.outcomes.queue_lines import QueueLine
@@ -162,6 +162,7 @@ class OwnLook(Look):
         return History(
             cycles=tuple(attrs.evolve(line, counts={}, phases={}) for line in history.cycles),
             happenings=tuple(map(self._happening, found)),
+            past=history.past,
             facts=tuple(
                 (name, text if is_right else "not as it should be", is_right)
                 for at, (name, text, is_right) in enumerate(history.facts)
@@ -249,6 +250,19 @@ class OwnLook(Look):
     def queue_labels(self) -> Mapping[str, Mapping[str, str]]:
         """Return the labels of the queues that the reader may get."""
         return {name: labels for name, labels in self._whole.queue_labels().items() if self.scope.reads(name)}
+
+    def queue_uids(self) -> Mapping[str, str]:
+        """Return how the history knows the queues that the reader may get, by name."""
+        return {name: uid for name, uid in self._whole.queue_uids().items() if self.scope.reads(name)}
+
+    def run_limit(self, line: JobLine) -> RunLimit | None:
+        """Return how long a job of the reader may run; a queue that the reader may not get is not named."""
+        full = self._whole.find(line.job.namespace, line.job.name)
+        found = None if full is None else self._whole.run_limit(full)
+        if found is None:
+            return None
+        known = (found.queue in {"", line.job.queue}) or self.scope.reads(found.queue)
+        return found if known else attrs.evolve(found, queue="", source=FOREIGN_QUEUE)
 
     def week(self, queue: str) -> QueueWeek | None:
         """Return the week of a queue that the reader may get, if its quota follows the clock."""

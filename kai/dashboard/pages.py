@@ -22,7 +22,8 @@ from kai.cluster.port import Clock
 from kai.cluster.process.connections import Request, Response
 from kai.cluster.requesting.reviews import ReviewError
 from kai.dashboard.access import RECHECKED, Access, Reader
-from kai.dashboard.answer_cache import AnswerCache
+from kai.dashboard.answer_cache import DECIDING, PAST, READING, AnswerCache
+from kai.dashboard.feed import Past
 from kai.dashboard.look import History, Look
 from kai.dashboard.views import MAKERS, TITLES
 from kai.facts.model.axis import GPU_UNIT
@@ -44,6 +45,11 @@ _WITH_FACTS: Final = frozenset({"", "cycles"})
 """Pages that show the health of the process, which changes every second."""
 PATIENCE: Final = 20.0
 """Seconds after which a stream sends a heartbeat, even while a section is still being computed."""
+_FINISHED: Final = "finished"
+_WITH_PAST: Final = frozenset({"", "queues", _FINISHED})
+"""Pages that show the history of usage, which goes on while no cycle ends."""
+_STILL: Final = ("search",)
+"""Sections that are not replaced: a reader may be typing there."""
 _NOTHING_YET: Final = "No cycle has ended yet in this process, or another replica leads."
 
 HealthChecks = Callable[[], Sequence[tuple[str, str, bool]]]
@@ -61,6 +67,8 @@ class HtmlPages:
     templates: Environment
     files: Mapping[str, bytes]
     """Styles, script and icon, by path."""
+    past: Past | None = None
+    """The history of usage."""
     streams: int = 0
     """Number of open streams."""
 
@@ -111,7 +119,16 @@ class HtmlPages:
             happenings=tuple(feed.happenings),
             by_namespace={name: tuple(found) for name, found in feed.by_namespace.items()},
             facts=tuple(self.facts()),
+            past=self.past,
         )
+
+    async def look_for(self, reader: Reader, name: str, parts: Sequence[str]) -> Look | None:
+        """Return what a reader may see of the present moment, for a page; None before the first cycle.
+
+        Raises: ReviewError.
+        """
+        past = self.past.namespaces if name == _FINISHED and self.past is not None else None
+        return await self.answers.look_for(self.access, reader, queue=_queue_of(name, parts), past=past)
 
     async def _rendered(self, look: Look, page: Address) -> Rendered:
         history = self.history()
@@ -121,8 +138,12 @@ class HtmlPages:
             sections = [(name, self._section(name, values, page)) for name, values in view.sections.items()]
             return Rendered(title=view.title, is_found=view.is_found, sections=tuple(sections))
 
-        key = ("page", page, history.newest, history.facts if page.name in _WITH_FACTS else ())
-        return await self.answers.ask(look, key, make, decides=page.name == "jobs" and len(page.parts) > 1)
+        key = ("page", page, history.newest, history.facts if page.name in _WITH_FACTS else (), self._tick(page))
+        lane = DECIDING if page.name == "jobs" and len(page.parts) > 1 else PAST if page.name == _FINISHED else READING
+        return await self.answers.ask(look, key, make, lane=lane)
+
+    def _tick(self, page: Address) -> int:
+        return self.past.tick if self.past is not None and page.name in _WITH_PAST else 0
 
     def _section(self, name: str, values: Mapping[str, Any], page: Address) -> str:
         return self.templates.get_template(f"{name}.html").render(root=page.root, here=page, **values)
@@ -139,6 +160,7 @@ class HtmlPages:
         return {
             "root": page.root,
             "here": page,
+            "still": _STILL if page.name == _FINISHED else (),
             "titles": TITLES,
             "reader": reader.name,
             "asks_for_tokens": self.access.asks_for_tokens,
@@ -192,7 +214,7 @@ class HtmlPages:
 
     async def _news(self, reader: Reader, page: Address, sent: dict[str, str]) -> bytes:
         """Return the sections that changed since they were sent, and the cycle that they show."""
-        look = await self.answers.look_for(self.access, reader, queue=_queue_of(page.name, page.parts))
+        look = await self.look_for(reader, page.name, page.parts)
         if look is None:
             return _beat(self._mark(None))
         made = await self._rendered(look, page)
@@ -250,8 +272,10 @@ class Address:
         return f"{quote(last, safe='')}?{rest}" if rest else quote(last, safe="") or "./"
 
 
-def make_pages(answers: AnswerCache, access: Access, clock: Clock, facts: HealthChecks) -> HtmlPages:
-    """Return the pages of a dashboard."""
+def make_pages(
+    answers: AnswerCache, access: Access, clock: Clock, facts: HealthChecks, past: Past | None = None
+) -> HtmlPages:
+    """Return the pages of a dashboard; ``past`` is its history of usage."""
     templates = Environment(
         loader=FileSystemLoader(_FOLDER / "templates"),
         autoescape=True,
@@ -263,7 +287,9 @@ def make_pages(answers: AnswerCache, access: Access, clock: Clock, facts: Health
     templates.filters |= {"span": span, "number": number, "instant": _instant, "amount": _amount, "share": _share}
     templates.globals |= {"counted": counted, "quote": lambda text: quote(text, safe="")}
     files = {path: (_FOLDER / path.lstrip("/")).read_bytes() for path in _FILES}
-    return HtmlPages(answers=answers, access=access, clock=clock, facts=facts, templates=templates, files=files)
+    return HtmlPages(
+        answers=answers, access=access, clock=clock, facts=facts, templates=templates, files=files, past=past
+    )
 
 
 def _beat(mark: str) -> bytes:
@@ -271,10 +297,10 @@ def _beat(mark: str) -> bytes:
     return f": still here\n\nevent: beat\ndata: {' '.join(mark.split())}\n\n".encode()
 
 
-def queue_named(path: str) -> str:
-    """Return the queue that a page is about; "" for none."""
+def page_of(path: str) -> tuple[str, list[str]]:
+    """Return the name of a page, and the parts of the path behind it."""
     name, *rest = _parts(path)
-    return _queue_of(name, rest)
+    return name, rest
 
 
 def _queue_of(name: str, parts: Sequence[str]) -> str:

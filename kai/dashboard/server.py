@@ -17,8 +17,8 @@ from kai.cluster.process.connections import Limits, Request, Response
 from kai.cluster.requesting.reviews import ReviewError
 from kai.dashboard import api
 from kai.dashboard.access import COOKIE, Access, Reader, Refused
-from kai.dashboard.answer_cache import AnswerCache
-from kai.dashboard.pages import HtmlPages, queue_named
+from kai.dashboard.answer_cache import DECIDING, READING, AnswerCache
+from kai.dashboard.pages import HtmlPages, page_of
 
 HEADERS: Final[Mapping[str, str]] = {
     "Cache-Control": "no-store",
@@ -96,7 +96,7 @@ class Dashboard:
             return await self._whole(reader, self.snapshot)
         if not self.pages.knows(request.path):
             return self._refused(request, 404, "there is no such page")
-        look = await self.answers.look_for(self.access, reader, queue=queue_named(request.path))
+        look = await self.pages.look_for(reader, *page_of(request.path))
         return await self.pages.answer(request, reader, look)
 
     async def _whole(self, reader: Reader, make: Callable[[], Awaitable[Response]]) -> Response:
@@ -121,7 +121,7 @@ class Dashboard:
         remembers = question.parts in {("cycles",), ("evictions",)}
         key = (question, history.newest if remembers else 0)
         return await self.answers.ask(
-            look, key, lambda seen: api.answer(seen, question, history), decides=question.decides
+            look, key, lambda seen: api.answer(seen, question, history), lane=DECIDING if question.decides else READING
         )
 
     def _refused(self, request: Request, status: int, why: str) -> Response:

@@ -17,7 +17,7 @@ from kai.answers.documents.nodes import closed, occupied
 from kai.answers.documents.queues import entitled
 from kai.basics.trees import OTHERS, branches
 from kai.basics.wording import counted
-from kai.dashboard import charts
+from kai.dashboard import charts, past
 from kai.dashboard.access import missing_rights
 from kai.dashboard.api import explanation_of
 from kai.dashboard.look import History, Look
@@ -27,6 +27,7 @@ from kai.facts.model.axis import GPU, GPU_UNIT
 if TYPE_CHECKING:
     from kai.answers.outcomes.job_lines import JobLine
     from kai.answers.outcomes.overview import Job
+    from kai.answers.outcomes.queue_lines import QueueLine
     from kai.answers.outcomes.queue_weeks import QueueWeek
     from kai.answers.why.explanation import Fold
 
@@ -79,7 +80,7 @@ Maker: TypeAlias = Callable[[Look, History, tuple[str, ...], Mapping[str, str]],
 
 def overview(look: Look, history: History, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
     """Build the overview: health, who has the GPUs, and recent events."""
-    del parts, query
+    del parts
     total = look.capacity.gpus
     used, whose = _held(look)
     states = Counter(str(line.job.state) for line in look.lines)
@@ -105,6 +106,7 @@ def overview(look: Look, history: History, parts: tuple[str, ...], query: Mappin
                 "is_partial": look.scope.queues is not None,
                 "missing": missing_rights(look.scope, ["queues"]),
             },
+            "usage": past.used(look, history.past, query, _branches(look), _MOST_SHARES),
             "happened": {
                 "items": history.happenings[::-1][:_NEWEST],
                 "is_partial": look.scope.namespaces is not None,
@@ -124,10 +126,14 @@ def _held(look: Look) -> tuple[float, str]:
     return sum(line.job.gpus_held or 0 for line in look.lines), counted(len(look.lines), "job")
 
 
+def _branches(look: Look) -> list[QueueLine]:
+    names = frozenset(branches(look.queues))
+    return [line for line in look.queues if line.name in names]
+
+
 def _shares(look: Look, total: int, used: float) -> Values:
     """Return the users of GPUs: the queues with the most usage by name, the others together, and the rest."""
-    names = frozenset(branches(look.queues))
-    lines = [line for line in look.queues if line.name in names]
+    lines = _branches(look)
     most = sorted(lines, key=lambda line: (-line.shares[GPU].used, line.name))[:_MOST_SHARES]
     named = frozenset(line.name for line in most)
     rest = [line for line in lines if line.name not in named]
@@ -140,9 +146,8 @@ def _shares(look: Look, total: int, used: float) -> Values:
 
 def queues(look: Look, history: History, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
     """Build the page of queues: entitlement, usage and demand."""
-    del history
     if parts:
-        return _queue(look, parts[0], query)
+        return _queue(look, history, parts[0], query)
     total, resource = _axis(look)
     pager, lines = Pager.of(look.queues, query, MOST_ROWS)
     bars = [charts.bar_of(line, look.colors.get(line.name, "x"), total, resource) for line in lines]
@@ -156,17 +161,19 @@ def queues(look: Look, history: History, parts: tuple[str, ...], query: Mapping[
                 "unit": "GPUs" if resource == GPU else "cores",
                 "total": total / 1000,
                 "missing": missing_rights(look.scope, ["queues"]),
-            }
+            },
+            "usage": past.used(look, history.past, query, lines),
         },
     )
 
 
-def _queue(look: Look, name: str, query: Mapping[str, str]) -> View:
+def _queue(look: Look, history: History, name: str, query: Mapping[str, str]) -> View:
     found = look.entitlement(name)
     if found is None:
         return View(title="There is no such queue", sections={}, is_found=False)
     unit = GPU_UNIT if found.resource == "gpu" else 1
     below = look.below(name)
+    own = next((line for line in look.queues if line.name == name), None)
     waiting = [line for line in look.lines if line.waits and line.job.queue in below]
     # The queue in question comes first, wherever its name is among its siblings.
     siblings = sorted(found.siblings, key=lambda part: part.name != name)
@@ -184,15 +191,16 @@ def _queue(look: Look, name: str, query: Mapping[str, str]) -> View:
                 "count": len(waiting),
                 "week": look.week(name),
                 "days": _days(look.week(name), found.resource),
-                "models": next((line.models for line in look.queues if line.name == name), ()),
-            }
+                "models": () if own is None else own.models,
+            },
+            "used": past.used_by(look, history.past, query, own),
         },
     )
 
 
 @attrs.frozen(kw_only=True)
 class _Bar:
-    """A part of a day with one quota, as parts of its axis."""
+    """A part of a day with one quota, in thousandths of its axes."""
 
     begin: float
     width: float
@@ -211,8 +219,8 @@ def _days(week: QueueWeek | None, resource: str) -> list[tuple[str, list[_Bar]]]
         bars: list[_Bar] = []
         for quota, same in groupby(cells):
             begin = bars[-1].begin + bars[-1].width if bars else 0.0
-            height = 1.0 if quota < 0 else quota / max(most, quota)
-            bars.append(_Bar(begin=begin, width=len(list(same)) / len(cells), height=height, quota=quota))
+            height = 1000.0 if quota < 0 else 1000 * quota / most
+            bars.append(_Bar(begin=begin, width=1000 * len(list(same)) / len(cells), height=height, quota=quota))
         found.append((day, bars))
     return found
 
@@ -285,6 +293,7 @@ def _job(look: Look, history: History, namespace: str, name: str) -> View:
                 "explanation": {} if explanation is None else as_json(explanation),
                 "tries": look.tries,
                 "now": look.time,
+                "limit": look.run_limit(line),
             },
             "history": {"items": happenings},
         },
@@ -374,6 +383,14 @@ def _legend(names: Sequence[str], colors: Mapping[str, str]) -> list[tuple[str, 
     if len(others) > _MOST_OTHERS:
         return [*own, (counted(len(others), "other queue"), OTHERS)]
     return [(name, colors.get(name, OTHERS)) for name in names]
+
+
+def finished(look: Look, history: History, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
+    """Build the page of jobs that have ended."""
+    del parts
+    return View(
+        title="Which jobs have ended, how, and what did they use?", sections=past.finished(look, history.past, query)
+    )
 
 
 def waiting(look: Look, history: History, parts: tuple[str, ...], query: Mapping[str, str]) -> View:
@@ -474,6 +491,7 @@ MAKERS: Final[Mapping[str, Maker]] = {
     "jobs": jobs,
     "nodes": nodes,
     "waiting": waiting,
+    "finished": finished,
     "cycles": cycles,
 }
 TITLES: Final[Sequence[tuple[str, str]]] = (
@@ -482,5 +500,6 @@ TITLES: Final[Sequence[tuple[str, str]]] = (
     ("jobs", "Jobs"),
     ("nodes", "Nodes"),
     ("waiting", "Waiting"),
+    ("finished", "Finished"),
     ("cycles", "Cycles"),
 )

@@ -30,7 +30,7 @@ OURS, THEIRS = "ours", ("alpha", "theirs", "zulu")
 OWN_QUEUES = ("green", "green-team")
 NODES = ("own-1", "far-1", "far-2", "far-3")
 SLICE = "nvidia.com/mig-1g.10gb"
-PAGES = ("", "queues", "jobs", "nodes", "waiting", "cycles")
+PAGES = ("", "queues", "jobs", "nodes", "waiting", "finished", "cycles")
 LISTS = ("jobs", "jobs?pods=true", f"jobs?namespace={OURS}", "queues", "nodes", "waiting", "evictions", "cycles")
 ASKED = (
     *(f"/{name}" for name in PAGES),

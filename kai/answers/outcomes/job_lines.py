@@ -20,7 +20,7 @@ from kai.answers.outcomes.states import (
     pod_states,
     wanted_by_memory,
 )
-from kai.api.conventions.runtime_limits import bound, has_end, queue_chain
+from kai.api.conventions.runtime_limits import Force, bound, has_end, queue_chain
 from kai.api.kinds import key_of
 from kai.api.scheduling.pod_group import PodGroup as Manifest
 from kai.api.scheduling.queue import Queue
@@ -136,6 +136,59 @@ def job_lines(outcome: Outcome, seen: Overview) -> tuple[JobLine, ...]:
             )
         )
     return tuple(sorted(lines, key=_place))
+
+
+@attrs.frozen(kw_only=True)
+class RunLimit:
+    """The limit at which a job ends first, or would if it ran.
+
+    Units: seconds.
+    """
+
+    seconds: float
+    source: str
+    """The object and the field that say so."""
+    queue: str
+    """The queue that says so; "" for the job itself."""
+    is_ours: bool
+    """Whether kai ends it there; otherwise its own controller, or Kueue."""
+    policy: str
+    """What kai does then; "" at a limit that others hold it to."""
+    consumed: float
+    """How long it ran before its present run."""
+    end: float | None
+    """When it ends at the latest, since the epoch; None for a job that does not run."""
+    more: int
+    """Number of longer limits."""
+
+
+def run_limit(outcome: Outcome, line: JobLine) -> RunLimit | None:
+    """Return how long a job may run; None where nothing limits it. Cost: a look at each pod group."""
+    objects, key = outcome.case.objects, (line.job.namespace, line.job.name)
+    manifest = next((each for each in objects.pod_groups if key_of(each) == key), None)
+    if manifest is None:
+        return None
+    chain = queue_chain(manifest.spec.queue, {each.metadata.name: each for each in objects.queues}.get)
+    limits = bound(manifest, chain)
+    snapshot = outcome.last.snapshot
+    group = next(each for each in snapshot.groups if (each.namespace, each.name) == key)
+    since = (manifest.status.running_since or group.last_start) if line.job.placed else None
+    consumed = manifest.status.consumed_runtime or 0.0
+    end = None if since is None else limits.end(since, consumed)
+    first = limits.least if end is None else end.limit
+    if first is None:
+        return None
+    named = first.source.removeprefix("queue ").partition(":")[0] if first.source.startswith("queue ") else ""
+    return RunLimit(
+        seconds=first.seconds,
+        source=first.source,
+        queue=named if named in {each.metadata.name for each in chain} else "",
+        is_ours=first.force is Force.KAI,
+        policy=str(limits.policy) if first.force is Force.KAI else "",
+        consumed=consumed,
+        end=None if end is None else end.at,
+        more=sum(each.force is not Force.NOTHING for each in limits.limits) - 1,
+    )
 
 
 def _ends_in(manifest: Manifest | None, group: PodGroup, queues: Mapping[str, Queue], now: float) -> float | None:

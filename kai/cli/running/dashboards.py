@@ -109,19 +109,20 @@ def make_board(
     from kai.cluster.requesting.reviews import Reviews
     from kai.dashboard.access import LocalAccess, TokenAccess
     from kai.dashboard.answer_cache import AnswerCache
-    from kai.dashboard.feed import Feed
+    from kai.dashboard.feed import Feed, Past
     from kai.dashboard.pages import make_pages
     from kai.dashboard.server import Dashboard
     from kai.deciding.configuration.profiles import make_profile
 
     leave_to("scheduler")
     feed, routes = Feed(), scheduler.routes()
+    history = "" if scheduler.history is None else scheduler.history.path
     answers = AnswerCache(feed, connection.clock)
     access = TokenAccess(Reviews(connection.sender.send, connection.clock)) if place.asks_for_tokens else LocalAccess()
     dashboard = Dashboard(
         answers=answers,
         access=access,
-        pages=make_pages(answers, access, connection.clock, facts),
+        pages=make_pages(answers, access, connection.clock, facts, Past(history, connection.clock)),
         is_encrypted=place.certificate is not None,
         snapshot=routes[_SNAPSHOT].answer,
         shadow=routes[_SHADOW].answer if _SHADOW in routes else None,

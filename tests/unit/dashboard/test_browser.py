@@ -18,7 +18,7 @@ from tests.doubles.browser import FAULTS, PATIENCE, Tab, browsing, find_browser
 from tests.doubles.two_tenants import OURS, ended_cycle
 
 BROWSER = find_browser()
-PAGES = ("", "queues", "queues/team-amber", "jobs", f"jobs/{OURS}/ours-waits", "nodes", "waiting", "cycles")
+PAGES = ("", "queues", "queues/team-amber", "jobs", f"jobs/{OURS}/ours-waits", "nodes", "waiting", "finished", "cycles")
 LOOKS = [(width, scheme) for width in (360, 800, 1024, 1600) for scheme in ("light", "dark")]
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed, in which pages could be looked at")
 

@@ -48,6 +48,6 @@ def test_a_days_bars_fill_it_at_quota_height():
     (week,) = weeks_of([queue()], at("2026-06-01T12:00"))
     day, bars = _days(week, "gpu")[0]
     assert (day, [bar.quota for bar in bars]) == ("Mon", [24, 8, 24])
-    assert sum(bar.width for bar in bars) == pytest.approx(1)
-    assert [bar.height for bar in bars] == [1, pytest.approx(1 / 3), 1]
+    assert sum(bar.width for bar in bars) == pytest.approx(1000)
+    assert [bar.height for bar in bars] == [1000, pytest.approx(1000 / 3), 1000]
     assert _days(None, "gpu") == []
