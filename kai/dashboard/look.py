@@ -25,7 +25,7 @@ from kai.answers.outcomes.job_lines import JobLine, RunLimit, job_lines, run_lim
 from kai.answers.outcomes.node_occupancy import Occupancy, occupancy, spare
 from kai.answers.outcomes.overview import Job, Overview, overview
 from kai.answers.outcomes.owners import Above, owners_in
-from kai.answers.outcomes.queue_weeks import weeks_of
+from kai.answers.outcomes.queue_lines import weeks_of
 from kai.answers.why.evictions import Eviction, Evictions
 from kai.answers.why.explanation import Explained, Explainer, Fold, JobExplanation, explained_jobs, unproved
 from kai.answers.why.facts import assumptions
@@ -36,8 +36,7 @@ from kai.dashboard.feed import CycleLine, EndedCycle, Happening, Past
 from kai.facts.model.axis import GPU
 
 if TYPE_CHECKING:
-    from kai.answers.outcomes.queue_lines import QueueLine
-    from kai.answers.outcomes.queue_weeks import QueueWeek
+    from kai.answers.outcomes.queue_lines import QueueLine, QueueWeek
     from kai.facts.model.groups import Queue
 
 _MOST_DECISIONS = 40

@@ -54,8 +54,7 @@ if TYPE_CHECKING:
     from kai.answers.outcomes.job_lines import JobLine, PodLine, RunLimit
     from kai.answers.outcomes.overview import Job
     from kai.answers.outcomes.owners import Above
-    from kai.answers.outcomes.queue_lines import QueueLine
-    from kai.answers.outcomes.queue_weeks import QueueWeek
+    from kai.answers.outcomes.queue_lines import QueueLine, QueueWeek
     from kai.answers.why.evictions import Eviction
     from kai.answers.why.facts import Evidence
     from kai.answers.why.trials import ChangeTrial

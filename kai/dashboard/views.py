@@ -27,8 +27,7 @@ from kai.facts.model.axis import GPU, GPU_UNIT
 if TYPE_CHECKING:
     from kai.answers.outcomes.job_lines import JobLine
     from kai.answers.outcomes.overview import Job
-    from kai.answers.outcomes.queue_lines import QueueLine
-    from kai.answers.outcomes.queue_weeks import QueueWeek
+    from kai.answers.outcomes.queue_lines import QueueLine, QueueWeek
     from kai.answers.why.explanation import Fold
 
 MOST_ROWS: Final = 200

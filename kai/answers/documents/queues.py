@@ -15,14 +15,13 @@ from kai.answers.documents.explanations import ReasonItem
 from kai.answers.outcomes.entitlement import Entitlement, Gains, Part, Step
 from kai.answers.outcomes.job_states import State
 from kai.answers.outcomes.overview import Job
-from kai.answers.outcomes.queue_lines import ModelUse, QueueLine, Share
-from kai.answers.outcomes.queue_weeks import PARTS
+from kai.answers.outcomes.queue_lines import PARTS, ModelUse, QueueLine, Share
 from kai.api.values import instant_text
 from kai.deciding.explain.phrases import quantity
 from kai.facts.model.axis import GPU_UNIT
 
 if TYPE_CHECKING:
-    from kai.answers.outcomes.queue_weeks import QueueWeek, WeekSlice
+    from kai.answers.outcomes.queue_lines import QueueWeek, WeekSlice
     from kai.facts.model.groups import Queue
 
 

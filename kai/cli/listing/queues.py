@@ -16,8 +16,7 @@ from kai.cli.views import ServedView, View, Ways, show
 
 if TYPE_CHECKING:
     from kai.answers.outcomes.overview import Overview
-    from kai.answers.outcomes.queue_lines import BudgetLine, QueueLine, Share
-    from kai.answers.outcomes.queue_weeks import QueueWeek
+    from kai.answers.outcomes.queue_lines import BudgetLine, QueueLine, QueueWeek, Share
     from kai.cli.serving import Served
     from kai.lab.request import Result
 
@@ -318,7 +317,7 @@ def week_view(source: Source, result: "Result", queue: str, resource: str | None
 
     Raises: InputError for an unknown queue.
     """
-    from kai.answers.outcomes.queue_weeks import weeks_of
+    from kai.answers.outcomes.queue_lines import weeks_of
 
     if queue:
         _check_takes_part(result, queue)

@@ -3,7 +3,7 @@ import zoneinfo
 
 import pytest
 
-from kai.answers.outcomes.queue_weeks import weeks_of
+from kai.answers.outcomes.queue_lines import weeks_of
 from kai.api.codec.structuring import structure_as
 from kai.api.scheduling.queue import Queue
 from kai.dashboard.views import _days
