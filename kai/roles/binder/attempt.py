@@ -351,6 +351,7 @@ def report_failure(pod: Pod, node: str, error: str) -> Plan[Pod | None]:
         if current.spec.node_name or current.metadata.deletion_timestamp is not None:
             return current
         now: float = yield Now()
+        # As for all conditions of Kubernetes, the time of the transition stays while the status does.
         since = _current(current, "False", names.BINDING_ERROR_REASON)
         body = _condition(
             "False",

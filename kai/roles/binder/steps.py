@@ -301,6 +301,7 @@ def _volumes(arguments: Mapping[str, str]) -> BindStep:
 
 
 def _claims(arguments: Mapping[str, str]) -> BindStep:
+    # Checked although nothing here waits: a configuration of KAI-Scheduler may set it.
     _seconds("dynamicresources", arguments)
     return DynamicResources()
 

@@ -253,4 +253,5 @@ def _wait_for(claim: PersistentVolumeClaim, node: Node, seconds: float, *, is_pr
         raise BindFailureError(f"{title(claim)}: its provisioner gave up on {title(node)}", retryable=True)
     if known is None:
         raise BindFailureError(f"{title(claim)}: was not bound to a volume on {title(node)} in time", retryable=True)
+    # The volume controller has the last word, and may have bound another volume than the one that was offered.
     yield from _check_reachable(known, node)

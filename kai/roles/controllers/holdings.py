@@ -216,6 +216,7 @@ def pod_group_resources(group: PodGroup, pods: Iterable[Pod], around: Surroundin
     """
     requested: dict[str, Amount] = {}
     allocated: dict[str, Amount] = {}
+    # In the order of names: of several pods that cannot be counted, the same one is named at each look.
     for pod in sorted(pods, key=lambda pod: pod.metadata.name):
         if not _belongs(pod, group):
             continue

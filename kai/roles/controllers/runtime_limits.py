@@ -195,6 +195,7 @@ def _after_the_end(condition: PodGroupCondition, limits: Bound, sight: Sight, co
     if requeues and not sight.running and sight.now >= ended + limits.requeue_delay:
         text = f"may run again for {_rounded(limit.seconds)}"
         return Step(action=Write(condition=_condition(Stage.RELEASED, sight.now, text), event=text))
+    # Without pods as well: an owner that has not failed makes new ones.
     if staying or not requeues:
         return Step(action=Ending(fails=not requeues, pods=staying, message=condition.message))
     if sight.running:

@@ -174,6 +174,7 @@ class Faults:
         for key, fault in list(self.known.items()):
             if key in failed:
                 self.known[key] = attrs.evolve(fault, last=now)
+            # A hook that stops cycles is trusted at once: this cycle has ended, so it did not stop it.
             elif fault.reaction is OnFailure.STOP or now - fault.last >= _PROBATION:
                 self.over.append(self.known.pop(key))
                 self._profiles = None

@@ -353,6 +353,8 @@ class PastUsage:
             while True:
                 await self._read()
                 self._was_tried.set()
+                # From the time that was due, so that slow answers do not stretch the interval; and not several at once
+                # after a long one.
                 due = max(due + self.settings.fetch_seconds, self.clock.monotonic())
                 await self._wait(due)
         finally:
@@ -379,6 +381,7 @@ class PastUsage:
         if self._read_at is None:
             structlog.get_logger().info("past usage counts", queues=len(found))
             self._show(known=True)
+        # As old as the question: the answer may have taken long, and says what was true when it was asked.
         self.known, self._read_at = found, since
 
     async def _wait(self, due: float) -> None:

@@ -203,6 +203,7 @@ class Inquiry:
 
     def _give_up(self) -> bool:
         self._reset()
+        # Leaving out what changed so far did not help: from here on only later changes are suspected.
         self._sound, self._in_a_row = self._objects, 0
         return False
 

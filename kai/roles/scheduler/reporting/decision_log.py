@@ -169,6 +169,7 @@ class DecisionLog:
         self._written += len(made)
 
     def _warn(self, error: Exception) -> None:
+        # Once until a write succeeds: a full disk would otherwise fill the log of the process as well.
         if not self._is_warned:
             self._is_warned = True
             why = (error.strerror or str(error)) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"

@@ -262,6 +262,7 @@ class Shadow:
     def _evicted(self, before: Placements, seen: Placements, objects: ClusterObjects) -> Iterator[Difference]:
         cordoned = {each.metadata.name for each in objects.nodes if each.spec.unschedulable}
         queues = {key_of(each): each.spec.queue for each in objects.pod_groups}
+        # Sorted: a set of texts iterates differently in each process, and differences are logged in this order.
         for uid in sorted(seen.leaving - before.leaving):
             pod = seen.pods[uid]
             if uid not in before.placed or pod.spec.scheduler_name != self.scheduler_name:
