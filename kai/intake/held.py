@@ -322,7 +322,7 @@ class Orphans:
         if self._made.keys() == set(wanted):
             return False
         self._made = {each: self._made.get(each) or self._stand_in(each) for each in wanted}
-        # The stand-ins are told from real groups by identity: a user could write any mark that an object can bear.
+        # Stand-ins are recognized by identity: a user could write any mark that an object can bear.
         self._ids = frozenset(map(id, self._made.values()))
         return True
 

@@ -358,7 +358,7 @@ def give_up(portion: Portion, known: set[int]) -> tuple[Int64s, Portion | None]:
         return pods, None
     everything = portion.pods()
     if known.intersection(pods.tolist()):
-        # Known victims are gone from the group already; what is left of it comes back to the heap with its own rank.
+        # Known victims are gone from the group already; its rest comes back to the heap with its own rank.
         rest = everything[[int(pod) not in known for pod in everything]]
         return rest[:0], portion.part(rest) if len(rest) else None
     return pods, portion.part(everything[~np.isin(everything, pods)]) if more else None

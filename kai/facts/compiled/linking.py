@@ -116,7 +116,7 @@ class Library(_LIBRARY):  # type: ignore[misc]  # numba ships no types for it
             self._final_module.link_in(module, preserve=True)
         self._optimize_final_module()
         self._final_module.verify()
-        # Measured after optimizing: what is left then is what each caller would have to optimize again.
+        # Measured after optimizing: each caller would have to optimize that much again.
         self.is_called = self.need is not None and _is_large(self._final_module.get_function(self.symbol))
         if self.has_code:
             self._finalize_final_module()

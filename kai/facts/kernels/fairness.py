@@ -364,7 +364,7 @@ def judge(facts: Facts, columns: Columns, claim: Claim, loss: Loss, victims: Int
     ``loss.at_fault`` identifies the queues of a refusal. Each piece is justified before it is subtracted, so the last
     one may take its queue below its share. Cost: O(Q + victims x depth).
     """
-    # One piece for each surplus pod, one for the core of each group, of which there are at most as many as victims, and
+    # One piece for each surplus pod, one for the core of each group (there are at most as many groups as victims), and
     # a row for a core that turns out to be empty.
     most = 2 * victims.shape[0] + 1
     pieces = np.zeros((most, SHARED_RESOURCES), np.float64)

@@ -21,7 +21,7 @@ def give_quota(total: float, quota: Float64s, requestable: Float64s, shares: Flo
     """
     remaining = total
     for queue in range(shares.shape[0]):
-        # Quotas are not cut to what is left of the total: where they are oversubscribed each queue keeps its claim, and
+        # Quotas are not cut to the rest of the total: where they are oversubscribed each queue keeps its claim, and
         # the rest is negative.
         granted = min(total if quota[queue] == -1.0 else quota[queue], requestable[queue])
         shares[queue] += granted

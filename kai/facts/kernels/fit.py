@@ -123,7 +123,7 @@ def shortage(facts: Facts, columns: Columns, shape: int, node: int, idle_only: b
     """
     shared = is_shared(facts, shape)
     for resource in range(columns.idle.shape[1]):
-        # For a shared pod the GPU is left to the devices below: its request says nothing of which devices have room.
+        # For a shared pod the GPU is left to the devices below: its request does not say where a device has room.
         amount = facts.shapes.request[shape, resource]
         if shared and resource == GPU:
             continue

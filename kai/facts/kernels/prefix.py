@@ -241,7 +241,7 @@ def extend(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, prefi
             return NOT_PLAIN
         if _give_up(facts, columns, rules, vectors, prefix, group) and accepts(prefix):
             return ACCEPTED
-    # A kernel cannot ask for the time. The loop comes back after so many batches, so that a search through a large
+    # A kernel cannot ask for the time. The loop comes back after a number of batches, so that a search through a large
     # cluster still keeps its budget.
     return PAUSED
 
