@@ -25,6 +25,7 @@ from typing import Any, Final, Literal, TypeGuard
 
 from kai.basics.wording import shown
 
+_HUGE: Final = 1e300
 USUAL_TIMES: Final[Mapping[str, str]] = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -104,6 +105,11 @@ def is_whole(value: object) -> TypeGuard[int]:
 def is_number(value: object) -> TypeGuard[int | float]:
     """Return whether a value is a number; booleans are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def number_or(value: object, otherwise: float) -> float:
+    """Return a number of a manifest that may be invalid; ``otherwise`` for what is none, or beyond all amounts."""
+    return float(value) if is_number(value) and abs(value) < _HUGE else otherwise
 
 
 def truth(text: str) -> bool | None:
@@ -310,6 +316,14 @@ def seconds(text: str) -> float:
     Raises: DurationError if the text is no duration.
     """
     return nanoseconds(text) / SECOND
+
+
+def seconds_or(value: object, otherwise: float) -> float:
+    """Return a duration of a manifest that may be invalid, in seconds; ``otherwise`` for what is none."""
+    try:
+        return seconds(value) if isinstance(value, str) else otherwise
+    except DurationError:
+        return otherwise
 
 
 def text(duration: float) -> str:

@@ -345,4 +345,5 @@ CHECKS: Final = (
     Check(code="D045", title="runtime classes", look=surroundings.runtime_classes, needs=("pods", "runtimeclasses")),
     Check(code="D046", title="GPUs that nodes offer", look=surroundings.offered_gpus, needs=("nodes",)),
     Check(code="D047", title="GPUs that pods hold", look=surroundings.held_gpus, needs=("nodes", "pods")),
+    Check(code="D048", title="budgets", look=workloads.budgets, needs=("queues",)),
 )

@@ -10,11 +10,13 @@ from typing import Final
 from kai.api import names, values
 from kai.api.codec.structuring import structure_as
 from kai.api.conventions.binding import bind_refusal
+from kai.api.conventions.budgets import beyond_parents, budgets_in
 from kai.api.conventions.queue_rules import UNITS, QueueFault, Rule, queue_faults, shape_in
+from kai.api.conventions.runtime_limits import runtime_conflicts
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.values import BadValue
 from kai.basics.errors import InputError
-from kai.basics.parsing import list_of, mappings_of, part_of, text_of
+from kai.basics.parsing import list_of, mappings_of, number_or, part_of, text_of
 from kai.basics.trees import ancestry
 from kai.basics.wording import counted, first_of, number_text, shown
 from kai.doctor.seen import (
@@ -96,8 +98,52 @@ def quotas(seen: Seen) -> Looked:
             )
             mend = f"{edit} a schedule of {name} for the same time, or less for the children"
             problems.append(warning(message, mend, about=about, found=found, expected=f"at most {bound}"))
-    problems += _unknown_budgets(seen)
+    problems += _conflicting_runtimes(seen)
     return Looked(well="no quota is promised twice", findings=problems)
+
+
+def _conflicting_runtimes(seen: Seen) -> list[Finding]:
+    """Return the run times of queues that are longer than the maximum that holds for them."""
+    queues = {name_of(each): each for each in seen.all("queues")}
+    parents = {name: text_of(each, "spec", "parentQueue") for name, each in queues.items()}
+    found = []
+    for name in sorted(queues):
+        chain = [queues[each] for each in dict.fromkeys(ancestry(name, parents)) if each in queues]
+        for each in runtime_conflicts(chain):
+            message = f"queue {name}: {each.field} is {each.found}, and maxRuntime of queue {each.owner} is {each.most}"
+            mend = f"kubectl edit queue {name}    the longer value cannot hold"
+            found.append(warning(message, mend, about=f"queue/{name}"))
+    return found
+
+
+def budgets(seen: Seen) -> Looked:
+    """Check that it is known what was used of each budget, that those which only warn hold, and that all can bound."""
+    problems = _unknown_budgets(seen)
+    queues = {name_of(each): each for each in seen.all("queues")}
+    parents = {name: text_of(each, "spec", "parentQueue") for name, each in queues.items()}
+    for name, queue in sorted(queues.items()):
+        about, mend = f"queue/{name}", f"kubectl edit queue {name}    see docs/budgets.md"
+        above = {each: budgets_in(queues[each]) for each in ancestry(name, parents) if each in queues and each != name}
+        for budget, owner, larger in beyond_parents(budgets_in(queue), above):
+            message = (
+                f"queue {name}: its budget {budget.name} of {number_text(budget.amount, 9)} GPU-hours is larger than"
+                f" {larger.name} of {owner} above it, with {number_text(larger.amount, 9)}"
+            )
+            problems.append(warning(message, mend, about=about))
+        for used in _used_up(queue):
+            message = f"queue {name}: its budget {used} is used up; it only warns, so work goes on"
+            problems.append(warning(message, mend, about=about))
+    return Looked(well="no budget is unknown, or used up while it only warns", findings=problems)
+
+
+def _used_up(queue: Manifest) -> list[str]:
+    """Return the budgets that only warn and are used up, by name."""
+    spent = {
+        text_of(each, "name"): number_or(each.get("spent"), 0.0) - number_or(each.get("carried"), 0.0)
+        for each in mappings_of(queue, "status", "budgets")
+    }
+    warning_ones = [each for each in budgets_in(queue) if each.enforce == "warn" and each.amount > 0]
+    return [each.name for each in warning_ones if spent.get(each.name, 0.0) >= each.amount]
 
 
 def _unknown_budgets(seen: Seen) -> list[Finding]:

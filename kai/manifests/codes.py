@@ -238,6 +238,14 @@ CODES: Final[dict[str, Code]] = {
         "Models are those of the node label nvidia.com/gpu.product. A weight fits the whole of it, a pattern, or "
         "a word between its hyphens.",
     ),
+    "Q033": Code(
+        WARNING,
+        ADVICE,
+        "a period of a budget is longer than the history of usage is kept",
+        "What was used at its begin is forgotten before it ends, so more may be used than the budget has. "
+        "usageDBConfig.extraParams.retention of the scheduler says how long the history is kept, 90 days by default; "
+        "kai lint does not read it.",
+    ),
     "J001": Code(
         ERROR,
         WAIT,

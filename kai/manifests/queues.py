@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kai.api import names
-from kai.api.conventions.budgets import bad_budgets, budgets_in, fits_model
-from kai.api.conventions.gpu_sharing import gpu_model, is_model_name, model_of
+from kai.api.conventions.budgets import ONCE, bad_budgets, beyond_parents, budgets_in, longest_days
+from kai.api.conventions.gpu_sharing import gpu_model, is_model_name, is_of_model, model_of
 from kai.api.conventions.queue_rules import (
     RESOURCES,
     UNITS,
@@ -345,6 +345,10 @@ def _labels(reading: Reading) -> Iterator[tuple[str, Mapping[str, str]]]:
             yield str(metadata.get("name")), {key: str(value) for key, value in found.items()}
 
 
+RETENTION_DAYS: Final = 90
+"""For how many days the history of usage is kept by default."""
+
+
 def _check_budgets(name: str, queues: Mapping[str, Document], models: Collection[str]) -> Iterator[Finding]:
     """Yield the faults of a queue's budgets: what cannot be read, and what contradicts a budget above or the nodes."""
     queue, about = queues[name], f"queue {name}"
@@ -359,25 +363,27 @@ def _check_budgets(name: str, queues: Mapping[str, Document], models: Collection
         place = (*path, field) if field in entries[each.at] else path
         yield queue.finding("Q030", message, place, hint=f"expected {each.wanted}", object=about)
     parents = {each: parent_of(found) for each, found in queues.items()}
-    above = [each for each in dict.fromkeys(ancestry(name, parents)) if each in queues and each != name]
+    above = {
+        each: budgets_in(queues[each].manifest) for each in ancestry(name, parents) if each in queues and each != name
+    }
     for at, budget in enumerate(budgets):
         place = ("spec", "budgets", at)
         if at in bad:
             continue
-        for parent in above:
-            for other in budgets_in(queues[parent].manifest):
-                same = (budget.period, budget.time_zone, budget.weights) == (
-                    other.period,
-                    other.time_zone,
-                    other.weights,
-                )
-                if same and budget.amount > other.amount:
-                    message = (
-                        f"the budget {budget.name} of queue {name} has {number_text(budget.amount, 9)} GPU-hours, and"
-                        f" {other.name} of {parent} above it has {number_text(other.amount, 9)}"
-                    )
-                    yield queue.finding("Q031", message, (*place, "amount"), object=about)
+        for _, parent, other in beyond_parents([budget], above):
+            message = (
+                f"the budget {budget.name} of queue {name} has {number_text(budget.amount, 9)} GPU-hours, and"
+                f" {other.name} of {parent} above it has {number_text(other.amount, 9)}"
+            )
+            yield queue.finding("Q031", message, (*place, "amount"), object=about)
+        if (days := longest_days(budget)) > RETENTION_DAYS:
+            message = (
+                f"a period of the budget {budget.name} of queue {name} has {days:.0f} days, and the history keeps"
+                f" {RETENTION_DAYS} by default"
+            )
+            field = "until" if budget.period == ONCE else "period"
+            yield queue.finding("Q033", message, (*place, field), object=about)
         for row, weight in enumerate(budget.weights):
-            if models and not any(fits_model(weight.model, model) for model in models):
+            if models and not any(is_of_model(model, weight.model) for model in models):
                 message = f"no node has a GPU of model {weight.model}, which a budget of queue {name} weighs"
                 yield queue.finding("Q032", message, (*place, "weights", row, "model"), object=about)

@@ -5,6 +5,7 @@ Units: GPUs in devices, CPU in millicores, memory in bytes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from kai.answers.documents.explanations import ReasonItem
 from kai.answers.outcomes.entitlement import Entitlement, Gains, Part, Step
 from kai.answers.outcomes.job_states import State
 from kai.answers.outcomes.overview import Job
-from kai.answers.outcomes.queue_lines import PARTS, ModelUse, QueueLine, Share
+from kai.answers.outcomes.queue_lines import PARTS, BudgetLine, ModelUse, QueueLine, Share
 from kai.api.values import instant_text
 from kai.deciding.explain.phrases import quantity
 from kai.facts.model.axis import GPU_UNIT
@@ -104,6 +105,38 @@ class ModelOfQueue:
 
 
 @attrs.frozen(kw_only=True)
+class BudgetItem:
+    """One budget of GPU-hours of a queue, as of the last cycle; hours are weighted by GPU model."""
+
+    name: str
+    enforce: str
+    amount_hours: float
+    """With what was carried over."""
+    spent_hours: float | None
+    """Null where it is not known; so is what is left."""
+    committed_hours: float
+    """What running work may still use."""
+    left_hours: float | None
+    used_up: bool
+    begins_anew: str | None
+    """When the next period begins; null for never."""
+
+    @classmethod
+    def of(cls, line: BudgetLine) -> BudgetItem:
+        """Return the item of a budget."""
+        return cls(
+            name=line.name,
+            enforce=line.enforce,
+            amount_hours=round(line.amount, 4),
+            spent_hours=None if line.used is None else round(line.used, 4),
+            committed_hours=round(line.held, 4),
+            left_hours=None if line.left is None else round(line.left, 4),
+            used_up=line.is_used_up,
+            begins_anew=None if math.isinf(line.until) else instant_text(line.until),
+        )
+
+
+@attrs.frozen(kw_only=True)
 class QueueItem:
     """One queue."""
 
@@ -121,6 +154,8 @@ class QueueItem:
     labels: Mapping[str, str] = ABSENT
     fair_share_steps: tuple[StepItem, ...] = ABSENT
     """How the share came about, of GPUs, or of CPU where there are none."""
+    budgets: tuple[BudgetItem, ...] = ABSENT
+    """The budgets of the queue; absent where it has none."""
 
     @classmethod
     def of(cls, queue: QueueLine) -> QueueItem:
@@ -192,14 +227,19 @@ def queue_items(
     steps: Mapping[str, Sequence[Step]] | None = None,
     unit: float = GPU_UNIT,
     labels: Mapping[str, Mapping[str, str]] | None = None,
+    budgets: Iterable[BudgetLine] = (),
 ) -> tuple[QueueItem, ...]:
-    """Return queues with their weights and past usage from ``queues``; unknown values are null.
+    """Return queues with their weights and past usage from ``queues``, and their budgets; unknown values are null.
 
     ``labels`` are those of queues by name. ``steps`` are those of the divisions that led to the shares, if known, in
     ``unit``.
     """
     facts = {queue.name: queue for queue in queues}
     items = [QueueItem.of(line).with_facts(facts.get(line.name), (labels or {}).get(line.name, {})) for line in lines]
+    of_queues: dict[str, tuple[BudgetItem, ...]] = {}
+    for budget in budgets:
+        of_queues[budget.queue] = (*of_queues.get(budget.queue, ()), BudgetItem.of(budget))
+    items = [attrs.evolve(item, budgets=of_queues[item.name]) if item.name in of_queues else item for item in items]
     if steps is None:
         return tuple(items)
     return tuple(
@@ -348,6 +388,8 @@ class QueueExplanation(Document):
     gets_more_by: GainsItem | None = ABSENT
     """What alone would give it more; null where fair shares are divided by other rules."""
     waiting: tuple[Mapping[str, str], ...] = ABSENT
+    budgets: tuple[BudgetItem, ...] = ABSENT
+    """The budgets of the queue and of those above it that have some; absent where none has."""
 
     @classmethod
     def of(cls, found: Entitlement, waiting: Sequence[Job]) -> QueueExplanation:

@@ -18,8 +18,9 @@ from kai.api.scheduling.queue import Queue, QueueResources
 from kai.basics.parsing import GPU_HOUR
 from kai.basics.schedules import read_zone
 from kai.basics.trees import descendants
+from kai.basics.wording import number_text
 from kai.deciding.explain.code_texts import date_text
-from kai.facts.model.budgets import STOP
+from kai.facts.model.budgets import ADMIT, STOP
 from kai.facts.state.facts import named_models
 
 
@@ -136,8 +137,19 @@ class BudgetLine:
     """None where it is not known."""
     held: float
     """What running work may still use, as far as the budget bounds starts."""
-    until: str
-    """When it begins anew; "" for never."""
+    until: float
+    """When it begins anew, in seconds since the epoch; infinity for never."""
+    timezone: str = ""
+
+    @property
+    def begins_anew(self) -> str:
+        """When it begins anew, on the clock of its zone; "" for never."""
+        return date_text(self.until, self.timezone) if math.isfinite(self.until) else ""
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether all of it was used, by work that is over or runs."""
+        return self.used is not None and self.used >= self.amount
 
     @property
     def left(self) -> float | None:
@@ -160,10 +172,31 @@ def budget_lines(cycle: Cycle) -> tuple[BudgetLine, ...]:
             used=None if each.spent is None else each.spent / GPU_HOUR,
             # A budget that stops work bounds what runs, not what starts, so nothing is held back for running work.
             held=0.0 if each.enforce == STOP else held.get((each.queue, each.name), 0) / GPU_HOUR,
-            until=date_text(each.until, each.timezone) if math.isfinite(each.until) else "",
+            until=each.until,
+            timezone=each.timezone,
         )
         for each in table.budgets
     )
+
+
+def budget_text(line: BudgetLine) -> str:
+    """Return in one sentence what is left of a budget, until when, and what follows once it is used up."""
+    name, amount = f"budget {line.name} of queue {line.queue}", _hours(line.amount)
+    if line.used is None or line.left is None:
+        follows = "new work waits" if line.enforce == ADMIT else "nothing waits for it"
+        return f"It is not known what was used of {name}, so {follows}."
+    if line.is_used_up:
+        after = {ADMIT: "nothing more starts", STOP: "nothing starts, and other queues may take back what runs"}
+        follows = after.get(line.enforce, "it only warns, so work goes on")
+        again = f" It begins anew on {line.begins_anew}." if line.begins_anew else ""
+        return f"B{name[1:]} is used up, with {_hours(line.used)} of {amount} GPU-hours: {follows}.{again}"
+    again = f" until {line.begins_anew}" if line.begins_anew else ""
+    held = f", and {_hours(line.held)} are held for running work" if line.held else ""
+    return f"B{name[1:]} has {_hours(line.left)} of {amount} GPU-hours left{again}{held}."
+
+
+def _hours(amount: float) -> str:
+    return number_text(round(amount, 1), 9)
 
 
 # --- Weeks -----------------------------------------------------------------------------------------------------------

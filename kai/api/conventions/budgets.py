@@ -14,16 +14,16 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import math
-from fnmatch import fnmatchcase
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from kai.api.conventions.gpu_sharing import is_of_model
 from kai.api.conventions.quota_windows import BadEntry
 from kai.api.scheduling.queue import MOST_BUDGETS, MOST_WEIGHTS, ModelWeight, Queue, QueueBudget
 from kai.api.values import BadValue, instant
-from kai.basics.parsing import GPU_HOUR, is_number, mappings_of, seconds, text_of
+from kai.basics.parsing import GPU_HOUR, mappings_of, number_or, seconds_or, text_of
 from kai.basics.schedules import Schedule, read_zone
 from kai.basics.wording import shown
 
@@ -39,7 +39,10 @@ _MOST_HOURS: Final = 1e9
 _SHORTEST_SLICE: Final = 60.0
 _LONGEST_SLICE: Final = 30 * 86_400.0
 _MOST_WEIGHT: Final = 1000.0
-_HUGE: Final = 1e300
+_DAY: Final = 86_400.0
+_SOME_DAY: Final = 1_767_225_600.0
+"""2026-01-01, from which on periods are looked at."""
+_PERIODS_LOOKED_AT: Final = 16
 _PERIOD_WANTED: Final = 'monthly, weekly, daily, once, or five fields of cron such as "0 6 1 * *"'
 
 
@@ -88,6 +91,19 @@ def next_reset(period: Period, instant: float) -> float:
     return period.since if period.since > instant else period.until if period.until > instant else inf
 
 
+def longest_days(budget: QueueBudget) -> float:
+    """Return how many days a period of a budget has at most; 0 for one without begin or end, or that has no period."""
+    if budget.period == ONCE:
+        return 0.0 if budget.from_ is None or budget.until is None else (budget.until - budget.from_) / _DAY
+    period, longest = period_at(budget, _SOME_DAY), 0.0
+    for _ in range(_PERIODS_LOOKED_AT):
+        if period is None or period.until == inf:
+            break
+        longest = max(longest, period.until - period.since)
+        period = period_at(budget, period.until)
+    return longest / _DAY if longest < inf else 0.0
+
+
 @functools.lru_cache(maxsize=1 << 12)
 def _schedule(text: str, zone: str) -> tuple[Schedule, dt.tzinfo] | None:
     try:
@@ -133,14 +149,7 @@ def carried_over(budget: QueueBudget, spent_before: int) -> int:
 
 def weight_of(budget: QueueBudget, model: str) -> int:
     """Return what an hour of a GPU of ``model`` counts, in thousandths of an hour."""
-    return next((round(each.weight * UNIT) for each in budget.weights if fits_model(each.model, model)), UNIT)
-
-
-@functools.lru_cache(maxsize=1 << 12)
-def fits_model(pattern: str, model: str) -> bool:
-    """Return whether a GPU model, as its nodes are labelled, is meant by a pattern or by one of its words."""
-    wanted, found = pattern.casefold(), model.casefold()
-    return bool(wanted) and (fnmatchcase(found, wanted) or wanted in found.split("-"))
+    return next((round(each.weight * UNIT) for each in budget.weights if is_of_model(model, each.model)), UNIT)
 
 
 def weighted(gpus: int, weight: int) -> int:
@@ -216,6 +225,22 @@ def _bad_time(budget: QueueBudget) -> Iterator[tuple[str, str, str]]:
         yield "from" if budget.from_ is not None else "until", "an instant", f"none with the period {budget.period}"
 
 
+def beyond_parents(
+    budgets: Sequence[QueueBudget], above: Mapping[str, Sequence[QueueBudget]]
+) -> Iterator[tuple[QueueBudget, str, QueueBudget]]:
+    """Yield each budget that is larger than one above it, with the owner of that and itself.
+
+    ``above``: the budgets of the queues above, by name. Only budgets that count alike are compared: of one period, on
+    the clock of one zone, with the same weights.
+    """
+    for budget in budgets:
+        for owner, theirs in above.items():
+            for other in theirs:
+                ways = [(each.period, each.time_zone, each.weights) for each in (budget, other)]
+                if ways[0] == ways[1] and budget.amount > other.amount:
+                    yield budget, owner, other
+
+
 def budgets_in(manifest: Mapping[str, Any]) -> tuple[QueueBudget, ...]:
     """Return the budgets of a manifest that may be invalid; what has a wrong type is left at its default."""
     return tuple(_budget_in(each) for each in mappings_of(manifest, "spec", "budgets"))
@@ -225,23 +250,19 @@ def _budget_in(manifest: Mapping[str, Any]) -> QueueBudget:
     enforce = text_of(manifest, "enforce")
     return QueueBudget(
         name=text_of(manifest, "name"),
-        amount=_number(manifest.get("amount"), 0.0),
+        amount=number_or(manifest.get("amount"), 0.0),
         period=text_of(manifest, "period") or "monthly",
         time_zone=text_of(manifest, "timeZone"),
         from_=_instant(manifest.get("from")),
         until=_instant(manifest.get("until")),
-        carry_over=_number(manifest.get("carryOver"), 0.0),
+        carry_over=number_or(manifest.get("carryOver"), 0.0),
         enforce="warn" if enforce == "warn" else "stop" if enforce == "stop" else "admit",
-        slice=_duration(manifest.get("slice"), 3600.0),
+        slice=seconds_or(manifest.get("slice"), 3600.0),
         weights=tuple(
-            ModelWeight(model=text_of(each, "model"), weight=_number(each.get("weight"), 1.0))
+            ModelWeight(model=text_of(each, "model"), weight=number_or(each.get("weight"), 1.0))
             for each in mappings_of(manifest, "weights")
         ),
     )
-
-
-def _number(value: object, otherwise: float) -> float:
-    return float(value) if is_number(value) and abs(value) < _HUGE else otherwise
 
 
 def _instant(value: object) -> float | None:
@@ -249,10 +270,3 @@ def _instant(value: object) -> float | None:
         return instant(value) if isinstance(value, str) else None
     except BadValue:
         return None
-
-
-def _duration(value: object, otherwise: float) -> float:
-    try:
-        return seconds(value) if isinstance(value, str) else otherwise
-    except ValueError:
-        return otherwise

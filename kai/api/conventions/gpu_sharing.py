@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -208,6 +209,18 @@ def model_of(product: str) -> str:
         count += 1
     named = "-".join([*rest[:count], *words[whole:]]).strip("-.")[:LONGEST_MODEL].rstrip("-.")
     return named or OTHER_MODEL
+
+
+@lru_cache(maxsize=1 << 12)
+def is_of_model(product: str, name: str) -> bool:
+    """Return whether GPUs of a product are of the model that a name means.
+
+    A name is the short one, `model_of`. Older ones count, too: the product, a pattern for it, or a word of it.
+    """
+    wanted, found = name.casefold(), product.casefold()
+    if not wanted:
+        return False
+    return wanted == model_of(product) or fnmatchcase(found, wanted) or wanted in found.split("-")
 
 
 def is_model_name(text: str) -> bool:

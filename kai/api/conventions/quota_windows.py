@@ -10,6 +10,7 @@ An entry that cannot be read counts as absent: the queue keeps the amounts that 
 from __future__ import annotations
 
 import functools
+import math
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -25,7 +26,7 @@ from kai.api.scheduling.queue import (
     ScheduledResource,
     ScheduledResources,
 )
-from kai.basics.parsing import is_number, mapping_of, mappings_of, part_of, seconds, text_of
+from kai.basics.parsing import mapping_of, mappings_of, number_or, part_of, seconds_or, text_of
 from kai.basics.schedules import Openings, read_zone
 from kai.basics.wording import shown
 
@@ -39,7 +40,6 @@ _NONE: Final = QueueResources()
 _PARTS: Final = ("gpu", "cpu", "memory")
 _AMOUNTS: Final = ("quota", "over_quota_weight", "limit")
 _WIRE: Final[Mapping[str, str]] = {"quota": "quota", "over_quota_weight": "overQuotaWeight", "limit": "limit"}
-_HUGE: Final = 1e300
 
 
 @attrs.frozen(kw_only=True)
@@ -328,16 +328,12 @@ def spec_in(manifest: Mapping[str, Any]) -> QueueSpec | None:
 def _entry_in(written: Mapping[str, Any]) -> QueueSchedule:
     resources = mapping_of(written, "resources")
     parts: dict[str, Any] = {part: ScheduledResource(**_numbers(resources, part)) for part in _PARTS}
-    try:
-        duration = seconds(text_of(written, "duration"))
-    except ValueError:
-        duration = 0.0
     on_close = text_of(written, "onClose")
     return QueueSchedule(
         name=text_of(written, "name"),
         start=text_of(written, "start"),
         time_zone=text_of(written, "timeZone"),
-        duration=duration,
+        duration=seconds_or(written.get("duration"), 0.0),
         resources=ScheduledResources(**parts),
         on_close="evict" if on_close == "evict" else "drain" if on_close == "drain" else "reclaim",
     )
@@ -345,7 +341,8 @@ def _entry_in(written: Mapping[str, Any]) -> QueueSchedule:
 
 def _numbers(resources: Mapping[str, Any], part: str) -> dict[str, float]:
     found = {name: part_of(resources, part, wire) for name, wire in _WIRE.items()}
-    return {name: float(value) for name, value in found.items() if is_number(value) and abs(value) < _HUGE}
+    numbers = {name: number_or(value, math.nan) for name, value in found.items()}
+    return {name: number for name, number in numbers.items() if not math.isnan(number)}
 
 
 def _replaced(before: QueueResources, entry: QueueSchedule) -> QueueResources:

@@ -133,8 +133,8 @@ EXPLANATIONS: Final[Mapping[type, Mapping[str, str]]] = {
         "slice": "For how long work without a limit of its run time is charged at a time, with admit. Default 1h.",
     },
     ModelWeight: {
-        "model": "A GPU model: the node label nvidia.com/gpu.product, a pattern for it such as NVIDIA-H100-*, or one "
-        "of its words such as H100.",
+        "model": "A GPU model by its short name such as h100. The node label nvidia.com/gpu.product, a pattern for it "
+        "such as NVIDIA-H100-* and one of its words count, too.",
         "weight": "GPU-hours that an hour of one such GPU counts.",
     },
     BudgetStatus: {

@@ -284,9 +284,11 @@ def _of_queue(outcome: "Outcome", seen: "Overview", name: str) -> View:
     from kai.answers.outcomes.entitlement import entitlement
     from kai.answers.outcomes.job_lines import job_lines
     from kai.answers.outcomes.overview import declared_in
+    from kai.answers.outcomes.queue_lines import budget_lines
     from kai.answers.why.facts import assumptions
     from kai.cli.explaining.whyqueue import LeftOutAnswer, QueueAnswer
     from kai.deciding.explain.declared import missing_queue
+    from kai.facts.model.groups import path_to
 
     if name not in outcome.last.snapshot.queue_rows:
         declared = declared_in(outcome.case.objects, outcome.case.settings)
@@ -295,7 +297,10 @@ def _of_queue(outcome: "Outcome", seen: "Overview", name: str) -> View:
     # In queue order, so that the jobs named first are the next to start.
     waiting = [line.job for line in job_lines(outcome, seen) if line.waits and line.job.queue in below]
     assumed = assumptions(outcome.case.objects, (name,))
-    return QueueAnswer(found=entitlement(outcome, seen, name), waiting=waiting, assumptions=assumed)
+    snapshot = outcome.last.snapshot
+    above = {snapshot.queues[row].name for row in path_to(snapshot.queues, snapshot.queue_rows[name])}
+    budgets = tuple(each for each in budget_lines(outcome.last) if each.queue in above)
+    return QueueAnswer(found=entitlement(outcome, seen, name), waiting=waiting, assumptions=assumed, budgets=budgets)
 
 
 def _of_node(outcome: "Outcome", seen: "Overview", name: str) -> View:

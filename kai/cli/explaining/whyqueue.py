@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kai.answers.outcomes.entitlement import Entitlement
     from kai.answers.outcomes.node_occupancy import Occupancy
     from kai.answers.outcomes.overview import Job
+    from kai.answers.outcomes.queue_lines import BudgetLine
     from kai.deciding.explain.phrases import Words
 
 
@@ -35,13 +36,18 @@ class QueueAnswer:
     waiting: "Sequence[Job]"
     assumptions: tuple[str, ...] = ()
     """Assumptions made, such as that a queue which is being deleted stays."""
+    budgets: "tuple[BudgetLine, ...]" = ()
+    """The budgets of the queue, and of those above it."""
     kind: str = "QueueExplanation"
 
     def fields(self) -> dict[str, Any]:
         """Return the division of the share. Units: GPUs in devices, CPU in millicores."""
-        from kai.answers.documents.queues import QueueExplanation
+        from kai.answers.documents.queues import BudgetItem, QueueExplanation
 
-        return as_json(QueueExplanation.of(self.found, self.waiting))
+        made = QueueExplanation.of(self.found, self.waiting)
+        if self.budgets:
+            made = attrs.evolve(made, budgets=tuple(map(BudgetItem.of, self.budgets)))
+        return as_json(made)
 
     def names(self) -> list[str]:
         """Return the name of the queue, as ``-o name`` writes it."""
@@ -92,7 +98,12 @@ class QueueAnswer:
         return "\n\n".join(["\n".join(lines), *assumed(self.assumptions)])
 
     def _advice(self) -> list[str]:
-        """Return the changes that would raise the share, and the waiting jobs."""
+        """Return the changes that would raise the share, the waiting jobs, and what of budgets is left."""
+        from kai.answers.outcomes.queue_lines import budget_text
+
+        return [*self._share_advice(), *map(budget_text, self.budgets)]
+
+    def _share_advice(self) -> list[str]:
         from kai.answers.documents.queues import unit_of
 
         found = self.found

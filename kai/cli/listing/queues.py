@@ -16,7 +16,7 @@ from kai.cli.views import ServedView, View, Ways, show
 
 if TYPE_CHECKING:
     from kai.answers.outcomes.overview import Overview
-    from kai.answers.outcomes.queue_lines import BudgetLine, QueueLine, QueueWeek, Share
+    from kai.answers.outcomes.queue_lines import QueueLine, QueueWeek, Share
     from kai.cli.serving import Served
     from kai.lab.request import Result
 
@@ -188,10 +188,6 @@ def fair_share_table(title: str, answer: Mapping[str, Any]) -> str:
     return f"{title}\n\n" + columns(rows, right=set(range(1, len(resources) + 1)))
 
 
-def _parts_of(budget: "BudgetLine") -> tuple[float | None, ...]:
-    return budget.amount, budget.used, budget.held, budget.left
-
-
 def _hours(amount: float | None) -> str:
     return "unknown" if amount is None else number_text(round(amount, 1), 9)
 
@@ -229,13 +225,15 @@ class QueueView:
         from kai.answers.documents.queues import AbsentQueue, QueueList, queue_items
         from kai.answers.outcomes.entitlement import steps_of
         from kai.answers.outcomes.overview import left_out
+        from kai.answers.outcomes.queue_lines import budget_lines
 
         outcome, seen = self.result.outcome, self.result.overview
         if outcome is None or seen is None:
             return as_json(QueueList(items=(), left_out=()))
         unit = UNITS[GPU][0] if seen.totals[GPU] else 1.0  # documents have CPU in millicores
         labels = {each.metadata.name: each.metadata.labels for each in outcome.case.objects.queues}
-        items = queue_items(self.lines, outcome.last.snapshot.queues, steps_of(outcome, seen), unit, labels)
+        steps, budgets = steps_of(outcome, seen), budget_lines(outcome.last)
+        items = queue_items(self.lines, outcome.last.snapshot.queues, steps, unit, labels, budgets)
         absent = left_out(outcome) if self.is_whole else ()
         omitted = tuple(AbsentQueue(name=name, code=words.code, text=words.text) for name, words in absent)
         return as_json(QueueList(items=items, left_out=omitted))
@@ -261,21 +259,24 @@ class QueueView:
 
     def _budgets(self) -> str:
         """Return a table of the budgets of the shown queues; "" without any."""
-        from kai.answers.outcomes.queue_lines import budget_lines
+        from kai.answers.outcomes.queue_lines import budget_lines, budget_text
+        from kai.facts.model.budgets import WARN
 
         shown = {line.name for line in self.lines}
         found = () if self.result.outcome is None else budget_lines(self.result.outcome.last)
+        found = tuple(each for each in found if each.queue in shown)
         rows = [
             [
                 f"{each.queue}/{each.name}",
                 *map(_hours, (each.amount, each.used, each.held, each.left)),
-                each.until or "-",
+                each.begins_anew or "-",
             ]
             for each in found
-            if each.queue in shown
         ]
         head = ["BUDGET", "GPU-HOURS", "USED", "HELD", "LEFT", "BEGINS ANEW"]
-        return f"\n{columns([head, *rows], right={1, 2, 3, 4})}" if rows else ""
+        # What a budget that bounds starts has left is said where work waits; of one that warns only nothing else is.
+        notes = [budget_text(each) for each in found if each.is_used_up and each.enforce == WARN]
+        return "\n".join(["", columns([head, *rows], right={1, 2, 3, 4}), *notes]) if rows else ""
 
 
 @click.command(epilog=EPILOG)

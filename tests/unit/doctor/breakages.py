@@ -51,6 +51,15 @@ def evolve(**changes):
     return attrs.evolve(HEALTHY, **changes)
 
 
+WARNS = {"name": "month", "amount": 5, "enforce": "warn"}
+
+
+def budgeted(name, amount, parent=""):
+    """Return a queue with a budget of which nothing was used."""
+    spec = {"parentQueue": parent, "budgets": [{"name": "month", "amount": amount}]}
+    return obj(name, spec=spec, status={"budgets": [{"name": "month", "spent": 0}]})
+
+
 SPOILT = {
     "an old API server": (
         "D001",
@@ -429,6 +438,30 @@ SPOILT = {
         "fail",
         "node gpu-1: pods hold 10 GPUs of 8; 1 pod of other schedulers: them/b",
     ),
+    "a budget whose use is unknown": (
+        "D048",
+        with_lists(queues=(obj("a", spec={"budgets": [{"name": "month", "amount": 5}]}),)),
+        "warn",
+        "queue a: it is not known what was used of its budget month",
+    ),
+    "a used-up budget that only warns": (
+        "D048",
+        with_lists(queues=(obj("a", spec={"budgets": [WARNS]}, status={"budgets": [{"name": "month", "spent": 6}]}),)),
+        "warn",
+        "queue a: its budget month is used up; it only warns, so work goes on",
+    ),
+    "a budget larger than its parent's": (
+        "D048",
+        with_lists(queues=(budgeted("top", 5), budgeted("a", 9, parent="top"))),
+        "warn",
+        "queue a: its budget month of 9 GPU-hours is larger than month of top above it, with 5",
+    ),
+    "a minimum above the maximum run time": (
+        "D032",
+        with_lists(queues=(obj("a", spec={"maxRuntime": "1h", "preemptMinRuntime": "2h"}),)),
+        "warn",
+        "queue a: preemptMinRuntime is 2h, and maxRuntime of queue a is 1h",
+    ),
 }
 
 MENDS = {
@@ -502,5 +535,9 @@ MENDS = {
     "a runtime class that a flag names": "kai run --runtime-class-name=''",
     "GPUs that a node does not offer": "kubectl describe node n",
     "a node that others fill": "kubectl get pods -A --field-selector spec.nodeName=gpu-1",
+    "a budget whose use is unknown": "usageDBConfig: {clientType: sqlite, ...}",
+    "a used-up budget that only warns": "kubectl edit queue a",
+    "a budget larger than its parent's": "kubectl edit queue a",
+    "a minimum above the maximum run time": "kubectl edit queue a",
 }
 """What each finding tells its reader to type, or to change."""

@@ -8,6 +8,7 @@ Source: names, labels and buckets are those of KAI-Scheduler's pkg/scheduler/met
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter as Tally
 from itertools import product
@@ -18,6 +19,7 @@ import numpy as np
 from prometheus_client.core import Metric
 
 from kai.basics.errors import ActionError, ConfigError, InputError, InvariantError, PluginError
+from kai.basics.parsing import GPU_HOUR
 from kai.cluster.process.exposition import ChangingSeries, EvictedGroups, Maker
 from kai.deciding.engine.host import Phase
 from kai.facts.model.axis import GPU, GPU_UNIT
@@ -166,6 +168,16 @@ class SchedulerMetrics:
             ),
             *_QUEUE,
         )
+        self._of_budgets = make.table(
+            (
+                ("queue_budget_amount_gpu_hours", "What a budget of a queue has in its period, with what was carried."),
+                ("queue_budget_spent_gpu_hours", "What was used of a budget; NaN where it is not known."),
+                ("queue_budget_committed_gpu_hours", "What running work may still use of a budget."),
+            ),
+            *_QUEUE,
+            "budget",
+            "enforce",
+        )
         self._usage_query = histogram(
             "usage_query_latency_milliseconds", "How long reading past usage took.", _MILLISECONDS
         )
@@ -258,6 +270,7 @@ class SchedulerMetrics:
         self._failing.clear()
         self._known_failing = frozenset()
         self._of_queues.show({})
+        self._of_budgets.show({})
 
     # --- Cycles --------------------------------------------------------------------------------------------------
 
@@ -343,6 +356,7 @@ class SchedulerMetrics:
     def state(self, snapshot: Snapshot, report: CycleReport, waiting: Mapping[str, int]) -> None:
         """Show the state after a cycle; ``waiting`` counts pods by reason code."""
         self._queues(snapshot, report)
+        self._budgets(snapshot, report)
         self._reasons(snapshot, report, waiting)
         self._crowds(snapshot)
         self._evicted.keep(lambda: (group.uid for group in snapshot.groups))
@@ -366,6 +380,19 @@ class SchedulerMetrics:
                 for queue, share in zip(snapshot.queues, shares, strict=True)
             }
         )
+
+    def _budgets(self, snapshot: Snapshot, report: CycleReport) -> None:
+        table = snapshot.budgets
+        if table is None:
+            self._of_budgets.show({})
+            return
+        held, shown = table.held(report.budget_used, report.budget_left), dict[tuple[str, ...], tuple[float, ...]]()
+        for each in table.budgets:
+            queue = snapshot.queues[each.queue]
+            parts = (each.amount, math.nan if each.spent is None else each.spent, held.get((each.queue, each.name), 0))
+            labels = (queue.title, queue.name, queue.display_name, each.name, each.enforce)
+            shown[labels] = tuple([float(part / GPU_HOUR) for part in parts])
+        self._of_budgets.show(shown)
 
     def _reasons(self, snapshot: Snapshot, report: CycleReport, waiting: Mapping[str, int]) -> None:
         rows = np.unique(snapshot.pod_group[np.flatnonzero(report.status == Status.PENDING)]).tolist()

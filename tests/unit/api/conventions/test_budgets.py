@@ -4,11 +4,12 @@ from kai.api.codec.structuring import structure_as
 from kai.api.conventions.budgets import (
     bad_budgets,
     budgets_in,
-    fits_model,
+    longest_days,
     usable_budgets,
     weight_of,
     weighted,
 )
+from kai.api.conventions.gpu_sharing import is_of_model
 from kai.api.scheduling.queue import Queue, QueueBudget
 
 
@@ -53,11 +54,28 @@ def test_anything_in_a_manifest_is_read_without_an_error():
 
 def test_a_model_matches_whole_by_pattern_or_word():
     model = "NVIDIA-H100-80GB-HBM3"
-    assert all(fits_model(each, model) for each in (model, "nvidia-h100-*", "h100", "HBM3"))
-    assert not any(fits_model(each, model) for each in ("", "H10", "A100", "80"))
+    assert all(is_of_model(model, each) for each in (model, "nvidia-h100-*", "h100", "HBM3"))
+    assert not any(is_of_model(model, each) for each in ("", "H10", "A100", "80"))
+    assert is_of_model("NVIDIA-GeForce-RTX-4090", "rtx-4090")
+    assert not is_of_model("NVIDIA-A100-SXM4-40GB", "a100-mig-1g.5gb")
     dear = budget(weights=[{"model": "H100", "weight": 2.5}, {"model": "*", "weight": 0.5}])
     assert (weight_of(dear, model), weight_of(dear, "L4"), weight_of(budget(), model)) == (2500, 500, 1000)
 
 
 def test_parts_of_gpus_are_never_charged_too_little():
     assert [weighted(gpus, 2_500) for gpus in (0, 1, 100, 1_000)] == [0, 3, 250, 2_500]
+
+
+@pytest.mark.parametrize(
+    ("fields", "days"),
+    [
+        ({}, 31),
+        ({"period": "daily"}, 1),
+        ({"period": "0 0 1 1 *"}, 366),
+        ({"period": "0 0 1 */6 *"}, 184),
+        ({"period": "once"}, 0),
+        ({"period": "once", "from": "2026-01-01T00:00:00Z", "until": "2026-05-01T00:00:00Z"}, 120),
+    ],
+)
+def test_the_longest_period_is_that_of_the_schedule(fields, days):
+    assert longest_days(budget(**fields)) == days

@@ -156,6 +156,7 @@ SAMPLES = {
     "Q015": modelled("h100: {limit: 9}"),
     "Q016": modelled("h100: {limit: 1}")
     + "---\napiVersion: v1\nkind: Node\nmetadata: {name: other, labels: {kai.scheduler/gpu-model: a100}}\n",
+    "Q033": budgeted("period: 0 0 1 1 *"),
     "Q032": budgeted("weights: [{model: B200, weight: 3}]")
     + "---\napiVersion: v1\nkind: Node\nmetadata: {name: other, labels: {nvidia.com/gpu.product: NVIDIA-A100}}\n",
     "Q022": queue(f"{{maxRuntime: 1h, defaultRuntime: 2h, resources: {{{LARGE}, gpu: {{quota: 8, limit: -1}}}}}}"),

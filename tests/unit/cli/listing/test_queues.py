@@ -269,3 +269,61 @@ def test_use_by_model_stands_below_the_tree(tmp_path):
     source = Source(place=str(place))
     shown = queue_view(source, source.decide(), "", None, flat=False).text(Console(columns=80)).splitlines()
     assert shown[-4:] == ["", "QUEUE  MODEL  LIMIT  USED", "a      h100       2   1.5", "a      l4         -     0"]
+
+
+BUDGETS = """
+cluster: {nodes: {n1: {gpu: 8}}}
+queues:
+  root: {quota: 8, budgets: {all: {amount: 9, spent: 12.5, enforce: warn}}}
+  a: {parent: root, quota: 8, budgets: {own: {amount: 6, spent: 1}}}
+  b: {parent: root, quota: 0}
+groups:
+  runs: {queue: a, each: {gpu: 2}, runs_on: n1, started: 0s, annotations: {kai.scheduler/max-runtime: 1h}}
+  waits: {queue: a, each: {gpu: 4}, annotations: {kai.scheduler/max-runtime: 2h}}
+run: [allocate]
+"""
+USED_UP = "Budget all of queue root is used up, with 12.5 of 9 GPU-hours: it only warns, so work goes on."
+
+
+@pytest.fixture
+def budgets(tmp_path):
+    made = tmp_path / "case.yaml"
+    made.write_text(BUDGETS, encoding="utf-8")
+    return str(made)
+
+
+def answered(capsys, *words):
+    run(words)
+    return capsys.readouterr().out
+
+
+def test_documents_of_queues_have_their_budgets(budgets, capsys):
+    document = json.loads(answered(capsys, "queues", "--from", budgets, "-o", "json"))
+    items = {each["name"]: each.get("budgets") for each in document["items"]}
+    assert items["b"] is None
+    assert [(each["name"], each["spentHours"], each["usedUp"]) for each in items["root"]] == [("all", 12.5, True)]
+    assert items["a"] == [
+        {
+            "name": "own",
+            "enforce": "admit",
+            "amountHours": 6.0,
+            "spentHours": 1.0,
+            "committedHours": 2.0,
+            "leftHours": 3.0,
+            "usedUp": False,
+            "beginsAnew": "2026-02-01T00:00:00Z",
+        }
+    ]
+
+
+def test_a_used_up_budget_that_warns_is_said(budgets, capsys):
+    assert USED_UP in answered(capsys, "queues", "--from", budgets)
+    text = " ".join(answered(capsys, "why", "queue/a", "--from", budgets).split())
+    assert USED_UP in text
+    assert (
+        "Budget own of queue a has 3 of 6 GPU-hours left until Sun 1 Feb 00:00 (UTC), and 2 are held for running work."
+        in text
+    )
+    document = json.loads(answered(capsys, "why", "queue/a", "--from", budgets, "-o", "json"))
+    assert sorted(each["name"] for each in document["budgets"]) == ["all", "own"]
+    assert "budgets" not in json.loads(answered(capsys, "why", "queue/lab", "--from", "examples/lab", "-o", "json"))

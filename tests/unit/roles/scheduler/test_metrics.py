@@ -1,11 +1,14 @@
 """Metrics have the peer's names, and do not grow for ever."""
 
+import re
+
 import attrs
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from kai.cluster.process.exposition import EvictedGroups, exposition
 from kai.deciding.configuration.profiles import default_profile
 from kai.deciding.engine.cycle import run_cycle
+from kai.facts.model.placement import Past
 from kai.framework.decisions import Recorder
 from kai.intake import Intake, IntakeSettings, take_snapshot
 from kai.lab.scenarios.shorthand import NOW
@@ -238,3 +241,26 @@ def test_an_unfinished_cycle_shows_its_duration():
     assert lasts() == 75.0
     metrics.cycle_is_under_way(now=False)
     assert lasts() == 0.0
+
+
+def test_budgets_are_shown_with_what_was_used():
+    queues = {
+        "root": {"quota": 8, "budgets": {"all": {"amount": 9, "spent": 2, "enforce": "warn"}}},
+        "a": {"parent": "root", "quota": 8, "budgets": {"own": {"amount": 6, "spent": 1}}},
+    }
+    annotations = {"kai.scheduler/max-runtime": "1h"}
+    group = {"queue": "a", "runs_on": ["n1"], "started": "0s", "each": {"gpu": 2}, "annotations": annotations}
+    snapshot = take_snapshot(cluster({"n1": {"gpu": 4}}, {"runs": group}, queues), now=NOW)
+    report = run_cycle(snapshot, default_profile(), Recorder())
+    lines = shown(lambda metrics: metrics.state(snapshot, report, {})).splitlines()
+    own = 'budget="own",enforce="admit",queue_display_name="",queue_metadata_name="a",queue_name="a"'
+    every = 'budget="all",enforce="warn",queue_display_name="",queue_metadata_name="root",queue_name="root"'
+    for labels, numbers in ((own, ("6.0", "1.0", "2.0")), (every, ("9.0", "2.0", "0.0"))):
+        for part, number in zip(("amount", "spent", "committed"), numbers, strict=True):
+            (line,) = [
+                each for each in lines if each.startswith(f"kai_queue_budget_{part}") and labels.split(",")[0] in each
+            ]
+            assert line.endswith(f" {number}"), line
+    unknown = take_snapshot(cluster({"n1": {"gpu": 4}}, {"runs": group}, queues), now=NOW, past=Past(spent={}))
+    lines = shown(lambda metrics: metrics.state(unknown, run_cycle(unknown, default_profile(), Recorder()), {}))
+    assert len(re.findall(r"kai_queue_budget_spent_gpu_hours{.*} NaN", lines)) == 2
