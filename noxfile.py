@@ -117,7 +117,7 @@ def newer(session: nox.Session) -> None:
 @nox.session(venv_backend="virtualenv", python="3.11")
 def oldest(session: nox.Session) -> None:
     """Run the suite with the oldest libraries that pyproject.toml allows."""
-    oldest_of_all = ("--upgrade", "--resolution=lowest-direct", "--editable=.[dask,report,traces,tracing]")
+    oldest_of_all = ("--upgrade", "--resolution=lowest-direct", "--editable=.[dask,postgresql,report,traces,tracing]")
     python(session, "-m", "uv", "pip", "install", *oldest_of_all)
     tests(session)
 
@@ -319,7 +319,9 @@ def lock(session: nox.Session) -> None:
     compile_ = ["-m", "uv", "pip", "compile", "pyproject.toml", *options]
     env = {"UV_SYSTEM_CERTS": os.environ.get("UV_SYSTEM_CERTS", "1")}
     runtime = ["--constraint", "requirements/runtime.txt"]
-    python(session, *compile_, "--output-file", "requirements/runtime.txt", env=env)
+    # The image is made of these. It has the driver of the server that replicas share, which others install themselves.
+    driver = ["--extra", "postgresql"]
+    python(session, *compile_, *driver, "--output-file", "requirements/runtime.txt", env=env)
     extras = ["--all-extras"]  # what each extra adds is tested
     python(session, *compile_, *extras, "--group", "dev", *runtime, "--output-file", "requirements/dev.txt", env=env)
     for group in ("docs", "sbom"):

@@ -22,6 +22,7 @@ import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final, Literal, TypeGuard
+from urllib.parse import parse_qsl, urlsplit
 
 from kai.basics.wording import shown
 
@@ -352,3 +353,70 @@ def _decimal(value: int, scale: int) -> str:
     if not rest:
         return str(whole)
     return f"{whole}.{str(scale + rest)[1:].rstrip('0')}"
+
+
+# ---------------------------------------------------------------------------------------------- addresses of PostgreSQL
+
+_POSTGRESQL: Final = ("postgresql://", "postgres://")
+POSTGRESQL_SCHEMA: Final = "kai"
+"""The schema of an address that names none."""
+POSTGRESQL_WANTED: Final = "postgresql://USER@HOST:PORT/DATABASE?schema=NAME"
+_SCHEMA_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
+
+
+def is_postgresql(place: str) -> bool:
+    """Return whether a place is the address of a PostgreSQL server, not a file."""
+    return place.startswith(_POSTGRESQL)
+
+
+def postgresql_problem(place: str) -> str:
+    """Return what is wrong with the address of a server; "" if it can be used. Nothing of the address is in it."""
+    try:
+        at = urlsplit(place)
+        _ = at.port
+        said = dict(parse_qsl(at.query, keep_blank_values=True, strict_parsing=bool(at.query)))
+    except ValueError:
+        return "an address that cannot be read"
+    if not is_postgresql(place):
+        return "another scheme"
+    if not (at.hostname or said.get("host")):
+        return "no host"
+    if not at.path.strip("/"):
+        return "no database"
+    if not _SCHEMA_NAME.fullmatch(said.get("schema", POSTGRESQL_SCHEMA)):
+        return "a schema with other signs than small letters, digits and _"
+    return 'a "#"' if at.fragment else ""
+
+
+def has_password(place: str) -> bool:
+    """Return whether the address of a server holds a password."""
+    at = urlsplit(place)
+    return at.password is not None or "password" in dict(parse_qsl(at.query, keep_blank_values=True))
+
+
+def place_text(place: str) -> str:
+    """Return a place as messages name it: a file, or host, database and schema without user, password and options."""
+    if not is_postgresql(place):
+        return place
+    if postgresql_problem(place):
+        return "postgresql://"
+    at = urlsplit(place)
+    said = dict(parse_qsl(at.query))
+    host = at.hostname or said.get("host", "")
+    host = f"[{host}]" if ":" in host else host
+    port = f":{at.port}" if at.port else ""
+    return f"postgresql://{host}{port}{at.path}?schema={said.get('schema', POSTGRESQL_SCHEMA)}"
+
+
+def with_schema(place: str, shard: str) -> str:
+    """Return the address of a server with the schema of a shard, if it names none; other places as they are.
+
+    Two shards in one schema would end each other's terms, so each has its own unless the address says otherwise.
+    """
+    if not is_postgresql(place) or not shard or postgresql_problem(place):
+        return place
+    at = urlsplit(place)
+    if "schema" in dict(parse_qsl(at.query, keep_blank_values=True)):
+        return place
+    name = f"{POSTGRESQL_SCHEMA}_{re.sub('[^a-z0-9_]', '_', shard.lower())}"[:63]
+    return at._replace(query="&".join(each for each in (at.query, f"schema={name}") if each)).geturl()

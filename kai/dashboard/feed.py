@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 import attrs
@@ -21,10 +21,8 @@ from kai.cluster.port import Clock
 from kai.facts.model.axis import GPU_UNIT
 from kai.framework.decisions import Bind, Evict, Nominate
 from kai.history import reports
-from kai.history.database import HistoryError, reading
-
-if TYPE_CHECKING:
-    import sqlite3
+from kai.history.database import reading
+from kai.history.facts import Connection, HistoryError
 
 _CYCLES: Final = 120
 _HAPPENINGS: Final = 400
@@ -231,7 +229,7 @@ class Past:
         """A number that changes when answers are read anew."""
         return int(self.clock.monotonic() / KEPT_SECONDS)
 
-    def ask(self, question: Hashable, read: Callable[[sqlite3.Connection], R]) -> R:
+    def ask(self, question: Hashable, read: Callable[[Connection], R]) -> R:
         """Return an answer from the file, read at most once in `KEPT_SECONDS`.
 
         Raises: HistoryError.

@@ -16,13 +16,11 @@ from kai.api.values import instant_text
 from kai.dashboard.access import missing_rights
 from kai.facts.model.axis import GPU
 from kai.history import reports
-from kai.history.database import HistoryError, heard_until
-from kai.history.facts import HOURS, NOTHING, Ended
+from kai.history.database import heard_until
+from kai.history.facts import HOURS, NOTHING, Connection, Ended, HistoryError
 from kai.history.tables import why_text
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from kai.answers.outcomes.queue_lines import QueueLine
     from kai.dashboard.feed import Past
     from kai.dashboard.look import Look
@@ -74,7 +72,7 @@ class Usage:
         return self.bounds[-1] - self.bounds[0]
 
 
-def usage(connection: sqlite3.Connection, period: str) -> Usage | None:
+def usage(connection: Connection, period: str) -> Usage | None:
     """Return what queues held over one of `PERIODS`; None where nothing of it is recorded."""
     length, step = PERIODS[period]
     end, began = _last_minute(connection), reports.recorded_since(connection)
@@ -86,7 +84,7 @@ def usage(connection: sqlite3.Connection, period: str) -> Usage | None:
     return Usage(wanted=end - length, bounds=bounds, steps=tuple(reports.held_in_steps(connection, bounds)))
 
 
-def _last_minute(connection: sqlite3.Connection) -> int:
+def _last_minute(connection: Connection) -> int:
     """Return the last whole minute that is recorded.
 
     A record is written whenever a job of any reader changes, so its exact instant would tell others of it.
@@ -297,7 +295,7 @@ def _found(look: Look, past: Past | None, asked: Mapping[str, str], before: str)
 
 
 def _search(
-    connection: sqlite3.Connection, look: Look, asked: Mapping[str, str], before: str
+    connection: Connection, look: Look, asked: Mapping[str, str], before: str
 ) -> tuple[str, Sequence[reports.Finished]]:
     """Return when the history begins, if that is within the period, and one row more than a page has."""
     began = reports.recorded_since(connection)

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 import sqlite3
-import uuid
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,8 +25,23 @@ from urllib.parse import quote
 
 import attrs
 
-from kai.basics.errors import KaiError
-from kai.history.facts import Amounts, Ended, Held, JobFacts, Key, NodeState, QueueFacts
+from kai.basics.parsing import is_postgresql, place_text
+from kai.history.facts import (
+    Amounts,
+    Connection,
+    DeposedError,
+    Ended,
+    Held,
+    HistoryError,
+    JobFacts,
+    Key,
+    NodeState,
+    NoHistoryError,
+    QueueFacts,
+    uid_packed,
+    uid_text,
+)
+from kai.history.server import connect_server
 from kai.history.sums import DAY, SCHEMA, Hours
 
 if TYPE_CHECKING:
@@ -38,6 +52,8 @@ OPEN: Final = 1 << 62
 MEMORY: Final = ":memory:"
 """The place of a database that is lost with its process."""
 _BUSY_SECONDS: Final = 5.0
+_STATE: Final = "gpu, cpu, memory, gpu_down, cpu_down, memory_down, gpu_over, cpu_over, memory_over"
+_OF_NODES: Final = f"place, {_STATE}, since, until"
 _MOST_REMEMBERED: Final = 1 << 16
 
 _FIRST: Final = """
@@ -75,19 +91,6 @@ MIGRATIONS: Final = (_FIRST, SCHEMA, _BY_JOB)
 """What brings a database from each version to the next. Only ever add to the end: files of all versions exist."""
 
 
-class HistoryError(KaiError):
-    """A database of history cannot be used."""
-
-
-class DeposedError(HistoryError):
-    """Another process writes now."""
-
-    def __init__(self, message: str, epoch: int = 0) -> None:
-        """Say which epoch the other has."""
-        super().__init__(message)
-        self.epoch = epoch
-
-
 # ------------------------------------------------------------------------------------------------------------ opening
 
 
@@ -100,17 +103,20 @@ def _told(path: str) -> Iterator[None]:
         raise HistoryError(f"history {path}: found {error}, expected {wanted}") from None
 
 
-def connect(path: str, *, writes: bool) -> sqlite3.Connection:
-    """Return a connection; with ``writes`` to a file that is made if there is none.
+def connect(path: str, *, writes: bool) -> Connection:
+    """Return a connection to a file, or to a server; with ``writes`` what is not there is made.
 
-    Raises: HistoryError for a file that is no such database, or was written by a newer kai.
+    Raises: HistoryError for a place that is no such database, or was written by a newer kai; NoHistoryError for one
+        where there is nothing yet.
     """
+    if is_postgresql(path):
+        return connect_server(path, MIGRATIONS, writes=writes)
     with _told(path):
         if path == MEMORY:
             made = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         else:
             if not writes and not Path(path).is_file():
-                raise HistoryError(f"history {path}: found no file, expected a database of history")
+                raise NoHistoryError(f"history {path}: found no file, expected a database of history")
             place = f"file:{quote(str(Path(path).absolute()))}?mode={'rwc' if writes else 'ro'}"
             made = sqlite3.connect(
                 place, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
@@ -159,7 +165,7 @@ def _add_functions(connection: sqlite3.Connection) -> None:
 
 
 @contextmanager
-def reading(path: str) -> Iterator[sqlite3.Connection]:
+def reading(path: str) -> Iterator[Connection]:
     """Give a connection that sees one state of the database throughout.
 
     Raises: HistoryError.
@@ -173,13 +179,13 @@ def reading(path: str) -> Iterator[sqlite3.Connection]:
         connection.close()
 
 
-def heard_until(connection: sqlite3.Connection) -> int | None:
+def heard_until(connection: Connection) -> int | None:
     """Return the instant up to which all is recorded; None in an empty database."""
     row = connection.execute("SELECT heard FROM writer").fetchone()
     return None if row is None else int(row[0])
 
 
-def queues_by_row(connection: sqlite3.Connection) -> dict[int, QueueFacts]:
+def queues_by_row(connection: Connection) -> dict[int, QueueFacts]:
     """Return all queues that were ever recorded by row, each in each place that it had, the oldest first."""
     found: dict[int, QueueFacts] = {}
     rows = connection.execute("SELECT id, uid, name, display_name, parent FROM queue ORDER BY id")
@@ -220,7 +226,7 @@ class Writer:
 
     path: str
     author: Author
-    connection: sqlite3.Connection
+    connection: Connection
     epoch: int
     heard: int
     """The instant up to which all is recorded."""
@@ -247,7 +253,7 @@ class Writer:
         *,
         retention: int,
         half_life: int = 0,
-        connection: sqlite3.Connection | None = None,
+        connection: Connection | None = None,
     ) -> Writer:
         """Return the writer of a term that begins now, when ``held`` and ``nodes`` are all there is.
 
@@ -262,12 +268,20 @@ class Writer:
                 before = connection.execute("SELECT epoch, identity, heard FROM writer").fetchone()
                 epoch = _next_epoch(path, author, before)
                 at = at if before is None else max(at, int(before[2]))
-                connection.execute("INSERT OR REPLACE INTO writer VALUES (1, ?, ?, ?)", (epoch, author.identity, at))
+                connection.execute(
+                    "INSERT INTO writer (one, epoch, identity, heard) VALUES (1, ?, ?, ?) ON CONFLICT (one)"
+                    " DO UPDATE SET epoch = excluded.epoch, identity = excluded.identity, heard = excluded.heard",
+                    (epoch, author.identity, at),
+                )
                 last = at if before is None else int(before[2])
                 hours = Hours.begin(connection, None if before is None else last, at, half_life)
                 writer = cls(path, author, connection, epoch, at, retention, hours)
                 if last < at:
-                    connection.execute("INSERT OR REPLACE INTO gap VALUES (?, ?)", (last, at))
+                    connection.execute(
+                        "INSERT INTO gap (since, until) VALUES (?, ?) ON CONFLICT (since)"
+                        " DO UPDATE SET until = excluded.until",
+                        (last, at),
+                    )
                 writer._resume(last, at, held, nodes)
                 hours.close(at)
         except BaseException:
@@ -304,7 +318,8 @@ class Writer:
     def _check(self) -> None:
         row = self.connection.execute("SELECT epoch, identity FROM writer").fetchone()
         if row != (self.epoch, self.author.identity):
-            raise DeposedError(f"history {self.path}: found the writer {row[1]}, expected {self.author.identity}")
+            place = place_text(self.path)
+            raise DeposedError(f"history {place}: found the writer {row[1]}, expected {self.author.identity}")
 
     # --- Rows --------------------------------------------------------------------------------------------------------
 
@@ -352,8 +367,8 @@ class Writer:
 
     def _nodes_left_open(self) -> dict[str, _OpenNode]:
         rows = self.connection.execute(
-            "SELECT capacity.id, node, model, gpu, cpu, memory, gpu_down, cpu_down, memory_down, gpu_over, cpu_over,"
-            " memory_over FROM capacity JOIN place ON place.id = capacity.place WHERE until = ?",
+            f"SELECT capacity.id, node, model, {_STATE} FROM capacity JOIN place ON place.id = capacity.place"
+            " WHERE until = ?",
             (OPEN,),
         )
         return {
@@ -408,7 +423,9 @@ class Writer:
 
     def _begin_node(self, node: str, state: NodeState, at: int) -> None:
         values = (self._place(node, state.model), *state.capacity, *state.down, *state.over, at, OPEN)
-        made = self.connection.execute(f"INSERT INTO capacity VALUES (NULL{',?' * len(values)})", values)
+        made = self.connection.execute(
+            f"INSERT INTO capacity ({_OF_NODES}) VALUES (?{',?' * (len(values) - 1)})", values
+        )
         self._nodes[node] = _OpenNode(int(made.lastrowid or 0), state)
 
     def _end_node(self, node: str, at: int) -> None:
@@ -476,7 +493,7 @@ class Writer:
 
 
 @contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+def _transaction(connection: Connection) -> Iterator[None]:
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -496,8 +513,8 @@ def _next_epoch(path: str, author: Author, before: tuple[Any, ...] | None) -> in
     if author.epoch is None:
         return last + 1
     if before is not None and (author.epoch < last or (author.epoch == last and before[1] != author.identity)):
-        message = f"history {path}: found epoch {author.epoch} after {last} of {before[1]}, expected a later one"
-        raise DeposedError(message, last)
+        found = f"found epoch {author.epoch} after {last} of {before[1]}"
+        raise DeposedError(f"history {place_text(path)}: {found}, expected a later one", last)
     return author.epoch
 
 
@@ -508,20 +525,3 @@ def _same(one: Held, other: Held) -> bool:
 
 def _bound_after(bound: int | None, instant: int) -> bool:
     return bound is not None and bound > instant
-
-
-# ------------------------------------------------------------------------------------------------------------- values
-
-
-def uid_packed(uid: str) -> bytes | str:
-    """Return a UID as databases hold it: in 16 bytes if it is one of Kubernetes."""
-    try:
-        found = uuid.UUID(uid)
-    except ValueError:
-        return uid
-    return found.bytes if str(found) == uid else uid
-
-
-def uid_text(packed: bytes | str) -> str:
-    """Return a UID as Kubernetes writes it."""
-    return packed if isinstance(packed, str) else str(uuid.UUID(bytes=packed))

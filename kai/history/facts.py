@@ -7,11 +7,14 @@ megabyte-milliseconds. All of these are integers, so sums are exact.
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import attrs
 
+from kai.basics.errors import KaiError
 from kai.basics.parsing import GPU_HOUR
 
 GPU, CPU, MEMORY = range(3)
@@ -141,3 +144,90 @@ class NodeState:
 
 Key = tuple[str, str]
 """UID of a job and name of a node."""
+
+
+# ------------------------------------------------------------------------------------------------------ UIDs as stored
+
+
+def uid_packed(uid: str) -> bytes | str:
+    """Return a UID as databases hold it: in 16 bytes if it is one of Kubernetes."""
+    try:
+        found = uuid.UUID(uid)
+    except ValueError:
+        return uid
+    return found.bytes if str(found) == uid else uid
+
+
+def uid_text(packed: bytes | str) -> str:
+    """Return a UID as Kubernetes writes it."""
+    return packed if isinstance(packed, str) else str(uuid.UUID(bytes=packed))
+
+
+# --------------------------------------------------------------------------------------------------------- connections
+
+
+class HistoryError(KaiError):
+    """A database of history cannot be used."""
+
+
+class NoHistoryError(HistoryError):
+    """There is no database of history at the place: no scheduler has recorded yet."""
+
+
+class DeposedError(HistoryError):
+    """Another process writes now."""
+
+    def __init__(self, message: str, epoch: int = 0) -> None:
+        """Say which epoch the other has."""
+        super().__init__(message)
+        self.epoch = epoch
+
+
+class Rows(Protocol):
+    """The answer to a statement."""
+
+    @property
+    def lastrowid(self) -> int | None:
+        """The id of the row that the statement inserted."""
+        ...
+
+    def fetchone(self) -> Any:  # noqa: ANN401 - a row of any columns, or None
+        """Return the next row; None after the last."""
+        ...
+
+    def fetchmany(self, size: int, /) -> list[Any]:
+        """Return the next rows; none after the last."""
+        ...
+
+    def fetchall(self) -> list[Any]:
+        """Return all rows."""
+        ...
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield all rows."""
+        ...
+
+
+class Connection(Protocol):
+    """A connection to a database of history: that of the standard library to a file, or one to a server.
+
+    Statements are those of SQLite, in which ``?`` and ``:name`` stand for parameters. `kai.history.server` puts them
+    into the words of a server. Transactions are begun with ``BEGIN`` or, by writers, ``BEGIN IMMEDIATE``.
+    """
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction was begun that has not ended."""
+        ...
+
+    def execute(self, statement: str, parameters: Any = (), /) -> Rows:  # noqa: ANN401 - a sequence or a mapping
+        """Carry out one statement."""
+        ...
+
+    def executemany(self, statement: str, parameters: Sequence[Any], /) -> object:
+        """Carry out one statement for each entry."""
+        ...
+
+    def close(self) -> None:
+        """Close it; a transaction that has not ended is undone."""
+        ...

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from kai.history.database import OPEN, heard_until, queues_by_row, uid_text
-from kai.history.facts import GPU, LOSSES, NOTHING, RESOURCES, Amounts, Ended, QueueFacts
+from kai.history.database import OPEN, heard_until, queues_by_row
+from kai.history.facts import GPU, LOSSES, NOTHING, RESOURCES, Amounts, Connection, Ended, QueueFacts, uid_text
 from kai.history.sums import (
     DAY,
     DOWN,
@@ -37,12 +37,13 @@ from kai.history.sums import (
 )
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterable, Iterator, Sequence
 
 _SECOND: Final = 1000
 _MOST: Final = 1 << 62
 _LONG: Final = 3 * DAY
+_FADED_AWAY: Final = -600
+"""The exponent of a weight below which it counts as 0."""
 _BATCH: Final = 500
 """Jobs of which the facts are read at once."""
 _FEW: Final = 2000
@@ -111,7 +112,7 @@ def _clipped(columns: str, table: str) -> str:
     )
 
 
-def _window(connection: sqlite3.Connection, since: int, until: int) -> dict[str, int]:
+def _window(connection: Connection, since: int, until: int) -> dict[str, int]:
     heard = heard_until(connection)
     return {"from": since, "to": until, "heard": since if heard is None else heard}
 
@@ -124,14 +125,14 @@ BY: Final[Mapping[str, str]] = {
     "kind": "(SELECT kind FROM job WHERE job.id = held.job)",
     "namespace": "(SELECT namespace FROM job WHERE job.id = held.job)",
     "size": "(SELECT gpu FROM job WHERE job.id = held.job)",
-    "ended": "IFNULL(ended, -1)",
-    "queue and ending": "queue || ' ' || IFNULL(ended, -1)",
+    "ended": "COALESCE(ended, -1)",
+    "queue and ending": "queue || ' ' || COALESCE(ended, -1)",
     "all": "1",
 }
 """What sums can be taken by."""
 
 
-def use_by(connection: sqlite3.Connection, by: str, since: int, until: int) -> dict[int | str, Use]:
+def use_by(connection: Connection, by: str, since: int, until: int) -> dict[int | str, Use]:
     """Return what was held over a time by each value of ``by``, one of `BY`.
 
     Values are row ids of queues and of words, names of models and nodes, or thousandths of GPUs as sizes.
@@ -142,8 +143,8 @@ def use_by(connection: sqlite3.Connection, by: str, since: int, until: int) -> d
     sums = ", ".join(f"SUM({each} * (b - a))" for each in RESOURCES) if is_small else _SUMS
     rows = connection.execute(
         f"SELECT k, ended IN ({_LOST}) AS is_lost, COUNT(DISTINCT job), {sums} FROM"
-        f" ({_clipped(f'{BY[by]} AS k, job, ended, gpu, cpu, memory', table)}) WHERE b > a"
-        " GROUP BY k, is_lost ORDER BY k",
+        f" ({_clipped(f'{BY[by]} AS k, job, ended, gpu, cpu, memory', table)}) AS clipped"
+        " WHERE b > a GROUP BY k, is_lost ORDER BY k",
         _window(connection, since, until),
     )
     found: dict[int | str, Use] = {}
@@ -153,7 +154,7 @@ def use_by(connection: sqlite3.Connection, by: str, since: int, until: int) -> d
     return found
 
 
-def _fits(connection: sqlite3.Connection, since: int, until: int) -> bool:
+def _fits(connection: Connection, since: int, until: int) -> bool:
     """Return whether sums over a time are known to fit into 64 bits, without reading intervals."""
     summed = Summed.of(connection)
     if summed is None or since < summed.first or since >= summed.heard:
@@ -162,12 +163,12 @@ def _fits(connection: sqlite3.Connection, since: int, until: int) -> bool:
     return all(sum(column) < _MOST for column in zip(*found.values(), strict=True))
 
 
-def words(connection: sqlite3.Connection) -> dict[int, str]:
+def words(connection: Connection) -> dict[int, str]:
     """Return users, kinds and namespaces by row."""
     return dict(connection.execute("SELECT id, text FROM word"))
 
 
-def by_queue(connection: sqlite3.Connection, since: int, until: int) -> dict[str, Use]:
+def by_queue(connection: Connection, since: int, until: int) -> dict[str, Use]:
     """Return what each queue held over a time, by UID; a queue counts what the queues below it held then."""
     known, found = queues_by_row(connection), dict[str, Use]()
     for row, use in use_by(connection, "queue", since, until).items():
@@ -177,7 +178,7 @@ def by_queue(connection: sqlite3.Connection, since: int, until: int) -> dict[str
     return found
 
 
-def held_by_queue(connection: sqlite3.Connection, since: int, until: int) -> Mapping[str, Amounts]:
+def held_by_queue(connection: Connection, since: int, until: int) -> Mapping[str, Amounts]:
     """Return what each queue held over a time, by UID, as `by_queue` does; a few rows for each queue are read."""
     return held_in_steps(connection, (since, until))[0].by_queue
 
@@ -194,7 +195,7 @@ class QueuesHeld:
     capacity: Amounts
 
 
-def held_in_steps(connection: sqlite3.Connection, bounds: Sequence[int]) -> list[QueuesHeld]:
+def held_in_steps(connection: Connection, bounds: Sequence[int]) -> list[QueuesHeld]:
     """Return what queues held from each of some instants to the next.
 
     Cost: a few rows for each queue and instant, where sums reach.
@@ -212,14 +213,14 @@ def held_in_steps(connection: sqlite3.Connection, bounds: Sequence[int]) -> list
     return found
 
 
-def recorded_since(connection: sqlite3.Connection) -> int | None:
+def recorded_since(connection: Connection) -> int | None:
     """Return the instant from which all is recorded; None in a file without a record."""
     summed = Summed.of(connection)
     first = connection.execute("SELECT MIN(since) FROM capacity").fetchone()[0]
     return None if summed is None or first is None else max(first, summed.first)
 
 
-def _held_by_row(connection: sqlite3.Connection, since: int, until: int) -> dict[int, Amounts]:
+def _held_by_row(connection: Connection, since: int, until: int) -> dict[int, Amounts]:
     """Return what queues held over a time, and capacity, down and over, by row, of sums as far as these reach."""
     summed = Summed.of(connection)
     if summed is None:
@@ -236,7 +237,7 @@ def _held_by_row(connection: sqlite3.Connection, since: int, until: int) -> dict
     return found
 
 
-def capacity(connection: sqlite3.Connection, since: int, until: int, model: str | None = None) -> Capacity:
+def capacity(connection: Connection, since: int, until: int, model: str | None = None) -> Capacity:
     """Return what the cluster had over a time; with ``model`` only nodes with GPUs of that model."""
     if model is not None:
         return _capacity_of_intervals(connection, since, until, model)
@@ -248,22 +249,23 @@ def capacity(connection: sqlite3.Connection, since: int, until: int, model: str 
     return Capacity(capacity=whole, held=held, down=down, over=over, unrecorded=_unrecorded(connection, since, until))
 
 
-def _unrecorded(connection: sqlite3.Connection, since: int, until: int) -> int:
+def _unrecorded(connection: Connection, since: int, until: int) -> int:
     window = _window(connection, since, until)
-    found = connection.execute(f"SELECT SUM(b - a) FROM ({_clipped('1', 'gap')}) WHERE b > a", window).fetchone()
+    gaps = _clipped("1", "gap")
+    found = connection.execute(f"SELECT SUM(b - a) FROM ({gaps}) AS clipped WHERE b > a", window).fetchone()
     return found[0] or 0
 
 
-def _capacity_of_intervals(connection: sqlite3.Connection, since: int, until: int, model: str | None) -> Capacity:
+def _capacity_of_intervals(connection: Connection, since: int, until: int, model: str | None) -> Capacity:
     window = {**_window(connection, since, until), "model": model}
     at = "" if model is None else " AND place IN (SELECT id FROM place WHERE model = :model)"
     columns = [f"{each}{suffix}" for suffix in ("", "_down", "_over") for each in RESOURCES]
     sums = ", ".join(map(_over_time, columns))
     had = connection.execute(
-        f"SELECT {sums} FROM ({_clipped(', '.join(columns), 'capacity')}{at}) WHERE b > a", window
+        f"SELECT {sums} FROM ({_clipped(', '.join(columns), 'capacity')}{at}) AS clipped WHERE b > a", window
     ).fetchone()
     held = connection.execute(
-        f"SELECT {_SUMS} FROM ({_clipped(', '.join(RESOURCES), 'held')}{at}) WHERE b > a", window
+        f"SELECT {_SUMS} FROM ({_clipped(', '.join(RESOURCES), 'held')}{at}) AS clipped WHERE b > a", window
     ).fetchone()
     whole, down, over = (_whole(had[at : at + 6]) for at in (0, 6, 12))
     gaps = _unrecorded(connection, since, until)
@@ -298,7 +300,7 @@ class JobLine:
         return None if not self.created else max(0, self.started - self.created)
 
 
-def jobs(connection: sqlite3.Connection, since: int, until: int) -> Iterator[JobLine]:
+def jobs(connection: Connection, since: int, until: int) -> Iterator[JobLine]:
     """Yield the jobs that held something over a time, by the start of what they held first in it.
 
     Cost: memory for `_BATCH` jobs; the first is there at once, however many follow.
@@ -320,7 +322,7 @@ def jobs(connection: sqlite3.Connection, since: int, until: int) -> Iterator[Job
             yield from _job_lines(connection, batch, window)
 
 
-def _job_lines(connection: sqlite3.Connection, rows: Sequence[int], window: Mapping[str, int]) -> Iterator[JobLine]:
+def _job_lines(connection: Connection, rows: Sequence[int], window: Mapping[str, int]) -> Iterator[JobLine]:
     """Yield the jobs of some rows in their order, each with what it held in a window."""
     marks = ",".join("?" * len(rows))
     held: dict[int, list[tuple[Any, ...]]] = {}
@@ -399,7 +401,7 @@ class Finished:
     """Its place in the list of all finished jobs, from which the list goes on."""
 
 
-def finished(connection: sqlite3.Connection, search: Search, most: int) -> list[Finished]:
+def finished(connection: Connection, search: Search, most: int) -> list[Finished]:
     """Return the jobs that ended last, the newest first, ``most`` at most.
 
     Cost: a few rows for each match; with names, users or namespaces also one pass over the table of jobs.
@@ -444,7 +446,7 @@ def _of_job(search: Search, values: dict[str, int | str]) -> list[str]:
     return wanted
 
 
-def _of_end(connection: sqlite3.Connection, search: Search, values: dict[str, int | str]) -> list[str]:
+def _of_end(connection: Connection, search: Search, values: dict[str, int | str]) -> list[str]:
     """Return the conditions on the interval with which a job ended, and add their values."""
     wanted = ["held.until >= :since AND held.until < :open"]
     if search.before is not None:
@@ -463,7 +465,7 @@ def _of_end(connection: sqlite3.Connection, search: Search, values: dict[str, in
     return wanted
 
 
-def namespaces(connection: sqlite3.Connection) -> frozenset[str]:
+def namespaces(connection: Connection) -> frozenset[str]:
     """Return the namespaces of all jobs that are recorded."""
     return frozenset(
         text for (text,) in connection.execute("SELECT text FROM word WHERE id IN (SELECT namespace FROM job)")
@@ -489,21 +491,24 @@ def _weight_in_sql(half_life: float) -> str:
     if half_life <= 0:
         return "(b - a)"
     pace = math.log(2) / half_life
-    half = f"tanh((b - a) * {pace / 2!r})"
-    return f"({2 / pace!r} * exp((b - :to) * {pace!r}) * {half} / (1 + {half}))"
+    half = f"tanh((b - a) * CAST({pace / 2!r} AS DOUBLE PRECISION))"
+    age = f"(b - :to) * CAST({pace!r} AS DOUBLE PRECISION)"
+    # PostgreSQL refuses a result too small for a float. What is that old counts for nothing in either database.
+    fading = f"CASE WHEN {age} < {_FADED_AWAY} THEN 0 ELSE exp({age}) END"
+    return f"({2 / pace!r} * {fading} * {half} / (1 + {half}))"
 
 
 def _sums(
-    connection: sqlite3.Connection, table: str, by: str, window: Mapping[str, int], half_life: float
+    connection: Connection, table: str, by: str, window: Mapping[str, int], half_life: float
 ) -> list[tuple[float, ...]]:
     """Return the integrals over the window of each value of ``by``."""
     columns = ", ".join(f"TOTAL({each} * w)" for each in RESOURCES)
     inner = _clipped(", ".join((f"{by} AS k", *RESOURCES)), table)
-    weighed = f"SELECT *, {_weight_in_sql(half_life)} AS w FROM ({inner}) WHERE b > a"
-    return connection.execute(f"SELECT k, {columns} FROM ({weighed}) GROUP BY k", window).fetchall()
+    weighed = f"SELECT *, {_weight_in_sql(half_life)} AS w FROM ({inner}) AS clipped WHERE b > a"
+    return connection.execute(f"SELECT k, {columns} FROM ({weighed}) AS weighed GROUP BY k", window).fetchall()
 
 
-def past_usage(connection: sqlite3.Connection, since: int, at: int, half_life: float = 0.0) -> dict[str, Fractions]:
+def past_usage(connection: Connection, since: int, at: int, half_life: float = 0.0) -> dict[str, Fractions]:
     """Return the past usage of queues by name, over the window from ``since`` to ``at``, seen at ``at``.
 
     A resource that the cluster had none of counts 0. What is not recorded yet counts neither as held nor as capacity.
@@ -524,7 +529,7 @@ def past_usage(connection: sqlite3.Connection, since: int, at: int, half_life: f
     return {names[uid]: _fractions(parts, total) for uid, parts in held.items() if names.get(uid)}
 
 
-def _integrals(connection: sqlite3.Connection, since: int, at: int, half_life: float) -> dict[int, Faded]:
+def _integrals(connection: Connection, since: int, at: int, half_life: float) -> dict[int, Faded]:
     """Return the integrals of queues and of the capacity by row, seen at one instant.
 
     Which one does not matter: only their ratios are used.
@@ -552,7 +557,7 @@ def _integrals(connection: sqlite3.Connection, since: int, at: int, half_life: f
     return {queue: parts for queue, parts in found.items() if queue >= WHOLE}
 
 
-def _integrals_of_intervals(connection: sqlite3.Connection, since: int, at: int, half_life: float) -> dict[int, Faded]:
+def _integrals_of_intervals(connection: Connection, since: int, at: int, half_life: float) -> dict[int, Faded]:
     window = _window(connection, since, at)
     found = {int(queue): _add((parts,)) for queue, *parts in _sums(connection, "held", "queue", window, half_life)}
     found[WHOLE] = _add(row[1:] for row in _sums(connection, "capacity", "1", window, half_life))

@@ -14,7 +14,6 @@ Units: see `kai.history.facts`.
 from __future__ import annotations
 
 import heapq
-import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from functools import partial
@@ -36,7 +35,7 @@ from kai.api.conventions.budgets import (
 from kai.api.scheduling.queue import Queue, QueueBudget
 from kai.facts.model.budgets import Key, Spent
 from kai.history.database import OPEN, heard_until, queues_by_row
-from kai.history.facts import Ended
+from kai.history.facts import Connection, Ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -97,16 +96,17 @@ class _Held:
 
 
 _SOME: Final = (
-    "SELECT queue, (SELECT model FROM place WHERE place.id = held.place) AS model, ended, user, job, gpu, until = :open"
-    " AS is_open, MAX(since, :from) AS a, MIN(CASE WHEN until = :open THEN :at ELSE until END, :to) AS b FROM held"
+    "SELECT queue, (SELECT model FROM place WHERE place.id = held.place) AS model, ended, user, job, gpu,"
+    " CASE WHEN until = :open THEN 1 ELSE 0 END AS is_open, MAX(since, :from) AS a,"
+    " MIN(CASE WHEN until = :open THEN :at ELSE until END, :to) AS b FROM held"
     # The plus keeps SQLite from the index of begins, by which it would read all rows.
     " WHERE until >= :settled AND +since < :to"
 )
 _OVER: Final = (
     "SELECT queue, model, ended, user, job, SUM(gpu * (b - a)) FROM"
-    f" ({_SOME} AND until < :heard) WHERE b > a GROUP BY queue, model, ended, user, job"
+    f" ({_SOME} AND until < :heard) AS clipped WHERE b > a GROUP BY queue, model, ended, user, job"
 )
-_RECENT: Final = f"({_SOME}) WHERE b >= a"
+_RECENT: Final = f"({_SOME}) AS clipped WHERE b >= a"
 
 
 @attrs.define(eq=False)
@@ -121,7 +121,7 @@ class _Window:
     held: dict[int, _Held] = attrs.field(factory=dict)
     """What ended at ``settled`` or later, and what is still held."""
 
-    def read(self, connection: sqlite3.Connection, heard: int, at: int) -> None:
+    def read(self, connection: Connection, heard: int, at: int) -> None:
         """Take what ended before ``heard`` for good, and what is left up to ``at``."""
         if heard > self.settled:
             for queue, model, ended, user, job, gpus in connection.execute(_OVER, self._values(at, heard)):
@@ -136,7 +136,7 @@ class _Window:
             held[queue].pace[model] += now
         self.held = held
 
-    def recent(self, connection: sqlite3.Connection, by: str, at: int) -> dict[int, Named]:
+    def recent(self, connection: Connection, by: str, at: int) -> dict[int, Named]:
         """Return what is not among ``rows``, by queue and then ``user`` or ``job``."""
         found: dict[int, Named] = defaultdict(lambda: defaultdict(Counter))
         sums = f"SELECT queue, model, ended, {by}, SUM(gpu * (b - a)) FROM"
@@ -159,9 +159,9 @@ class _Tree:
     below: dict[str, list[int]] = attrs.field(factory=dict)
     """The rows of each queue, by UID, and of the queues in all places that they had below it."""
 
-    def settle(self, connection: sqlite3.Connection) -> None:
+    def settle(self, connection: Connection) -> None:
         """Read the queues, unless none was added."""
-        last = connection.execute("SELECT IFNULL(MAX(id), 0) FROM queue").fetchone()[0]
+        last = connection.execute("SELECT COALESCE(MAX(id), 0) FROM queue").fetchone()[0]
         if last == self.last:
             return
         self.last, self.below = last, {}
@@ -192,7 +192,7 @@ class Meter:
     _windows: dict[tuple[int, int], _Window] = attrs.field(factory=dict)
     _names: dict[Key, _Names] = attrs.field(factory=dict)
 
-    def read(self, connection: sqlite3.Connection, queues: Iterable[Queue], at: int) -> dict[Key, Spent]:
+    def read(self, connection: Connection, queues: Iterable[Queue], at: int) -> dict[Key, Spent]:
         """Return what was used of each budget by an instant, by the names of queue and budget.
 
         Nothing is recorded after it, so an instant before the last record counts as that.
@@ -233,7 +233,7 @@ class Meter:
         return found
 
 
-def spent_of(connection: sqlite3.Connection, queues: Iterable[Queue], at: int) -> dict[Key, Spent]:
+def spent_of(connection: Connection, queues: Iterable[Queue], at: int) -> dict[Key, Spent]:
     """Return what was used of each budget by an instant, as a `Meter` that reads for the first time."""
     return Meter().read(connection, queues, at)
 
@@ -251,7 +251,7 @@ class Account:
     """All who used something, the most first, with what they used."""
 
 
-def accounts(connection: sqlite3.Connection, queues: Iterable[Queue], since: int, until: int) -> Iterator[Account]:
+def accounts(connection: Connection, queues: Iterable[Queue], since: int, until: int) -> Iterator[Account]:
     """Yield what was used of each budget in each of its periods that a time has a part of, the earliest first.
 
     Periods count as a whole. A queue without UID, as in a file, is the one that had its name last.
@@ -292,7 +292,7 @@ def _periods(budget: QueueBudget, since: int, until: int) -> Iterator[Period]:
 class _Reading:
     """One reading of a meter."""
 
-    connection: sqlite3.Connection
+    connection: Connection
     tree: _Tree
     heard: int
     at: int
@@ -349,11 +349,11 @@ def _some(named: Mapping[int, Named], rows: Sequence[int]) -> Iterator[Named]:
     return (named[row] for row in rows if row in named)
 
 
-def _user_name(connection: sqlite3.Connection, row: int) -> str:
+def _user_name(connection: Connection, row: int) -> str:
     return str(connection.execute("SELECT text FROM word WHERE id = ?", (row,)).fetchone()[0])
 
 
-def _job_name(connection: sqlite3.Connection, row: int) -> str:
+def _job_name(connection: Connection, row: int) -> str:
     found = connection.execute("SELECT text, name FROM job JOIN word ON word.id = namespace WHERE job.id = ?", (row,))
     return "/".join(found.fetchone() or ("", ""))
 

@@ -19,12 +19,11 @@ Units: see `kai.history.facts`.
 from __future__ import annotations
 
 import math
-import sqlite3
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from kai.history.facts import NOTHING, RESOURCES, Amounts
+from kai.history.facts import NOTHING, RESOURCES, Amounts, Connection, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -117,7 +116,7 @@ _EVENTS: Final = (
 )
 
 
-def _changes(connection: sqlite3.Connection, since: int, until: int) -> dict[int, list[Change]]:
+def _changes(connection: Connection, since: int, until: int) -> dict[int, list[Change]]:
     """Return what began and ended from ``since`` to before ``until``, by the row of the queue."""
     found: dict[int, list[Change]] = {}
     for table, queue, columns in _EVENTS:
@@ -139,7 +138,7 @@ _FADED: Final = ", ".join((*_NOW, *(f"hour.{each}_faded" for each in RESOURCES))
 _ALL: Final = ", ".join((*(f"hour.{each}" for each in RESOURCES), _FADED))
 
 
-def _rows(connection: sqlite3.Connection, hour: int, columns: str) -> sqlite3.Cursor:
+def _rows(connection: Connection, hour: int, columns: str) -> Rows:
     """Return queue, hour and columns of the last row of each queue up to an hour."""
     return connection.execute(
         f"SELECT hour.queue, hour.hour, {columns} FROM"
@@ -150,7 +149,7 @@ def _rows(connection: sqlite3.Connection, hour: int, columns: str) -> sqlite3.Cu
     )
 
 
-def _latest(connection: sqlite3.Connection, hour: int) -> dict[int, Sum]:
+def _latest(connection: Connection, hour: int) -> dict[int, Sum]:
     """Return the last sum of each queue up to an hour, by row."""
     return {row: _sum(at, values) for row, at, *values in _rows(connection, hour, _ALL)}
 
@@ -168,7 +167,7 @@ def _sum(hour: int, values: Sequence[Any]) -> Sum:
 class Hours:
     """The hours that are summed, as the writer keeps them; each method is a part of one of its transactions."""
 
-    connection: sqlite3.Connection
+    connection: Connection
     last: int
     half_life: int
     fades: int
@@ -176,7 +175,7 @@ class Hours:
     hourly: int = HOURLY
 
     @classmethod
-    def begin(cls, connection: sqlite3.Connection, heard: int | None, at: int, half_life: int) -> Hours:
+    def begin(cls, connection: Connection, heard: int | None, at: int, half_life: int) -> Hours:
         """Return the hours of a file in which all is known up to ``heard``, before anything is changed.
 
         A new file, in which nothing is known, has nothing before ``at``.
@@ -234,7 +233,7 @@ class Hours:
         )
 
 
-def _present(connection: sqlite3.Connection, at: int) -> dict[int, Amounts]:
+def _present(connection: Connection, at: int) -> dict[int, Amounts]:
     """Return what began before an instant, and had not ended before it, by the row of the queue."""
     found: dict[int, Amounts] = {}
     for table, queue, columns in _EVENTS:
@@ -265,7 +264,7 @@ class Summed:
     heard: int
 
     @classmethod
-    def of(cls, connection: sqlite3.Connection) -> Summed | None:
+    def of(cls, connection: Connection) -> Summed | None:
         """Return that of a file; None for one that no scheduler has written to."""
         row = connection.execute("SELECT first, daily, half_life, fades, heard FROM closed, writer").fetchone()
         if row is None:
@@ -279,7 +278,7 @@ class Summed:
         return at // step * step
 
 
-def held_up_to(connection: sqlite3.Connection, summed: Summed, at: int) -> dict[int, Amounts]:
+def held_up_to(connection: Connection, summed: Summed, at: int) -> dict[int, Amounts]:
     """Return what each queue held up to an instant, by row, since sums began; queues that held nothing may be missing.
 
     Holds: ``summed.first <= at <= summed.heard``.
@@ -298,7 +297,7 @@ def held_up_to(connection: sqlite3.Connection, summed: Summed, at: int) -> dict[
     return found
 
 
-def held_between(connection: sqlite3.Connection, summed: Summed, since: int, until: int) -> dict[int, Amounts]:
+def held_between(connection: Connection, summed: Summed, since: int, until: int) -> dict[int, Amounts]:
     """Return exactly what each queue held from one instant to another, by row, as far as sums reach.
 
     Holds: ``summed.first <= since <= until <= summed.heard``.
@@ -307,7 +306,7 @@ def held_between(connection: sqlite3.Connection, summed: Summed, since: int, unt
     return {queue: held.plus(before.get(queue, NOTHING), -1) for queue, held in after.items()}
 
 
-def faded_between(connection: sqlite3.Connection, summed: Summed, since: int, until: int) -> dict[int, Faded]:
+def faded_between(connection: Connection, summed: Summed, since: int, until: int) -> dict[int, Faded]:
     """Return the integrals over a time with the half-life of the file, seen at its end, by row.
 
     Holds: ``summed.fades <= since <= until <= summed.heard``.
@@ -325,7 +324,7 @@ def faded_between(connection: sqlite3.Connection, summed: Summed, since: int, un
     return found
 
 
-def _faded_up_to(connection: sqlite3.Connection, summed: Summed, at: int) -> dict[int, Faded]:
+def _faded_up_to(connection: Connection, summed: Summed, at: int) -> dict[int, Faded]:
     """Return `Sum.faded` of each queue, carried on to an instant: the same in numbers, without an object for each."""
     base, half_life, fades = summed.base(at), summed.half_life, summed.fades
     factors: dict[int, tuple[float, float]] = {}
@@ -346,7 +345,7 @@ def _faded_up_to(connection: sqlite3.Connection, summed: Summed, at: int) -> dic
     return found
 
 
-def has_lost_all(connection: sqlite3.Connection, summed: Summed, at: int, whole: Faded) -> bool:
+def has_lost_all(connection: Connection, summed: Summed, at: int, whole: Faded) -> bool:
     """Return whether a resource that the cluster had is there no longer at an instant."""
     had = connection.execute(
         "SELECT TOTAL(gpu), TOTAL(cpu), TOTAL(memory) FROM capacity WHERE until >= ? AND since < ?",

@@ -13,7 +13,7 @@ import datetime as dt
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
@@ -22,12 +22,9 @@ from kai.api.scheduling.queue import Queue
 from kai.basics.parsing import GPU_HOUR
 from kai.history import reports
 from kai.history.database import heard_until, queues_by_row
-from kai.history.facts import EVICTIONS, HOURS, RESOURCES, Amounts, Ended, QueueFacts
+from kai.history.facts import EVICTIONS, HOURS, RESOURCES, Amounts, Connection, Ended, QueueFacts
 from kai.history.reports import Use
 from kai.history.spending import accounts
-
-if TYPE_CHECKING:
-    import sqlite3
 
 Row = Mapping[str, Any]
 PERIODS: Final = ("day", "week", "month")
@@ -80,7 +77,7 @@ def midnight(day: dt.date, zone: dt.tzinfo) -> int:
 # ---------------------------------------------------------------------------------------------------------------- rows
 
 
-def rows_of(connection: sqlite3.Connection, kind: str, span: Span) -> Iterable[Row]:
+def rows_of(connection: Connection, kind: str, span: Span) -> Iterable[Row]:
     """Return the rows of a report, one of `KINDS`, over a time; those of jobs are read as they are taken."""
     return KINDS[kind](connection, span)
 
@@ -100,10 +97,10 @@ def _hours(amounts: Amounts, resource: int) -> float:
     return round(amounts[resource] / HOURS[resource], 4)
 
 
-def _by(by: str, head: str) -> Callable[[sqlite3.Connection, Span], list[Row]]:
+def _by(by: str, head: str) -> Callable[[Connection, Span], list[Row]]:
     """Return a report of what was held by the values of ``by``, the largest first."""
 
-    def report(connection: sqlite3.Connection, span: Span) -> list[Row]:
+    def report(connection: Connection, span: Span) -> list[Row]:
         texts = reports.words(connection) if by in {"user", "namespace", "kind"} else {}
         uses = reports.use_by(connection, by, span.since, span.until)
         whole = reports.total(uses.values()).held.gpu
@@ -116,7 +113,7 @@ def _by(by: str, head: str) -> Callable[[sqlite3.Connection, Span], list[Row]]:
     return report
 
 
-def _queues(connection: sqlite3.Connection, span: Span) -> list[Row]:
+def _queues(connection: Connection, span: Span) -> list[Row]:
     """Return queues as a tree; a queue has what the queues below it held then."""
     uses = reports.by_queue(connection, span.since, span.until)
     latest = {each.uid: each for each in queues_by_row(connection).values()}
@@ -138,7 +135,7 @@ def _parent(queue: QueueFacts) -> str | None:
     return None if queue.parent is None else queue.parent.uid
 
 
-def _sizes(connection: sqlite3.Connection, span: Span) -> list[Row]:
+def _sizes(connection: Connection, span: Span) -> list[Row]:
     uses = reports.use_by(connection, "size", span.since, span.until)
     whole = reports.total(uses.values()).held.gpu
     classes: dict[int, Use] = {}
@@ -156,14 +153,14 @@ def _class_name(least: int) -> str:
     return "less than 1" if not at else str(least // 1000) if last == least // 1000 else f"{least // 1000} to {last}"
 
 
-def _endings(connection: sqlite3.Connection, span: Span) -> list[Row]:
+def _endings(connection: Connection, span: Span) -> list[Row]:
     uses = reports.use_by(connection, "ended", span.since, span.until)
     whole = reports.total(uses.values()).held.gpu
     rows = [{"why": why_text(None if key < 0 else Ended(key)), **_of_use(use, whole)} for key, use in _numbered(uses)]
     return sorted(rows, key=lambda row: (-row["gpuMicroseconds"], row["why"]))
 
 
-def _evictions(connection: sqlite3.Connection, span: Span) -> list[Row]:
+def _evictions(connection: Connection, span: Span) -> list[Row]:
     """Return what ended without its owner's will, by queue and reason, the largest loss first."""
     queues, uses = queues_by_row(connection), dict[tuple[str, int], Use]()
     for key, use in reports.use_by(connection, "queue and ending", span.since, span.until).items():
@@ -185,7 +182,7 @@ def why_text(why: Ended | None) -> str:
     return "runs" if why is None else why.name.lower().replace("_", " ")
 
 
-def _jobs(connection: sqlite3.Connection, span: Span) -> Iterator[Row]:
+def _jobs(connection: Connection, span: Span) -> Iterator[Row]:
     for job in reports.jobs(connection, span.since, span.until):
         yield {
             "job": f"{job.namespace}/{job.name}",
@@ -207,7 +204,7 @@ def instant(milliseconds: int) -> str:
     return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _utilisation(connection: sqlite3.Connection, span: Span) -> list[Row]:
+def _utilisation(connection: Connection, span: Span) -> list[Row]:
     """Return what became of each resource: held + idle + down = capacity + over."""
     found = reports.capacity(connection, span.since, span.until)
     rows: list[Row] = []
@@ -234,7 +231,7 @@ def _utilisation(connection: sqlite3.Connection, span: Span) -> list[Row]:
     return rows
 
 
-def budget_rows(connection: sqlite3.Connection, queues: Iterable[Queue], span: Span) -> list[Row]:
+def budget_rows(connection: Connection, queues: Iterable[Queue], span: Span) -> list[Row]:
     """Return the budgets of queues in each of their periods that a time has a part of, each with who used it.
 
     What running work may still use is what the status of the queue says, so it is there for the present period only.
@@ -267,7 +264,7 @@ def _of_parts(parts: Mapping[str, int | None], amount: int) -> dict[str, Any]:
     return {**hours, "percent": round(100 * spent / amount, 2) if amount else 0.0, **exact}
 
 
-KINDS: Final[Mapping[str, Callable[[sqlite3.Connection, Span], Iterable[Row]]]] = {
+KINDS: Final[Mapping[str, Callable[[Connection, Span], Iterable[Row]]]] = {
     "jobs": _jobs,
     "queues": _queues,
     "users": _by("user", "user"),
@@ -295,7 +292,7 @@ class Report:
 
 
 def report(
-    connection: sqlite3.Connection,
+    connection: Connection,
     kind: str,
     span: Span,
     *,

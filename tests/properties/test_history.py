@@ -49,10 +49,13 @@ class Kept:
 
     def __init__(self, shift=0, half_life=0, hourly=HOURLY, retention=90 * DAY):
         self.half_life, self.hourly, self.retention = half_life, hourly, retention
-        self.connection = connect(MEMORY, writes=True)
+        self.connection = self.connected()
         self.now = self.clock = T + shift
         self.epoch, self.open, self.closed = 0, {}, []
         self.begin()
+
+    def connected(self):
+        return connect(MEMORY, writes=True)
 
     def begin(self):
         self.epoch += 1

@@ -282,8 +282,8 @@ EXPLANATIONS: Final[Mapping[type, Mapping[str, str]]] = {
         "reclaim_min_runtime": "The default for queues that do not say.",
     },
     UsageDbConfig: {
-        "client_type": "prometheus; sqlite, a file that kai writes itself; or one of two fakes for tests.",
-        "connection_string": "The address of Prometheus, or the file of sqlite.",
+        "client_type": "prometheus; sqlite or postgresql, a file or tables that kai writes; or a fake for tests.",
+        "connection_string": "The address of Prometheus or of PostgreSQL, without a password, or the file of sqlite.",
         "connection_string_env_var": "The environment variable that holds the address or file.",
     },
     UsageParams: {
@@ -295,7 +295,7 @@ EXPLANATIONS: Final[Mapping[type, Mapping[str, str]]] = {
         "fetch_interval": "How often usage is read. Default one minute.",
         "staleness_period": "How old usage may be and still count. Default five minutes.",
         "wait_timeout": "How long to wait for the first reading. Default one minute.",
-        "extra_params": "Names of metrics to read instead of the default ones; for sqlite, the retention.",
+        "extra_params": "Names of metrics to read instead of the default ones; for the other two, the retention.",
     },
     ScenarioSearchBudgets: {
         "max_action_search_duration": "How long an action may search for victims, by action or default.",

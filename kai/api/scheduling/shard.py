@@ -12,7 +12,7 @@ from kai.api.kubernetes.meta import Condition, ObjectMeta
 
 Strategy: TypeAlias = Literal["", "binpack", "spread"]
 WindowType: TypeAlias = Literal["", "sliding", "tumbling", "cron"]
-UsageClient: TypeAlias = Literal["", "prometheus", "sqlite", "fake", "fake-with-history"]
+UsageClient: TypeAlias = Literal["", "prometheus", "sqlite", "postgresql", "fake", "fake-with-history"]
 Number: TypeAlias = Annotated[float, Format("number")]
 Durations: TypeAlias = Mapping[str, Seconds]
 

@@ -24,6 +24,7 @@ from kai.api.codec.structuring import structure
 from kai.api.kinds import key_of
 from kai.api.scheduling.queue import Queue
 from kai.basics.errors import CommandLineError
+from kai.basics.parsing import is_postgresql, place_text
 from kai.basics.schedules import read_zone
 from kai.basics.wording import number_text, shown
 from kai.cli.console import FORMATS, Console, console_options, write_kind
@@ -44,6 +45,7 @@ _WANTED_TIME: Final = 'a day such as "2026-01-31", a time such as "2026-01-31T12
 _AGO: Final = re.compile(r"([0-9]{1,5})([hdw])")
 _UNITS: Final = {"h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _BAR: Final = 40
+_PLACE_HELP: Final = "The history: a file, or the address of PostgreSQL."
 _BLOCK: Final = 1000
 """Rows of a report that are in memory at once."""
 
@@ -85,7 +87,7 @@ def _instant(text: str, flag: str, heard: int, zone: dt.tzinfo) -> int:
 def _time_options(function: Any) -> Any:  # noqa: ANN401 - as decorators of click return
     for option in reversed(
         (
-            click.option("--file", "place", default=PLACE, show_default=True, metavar="FILE", help="The history."),
+            click.option("--file", "place", default=PLACE, show_default=True, metavar="FILE", help=_PLACE_HELP),
             click.option("--from", "since", default="", metavar="TIME", help=f"From when: {_WANTED_TIME}."),
             click.option("--to", "until", default="", metavar="TIME", help="Up to when. Default: the last record."),
             click.option("--tz", "zone", default="UTC", show_default=True, help="The time zone of days."),
@@ -313,7 +315,8 @@ def _line(span: Span, held: int, whole: int, unrecorded: int, resource: int) -> 
 def _chart(lines: Sequence[UsageItem], queue: str, resource: str, place: str, console: Console) -> str:
     title = f"{resource}-hours of {queue or 'all queues'}, and what part of the cluster that is"
     if not lines:
-        return f"{Path(place).name} has no record of that time"
+        name = place_text(place) if is_postgresql(place) else Path(place).name
+        return f"{name} has no record of that time"
     most = max(line.fraction for line in lines) or 1.0
     heads = [
         Column(head="FROM"),

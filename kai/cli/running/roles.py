@@ -97,7 +97,7 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
         configuration = attrs.evolve(configuration, parameters=parameters)
     usage = configuration.usage
     return SchedulerSettings(
-        usage_address="" if usage is None else usage_address(usage, os.environ),
+        usage_address="" if usage is None else usage_address(usage, os.environ, given.text("partition-label-value")),
         configuration=configuration,
         document=document,
         intake=intake_of(given),

@@ -29,7 +29,7 @@ from kai.api.values import duration_text
 from kai.basics.errors import ConfigError, InputError
 from kai.basics.parsing import mapping_of, part_of
 from kai.basics.wording import shown
-from kai.deciding.configuration.past_usage import SQLITE
+from kai.deciding.configuration.past_usage import POSTGRESQL, SQLITE
 from kai.deciding.configuration.peer import BUDGETED, DEFAULT_ACTIONS
 from kai.deciding.configuration.registry import Registry
 
@@ -283,7 +283,7 @@ def _usage(usage: object, config: Config, where: str, notes: list[str]) -> objec
     """Return the source of past usage; if the shard names none, the one of the Config, as in the operator."""
     if not isinstance(usage, Mapping) or usage.get("connectionString") or usage.get("connectionStringEnvVar"):
         return usage
-    if usage.get("clientType") == SQLITE:  # a file has no default: shards must not share one
+    if usage.get("clientType") in {SQLITE, POSTGRESQL}:  # neither has a default: shards must not share a file
         return usage
     prometheus = config.spec.prometheus
     outside = prometheus.get("externalPrometheusUrl")

@@ -1,6 +1,7 @@
 """Settings of past usage: its source, its window, and how fast it decays; and the times of cron windows.
 
-The source is Prometheus, or a database of kai's own in one file (``clientType: sqlite``).
+The source is Prometheus, or a database of kai's own: in one file (``clientType: sqlite``), or on a server that shards
+and standbys share (``clientType: postgresql``).
 
 The keys are the peer's, in its configuration file (``usageDBConfig``) as in a SchedulingShard. Missing keys have the
 peer's defaults. The service reads the usage itself: see ``kai.roles.scheduler.cycle.past_usage``.
@@ -71,8 +72,9 @@ _PARAMS: Final = (
 _STAND_INS: Final = ("fake", "fake-with-history")
 PROMETHEUS: Final = "prometheus"
 SQLITE: Final = "sqlite"
-CLIENTS: Final = (PROMETHEUS, SQLITE)
-_OF_SQLITE: Final = ("retention",)
+POSTGRESQL: Final = "postgresql"
+CLIENTS: Final = (PROMETHEUS, SQLITE, POSTGRESQL)
+_OF_OUR_OWN: Final = ("retention",)
 IN_MEMORY: Final = ":memory:"
 """The place of a database that is lost with its process: for simulations."""
 _WEEK: Final = 7 * 86_400.0
@@ -107,7 +109,7 @@ class UsageSettings:
     client: str = PROMETHEUS
     """What kind of database it is: one of ``CLIENTS``."""
     address: str = ""
-    """The address of Prometheus, or the file of kai's own database."""
+    """The address of Prometheus, or the file or server of kai's own database."""
     address_variable: str = ""
     """The environment variable that holds the address."""
     retention_seconds: float = 90 * 86_400.0
@@ -140,6 +142,11 @@ class UsageSettings:
     )
     """By resource: the metric of the capacity of the cluster."""
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the database is one that kai writes itself."""
+        return self.client in {SQLITE, POSTGRESQL}
+
 
 def read_usage(value: object, place: str, notes: list[str]) -> UsageSettings | None:
     """Return how to query past usage; None if the configuration does not enable it.
@@ -163,6 +170,9 @@ def read_usage(value: object, place: str, notes: list[str]) -> UsageSettings | N
         raise ConfigError(f"{place}: found {both}, expected one of connectionString, connectionStringEnvVar")
     if address:
         check_address(client, address, f"{place}.connectionString")
+        if client == POSTGRESQL and parsing.has_password(address):
+            wanted = "it in $PGPASSWORD, or the address in connectionStringEnvVar, from a Secret"
+            raise ConfigError(f"{place}.connectionString: found a password, expected {wanted}")
     settings = UsageSettings(client=client, address=address, address_variable=variable)
     params = found.get("usageParams")
     return settings if params is None else _with_params(settings, params, f"{place}.usageParams", notes)
@@ -174,6 +184,11 @@ def check_address(client: str, address: str, place: str) -> None:
         if not (address.startswith("/") and not address.endswith("/")) and address != IN_MEMORY:
             raise ConfigError(f'{place}: found {shown(address)}, expected a file such as "/var/lib/kai/history.db"')
         return
+    if client == POSTGRESQL:
+        problem = parsing.postgresql_problem(address)
+        if problem:
+            raise ConfigError(f"{place}: found {problem}, expected {parsing.POSTGRESQL_WANTED}")
+        return
     if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", address):
         raise ConfigError(f'{place}: found {shown(address)}, expected an address such as "http://prometheus:9090"')
 
@@ -181,7 +196,7 @@ def check_address(client: str, address: str, place: str) -> None:
 def _with_params(settings: UsageSettings, value: object, place: str, notes: list[str]) -> UsageSettings:
     params = _mapping(value, place, _PARAMS)
     extra = _extra(params.get("extraParams"), f"{place}.extraParams")
-    if settings.client == SQLITE:
+    if settings.is_recorded:
         settings = attrs.evolve(settings, retention_seconds=_retention(extra, settings, f"{place}.extraParams"))
         extra = {}
     text = _text(params, "windowSize", place) or settings.window_text
@@ -194,7 +209,7 @@ def _with_params(settings: UsageSettings, value: object, place: str, notes: list
         notes.append(f"{place}.stalenessPeriod: found less than fetchInterval, expected at least that; used that")
     resolution = _extra_duration(extra, "queryResolution", settings.resolution_seconds, place, notes)
     length = _window(text, f"{place}.windowSize")
-    if settings.client == SQLITE and settings.retention_seconds < length:
+    if settings.is_recorded and settings.retention_seconds < length:
         notes.append(f"{place}.extraParams.retention: found less than windowSize, expected at least that; used that")
         settings = attrs.evolve(settings, retention_seconds=length)
     return attrs.evolve(
@@ -292,9 +307,11 @@ def _extra(value: object, place: str) -> Mapping[str, str]:
 def _retention(extra: Mapping[str, str], settings: UsageSettings, place: str) -> float:
     """Return for how long to keep what ended; all other parameters are those of Prometheus."""
     for key in extra:
-        if key not in _OF_SQLITE:
-            message = f"{place}: found key {shown(key)}, expected {', '.join(_OF_SQLITE)} for clientType {SQLITE}"
-            raise UnknownNameError(message, help=suggestion(key, _OF_SQLITE))
+        if key not in _OF_OUR_OWN:
+            wanted = f"{', '.join(_OF_OUR_OWN)} for clientType {settings.client}"
+            raise UnknownNameError(
+                f"{place}: found key {shown(key)}, expected {wanted}", help=suggestion(key, _OF_OUR_OWN)
+            )
     text = extra.get("retention")
     return settings.retention_seconds if text is None else _window(text, f"{place}.retention")
 

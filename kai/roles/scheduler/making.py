@@ -10,7 +10,6 @@ from prometheus_client import CollectorRegistry
 
 from kai.cluster.process.tracing import Tracing, no_tracing
 from kai.cluster.requesting.refused_writes import ReadOnlyApi
-from kai.deciding.configuration.past_usage import SQLITE
 from kai.deciding.configuration.profiles import make_profile
 from kai.roles.scheduler.committing.committer import Committer
 from kai.roles.scheduler.committing.outbox import CarryOut, HandOver, Outbox
@@ -97,7 +96,7 @@ def _history(
 ) -> HistoryRecorder | None:
     """Return what records the history; None where past usage comes from elsewhere. A shadow writes none."""
     usage = settings.configuration.usage
-    if usage is None or usage.client != SQLITE or settings.shadow:
+    if usage is None or not usage.is_recorded or settings.shadow:
         return None
     return HistoryRecorder(
         path=settings.usage_address or usage.address,
@@ -108,6 +107,7 @@ def _history(
         scheduler_name=settings.configuration.parameters.scheduler_name,
         owns=settings.intake.owns,
         metrics=metrics,
+        client=usage.client,
     )
 
 

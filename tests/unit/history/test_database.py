@@ -6,8 +6,18 @@ import attrs
 import pytest
 
 from kai.history import reports
-from kai.history.database import DAY, Author, DeposedError, HistoryError, Writer, connect, reading
-from kai.history.facts import NOTHING, Amounts, Ended, Held, JobFacts, NodeState, QueueFacts
+from kai.history.database import DAY, Author, Writer, connect, reading
+from kai.history.facts import (
+    NOTHING,
+    Amounts,
+    DeposedError,
+    Ended,
+    Held,
+    HistoryError,
+    JobFacts,
+    NodeState,
+    QueueFacts,
+)
 from kai.history.reports import past_usage
 
 T = 1_800_000_000_000

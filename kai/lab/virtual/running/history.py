@@ -52,7 +52,7 @@ class RunHistory:
         cls, settings: UsageSettings | None, cluster: EmbeddedCluster, intake: IntakeSettings, scheduler_name: str
     ) -> RunHistory | None:
         """Return the history of a run that begins; None if its configuration has none, and no queue has a budget."""
-        divides = settings is not None and settings.client == SQLITE
+        divides = settings is not None and settings.is_recorded
         if not divides and not any(each.spec.budgets for each in cluster.objects().queues):
             return None
         recording = Recording(scheduler_name, intake.owns, lambda: intake.kubernetes)

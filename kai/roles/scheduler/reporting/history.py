@@ -17,10 +17,12 @@ import structlog
 from anyio import to_thread
 
 from kai.basics.deadlines import doubling_pause
+from kai.basics.parsing import place_text
 from kai.cluster.port import Cluster, Leadership
+from kai.deciding.configuration.past_usage import SQLITE
 from kai.framework.decisions import Decision, Evict
-from kai.history.database import Author, DeposedError, HistoryError, Writer
-from kai.history.facts import BY_ACTION, Ended
+from kai.history.database import Author, Writer
+from kai.history.facts import BY_ACTION, DeposedError, Ended, HistoryError
 from kai.history.recording import WATCHED, Recording
 from kai.roles.scheduler.reporting.metrics import SchedulerMetrics
 
@@ -53,6 +55,8 @@ class HistoryRecorder:
     scheduler_name: str
     owns: Callable[[Mapping[str, str]], bool]
     metrics: SchedulerMetrics
+    client: str = SQLITE
+    """What kind of database it is, for metrics."""
     problem: str = ""
     """Why history is not recorded at present; "" while it is."""
     _evicted: dict[str, Ended] = attrs.field(factory=dict)
@@ -88,7 +92,7 @@ class HistoryRecorder:
 
     def _tell(self, error: HistoryError) -> None:
         self.problem = f"history is not recorded: {error}"
-        self.metrics.history_recorded(recorded=False)
+        self.metrics.history_recorded(recorded=False, client=self.client)
         structlog.get_logger().warning("history is not recorded", why=str(error))
 
     async def _record(self, term: Term) -> None:
@@ -100,8 +104,8 @@ class HistoryRecorder:
             writer = await to_thread.run_sync(self._begin, term, recording, first, clock.now())
             try:
                 self.problem = ""
-                self.metrics.history_recorded(recorded=True)
-                structlog.get_logger().info("history is recorded", file=self.path, epoch=writer.epoch)
+                self.metrics.history_recorded(recorded=True, client=self.client)
+                structlog.get_logger().info("history is recorded", place=place_text(self.path), epoch=writer.epoch)
                 while True:
                     await clock.sleep(_APART)
                     batch = await _next(changes)

@@ -427,11 +427,11 @@ class SchedulerMetrics:
         """Count a transaction of the history of usage."""
         self._history_writes.labels("done").inc()
 
-    def history_recorded(self, *, recorded: bool) -> None:
+    def history_recorded(self, *, recorded: bool, client: str) -> None:
         """Show whether this process records the history of usage, and count a failure where it does not."""
         if not recorded:
             self._history_writes.labels("failed").inc()
-        self._history_recorded.labels("sqlite").set(float(recorded))
+        self._history_recorded.labels(client).set(float(recorded))
 
     # --- Decisions and writes ------------------------------------------------------------------------------------
 

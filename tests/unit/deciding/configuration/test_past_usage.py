@@ -102,7 +102,7 @@ def test_a_negative_half_life_is_none():
 @pytest.mark.parametrize(
     ("more", "params", "message"),
     [
-        ({"clientType": "influx"}, None, "u.clientType: found 'influx', expected one of prometheus, sqlite"),
+        ({"clientType": "influx"}, None, "u.clientType: found 'influx', expected one of prometheus, sqlite, postgr"),
         ({"clientType": None}, None, "u.clientType: found '', expected one of prometheus, sqlite"),
         ({"connectionString": ""}, None, "u: found neither, expected one of connectionString"),
         ({"connectionStringEnvVar": "X"}, None, "u: found both, expected one of connectionString"),
@@ -172,3 +172,31 @@ def test_a_retention_below_the_window_is_raised_to_it():
 def test_an_impossible_sqlite_database_is_refused(path, extra, message):
     with pytest.raises(ConfigError, match=message):
         recorded(path, **extra)
+
+
+def on_server(address, **extra):
+    notes = []
+    value = {"clientType": "postgresql", "connectionString": address, "usageParams": {"extraParams": extra}}
+    return read_usage(value, "u", notes), notes
+
+
+def test_a_server_has_the_settings_of_a_file():
+    settings, notes = on_server("postgresql://kai@db/kai", retention="1y")
+    assert (settings.client, settings.is_recorded, settings.retention_seconds) == ("postgresql", True, 365 * 86_400.0)
+    assert notes == []
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("postgresql://kai:secret@db/kai", r"u.connectionString: found a password, expected it in \$PGPASSWORD"),
+        ("postgresql://kai@db/kai?password=secret", "u.connectionString: found a password"),
+        ("mysql://db/kai", "u.connectionString: found another scheme, expected postgresql://USER@HOST"),
+        ("postgresql://secret", "u.connectionString: found no database"),
+        ("/var/lib/kai/history.db", "u.connectionString: found another scheme"),
+    ],
+)
+def test_a_wrong_address_is_refused_without_its_text(address, message):
+    with pytest.raises(ConfigError, match=message) as refused:
+        on_server(address)
+    assert "secret" not in str(refused.value)

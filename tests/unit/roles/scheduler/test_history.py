@@ -1,6 +1,9 @@
 """The scheduler records who holds what, beside its cycles, and reads past usage from what it recorded."""
 
+import math
+import threading
 from contextlib import contextmanager
+from itertools import repeat
 from types import SimpleNamespace
 
 import anyio
@@ -15,8 +18,9 @@ from kai.deciding.configuration.past_usage import read_usage
 from kai.framework.decisions import Cause, Evict
 from kai.history import reports
 from kai.history.database import DAY, Author, Writer, reading
-from kai.history.facts import Ended
-from kai.roles.scheduler.cycle.past_usage import Recorded, UsageError
+from kai.history.facts import Ended, HistoryError
+from kai.roles.scheduler.cycle import past_usage
+from kai.roles.scheduler.cycle.past_usage import Recorded, Spending, UsageError
 from kai.roles.scheduler.reporting.history import HistoryRecorder
 from kai.roles.scheduler.reporting.metrics import SchedulerMetrics
 from tests.unit.history.test_recording import WORLD, pod
@@ -166,3 +170,59 @@ def test_a_file_other_than_a_database_raises_usage_error(tmp_path):
     path.write_text("something else" * 100)
     with pytest.raises(UsageError, match="not a database"):
         read(path, T)
+
+
+ADDRESS = "postgresql://kai@db/kai"
+BUDGETED = SimpleNamespace(spec=SimpleNamespace(budgets=(1,)))
+
+
+def spending_of(monkeypatch, answers, patience):
+    """Return the reader of what budgets used, and its clock; each question to the server takes the next answer."""
+    clock = SimpleNamespace(time=0.0, now=lambda: T + clock.time, monotonic=lambda: clock.time)
+    monkeypatch.setattr(past_usage, "_PATIENCE", patience)
+    monkeypatch.setattr(Spending, "_spent", lambda *_: next(answers)())
+    return Spending(ADDRESS, clock), clock
+
+
+def never():
+    raise HistoryError("found no connection, expected one")
+
+
+def test_a_server_that_answers_late_holds_no_cycle(monkeypatch):
+    asked, may_answer = threading.Event(), threading.Event()
+
+    def late():
+        asked.set()
+        may_answer.wait()
+        return {("team", "month"): "late"}
+
+    spending, clock = spending_of(monkeypatch, repeat(late), 0.05)
+
+    async def cycles():
+        while not asked.is_set():
+            clock.time += 2.0
+            await spending.refresh([BUDGETED])
+        first = spending.known, spending.problem
+        may_answer.set()
+        while not spending._asked.is_answered:
+            await anyio.lowlevel.checkpoint()
+        await spending.refresh([BUDGETED])
+        return first
+
+    known, problem = anyio.run(cycles)
+    assert (known, "found no answer yet" in problem) == ({}, True)
+    assert (spending.known, spending.problem) == ({("team", "month"): "late"}, "")
+
+
+def test_budgets_are_known_a_minute_without_a_server(monkeypatch):
+    spending, clock = spending_of(monkeypatch, iter([dict, never, never]), math.inf)
+
+    async def cycles():
+        seen = []
+        for at in (0.0, 0.5, 30.0, 70.0):
+            clock.time = at
+            await spending.refresh([BUDGETED])
+            seen.append(spending.problem)
+        return seen
+
+    assert anyio.run(cycles) == ["", "", "", "what budgets used is not known: found no connection, expected one"]
