@@ -1,16 +1,19 @@
 """Laws of quotas that follow the clock."""
 
+import datetime as dt
+from itertools import pairwise
 from math import inf
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai.answers.cases.case import Case
 from kai.api.codec.structuring import structure_as
-from kai.api.conventions.quota_windows import first_start, slices
+from kai.api.conventions.quota_windows import first_start, in_force, slices
 from kai.api.scheduling.queue import Queue, QueueSchedule
 from kai.framework.decisions import Evict
 from kai.lab.scenarios.scenario import read_short
@@ -152,8 +155,8 @@ def held_at(jobs, started, instant, now):
 def test_non_preemptible_jobs_fit_every_quota_before_their_end(windows, jobs, quota, above):
     case, started, now = ahead(windows, jobs, quota, above)
     spec = next(each.spec for each in case.objects.queues if each.metadata.name == "team")
-    for at, in_force in slices(spec, now, now + 8 * 86_400):
-        assert held_at(jobs, started, at, now) <= min(in_force.resources.gpu.quota, above)
+    for at, found in slices(spec, now, now + 8 * 86_400):
+        assert held_at(jobs, started, at, now) <= min(found.resources.gpu.quota, above)
 
 
 @given(windows_of, st.tuples(st.integers(1, 3), st.none() | st.integers(1, 40)), st.integers(0, 6))
@@ -169,3 +172,86 @@ def test_a_single_job_waits_only_for_too_small_quotas(windows, job, quota):
     if begin is not None and begin > now:
         after = [each for _, each in slices(spec, begin, begin + until - now)]
         assert all(each.resources.gpu.quota >= gpus for each in after)
+
+
+# --- Clocks that change ----------------------------------------------------------------------------------------------
+
+ZONES = (
+    *("Europe/Berlin", "America/New_York", "America/Sao_Paulo", "Australia/Lord_Howe", "Asia/Kolkata"),
+    *("Australia/Sydney", "America/Santiago", "Antarctica/Troll", "Africa/Casablanca"),
+)
+DAYS = 731
+"""Two years."""
+
+
+def shown_at(zone, begin, hour, minute):
+    """Return, for each local date of two years, the instants at which a clock shows a time: none, one or two.
+
+    It tries each offset that the zone has in these years, so it knows nothing of folds.
+    """
+    first = dt.datetime(begin.year, begin.month, begin.day, 12, tzinfo=dt.UTC)
+    noons = [first + dt.timedelta(at) for at in range(DAYS)]
+    offsets = {each.astimezone(zone).utcoffset() for each in noons}
+    found = {}
+    for noon in noons:
+        local = noon.replace(hour=hour, minute=minute)
+        instants = {local - each for each in offsets if (local - each).astimezone(zone).utcoffset() == each}
+        found[noon.date()] = sorted(each.timestamp() for each in instants)
+    return found
+
+
+def joined(starts, seconds):
+    """Return the begins and ends of windows, in which those that overlap or meet are one."""
+    found = []
+    for start in starts:
+        if found and start <= found[-1][1]:
+            found[-1][1] = start + seconds
+        else:
+            found.append([start, start + seconds])
+    return [edge for window in found for edge in window]
+
+
+@given(
+    st.sampled_from(ZONES),
+    st.dates(dt.date(2019, 1, 1), dt.date(2040, 1, 1)),
+    st.integers(0, 23),
+    st.sampled_from((0, 15, 30, 45)),
+    st.integers(1, 21 * 60),
+)
+@settings(max_examples=10, deadline=None)
+def test_next_edges_are_where_openness_changes_for_years(zone, begin, hour, minute, length):
+    by_day = shown_at(ZoneInfo(zone), begin, hour, minute)
+    wanted = joined([at for instants in by_day.values() for at in instants], 60.0 * length)
+    written = {"name": "w", "start": f"{minute} {hour} * * *", "timeZone": zone, "duration": f"{length}m"}
+    spec = structure_as(Queue, {"metadata": {"name": "q"}, "spec": {"schedules": [written]}}).spec
+    is_open = True
+    for edge, following in pairwise(wanted):
+        for at in (edge, following - 1e-3):
+            now = in_force(spec, at)
+            assert (now.names, now.until) == (("w",) if is_open else (), following)
+        is_open = not is_open
+
+
+@given(
+    st.sampled_from(ZONES),
+    st.dates(dt.date(2019, 1, 1), dt.date(2040, 1, 1)),
+    st.integers(0, 23),
+    st.sampled_from((0, 15, 30, 45)),
+)
+@settings(max_examples=10, deadline=None)
+def test_each_local_day_opens_one_window_or_clocks_change(zone, begin, hour, minute):
+    written = {"name": "w", "start": f"{minute} {hour} * * *", "timeZone": zone, "duration": "1m"}
+    spec = structure_as(Queue, {"metadata": {"name": "q"}, "spec": {"schedules": [written]}}).spec
+    clock = ZoneInfo(zone)
+    at = dt.datetime(begin.year, begin.month, begin.day, tzinfo=clock).timestamp() - 1.0
+    opened = []
+    while len(opened) < DAYS:
+        now = in_force(spec, at)
+        if now.names:
+            opened.append(dt.datetime.fromtimestamp(at, clock))
+        at = now.until
+    assert {(each.hour, each.minute, each.second) for each in opened} == {(hour, minute, 0)}
+    for one, other in pairwise(opened):
+        days = (other.date() - one.date()).days
+        # One window a day; a day without it or with two is one on which clocks change.
+        assert days == 1 or (days in (0, 2) and one.utcoffset() != other.utcoffset())
