@@ -329,8 +329,8 @@ class _Reading:
         """Return who used most; all of them where ``most`` is None."""
         recent = [self._recent_of(window, by) for by in ("user", "job")]
         over = [window.rows[row] for row in rows if row in window.rows]
-        users = _most(budget, [*(each.users for each in over), *_some(recent[0], rows)])[:most]
-        jobs = _most(budget, [*(each.jobs for each in over), *_some(recent[1], rows)])[:most]
+        users = _most(budget, [*(each.users for each in over), *_some(recent[0], rows)], most)
+        jobs = _most(budget, [*(each.jobs for each in over), *_some(recent[1], rows)], most)
         return _Names(
             at=self.at,
             since=window.since,
@@ -381,15 +381,21 @@ def _refunded(budget: QueueBudget) -> frozenset[int | None]:
     return frozenset(ended for each in budget.refund for ended in REFUNDS[each])
 
 
-def _most(budget: QueueBudget, parts: Iterable[Named]) -> list[tuple[int, int]]:
-    """Return who used something, by row, with what they used; the most first."""
-    spared, found = _refunded(budget), Counter[int]()
+def _most(budget: QueueBudget, parts: Iterable[Named], most: int | None) -> list[tuple[int, int]]:
+    """Return who used something, by row, with what they used; the most first, and all where ``most`` is None."""
+    spared, found, weights = _refunded(budget), defaultdict[int, int](int), dict[str, int]()
     for part in parts:
         for who, kinds in part.items():
             for kind, gpus in kinds.items():
-                if kind.ended not in spared:
-                    found[who] += gpus * weight_of(budget, kind.model) // _UNIT
-    return sorted((-gpus, row) for row, gpus in found.items() if gpus > 0)
+                if kind.ended in spared:
+                    continue
+                # A budget has few models and a month many users and jobs.
+                weight = weights.get(kind.model)
+                if weight is None:
+                    weight = weights[kind.model] = weight_of(budget, kind.model)
+                found[who] += gpus * weight // _UNIT
+    used = [(-gpus, row) for row, gpus in found.items() if gpus > 0]
+    return sorted(used) if most is None else heapq.nsmallest(most, used)
 
 
 def _with_names(most: Iterable[tuple[int, int]], name_of: Callable[[int], str]) -> tuple[tuple[str, int], ...]:

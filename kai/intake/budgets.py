@@ -189,15 +189,15 @@ def _whole(milliseconds: Float64s) -> Int64s:
 
 def _budget(row: int, queue: ApiQueue, budget: QueueBudget, spent: Mapping[Key, Spent] | None, now: float) -> Budget:
     period = period_at(budget, now) or _NEVER  # what can be read has a period
-    key = (queue.metadata.name, budget.name)
-    found = _written(queue, budget, period) if spent is None else spent.get(key)
-    carried = 0 if found is None or found.since < period.begin else found.carried
+    begin = period.begin
+    found = _written(queue, budget, begin) if spent is None else spent.get((queue.metadata.name, budget.name))
+    carried = 0 if found is None or found.since < begin else found.carried
     return Budget(
         queue=row,
         name=budget.name,
         enforce=budget.enforce,
         amount=amount_of(budget) + carried,
-        spent=None if found is None else found.total_at(round(now * 1000), period.begin),
+        spent=None if found is None else found.total_at(round(now * 1000), begin),
         since=period.since,
         until=period.until if period.until > now else next_reset(period, now),
         timezone=budget.time_zone,
@@ -209,11 +209,11 @@ def _budget(row: int, queue: ApiQueue, budget: QueueBudget, spent: Mapping[Key, 
     )
 
 
-def _written(queue: ApiQueue, budget: QueueBudget, period: Period) -> Spent | None:
+def _written(queue: ApiQueue, budget: QueueBudget, begin: int) -> Spent | None:
     """Return what the status of a queue says; of a budget that no scheduler has written yet, that nothing was used."""
     status = next((each for each in queue.status.budgets if each.name == budget.name), None)
     if status is None:
-        return Spent(since=period.begin, at=period.begin, total=0)
+        return Spent(since=begin, at=begin, total=0)
     return spent_in(status)
 
 
