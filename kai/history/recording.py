@@ -190,6 +190,9 @@ class Recording:
         group = self._groups.get(key)
         if pod.status.phase != "Succeeded" and group is not None and ended_at(group) is not None:
             return Ended.TIME_LIMIT
+        if pod.status.phase not in ENDED and pod.spec.node_name not in self._nodes:
+            # Its node went first, and perhaps since the last record: the pod must not hide that.
+            return Ended.NODE
         for each in pod.status.conditions:
             if each.type == names.DISRUPTION_TARGET_CONDITION and each.status == "True":
                 node = self._nodes.get(pod.spec.node_name)

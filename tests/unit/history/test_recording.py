@@ -120,6 +120,14 @@ def test_a_job_ended_at_its_limit_is_time_limited():
         assert recording.taken()[0] == {("g-train", "n1"): why}
 
 
+def test_pods_deleted_after_their_node_end_with_the_node():
+    recording = seen(*WORLD, pod())
+    recording.everything()
+    recording.see(node(), None)
+    recording.see(pod(), None)  # before the next record
+    assert recording.taken() == ({("g-train", "n1"): Ended.NODE}, {"n1": None})
+
+
 def test_a_vanished_nodes_jobs_end_and_resume():
     recording = seen(*WORLD, pod())
     recording.everything()
