@@ -6,6 +6,7 @@ from math import inf
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import anyio
 import attrs
 import pytest
 from hypothesis import given, settings
@@ -23,12 +24,17 @@ from kai.deciding.engine.session import Session
 from kai.facts.model.budgets import Spent
 from kai.facts.model.placement import Past
 from kai.framework.decisions import Cause, Recorder
+from kai.history.database import Author, Writer, connect
 from kai.history.reports import by_queue
 from kai.history.spending import spent_of
 from kai.intake import Intake, take_snapshot
 from kai.lab.scenarios.scenario import read_short
+from kai.lab.virtual.running.history import RunHistory
+from kai.lab.virtual.running.live_jobs import State
 from kai.lab.virtual.running.simulation import simulation_of
 from kai.lab.virtual.scenes.loading import load_scene
+from kai.lab.virtual.scenes.scene import Change, NodeEvent
+from kai.roles.scheduler.cycle.past_usage import Spending
 from kai.testing import load_scenario, run_scenario
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
@@ -369,3 +375,118 @@ def test_what_budgets_count_is_what_reports_count(tmp_path_factory, chosen, amou
     held = by_queue(connection, 0, now)
     assert spent.total == sum(use.held.gpu for uid, use in held.items() if uid == "team")
     assert sum(gpus for _, gpus in spent.jobs) <= spent.total
+
+
+@attrs.define
+class Hands:
+    """A clock that is set by hand."""
+
+    instant: float = 0.0
+
+    def now(self):
+        return self.instant
+
+    def monotonic(self):
+        return self.instant
+
+
+@attrs.define(eq=False, kw_only=True)
+class Restarting(RunHistory):
+    """The history of a run in a file, which the scheduler's own reader reads."""
+
+    path: str
+    clock: Hands
+    reader: Spending | None = None
+
+    def restart(self, now):
+        """Begin as a new process does: it knows only the file, and lists what runs."""
+        if self.writer is not None:
+            self.writer.close()
+        self.reader = Spending(self.path, self.clock)
+        author, connection = Author(epoch=None, identity="run"), connect(self.path, writes=True)
+        held, nodes = self.recording.everything()
+        self.writer = Writer.begin(
+            self.path, author, round(now * 1000), held, nodes, retention=90 * 86_400_000, connection=connection
+        )
+
+    def spent(self, now):
+        self.clock.instant = now
+        anyio.run(self.reader.refresh, self.cluster.objects().queues)
+        return self.reader.known
+
+
+def with_restarts(simulation, path):
+    plain = simulation.history
+    made = Restarting(
+        settings=plain.settings, cluster=plain.cluster, recording=plain.recording, path=str(path), clock=Hands()
+    )
+    made.next_read = inf
+    made.restart(simulation.cluster.instant(0.0))
+    simulation.history = made
+    return made
+
+
+def committed(simulation, chosen):
+    """Return what the pods that run may still use: until their limits, or the ends of their slices of 30 minutes."""
+    found = 0.0
+    for life in simulation.workloads.lives.values():
+        if life.state is State.RUNNING:
+            _, _, limit, _ = chosen[int(life.group.metadata.name.rpartition("job-")[2])]
+            until = charged_until(60.0 * limit or inf, life.since, simulation.now, 1800.0)
+            found += life.gpus * (until - simulation.now)
+    return round(found * GPU_HOUR / HOUR)
+
+
+@given(
+    works,
+    st.integers(1, 40),
+    st.sampled_from(("daily", "0 */6 * * *")),
+    st.sampled_from((0.0, 0.5, 1.0)),
+    st.sets(st.integers(0, 80), max_size=10),
+)
+@settings(max_examples=5, deadline=None)
+def test_use_and_commitments_fit_the_budget_over_restarts(tmp_path_factory, chosen, amount, period, carry, restarts):
+    folder = tmp_path_factory.mktemp("budgets")
+    one = f"[{{name: b, amount: {amount}, period: '{period}', carryOver: {carry}, slice: 30m}}]"
+    simulation = simulation_of(scene_of(folder, one, chosen), None, until=2 * 86_400.0)
+    history = with_restarts(simulation, folder / "history.db")
+    simulation.begin()
+    step = decided = 0
+    while simulation.next < inf:
+        simulation.step()
+        if step in restarts:
+            history.restart(simulation.cluster.instant(simulation.now))
+        step += 1
+        if simulation.last is None or simulation.last.number == decided:
+            continue
+        decided = simulation.last.number
+        known = history.spent(simulation.cluster.instant(simulation.now))["team", "b"]
+        held = by_queue(history.writer.connection, known.since, known.at)
+        assert known.total == (held["team"].held.gpu if "team" in held else 0)
+        # A slice that is not renewed ends when its pods are gone: GPUs are held for their grace period.
+        grace = 8 * 30 * 1_000_000
+        assert known.total + committed(simulation, chosen) <= amount * GPU_HOUR + known.carried + grace
+    history.writer.close()
+
+
+@pytest.mark.parametrize(("refund", "used"), [("[]", 4), ("[nodeFailure]", 0)])
+def test_a_failed_node_gives_back_what_refunds_name(tmp_path, refund, used):
+    one = f"[{{name: b, amount: 8, period: once, refund: {refund}}}]"
+    chosen = [(4, 120, 120, 0)]  # 4 GPUs for 2 hours: all of the budget
+    scene = scene_of(tmp_path, one, chosen)
+    fails = NodeEvent(at=HOUR, change=Change.FAIL, nodes=("n1",), seconds=600.0)
+    simulation = simulation_of(attrs.evolve(scene, events=(fails,)), None, until=3 * HOUR)
+    history = with_restarts(simulation, tmp_path / "history.db")
+    simulation.begin()
+    before = None
+    while simulation.next < inf:
+        simulation.step()
+        known = history.spent(simulation.cluster.instant(simulation.now))["team", "b"]
+        assert known.total <= 8 * GPU_HOUR
+        if before is None and simulation.now >= HOUR:
+            history.restart(simulation.cluster.instant(simulation.now))
+            before = history.spent(simulation.cluster.instant(simulation.now))["team", "b"].total
+            assert before == known.total
+            assert abs(before - used * GPU_HOUR) <= GPU_HOUR / HOUR  # it started within a quarter of a second
+    assert before is not None
+    history.writer.close()
