@@ -18,7 +18,7 @@ from importlib.metadata import entry_points
 import click
 from click.shell_completion import get_completion_class
 
-from kai.answers.documents.envelope import DISTRIBUTION, enveloped, installed
+from kai.answers.documents.document import DISTRIBUTION, enveloped, installed
 from kai.basics.errors import KaiError
 from kai.basics.wording import shown
 from kai.cli.command import kai

@@ -44,10 +44,10 @@ COMMANDS = {
     "report": ("listing.report:report_command", "Report who used what over days, weeks or months, from the same file."),
     "plugins": ("extending.plugins:plugins", "List plugins and what they do; write the package of a new one."),
     "snapshot": (
-        "deciding.snapshot:snapshot",
+        "deciding.snapshots:snapshot",
         "Save the state that the scheduler sees, with the decisions made of it.",
     ),
-    "replay": ("deciding.replay:replay", "Decide once more on a snapshot and show the decisions as a plan."),
+    "replay": ("deciding.snapshots:replay", "Decide once more on a snapshot and show the decisions as a plan."),
     "diff": ("deciding.diff:diff", "Compare two policies, two results or two snapshots."),
     "doctor": ("checking.doctor:doctor", "Check that an installation is healthy; each finding has a line that helps."),
     "warm": ("about:warm", "Compile the kernels that larger clusters are decided with, and keep them."),
@@ -142,7 +142,7 @@ class Commands(click.Group):
 
 def _show_version(context: click.Context, _: click.Parameter, is_wanted: bool) -> None:  # noqa: FBT001 - as click calls it
     if is_wanted and not context.resilient_parsing:
-        from kai.answers.documents.envelope import DISTRIBUTION, installed
+        from kai.answers.documents.document import DISTRIBUTION, installed
 
         write_out(f"kai {installed(DISTRIBUTION)}\n")
         context.exit()

@@ -44,7 +44,7 @@ def complete_subjects(context: click.Context, parameter: click.Parameter, begun:
     Owners are completed from files and snapshots only: a cluster would have to list all its pods for them.
     """
     from kai.api.kubernetes.node import Node
-    from kai.cli.explaining.subjectkinds import KINDS, owner_subject, split_subject
+    from kai.cli.arguments import KINDS, owner_subject, split_subject
 
     typed, slash, rest = begun.partition("/")
     if not slash:

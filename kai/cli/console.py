@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 import attrs
 import click
 
-from kai.answers.documents.envelope import enveloped
+from kai.answers.documents.document import enveloped
 from kai.basics.progress import heard_by
 from kai.basics.wording import span_text
 from kai.cli.failures import flush_out, say, visible, write_out

@@ -15,10 +15,10 @@ import click
 
 from kai.basics.errors import CommandLineError, UnreachableError
 from kai.basics.wording import shown
+from kai.cli.arguments import Selector, read_selector
 from kai.cli.completing import complete_contexts, complete_namespaces
 from kai.cli.console import NAMED_FORMATS, Console, console_options
 from kai.cli.failures import keep_logs_off
-from kai.cli.selectors import Selector, read_selector
 
 if TYPE_CHECKING:
     from kai.answers.cases.case import Case
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kai.cli.serving import Served
     from kai.cluster.transport.access import Access
     from kai.lab.request import Request, Result
-    from kai.lab.virtual.moments import Reached
+    from kai.lab.virtual.experiments import Reached
     from kai.manifests.adoption import Adoption
 
 F = TypeVar("F", bound=Callable[..., Any])

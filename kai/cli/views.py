@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from kai.answers.documents.envelope import enveloped
+from kai.answers.documents.document import enveloped
 from kai.api.memory import paused
 from kai.basics.errors import ConfigError, UnreachableError
 from kai.basics.wording import counted
@@ -227,7 +227,7 @@ def _write(seen: _Look, source: Source, console: Console, last: object) -> objec
     if said == last:
         return said
     if last is None:
-        from kai.cli.checking.findings import finding_text
+        from kai.cli.failures import finding_text
 
         for finding in seen.findings:
             console.talk(finding_text(finding))

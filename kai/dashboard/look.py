@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from kai.answers.cases.origin import Origin
-from kai.answers.documents.document import Document, as_json
-from kai.answers.documents.envelope import enveloped
+from kai.answers.documents.document import Document, as_json, enveloped
 from kai.answers.outcomes.entitlement import Entitlement, entitlement
 from kai.answers.outcomes.gpu_slots import NodeSlots, node_slots
 from kai.answers.outcomes.job_lines import JobLine, RunLimit, job_lines, run_limit

@@ -36,8 +36,8 @@ from kai.answers.outcomes.gpu_slots import (
     User,
 )
 from kai.answers.outcomes.node_occupancy import Occupancy, Tenant
-from kai.answers.why.claim_changes import ATTACH_LIMIT, DEVICE_CLASS
 from kai.answers.why.explanation import JobExplanation, unproved
+from kai.answers.why.pod_changes import ATTACH_LIMIT, DEVICE_CLASS
 from kai.answers.why.suggestions import Suggestions, in_general
 from kai.answers.why.unfit_nodes import NODE_FIELD
 from kai.basics.trees import colors_of

@@ -15,7 +15,7 @@ import anyio
 import attrs
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from kai.answers.documents.envelope import span
+from kai.answers.documents.document import span
 from kai.api.values import instant_text
 from kai.basics.wording import counted, number_text
 from kai.cluster.port import Clock

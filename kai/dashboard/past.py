@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
-from kai.answers.documents.envelope import span
+from kai.answers.documents.document import span
 from kai.api.values import instant_text
 from kai.dashboard.access import missing_rights
 from kai.facts.model.axis import GPU

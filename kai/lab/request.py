@@ -16,8 +16,7 @@ from kai.answers.cases.case import (
     unknown_hour,
     unread,
 )
-from kai.answers.offline.fair_share_division import divide_case
-from kai.answers.offline.run import Outcome, Searches, simulate
+from kai.answers.offline.run import Outcome, Searches, divide_case, simulate
 from kai.answers.outcomes.job_lines import JobLine, job_lines, refused_jobs, refused_lines
 from kai.answers.outcomes.overview import Job, Overview, overview
 from kai.answers.outcomes.plan import answer

@@ -53,7 +53,7 @@ def test_a_process_loads_the_parts_of_its_role_alone(role: str) -> None:
         "import sys\n"
         "from kai.cli.running.flags import read_flags\n"
         "from kai.cli.running.process import Process\n"
-        "from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER\n"
+        "from kai.cli.running.flags import FLAGS, ROLES, TOGETHER\n"
         "from kai.cluster.process.tracing import make_tracing\n"
         f"process = Process.of(read_flags([{role!r}], FLAGS, ROLES, TOGETHER), {{}})\n"
         "process._plan(make_tracing('kai', endpoint=''))\n"

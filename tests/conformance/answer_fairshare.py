@@ -3,7 +3,7 @@
 from typing import Any
 
 from kai.answers.cases.case import FairShareCase
-from kai.answers.offline.fair_share_division import divide_case
+from kai.answers.offline.run import divide_case
 
 
 def answer(case: dict[str, Any]) -> dict[str, Any]:

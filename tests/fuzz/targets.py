@@ -23,10 +23,9 @@ from kai.api.conventions.binding import read_grant
 from kai.api.kubernetes.pod import Pod
 from kai.basics import parsing
 from kai.basics.errors import InputError
-from kai.cli.running.flags import read_flags
-from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
+from kai.cli.arguments import read_selector
+from kai.cli.running.flags import FLAGS, ROLES, TOGETHER, read_flags
 from kai.cli.running.shards import render
-from kai.cli.selectors import read_selector
 from kai.cluster.caching import raw
 from kai.cluster.clock import SystemClock
 from kai.cluster.election.leading import _record

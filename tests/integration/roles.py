@@ -10,10 +10,9 @@ import anyio
 import attrs
 from anyio.from_thread import BlockingPortal
 
-from kai.cli.running.flags import read_flags
+from kai.cli.running.flags import FLAGS, REPORTED_AS, TOGETHER, read_flags
+from kai.cli.running.flags import ROLES as KNOWN
 from kai.cli.running.lifetime import work_in_terms
-from kai.cli.running.roleflags import FLAGS, REPORTED_AS, TOGETHER
-from kai.cli.running.roleflags import ROLES as KNOWN
 from kai.cli.running.roles import Role, binder, controller, podgrouper
 from kai.cluster.caching.store import Watched
 from kai.cluster.connect import Options, connect

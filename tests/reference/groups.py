@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from kai.cli.extending.installed import first_line
+from kai.cli.extending.plugins import first_line
 from kai.manifests import expand
 from kai.manifests.workloads.table import source_of
 from tests.reference.marks import table

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import yaml
 
-from kai.cli.extending.installed import Installed, list_installed
+from kai.cli.extending.plugins import Installed, list_installed
 from kai.deciding.configuration import peer
 from kai.deciding.configuration.options import described, wanted
 from kai.deciding.configuration.peer import Arguments

@@ -13,10 +13,9 @@ import anyio
 import attrs
 from prometheus_client import CollectorRegistry
 
-from kai.cli.running.flags import Given, read_flags
+from kai.cli.running.flags import FLAGS, ROLES, TOGETHER, Given, read_flags
 from kai.cli.running.lifetime import work_in_terms
 from kai.cli.running.process import Process
-from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cluster.connect import Connection, Options, assemble
 from kai.cluster.election.lease import LeaseSettings
 from kai.cluster.process.tracing import no_tracing

@@ -7,8 +7,7 @@ from typing import Any
 
 import attrs
 
-from kai.answers.documents.document import ABSENT, Document, read_json
-from kai.answers.documents.envelope import span
+from kai.answers.documents.document import ABSENT, Document, read_json, span
 from kai.answers.outcomes.gpu_slots import Holder, NodeSlots, Slices, SliceUser, Slot, User
 from kai.answers.outcomes.node_occupancy import Occupancy, Tenant
 from kai.basics.wording import counted

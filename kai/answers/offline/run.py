@@ -5,30 +5,38 @@ Kernels run as plain Python in simulations until compiling them pays (`kai.facts
 Commands bound the search for victims by a number of scenarios, not by time, so that the same input gives the same
 answer. The service bounds it in seconds (`kai.roles.scheduler.cycle.cycle_input`). A user who asks why a job waits does
 not need the full plan of all jobs, and a single group that no eviction helps may try every victim of a large cluster.
+
+A fair-share case has no cluster: sibling queues and an amount to divide (`divide_case`).
+
+Source: fair-share cases are those of the peer's resource division.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import numpy as np
 
-from kai.answers.cases.case import Case
+from kai.answers.cases.case import Case, FairShareCase
 from kai.answers.offline.cluster_reaction import Aftermath, Disruptions, next_objects
+from kai.api import values
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.kinds import declare_all
+from kai.api.values import BadValue
+from kai.basics.errors import InputError
 from kai.basics.progress import report
 from kai.deciding.configuration.profiles import make_profile
 from kai.deciding.configuration.registry import Registry
 from kai.deciding.engine.cycle import CycleReport, Profile, run_cycle
 from kai.deciding.engine.host import Budget, BudgetAnswer, Observer, Silent, Unlimited
 from kai.facts.compiled.pace import Pace, work_of
-from kai.facts.model.axis import Int64s, locked
+from kai.facts.model.axis import Float64s, Int64s, locked
 from kai.facts.model.pod import TERMINATING
 from kai.facts.state.snapshot import Snapshot
 from kai.framework.decisions import Bind, Decision, Evict, Recorder
+from kai.framework.division import divide, give_surplus
 from kai.framework.hooks import PluginUse
 from kai.intake import Intake
 
@@ -317,3 +325,60 @@ def decide(
         decisions=tuple(sink.decisions),
         was_cut_short=isinstance(budget, Counted) and budget.has_ended,
     )
+
+
+DIVISIONS = ("all", "resource", "overquota")
+
+
+def divide_case(case: FairShareCase) -> dict[str, Any]:
+    """Return the fair share of every queue, and the undivided remainder of every resource.
+
+    Raises: InputError for a case that cannot be read.
+    """
+    document = case.document
+    try:
+        queues = document["queues"]
+        totals = document["totalResources"]
+        k = max(0.0, float(document.get("kValue", 0.0)))
+        if document["divide"] not in DIVISIONS:
+            raise InputError.about(
+                case.name, "divide", found=document["divide"], wanted=f"one of {', '.join(DIVISIONS)}"
+            )
+        shares: dict[str, dict[str, float]] = {queue["uid"]: dict.fromkeys(queue["resources"], 0.0) for queue in queues}
+        remaining: dict[str, float] = {}
+        for resource, total in totals.items():
+            members = [queue for queue in queues if resource in queue["resources"]]
+            left, found = _divide(members, resource, float(total), k, surplus_only=document["divide"] == "overquota")
+            remaining[resource] = left
+            for queue, share in zip(members, found, strict=True):
+                shares[queue["uid"]][resource] = float(share)
+    except KeyError as error:
+        raise InputError(f"{case.name}: found a fair-share case without {error}, expected queues and totals") from error
+    except (TypeError, AttributeError, ValueError, OverflowError, BadValue) as error:
+        raise InputError(
+            f"{case.name}: found what no fair-share case has ({error}), expected queues and totals"
+        ) from error
+    return {"scenario": case.name, "fairShare": shares, "remaining": remaining}
+
+
+def _divide(
+    queues: Sequence[Mapping[str, Any]], resource: str, total: float, k: float, *, surplus_only: bool
+) -> tuple[float, Float64s]:
+    def column(key: str, default: float = 0.0) -> Float64s:
+        return np.array([float(queue["resources"][resource].get(key, default)) for queue in queues], np.float64)
+
+    created = [_instant(queue.get("creationTimestamp")) for queue in queues]
+    ranked = sorted(range(len(queues)), key=lambda at: (created[at], str(queues[at]["uid"])))
+    order = np.array(ranked, np.int64)
+    priority = np.array([int(queue.get("priority", 0)) for queue in queues], np.int64)
+    weight, usage, request = column("overQuotaWeight"), column("usage"), column("request")
+    limit, shares = column("limit", -1.0), column("fairShare")
+    if surplus_only:
+        left = give_surplus(total, order, priority, weight, usage, request, limit, k, shares)
+    else:
+        left = divide(total, order, priority, column("deserved"), limit, weight, usage, request, k, shares)
+    return float(left), shares
+
+
+def _instant(text: object) -> float:
+    return values.instant(text) if isinstance(text, str) and text else 0.0

@@ -14,7 +14,7 @@ from typing import Final
 import attrs
 
 from kai.answers.outcomes.node_occupancy import NodeState, recovered, repaired, states_of, uncordoned
-from kai.answers.why import claim_changes, pod_changes
+from kai.answers.why import pod_changes
 from kai.answers.why.changes import Change, Site
 from kai.answers.why.facts import Evidence, asks_gpus
 from kai.api import names
@@ -81,8 +81,8 @@ def _host_ports(site: Site) -> Iterator[Family]:
 
 
 def _shared_claims(site: Site) -> Iterator[Family]:
-    if claim_changes.claims_for_one_pod(site):
-        yield Family(topic="access mode", steps=(partial(claim_changes.shared_claims, site),))
+    if pod_changes.claims_for_one_pod(site):
+        yield Family(topic="access mode", steps=(partial(pod_changes.shared_claims, site),))
 
 
 def _attach_limits(site: Site) -> Iterator[Family]:
@@ -90,9 +90,9 @@ def _attach_limits(site: Site) -> Iterator[Family]:
     if not any(pod.spec.volumes for pod in site.waiting):
         return
     for driver in sorted({each.name for node in site.objects.csi_nodes for each in node.spec.drivers}):
-        if claim_changes.attach_limits(site, driver):
+        if pod_changes.attach_limits(site, driver):
             more = above(0, _volumes(site))
-            steps = tuple(partial(claim_changes.attach_limit, site, driver, each) for each in more)
+            steps = tuple(partial(pod_changes.attach_limit, site, driver, each) for each in more)
             yield Family(topic=f"attach limit of {driver}", steps=steps)
 
 
@@ -102,23 +102,23 @@ def _volumes(site: Site) -> int:
 
 def _devices(site: Site) -> Iterator[Family]:
     """Yield fewer devices of each class, other classes, and requests without selectors."""
-    asked = claim_changes.asked_devices(site)
+    asked = pod_changes.asked_devices(site)
     classes = sorted(each.metadata.name for each in site.objects.device_classes)
     for name, count in sorted(asked.items()):
         lower = below(count) if count else (1,)
-        steps = tuple(partial(claim_changes.fewer_devices, site, name, each) for each in lower)
+        steps = tuple(partial(pod_changes.fewer_devices, site, name, each) for each in lower)
         yield Family(topic=f"count of {name}", steps=steps)
         others = [each for each in classes if each != name][:MOST_ALTERNATIVES]
-        choices = tuple(partial(claim_changes.of_class, site, name, each) for each in others)
+        choices = tuple(partial(pod_changes.of_class, site, name, each) for each in others)
         yield Family(topic=f"class {name}", steps=choices, ordered=False)
-    if any(map(claim_changes.selects, claim_changes.device_claims(site))):
-        yield Family(topic="selectors", steps=(partial(claim_changes.of_any_kind, site),))
+    if any(map(pod_changes.selects, pod_changes.device_claims(site))):
+        yield Family(topic="selectors", steps=(partial(pod_changes.of_any_kind, site),))
 
 
 def _counted(site: Site) -> Iterator[Family]:
     """Yield less of each vendor resource that device plugins or device classes provide."""
     for resource, most in sorted(_asked(site).items()):
-        steps = tuple(partial(claim_changes.fewer_of, site, resource, most, each) for each in below(most))
+        steps = tuple(partial(pod_changes.fewer_of, site, resource, most, each) for each in below(most))
         yield Family(topic=resource, steps=steps)
 
 

@@ -105,7 +105,7 @@ def _look(kubeconfig: str, context: str, user: str) -> "tuple[Seen, str]":
     """
     import anyio
 
-    from kai.answers.documents.envelope import DISTRIBUTION, installed
+    from kai.answers.documents.document import DISTRIBUTION, installed
     from kai.basics.errors import UnreachableError
     from kai.cluster.clock import SystemClock
     from kai.cluster.transport.access import Access

@@ -117,8 +117,8 @@ def _is_wanted(finding: "Finding", select: tuple[str, ...], ignore: tuple[str, .
 
 
 def _write(found: Sequence["Finding"], summary: str, console: Console) -> None:
-    from kai.cli.checking.findings import finding_item, finding_text, github_text
     from kai.cli.console import write_kind
+    from kai.cli.failures import finding_item, finding_text, github_text
 
     if console.is_for_machines:
         from kai.answers.documents.listings import Findings

@@ -9,8 +9,8 @@ import click
 
 from kai.basics.errors import InputError
 from kai.basics.wording import number_text
+from kai.cli.arguments import cycles_option, refuse_given, refuse_of_traces
 from kai.cli.console import Console, console_options
-from kai.cli.deciding.givenflags import cycles_option, refuse_given, refuse_of_traces
 from kai.cli.deciding.runs import Wanted, carried_out, experiments_of, under
 from kai.cli.failures import NO
 from kai.cli.sources import adoption_options
@@ -228,8 +228,7 @@ def _compare_runs(runs: "Sides", wanted: "Wanted", again: str, console: Console,
 
 def _write(found: "Comparison", text: Callable[[], str], console: Console, *, wants_code: bool) -> int:
     if console.is_for_machines:
-        from kai.answers.documents.document import as_json
-        from kai.answers.documents.envelope import enveloped
+        from kai.answers.documents.document import as_json, enveloped
         from kai.cli.console import write_document
 
         write_document(enveloped("Comparison", as_json(found)), console)
@@ -281,7 +280,7 @@ def _decided(
     policy: Any,  # noqa: ANN401 - Policy, whose import costs numpy
     wanted: "Wanted",
 ) -> "Side":
-    from kai.cli.deciding.replay import case_at, decided_on
+    from kai.cli.deciding.snapshots import case_at, decided_on
     from kai.lab.comparing.comparison import side_of
     from kai.lab.request import Request, adoption_under
 

@@ -75,8 +75,7 @@ def policy_of(text: bytes, place: str, registry: "Registry | None" = None) -> "P
     """
     # Reading a cluster's own configuration needs these only where it has one.
     from kai.cli.running.configuring import setup_of, with_flags
-    from kai.cli.running.flags import read_flags
-    from kai.cli.running.roleflags import FLAGS, PARAMETER_OF, ROLES, SCHEDULER, SETTING_OF, TOGETHER
+    from kai.cli.running.flags import FLAGS, PARAMETER_OF, ROLES, SCHEDULER, SETTING_OF, TOGETHER, read_flags
     from kai.cli.running.roles import configuration_of, intake_of
     from kai.lab.request import Policy
 
@@ -143,8 +142,7 @@ def _decides(given: "Given") -> bool:
 def _with_flags(chosen: Chosen, lines: Iterable[list[str]]) -> Chosen:
     """Return the configuration with the decision-changing flags of the first deciding service."""
     from kai.basics.errors import ConfigError
-    from kai.cli.running.flags import read_flags
-    from kai.cli.running.roleflags import FLAGS, PARAMETER_OF, ROLES, SETTING_OF, TOGETHER
+    from kai.cli.running.flags import FLAGS, PARAMETER_OF, ROLES, SETTING_OF, TOGETHER, read_flags
     from kai.cli.running.roles import configuration_of, intake_of
     from kai.deciding.configuration.profile_reading import default_configuration
     from kai.lab.request import Policy

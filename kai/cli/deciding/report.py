@@ -14,8 +14,7 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kai.answers.documents.document import ABSENT, as_json
-from kai.answers.documents.envelope import enveloped
+from kai.answers.documents.document import ABSENT, as_json, enveloped
 from kai.answers.documents.listings import EvictedPod, ResultJob, UnusedItem
 from kai.basics.wording import counted, first_of, number_text
 from kai.cli.console import Console, write_document

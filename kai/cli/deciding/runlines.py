@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 from kai.basics.wording import counted, number_text, span_text
 from kai.cli.console import Console
 from kai.cli.tables import GAP, Column, columns, padded, table, wrapped
-from kai.lab.virtual.results.comparison import top_queues
+from kai.lab.virtual.results.comparison import remarks, top_queues
 from kai.lab.virtual.results.metrics import goodput_text
-from kai.lab.virtual.results.remarks import remarks
 from kai.lab.virtual.results.result import HEADLINES, figure
 
 if TYPE_CHECKING:

@@ -88,8 +88,8 @@ class Wanted:
 
 def simulate_over_time(paths: Sequence[str], wanted: Wanted, console: Console, again: str) -> int:
     """Carry out the runs and write their results; ``again`` is the command that repeats them."""
-    from kai.cli.checking.findings import finding_text
     from kai.cli.deciding.runsfiles import check_places, save_runs, write_report
+    from kai.cli.failures import finding_text
 
     check_places(wanted.out, wanted.report, wanted.engine)
     if len(paths) != 1:
@@ -125,7 +125,7 @@ def carried_out(experiments: Sequence[Experiment], wanted: Wanted) -> tuple[Done
         from kai.lab.virtual.experiments import carry_out_all
 
         return carry_out_all(experiments)
-    from kai.answers.documents.envelope import DISTRIBUTION, installed
+    from kai.answers.documents.document import DISTRIBUTION, installed
     from kai.lab.virtual.remote import carry_out_on
 
     return carry_out_on(wanted.engine, experiments, installed(DISTRIBUTION))

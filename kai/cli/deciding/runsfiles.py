@@ -83,7 +83,7 @@ def _check_right(path: Path, above: Path) -> None:
 def document(result: "SimulationResult") -> dict[str, Any]:
     """Return a result in its envelope."""
     from kai.answers.cases.origin import Origin
-    from kai.answers.documents.envelope import enveloped
+    from kai.answers.documents.document import enveloped
     from kai.lab.virtual.results.documents import document_of
     from kai.lab.virtual.scenes.file_kinds import is_trace
 
@@ -197,7 +197,7 @@ def write_report(path: str, results: "Sequence[SimulationResult]", command: str,
 
     Raises: InputError where it cannot be written.
     """
-    from kai.answers.documents.envelope import DISTRIBUTION, installed
+    from kai.answers.documents.document import DISTRIBUTION, installed
     from kai.lab.report.page import page_of
 
     text = page_of(results, command=f"{command} --report {shlex.quote(path)}", program=f"kai {installed(DISTRIBUTION)}")

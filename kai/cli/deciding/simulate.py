@@ -7,11 +7,10 @@ import attrs
 import click
 
 from kai.basics.errors import ConfigError, InputError, KaiError
+from kai.cli.arguments import GivenPath, cycles_option, is_given, refuse_given, refuse_of_others, refuse_of_traces
 from kai.cli.completing import complete_actions
 from kai.cli.console import Console, console_options
-from kai.cli.deciding.givenflags import cycles_option, is_given, refuse_given, refuse_of_others, refuse_of_traces
 from kai.cli.failures import INPUT, NO, report_bug, report_error, say_error
-from kai.cli.selectors import GivenPath
 from kai.cli.sources import adoption_options
 
 if TYPE_CHECKING:
@@ -158,8 +157,8 @@ def _cases(paths: tuple[str, ...]) -> Iterator[str]:
 
 def _one(path: str, request: "Request", console: Console, *, check: bool, explain: bool) -> int:
     """Simulate one case and write the result; a failure is reported and does not stop the other cases."""
-    from kai.cli.checking.findings import finding_text
     from kai.cli.deciding.report import write_failure, write_result
+    from kai.cli.failures import finding_text
 
     try:
         result = request.run(path)

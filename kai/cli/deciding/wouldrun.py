@@ -317,7 +317,7 @@ def would_run(paths: tuple[str, ...], source: Source, console: Console, queue: s
     if STANDARD_INPUT in paths and source.place == STANDARD_INPUT:
         raise click.UsageError("standard input cannot be both FILE and SOURCE")
     from kai.answers.cases.files import declare_kinds
-    from kai.cli.checking.findings import finding_text
+    from kai.cli.failures import finding_text
     from kai.lab.comparing.arrival import arrival
     from kai.lab.sources.addition import add
     from kai.lab.sources.adopting import around_of
@@ -376,7 +376,7 @@ def _explained(found: "Arrival", result: "Result") -> "Sequence[Mapping[str, Any
 
 
 def _write(found: "Arrival", addition: "Addition", result: "Result", console: Console) -> None:
-    from kai.answers.documents.envelope import enveloped
+    from kai.answers.documents.document import enveloped
     from kai.cli.console import write_document
     from kai.facts.model.axis import GPU_UNIT
 

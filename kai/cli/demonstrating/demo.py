@@ -33,7 +33,7 @@ from kai.cli.demonstrating.drawing import LEAST_COLUMNS, line_text
 from kai.cli.demonstrating.playing import Pacing, Player, Watched
 from kai.cli.demonstrating.scenes import NAMES, DemoScene, prepare, save, scene_named
 from kai.cli.failures import flush_out
-from kai.cli.running.dashboards import Board, Place
+from kai.cli.running.endpoints import Board, Place
 from kai.cli.tables import wrapped
 from kai.cluster.clock import SystemClock
 from kai.cluster.process.listener import is_local, read_address

@@ -21,7 +21,7 @@ from kai.basics.wording import counted, first_of, found_by
 from kai.cli.deciding.runs import END, FILES, RESULT, TIMELINE
 from kai.cli.deciding.runsfiles import document
 from kai.deciding.configuration.profile_reading import default_configuration
-from kai.lab.virtual.moments import archive_of, reasons_at_the_end
+from kai.lab.virtual.experiments import archive_of, reasons_at_the_end
 from kai.lab.virtual.results.metrics import result_of
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kai.answers.documents.envelope import span
+from kai.answers.documents.document import span
 from kai.basics.wording import counted, first_of, number_text
 from kai.cli.console import Console
 from kai.cli.tables import columns, wrapped

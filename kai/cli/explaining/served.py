@@ -10,7 +10,7 @@ from kai.answers.documents.evictions import evictions_of, past_evictions_of
 from kai.answers.documents.jobs import job_lines, owners_of_jobs
 from kai.answers.documents.nodes import occupancy
 from kai.answers.documents.queues import entitlement, waiting_jobs
-from kai.cli.explaining.subjectkinds import split_subject
+from kai.cli.arguments import split_subject
 from kai.cli.explaining.subjects import NoSubjectError, named_jobs, unknown_job
 from kai.cli.explaining.whyevicted import EvictionAnswer, Record, logged
 from kai.cli.explaining.whyjobs import Asked, jobs_answer, waiting_answer

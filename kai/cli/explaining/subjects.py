@@ -1,20 +1,26 @@
-"""The subject of a question: a job, a queue or a node, found by the name that was typed."""
+"""The subject of a question: a job, a queue or a node, found by the name that was typed.
+
+Where a name belongs to no job because kai schedules none of its pods, `why_left_out` says why.
+"""
 
 import difflib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import attrs
 
 from kai.basics.errors import InputError
 from kai.basics.wording import first_of
-from kai.cli.explaining.subjectkinds import KINDS, SHORT, owner_subject, split_subject
+from kai.cli.arguments import KINDS, SHORT, owner_subject, split_subject
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kai.answers.cases.case import Case
     from kai.answers.outcomes.job_lines import JobLine
     from kai.answers.outcomes.overview import Job, Overview
     from kai.answers.outcomes.owners import Above
+    from kai.api.kubernetes.pod import Pod
     from kai.cli.sources import Source
     from kai.lab.request import Result
 
@@ -55,7 +61,7 @@ def find_subject(text: str, source: "Source", result: "Result") -> Subject:
                 return Subject(kind=each, name=name, lines=lines)
         elif name in known[each]:
             return Subject(kind=each, name=name)
-    from kai.cli.explaining.leftout import why_left_out
+    from kai.cli.explaining.subjects import why_left_out
 
     # The prefix of the name may be a kind or a namespace.
     for of_kind, bare in (("", name), owner_subject(name)) if kind in {"", "job"} else ():
@@ -235,3 +241,69 @@ def _names(kind: str, source: "Source", result: "Result") -> list[str]:
 def _asked(seen: "Overview", source: "Source", result: "Result") -> "Sequence[Job]":
     namespace = source.namespace_of(source.case_of(result))
     return [job for job in seen.jobs if namespace in {"", job.namespace}]
+
+
+def why_left_out(kind: str, name: str, case: "Case") -> tuple[str, str]:
+    """Return why the object called ``name`` is no job, and a hint; "" if the source has no such object.
+
+    ``kind`` is a kind in lower case, or "" for any; ``name`` may have a namespace before it.
+    """
+    namespace, _, bare = name.rpartition("/")
+    pool = _pool_of(kind, namespace, bare, case)
+    if pool is not None:
+        ours = case.settings.node_pool or f"what has no label {case.settings.node_pool_label}"
+        hint = f"--config FILE with a SchedulingShard of partitionLabelValue: {pool} decides for it"
+        return f"{bare} is in node pool {pool}, and this is decided for {ours}", hint
+    for what, reason in (*_unused(kind, namespace, bare, case), *_ungrouped(kind, namespace, bare, case)):
+        other = reason.partition("for scheduler ")[2].partition(",")[0]
+        own = f"schedulerName: {case.settings.scheduler_name} in its pods gives it to kai"
+        hint = f"{own}; --scheduler-name {other} asks what kai would do with it" if other else ""
+        said = reason.replace("its pods are", "it is").replace("its pods have", "it has") if what == "Pod" else reason
+        return f"kai does not place {what} {bare}: {said}", hint
+    return "", ""
+
+
+def _pool_of(kind: str, namespace: str, name: str, case: "Case") -> str | None:
+    """Return the other node pool that a group, or the group of a pod or owner, belongs to; None if there is none."""
+    from kai.api import names
+    from kai.api.kinds import key_of
+
+    groups = {key_of(each): each for each in case.objects.pod_groups}
+    others = {key: each for key, each in groups.items() if not case.settings.owns(each.metadata.labels)}
+    found = {key for key in others if key[1] == name and namespace in {"", key[0]} and kind in {"", "podgroup"}}
+    for pod in case.objects.pods if others else ():
+        if namespace in {"", pod.metadata.namespace} and _kind_called(kind, name, pod):
+            found |= {(pod.metadata.namespace, pod.metadata.annotations.get(names.POD_GROUP, ""))} & others.keys()
+    return next((case.settings.pool(others[key].metadata.labels) or "none" for key in sorted(found)), None)
+
+
+def _unused(kind: str, namespace: str, name: str, case: "Case") -> Iterator[tuple[str, str]]:
+    """Yield kind and reason of input objects that took no part in the decision."""
+    for each in case.unused:
+        places = [found.partition("/") for found in each.names if kind in {"", each.kind.lower()}]
+        if any(last == name and namespace in {"", first} for first, _, last in places):
+            yield each.title, each.reason
+
+
+def _ungrouped(kind: str, namespace: str, name: str, case: "Case") -> Iterator[tuple[str, str]]:
+    """Yield kind and reason of pods without a pod group, or of their owners."""
+    from kai.api import names
+    from kai.api.kinds import key_of
+    from kai.manifests.unused import NO_GROUP, for_scheduler
+
+    groups = {key_of(each) for each in case.objects.pod_groups}
+    for pod in case.objects.pods:
+        what = _kind_called(kind, name, pod) if namespace in {"", pod.metadata.namespace} else ""
+        group = pod.metadata.annotations.get(names.POD_GROUP, "")
+        if what and pod.spec.scheduler_name != case.settings.scheduler_name:
+            yield what, for_scheduler(pod.spec.scheduler_name, case.settings.scheduler_name)
+        elif what and (pod.metadata.namespace, group) not in groups:
+            yield what, NO_GROUP if group else "its pods have no pod group yet"
+
+
+def _kind_called(kind: str, name: str, pod: "Pod") -> str:
+    """Return the kind of the pod, or of its owner, that is called ``name``; "" if neither is."""
+    if kind in {"", "pod"} and pod.metadata.name == name:
+        return "Pod"
+    owners = (each for each in pod.metadata.owner_references if each.name == name)
+    return next((each.kind for each in owners if kind in {"", each.kind.lower()}), "")

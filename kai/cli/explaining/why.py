@@ -7,14 +7,13 @@ import attrs
 import click
 
 from kai.basics.errors import UnreachableError
+from kai.cli.arguments import GivenPath, split_subject
 from kai.cli.completing import complete_subjects
 from kai.cli.console import Console
 from kai.cli.explaining.explanations import Item
-from kai.cli.explaining.subjectkinds import split_subject
 from kai.cli.explaining.subjects import NoSubjectError, find_subject
 from kai.cli.explaining.whyjobs import Asked, JobAnswer, WaitingAnswer, explained_by_service, is_for_service
 from kai.cli.failures import NO
-from kai.cli.selectors import GivenPath
 from kai.cli.sources import Source, source_options
 from kai.cli.views import View, Ways, show, show_view
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from kai.answers.why.own_jobs import OwnJob, OwnJobs
     from kai.cli.serving import Served
     from kai.lab.request import Result
-    from kai.lab.virtual.moments import Reached
+    from kai.lab.virtual.experiments import Reached
     from kai.manifests import Finding
 
 

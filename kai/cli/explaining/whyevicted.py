@@ -7,9 +7,9 @@ import attrs
 
 from kai.basics.errors import UnreachableError
 from kai.basics.wording import counted, number_text
+from kai.cli.arguments import split_subject
 from kai.cli.console import Console
 from kai.cli.explaining.explanations import evicted
-from kai.cli.explaining.subjectkinds import split_subject
 from kai.cli.explaining.subjects import NoSubjectError, find_subject
 from kai.cli.tables import columns, wrapped
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kai.answers.documents.envelope import span
+from kai.answers.documents.document import span
 from kai.api.values import instant
 from kai.basics.progress import report
 from kai.basics.wording import counted, first_of
+from kai.cli.arguments import split_subject
 from kai.cli.console import Console
 from kai.cli.explaining.explanations import Item, assumed, block, change_lines, evicted, sized, wire_texts
-from kai.cli.explaining.subjectkinds import split_subject
 from kai.cli.tables import columns, wrapped
 from kai.cli.views import ServedView, View
 

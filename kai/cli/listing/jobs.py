@@ -9,7 +9,7 @@ import attrs
 import click
 from click.shell_completion import CompletionItem
 
-from kai.answers.documents.envelope import span
+from kai.answers.documents.document import span
 from kai.basics.errors import InputError
 from kai.basics.wording import counted, number_text, shown
 from kai.cli.completing import complete_queues

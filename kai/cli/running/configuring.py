@@ -12,8 +12,7 @@ from kai.api.codec.manifest_text import load_documents, load_values
 from kai.basics.errors import ConfigError, InputError
 from kai.basics.parsing import mapping_of, part_of
 from kai.basics.wording import found_by, shown
-from kai.cli.running.flags import Given, with_texts
-from kai.cli.running.roleflags import FLAGS, SCHEDULER
+from kai.cli.running.flags import FLAGS, SCHEDULER, Given, with_texts
 from kai.cli.running.shards import Rendered, is_shard, render
 from kai.deciding.configuration.profile_reading import Configuration, read_configuration
 

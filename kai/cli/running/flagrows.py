@@ -1,6 +1,6 @@
 """The flags of every role as plain rows: name, kind and default, under KAI-Scheduler's names. Imports nothing heavy.
 
-`kai.cli.running.rolehelp` has their descriptions; `kai.cli.running.roleflags` builds the flags from these rows.
+`kai.cli.running.rolehelp` has their descriptions; `kai.cli.running.flags` builds the flags from these rows.
 
 Source: the options of KAI-Scheduler's programs, cmd/*/app.
 """

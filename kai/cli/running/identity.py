@@ -22,7 +22,7 @@ import structlog
 from kai.api.plans import Reason, Refusal
 from kai.basics.deadlines import doubling_pause
 from kai.basics.errors import CommandLineError, ConfigError
-from kai.cli.running.roleflags import TOGETHER
+from kai.cli.running.flags import TOGETHER
 from kai.cluster.election.leading import fresh_identity
 from kai.cluster.election.lease import LeaseSettings
 from kai.cluster.requests import Fetch

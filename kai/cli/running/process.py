@@ -19,17 +19,25 @@ import attrs
 import structlog
 from prometheus_client import CollectorRegistry
 
-from kai.answers.documents.envelope import DISTRIBUTION, installed
+from kai.answers.documents.document import DISTRIBUTION, installed
 from kai.api.kinds import ApiObject
 from kai.api.kubernetes.meta import ConfigMap
 from kai.api.kubernetes.pod import Pod
 from kai.api.scheduling.queue import Queue
 from kai.basics.errors import ConfigError, KaiError
-from kai.cli.running.dashboards import Board, Place, make_board, wanted_dashboard
-from kai.cli.running.flags import Given
+from kai.cli.running.endpoints import (
+    Board,
+    CertificateSource,
+    Place,
+    admission_settings,
+    doors,
+    make_board,
+    wanted_certificate,
+    wanted_dashboard,
+)
+from kai.cli.running.flags import ADMISSION, BINDER, FLAGS, LEASES, PODGROUPER, REPORTED_AS, SCHEDULER, TOGETHER, Given
 from kai.cli.running.identity import ProcessIdentity
 from kai.cli.running.lifetime import end_on_signal, log_standstill, tidying, work_in_terms
-from kai.cli.running.roleflags import ADMISSION, BINDER, FLAGS, LEASES, PODGROUPER, REPORTED_AS, SCHEDULER, TOGETHER
 from kai.cli.running.rolemetrics import ApiCalls, MissingRights, ObjectsNotRead, RoleMetrics
 from kai.cli.running.roles import (
     SCHEDULER_WATCHES,
@@ -43,7 +51,6 @@ from kai.cli.running.roles import (
     scheduler_settings,
     watches_of_plugins,
 )
-from kai.cli.running.webhooks import CertificateSource, admission_settings, doors, wanted_certificate
 from kai.cluster.caching.store import Watched
 from kai.cluster.connect import Connection, Options, connect
 from kai.cluster.election.leading import SoleLeadership, fresh_identity

@@ -15,8 +15,7 @@ from kai.api.kubernetes.meta import Namespace
 from kai.api.scheduling.bind_request import BindRequest
 from kai.basics.errors import CommandLineError
 from kai.basics.wording import shown
-from kai.cli.running.identity import END_AT_ONCE, HOLD_GPU, own_image
-from kai.cli.running.roleflags import (
+from kai.cli.running.flags import (
     BINDER,
     PARAMETER_OF,
     POD_GROUPS,
@@ -27,6 +26,7 @@ from kai.cli.running.roleflags import (
     SETTING_OF,
     TOGETHER,
 )
+from kai.cli.running.identity import END_AT_ONCE, HOLD_GPU, own_image
 from kai.cluster.port import Cluster
 
 if TYPE_CHECKING:  # OpenTelemetry takes a quarter of a second, which not every role needs

@@ -63,7 +63,7 @@ class Run(click.Command):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the flags of the roles typed so far."""
-        from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
+        from kai.cli.running.flags import FLAGS, ROLES, TOGETHER
 
         roles = {word for word in _words(ctx) if word in ROLES} or set(TOGETHER)
         found = [f"--{name}" for name, flag in FLAGS.items() if roles & flag.roles and not flag.inert]
@@ -72,7 +72,7 @@ class Run(click.Command):
 
 def _complete_roles(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
     """Return the roles that may follow those typed so far."""
-    from kai.cli.running.roleflags import ROLES
+    from kai.cli.running.flags import ROLES
 
     words = _words(context)
     if not all(word in ROLES for word in words):
@@ -108,9 +108,8 @@ def run(arguments: tuple[str, ...]) -> int:
         return 0
     import anyio
 
-    from kai.cli.running.flags import read_flags
+    from kai.cli.running.flags import FLAGS, ROLES, TOGETHER, read_flags
     from kai.cli.running.process import Process
-    from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
     from kai.cluster.process.logs import set_up_logs
 
     given = read_flags(arguments, FLAGS, ROLES, TOGETHER)

@@ -29,9 +29,8 @@ from kai.lab.report.drawing import Figure, Frame, Key, Paint, Plot, Section, Tab
 from kai.lab.report.gantt import ran_where
 from kai.lab.report.over_time import evicted_by_whom, usable, who_had
 from kai.lab.report.waits import at_most, got_shares, how_long, run_paints, runs_waits
-from kai.lab.virtual.results.comparison import compare_runs
+from kai.lab.virtual.results.comparison import compare_runs, remarks
 from kai.lab.virtual.results.metrics import goodput_text, waited
-from kai.lab.virtual.results.remarks import remarks
 from kai.lab.virtual.results.result import BETTER_HIGH, HEADLINES, JobResult, SimulationResult, figure, headline
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from kai.lab.report.drawing import (
     short,
     steps,
 )
+from kai.lab.virtual.results.comparison import long_enough
 from kai.lab.virtual.results.metrics import longest_wait, percentile, waited
-from kai.lab.virtual.results.remarks import long_enough
 from kai.lab.virtual.results.result import JobResult, QueueResult, SimulationResult, figure, headline
 
 if TYPE_CHECKING:

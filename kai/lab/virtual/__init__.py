@@ -6,6 +6,6 @@ Read `running.simulation` first. A subpackage imports only the ones above it in 
     running/  the event loop, the embedded cluster, the owners of pods, and the records
     results/  figures, documents and comparisons of results
 
-`moments` reconstructs one instant of a run. `experiments` describes runs so that another process can carry them out;
-`remote` sends them to other machines.
+`experiments` describes runs so that another process can carry them out, and reconstructs one instant of a run; `remote`
+sends them to other machines.
 """

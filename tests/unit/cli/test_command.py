@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kai.answers.documents.envelope import DISTRIBUTION, installed
+from kai.answers.documents.document import DISTRIBUTION, installed
 from kai.basics.errors import ActionError, CommandLineError, ConfigError, InputError, InvariantError, PluginError
 from kai.cli import command, main
 from kai.cli.command import COMMANDS, run

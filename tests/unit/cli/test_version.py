@@ -2,7 +2,7 @@ import json
 
 import yaml
 
-from kai.answers.documents.envelope import installed
+from kai.answers.documents.document import installed
 from kai.cli.command import run
 
 

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kai.cli.running.flags import read_flags
+from kai.cli.running.flags import FLAGS, ROLES, TOGETHER, read_flags
 from kai.cli.running.identity import ProcessIdentity
-from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.roles.admission.rotation import CONFIGURATIONS
 from tests.unit.deploy.rendering import DEPLOY, ENTRIES, LASTING, Manifest, key, of_kind, render
 from tests.unit.deploy.rendering import deployment as the_deployment

@@ -1,7 +1,6 @@
 """What ships for a shadow: an account that may only read, and a Deployment that is told to write nothing."""
 
-from kai.cli.running.flags import read_flags
-from kai.cli.running.roleflags import FLAGS, ROLES, SCHEDULER, TOGETHER
+from kai.cli.running.flags import FLAGS, ROLES, SCHEDULER, TOGETHER, read_flags
 from tests.unit.deploy.rendering import DEPLOY, deployment, of_kind, render
 
 MANIFESTS = render(DEPLOY / "overlays" / "shadow")

@@ -10,8 +10,7 @@ import yaml
 
 from kai.api.codec import structuring
 from kai.cli.command import COMMANDS, CONTEXT, kai
-from kai.cli.running.flags import read_flags
-from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
+from kai.cli.running.flags import FLAGS, ROLES, TOGETHER, read_flags
 from kai.deciding.configuration.profile_reading import read_configuration
 from kai.lab.scenarios.scenario import read_objects
 from kai.lab.scenarios.shorthand import expand as expand_short_form

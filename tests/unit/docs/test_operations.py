@@ -11,8 +11,7 @@ from prometheus_client import CollectorRegistry
 from kai.api.kubernetes.pod import Pod
 from kai.cli import failures
 from kai.cli.command import COMMANDS
-from kai.cli.running.flags import read_flags
-from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
+from kai.cli.running.flags import FLAGS, ROLES, TOGETHER, read_flags
 from kai.cli.running.rolehelp import MEANINGS
 from kai.cli.running.rolemetrics import ApiCalls, MissingRights, ObjectsNotRead, RoleMetrics
 from kai.cluster.process.exposition import GaugeTable

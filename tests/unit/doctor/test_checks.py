@@ -3,7 +3,7 @@
 import pytest
 
 from kai.api.kinds import BY_CLASS
-from kai.cli.running.roleflags import LEASES, ROLES, TOGETHER
+from kai.cli.running.flags import LEASES, ROLES, TOGETHER
 from kai.doctor import seen as seeing
 from kai.doctor.checks import CHECKS, POLICIES
 from kai.doctor.cluster_reading import TABLE, rights_of, rights_of_readers

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from click.testing import CliRunner
 
-from kai.answers.documents.envelope import API_VERSION
+from kai.answers.documents.document import API_VERSION
 from kai.cli.command import kai
 from kai.cli.listing import report as report_module
 from kai.cli.listing.report import report_command

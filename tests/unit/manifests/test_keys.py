@@ -2,7 +2,7 @@
 
 import pytest
 
-from kai.cli.checking.findings import finding_text
+from kai.cli.failures import finding_text
 from kai.manifests import documents_of, open_text, read
 from kai.manifests.keys import KEYS, edits, nearest_key
 from kai.manifests.lint import lint

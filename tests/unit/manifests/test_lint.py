@@ -1,6 +1,6 @@
 import pytest
 
-from kai.cli.checking.findings import finding_text
+from kai.cli.failures import finding_text
 from kai.manifests import documents_of, open_text, read
 from kai.manifests.codes import CODES
 from kai.manifests.lint import lint

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from kai.answers.documents.document import as_json
-from kai.cli.checking.findings import finding_item, finding_text
+from kai.cli.failures import finding_item, finding_text
 from kai.manifests import RefusedError, documents_of, open_text, read
 from kai.manifests.codes import CODES
 from kai.manifests.fields import NEWER

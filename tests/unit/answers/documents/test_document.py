@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 import pytest
 
-from kai.answers.documents.document import ABSENT, as_json, read_json, schema_of
+from kai.answers.documents.document import ABSENT, as_json, read_json, schema_of, span
 
 
 @attrs.frozen(kw_only=True)
@@ -73,3 +73,11 @@ def test_a_schema_has_what_is_always_written_as_required():
         "anyOf": [{"type": "number"}, {"type": "null"}]
     }
     assert schema_of(Whole, is_whole=True)["required"] == [*JSON, "note"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-1, "0s"), (45.9, "45s"), (60, "1m"), (3599, "59m"), (3600, "1h00m"), (6600, "1h50m"), (273600, "3d4h")],
+)
+def test_a_length_of_time_has_two_units_at_most(seconds, text):
+    assert span(seconds) == text

@@ -1,7 +1,7 @@
 import pytest
 
 from kai.answers.cases.case import FairShareCase
-from kai.answers.offline.fair_share_division import divide_case
+from kai.answers.offline.run import divide_case
 from kai.basics.errors import InputError
 
 

@@ -6,8 +6,8 @@ import yaml
 from kai.answers.documents.document import as_json
 from kai.answers.documents.jobs import JobItem, job_lines, owners_of_jobs
 from kai.answers.outcomes.owners import owners_in
+from kai.cli.arguments import owner_subject
 from kai.cli.command import run
-from kai.cli.explaining.subjectkinds import owner_subject
 from kai.cli.explaining.subjects import named_jobs
 from kai.cli.sources import Source
 from kai.manifests.expansion import expand

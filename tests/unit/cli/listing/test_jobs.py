@@ -5,10 +5,10 @@ import attrs
 import pytest
 
 from kai.answers.documents.jobs import job_lines
+from kai.cli.arguments import read_selector
 from kai.cli.command import run
 from kai.cli.console import Console
 from kai.cli.listing.jobs import Wanted, job_view
-from kai.cli.selectors import read_selector
 from kai.cli.sources import Source
 from kai.cli.tables import shown_width
 

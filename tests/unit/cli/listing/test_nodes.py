@@ -7,10 +7,10 @@ from kai.answers.documents.document import as_json
 from kai.answers.documents.nodes import NodeItem
 from kai.answers.documents.nodes import node_slots as read_nodes
 from kai.answers.outcomes.gpu_slots import node_slots
+from kai.cli.arguments import read_selector
 from kai.cli.command import run
 from kai.cli.console import Console
 from kai.cli.listing.nodes import node_view, short_type
-from kai.cli.selectors import read_selector
 from kai.cli.sources import Source
 from kai.cli.tables import shown_width
 

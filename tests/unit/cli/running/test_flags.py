@@ -3,8 +3,7 @@
 import pytest
 
 from kai.basics.errors import ConfigError
-from kai.cli.running.flags import read_flags
-from kai.cli.running.roleflags import FLAGS, LEASES, ROLES, SCHEDULER, TOGETHER
+from kai.cli.running.flags import FLAGS, LEASES, ROLES, SCHEDULER, TOGETHER, read_flags
 
 
 def read(*words):

@@ -3,9 +3,8 @@ from contextlib import contextmanager
 import pytest
 
 from kai.basics.errors import ConfigError
-from kai.cli.running.flags import read_flags
+from kai.cli.running.flags import FLAGS, ROLES, TOGETHER, read_flags
 from kai.cli.running.identity import ProcessIdentity
-from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cluster.election.lease import Election, ReadDone, Record, WakeAt, WriteLease
 
 POD = {"POD_NAME": "kai-7", "POD_UID": "0b6e7f9a"}

@@ -7,8 +7,7 @@ belongs to programs without a counterpart here: the operator, and the exporter o
 import pytest
 
 from kai.basics.errors import ConfigError
-from kai.cli.running.flags import read_flags
-from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
+from kai.cli.running.flags import FLAGS, ROLES, TOGETHER, read_flags
 
 CLIENT = {"qps": "50", "burst": "300"}
 LEADER = {"leader-elect": "false"}

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from kai.cli.command import run
-from kai.cli.running.roleflags import FLAGS, ROLES
+from kai.cli.running.flags import FLAGS, ROLES
 from kai.cli.running.rolehelp import MEANINGS, help_of, roles_in
 
 

@@ -7,9 +7,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kai.basics.errors import ConfigError
-from kai.cli.running.flags import read_flags
+from kai.cli.running.flags import FLAGS, ROLES, TOGETHER, read_flags
 from kai.cli.running.process import Process
-from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from kai.cli.running.roles import podgrouper, scheduler_settings
 
 

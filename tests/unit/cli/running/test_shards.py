@@ -9,9 +9,8 @@ from kai.basics.errors import ConfigError
 from kai.cli.command import run
 from kai.cli.deciding.policy import load_policy
 from kai.cli.running.configuring import load_setup
-from kai.cli.running.flags import read_flags
+from kai.cli.running.flags import FLAGS, PARAMETER_OF, ROLES, SETTING_OF, TOGETHER, read_flags
 from kai.cli.running.process import Process
-from kai.cli.running.roleflags import FLAGS, PARAMETER_OF, ROLES, SETTING_OF, TOGETHER
 from kai.cli.running.roles import configuration_of, scheduler_settings
 from kai.cli.running.shards import render
 from kai.deciding.configuration.profile_reading import read_configuration

@@ -8,10 +8,9 @@ from prometheus_client import CollectorRegistry
 
 from kai.api.memory import collect_young, trim
 from kai.cli.running import process
-from kai.cli.running.flags import read_flags
+from kai.cli.running.flags import FLAGS, ROLES, TOGETHER, read_flags
 from kai.cli.running.lifetime import tidying
 from kai.cli.running.process import Process
-from kai.cli.running.roleflags import FLAGS, ROLES, TOGETHER
 from tests.doubles.cpu import InlineCpu
 from tests.doubles.http_server import HttpServer
 from tests.doubles.virtual_time import VirtualClock

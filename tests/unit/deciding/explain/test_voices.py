@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from kai.answers.offline.run import simulate
-from kai.cli.explaining.leftout import why_left_out
+from kai.cli.explaining.subjects import why_left_out
 from kai.deciding.explain.codes import BY_CODE
 from kai.roles.scheduler.publishing.explanations import GroupAccount, Overall, PodAccount, Waiting, explain
 from kai.roles.scheduler.publishing.publisher import CycleOver

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kai.cli.command import run
-from kai.lab.sources.redaction import without_annotations, without_names
+from kai.lab.sources.archive import without_annotations, without_names
 
 LAB = Path(__file__).parents[4] / "examples" / "lab"
 PEER = Path(__file__).parents[3] / "samples" / "kai-snapshot-lab.zip"

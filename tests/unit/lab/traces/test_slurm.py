@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kai.basics.errors import InputError
-from kai.cli.checking.findings import finding_text
+from kai.cli.failures import finding_text
 from kai.lab.traces.jobs import Demand
 from kai.lab.traces.trace_reading import Trace, read_trace
 from kai.manifests import RefusedError

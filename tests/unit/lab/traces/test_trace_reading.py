@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from kai.basics.errors import ConfigError, InputError
-from kai.cli.checking.findings import finding_text
+from kai.cli.failures import finding_text
 from kai.lab.traces.columns import formats
 from kai.lab.traces.jobs import Demand, TraceJob
 from kai.lab.traces.trace_reading import Trace, read_nodes, read_trace

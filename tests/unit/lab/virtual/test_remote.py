@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from kai.answers.documents.envelope import DISTRIBUTION, installed
+from kai.answers.documents.document import DISTRIBUTION, installed
 from kai.basics.errors import ConfigError, InputError, UnreachableError
 from kai.lab.virtual import remote
 from kai.lab.virtual.experiments import Experiment, carry_out, with_value
