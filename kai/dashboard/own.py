@@ -44,9 +44,9 @@ from kai.basics.trees import colors_of
 from kai.dashboard.access import FOREIGN_JOB, FOREIGN_NAMESPACE, FOREIGN_NODE, FOREIGN_POD, FOREIGN_QUEUE, Scope
 from kai.dashboard.look import Capacity, History, Look, WholeLook
 from kai.deciding.explain.codes import BY_CODE
-from kai.deciding.explain.phrases import Words
 from kai.facts.model.axis import GPU_UNIT
 from kai.framework.decisions import Cause
+from kai.framework.verdict import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -438,7 +438,7 @@ _EVIDENCE_OF_NODES = frozenset(
 )
 
 
-def _words(words: Words, job: Job, scope: Scope) -> Words:
+def _words(words: Reason[str], job: Job, scope: Scope) -> Reason[str]:
     """Return a reason if the reader may see its text, else the general meaning of its code."""
     code, facts = words.code, words.facts
     if code in _WRITTEN or (code in _OF_NODES and scope.nodes):
@@ -446,9 +446,9 @@ def _words(words: Words, job: Job, scope: Scope) -> Words:
     if code == "AtFairShare" and scope.reads(str(facts.get("queue"))):
         return words
     if code == "NoRoom" and (text := str(facts.get("without_others") or "")):
-        return Words(code, text)
+        return Reason(code, text)
     if code not in BY_CODE and any(words.text == each.message for each in job.explanations):
-        return Words(code, words.text)  # a plugin's own text, which the condition has as well
+        return Reason(code, words.text)  # a plugin's own text, which the condition has as well
     return _general(words)
 
 
@@ -466,11 +466,11 @@ def _is_ones_own(trial: ChangeTrial, scope: Scope) -> bool:
     return all(scope.reads(queue.metadata.name) for queue in changed)
 
 
-def _general(words: Words) -> Words:
+def _general(words: Reason[str]) -> Reason[str]:
     """Return the general meaning of a reason, since its own text may mention others."""
     known = BY_CODE.get(words.code)
     text = words.code if known is None else known.means.rstrip(".")
-    return Words(words.code, f"{text[:1].lower()}{text[1:]}")
+    return Reason(words.code, f"{text[:1].lower()}{text[1:]}")
 
 
 def _is_own(each: Evidence, scope: Scope) -> bool:

@@ -13,6 +13,7 @@ The texts are made from the facts of the refusal, only when they are read.
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from typing import TYPE_CHECKING, Generic
 
 import attrs
 
@@ -102,12 +103,32 @@ class Code(StrEnum):
         return self.value
 
 
-@attrs.frozen(kw_only=True)
-class Reason:
-    """One reason: a code of the engine or a plugin, and the facts for its text."""
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # typing has defaults since Python 3.13; a type checker knows both
 
-    code: Code | Words
+    C_co = TypeVar("C_co", bound=str | Words, covariant=True, default=Code | Words)
+else:
+    from typing import TypeVar
+
+    C_co = TypeVar("C_co", covariant=True)
+
+
+@attrs.frozen
+class Reason(Generic[C_co]):
+    """One reason why something may not happen, or why a group waits: its code, and the facts that prove it.
+
+    A verdict has codes of the engine and of plugins, and no text: that is made once, at the edge. What is explained to
+    users is a ``Reason[str]``: it has a text, and the code as it is written in documents.
+    """
+
+    code: C_co
+    text: str = ""
+    """One line without a full stop."""
     facts: Mapping[str, Fact] = attrs.field(factory=dict, hash=False)
+    """Units: amounts in axis units."""
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.text}"
 
 
 @attrs.frozen

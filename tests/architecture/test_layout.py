@@ -149,3 +149,14 @@ def test_a_package_with_rooms_says_where_everything_is(package: str) -> None:
     named = set(re.findall(r"[a-z_]+/?", text))
     there = {path.stem if path.suffix else f"{path.name}/" for path in folder.iterdir() if path.name[0] not in "_."}
     assert not there - named, "a newcomer finds no module that the list of the package lacks"
+
+
+def test_one_class_stands_for_a_reason() -> None:
+    classes = [
+        module.name
+        for module in modules()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef) and node.name in {"Reason", "Words"}
+    ]
+    # The reason of a refusal by an API server is another thing; Words are the texts of a plugin's code.
+    assert classes == ["kai.api.plans", "kai.framework.verdict", "kai.framework.verdict"]

@@ -5,7 +5,18 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from kai.framework import Extension, NodeRows, NodeScore, Plugin, PodRow, Scores, SessionView
+from kai.framework import (
+    Extension,
+    NodeRows,
+    NodeScore,
+    Plugin,
+    PodRow,
+    Reason,
+    Scores,
+    SessionView,
+    Verdict,
+    Words,
+)
 from kai.testing import check_plugin, only, pod_row, session_view
 
 
@@ -43,3 +54,10 @@ scores = only(NodeScore, plugin.open(view)).score
 row: PodRow = pod_row(view, "g-0")
 bare: PodRow = 0  # type: ignore[assignment]  # a bare int is no row
 check_plugin(SameRack, weight=2.0)
+
+RACK_IS_FULL = Words(code="RackIsFull", text=lambda facts: f"rack {facts['rack']} is full")
+refusal = Verdict.refused(RACK_IS_FULL, rack="a")
+same = Verdict((Reason(code=RACK_IS_FULL, facts={"rack": "a"}),))
+passed_on = Verdict.refused(refusal.reasons[0].code, **refusal.reasons[0].facts)
+explained: Reason[str] = Reason("RackIsFull", "rack a is full")
+Verdict((explained,))  # type: ignore[arg-type]  # the code of a refusal has the texts, and a name has none

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kai.answers.why.explanation import Explained, Fold
     from kai.answers.why.facts import Evidence
     from kai.answers.why.trials import ChangeTrial
-    from kai.deciding.explain.phrases import Words
+    from kai.framework.verdict import Reason
 
 _UNITS = {"gpu": GPU_UNIT}
 _MOST_NAMED = 6
@@ -93,14 +93,14 @@ class ReasonItem:
     wire_reason: str | None = ABSENT
 
     @classmethod
-    def of(cls, words: Words) -> ReasonItem:
+    def of(cls, words: Reason[str]) -> ReasonItem:
         """Return the item of a reason, without the reason on the wire."""
         facts = words.facts
         limit, used, requested, share = (_amount(facts, key) for key in ("bound", "used", "requested", "fair_share"))
         allowed = share if limit is None else limit
         excess = None if allowed is None or used is None or requested is None else used + requested - allowed
         return cls(
-            code=words.code,
+            code=str(words.code),
             detail=words.text,
             queue=_text(facts, "queue"),
             resource=_text(facts, "resource"),

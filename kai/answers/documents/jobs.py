@@ -13,8 +13,8 @@ from kai.answers.outcomes.job_states import State
 from kai.answers.outcomes.overview import Job
 from kai.answers.outcomes.owners import Above
 from kai.api.values import instant, instant_text
-from kai.deciding.explain.phrases import Words
 from kai.facts.model.axis import GPU_UNIT
+from kai.framework.verdict import Reason
 
 _MIB = 2**20
 
@@ -178,7 +178,7 @@ class JobItem:
             gpus_by_memory=round(self.gpus_by_memory * GPU_UNIT),
             gpus_held=_thousandths(self.gpus_held),
             nodes=self.nodes,
-            words=Words(reason.code, reason.text) if reason is not None and waits else None,
+            words=Reason(reason.code, reason.text) if reason is not None and waits else None,
             lost_to=() if reason is None or waits else (reason.text,),
         )
         return JobLine(

@@ -265,7 +265,7 @@ class ResultJob:
     def of(cls, job: Job) -> ResultJob:
         """Return the item of a job."""
         waits = job.words is not None
-        code, text = job.refusal if job.words is None else (job.words.code, job.words.text)
+        code, text = job.refusal if job.words is None else (str(job.words.code), job.words.text)
         return cls(
             name=job.name,
             namespace=job.namespace,

@@ -24,16 +24,16 @@ from kai.answers.outcomes.states import (
 from kai.api.cluster_objects import ClusterObjects
 from kai.basics.wording import counted, number_text
 from kai.deciding.explain import messages
-from kai.deciding.explain.code_texts import eviction_message
 from kai.deciding.explain.codes import NEVER
 from kai.deciding.explain.declared import Declared, missing_queue
-from kai.deciding.explain.messages import Explanation
-from kai.deciding.explain.phrases import Words, listed
+from kai.deciding.explain.messages import Explanation, eviction_message
+from kai.deciding.explain.phrases import listed
 from kai.deciding.explain.recorded import least_pods
 from kai.deciding.explain.words import GroupReasons
 from kai.facts.model.axis import GPU_UNIT
 from kai.facts.model.pod import ACTIVE_ALLOCATED, Status, within
 from kai.framework.decisions import Evict
+from kai.framework.verdict import Reason
 from kai.intake import IntakeSettings, declared_queues
 
 
@@ -49,7 +49,7 @@ def declared_in(objects: ClusterObjects, settings: IntakeSettings) -> Declared:
     )
 
 
-def left_out(outcome: Outcome) -> tuple[tuple[str, Words], ...]:
+def left_out(outcome: Outcome) -> tuple[tuple[str, Reason[str]], ...]:
     """Return the declared queues that are missing from the snapshot, by name, with the reason."""
     known = outcome.last.snapshot.queue_rows
     absent = sorted(each.metadata.name for each in outcome.case.objects.queues if each.metadata.name not in known)
@@ -104,7 +104,7 @@ class Job:
     """The jobs that its evicted pods made room for, with the cause; moved pods are not included."""
     refusal: tuple[str, str] = ("", "")
     """Code and text of the refusal, where a cluster would not admit it."""
-    words: Words | None = None
+    words: Reason[str] | None = None
     """Why pods of it wait; None when none does."""
     explanations: tuple[Explanation, ...] = ()
     """All reasons in the form that conditions carry."""
@@ -140,7 +140,7 @@ class Job:
             return self.refusal
         if self.state is State.LOST:
             return "NodeMissing", "its pods name a node that is not there"
-        return (self.words.code, self.words.text) if self.words else ("", "")
+        return (str(self.words.code), self.words.text) if self.words else ("", "")
 
     @property
     def runs(self) -> bool:
@@ -339,7 +339,7 @@ def _job(
     )
 
 
-def _moves(cycle: Cycle, moves: Sequence[Evict]) -> Words:
+def _moves(cycle: Cycle, moves: Sequence[Evict]) -> Reason[str]:
     """Return the moves of pods as text: between which nodes, and for which group."""
     snapshot = cycle.snapshot
     nodes = [node.name for node in snapshot.nodes]
@@ -354,7 +354,7 @@ def _moves(cycle: Cycle, moves: Sequence[Evict]) -> Words:
             for each, (origin, to) in zip(moves, ways, strict=True)
         )
     }
-    return Words("Moves", f"{listed(counts)}{why}", facts)
+    return Reason("Moves", f"{listed(counts)}{why}", facts)
 
 
 def _way(origin: str, to: str, count: int) -> str:

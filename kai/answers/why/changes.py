@@ -1,7 +1,7 @@
 """One-field changes that might let a waiting group run, each made on a copy of the objects.
 
 This module changes the group, its queue and amounts. ``pod_changes`` changes what pods require of nodes, and
-``claim_changes`` what they claim. Whether a change helps is decided by ``kai.answers.why.trials``.
+what they claim. Whether a change helps is decided by ``kai.answers.why.trials``.
 
 Untouched objects keep their identity, so that an intake re-reads only what changed.
 
@@ -23,11 +23,12 @@ from kai.api.scheduling.queue import Queue, QueueBudget, QueueModel, QueueResour
 from kai.basics.parsing import amount as amount_in
 from kai.basics.wording import counted, number_text, span_text
 from kai.deciding.explain.declared import Takeable
-from kai.deciding.explain.phrases import Words, bare, listed, number, quantity
+from kai.deciding.explain.phrases import bare, listed, number, quantity
 from kai.facts.model.axis import GPU_UNIT, LEADING
 from kai.facts.model.units import parts_of
 from kai.facts.state.facts import named_models
 from kai.framework.decisions import Cause
+from kai.framework.verdict import Reason
 
 
 @attrs.frozen(kw_only=True)
@@ -74,7 +75,7 @@ class Site:
     waiting: tuple[Pod, ...]
     placed: int
     """Pods of the group that have a place."""
-    reasons: tuple[Words, ...]
+    reasons: tuple[Reason[str], ...]
     """Why it waits, the dominant reason first."""
     takeable: Callable[[Cause], Takeable | None] = lambda _: None
     """The groups that it could evict; None where that was not computed, or no action evicts for it."""
@@ -304,7 +305,7 @@ LIMITS: Final = frozenset({"OverLimit", "OverModelLimit"})
 """Codes of limits of queues, which bound all pods; quotas bound only those that cannot be taken back."""
 
 
-def used_against(site: Site, reason: Words) -> float:
+def used_against(site: Site, reason: Reason[str]) -> float:
     """Return what counts at the end of the cycle against the limit or quota that ``reason`` names, in axis units."""
     report, row = site.cycle.report, int(number(reason.facts["queue_row"]))
     if "model" in reason.facts:

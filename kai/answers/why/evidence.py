@@ -32,10 +32,10 @@ from kai.basics.parsing import GPU_HOUR
 from kai.basics.schedules import clock_text
 from kai.basics.wording import counted, span_text
 from kai.deciding.explain import messages
-from kai.deciding.explain.code_texts import date_text, hours_text
+from kai.deciding.explain.code_texts import date_text, hours_text, share_text
 from kai.deciding.explain.codes import Stage, stage_of
 from kai.deciding.explain.phrases import alternatives, bare, listed, number, objection, quantity
-from kai.deciding.explain.recorded import least_pods, share_text, whole_histogram
+from kai.deciding.explain.recorded import least_pods, whole_histogram
 from kai.facts.kernels import fit
 from kai.facts.model.axis import GPU, GPU_UNIT, LEADING
 from kai.facts.model.groups import path_to

@@ -41,11 +41,12 @@ from kai.api import names
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.kinds import key_of
 from kai.basics.wording import counted
-from kai.deciding.explain.phrases import Words, listed
+from kai.deciding.explain.phrases import listed
 from kai.deciding.explain.words import GroupReasons
 from kai.facts.model.axis import GPU
 from kai.facts.model.groups import PodGroup
 from kai.facts.model.pod import Status
+from kai.framework.verdict import Reason
 
 _TELLS_NOTHING_MORE = frozenset({"NoRoom", "NotTried", "HeldForLeaving"})
 _SAYS_THE_SAME = {
@@ -71,10 +72,10 @@ class JobExplanation:
 
     job: Job
     summary: str
-    reason: Words
+    reason: Reason[str]
     wire_reason: str
     """The reason in the conditions of the group; "" if the conditions give none."""
-    also: tuple[Words, ...]
+    also: tuple[Reason[str], ...]
     evidence: tuple[Evidence, ...]
     suggestions: Suggestions
     waiting: str
@@ -349,7 +350,7 @@ def unproved(line: JobLine, now: float) -> JobExplanation:
     Cost: constant in the size of the cluster.
     """
     job = line.job
-    reason = Words("NotTried", "") if job.words is None else job.words
+    reason = Reason("NotTried", "") if job.words is None else job.words
     since = _waits_since(line)
     return JobExplanation(
         job=job,
@@ -388,7 +389,7 @@ def place_in_line(line: JobLine) -> Iterator[Evidence]:
     yield Evidence(label="in line", text=text, values={"ofQueue": own, "ofOtherQueues": others})
 
 
-def _tells_more(reason: Words) -> bool:
+def _tells_more(reason: Reason[str]) -> bool:
     """Return whether a reason adds to the dominant one: a fair share does so only if the job would exceed it."""
     facts = reason.facts
     used, asked, share = (facts.get(key) for key in ("used", "requested", "fair_share"))
@@ -397,7 +398,7 @@ def _tells_more(reason: Words) -> bool:
     return reason.code not in _TELLS_NOTHING_MORE
 
 
-def summary(job: Job, reason: Words) -> str:
+def summary(job: Job, reason: Reason[str]) -> str:
     text = reason.text.rstrip(". ")
     if job.state is State.EVICTED:
         between = "; " if reason.code == "Moves" else ": "  # moving pods are not the reason for the evictions

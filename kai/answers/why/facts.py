@@ -27,13 +27,13 @@ from kai.api.scheduling.queue import QueueSpec
 from kai.basics.schedules import clock_text
 from kai.basics.wording import number_text, span_text
 from kai.deciding.explain.declared import Takeable
-from kai.deciding.explain.phrases import Words, listed, number, plain, quantity
+from kai.deciding.explain.phrases import listed, number, plain, quantity
 from kai.facts.kernels import fit
 from kai.facts.model.axis import GPU, GPU_UNIT, LEADING
 from kai.facts.model.groups import Queue, path_to
 from kai.facts.model.pod import GpuKind
 from kai.framework.decisions import Cause
-from kai.framework.verdict import Code, Histogram
+from kai.framework.verdict import Code, Histogram, Reason
 from kai.intake.traits import trait_key
 from kai.manifests.unused import OF_THE_SYSTEM
 
@@ -79,7 +79,7 @@ class Ahead:
     """For how many seconds from now on the quotas hold it; infinity for as long as is known."""
 
     @classmethod
-    def of(cls, site: Site, reason: Words) -> Self:
+    def of(cls, site: Site, reason: Reason[str]) -> Self:
         """Return what is ahead of the job, by the resource and the queue that ``reason`` names."""
         facts, snapshot = reason.facts, site.cycle.snapshot
         resource, asked = str(facts["resource"]), float(number(facts["requested"]))

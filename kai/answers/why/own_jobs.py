@@ -33,13 +33,13 @@ from kai.cluster.requesting.listing import Listing
 from kai.cluster.transport.access import Access
 from kai.deciding.explain.codes import NEVER
 from kai.deciding.explain.messages import Explanation
-from kai.deciding.explain.phrases import Words
 from kai.deciding.explain.recorded import least_pods
 from kai.facts.model.axis import GPU_UNIT
 from kai.facts.model.groups import PodGroup
 from kai.facts.model.pod import ACTIVE_ALLOCATED, Status, within
 from kai.facts.model.units import amounts, gpus_among
 from kai.facts.state.snapshot import Snapshot
+from kai.framework.verdict import Reason
 from kai.intake import Intake, IntakeSettings
 
 _ENDED = (Status.SUCCEEDED, Status.FAILED)
@@ -286,18 +286,18 @@ class _Reader:
 
     # ----------------------------------------------------------------------- reasons
 
-    def _reasons(self, group: PodGroup, source: Manifest, pods: Sequence[int]) -> tuple[Words, ...]:
+    def _reasons(self, group: PodGroup, source: Manifest, pods: Sequence[int]) -> tuple[Reason[str], ...]:
         """Return why pods wait, never empty: what the group itself shows first, then the conditions."""
         # Without pods every gang would count as incomplete.
         own = unready(group, self._snapshot, pods, self._declared) if self._sees_pods else ()
-        found: dict[str, Words] = {}
+        found: dict[str, Reason[str]] = {}
         # Conditions are of an earlier cycle; what the objects show is so now.
         for words in (*own, *condition_reasons(source)):
             found.setdefault(words.code, words)
-        return tuple(found.values()) or (Words("NotTried", "the scheduler has not written why"),)
+        return tuple(found.values()) or (Reason("NotTried", "the scheduler has not written why"),)
 
     def _explanation(
-        self, line: JobLine, group: PodGroup, source: Manifest, reasons: Sequence[Words]
+        self, line: JobLine, group: PodGroup, source: Manifest, reasons: Sequence[Reason[str]]
     ) -> JobExplanation:
         job = line.job
         since = None if job.placed else line.since
@@ -314,7 +314,7 @@ class _Reader:
             waited=None if since is None else max(0.0, self._snapshot.now - since),
         )
 
-    def _evidence(self, line: JobLine, group: PodGroup, source: Manifest, reason: Words) -> Iterator[Evidence]:
+    def _evidence(self, line: JobLine, group: PodGroup, source: Manifest, reason: Reason[str]) -> Iterator[Evidence]:
         job, condition = line.job, newest(source)
         yield from bound_evidence(reason)
         text = "1 pod at a time" if job.minimum <= 1 else f"{job.minimum} pods at once"

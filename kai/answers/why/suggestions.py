@@ -28,10 +28,10 @@ from kai.basics.schedules import clock_text
 from kai.basics.wording import span_text
 from kai.deciding.explain.code_texts import date_text
 from kai.deciding.explain.codes import Stage, stage_of
-from kai.deciding.explain.phrases import Words, number, quantity
+from kai.deciding.explain.phrases import number, quantity
 from kai.facts.model.pod import TERMINATING, Status, within
 from kai.framework.decisions import Evict
-from kai.framework.verdict import Code
+from kai.framework.verdict import Code, Reason
 
 MOST_CHANGES = 4
 MOST_DECISIONS = 240
@@ -221,19 +221,19 @@ _PASSED: Final = "; jobs that need less may pass it again"
 _ALONE: Final = "does not help: it would wait if all other jobs were gone, too"
 
 
-def hopes(reason: Words) -> bool:
+def hopes(reason: Reason[str]) -> bool:
     """Return whether other jobs may block a job that waits for ``reason``, so that a trial without them pays."""
     if reason.code in _BOUNDS or reason.code in {"PreemptionDelayNotElapsed", "NoNodeMatches"}:
         return True
     return reason.code not in _WAITING and stage_of(reason.code) not in _IN_VAIN
 
 
-def competes(reason: Words) -> bool:
+def competes(reason: Reason[str]) -> bool:
     """Return whether a job waits for room that others occupy, rather than for its queue or for matching nodes."""
     return hopes(reason) and reason.code not in _BOUNDS and reason.code != "NoNodeMatches"
 
 
-def waiting(site: Site, reason: Words, alone: Alone | None = None, found: Suggestions = _NOT_TRIED) -> str:
+def waiting(site: Site, reason: Reason[str], alone: Alone | None = None, found: Suggestions = _NOT_TRIED) -> str:
     """Return what ends the wait, never how long it takes: the end times of pods are unknown.
 
     ``alone``: the result for the job if no other group has a pod; None where that was not tried. ``found``: the changes
@@ -256,7 +256,7 @@ def waiting(site: Site, reason: Words, alone: Alone | None = None, found: Sugges
     return _for_queue(site, reason, then)
 
 
-def _for_queue(site: Site, reason: Words, then: Words | None) -> str:
+def _for_queue(site: Site, reason: Reason[str], then: Reason[str] | None) -> str:
     """Return the same for a job that a limit or a quota keeps waiting."""
     resource = str(reason.facts["resource"])
     bound, used, asked = (number(reason.facts[key]) for key in ("bound", "used", "requested"))
@@ -282,7 +282,7 @@ def _for_queue(site: Site, reason: Words, then: Words | None) -> str:
     return f"until {users} {more} less (no end time is known)"
 
 
-def usual(reason: Words) -> str:
+def usual(reason: Reason[str]) -> str:
     """Return what ends the wait, as far as the reason alone determines it, without further figures."""
     if reason.code in _BOUNDS and "queue" in reason.facts:
         return f"until {reason.facts['queue']} uses less (no end time is known)"
@@ -294,7 +294,7 @@ def passed_again(text: str) -> str:
     return f"{text}{_PASSED}" if text.startswith(_RUNNING_ENDS) else text
 
 
-def with_known_end(text: str, site: Site, reason: Words) -> str:
+def with_known_end(text: str, site: Site, reason: Reason[str]) -> str:
     """Say in ``text`` when the first of the running jobs ends at the latest, if one of them has a limit.
 
     Where the job waits for its queue, only jobs in and below that queue count.
@@ -347,7 +347,7 @@ def in_general(text: str, otherwise: str) -> str:
 _PLAIN: Final = frozenset({*_WAITING.values(), *_IN_VAIN.values(), _OTHERS_END, LOST})
 
 
-def _of_budget(reason: Words) -> str:
+def _of_budget(reason: Reason[str]) -> str:
     """Return what ends the wait of a job that a budget holds back."""
     facts = reason.facts
     named = f"the budget {facts['budget']} of {facts['queue']}"
@@ -369,7 +369,7 @@ def _of_budget(reason: Words) -> str:
     return f"{begins}, or {early}" if begins else f"until {early}, or {named} is raised"
 
 
-def _within_cap(reason: Words) -> str:
+def _within_cap(reason: Reason[str]) -> str:
     """Return what ends the wait of a job that a cap on evictions holds back: later evictions may make room for it."""
     most, found, before = (number(reason.facts[key]) for key in ("most", "found", "before"))
     cap = str(reason.facts["cap"])

@@ -23,10 +23,10 @@ from kai.api.cluster_objects import ClusterObjects
 from kai.api.kinds import key_of
 from kai.basics.errors import InputError
 from kai.deciding.explain.codes import Stage, stage_of
-from kai.deciding.explain.phrases import Words
 from kai.deciding.explain.words import GroupReasons
 from kai.facts.model.pod import ACTIVE_ALLOCATED, Status, within
 from kai.framework.decisions import Evict
+from kai.framework.verdict import Reason
 from kai.intake import Intake, IntakeSettings
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class ChangeTrial:
     """Pods of the group that would still wait."""
     placement: tuple[tuple[str, str], ...] = ()
     """The started pods with their nodes."""
-    reason: Words | None = None
+    reason: Reason[str] | None = None
     """The reason for which the group then waits."""
     losses: tuple[TrialLoss, ...] = ()
     before: ClusterObjects | None = attrs.field(default=None, repr=False, eq=False)
@@ -155,7 +155,7 @@ class ChangeTrial:
 class Alone:
     """The result for a group if no other group has a pod."""
 
-    reason: Words | None = None
+    reason: Reason[str] | None = None
     """Why it still waits; None if more of it starts."""
 
 
@@ -294,7 +294,7 @@ class ChangeTrials:
         yield from sorted(losses, key=lambda each: (-each.pods, each.name))
 
 
-def comes_later(reason: Words, former: Words) -> bool:
+def comes_later(reason: Reason[str], former: Reason[str]) -> bool:
     """Return whether a reason is of a later stage than ``former``, so that it shows only once ``former`` is gone."""
     rank, before = (_rank(stage_of(each.code)) for each in (reason, former))
     # A group passes the bounds of its queue and of each ancestor in turn: the refusal of another queue is progress.

@@ -22,11 +22,11 @@ from kai.api.scheduling.pod_group import QueueDetails, SchedulingCondition, Unsc
 from kai.api.values import instant_text
 from kai.basics import parsing
 from kai.basics.wording import counted, cut
+from kai.deciding.explain.code_texts import bound_text, few_pods_text, tree_text
 from kai.deciding.explain.codes import stage_of
 from kai.deciding.explain.declared import Declared, gate_text
 from kai.deciding.explain.messages import NO_NODES
-from kai.deciding.explain.phrases import Words
-from kai.deciding.explain.recorded import bound_text, few_pods_text, in_the_way, least_pods, refused_pods
+from kai.deciding.explain.recorded import in_the_way, least_pods, refused_pods
 from kai.facts.model.axis import GPU_UNIT
 from kai.facts.model.groups import PodGroup
 from kai.facts.model.pod import ENDED, Status, within
@@ -46,25 +46,25 @@ def newest(source: Manifest) -> SchedulingCondition | None:
     return max(conditions, key=lambda each: parsing.signed(each.transition_id) or 0, default=None)
 
 
-def condition_reasons(source: Manifest) -> tuple[Words, ...]:
+def condition_reasons(source: Manifest) -> tuple[Reason[str], ...]:
     """Return the reasons in the newest condition, the dominant one first."""
     condition = newest(source)
     if condition is None:
         return ()
     if not condition.reasons:
-        return (Words(Code.NO_NODE, _condition_line(condition.message) or "the scheduler has not written why"),)
+        return (Reason(Code.NO_NODE, _condition_line(condition.message) or "the scheduler has not written why"),)
     found = sorted(map(_words, condition.reasons), key=lambda words: stage_of(words.code))
     # Details of a refusal, such as the shortage of each domain, are written as reasons whose code is a sentence.
     return tuple(each for each in found if " " not in each.code) or tuple(found)
 
 
-def _words(reason: UnschedulableReason) -> Words:
+def _words(reason: UnschedulableReason) -> Reason[str]:
     bound = _BOUNDS.get(reason.reason)
     details = None if reason.details is None else reason.details.queue_details
     if bound is not None and details is not None:
         facts = _bound_facts(bound, details)
         if facts:
-            return Words(bound, bound_text(Reason(code=bound, facts=facts)), facts)
+            return Reason(bound, bound_text(Reason(code=bound, facts=facts)), facts)
     # The peer has one code for all that nodes refuse. Only its message tells a gang
     # that fits in part from a pod that fits nowhere.
     gang = _GANG.search(reason.message)
@@ -73,8 +73,8 @@ def _words(reason: UnschedulableReason) -> Words:
         fit = {0: "none fits", 1: "only 1 fits"}.get(placed, f"only {placed} fit")
         said = in_the_way(_said_of_nodes(reason.message[gang.end() :]))
         text = f"its {needed} pods must start together, and {fit} now" + (f": {said}" if said else "")
-        return Words("GangDoesNotFit", text, {"placed": placed, "needed": needed})
-    return Words(reason.reason or Code.NO_NODE, _condition_line(reason.message))
+        return Reason("GangDoesNotFit", text, {"placed": placed, "needed": needed})
+    return Reason(reason.reason or Code.NO_NODE, _condition_line(reason.message))
 
 
 def _said_of_nodes(message: str) -> Mapping[str, int]:
@@ -104,7 +104,7 @@ def _bound_facts(code: Code, details: QueueDetails) -> Mapping[str, object]:
     return {}
 
 
-def bound_evidence(words: Words) -> Iterator[Evidence]:
+def bound_evidence(words: Reason[str]) -> Iterator[Evidence]:
     """Yield the figures of a limit or quota that blocks the job."""
     facts = words.facts
     queue, resource = facts.get("queue"), facts.get("resource")
@@ -120,12 +120,12 @@ def bound_evidence(words: Words) -> Iterator[Evidence]:
     yield Evidence(label=queue, text=text, values=values)
 
 
-def unready(group: PodGroup, snapshot: Snapshot, pods: Sequence[int], declared: Declared) -> Iterator[Words]:
+def unready(group: PodGroup, snapshot: Snapshot, pods: Sequence[int], declared: Declared) -> Iterator[Reason[str]]:
     """Yield the reasons in the group and its pods that keep the scheduler from trying the group."""
     if group.held:
-        yield Words(group.held_code, group.held)
+        yield Reason(group.held_code, group.held)
     if group.tree_error:
-        yield Words("SubGroupsInvalid", f"its sub-groups form no tree: {group.tree_error}")
+        yield Reason("SubGroupsInvalid", tree_text(group.tree_error))
     alive = [pod for pod in pods if not within(int(snapshot.pod_status[pod]), ENDED)]
     gated = [snapshot.pods[pod].key for pod in alive if snapshot.pod_status[pod] == Status.GATED]
     refused = [snapshot.pods[pod] for pod in alive if snapshot.pods[pod].refused]
@@ -134,9 +134,9 @@ def unready(group: PodGroup, snapshot: Snapshot, pods: Sequence[int], declared: 
         yield refused_pods(refused, len(alive))
     # Gates are the reason only where the group would be complete without them; else pods are missing as well.
     elif gated and (len(alive) - len(gated) < needed <= len(alive) or len(gated) == len(alive)):
-        yield Words("Gated", gate_text(gated, len(alive), declared))
+        yield Reason("Gated", gate_text(gated, len(alive), declared))
     elif len(alive) < needed:
-        yield Words(Code.NOT_READY, few_pods_text(needed, len(alive), len(pods) - len(alive)))
+        yield Reason(Code.NOT_READY, few_pods_text(needed, len(alive), len(pods) - len(alive)))
 
 
 def _condition_line(message: str) -> str:

@@ -268,7 +268,7 @@ def _nodes(names: Sequence[str]) -> str:
 
 
 def _job_values(job: "Job") -> dict[str, Any]:
-    code, text = (job.words.code, job.words.text) if job.words is not None else job.refusal
+    code, text = (str(job.words.code), job.words.text) if job.words is not None else job.refusal
     return {
         "name": job.name,
         "namespace": job.namespace,
@@ -291,7 +291,12 @@ def _explanation(found: Arrival, items: "Sequence[Item]") -> dict[str, Any] | No
     subject = {"kind": "PodGroup", "namespace": job.namespace, "name": job.name, "uid": None}
     item = next((each for each in items if each["subject"]["name"] == job.name), None)
     helps = {} if item is None else {key: item[key] for key in ("suggestions", "allChangesTried", "waiting")}
-    return {"subject": subject, "state": found.answer, "reason": {"code": words.code, "detail": words.text}, **helps}
+    return {
+        "subject": subject,
+        "state": found.answer,
+        "reason": {"code": str(words.code), "detail": words.text},
+        **helps,
+    }
 
 
 EPILOG = """\

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kai.answers.outcomes.node_occupancy import Occupancy
     from kai.answers.outcomes.overview import Job
     from kai.answers.outcomes.queue_lines import BudgetLine
-    from kai.deciding.explain.phrases import Words
+    from kai.framework.verdict import Reason
 
 
 _MOST_SIBLINGS = 6
@@ -133,7 +133,7 @@ class LeftOutAnswer:
     """The answer about a queue that exists but is excluded from scheduling."""
 
     queue: str
-    reason: "Words"
+    reason: "Reason[str]"
     kind: str = "QueueExplanation"
 
     def fields(self) -> dict[str, Any]:

@@ -235,7 +235,7 @@ class QueueView:
         steps, budgets = steps_of(outcome, seen), budget_lines(outcome.last)
         items = queue_items(self.lines, outcome.last.snapshot.queues, steps, unit, labels, budgets)
         absent = left_out(outcome) if self.is_whole else ()
-        omitted = tuple(AbsentQueue(name=name, code=words.code, text=words.text) for name, words in absent)
+        omitted = tuple(AbsentQueue(name=name, code=str(words.code), text=words.text) for name, words in absent)
         return as_json(QueueList(items=items, left_out=omitted))
 
     def names(self) -> list[str]:

@@ -1,26 +1,25 @@
-"""Texts of KAI-Scheduler for the engine's codes, for evictions and for promises, from the facts of a reason alone.
+"""The texts of the engine's codes, from the facts of a reason alone: those of KAI-Scheduler, and kai's own below.
 
-The texts of events equal those of KAI-Scheduler to the character. Why a pod fits no node is made from the objections of
-all nodes instead (``kai.deciding.explain.messages``).
+The texts of events equal those of KAI-Scheduler to the character. kai's own are parts of a sentence, for users. Why a
+pod fits no node is made from the objections of all nodes instead (``kai.deciding.explain.messages``).
 
 Source: the peer's pkg/scheduler/api and its status updater.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from kai.basics import parsing
-from kai.basics.parsing import GPU_HOUR, mappings_of
+from kai.basics.parsing import GPU_HOUR
 from kai.basics.schedules import clock_text, read_zone
 from kai.basics.wording import number_text, span_text
-from kai.deciding.explain.phrases import number
+from kai.deciding.explain.phrases import listed, number, quantity
 from kai.facts.model.axis import PLUGGED_GPU
-from kai.facts.model.groups import DEFAULT_SUBGROUP
-from kai.facts.state.snapshot import Snapshot
-from kai.framework.decisions import YIELDED, Cause, Evict
-from kai.framework.verdict import Code, Facts
+from kai.facts.model.groups import DEFAULT_SUBGROUP, PodGroup
+from kai.framework.verdict import Code, Facts, Reason
 
 DIVISORS: Final = {"cpu": 1000.0, "memory": 1e9, "gpu": 1000.0, PLUGGED_GPU: 1000.0}
 """Axis units per unit in texts."""
@@ -260,57 +259,99 @@ def _shortest(found: float) -> str:
     return str(int(found)) if found == int(found) else repr(found)
 
 
-_MADE_WAY: Final = Cause(
-    Cause.PREEMPT.name,
-    rule=YIELDED,
-    event="Pod {pod} made way for workload {group}: it yields, and has run for longer than it wished",
-)
+# --------------------------------------------------------------------------------------------------------- kai's own
 
 
-def eviction_message(evict: Evict, snapshot: Snapshot, *, is_hidden: bool = False) -> str:
-    """Return the text of the event about an eviction.
-
-    ``is_hidden``: name the aggressor only by its UID, and of the queues only the victim's.
-    """
-    pod = snapshot.pods[evict.pod].key
-    gainer = snapshot.groups[evict.aggressor] if evict.aggressor >= 0 else None
-    group = "" if gainer is None else f"{gainer.uid} of another namespace" if is_hidden else gainer.key
-    subgroup = str(evict.facts.get("subgroup", ""))
-    facts = {
-        "pod": pod,
-        "group": group,
-        "action": evict.cause.name,
-        "rule": evict.rule or "its scheduler gave no reason",
-        "minimum": evict.facts.get("minimum", 0),
-        "where": f" in sub-group {subgroup}" if subgroup and subgroup != DEFAULT_SUBGROUP else "",
-    }
-    queues = [evict.facts.get("victim"), None if is_hidden else evict.facts.get("aggressor")]
-    cause = _MADE_WAY if evict.cause == Cause.PREEMPT and evict.rule == YIELDED else evict.cause
-    return "\n".join([_filled(cause, facts), *map(_queue_details, mappings_of(queues))])
+def queue_of(reason: Reason) -> object:
+    """Return the name of the queue that would exceed a bound; the peer's conditions have only its title."""
+    return reason.facts.get("queue_name", reason.facts["queue"])
 
 
-def _filled(cause: Cause, facts: Facts) -> str:
-    """Return the event text of ``cause``; the plain text if it has a placeholder that evictions do not know."""
-    try:
-        return cause.event.format_map(facts)
-    except (LookupError, ValueError, AttributeError, TypeError):
-        return Cause(cause.name).event.format_map(facts)
+def bound_text(reason: Reason) -> str:
+    """Return which limit, quota or budget a queue would exceed."""
+    if reason.code is Code.BUDGET_USED:
+        return budget_text({**reason.facts, "queue": queue_of(reason)})
+    resource = str(reason.facts["resource"])
+    if reason.code is Code.OVER_MODEL_LIMIT:
+        return _model_text(reason.facts)
+    bound, used, requested = (number(reason.facts[key]) for key in ("bound", "used", "requested"))
+    queue, would = queue_of(reason), quantity(round(used + requested), resource)
+    most = quantity(round(bound), resource) + clock_words(reason.facts)
+    if reason.code is Code.OVER_LIMIT:
+        return f"queue {queue} may not use more than {most}, and this job would make it {would}"
+    return f"non-preemptible pods of {queue} may use {most}, and this job would make it {would}"
 
 
-def _queue_details(facts: Facts) -> str:
-    used, quota, share = (_amounts(facts.get(key)) for key in ("used", "quota", "fair_share"))
-    priority = facts.get("priority", 0)
+def _model_text(facts: Facts) -> str:
+    """Return which limit of a model a queue would exceed."""
+    bound, used, requested = (round(number(facts[key])) for key in ("bound", "used", "requested"))
+    queue, model = facts.get("queue_name", facts["queue"]), facts["model"]
+    most = quantity(bound, "gpu").replace(" GPU", f" {model} GPU")
+    return f"queue {queue} may not use more than {most}, and this job would make it {quantity(used + requested, 'gpu')}"
+
+
+def clock_words(facts: Facts) -> str:
+    """Return from when or until when the clock has it that a bound holds, after a blank; "" for one that stays."""
+    zone = str(facts.get("timezone", ""))
+    if "until" in facts:
+        return f" until {clock_text(number(facts['until']), zone)}"
+    return f" from {clock_text(number(facts['from']), zone)} on" if "from" in facts else ""
+
+
+def share_text(numbers: Mapping[str, Any]) -> str:
+    """Return why a queue may not reclaim: what it would use, and its share."""
+    queue, resource = numbers["queue"], numbers["resource"]
+    would, share = numbers["used"] + numbers["requested"], numbers["fair_share"]
+    pods = numbers["pods"]
+    what = f"with {'one more pod' if pods == 1 else f'{pods} more pods'}" if numbers["more"] else "with this job"
+    if would <= share:
+        return (
+            f"queue {queue} could not take from others when it was tried; its fair share is {quantity(share, resource)}"
+        )
+    passed, limit = f"fair share of {quantity(share, resource)}", numbers.get("limit", -1)
+    if 0 <= limit < would:
+        amounts = (share,) if limit == share else (share, limit)
+        passed = f"fair share and limit of {' and '.join(quantity(each, resource) for each in amounts)}"
     return (
-        f"{facts.get('title', '')} uses <{used}> with a quota of <{quota}>, fair-share of <{share}> "
-        f"and queue priority of <{priority}>."
+        f"{what} queue {queue} would use {quantity(would, resource)}, more than its {passed}, "
+        "so it may take none from others"
     )
 
 
-def _amounts(values: object) -> str:
-    cpu, memory, gpu = values if isinstance(values, tuple) else (0.0, 0.0, 0.0)
-    return f"GPU: {amount(gpu, 'gpu')}, CPU: {amount(cpu, 'cpu')} (cores), memory: {amount(memory, 'memory')} (GB)"
+def few_pods_text(least: int, there: int, ended: int = 0, *, name: str = "") -> str:
+    """Return that a group, or its sub-group ``name``, has too few pods; ended pods do not count."""
+    where = f" in its sub-group {name}" if name else ""
+    others = {0: "", 1: "; 1 other has ended"}.get(ended, f"; {ended} others have ended")
+    return f"only {there} of the {least} pods that must start together exist{where}{others}"
 
 
-def pipelined_message(pod: str, node: str) -> str:
-    """Return the text of the event about a nominated pod."""
-    return f"Pod {pod} was pipelined to node {node}"
+def sub_groups_asked(facts: PodGroup) -> str:
+    """Return where more sub-groups must start together than exist, "" if nowhere."""
+    children = Counter(each.parent for each in facts.subgroups)
+    for at, each in enumerate(facts.subgroups):
+        if not each.leaf and each.minimum is not None and each.minimum > children[at]:
+            field = f"minSubGroup of sub-group {each.name}" if each.name else "minSubGroup"
+            return f"{field}: found {each.minimum}, expected at most {children[at]}, the number of its sub-groups"
+    return ""
+
+
+def delay_text(facts: Mapping[str, object]) -> str:
+    """Return until when the group itself asked not to evict others."""
+    window, until = delay_of(facts)
+    return f"no room; it asked for a preemption delay of {window}, and may evict no others before {until}"
+
+
+def held_text(nodes: Sequence[str], vacated: Container[str]) -> str:
+    """Return where a group will start; pods still have to leave those of its ``nodes`` that are ``vacated``."""
+    still = [node for node in nodes if node in vacated]
+    what, are = (f"its place on {nodes[0]}", "is") if len(nodes) == 1 else (f"its places on {listed(nodes)}", "are")
+    if len(still) == len(nodes):
+        return f"{what} {are} being vacated by pods that are terminating"
+    if still:
+        return f"{what} {are} held until pods that are terminating have left {listed(still)}"
+    return f"{what} {are} held until the pods have left that are evicted or moved in this cycle"
+
+
+def tree_text(error: str) -> str:
+    """Return that the sub-groups of a group are written in a way that forms no tree."""
+    return f"its sub-groups form no tree: {error}"

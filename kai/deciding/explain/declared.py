@@ -13,11 +13,10 @@ import numpy as np
 
 from kai.basics.trees import ancestry
 from kai.deciding.engine.session import Session
-from kai.deciding.explain.phrases import Words
 from kai.facts.model.axis import GroupRow
 from kai.facts.model.pod import ACTIVE_ALLOCATED, within
 from kai.framework.decisions import Cause
-from kai.framework.verdict import Code
+from kai.framework.verdict import Code, Reason
 
 
 @attrs.frozen(kw_only=True)
@@ -34,26 +33,26 @@ class Declared:
     """The names of scheduling gates, by ``namespace/name`` of the pod; pods without gates are left out."""
 
 
-def missing_queue(queue: str, declared: Declared) -> Words:
+def missing_queue(queue: str, declared: Declared) -> Reason[str]:
     """Return why ``queue`` is not in the snapshot."""
     facts = {"queue": queue}
     if queue in declared.elsewhere:
-        return Words("QueueOfAnotherPool", f"queue {queue} belongs to another node pool", facts)
+        return Reason("QueueOfAnotherPool", f"queue {queue} belongs to another node pool", facts)
     if queue not in declared.parents:
         what = f"queue {queue} does not exist" if queue else "it names no queue"
         if queue == declared.default:
             what = f"queue {queue}, which holds workloads that name none, does not exist"
-        return Words(Code.QUEUE_MISSING, what, facts)
+        return Reason(Code.QUEUE_MISSING, what, facts)
     *path, last = ancestry(queue, declared.parents)
     if last in path:
         circle = [*path[path.index(last) :], last]
         text = f"queue {queue} belongs to no tree: its parents form a circle, {' -> '.join(circle)}"
-        return Words("QueueCycle", text, {**facts, "circle": tuple(circle)})
+        return Reason("QueueCycle", text, {**facts, "circle": tuple(circle)})
     if parent := declared.parents[last]:
         known = "belongs to another node pool" if parent in declared.elsewhere else "does not exist"
         text = f"queue {queue} belongs to no tree: {parent}, the parent of {last}, {known}"
-        return Words("QueueOrphaned", text, {**facts, "parent": parent, "child": last})
-    return Words("QueueTooDeep", f"queue {queue} is nested {len(path) + 1} deep, more than is followed", facts)
+        return Reason("QueueOrphaned", text, {**facts, "parent": parent, "child": last})
+    return Reason("QueueTooDeep", f"queue {queue} is nested {len(path) + 1} deep, more than is followed", facts)
 
 
 def gate_text(gated: list[str], pods: int, declared: Declared) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from kai.deciding.engine.policy import mask_of, texts_of
 from kai.deciding.engine.session import Session
-from kai.deciding.explain.phrases import Words, counted, of_devices, plain, quantity
+from kai.deciding.explain.phrases import counted, of_devices, plain, quantity
 from kai.facts.kernels.fit import MIG_MIXED, MIG_SINGLE
 from kai.facts.model.axis import CPU, GPU, GPU_UNIT, MEMORY, UNBOUNDED, Bools, Int64s, PodRow
 from kai.facts.model.pod import GpuKind, GpuRequest
@@ -19,6 +19,7 @@ from kai.facts.state.facts import claimable
 from kai.facts.state.kept import NodeColumns, node_columns
 from kai.facts.state.snapshot import Snapshot
 from kai.framework.hooks import Dependence
+from kai.framework.verdict import Reason
 
 MEMORY_LABEL = "nvidia.com/gpu.memory"
 _MEMORY_STEP = 100
@@ -36,13 +37,13 @@ class EmptyNodes:
         self._allocatable: Int64s = np.where((amounts == 0) & claimable(snapshot), UNBOUNDED, amounts)
         self._rooms: dict[int, Int64s] = {}
 
-    def refusals(self, shapes: Sequence[int], needed: int, required: str) -> Iterator[Words]:
+    def refusals(self, shapes: Sequence[int], needed: int, required: str) -> Iterator[Reason[str]]:
         """Yield the reasons why pods of ``shapes`` could never run here.
 
         ``needed`` of them start together, in one domain of the node label ``required`` ("": anywhere).
         """
         if not self._snapshot.nodes:
-            yield Words("NoNodes", "there are no nodes")
+            yield Reason("NoNodes", "there are no nodes")
             return
         for shape in shapes:
             if not self.room(shape).any():
@@ -53,7 +54,7 @@ class EmptyNodes:
         room = self.room(shapes[0])
         if needed > 1 and int(room.sum()) < needed:
             text = f"its {needed} pods must start together, and only {int(room.sum())} would fit on empty nodes"
-            yield Words("ClusterTooSmall", text, {"needed": needed, "fit": int(room.sum())})
+            yield Reason("ClusterTooSmall", text, {"needed": needed, "fit": int(room.sum())})
         if required:
             yield from self._domains_too_small(required, shapes[0], room, max(needed, 1))
 
@@ -79,7 +80,7 @@ class EmptyNodes:
         room = np.where(devices < gpu.devices, 0, devices * per_device // gpu.devices)
         return np.minimum(counts, room)
 
-    def _largest(self, shape: int) -> Words:
+    def _largest(self, shape: int) -> Reason[str]:
         request, axis, gpu = self._snapshot.requests[shape], self._snapshot.axis, self._snapshot.shapes[shape].gpu
         for resource in (GPU, CPU, MEMORY, *range(MEMORY + 2, len(axis))):
             most = int(self._allocatable[:, resource].max())
@@ -89,7 +90,7 @@ class EmptyNodes:
                 text = f"a pod asks for {asked}, " + (
                     f"the largest node has {quantity(most, name)}" if most else "and no node has any"
                 )
-                return Words(
+                return Reason(
                     "NoNodeLargeEnough", text, {"resource": name, "requested": int(request[resource]), "most": most}
                 )
         if gpu.kind is GpuKind.MEMORY:
@@ -100,7 +101,7 @@ class EmptyNodes:
         nodes = ", ".join(
             f"{'1 node has' if count == 1 else f'{count} nodes have'} {less}" for less, count in counts.items()
         )
-        return Words("NoNodeLargeEnough", f"no node has everything that a pod asks for: {nodes}")
+        return Reason("NoNodeLargeEnough", f"no node has everything that a pod asks for: {nodes}")
 
     def most(self, shape: int, nodes: Int64s) -> dict[str, object]:
         """Return the first resource whose request by ``shape`` exceeds that of all ``nodes``, and the largest amount.
@@ -126,28 +127,28 @@ class EmptyNodes:
             return f"less than {quantity(gpu.devices * GPU_UNIT, 'gpu')}"
         return "less than a pod asks for"
 
-    def _gpu_memory(self, memory: int, devices: int) -> Words:
+    def _gpu_memory(self, memory: int, devices: int) -> Reason[str]:
         asked = f"a pod asks for {memory} MiB of memory of {of_devices(devices)}"
         facts = {"resource": "gpu-memory", "requested": memory}
         with_gpus = [node for node in self._snapshot.nodes if node.gpu_memory_known]
         if not with_gpus:
-            return Words("GpuMemoryUnknown", f"{asked}, and no node has the label {MEMORY_LABEL}", facts)
+            return Reason("GpuMemoryUnknown", f"{asked}, and no node has the label {MEMORY_LABEL}", facts)
         most = max(node.gpu_memory for node in with_gpus)
         if most < memory:
             rounded = ", since memory of GPUs counts in whole hundreds" if memory - most < _MEMORY_STEP else ""
             text = f"{asked}, the largest GPU has {most} MiB{rounded}"
-            return Words("NoNodeLargeEnough", text, {**facts, "most": most})
+            return Reason("NoNodeLargeEnough", text, {**facts, "most": most})
         if int(self._allocatable[:, GPU].max()) < devices * GPU_UNIT:
             return self._too_few_devices(f"{memory} MiB of memory of", devices)
-        return Words("NoNodeLargeEnough", f"{asked}, and no node has that many", {**facts, "most": most})
+        return Reason("NoNodeLargeEnough", f"{asked}, and no node has that many", {**facts, "most": most})
 
-    def _too_few_devices(self, part: str, devices: int) -> Words:
+    def _too_few_devices(self, part: str, devices: int) -> Reason[str]:
         most = int(self._allocatable[:, GPU].max()) // GPU_UNIT
         asked = f"a pod asks for {part} {of_devices(devices)}"
         facts = {"resource": "gpu", "requested": devices * GPU_UNIT, "most": most * GPU_UNIT}
-        return Words("NoNodeLargeEnough", f"{asked}, the largest node has {most}", facts)
+        return Reason("NoNodeLargeEnough", f"{asked}, the largest node has {most}", facts)
 
-    def _domains_too_small(self, required: str, shape: int, room: Int64s, needed: int) -> Iterator[Words]:
+    def _domains_too_small(self, required: str, shape: int, room: Int64s, needed: int) -> Iterator[Reason[str]]:
         domains: dict[str, int] = {}
         for node, fits in zip(self._snapshot.nodes, room, strict=True):
             value = node.labels.get(required)
@@ -165,7 +166,7 @@ class EmptyNodes:
             elif needed == 1:
                 text = f"{whose}{size} must stay in one {level}, and no node that could hold it is in any"
             numbers = {"level": level, "needed": needed, "best": best, "domains": tuple(sorted(domains.items()))}
-            yield Words("DomainTooSmall", text, numbers)
+            yield Reason("DomainTooSmall", text, numbers)
 
 
 def _portion(request: Int64s, gpu: GpuRequest) -> int:
@@ -194,7 +195,7 @@ class Matching:
             self._known[shape] = self._ask(pod, shape)
         return self._known[shape]
 
-    def refusals(self, pods: Sequence[int], needed: int, required: str) -> Iterator[Words]:
+    def refusals(self, pods: Sequence[int], needed: int, required: str) -> Iterator[Reason[str]]:
         """Yield what excludes every node for ``pods``, or leaves room for too few of them ever to start.
 
         ``needed`` of them start together, in one domain of the node label ``required`` ("": anywhere); 0 if other pods
@@ -230,7 +231,7 @@ class Matching:
             return f"its pod must stay in one {level}, and no node that matches is in any"
         return f"its {needed} pods must fit in one {level}, and nodes that match hold {best} of them in one at most"
 
-    def _words(self, text: str, shape: int, accepted: Bools, refused: Objections) -> Words:
+    def _words(self, text: str, shape: int, accepted: Bools, refused: Objections) -> Reason[str]:
         """Return ``text`` with what excludes nodes: their objections, and which of the others are too small."""
         found = {objection: list(nodes) for objection, nodes in refused.items()}
         for node in np.flatnonzero(accepted & (self._empty.room(shape) == 0)).tolist():
@@ -241,7 +242,7 @@ class Matching:
         facts: dict[str, object] = {"objections": objections}
         if accepted.any():
             facts |= {"sized": True, **self._empty.most(shape, np.flatnonzero(accepted))}
-        return Words("NoNodeMatches", f"{text}: {parts}", facts)
+        return Reason("NoNodeMatches", f"{text}: {parts}", facts)
 
     def _ask(self, pod: int, shape: int) -> tuple[Bools, Objections]:
         session = self._session()

@@ -1,22 +1,26 @@
 """The peer's texts for verdicts in conditions and events, made once, at the edge.
 
-Tools and users read these texts, so they equal the peer's to the character, plural and all. kai's own texts are in
-``kai.deciding.explain.words``. Texts about evictions, and texts that need only the facts of one reason, are in
-``kai.deciding.explain.phrases``.
+Tools and users read these texts, so they equal the peer's to the character, plural and all. Texts that need only the
+facts of one reason are in ``kai.deciding.explain.code_texts``.
 
 Source: the peer's pkg/scheduler/api (unschedule_info, pod_errors, job_errors), and its status updater.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 import attrs
 
 from kai.basics.errors import error_text
+from kai.basics.parsing import mappings_of
 from kai.deciding.engine.records import GroupRecord
 from kai.deciding.explain.code_texts import DIVISORS, WRITERS, amount
 from kai.facts.kernels import fit
+from kai.facts.model.groups import DEFAULT_SUBGROUP
 from kai.facts.model.units import mig_slices
+from kai.facts.state.snapshot import Snapshot
+from kai.framework.decisions import YIELDED, Cause, Evict
 from kai.framework.verdict import Code, Detail, Facts, Histogram, NodeReason, NodeRefusal, Reason, Shortage, Words
 
 NO_NODES = "no nodes with enough resources were found"
@@ -74,8 +78,8 @@ def _explanations(reason: Reason) -> Iterator[Explanation]:
     for detail in _details_of(reason):
         yield Explanation(detail.reason, ", ".join(detail.lines), is_detail=True)
     for each in models_used_up([reason]):
-        yield Explanation(wire_reason(each), reason_text(each), is_detail=True)
-    yield Explanation(wire_reason(reason), reason_text(reason))
+        yield Explanation(each.code.wire, reason_text(each), is_detail=True)
+    yield Explanation(reason.code.wire, reason_text(reason))
 
 
 def models_used_up(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
@@ -128,11 +132,6 @@ def pod_message(record: GroupRecord | None, pod: int, *, detailed: bool = False)
     if record is not None and record.reasons:
         return group_message(record.reasons)
     return UNABLE_POD
-
-
-def wire_reason(reason: Reason) -> str:
-    """Return the reason name of a condition for ``reason``."""
-    return reason.code.wire
 
 
 def own_words(reason: Reason) -> Words | None:
@@ -282,3 +281,62 @@ def node_text(reason: NodeReason) -> str:
 
 def _joined(lines: Sequence[str]) -> str:
     return ". \n".join(lines) + "."
+
+
+# ----------------------------------------------------------------------------------------------- evictions and promises
+
+
+_MADE_WAY: Final = Cause(
+    Cause.PREEMPT.name,
+    rule=YIELDED,
+    event="Pod {pod} made way for workload {group}: it yields, and has run for longer than it wished",
+)
+
+
+def eviction_message(evict: Evict, snapshot: Snapshot, *, is_hidden: bool = False) -> str:
+    """Return the text of the event about an eviction.
+
+    ``is_hidden``: name the aggressor only by its UID, and of the queues only the victim's.
+    """
+    pod = snapshot.pods[evict.pod].key
+    gainer = snapshot.groups[evict.aggressor] if evict.aggressor >= 0 else None
+    group = "" if gainer is None else f"{gainer.uid} of another namespace" if is_hidden else gainer.key
+    subgroup = str(evict.facts.get("subgroup", ""))
+    facts = {
+        "pod": pod,
+        "group": group,
+        "action": evict.cause.name,
+        "rule": evict.rule or "its scheduler gave no reason",
+        "minimum": evict.facts.get("minimum", 0),
+        "where": f" in sub-group {subgroup}" if subgroup and subgroup != DEFAULT_SUBGROUP else "",
+    }
+    queues = [evict.facts.get("victim"), None if is_hidden else evict.facts.get("aggressor")]
+    cause = _MADE_WAY if evict.cause == Cause.PREEMPT and evict.rule == YIELDED else evict.cause
+    return "\n".join([_filled(cause, facts), *map(_queue_details, mappings_of(queues))])
+
+
+def _filled(cause: Cause, facts: Facts) -> str:
+    """Return the event text of ``cause``; the plain text if it has a placeholder that evictions do not know."""
+    try:
+        return cause.event.format_map(facts)
+    except (LookupError, ValueError, AttributeError, TypeError):
+        return Cause(cause.name).event.format_map(facts)
+
+
+def _queue_details(facts: Facts) -> str:
+    used, quota, share = (_amounts(facts.get(key)) for key in ("used", "quota", "fair_share"))
+    priority = facts.get("priority", 0)
+    return (
+        f"{facts.get('title', '')} uses <{used}> with a quota of <{quota}>, fair-share of <{share}> "
+        f"and queue priority of <{priority}>."
+    )
+
+
+def _amounts(values: object) -> str:
+    cpu, memory, gpu = values if isinstance(values, tuple) else (0.0, 0.0, 0.0)
+    return f"GPU: {amount(gpu, 'gpu')}, CPU: {amount(cpu, 'cpu')} (cores), memory: {amount(memory, 'memory')} (GB)"
+
+
+def pipelined_message(pod: str, node: str) -> str:
+    """Return the text of the event about a nominated pod."""
+    return f"Pod {pod} was pipelined to node {node}"

@@ -1,25 +1,10 @@
-"""Phrases of messages: a reason in one line, amounts with their units, names in a row."""
+"""Phrases of messages: amounts with their units, names in a row, nodes with their number."""
 
-from collections.abc import Mapping, Sequence
-
-import attrs
+from collections.abc import Sequence
 
 from kai.basics.wording import number_text
 from kai.facts.model import units
 from kai.facts.model.units import GPU_UNIT
-
-
-@attrs.frozen
-class Words:
-    """A reason for users: a stable code, and one line without a full stop."""
-
-    code: str = attrs.field(converter=str)
-    text: str
-    facts: Mapping[str, object] = attrs.field(factory=dict, eq=False, repr=False)
-    """The facts in the line. Units: amounts in axis units."""
-
-    def __str__(self) -> str:
-        return f"{self.code}: {self.text}"
 
 
 def quantity(amount: int, resource: str) -> str:

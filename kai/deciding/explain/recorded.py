@@ -1,28 +1,27 @@
 """The records of a cycle in words: refusals, bounds, and what nodes lack."""
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
-from kai.basics.schedules import clock_text
 from kai.deciding.engine.cycle import CycleReport
 from kai.deciding.engine.records import GroupRecord
 from kai.deciding.explain import messages
-from kai.deciding.explain.code_texts import budget_text, delay_of
-from kai.deciding.explain.phrases import Words, counted, listed, number, quantity
+from kai.deciding.explain.code_texts import bound_text, queue_of
+from kai.deciding.explain.phrases import counted, number
 from kai.facts.kernels import fit
 from kai.facts.model.groups import DEFAULT_SUBGROUP, PodGroup
 from kai.facts.model.pod import TERMINATING, Pod, Status
 from kai.facts.state.snapshot import Snapshot
-from kai.framework.verdict import Code, Facts, Histogram, NodeReason, Reason
+from kai.framework.verdict import Code, Histogram, NodeReason, Reason
 
 _BOUNDS: Final = (Code.OVER_LIMIT, Code.OVER_QUOTA, Code.OVER_MODEL_LIMIT, Code.BUDGET_USED)
 """Refusals by a queue, rather than by nodes."""
 
 
-def missing_topology(reasons: Sequence[Reason]) -> Iterator[Words]:
+def missing_topology(reasons: Sequence[Reason]) -> Iterator[Reason[str]]:
     """Yield the topology, or the level of one, that the group requires and that does not exist."""
     for reason in reasons:
         missing = _missing(reason)
@@ -31,9 +30,9 @@ def missing_topology(reasons: Sequence[Reason]) -> Iterator[Words]:
         text = messages.plain_text(reason)
         text = f"{text[:1].lower()}{text[1:]}"
         if missing == "topology":
-            yield Words("TopologyMissing", text, reason.facts)
+            yield Reason("TopologyMissing", text, reason.facts)
         else:
-            yield Words("TopologyLevelMissing", text, reason.facts)
+            yield Reason("TopologyLevelMissing", text, reason.facts)
 
 
 def metric_code(reason: Reason) -> str:
@@ -52,86 +51,30 @@ def _missing(reason: Reason) -> str:
     return missing if messages.own_words(reason) is not None and missing in ("topology", "level") else ""
 
 
-def refusal_words(refusals: Sequence[Reason]) -> Words:
+def refusal_words(refusals: Sequence[Reason]) -> Reason[str]:
     """Return the objection of each plugin that refuses the pod on every node."""
     objections = [messages.pod_refusal(each) for each in refusals]
     texts = [f"{rule}: {text.rstrip('.')}" for rule, text in objections]
     plugins = tuple(rule for rule, _ in objections)
-    return Words(Code.POD_REFUSED, f"its pod is refused by {'; by '.join(texts)}", {"plugins": plugins})
+    return Reason(Code.POD_REFUSED, f"its pod is refused by {'; by '.join(texts)}", {"plugins": plugins})
 
 
-def refused_pods(refused: Sequence[Pod], pods: int) -> Words:
+def refused_pods(refused: Sequence[Pod], pods: int) -> Reason[str]:
     """Return why pods of a group of ``pods`` pods are not scheduled: one exceeds a cap, or its bind was refused."""
     first = next((pod for pod in refused if pod.refused_code == Code.BIND_REFUSED), refused[0])
     facts = {"pod": first.key, "pods": len(refused)}
     if first.refused_code != Code.BIND_REFUSED:
-        return Words(first.refused_code, f"{first.name} exceeds what is scheduled: {first.refused}", facts)
+        return Reason(first.refused_code, f"{first.name} exceeds what is scheduled: {first.refused}", facts)
     whose = "" if pods == 1 else f"of {first.name} "
-    return Words(first.refused_code, first.refused.replace("the bind was", f"the bind {whose}was", 1), facts)
+    return Reason(first.refused_code, first.refused.replace("the bind was", f"the bind {whose}was", 1), facts)
 
 
-def share_text(numbers: Mapping[str, Any]) -> str:
-    """Return why a queue may not reclaim: what it would use, and its share."""
-    queue, resource = numbers["queue"], numbers["resource"]
-    would, share = numbers["used"] + numbers["requested"], numbers["fair_share"]
-    pods = numbers["pods"]
-    what = f"with {'one more pod' if pods == 1 else f'{pods} more pods'}" if numbers["more"] else "with this job"
-    if would <= share:
-        return (
-            f"queue {queue} could not take from others when it was tried; its fair share is {quantity(share, resource)}"
-        )
-    passed, limit = f"fair share of {quantity(share, resource)}", numbers.get("limit", -1)
-    if 0 <= limit < would:
-        amounts = (share,) if limit == share else (share, limit)
-        passed = f"fair share and limit of {' and '.join(quantity(each, resource) for each in amounts)}"
-    return (
-        f"{what} queue {queue} would use {quantity(would, resource)}, more than its {passed}, "
-        "so it may take none from others"
-    )
-
-
-def bounds(reasons: Sequence[Reason]) -> Iterator[Words]:
+def bounds(reasons: Sequence[Reason]) -> Iterator[Reason[str]]:
     """Yield the limits, quotas and budgets among ``reasons``."""
     for code in _BOUNDS:
         for reason in reasons:
             if reason.code is code:
-                yield Words(code, bound_text(reason), {**reason.facts, "queue": _queue_of(reason)})
-
-
-def _queue_of(reason: Reason) -> object:
-    """Return the name of the queue that would exceed a bound; the peer's conditions have only its title."""
-    return reason.facts.get("queue_name", reason.facts["queue"])
-
-
-def bound_text(reason: Reason) -> str:
-    """Return which limit, quota or budget a queue would exceed."""
-    if reason.code is Code.BUDGET_USED:
-        return budget_text({**reason.facts, "queue": _queue_of(reason)})
-    resource = str(reason.facts["resource"])
-    if reason.code is Code.OVER_MODEL_LIMIT:
-        return _model_text(reason.facts)
-    bound, used, requested = (number(reason.facts[key]) for key in ("bound", "used", "requested"))
-    queue, would = _queue_of(reason), quantity(round(used + requested), resource)
-    most = quantity(round(bound), resource) + clock_words(reason.facts)
-    if reason.code is Code.OVER_LIMIT:
-        return f"queue {queue} may not use more than {most}, and this job would make it {would}"
-    return f"non-preemptible pods of {queue} may use {most}, and this job would make it {would}"
-
-
-def _model_text(facts: Facts) -> str:
-    """Return which limit of a model a queue would exceed."""
-    bound, used, requested = (round(number(facts[key])) for key in ("bound", "used", "requested"))
-    queue, model = facts.get("queue_name", facts["queue"]), facts["model"]
-    most = quantity(bound, "gpu").replace(" GPU", f" {model} GPU")
-    return f"queue {queue} may not use more than {most}, and this job would make it {quantity(used + requested, 'gpu')}"
-
-
-def clock_words(facts: Facts) -> str:
-    """Return from when or until when the clock has it that a bound holds, after a blank; "" for one that stays."""
-    zone = str(facts.get("timezone", ""))
-    if "until" in facts:
-        return f" until {clock_text(number(facts['until']), zone)}"
-    return f" from {clock_text(number(facts['from']), zone)} on" if "from" in facts else ""
+                yield Reason(code, bound_text(reason), {**reason.facts, "queue": queue_of(reason)})
 
 
 _LACKED = {"": "places for pods", "pods": "places for pods", "cpu": "CPU", "gpu": "GPUs", "gpu-memory": "GPU memory"}
@@ -174,27 +117,27 @@ def whole_histogram(found: Iterable[object]) -> Histogram | None:
     return max(histograms, key=lambda each: each.nodes, default=None)
 
 
-def spared(record: GroupRecord) -> Iterator[Words]:
+def spared(record: GroupRecord) -> Iterator[Reason[str]]:
     """Yield why groups are not evicted although a search considered them."""
     for reason in record.reasons:
         if reason.code in {Code.EVICTIONS_CAPPED, Code.VICTIMS_PROTECTED}:
             yield _engine_words(reason)
 
 
-def _engine_words(reason: Reason) -> Words:
+def _engine_words(reason: Reason) -> Reason[str]:
     """Return the engine's message as a part of a sentence."""
     text = messages.reason_text(reason)
-    return Words(str(reason.code), f"{text[:1].lower()}{text[1:]}", reason.facts)
+    return Reason(str(reason.code), f"{text[:1].lower()}{text[1:]}", reason.facts)
 
 
-def no_room(record: GroupRecord, facts: PodGroup, running: int = 0) -> Iterator[Words]:
+def no_room(record: GroupRecord, facts: PodGroup, running: int = 0) -> Iterator[Reason[str]]:
     """Yield the messages of plugins, and what the gang lacks as a whole; ``running`` pods of it have a node."""
     for reason in record.reasons:
         if reason.code is Code.TRIES_SPENT:
             yield _engine_words(reason)
         words = messages.own_words(reason)
         if words is not None and not _missing(reason):
-            yield Words(words.plain_code or words.code, messages.plain_text(reason), reason.facts)
+            yield Reason(words.plain_code or words.code, messages.plain_text(reason), reason.facts)
     needed = least_pods(facts)
     for reason in record.reasons:
         if reason.code is Code.NO_NODE and reason.facts.get("gang") and not reason.facts.get("satisfied"):
@@ -213,7 +156,7 @@ def no_room(record: GroupRecord, facts: PodGroup, running: int = 0) -> Iterator[
             found = _histogram_of(each for each in record.reasons if each.facts.get("subgroup") == part)
             said = in_the_way({} if found is None else _said_by(found))
             text += f": {said}" if said else ""
-            yield Words("GangDoesNotFit", text, {**reason.facts, "needed": least})
+            yield Reason("GangDoesNotFit", text, {**reason.facts, "needed": least})
 
 
 def _said_by(histogram: Histogram) -> Mapping[str, int]:
@@ -270,43 +213,9 @@ def short_leaves(facts: PodGroup, counts: Mapping[int, int]) -> list[tuple[str, 
     return [] if enough else sorted(short)  # the last one is the root
 
 
-def few_pods_text(least: int, there: int, ended: int = 0, *, name: str = "") -> str:
-    """Return that a group, or its sub-group ``name``, has too few pods; ended pods do not count."""
-    where = f" in its sub-group {name}" if name else ""
-    others = {0: "", 1: "; 1 other has ended"}.get(ended, f"; {ended} others have ended")
-    return f"only {there} of the {least} pods that must start together exist{where}{others}"
-
-
-def sub_groups_asked(facts: PodGroup) -> str:
-    """Return where more sub-groups must start together than exist, "" if nowhere."""
-    children = Counter(each.parent for each in facts.subgroups)
-    for at, each in enumerate(facts.subgroups):
-        if not each.leaf and each.minimum is not None and each.minimum > children[at]:
-            field = f"minSubGroup of sub-group {each.name}" if each.name else "minSubGroup"
-            return f"{field}: found {each.minimum}, expected at most {children[at]}, the number of its sub-groups"
-    return ""
-
-
-def delay_text(facts: Mapping[str, object]) -> str:
-    """Return until when the group itself asked not to evict others."""
-    window, until = delay_of(facts)
-    return f"no room; it asked for a preemption delay of {window}, and may evict no others before {until}"
-
-
 def vacated_nodes(snapshot: Snapshot, report: CycleReport) -> frozenset[str]:
     """Return the nodes of pods that terminate or move away. Cost: columns."""
     status, before = report.status, snapshot.pod_node
     terminating = (TERMINATING >> status & 1).astype(np.bool_)
     rows = {*report.node[terminating].tolist(), *before[status == Status.PIPELINED].tolist()}
     return frozenset(snapshot.nodes[row].name for row in rows if row >= 0)
-
-
-def held_text(nodes: Sequence[str], vacated: Container[str]) -> str:
-    """Return where a group will start; pods still have to leave those of its ``nodes`` that are ``vacated``."""
-    still = [node for node in nodes if node in vacated]
-    what, are = (f"its place on {nodes[0]}", "is") if len(nodes) == 1 else (f"its places on {listed(nodes)}", "are")
-    if len(still) == len(nodes):
-        return f"{what} {are} being vacated by pods that are terminating"
-    if still:
-        return f"{what} {are} held until pods that are terminating have left {listed(still)}"
-    return f"{what} {are} held until the pods have left that are evicted or moved in this cycle"

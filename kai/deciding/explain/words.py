@@ -17,15 +17,20 @@ from kai.deciding.engine.policy import scores_of
 from kai.deciding.engine.records import GroupRecord
 from kai.deciding.engine.session import Session
 from kai.deciding.explain import messages
-from kai.deciding.explain.declared import ACTIONS, Declared, Takeable, gate_text, missing_queue, takeable
-from kai.deciding.explain.matching import EmptyNodes, Matching
-from kai.deciding.explain.phrases import Words, alternatives, counted, listed, of_devices, plain, quantity
-from kai.deciding.explain.recorded import (
+from kai.deciding.explain.code_texts import (
     bound_text,
-    bounds,
     delay_text,
     few_pods_text,
     held_text,
+    share_text,
+    sub_groups_asked,
+    tree_text,
+)
+from kai.deciding.explain.declared import ACTIONS, Declared, Takeable, gate_text, missing_queue, takeable
+from kai.deciding.explain.matching import EmptyNodes, Matching
+from kai.deciding.explain.phrases import alternatives, counted, listed, of_devices, plain, quantity
+from kai.deciding.explain.recorded import (
+    bounds,
     lacking_of,
     least_pods,
     missing_topology,
@@ -33,10 +38,8 @@ from kai.deciding.explain.recorded import (
     refusal_words,
     refused_pods,
     said_of_nodes,
-    share_text,
     short_leaves,
     spared,
-    sub_groups_asked,
     vacated_nodes,
 )
 from kai.facts.kernels.booking import accepted_gpu
@@ -66,13 +69,13 @@ class GroupReasons:
         self._report = report
         self._declared = declared or Declared()
 
-    def dominant(self, group: int) -> Words:
+    def dominant(self, group: int) -> Reason[str]:
         """Return the dominant reason why pods of ``group`` wait."""
         return next(self._reasons(group))
 
-    def all(self, group: int) -> tuple[Words, ...]:
+    def all(self, group: int) -> tuple[Reason[str], ...]:
         """Return every reason that holds, the dominant one first, each code once."""
-        found: dict[str, Words] = {}
+        found: dict[str, Reason[str]] = {}
         for words in self._reasons(group):
             found.setdefault(words.code, words)
         return tuple(found.values())
@@ -86,13 +89,13 @@ class GroupReasons:
         runs = any(each.name == ACTIONS[cause] for each in self._profile.actions)
         return takeable(self._session, group, cause) if runs and self._snapshot.groups[group].queue_row >= 0 else None
 
-    def _reasons(self, group: int) -> Iterator[Words]:
+    def _reasons(self, group: int) -> Iterator[Reason[str]]:
         """Yield all reasons why the group waits, dominant first; at least one."""
         facts = self._snapshot.groups[group]
         record = self._report.records.get(group, _NOTHING)
         pods = self._pods(group)
         if facts.held:
-            yield Words(facts.held_code, facts.held)
+            yield Reason(facts.held_code, facts.held)
             return
         yield from self._queue(facts)
         yield from self._tree(facts, pods)
@@ -100,7 +103,7 @@ class GroupReasons:
         held = self._held_nodes(pods)
         waiting = [pod for pod in pods if self._report.status[pod] == Status.PENDING]
         if held and not (waiting and self._runs(pods)):
-            yield Words(Code.HELD_FOR_LEAVING, held_text(held, self._vacated))
+            yield Reason(Code.HELD_FOR_LEAVING, held_text(held, self._vacated))
         if not waiting:
             yield from self._gates(pods)
             yield from self._kept(pods)
@@ -108,7 +111,7 @@ class GroupReasons:
         vain = list(missing_topology(record.reasons)) or ([] if held else list(self._impossible(group, pods)))
         yield from vain
         if later := [reason for reason in record.reasons if reason.code is Code.WAITS_FOR_TURN]:
-            yield Words(Code.WAITS_FOR_TURN, messages.reason_text(later[0]), later[0].facts)
+            yield Reason(Code.WAITS_FOR_TURN, messages.reason_text(later[0]), later[0].facts)
             return
         yield from bounds(record.reasons)
         yield from self._models(facts, waiting, record)
@@ -171,24 +174,24 @@ class GroupReasons:
 
     # ------------------------------------------------------------------ before anything is tried
 
-    def _queue(self, facts: PodGroup) -> Iterator[Words]:
+    def _queue(self, facts: PodGroup) -> Iterator[Reason[str]]:
         if facts.queue_row < 0:
             yield missing_queue(facts.queue, self._declared)
         elif facts.queue_row in self._parents:
             below = [queue for queue in self._snapshot.queues if queue.parent == facts.queue_row]
             choice = alternatives([queue.name for queue in below])
             text = f"{facts.queue} is not a leaf queue; submit to {choice}"
-            yield Words("QueueNotLeaf", text, {"queue": facts.queue, "leaves": tuple(queue.name for queue in below)})
+            yield Reason("QueueNotLeaf", text, {"queue": facts.queue, "leaves": tuple(queue.name for queue in below)})
 
-    def _tree(self, facts: PodGroup, pods: Sequence[int]) -> Iterator[Words]:
+    def _tree(self, facts: PodGroup, pods: Sequence[int]) -> Iterator[Reason[str]]:
         strangers = sorted({self._snapshot.pods[pod].subgroup for pod in pods if self._snapshot.pod_subgroup[pod] < 0})
         if facts.tree_error:
-            yield Words("SubGroupsInvalid", f"its sub-groups form no tree: {facts.tree_error}")
+            yield Reason("SubGroupsInvalid", tree_text(facts.tree_error))
         elif strangers:
             text = f"pods of it name sub-group {', '.join(strangers)}, which it does not declare"
-            yield Words(Code.UNKNOWN_SUBGROUP, text, {"subgroups": tuple(strangers)})
+            yield Reason(Code.UNKNOWN_SUBGROUP, text, {"subgroups": tuple(strangers)})
 
-    def _readiness(self, group: int, facts: PodGroup, pods: Sequence[int]) -> Iterator[Words]:
+    def _readiness(self, group: int, facts: PodGroup, pods: Sequence[int]) -> Iterator[Reason[str]]:
         gated = [self._snapshot.pods[pod].key for pod in pods if self._snapshot.pod_status[pod] == Status.GATED]
         refused = [self._snapshot.pods[pod] for pod in pods if self._snapshot.pods[pod].refused]
         needed = least_pods(facts)
@@ -197,33 +200,33 @@ class GroupReasons:
         elif gated and (len(pods) - len(gated) < needed <= len(pods) or len(gated) == len(pods)):
             yield from self._gates(pods)
         elif asked := sub_groups_asked(facts):
-            yield Words(Code.NOT_READY, asked)
+            yield Reason(Code.NOT_READY, asked)
         elif short := short_leaves(facts, Counter(self._snapshot.pod_subgroup[pods].tolist())):
             ended = self._ended(group)
             text = "; ".join(few_pods_text(least, there, ended[name], name=name) for name, least, there in short)
-            yield Words(Code.NOT_READY, text, {"needed": needed, "existing": len(pods)})
+            yield Reason(Code.NOT_READY, text, {"needed": needed, "existing": len(pods)})
         elif len(pods) < needed:
             text = few_pods_text(needed, len(pods), self._ended(group).total())
-            yield Words(Code.NOT_READY, text, {"needed": needed, "existing": len(pods)})
+            yield Reason(Code.NOT_READY, text, {"needed": needed, "existing": len(pods)})
 
-    def _gates(self, pods: Sequence[int]) -> Iterator[Words]:
+    def _gates(self, pods: Sequence[int]) -> Iterator[Reason[str]]:
         known, status = self._snapshot.pods, self._snapshot.pod_status
         # The scheduling gates of a refused pod are shown to this scheduler only.
         gated = [known[pod].key for pod in pods if status[pod] == Status.GATED and not known[pod].refused]
         if gated:
             names = {name for pod in gated for name in self._declared.gates.get(pod, ())}
-            yield Words("Gated", gate_text(gated, len(pods), self._declared), {"gates": tuple(sorted(names))})
+            yield Reason("Gated", gate_text(gated, len(pods), self._declared), {"gates": tuple(sorted(names))})
 
-    def _kept(self, pods: Sequence[int]) -> Iterator[Words]:
+    def _kept(self, pods: Sequence[int]) -> Iterator[Reason[str]]:
         """Yield where moved pods that have not come back will start again."""
         kept = [pod for pod in pods if self._snapshot.pods[pod].is_stand_in]
         if kept:
             nodes = sorted({self._snapshot.nodes[int(self._report.node[pod])].name for pod in kept})
             what = "1 pod starts" if len(kept) == 1 else f"{len(kept)} pods start"
             whose = "its place is" if len(kept) == 1 else "their places are"
-            yield Words("Moves", f"{what} again on {listed(nodes)}, where {whose} kept", {"nodes": tuple(nodes)})
+            yield Reason("Moves", f"{what} again on {listed(nodes)}, where {whose} kept", {"nodes": tuple(nodes)})
 
-    def _impossible(self, group: int, pods: Sequence[int]) -> Iterator[Words]:
+    def _impossible(self, group: int, pods: Sequence[int]) -> Iterator[Reason[str]]:
         shapes = sorted({int(self._snapshot.pod_shape[pod]) for pod in pods})
         needed = least_pods(self._snapshot.groups[group])
         yield from self._empty.refusals(shapes, needed, self._required_level(group))
@@ -238,7 +241,7 @@ class GroupReasons:
 
     # ------------------------------------------------------------------ models that are used up
 
-    def _models(self, facts: PodGroup, waiting: Sequence[int], record: GroupRecord) -> Iterator[Words]:
+    def _models(self, facts: PodGroup, waiting: Sequence[int], record: GroupRecord) -> Iterator[Reason[str]]:
         """Yield the limit of a model that keeps the next pods from nodes with room, or from all that match them."""
         named = named_models(self._snapshot)
         if not named or facts.queue_row < 0 or not self._session.policy.rules.limits:
@@ -254,7 +257,7 @@ class GroupReasons:
         if forbidden or all(found.values()):
             for model, reason in found.items():
                 if reason is not None and (not forbidden or named[model] in forbidden):
-                    yield Words(Code.OVER_MODEL_LIMIT, bound_text(reason), reason.facts)
+                    yield Reason(Code.OVER_MODEL_LIMIT, bound_text(reason), reason.facts)
 
     def _model_excess(self, facts: PodGroup, named: Sequence[str], shape: int, node: int, pods: int) -> Reason | None:
         """Return the limit of the model of ``node`` that a number of pods of ``shape`` would exceed."""
@@ -272,7 +275,7 @@ class GroupReasons:
 
     # ------------------------------------------------------------------ nodes that never match
 
-    def _matches(self, waiting: Sequence[int], record: GroupRecord) -> Iterator[Words]:
+    def _matches(self, waiting: Sequence[int], record: GroupRecord) -> Iterator[Reason[str]]:
         for reason in record.reasons:
             refusals = reason.facts.get("refusals")
             if isinstance(refusals, tuple) and refusals:
@@ -286,7 +289,7 @@ class GroupReasons:
         rows = self._members[group]
         return self._runs(rows) or any(self._snapshot.pod_node[row] >= 0 for row in rows)
 
-    def _unscored(self, waiting: Sequence[int]) -> Iterator[Words]:
+    def _unscored(self, waiting: Sequence[int]) -> Iterator[Reason[str]]:
         """Yield the plugin that excludes every node with room by scoring it NaN."""
         pod = waiting[0]
         request = self._snapshot.requests[int(self._snapshot.pod_shape[pod])]
@@ -300,14 +303,14 @@ class GroupReasons:
             if np.isnan(scores_of(plugin, PodRow(pod), roomy)).all():
                 nodes = [self._snapshot.nodes[node].name for node in roomy]
                 text = f"plugin {plugin.name} scores the nodes that have room with NaN: {listed(nodes)}"
-                yield Words("NoScore", text, {"plugin": plugin.name, "nodes": tuple(nodes)})
+                yield Reason("NoScore", text, {"plugin": plugin.name, "nodes": tuple(nodes)})
 
     # ------------------------------------------------------------------ others are in the way
 
-    def _forbidden(self, record: GroupRecord, facts: PodGroup, waiting: Sequence[int]) -> Iterator[Words]:
+    def _forbidden(self, record: GroupRecord, facts: PodGroup, waiting: Sequence[int]) -> Iterator[Reason[str]]:
         if any(note.code is Code.NOT_ELIGIBLE for note in record.notes):
             numbers = self._share(facts, waiting)
-            yield Words(Code.NOT_ELIGIBLE, f"no room; {share_text(numbers)}", numbers)
+            yield Reason(Code.NOT_ELIGIBLE, f"no room; {share_text(numbers)}", numbers)
 
     def _share(self, facts: PodGroup, waiting: Sequence[int]) -> dict[str, Any]:
         """Return the facts about the queue and the resource with which the next pods would exceed its fair share."""
@@ -348,7 +351,7 @@ class GroupReasons:
                 found.append(pod)
         return found or list(waiting[:1])
 
-    def _untried(self, waiting: Sequence[int]) -> Words:
+    def _untried(self, waiting: Sequence[int]) -> Reason[str]:
         """Return why nothing was tried: if known, that an optional sub-group lacks pods."""
         group = int(self._snapshot.pod_group[waiting[0]])
         counts = Counter(self._snapshot.pod_subgroup[self._pods(group)].tolist())
@@ -356,13 +359,13 @@ class GroupReasons:
             part, there = self._snapshot.groups[group].subgroups[leaf], counts[leaf]
             if part.minimum is not None and there < part.minimum:
                 ended = self._ended(group)[part.name]
-                return Words(Code.NOT_READY, few_pods_text(part.minimum, there, ended, name=part.name))
-        return Words("NotTried", "no action has tried it in this cycle")
+                return Reason(Code.NOT_READY, few_pods_text(part.minimum, there, ended, name=part.name))
+        return Reason("NotTried", "no action has tried it in this cycle")
 
-    def _others(self, record: GroupRecord, waiting: Sequence[int]) -> Iterator[Words]:
+    def _others(self, record: GroupRecord, waiting: Sequence[int]) -> Iterator[Reason[str]]:
         for reason in record.reasons:
             if reason.code is Code.PREEMPTION_DELAY:
-                yield Words(Code.PREEMPTION_DELAY, delay_text(reason.facts), reason.facts)
+                yield Reason(Code.PREEMPTION_DELAY, delay_text(reason.facts), reason.facts)
         request = self._snapshot.requests[int(self._snapshot.pod_shape[waiting[0]])]
         gpus, shared = int(request[GPU]), self._snapshot.shapes[int(self._snapshot.pod_shape[waiting[0]])].gpu
         if not record.reasons and not record.notes:
@@ -373,9 +376,9 @@ class GroupReasons:
         if (lacking := lacking_of(record)).keys() - {"GPUs"}:
             counts = ", ".join(f"{count} {'lacks' if count == 1 else 'lack'} {name}" for name, count in lacking.items())
             text = f"no node that it may use has all that it asks for: {counts}"
-            yield Words("NoRoom", f"{text}; {nodes}" if nodes else text, {"lacking": lacking, "refused": said})
+            yield Reason("NoRoom", f"{text}; {nodes}" if nodes else text, {"lacking": lacking, "refused": said})
         elif not lacking and nodes:
-            yield Words("NoRoom", f"no node takes it now: {nodes}", {"refused": said})
+            yield Reason("NoRoom", f"no node takes it now: {nodes}", {"refused": said})
         elif gpus:
             idle = int(np.maximum(self._report.idle[:, GPU], 0).sum())
             asked, whole = quantity(gpus, "gpu"), ""
@@ -384,13 +387,13 @@ class GroupReasons:
                 whole = "whole GPU " if idle == GPU_UNIT else "whole GPUs "
             text, rest = f"no node that it may use has {asked} idle", f"; {nodes}" if nodes else ""
             facts = {"refused": said, "without_others": f"{text}{rest}"}
-            yield Words("NoRoom", f"{text}; {plain(idle)} {whole}idle in all{rest}", facts)
+            yield Reason("NoRoom", f"{text}; {plain(idle)} {whole}idle in all{rest}", facts)
         elif shared.kind is GpuKind.MEMORY:
             text = f"no node that it may use has {shared.memory} MiB of {of_devices(shared.devices)} idle"
-            yield Words("NoRoom", f"{text}; {nodes}" if nodes else text, {"refused": said})
+            yield Reason("NoRoom", f"{text}; {nodes}" if nodes else text, {"refused": said})
         else:
             text = "no node that it may use has enough idle"
-            yield Words("NoRoom", f"{text}; {nodes}" if nodes else text, {"refused": said})
+            yield Reason("NoRoom", f"{text}; {nodes}" if nodes else text, {"refused": said})
 
     def _kept_from(self, pod: int, record: GroupRecord) -> Mapping[str, int]:
         """Return what excludes nodes with room for ``pod``: the number of nodes for each text.

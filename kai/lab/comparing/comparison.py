@@ -23,8 +23,8 @@ from kai.answers.why.written import condition_reasons
 from kai.api.kinds import key_of
 from kai.basics.parsing import mappings_of
 from kai.basics.wording import counted, first_of
-from kai.deciding.explain.phrases import Words
 from kai.facts.model.axis import GPU, GPU_UNIT
+from kai.framework.verdict import Reason
 
 
 @attrs.frozen(kw_only=True)
@@ -363,7 +363,7 @@ def agreement(outcome: Outcome, seen: Overview) -> Agreement | None:
     return Agreement(decided=decided, undecided=undecided, equal=decided - len(found), differences=tuple(found))
 
 
-def _dissents(job: Job, reasons: tuple[Words, ...], gone: list[Departure]) -> Iterator[Dissent]:
+def _dissents(job: Job, reasons: tuple[Reason[str], ...], gone: list[Departure]) -> Iterator[Dissent]:
     # That scheduler's pods still exist in its own snapshot, so it has not evicted them.
     if gone:
         gains = sorted({each.aggressor for each in gone if each.aggressor})

@@ -24,7 +24,7 @@ from kai.api.scheduling.pod_group import PodGroup
 from kai.api.values import instant_text
 from kai.cluster.requests import Evict as EvictRequest
 from kai.cluster.requests import Request
-from kai.deciding.explain.code_texts import eviction_message, pipelined_message
+from kai.deciding.explain.messages import eviction_message, pipelined_message
 from kai.facts.model.placement import NoRoom
 from kai.facts.model.pod import GpuKind
 from kai.intake.bind_requests import fields

@@ -24,10 +24,10 @@ from kai.basics.parsing import canonical
 from kai.basics.schedules import clock_text
 from kai.deciding.engine.records import GroupRecord
 from kai.deciding.explain import messages
-from kai.deciding.explain.code_texts import not_ready
+from kai.deciding.explain.code_texts import held_text, not_ready, tree_text
 from kai.deciding.explain.codes import stage_of
 from kai.deciding.explain.declared import Declared, missing_queue
-from kai.deciding.explain.recorded import held_text, metric_code, refused_pods, vacated_nodes
+from kai.deciding.explain.recorded import metric_code, refused_pods, vacated_nodes
 from kai.facts.model.groups import DEFAULT_SUBGROUP, PodGroup, path_to
 from kai.facts.model.pod import ACTIVE_ALLOCATED, ACTIVE_USED, ALIVE, Status, status_mask
 from kai.framework.verdict import Code, Reason
@@ -326,7 +326,7 @@ class _Explainer:
             below = tuple(queue.name for queue in self._snapshot.queues if queue.parent == group.queue_row)
             return _recorded(Code.QUEUE_NOT_LEAF, queue=group.queue, leaves=below)
         if group.tree_error:
-            return _recorded(Code.SUBGROUPS_INVALID, text=f"Its sub-groups form no tree: {group.tree_error}")
+            return _recorded(Code.SUBGROUPS_INVALID, text=_capitalized(tree_text(group.tree_error)))
         if not self._strange[row]:
             return None
         rows = self._rows(row)

@@ -25,7 +25,9 @@ def told():
     yield from (code.value for code in Code)
     for path in [file for folder in FOLDERS for file in (KAI / folder).rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Words"):
+            if not (
+                isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"Reason", "Words"}
+            ):
                 continue
             yield from texts(node.args[0]) if node.args else ()
             for keyword in node.keywords:

@@ -1,6 +1,6 @@
 import pytest
 
-from kai.deciding.explain.code_texts import eviction_message, pipelined_message
+from kai.deciding.explain.messages import eviction_message, pipelined_message
 from kai.framework.decisions import Cause, Evict
 from kai.testing import snapshot
 

@@ -5,9 +5,10 @@ import pytest
 from kai.answers.offline.run import simulate
 from kai.answers.outcomes.overview import overview
 from kai.api import names
+from kai.deciding.explain.code_texts import share_text
 from kai.deciding.explain.declared import Declared, missing_queue
 from kai.deciding.explain.phrases import listed, plain, quantity
-from kai.deciding.explain.recorded import least_pods, share_text
+from kai.deciding.explain.recorded import least_pods
 from kai.deciding.explain.words import GroupReasons
 from kai.framework.hooks import Dependence, NodeScore, PluginUse
 from kai.lab.scenarios.scenario import read_short
