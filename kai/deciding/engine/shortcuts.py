@@ -34,7 +34,7 @@ ALLOCATE: Final = Shortcut(
     fast="kai.deciding.engine.fast_path.FastPath",
     applies="groups of one leaf, of shapes whose answers do not change while pods are placed",
     workload="w1",
-    gain="1,784 → 25",
+    gain="909 → 22.4",
 )
 DOMAINS: Final = Shortcut(
     name="domains",
@@ -42,7 +42,7 @@ DOMAINS: Final = Shortcut(
     fast="kai.facts.kernels.domains.place_in_domain",
     applies="groups of one leaf whose plugin gives a tree of domains",
     workload="w6",
-    gain="134 → 30",
+    gain="121 → 36.2",
 )
 SAME_TRY: Final = Shortcut(
     name="same-try",
@@ -58,7 +58,7 @@ ONE_ANSWER: Final = Shortcut(
     fast="kai.deciding.engine.policy.Policy.first_answers",
     applies="groups of one pod, for shapes with one plugin to ask, which looks at the group only",
     workload="w1 with a plugin that looks at groups",
-    gain="1,778 → 17.4",
+    gain="1,008 → 19.6",
 )
 RATED: Final = Shortcut(
     name="rated",
@@ -66,7 +66,7 @@ RATED: Final = Shortcut(
     fast="kai.facts.kernels.place.place_rated",
     applies="chunks of one shape, for which one plugin only filters and rates nodes",
     workload="w2 with a plugin that looks at groups",
-    gain="2,778 → 1,134",
+    gain="1,295 → 546",
 )
 SEARCH: Final = Shortcut(
     name="search",
@@ -74,7 +74,7 @@ SEARCH: Final = Shortcut(
     fast="kai.actions.search.outer.CompiledVictims",
     applies="always; groups with a tree of sub-groups are handed back",
     workload="w9",
-    gain="44 → 21",
+    gain="34.8 → 19.4",
 )
 TRIAL: Final = Shortcut(
     name="trial",
@@ -82,7 +82,7 @@ TRIAL: Final = Shortcut(
     fast="kai.actions.search.replacing.try_at_once",
     applies="scenarios of groups of one leaf that no plugin is asked about",
     workload="w9",
-    gain="28 → 22",
+    gain="21.9 → 18.8",
 )
 FIRST_PROBE: Final = Shortcut(
     name="first-probe",
@@ -90,7 +90,7 @@ FIRST_PROBE: Final = Shortcut(
     fast="kai.facts.kernels.prefix.propose_first",
     applies="searches for one pod, where the plugin proposes the victims of one node",
     workload="w7",
-    gain="731 → 441",
+    gain="484 → 50.6",
 )
 LAST_PROBE: Final = Shortcut(
     name="last-probe",
@@ -98,7 +98,7 @@ LAST_PROBE: Final = Shortcut(
     fast="kai.actions.search.solver.Search",
     applies="the probe of the whole chunk evicted just what it would record",
     workload="w7",
-    gain="700 → 441",
+    gain="570 → 64.2",
 )
 ONE_CALL: Final = Shortcut(
     name="one-call",
@@ -106,7 +106,7 @@ ONE_CALL: Final = Shortcut(
     fast="kai.actions.search.one_call.OneCall",
     applies="searches of reclaim for one pod, by the rules of fair shares alone, whose first scenario succeeds",
     workload="w7",
-    gain="310 → 84",
+    gain="373 → 54.9",
 )
 PROSPECTS: Final = Shortcut(
     name="prospects",
@@ -114,15 +114,15 @@ PROSPECTS: Final = Shortcut(
     fast="kai.actions.search.hopeless.Prospects",
     applies="consolidations that sums over queues and nodes rule out",
     workload="w9 with its queues at their limits, 200 groups, scheduling signatures off",
-    gain="6,250 → 64",
+    gain="1,796 → 49.4",
 )
 HOPELESS: Final = Shortcut(
     name="hopeless",
     plain="kai.actions.search.solver.Search",
     fast="kai.framework.hooks.Victims",
     applies="chunks of several pods, and of one after a search in vain, if a plugin knows that none helps",
-    workload="gang-full",
-    gain="9.3 → 6.9",
+    workload="16 nodes whose devices claims hold for pods that are gone, one pod that wants one",
+    gain="4,909 → 23.7",
 )
 ALIKE: Final = Shortcut(
     name="alike",
@@ -130,7 +130,7 @@ ALIKE: Final = Shortcut(
     fast="kai.deciding.engine.readiness.EquivalenceClasses",
     applies="groups that only names tell apart, after one of them was passed over",
     workload="w1b",
-    gain="877 → 31",
+    gain="151 → 30.4",
 )
 NO_LESS: Final = Shortcut(
     name="no-less",
@@ -138,7 +138,7 @@ NO_LESS: Final = Shortcut(
     fast="kai.actions.search.hopeless.NoLess",
     applies="groups of one pod that differ in amounts, after a search that each of them may make failed",
     workload="shapes-full",
-    gain="823 → 652",
+    gain="665 → 457",
 )
 FULL_QUEUES: Final = Shortcut(
     name="full-queues",
@@ -146,7 +146,7 @@ FULL_QUEUES: Final = Shortcut(
     fast="kai.deciding.engine.refusals.FullQueues",
     applies="groups of one leaf whose queues are full, after some were refused one by one",
     workload="1,000 gangs of two sizes that take turns, of a full queue",
-    gain="93 → 21",
+    gain="84.4 → 20",
 )
 UNCHANGED: Final = Shortcut(
     name="unchanged",
@@ -154,7 +154,7 @@ UNCHANGED: Final = Shortcut(
     fast="kai.deciding.engine.cycle.report_at_rest",
     applies="the same facts as in a cycle that decided nothing, and no deadline has come",
     workload="w4d",
-    gain="12.9 → 0.01",
+    gain="5.24 → 0.03",
 )
 TABLE: Final = (
     ALLOCATE,
