@@ -324,7 +324,7 @@ class Writer:
     # --- Rows --------------------------------------------------------------------------------------------------------
 
     def _resume(self, last: int, at: int, held: Mapping[Key, Held], nodes: Mapping[str, NodeState]) -> None:
-        """Compare what was left open at ``last`` with what is there at ``at``."""
+        """Compare the intervals that were open at ``last`` with what holds GPUs at ``at``."""
         for key, left in self._left_open().items():
             now = held.get(key)
             is_same = now is not None and _same(now, left.facts) and not _bound_after(now.first_bound, last)

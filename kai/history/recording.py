@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kai.api.conventions.amounts import Amount
 
 WATCHED: Final[tuple[type[ApiObject], ...]] = (Queue, PodGroup, Pod, Node, ResourceClaim)
-"""The kinds of which changes are seen."""
+"""The kinds whose changes are recorded."""
 _MEGABYTE: Final = 10**6
 _MOST_EVICTED: Final = 1 << 16
 _BY_API: Final = "EvictionByEvictionAPI"
@@ -385,10 +385,10 @@ def _amounts_of(pod: Pod, around: Surroundings) -> Amounts:
 
 def _completed(pod: Pod) -> Pod:
     """Return a pod that requests what it is limited to where it says nothing, as API servers see to."""
-    told = [each.resources for each in pod.spec.containers]
-    if all(each.limits.keys() <= each.requests.keys() for each in told):
+    asked = [each.resources for each in pod.spec.containers]
+    if all(each.limits.keys() <= each.requests.keys() for each in asked):
         return pod
-    whole = [attrs.evolve(each, requests={**each.limits, **each.requests}) for each in told]
+    whole = [attrs.evolve(each, requests={**each.limits, **each.requests}) for each in asked]
     pairs = zip(pod.spec.containers, whole, strict=True)
     containers = tuple(attrs.evolve(each, resources=resources) for each, resources in pairs)
     return attrs.evolve(pod, spec=attrs.evolve(pod.spec, containers=containers))

@@ -45,9 +45,9 @@ _LONG: Final = 3 * DAY
 _FADED_AWAY: Final = -600
 """The exponent of a weight below which it counts as 0."""
 _BATCH: Final = 500
-"""Jobs of which the facts are read at once."""
+"""Jobs whose facts one statement reads."""
 _FEW: Final = 2000
-"""Below so many matches a search asks for the intervals of each."""
+"""Below this number of matches a search asks for the intervals of each."""
 
 
 @attrs.frozen(kw_only=True)

@@ -45,7 +45,7 @@ _BOUNDS: Final[Mapping[str, str]] = {
     "keepalives_count": "2",
     "application_name": "kai",
 }
-"""What libpq is told unless the address says otherwise: a peer that is gone is noticed in seconds, not in hours."""
+"""Parameters for libpq, unless the address has its own: a peer that is gone is noticed in seconds, not in hours."""
 _WRITES: Final = (
     "SET statement_timeout = '20s'; SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '20s';"
 )

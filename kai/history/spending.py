@@ -2,8 +2,8 @@
 
 `Meter` is read before each cycle. It adds up what is over once, and keeps the sums: what ended before the instant up to
 which all is recorded never changes. So a reading takes what ended since the last one and what is still held, however
-long the period is; the first one reads the period once. Its sums are exact, those that all intervals of the period
-would give. `spent_of` is a first reading.
+long the period is; the first one reads the period once. Its sums are exact: all intervals of the period would give the
+same. `spent_of` is a first reading.
 
 What is still held counts up to the instant that is asked for, not up to what was recorded last: a budget must not lag
 behind.
@@ -122,7 +122,7 @@ class _Window:
     """What ended at ``settled`` or later, and what is still held."""
 
     def read(self, connection: Connection, heard: int, at: int) -> None:
-        """Take what ended before ``heard`` for good, and what is left up to ``at``."""
+        """Take for good what ended before ``heard``, and the open rest up to ``at``."""
         if heard > self.settled:
             for queue, model, ended, user, job, gpus in connection.execute(_OVER, self._values(at, heard)):
                 self.rows[queue].add(Kind(model, ended), user, job, gpus)

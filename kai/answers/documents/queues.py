@@ -113,7 +113,7 @@ class BudgetItem:
     amount_hours: float
     """With what was carried over."""
     spent_hours: float | None
-    """Null where it is not known; so is what is left."""
+    """Null where it is not known, as is the remainder."""
     committed_hours: float
     """What running work may still use."""
     left_hours: float | None

@@ -180,7 +180,7 @@ def budget_lines(cycle: Cycle) -> tuple[BudgetLine, ...]:
 
 
 def budget_text(line: BudgetLine) -> str:
-    """Return in one sentence what is left of a budget, until when, and what follows once it is used up."""
+    """Return the remainder of a budget, when it resets, and what happens once it is used up, as one sentence."""
     name, amount = f"budget {line.name} of queue {line.queue}", _hours(line.amount)
     if line.used is None or line.left is None:
         follows = "new work waits" if line.enforce == ADMIT else "nothing waits for it"

@@ -319,7 +319,7 @@ def _selectors(site: Site) -> Iterator[Family]:
             yield Family(topic=f"spelling of {key}", steps=(partial(pod_changes.selecting, site, key, value),))
         for value in (asked, *near):
             values.pop(value, None)
-        # No selector comes last: it lets the pod onto all nodes, of which the user may have excluded some on purpose.
+        # No selector comes last: it lets the pod onto all nodes, and the user may have excluded some on purpose.
         best: list[str | None] = [
             *sorted(values, key=lambda each: (-values[each], each))[: MOST_ALTERNATIVES - 1],
             None,

@@ -302,7 +302,7 @@ def queue_bound(site: Site, queue: str, bound: str, resource: str, amount: float
 
 
 LIMITS: Final = frozenset({"OverLimit", "OverModelLimit"})
-"""Codes of limits of queues, which bound all pods; quotas bound only those that cannot be taken back."""
+"""Codes of limits of queues, which bound all pods; quotas bound only pods that cannot be preempted."""
 
 
 def used_against(site: Site, reason: Reason[str]) -> float:

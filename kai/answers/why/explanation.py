@@ -286,7 +286,7 @@ class Explainer:
         """Return a key that is equal for jobs that differ only in their names."""
         snapshot = self._outcome.last.snapshot
         group = self._rows[job.namespace, job.name]
-        # The nodes of placed pods differ from job to job, and with them what is left to place.
+        # The nodes of placed pods differ from job to job, and so do the nodes that stay free.
         if job.placed or job.held or job.words is None:
             return group
         rows = np.flatnonzero(snapshot.pod_group == group)

@@ -222,7 +222,7 @@ def reclaiming(site: Site) -> Iterator[Evidence]:
     """Yield why a queue that is entitled to reclaim finds no victims."""
     record = site.cycle.report.records.get(site.group)
     reasons = [] if record is None else [*record.notes, *record.reasons]
-    # Then reclaim did not look for victims at all, and to name those that it spared would mislead.
+    # Then reclaim did not look for victims at all, so to name spared groups would mislead.
     if any(each.code in {Code.NOT_ELIGIBLE, Code.PREEMPTION_DELAY} for each in reasons):
         return
     found = site.takeable(Cause.RECLAIM)

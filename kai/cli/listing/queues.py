@@ -485,7 +485,7 @@ class WeekView:
 def _shades(quotas: Sequence[float]) -> dict[float, str]:
     """Return a shade for each quota, darker for more; the darkest ones are shared if there are too many."""
     last = len(_SHADES) - 1
-    # Two quotas, the usual day and night, get shades that are told apart at a glance.
+    # Two quotas, the usual day and night, get shades that differ at a glance.
     if len(quotas) <= 2:
         return dict(zip(quotas, (_SHADES[1], _SHADES[last]), strict=False))
     return {quota: _SHADES[min(last, at if len(quotas) > last else at + 1)] for at, quota in enumerate(quotas)}

@@ -184,7 +184,7 @@ REASON_CODES: tuple[ReasonCode, ...] = (
         ),
         (
             "OverModelLimit",
-            "The nodes that could take the pods have a model of GPU of which the queue, or a parent, may use no more.",
+            "The nodes that could take the pods have a GPU model whose limit, of the queue or a parent, is reached.",
             "Wait until the queue uses less of it, let the job use another model, or raise the limit of the model.",
         ),
         (

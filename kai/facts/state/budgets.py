@@ -72,9 +72,9 @@ def _held(snapshot: Snapshot, facts: Facts) -> Int64s:
 class Remainders:
     """What the answers of budgets followed from in a cycle that decided nothing.
 
-    A budget refuses where what is left is less than what running work may still cost and the further start. While
-    running work uses what it was charged for, the first two fall alike. So the answers stay the same although no number
-    does, and the cycle need not be repeated.
+    A budget refuses where its remainder is less than the cost that running work and a further start may still cause.
+    While running work uses what it was charged for, remainder and cost fall alike. So the answers stay the same
+    although no number does, and the cycle need not be repeated.
 
     Shapes: B budgets that bound starts, G groups.
     """

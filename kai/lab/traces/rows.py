@@ -192,7 +192,7 @@ def _sacct_row(job: object) -> Row:
 def _job_id(job: Mapping[str, Any]) -> str:
     """Return the job ID as sacct prints it: 83_2 for a task of an array, 3+1 for a part of a heterogeneous job."""
     array, het = mapping_of(job.get("array")), mapping_of(job.get("het"))
-    # A task of an array that has started has its own row; those that wait share one, with a range.
+    # A task of an array that has started has its own row; tasks that wait share one, with a range.
     task, waiting = _number(array.get("task_id")), array.get("task")
     if of_array := _number(array.get("job_id")):
         if task is not None:

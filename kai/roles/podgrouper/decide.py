@@ -214,7 +214,7 @@ def find_group(reader: Reader, namespace: str, name: str) -> Resource | None:
     found = reader.get(read)
     if not isinstance(found, Absent):
         return found
-    # A group that may not be read may exist: as absent it would be made over what is there.
+    # A group that may not be read may exist: taken as absent, it would be written over.
     if found.why is not Why.NOT_FOUND:
         raise InputError(f"{read}: {found}")
     return None

@@ -181,7 +181,7 @@ def with_later(tasks: Sequence[TaskPlan], later: Sequence[LaterPods], arrival: f
         # Later parts may wait for earlier later ones, so these count as awaited from here on.
         turns |= {plan.pod.metadata.name: each.conditions for plan in each.pods}
         is_after = any(condition.stage is Stage.COMPLETE for condition in each.conditions)
-        # Pods that wait for several tasks belong to none of them, and so do those that begin when others are over.
+        # Pods that wait for several tasks belong to none of them, and neither do pods that begin when others are over.
         if not is_after and len(awaited) == 1:
             at = awaited.pop()
             found[at] = _joined(found[at], each)
@@ -236,7 +236,7 @@ def _needed(spec: PodGroupSpec, pods: Sequence[PodPlan]) -> int:
     if not spec.sub_groups:
         return gang_of(spec, len(pods))
     least = {each.name: 1 if each.min_member is None else each.min_member for each in spec.sub_groups}
-    # No more than there are: a sub-group whose further pods come later makes progress with those that exist.
+    # No more than there are: a sub-group whose further pods come later makes progress with the pods that exist.
     return max(1, sum(min(count, least.get(name, 1)) for name, count in _by_sub_group(pods).items()))
 
 
