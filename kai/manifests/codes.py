@@ -453,6 +453,13 @@ CODES: Final[dict[str, Code]] = {
         "spec.schedulingGroup is for kube-scheduler, and its PodGroup is of scheduling.k8s.io. kai starts such pods "
         "one by one, unless their controller or a PodGroup of scheduling.run.ai makes them a gang.",
     ),
+    "J044": Code(
+        WARNING,
+        ADVICE,
+        "a field that newer releases of an operator no longer have",
+        "An API server drops a field that the definition of a kind lacks, with a warning at most. Kubeflow Trainer has "
+        "runtimePatches in place of podTemplateOverrides since release 2.2.0.",
+    ),
     "W001": Code(
         ERROR,
         REFUSAL,

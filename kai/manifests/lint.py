@@ -21,6 +21,7 @@ from kai.manifests.manifest_reading import Reading
 from kai.manifests.queues import check_access, check_models, check_queues, parent_of, queues_of
 from kai.manifests.refused import check_refused
 from kai.manifests.unused import check_priorities, classes_of, pods_in, templates
+from kai.manifests.workloads import trainer
 from kai.manifests.workloads.serving import DYNAMO_QUEUE
 
 _SHOWN: Final = 5
@@ -70,6 +71,7 @@ def lint(reading: Reading, beside: Beside | None = None) -> list[Finding]:
         found += [
             *_foreign(document, claims, reading),
             *_groups_of_others(document, reading.scheduler),
+            *_former_fields(document),
             *check_keys(document),
         ]
         # A fault at the place of another finding is not reported again in other words.
@@ -230,6 +232,23 @@ def _groups_of_others(document: Document, scheduler: str) -> Iterator[Finding]:
                 hint="a PodGroup of scheduling.run.ai says how many pods start together",
                 help=f"metadata: {{annotations: {{{names.POD_GROUP}: {group or 'NAME'}}}}}",
             )
+
+
+def _former_fields(document: Document) -> Iterator[Finding]:
+    """Yield a finding for the field of a TrainJob that Kubeflow Trainer had before release 2.2.0."""
+    group = str(document.manifest.get("apiVersion")).rpartition("/")[0]
+    if (group, document.manifest.get("kind")) != (trainer.GROUP, "TrainJob"):
+        return
+    if part_of(document.manifest, "spec", trainer.FORMER_PATCHES) is not None:
+        # A warning: files do not say which release a cluster has, and earlier ones read the field.
+        yield document.finding(
+            "J044",
+            f"{trainer.FORMER_PATCHES} is no field since Kubeflow Trainer 2.2.0: labels and tolerations get lost",
+            ("spec", trainer.FORMER_PATCHES),
+            at_key=True,
+            hint=f"write {trainer.PATCHES}",
+            help=f"{trainer.PATCHES}:",
+        )
 
 
 def _unused_labels(reading: Reading) -> Iterator[Finding]:

@@ -29,6 +29,9 @@ from kai.manifests.workloads.making import (
 from kai.roles.podgrouper.resource import Fields, Kind, Resource
 
 GROUP: Final = "trainer.kubeflow.org"
+PATCHES: Final = "runtimePatches"
+FORMER_PATCHES: Final = "podTemplateOverrides"
+"""What releases before 2.2.0 call them; later ones do not know the field."""
 RUNTIMES: Final = ("ClusterTrainingRuntime", "TrainingRuntime")
 LISTED: Final = (
     (f"{GROUP}/v1alpha1", RUNTIMES[0], "clustertrainingruntimes"),
@@ -73,8 +76,8 @@ def train_job(workload: Resource, index: Index) -> Iterator[Made]:
 
 def _patches(workload: Resource) -> list[Mapping[str, Any]]:
     """Return the patches of a TrainJob; the enclosing field names the jobs of each."""
-    found = mappings_of(workload.manifest, "spec", "runtimePatches")
-    for each in mappings_of(workload.manifest, "spec", "podTemplateOverrides"):
+    found = mappings_of(workload.manifest, "spec", PATCHES)
+    for each in mappings_of(workload.manifest, "spec", FORMER_PATCHES):
         pod = {"metadata": mapping_of(each, "metadata"), "spec": mapping_of(each, "spec")}
         jobs = [
             {"name": target.get("name"), "template": {"spec": {"template": pod}}}

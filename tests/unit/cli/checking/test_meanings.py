@@ -211,6 +211,14 @@ SAMPLES = {
     .replace("kai-scheduler", "default-scheduler")
     .replace("{nvidia.com/gpu: 1}", "{}"),
     "J043": POD.replace("spec:", "spec:\n  schedulingGroup: {podGroupName: g}"),
+    "J044": JOB
+    + "---\napiVersion: trainer.kubeflow.org/v1alpha1\nkind: ClusterTrainingRuntime\nmetadata: {name: torch}\n"
+    "spec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {containers: "
+    "[{name: node, image: x}]}}}}}]}}}\n"
+    "---\napiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\n"
+    "metadata: {name: t, namespace: default, labels: {kai.scheduler/queue: team}}\n"
+    "spec: {runtimeRef: {name: torch}, podTemplateOverrides: [{targetJobs: [{name: node}], "
+    "spec: {tolerations: [{operator: Exists}]}}]}\n",
     "Q010": JOB + QUEUE + "  schedules: [{name: nights, start: '0 22 * * *', duration: 8h, timeZone: Berlin}]\n",
     "Q021": JOB + QUEUE + "  maxRuntime: 1h\n  reclaimMinRuntime: 2h\n",
     "W001": on_pods('{mps: "true"}'),
