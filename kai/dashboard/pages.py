@@ -16,7 +16,6 @@ import attrs
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from kai.answers.documents.document import span
-from kai.api.values import instant_text
 from kai.basics.wording import counted, number_text
 from kai.cluster.port import Clock
 from kai.cluster.process.connections import Request, Response
@@ -25,6 +24,7 @@ from kai.dashboard.access import RECHECKED, Access, Reader
 from kai.dashboard.answer_cache import DECIDING, PAST, READING, AnswerCache
 from kai.dashboard.feed import Past
 from kai.dashboard.look import History, Look
+from kai.dashboard.past import moment_text
 from kai.dashboard.views import MAKERS, TITLES
 from kai.facts.model.axis import GPU_UNIT
 
@@ -284,7 +284,7 @@ def make_pages(
         lstrip_blocks=True,
         auto_reload=False,
     )
-    templates.filters |= {"span": span, "number": number, "instant": _instant, "amount": _amount, "share": _share}
+    templates.filters |= {"span": span, "number": number, "instant": moment_text, "amount": _amount, "share": _share}
     templates.globals |= {"counted": counted, "quote": lambda text: quote(text, safe="")}
     files = {path: (_FOLDER / path.lstrip("/")).read_bytes() for path in _FILES}
     return HtmlPages(
@@ -324,7 +324,3 @@ def _amount(gpus: float) -> str:
 def _share(thousandths: float) -> str:
     """Return thousandths of a chart's width as a length of SVG."""
     return f"{number_text(round(thousandths / 10, 2))}%"
-
-
-def _instant(seconds: float) -> str:
-    return instant_text(int(seconds)).replace("T", " ").replace("Z", " UTC")

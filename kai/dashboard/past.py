@@ -198,15 +198,16 @@ def _usage(past: Past | None, query: Mapping[str, str]) -> tuple[str, Usage | No
 
 def _coverage(found: Usage, period: str) -> str:
     """Return from when to when figures are, and what of the period is not recorded."""
-    begin, end = (instant_text(each // 1000).replace("T", " ").replace("Z", " UTC") for each in _ends(found))
+    begin, end = (moment_text(each / 1000) for each in (found.bounds[0], found.bounds[-1]))
     if found.bounds[0] == found.wanted:
         return f"From {begin} to {end}."
     covered = span(found.passed / 1000)
     return f"From {begin} to {end}: the history is younger than a {period}, and has the last {covered} of it."
 
 
-def _ends(found: Usage) -> tuple[int, int]:
-    return found.bounds[0], found.bounds[-1]
+def moment_text(seconds: float) -> str:
+    """Return an instant as pages show it: date and time of day."""
+    return instant_text(int(seconds)).replace("T", " ").replace("Z", " UTC")
 
 
 def _resource(look: Look) -> tuple[int, int]:
@@ -314,7 +315,7 @@ def _search(
     )
     found = reports.finished(connection, search, MOST_FINISHED + 1)
     is_young = began is not None and began > since
-    return instant_text((began or 0) // 1000).replace("T", " ").replace("Z", " UTC") if is_young else "", found
+    return moment_text((began or 0) / 1000) if is_young else "", found
 
 
 def _is_number(text: str) -> bool:

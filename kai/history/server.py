@@ -174,7 +174,7 @@ class ServerConnection:
 
     def execute(self, statement: str, parameters: Any = (), /) -> _Rows:  # noqa: ANN401 - a sequence or a mapping
         """Carry out one statement of SQLite."""
-        with _told(self.place):
+        with _as_history_error(self.place):
             if statement.startswith("BEGIN"):
                 self._begin_to_guard()
             if statement == "BEGIN IMMEDIATE":
@@ -192,7 +192,7 @@ class ServerConnection:
 
     def executemany(self, statement: str, parameters: Sequence[Any], /) -> object:
         """Carry out one statement for each entry."""
-        with _told(self.place):
+        with _as_history_error(self.place):
             cursor = self.connection.cursor()
             cursor.executemany(in_postgresql(statement).encode(), [_given(each) for each in parameters])
             return cursor
@@ -224,7 +224,7 @@ class ServerConnection:
 
 
 @contextmanager
-def _told(place: str) -> Iterator[None]:
+def _as_history_error(place: str) -> Iterator[None]:
     import psycopg
 
     try:
@@ -257,7 +257,7 @@ def connect_server(place: str, migrations: Sequence[str], *, writes: bool) -> Se
         raise HistoryError(f"history {place_text(place)}: found {why}, expected a connection") from None
     connection = ServerConnection(place, made, _WRITE_SECONDS if writes else _READ_SECONDS)
     try:
-        with _told(place), connection.guarded():
+        with _as_history_error(place), connection.guarded():
             _read_whole_numbers(made)
             made.execute((_WRITES if writes else _READS).encode())
             made.execute(f'SET search_path TO "{schema}"'.encode())
