@@ -61,7 +61,7 @@ _gang = click.option("--gang", default=1, show_default=True, help="Pods that sta
 _program = click.option(
     "--kube-scheduler", type=click.Path(exists=True, path_type=Path), help="Measure this program of Kubernetes instead."
 )
-_flags = click.option("--flag", "flags", multiple=True, help="A flag for kai, as in --flag=--announce-binds=false.")
+_flags = click.option("--flag", "flags", multiple=True, help="A flag for kai, as in --flag=--bind-events=none.")
 _folder = click.option("--keep", type=click.Path(path_type=Path), help="A new folder for logs, which are kept then.")
 
 

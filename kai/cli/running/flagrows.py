@@ -108,7 +108,7 @@ OWN: Final[Mapping[str, tuple[Row, ...]]] = {
         # kai's own flags.
         ("config", "text", ""),
         ("evict-by", "text", "eviction"),
-        ("announce-binds", "truth", True),
+        ("bind-events", "text", "pod"),
         ("hand-over", "truth", True),
         ("bind-requests", "text", "needed"),
         ("max-pending-shapes-per-namespace", "whole", NAMESPACE_SHAPES),

@@ -110,7 +110,10 @@ MEANINGS: Final[Mapping[str, str]] = {
         "ours. eviction: by the eviction API, so that disruption budgets hold; budget: delete where no "
         "budget covers the pod; delete: as KAI-Scheduler does"
     ),
-    "announce-binds": "ours. Whether a bind is announced as an event",
+    "bind-events": (
+        "ours. Which object has the event that a pod is bound. pod: each pod, as with KAI-Scheduler; gang: the pods of "
+        "a gang share one on their pod group; none: no event"
+    ),
     "hand-over": "ours. Whether binder and scheduler in one process talk without the API server in between",
     "bind-requests": (
         "ours. needed: in one process, a pod that needs no preparation is bound without a bind request; "

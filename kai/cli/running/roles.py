@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
@@ -82,14 +82,12 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
     """
     from kai.framework.parameters import AS_PEER
     from kai.roles.scheduler.cycle.past_usage import usage_address
-    from kai.roles.scheduler.settings import EvictBy, SchedulerSettings
+    from kai.roles.scheduler.settings import BindEventsOf, EvictBy, SchedulerSettings
 
-    if given.text("evict-by") not in {each.value for each in EvictBy}:
-        found, wanted = given.text("evict-by"), ", ".join(each.value for each in EvictBy)
-        raise CommandLineError(f"--evict-by: found {shown(found)}, expected one of {wanted}")
-    if given.text("bind-requests") not in _NEEDED:
-        found, wanted = given.text("bind-requests"), ", ".join(_NEEDED)
-        raise CommandLineError(f"--bind-requests: found {shown(found)}, expected one of {wanted}")
+    words: dict[str, Iterable[str]] = {"evict-by": EvictBy, "bind-events": BindEventsOf, "bind-requests": _NEEDED}
+    for flag, choices in words.items():
+        if (found := given.text(flag)) not in set(choices):
+            raise CommandLineError(f"--{flag}: found {shown(found)}, expected one of {', '.join(choices)}")
     _check_shadow(given)
     configuration, document = configuration_of(given)
     if given.truth("shadow"):  # compared with the other scheduler, so it must choose victims as that one does
@@ -108,7 +106,7 @@ def scheduler_settings(given: Given) -> Any:  # noqa: ANN401 - SchedulerSettings
         evict_by=EvictBy(given.text("evict-by")),
         names_others=given.truth("name-aggressors"),
         mark_victims=given.truth("update-pod-eviction-condition"),
-        announce_binds=given.truth("announce-binds"),
+        bind_events=BindEventsOf(given.text("bind-events")),
         direct_binds=given.text("bind-requests") == "needed",
         decision_log=given.text("decision-log"),
         decision_log_megabytes=given.whole("decision-log-megabytes"),

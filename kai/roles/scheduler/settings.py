@@ -12,6 +12,17 @@ from kai.deciding.configuration.profile_reading import Configuration, default_co
 from kai.intake import IntakeSettings
 
 
+class BindEventsOf(StrEnum):
+    """On which object the event says that a pod is bound."""
+
+    POD = "pod"
+    """Each pod has an event of its own, as KAI-Scheduler writes it."""
+    GANG = "gang"
+    """The pods of a gang share one event on their pod group, and only a pod that is alone has its own."""
+    NONE = "none"
+    """No event is written."""
+
+
 class EvictBy(StrEnum):
     """How a pod is evicted."""
 
@@ -47,8 +58,8 @@ class SchedulerSettings:
     """Whether events on victims name pod groups of other namespaces."""
     mark_victims: bool = False
     """Whether a victim gets the condition DisruptionTarget before its eviction."""
-    announce_binds: bool = True
-    """Whether a pod gets the event Scheduled once it is bound."""
+    bind_events: BindEventsOf = BindEventsOf.POD
+    """The object with the event Scheduled, which is written once a pod is bound."""
     direct_binds: bool = False
     """Whether the binder of this process carries out binds without preparation directly, without a bind request."""
     quiet_seconds: float = 10.0

@@ -34,10 +34,20 @@ from kai.intake.bind_requests import has_failed
 from kai.intake.disruption_budgets import Budgets
 from kai.intake.nodes import is_wanted
 from kai.roles.scheduler.committing import orders
-from kai.roles.scheduler.committing.operations import Ask, End, HandOver, Moment, Pause, Step, title_of
+from kai.roles.scheduler.committing.operations import (
+    Ask,
+    BindEvent,
+    End,
+    Gang,
+    HandOver,
+    Moment,
+    Pause,
+    Step,
+    title_of,
+)
 from kai.roles.scheduler.committing.orders import BLANK, Stamp
 from kai.roles.scheduler.effects import BindDropped, BindOrdered, BindRefused, Carried, Reader
-from kai.roles.scheduler.settings import EvictBy, SchedulerSettings
+from kai.roles.scheduler.settings import BindEventsOf, EvictBy, SchedulerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -250,6 +260,8 @@ class BindOperation:
     """The write of the request; None for a direct bind without one."""
     settings: SchedulerSettings
     since: float
+    gang: Gang | None = None
+    """The gang of the pod, if the event of the bind is on the pod group."""
     attempts: int = 0
     _stage: Literal["create", "look", "clear"] = "create"
 
@@ -351,10 +363,10 @@ class BindOperation:
         created, node = self.pod.metadata.creation_timestamp, self.request.spec.selected_node
         waited = 0.0 if created is None else max(0.0, at.wall - created)
         ordered = BindOrdered(pod=title_of(self.pod), node=node, seconds=at.now - self.since, waited=waited)
-        if not self.settings.announce_binds:
+        if self.settings.bind_events is BindEventsOf.NONE:
             return End(signal=ordered)
-        said = orders.scheduled_event(self.pod, node, self.settings)
-        return End(signal=ordered, then=(said,)) if is_bound else End(signal=ordered, ordered=said)
+        event = BindEvent(orders.scheduled_event(self.pod, node, self.settings), node, self.gang)
+        return End(signal=ordered, bound=event) if is_bound else End(signal=ordered, ordered=event)
 
     def _refused(self, why: str, said: tuple[Request, ...] = ()) -> Step:
         refused = BindRefused(pod=title_of(self.pod), why=why)

@@ -19,11 +19,13 @@ import attrs
 
 from kai.api.kinds import ApiObject, Key, key_of
 from kai.api.kubernetes.pod import Pod
-from kai.api.plans import Emit, Patch, Reason, Refusal
+from kai.api.plans import Emit, Patch, Reason, Ref, Refusal
 from kai.api.scheduling.bind_request import BindRequest
+from kai.api.scheduling.pod_group import PodGroup
 from kai.basics.deadlines import Deadlines, doubling_pause
 from kai.cluster.port import Term
 from kai.cluster.requests import NotLeading, Request
+from kai.deciding.explain.recorded import least_pods
 from kai.framework.decisions import Bind, Evict, Nominate
 from kai.intake.bind_requests import ExpiredRequest, has_failed
 from kai.roles.scheduler.committing import orders
@@ -35,12 +37,14 @@ from kai.roles.scheduler.committing.binds import (
     pod_of,
     verify,
 )
-from kai.roles.scheduler.committing.messages import BindEvents, MessageRetries, Promises
+from kai.roles.scheduler.committing.messages import BindEvents, GangEvents, MessageRetries, Promises
 from kai.roles.scheduler.committing.operations import (
     Ask,
+    BindEvent,
     End,
     EvictionOperation,
     EvictionsInFlight,
+    Gang,
     HandOver,
     KeptRequests,
     Moment,
@@ -71,7 +75,7 @@ from kai.roles.scheduler.effects import (
 )
 from kai.roles.scheduler.feedback import Feedback
 from kai.roles.scheduler.feedback.refusals import EXHAUSTED, REFUSED
-from kai.roles.scheduler.settings import EvictBy, SchedulerSettings
+from kai.roles.scheduler.settings import BindEventsOf, EvictBy, SchedulerSettings
 
 if TYPE_CHECKING:
     from kai.facts.model.placement import NoRoom
@@ -80,6 +84,7 @@ if TYPE_CHECKING:
 _ATTEMPTS: Final = 8
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 10.0
+_SMALLEST_GANG: Final = 2
 _ELSEWHERE_AT_ONCE: Final = 2
 """How often a pod may try another node without a back-off, after a node lacked room for it."""
 
@@ -97,6 +102,7 @@ class Committer:
     feedback: Feedback = attrs.field(init=False)
     """What the next cycles must know."""
     _bind_events: BindEvents = attrs.field(factory=BindEvents)
+    _gang_events: GangEvents = attrs.field(init=False)
     _messages: MessageRetries = attrs.field(init=False)
     _templates: BindTemplates = attrs.field(init=False)
     _term: Term | None = None
@@ -119,6 +125,7 @@ class Committer:
         self.feedback = Feedback(self.settings)
         self._messages = MessageRetries(self.reader)
         self._templates = BindTemplates(self.settings)
+        self._gang_events = GangEvents(self.settings.pool)
 
     def step(self, event: Event, now: float) -> tuple[Effect, ...]:
         """Handle an event at the time ``now``, and return the effects that follow.
@@ -141,7 +148,7 @@ class Committer:
                 effects += self._expired(requests, now)
             case Looked() if self._term is not None:
                 self.feedback.recent_binds.begin_cycle()
-                effects += map(Send, self._bind_events.take(self.reader))
+                effects += self._report(self._bind_events.take(self.reader), now)
             case Answered(ticket, reply) if not self._messages.answered(ticket, reply, now):
                 operation = self._operations.pop(ticket, None)
                 if operation is not None and self._term is not None:
@@ -154,13 +161,14 @@ class Committer:
                 effects += self._follow(operation, operation.resumed(self.reader), now)
         if self._term is not None:
             effects += self._messages.due(now)
+            effects += map(Send, self._gang_events.take(now))
         if (due := self._next_due()) is not None:
             effects.append(WakeAt(due))
         return tuple(effects)
 
     def _next_due(self) -> float | None:
-        again = None if self._term is None else self._messages.next_due()
-        return min((due for due in (self._pauses.first(), again) if due is not None), default=None)
+        messages = () if self._term is None else (self._messages.next_due(), self._gang_events.next_due())
+        return min((due for due in (self._pauses.first(), *messages) if due is not None), default=None)
 
     @property
     def is_evicting(self) -> bool:
@@ -194,6 +202,7 @@ class Committer:
         self._evictions.clear()
         self._devices.clear()
         self._bind_events.forget()
+        self._gang_events.forget()
         self.feedback.end_term()
         return effects
 
@@ -289,9 +298,29 @@ class Committer:
         write = None if is_direct else self._templates.create(decision, pod, node, devices, stamp)
         # Assumed before it is sent: the next cycle must not give the same room away.
         effects: list[Effect] = [Assume(request, _is_there(request))]
-        effects += self._begin(BindOperation(pod, request, write, self.settings, now), now)
+        gang = self._gang(snapshot, int(snapshot.pod_group[decision.pod]))
+        effects += self._begin(BindOperation(pod, request, write, self.settings, now, gang), now)
         patch = orders.pool_patch(pod, self.settings)
         return effects if patch is None else [*effects, Send(patch)]
+
+    def _gang(self, snapshot: Snapshot, group: int) -> Gang | None:
+        """Return the gang that has the event of a bind in place of the pod; None if the pod has an event of its own."""
+        if self.settings.bind_events is not BindEventsOf.GANG or group < 0:
+            return None
+        facts = snapshot.groups[group]
+        # The group of a pod without an owner may be in memory only, and an event on it would be on nothing.
+        if not facts.uid or least_pods(facts) < _SMALLEST_GANG:
+            return None
+        return Gang(Ref(PodGroup, facts.name, facts.namespace), facts.uid)
+
+    def _report(self, binds: Iterable[BindEvent], now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for bound in binds:
+            if bound.gang is None:
+                effects.append(self._send_message(bound.event, now))
+            else:
+                self._gang_events.add(bound.gang, bound.node, now)
+        return effects
 
     def _device(self, name: str) -> str:
         """Return the final name of a device; pods that share a device opened in this cycle get the same name."""
@@ -407,14 +436,15 @@ class Committer:
         if isinstance(operation, BindOperation) and isinstance(end.signal, BindOrdered):
             self.feedback.recent_binds.note(operation.pod.metadata.uid, now)
         # Ordered and not done: the binder may still refuse, and an event cannot be taken back.
-        if isinstance(operation, BindOperation) and end.ordered is not None:
-            self._bind_events.await_bind(operation.request.spec.selected_node, end.ordered)
+        if end.ordered is not None:
+            self._bind_events.await_bind(end.ordered)
         if end.shielded:
             self.feedback.protected_pods.note(end.shielded, now, REFUSED)
         effects: list[Effect] = [] if end.stands else [Forget(*operation.target)]
         if end.kept and self._kept.note(end.kept, now):
             return effects
-        return [*effects, end.signal, *(self._send_message(request, now) for request in end.then)]
+        effects += [end.signal, *(self._send_message(request, now) for request in end.then)]
+        return effects if end.bound is None else [*effects, *self._report((end.bound,), now)]
 
 
 def _is_there(request: BindRequest) -> Callable[[BindRequest | None], bool]:

@@ -13,11 +13,15 @@ and its outcome shows in the store only. A written bind request is not a bind ye
 event cannot be taken back. After a restart this memory is empty, so binds of an earlier term get the binder's own
 event only.
 
+`GangEvents` gathers the binds of a gang for a second, and then makes one event about all of them. A gang of 64 then
+costs one event instead of 64, which is a third of what its start costs the API server.
+
 `Promises` remembers the node that each pod was last nominated for, so that repeated nominations send one event.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
@@ -26,6 +30,8 @@ from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Emit, Patch, Refusal
 from kai.basics.deadlines import Deadlines, doubling_pause
 from kai.cluster.requests import Forbidden
+from kai.roles.scheduler.committing.operations import BindEvent, Gang
+from kai.roles.scheduler.committing.orders import gang_event
 from kai.roles.scheduler.effects import Reader, Send
 
 if TYPE_CHECKING:
@@ -169,27 +175,67 @@ class Promises:
 class BindEvents:
     """Events that wait for a bind, by the UID of the pod."""
 
-    _waiting: dict[str, tuple[str, Emit]] = attrs.field(factory=dict)
-    """The node of the bind request, and the event."""
+    _waiting: dict[str, BindEvent] = attrs.field(factory=dict)
 
-    def await_bind(self, node: str, event: Emit) -> None:
-        """Send ``event`` once its pod is bound to ``node``; this replaces an earlier event that waits for the pod."""
-        self._waiting[event.uid] = (node, event)
+    def await_bind(self, bound: BindEvent) -> None:
+        """Keep an event until its pod is bound to its node; it replaces an earlier event that waits for the pod."""
+        self._waiting[bound.event.uid] = bound
 
-    def take(self, reader: Reader) -> Iterator[Emit]:
+    def take(self, reader: Reader) -> Iterator[BindEvent]:
         """Yield the events of pods that are bound as ordered; forget these, and those of pods gone or bound elsewhere.
 
         Cost: one look-up in the store for each bind that has not ended.
         """
-        for uid, (node, event) in tuple(self._waiting.items()):
-            pod = reader.get(Pod, event.ref.name, event.ref.namespace)
+        for uid, bound in tuple(self._waiting.items()):
+            ref = bound.event.ref
+            pod = reader.get(Pod, ref.name, ref.namespace)
             if pod is None or pod.metadata.uid != uid:
                 del self._waiting[uid]
             elif pod.spec.node_name:
                 del self._waiting[uid]
-                if pod.spec.node_name == node:
-                    yield event
+                if pod.spec.node_name == bound.node:
+                    yield bound
 
     def forget(self) -> None:
         """Forget all events."""
         self._waiting.clear()
+
+
+_GATHERING: Final = 1.0
+"""Seconds for which the binds of a gang are gathered: its pods are bound within that time unless a bind fails."""
+
+
+@attrs.define
+class GangEvents:
+    """Binds of gangs that no event reports yet: a count of pods for each node, by UID of the group.
+
+    Units: seconds of a monotonic clock.
+    """
+
+    pool: str
+    """The name of the node pool, for the text."""
+    _gangs: dict[str, tuple[Gang, Counter[str]]] = attrs.field(factory=dict)
+    _dues: Deadlines[str] = attrs.field(factory=Deadlines)
+
+    def add(self, gang: Gang, node: str, now: float) -> None:
+        """Count a pod of ``gang`` that was bound to ``node``."""
+        if gang.uid not in self._gangs:
+            self._gangs[gang.uid] = (gang, Counter())
+            # From the first bind on, and not anew with each, or a gang that grows for an hour would have no event.
+            self._dues[gang.uid] = now + _GATHERING
+        self._gangs[gang.uid][1][node] += 1
+
+    def take(self, now: float) -> Iterator[Emit]:
+        """Yield the events that are due, and forget their binds."""
+        for uid in self._dues.take(now):
+            gang, nodes = self._gangs.pop(uid)
+            yield gang_event(gang, nodes, self.pool)
+
+    def next_due(self) -> float | None:
+        """Return when the next event is due; None if there is none."""
+        return self._dues.first()
+
+    def forget(self) -> None:
+        """Forget all binds."""
+        self._gangs.clear()
+        self._dues.clear()

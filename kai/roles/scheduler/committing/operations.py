@@ -28,6 +28,7 @@ from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Reason, Ref, Refusal
 from kai.api.scheduling.bind_request import BindRequest
+from kai.api.scheduling.pod_group import PodGroup
 from kai.basics.deadlines import Deadlines
 from kai.cluster.requests import BudgetExhausted, NamespaceEnding, Request
 from kai.facts.model.groups import UNLIMITED, Shares, path_to
@@ -85,6 +86,25 @@ class Pause:
     """Resume after a pause."""
 
 
+@attrs.frozen
+class Gang:
+    """A pod group whose pods share one event."""
+
+    ref: plans.Ref[PodGroup]
+    uid: str
+
+
+@attrs.frozen
+class BindEvent:
+    """The event of one bind."""
+
+    event: plans.Emit
+    """About the pod."""
+    node: str
+    gang: Gang | None = None
+    """The gang that has the event in place of the pod."""
+
+
 @attrs.frozen(kw_only=True)
 class End:
     """The operation has ended."""
@@ -105,8 +125,10 @@ class End:
     """UID of a pod that a disruption budget protected."""
     kept: str = ""
     """UID of a bind request that was kept because its node still exists."""
-    ordered: plans.Emit | None = None
-    """Event for the pod once it is bound: the bind is ordered, but not done."""
+    bound: BindEvent | None = None
+    """The event of a bind that is done."""
+    ordered: BindEvent | None = None
+    """The event of a bind that is ordered, but not done: it waits until the store shows the pod on its node."""
 
 
 Step: TypeAlias = Ask | HandOver | Pause | End

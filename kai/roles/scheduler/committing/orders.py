@@ -31,14 +31,18 @@ from kai.intake.bind_requests import fields
 from kai.roles.scheduler.settings import EvictBy, SchedulerSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kai.api.kubernetes.pod import Pod
     from kai.facts.state.snapshot import Snapshot
     from kai.framework.decisions import Bind, Evict
+    from kai.roles.scheduler.committing.operations import Gang
 
 SCHEDULED: Final = "Scheduled"
 FAILED_BINDING: Final = "FailedBinding"
 PIPELINED: Final = "Pipelined"
 EVICTED: Final = "Evict"
+_MOST_NODES: Final = 10
 _PREEMPTED: Final = "kai-scheduler: preempting to accommodate a higher priority workload"
 
 
@@ -175,6 +179,21 @@ def scheduled_event(pod: Pod, node: str, settings: SchedulerSettings) -> Emit:
     where = f"{pod.metadata.namespace}/{pod.metadata.name}"
     message = f"Successfully assigned pod {where} to node {node} at node-pool {settings.pool}"
     return emit(Ref.to(pod), SCHEDULED, message, uid=pod.metadata.uid)
+
+
+def gang_event(gang: Gang, nodes: Mapping[str, int], pool: str) -> Emit:
+    """Return the event for bound pods of a gang, with the count of pods on each of ``nodes``.
+
+    Holds: the text names at most ten nodes, because Kubernetes refuses an event with a message over 1 KiB.
+    """
+    count = sum(nodes.values())
+    named = [f"{node} ({here})" for node, here in sorted(nodes.items())[:_MOST_NODES]]
+    if len(nodes) > _MOST_NODES:
+        named.append(f"{len(nodes) - _MOST_NODES} more")
+    pods = "1 pod" if count == 1 else f"{count} pods"
+    where = f"{gang.ref.namespace}/{gang.ref.name}"
+    message = f"Successfully assigned {pods} of pod group {where} at node-pool {pool} to nodes {', '.join(named)}"
+    return emit(gang.ref, SCHEDULED, message, uid=gang.uid)
 
 
 def failed_binding(pod: Pod, node: str, error: str) -> tuple[Request, ...]:

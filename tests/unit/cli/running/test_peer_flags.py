@@ -165,7 +165,7 @@ OURS = {
     "server",
     "otlp-endpoint",
     "evict-by",
-    "announce-binds",
+    "bind-events",
     "hand-over",
     "bind-requests",
     "pod-groups",
