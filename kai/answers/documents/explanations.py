@@ -13,7 +13,6 @@ import attrs
 
 from kai.answers.documents.document import ABSENT, Document
 from kai.answers.documents.evictions import EvictionItem
-from kai.answers.documents.in_file import InFileItem, PatchItem, in_file, patches_of
 from kai.api.values import instant_text
 from kai.basics.wording import first_of
 from kai.facts.model.units import GPU_UNIT
@@ -137,6 +136,27 @@ class EvidenceItem:
 
 
 @attrs.frozen(kw_only=True)
+class PatchItem:
+    """What a change does to one object, as a JSON patch (RFC 6902); ``remove`` of "" deletes the object."""
+
+    kind: str
+    namespace: str | None
+    name: str
+    patch: tuple[Mapping[str, Any], ...]
+
+
+@attrs.frozen(kw_only=True)
+class InFileItem:
+    """What is to be merged into one object that people write, or the command to type in its place."""
+
+    object: str | None = ABSENT
+    """Such as ``pod template``, or a kind with a name."""
+    merge: Mapping[str, Any] | None = ABSENT
+    """As in a strategic merge patch: null takes a field away, parts of lists go by their names."""
+    command: str | None = ABSENT
+
+
+@attrs.frozen(kw_only=True)
 class LossItem:
     """What a change costs another job."""
 
@@ -168,6 +188,8 @@ class SuggestionItem:
     @classmethod
     def of(cls, trial: ChangeTrial, owner: Owner | None) -> SuggestionItem:
         """Return the item of a change that was tried; ``owner`` is the workload of the job."""
+        from kai.answers.documents.in_file import in_file, patches_of  # noqa: PLC0415 - it loads what readers do without
+
         change, before = trial.change, trial.before
         patches = () if before is None else patches_of(before, change.objects)
         merges = () if before is None else in_file(before, change.objects, owner)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from kai.answers.documents.document import ABSENT
 from kai.api import names
 from kai.api.codec.structuring import unstructure
 from kai.api.kinds import key_of
@@ -35,27 +34,6 @@ _LEVELS: Final = {
     "requiredTopologyLevel": names.TOPOLOGY_REQUIRED,
     "preferredTopologyLevel": names.TOPOLOGY_PREFERRED,
 }
-
-
-@attrs.frozen(kw_only=True)
-class PatchItem:
-    """What a change does to one object, as a JSON patch (RFC 6902); ``remove`` of "" deletes the object."""
-
-    kind: str
-    namespace: str | None
-    name: str
-    patch: tuple[Mapping[str, Any], ...]
-
-
-@attrs.frozen(kw_only=True)
-class InFileItem:
-    """What is to be merged into one object that people write, or the command to type in its place."""
-
-    object: str | None = ABSENT
-    """Such as ``pod template``, or a kind with a name."""
-    merge: Mapping[str, Any] | None = ABSENT
-    """As in a strategic merge patch: null takes a field away, parts of lists go by their names."""
-    command: str | None = ABSENT
 
 
 def in_file(before: ClusterObjects, after: ClusterObjects, owner: Owner | None) -> list[dict[str, Any]]:

@@ -3,12 +3,13 @@
 The answer is a sentence, a line for each job, and a line of counts; with ``-o json`` it is one document.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
 
+from kai.answers.documents.document import as_json
 from kai.api.kubernetes.pod import GRACE_SECONDS
 from kai.basics.wording import counted, first_of, number_text
 from kai.cli.console import FORMATS, Console
@@ -24,9 +25,9 @@ from kai.lab.comparing.arrival import AFTER_EVICTIONS, NEVER, REFUSED, STARTS, A
 if TYPE_CHECKING:
     from kai.answers.cases.case import Case
     from kai.answers.cases.plan_document import Departure
+    from kai.answers.documents.explanations import ExplanationItem
     from kai.answers.outcomes.overview import Job
     from kai.answers.outcomes.queue_lines import QueueLine
-    from kai.cli.explaining.explanations import Item
     from kai.lab.request import Result
     from kai.lab.sources.addition import Addition, LaterPods
     from kai.manifests import Document
@@ -40,7 +41,7 @@ _LAST = 24
 """Drop the last column where fewer places than this remain for it."""
 
 
-def arrival_text(found: Arrival, console: "Console", items: "Sequence[Item]" = ()) -> str:
+def arrival_text(found: Arrival, console: "Console", items: "Sequence[ExplanationItem]" = ()) -> str:
     """Return the answer, a row for each job that starts, leaves or moves, the counts, and helpful changes.
 
     ``items`` are explanations of the jobs that would wait.
@@ -55,7 +56,7 @@ def arrival_text(found: Arrival, console: "Console", items: "Sequence[Item]" = (
     parts += _columns(rows, console)
     parts.append(wrapped(_counts(found), console.width, indent="  "))
     for item in items[:_FEW]:
-        who = "it" if len(found.jobs) == 1 else item["subject"]["name"]
+        who = "it" if len(found.jobs) == 1 else item.subject.name
         blocks = ["\n".join(changes_text(item, console, who)), *in_file_text(item, console)]
         parts.append("\n" + "\n\n".join(blocks))
     return "\n".join(parts)
@@ -96,7 +97,7 @@ def besides_text(found: Arrival) -> str:
     return f"note: besides, for other jobs: {', '.join(effects)}" if effects else ""
 
 
-def plan_values(found: Arrival, items: "Sequence[Item]" = ()) -> dict[str, Any]:
+def plan_values(found: Arrival, items: "Sequence[ExplanationItem]" = ()) -> dict[str, Any]:
     """Return the plan as values of a document; ``items`` are explanations of the jobs that would wait."""
     assumed = ["evicted pods take the default grace period of 30 seconds"] if found.answer == AFTER_EVICTIONS else []
     eta = None
@@ -282,15 +283,17 @@ def _job_values(job: "Job") -> dict[str, Any]:
     }
 
 
-def _explanation(found: Arrival, items: "Sequence[Item]") -> dict[str, Any] | None:
+def _explanation(found: Arrival, items: "Sequence[ExplanationItem]") -> dict[str, Any] | None:
     """Return why the job with the worst answer does not start, and which changes would help."""
     waiting = [job for job in found.jobs if answer_of(job) == found.answer and job.words is not None]
     if found.answer in {STARTS, AFTER_EVICTIONS} or not waiting or waiting[0].words is None:
         return None
     job, words = waiting[0], waiting[0].words
     subject = {"kind": "PodGroup", "namespace": job.namespace, "name": job.name, "uid": None}
-    item = next((each for each in items if each["subject"]["name"] == job.name), None)
-    helps = {} if item is None else {key: item[key] for key in ("suggestions", "allChangesTried", "waiting")}
+    item = next((each for each in items if each.subject.name == job.name), None)
+    values: dict[str, Any] = {} if item is None else as_json(item)
+    shown = {"suggestions", "allChangesTried", "waiting"}
+    helps = {key: value for key, value in values.items() if key in shown}
     return {
         "subject": subject,
         "state": found.answer,
@@ -365,9 +368,8 @@ def _with_templates(case: "Case", documents: "Sequence[Document]", source: Sourc
     return attrs.evolve(case, templates=list_templates(source.access, needed)) if needed else case
 
 
-def _explained(found: "Arrival", result: "Result") -> "Sequence[Mapping[str, Any]]":
+def _explained(found: "Arrival", result: "Result") -> "Sequence[ExplanationItem]":
     """Explain the jobs that would not start, with the changes that help, as `kai why` does."""
-    from kai.answers.documents.document import as_json
     from kai.answers.documents.explanations import ExplanationItem
     from kai.answers.why.explanation import Explainer
     from kai.basics.progress import report
@@ -377,7 +379,7 @@ def _explained(found: "Arrival", result: "Result") -> "Sequence[Mapping[str, Any
     if not waiting or result.outcome is None or result.overview is None:
         return ()
     explainer = Explainer(result.outcome, result.overview, on_progress=report)
-    return [as_json(ExplanationItem.of(fold)) for fold in explainer.folded(waiting, explainer.twins)]
+    return [ExplanationItem.of(fold) for fold in explainer.folded(waiting, explainer.twins)]
 
 
 def _write(found: "Arrival", addition: "Addition", result: "Result", console: Console) -> None:

@@ -219,7 +219,6 @@ def _outcome_of(scene: Scene, profile: Profile) -> Callable[[Simulation], Outcom
 
 def _explainer(console: Console) -> Callable[[Outcome, str, int], str]:
     def explain(outcome: Outcome, key: str, width: int) -> str:
-        from kai.answers.documents.document import as_json
         from kai.answers.documents.explanations import ExplanationItem
         from kai.answers.outcomes.overview import overview
         from kai.answers.why.explanation import Explainer
@@ -230,7 +229,7 @@ def _explainer(console: Console) -> Callable[[Outcome, str, int], str]:
         folds = list(Explainer(outcome, seen).folded(jobs, lambda job: job.key))
         if not folds:
             return "It came after the last cycle; the next one decides about it."
-        return block(as_json(ExplanationItem.of(folds[0])), attrs.evolve(console, columns=max(LEAST_COLUMNS, width)))
+        return block(ExplanationItem.of(folds[0]), attrs.evolve(console, columns=max(LEAST_COLUMNS, width)))
 
     return explain
 

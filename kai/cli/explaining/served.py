@@ -139,7 +139,7 @@ def waiting(source: Source, served: Served, asked: Asked) -> tuple[View, bool]:
         keys = {line.job.key for line in _listed(source, served)[0]}
         items = [kept for item in document["items"] if (kept := _chosen(item, keys, served)) is not None]
         document = {**document, "items": items}
-    found = waiting_answer(document, document["items"], detail=asked.detail)
+    found = waiting_answer(document, detail=asked.detail)
     return ServedView(shown=found, document=document), not found.items
 
 

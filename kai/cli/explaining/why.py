@@ -10,7 +10,6 @@ from kai.basics.errors import UnreachableError
 from kai.cli.arguments import GivenPath, split_subject
 from kai.cli.completing import complete_subjects
 from kai.cli.console import Console
-from kai.cli.explaining.explanations import Item
 from kai.cli.explaining.subjects import NoSubjectError, find_subject
 from kai.cli.explaining.whyjobs import Asked, JobAnswer, WaitingAnswer, explained_by_service, is_for_service
 from kai.cli.failures import NO
@@ -18,6 +17,7 @@ from kai.cli.sources import Source, source_options
 from kai.cli.views import View, Ways, show, show_view
 
 if TYPE_CHECKING:
+    from kai.answers.documents.explanations import EvidenceItem, ExplanationItem
     from kai.answers.offline.run import Outcome
     from kai.answers.outcomes.job_lines import JobLine
     from kai.answers.outcomes.overview import Overview
@@ -220,33 +220,40 @@ def _with_events(found: JobAnswer, lines: "Sequence[JobLine]", source: Source) -
 
     A user without the right to list events gets the same answer without them.
     """
+    from kai.answers.documents.explanations import ExplanationList
+
     if not source.is_live:
         return found
     waiting = {line.job.key: line for line in lines if line.waits}
     if len(waiting) > _MOST_JOBS:
         return found
+    document = found.document
     try:
-        items = [_item_with_events(item, waiting, source, found.now) for item in found.items]
+        if isinstance(document, ExplanationList):
+            items = (
+                attrs.evolve(each, evidence=_with_latest(each, waiting, source, found.now)) for each in document.items
+            )
+            return attrs.evolve(found, document=attrs.evolve(document, items=tuple(items)))
+        evidence = _with_latest(document, waiting, source, found.now)
     except UnreachableError:
         return found
-    document: dict[str, Any] = (
-        {**found.document, **items[0]} if found.kind == "Explanation" else {**found.document, "items": items}
-    )
-    return attrs.evolve(found, document=document)
+    return attrs.evolve(found, document=attrs.evolve(document, evidence=evidence))
 
 
-def _item_with_events(item: Item, waiting: "dict[str, JobLine]", source: "Source", now: float) -> dict[str, Any]:
-    from kai.answers.documents.document import as_json
+def _with_latest(
+    item: "ExplanationItem", waiting: "dict[str, JobLine]", source: "Source", now: float
+) -> "tuple[EvidenceItem, ...]":
+    """Return the evidence of an item, and the latest events if its job waits."""
     from kai.answers.documents.explanations import EvidenceItem
     from kai.answers.why.podless import latest_events
 
-    subject = item["subject"]
-    line = waiting.get(f"{subject['namespace']}/{subject['name']}")
+    subject = item.subject
+    line = waiting.get(f"{subject.namespace}/{subject.name}")
     if line is None:
-        return dict(item)
+        return item.evidence
     pods = [pod.name for pod in line.pods if not pod.node]
-    found = latest_events(source.access, subject["namespace"], subject["name"], pods, now)
-    return {**item, "evidence": [*item["evidence"], *(as_json(EvidenceItem.of(each)) for each in found)]}
+    found = latest_events(source.access, subject.namespace, subject.name, pods, now)
+    return (*item.evidence, *map(EvidenceItem.of, found))
 
 
 def served_answer(source: Source, served: "Served", asked: Asked) -> tuple[View, bool]:

@@ -84,14 +84,13 @@ class EvictionAnswer:
 
     def text(self, console: Console) -> str:
         """Return a row for each moment, job, cause and rule; the present cycle comes last."""
-        from kai.answers.documents.document import as_json
         from kai.answers.documents.evictions import EvictionItem
 
         parts = []
         if self.record.evictions:
             parts.append("\n".join(self._before(console)))
         if self.titles is not None:
-            gone = [as_json(EvictionItem.of(each)) for each in self.evictions]
+            gone = tuple(map(EvictionItem.of, self.evictions))
             parts += evicted(gone, self.unused, self.titles, console)
         if not parts:
             past = " and no eviction is on record" if self.record.looked_at else ""

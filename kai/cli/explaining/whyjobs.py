@@ -5,23 +5,22 @@ This module imports little, so that ``kai why NAME`` answers quickly where a ser
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kai.answers.documents.document import span
+from kai.answers.documents.document import as_json, read_json, span
 from kai.api.values import instant
 from kai.basics.progress import report
 from kai.basics.wording import counted, first_of
 from kai.cli.arguments import split_subject
 from kai.cli.console import Console
-from kai.cli.explaining.explanations import Item, assumed, block, change_lines, evicted, sized, wire_texts
+from kai.cli.explaining.explanations import assumed, block, change_lines, evicted, sized, wire_texts
 from kai.cli.tables import columns, wrapped
 from kai.cli.views import ServedView, View
 
 if TYPE_CHECKING:
-    from kai.answers.documents.explanations import Explanation, ExplanationList, Fate
+    from kai.answers.documents.explanations import Explanation, ExplanationItem, ExplanationList, Fate
     from kai.answers.offline.run import Outcome
     from kai.answers.outcomes.job_lines import JobLine
     from kai.answers.outcomes.overview import Job, Overview
@@ -52,10 +51,8 @@ class Asked:
 class JobAnswer:
     """The answer about one job, or about the replicas of one owner."""
 
-    kind: str
-    """The kind of the document: one explanation, or a list."""
-    document: Mapping[str, Any]
-    """The document: an explanation, or a list with ``items``. The text for people is rendered from it."""
+    document: "Explanation | ExplanationList"
+    """What is written in every form: JSON, text and names."""
     now: float
     wire: Mapping[str, Sequence[tuple[str, str]]] | None = None
     """Texts of conditions by job; None without ``--detail``."""
@@ -69,7 +66,7 @@ class JobAnswer:
         explainer = Explainer(outcome, seen, lines=lines, on_progress=report)
         found = explained_jobs(outcome, explainer, lines, verify=asked.verify)
         wire = _wire(found.folds) if asked.detail else None
-        return cls.holding(jobs_document(found), outcome.case.now, wire)
+        return cls(document=jobs_document(found), now=outcome.case.now, wire=wire)
 
     @classmethod
     def of_own(cls, folds: "Sequence[Fold]", settled: "Sequence[JobLine]", now: float, *, detail: bool) -> "JobAnswer":
@@ -78,36 +75,30 @@ class JobAnswer:
         from kai.answers.why.explanation import Explained
 
         document = jobs_document(Explained(folds=tuple(folds), settled=tuple(settled)))
-        return cls.holding(document, now, _wire(folds) if detail else None)
+        return cls(document=document, now=now, wire=_wire(folds) if detail else None)
 
     @classmethod
     def of_fate(cls, fate: "Fate", now: float) -> "JobAnswer":
         """Report the outcome of a job that has no pods at the chosen moment of a run over virtual time."""
         from kai.answers.documents.explanations import Explanation
 
-        return cls.holding(Explanation.of_fate(fate), now)
-
-    @classmethod
-    def holding(
-        cls,
-        document: "Explanation | ExplanationList",
-        now: float,
-        wire: Mapping[str, Sequence[tuple[str, str]]] | None = None,
-    ) -> "JobAnswer":
-        """Return the answer that a document holds."""
-        from kai.answers.documents.document import as_json
-
-        return cls(kind=type(document).__name__, document=as_json(document), now=now, wire=wire)
+        return cls(document=Explanation.of_fate(fate), now=now)
 
     @property
-    def items(self) -> Sequence[Item]:
+    def kind(self) -> str:
+        """The kind of the document."""
+        return type(self.document).__name__
+
+    @property
+    def items(self) -> "Sequence[ExplanationItem]":
         """The explanations; waiting jobs come first."""
-        found: Sequence[Item] = [self.document] if self.kind == "Explanation" else self.document["items"]
-        return found
+        from kai.answers.documents.explanations import ExplanationList
+
+        return self.document.items if isinstance(self.document, ExplanationList) else (self.document,)
 
     def fields(self) -> dict[str, Any]:
         """Return the explanation, or ``items``."""
-        return dict(self.document)
+        return as_json(self.document)
 
     def names(self) -> list[str]:
         """Return the names of the pod groups, as ``-o name`` writes them."""
@@ -115,23 +106,23 @@ class JobAnswer:
 
     def text(self, console: Console) -> str:
         """Return a block for each reason, a line for each job that does not wait, and the evictions."""
-        parts = [block(each, console, wire=_wire_of(each, self.wire)) for each in self.items if each["reason"]]
-        parts += ["\n".join(self._lines(each, console)) for each in self.items if not each["reason"]]
-        gone = self.document["evicted"]
-        parts += evicted(gone, (), _titles(each[key] for each in gone for key in ("job", "beneficiary")), console)
-        return "\n\n".join([*parts, *assumed(self.document["assumptions"])])
+        parts = [block(each, console, wire=_wire_of(each, self.wire)) for each in self.items if each.reason]
+        parts += ["\n".join(self._lines(each, console)) for each in self.items if not each.reason]
+        gone = self.document.evicted or ()
+        parts += evicted(gone, (), _titles(key for each in gone for key in (each.job, each.beneficiary)), console)
+        return "\n\n".join([*parts, *assumed(self.document.assumptions)])
 
-    def _lines(self, item: Item, console: Console) -> Iterator[str]:
-        yield console.styled(wrapped(item["summary"], console.width, indent="  "), bold=True)
-        parts = [item["state"], f"queue {item['queue']}", sized([item])]
-        if item["since"] is not None and self.now - instant(item["since"]) >= 1:
-            parts.append(f"for {span(self.now - instant(item['since']))}")
+    def _lines(self, item: "ExplanationItem", console: Console) -> Iterator[str]:
+        yield console.styled(wrapped(item.summary, console.width, indent="  "), bold=True)
+        parts = [item.state, f"queue {item.queue}", sized([item])]
+        if item.since is not None and self.now - instant(item.since) >= 1:
+            parts.append(f"for {span(self.now - instant(item.since))}")
         yield " · ".join(parts)
 
 
-def _names(item: Item) -> list[str]:
-    subjects = (item["subject"], *item["alike"])
-    return [f"podgroup.scheduling.run.ai/{each['name']}" for each in subjects]
+def _names(item: "ExplanationItem") -> list[str]:
+    subjects = (item.subject, *item.alike)
+    return [f"podgroup.scheduling.run.ai/{each.name}" for each in subjects]
 
 
 def _titles(keys: Iterable[str | None]) -> Mapping[str, str]:
@@ -145,11 +136,13 @@ def _wire(folds: "Iterable[Fold]") -> dict[str, list[tuple[str, str]]]:
     return {fold.explanation.job.key: wire_texts(fold.explanation.job) for fold in folds}
 
 
-def _wire_of(item: Item, wire: Mapping[str, Sequence[tuple[str, str]]] | None) -> Sequence[tuple[str, str]] | None:
+def _wire_of(
+    item: "ExplanationItem", wire: Mapping[str, Sequence[tuple[str, str]]] | None
+) -> Sequence[tuple[str, str]] | None:
     """Return the condition texts of one job; None without ``--detail``."""
     if wire is None:
         return None
-    return wire.get(f"{item['subject']['namespace']}/{item['subject']['name']}", ())
+    return wire.get(f"{item.subject.namespace}/{item.subject.name}", ())
 
 
 # ------------------------------------------------------------------------------------------------------------ all jobs
@@ -159,7 +152,7 @@ def _wire_of(item: Item, wire: Mapping[str, Sequence[tuple[str, str]]] | None) -
 class WaitingAnswer:
     """The answer of ``--all``: all waiting jobs, by reason."""
 
-    items: Sequence[Item] = ()
+    items: "Sequence[ExplanationItem]" = ()
     assumptions: tuple[str, ...] = ()
     wire: Mapping[str, Sequence[tuple[str, str]]] | None = None
     """Texts of conditions by job; None without ``--detail``."""
@@ -181,15 +174,17 @@ class WaitingAnswer:
     @classmethod
     def of_folds(cls, folds: "Sequence[Fold]", assumptions: tuple[str, ...] = (), *, detail: bool) -> "WaitingAnswer":
         """Build the answer from finished explanations."""
-        from kai.answers.documents.document import as_json
         from kai.answers.documents.explanations import ExplanationItem
 
-        items = [as_json(ExplanationItem.of(fold)) for fold in folds]
-        return cls(items=items, assumptions=assumptions, wire=_wire(folds) if detail else None)
+        return cls(
+            items=tuple(map(ExplanationItem.of, folds)), assumptions=assumptions, wire=_wire(folds) if detail else None
+        )
 
     def fields(self) -> dict[str, Any]:
         """Return ``items``: one for each reason, with the jobs that share it."""
-        return {"items": list(self.items), "assumptions": list(self.assumptions)}
+        from kai.answers.documents.explanations import ExplanationList
+
+        return as_json(ExplanationList(items=tuple(self.items), assumptions=self.assumptions))
 
     def names(self) -> list[str]:
         """Return the names of the pod groups, as ``-o name`` writes them."""
@@ -203,24 +198,28 @@ class WaitingAnswer:
             parts = [block(each, console, wire=_wire_of(each, self.wire)) for each in self.items]
         else:
             parts = ["\n".join(_short(each, console)) for each in self.items]
-        jobs = sum(1 + len(each["alike"]) for each in self.items)
+        jobs = sum(1 + len(each.alike) for each in self.items)
         count = counted(jobs, "job waits", "jobs wait")
-        reasons = counted(len({item["reason"]["code"] for item in self.items}), "reason")
+        reasons = counted(len({_code(item) for item in self.items}), "reason")
         return "\n\n".join([f"{count}, for {reasons}", *parts, *assumed(self.assumptions)])
 
 
-def _short(item: Item, console: Console) -> Iterator[str]:
+def _code(item: "ExplanationItem") -> str:
+    return "" if item.reason is None else item.reason.code
+
+
+def _short(item: "ExplanationItem", console: Console) -> Iterator[str]:
     """Yield how many jobs wait for a reason, its text for the first of them, and what would start that one."""
-    alike = item["alike"]
+    alike = item.alike
     count = f"{1 + len(alike)} jobs, " if alike else ""
     size = sized([item, *alike])
-    head = f"{item['reason']['code']} · queue {item['queue']} · {count}{size}"
+    head = f"{_code(item)} · queue {item.queue} · {count}{size}"
     yield console.styled(wrapped(head, console.width, indent="  ", between=" · "), bold=True)
-    rows = [["  first" if alike else "  job", item["summary"]]]
+    rows = [["  first" if alike else "  job", item.summary]]
     if alike:
-        rows.append(["  then", first_of([each["title"] for each in alike], _MOST_NAMED)])
+        rows.append(["  then", first_of([each.title for each in alike], _MOST_NAMED)])
     best = next(iter(change_lines(item, console)), None)
-    rows.append(["  change", "   ".join(best)] if best is not None else ["  wait", item["waiting"]])
+    rows.append(["  change", "   ".join(best)] if best is not None else ["  wait", item.waiting or ""])
     yield columns(rows, width=console.width)
 
 
@@ -251,7 +250,7 @@ def explained_by_service(served: "Served", asked: Asked) -> tuple[View, bool]:
     if document.get("untried"):  # the service tried no changes; this command does
         raise RefusedByServiceError(f"{served.service.name}: {document['untried']}")
     view = jobs_answer(document)
-    return ServedView(shown=view, document=document), all(item["state"] in RUNS for item in view.items)
+    return ServedView(shown=view, document=document), all(item.state in RUNS for item in view.items)
 
 
 def jobs_answer(document: Document) -> JobAnswer:
@@ -260,26 +259,29 @@ def jobs_answer(document: Document) -> JobAnswer:
     Raises: UnreachableError for an incomplete document.
     """
     from kai.answers.documents.asking import read
+    from kai.answers.documents.explanations import Explanation, ExplanationList
 
-    kind = "ExplanationList" if document.get("kind") == "ExplanationList" else "Explanation"
-    return read(document, kind, partial(_answer, kind))
+    cls: type[Explanation | ExplanationList]
+    cls = ExplanationList if document.get("kind") == ExplanationList.__name__ else Explanation
+
+    def answer(values: Document) -> JobAnswer:
+        found = JobAnswer(document=read_json(cls, values), now=instant(values["generatedAt"]))
+        _prove(found)
+        return found
+
+    return read(document, cls.__name__, answer)
 
 
-def _answer(kind: str, document: Document) -> JobAnswer:
-    found = JobAnswer(kind=kind, document=document, now=instant(document["generatedAt"]))
-    _prove(found)
-    return found
-
-
-def waiting_answer(document: Document, items: Sequence[Mapping[str, Any]], *, detail: bool) -> WaitingAnswer:
-    """Return the answer about all waiting jobs, from the ``items`` of a document.
+def waiting_answer(document: Document, *, detail: bool) -> WaitingAnswer:
+    """Return the answer about all waiting jobs that a document holds.
 
     Raises: UnreachableError for an incomplete document.
     """
     from kai.answers.documents.asking import read
+    from kai.answers.documents.explanations import ExplanationList
 
-    def answer(_: Document) -> WaitingAnswer:
-        found = WaitingAnswer(items=items, wire={} if detail else None)
+    def answer(values: Document) -> WaitingAnswer:
+        found = WaitingAnswer(items=read_json(ExplanationList, values).items, wire={} if detail else None)
         _prove(found)
         return found
 
@@ -287,6 +289,6 @@ def waiting_answer(document: Document, items: Sequence[Mapping[str, Any]], *, de
 
 
 def _prove(view: View) -> None:
-    """Render a view once, so that a missing field is found before anything is written."""
+    """Render a view once, so that a value of a wrong type is found before anything is written."""
     view.names()
     view.text(Console())
