@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 
 from kai.answers.outcomes.plan import KINDS, digest_of, plan_of
-from kai.cli.deciding.report import document
+from kai.cli.deciding.documents import document
 from kai.lab.comparing.comparison import Side, compare_sides, side_of, side_of_document
 from kai.lab.request import Result
 from tests.truth.trial import Object, Trial
@@ -79,7 +79,14 @@ def _decided(trial: Trial) -> str:
 
 def _lines(trial: Trial) -> dict[str, object]:
     return {
-        job.key: (str(job.state), job.nodes, job.placed, job.wanted, job.queue, job.words and str(job.words.code))
+        job.key: (
+            str(job.state),
+            job.nodes,
+            job.placed,
+            job.wanted,
+            job.queue,
+            job.words and str(job.words.code),
+        )
         for job in trial.jobs.values()
     }
 

@@ -1,18 +1,13 @@
-"""Other documents: findings, versions, plugins, checks, codes, cycles, usage over time, and what one moment decides."""
+"""Other documents: findings, versions, plugins, checks, codes, cycles, and usage over time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from kai.answers.documents.document import ABSENT, Document
-from kai.facts.model.units import GPU_UNIT
-
-if TYPE_CHECKING:
-    from kai.answers.outcomes.overview import Job
-
 
 # --- Findings ---------------------------------------------------------------------------------------------------------
 
@@ -226,111 +221,3 @@ class UsageHistory(Document):
     """Null for all queues together."""
     resource: str
     items: tuple[UsageItem, ...]
-
-
-# --- One moment ------------------------------------------------------------------------------------------------------
-
-
-@attrs.frozen(kw_only=True)
-class ResultPods:
-    """How many pods a job wants, and what becomes of them."""
-
-    wanted: int
-    placed: int
-    started: int
-    held: int
-    evicted: int
-
-
-@attrs.frozen(kw_only=True)
-class ResultJob:
-    """One job after the last cycle; the last three fields are there where its pods wait."""
-
-    name: str
-    namespace: str
-    queue: str
-    priority: int | None
-    preemptible: bool | None
-    min_member: int
-    pods: ResultPods
-    gpus: float
-    nodes: tuple[str, ...]
-    state: str
-    reason: Mapping[str, str] | None
-    message: str | None = ABSENT
-    wire_reasons: tuple[Mapping[str, str], ...] = ABSENT
-    pod_messages: Mapping[str, str] = ABSENT
-
-    @classmethod
-    def of(cls, job: Job) -> ResultJob:
-        """Return the item of a job."""
-        waits = job.words is not None
-        code, text = job.refusal if job.words is None else (str(job.words.code), job.words.text)
-        return cls(
-            name=job.name,
-            namespace=job.namespace,
-            queue=job.queue,
-            priority=job.priority,
-            preemptible=job.preemptible,
-            min_member=job.minimum,
-            pods=ResultPods(
-                wanted=job.wanted, placed=job.placed, started=job.started, held=job.held, evicted=job.evicted
-            ),
-            gpus=job.gpus / GPU_UNIT,
-            nodes=job.nodes,
-            state=str(job.state),
-            reason={"code": code, "text": text} if waits or code or text else None,
-            message=job.message if waits else ABSENT,
-            wire_reasons=tuple({"reason": each.reason, "message": each.message} for each in job.explanations)
-            if waits
-            else ABSENT,
-            pod_messages=dict(job.pod_messages) if waits else ABSENT,
-        )
-
-
-@attrs.frozen(kw_only=True)
-class UnusedItem:
-    """Objects of one kind that had no part in what was decided."""
-
-    kind: str
-    group: str = ABSENT
-    """Of the API; for kinds that plugins of others read."""
-    count: int
-    reason: str
-
-
-@attrs.frozen(kw_only=True)
-class EvictedPod:
-    """A pod that was evicted in the last cycle, with the text of the event."""
-
-    pod: str
-    message: str
-
-
-@attrs.frozen(kw_only=True)
-class MomentResult(Document):
-    """What is decided at one moment (``kai simulate`` without ``--until``); its kind is SimulationResult as well.
-
-    It has no ``horizonSeconds``. Of a division of fair shares there are ``scenario`` and the shares.
-    """
-
-    scenario: str
-    pods: Mapping[str, Any] = attrs.field(factory=dict)
-    """By namespace/name. The states are the same as of jobs; the status is KAI-Scheduler's word."""
-    nodes: Mapping[str, Any] = attrs.field(factory=dict)
-    counts: tuple[Mapping[str, int], ...] = ()
-    """Of each cycle."""
-    stable: tuple[Mapping[str, Any], ...] = ()
-    jobs: tuple[ResultJob, ...] = ()
-    queues: tuple[Mapping[str, Any], ...] = ()
-    """As the items of a QueueList."""
-    evictions: tuple[EvictedPod, ...] = ()
-    explanations: tuple[Mapping[str, Any], ...] = ()
-    """As the items of an ExplanationList; with ``--explain``."""
-    evicted: tuple[Mapping[str, Any], ...] = ()
-    unused_evictions: tuple[str, ...] = ()
-    assumptions: tuple[str, ...] = ()
-    unused: tuple[UnusedItem, ...] = ()
-    notes: tuple[str, ...] = ()
-    check: Mapping[str, Any] | None = None
-    """With ``--check``."""

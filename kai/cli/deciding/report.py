@@ -3,19 +3,18 @@
 For people: a title, the jobs, the queues and the changes; a plan has a row for each job and change, and a line of
 counts.
 
-For machines: the answer that conformance cases compare, and everything that the tables show.
+For machines: the documents of ``kai.cli.deciding.documents``.
 
 `write_result` chooses the form by ``-o``.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kai.answers.documents.document import ABSENT, as_json, enveloped
-from kai.answers.documents.listings import EvictedPod, ResultJob, UnusedItem
+from kai.answers.cases.plan_document import Departure, Hold, Place
 from kai.basics.wording import counted, first_of, number_text
 from kai.cli.console import Console, write_document
 from kai.cli.explaining.explanations import explanations
@@ -23,13 +22,10 @@ from kai.cli.listing.queues import absent_queues, queue_tables
 from kai.cli.tables import Cell, Column, cut_text, table, wrapped
 
 if TYPE_CHECKING:
-    from kai.answers.offline.run import Cycle
     from kai.answers.outcomes.overview import Job, Overview
     from kai.answers.outcomes.plan import Plan
-    from kai.answers.why.explanation import Explained
     from kai.lab.comparing.expected_answer import Differences
     from kai.lab.request import Result
-    from kai.manifests import Unused
 
 
 _MARKS = {"place": "+", "hold": "o", "evict": "-", "move": "~"}
@@ -39,8 +35,7 @@ _FEW = 4
 
 def plan_lines(plan: "Plan", console: "Console") -> str:
     """Return a plan as a table and a line of counts."""
-    document = plan.document()
-    rows = [row for kind in _MARKS for row in _rows(kind, document[kind], console)]
+    rows = [row for kind in _MARKS for row in _rows(kind, getattr(plan, kind), console)]
     heads = [
         Column(head=""),
         Column(head="JOB"),
@@ -74,31 +69,31 @@ def _start(pods: AbstractSet[str]) -> str:
     return counted(len(pods), "pod starts", "pods start")
 
 
-def _rows(kind: str, items: Sequence[Mapping[str, Any]], console: "Console") -> Iterable[Sequence[str]]:
-    by_job: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+def _rows(kind: str, items: "Sequence[Place | Hold | Departure]", console: "Console") -> Iterable[Sequence[str]]:
+    by_job: dict[tuple[str, str], list[Place | Hold | Departure]] = {}
     for each in items:
-        by_job.setdefault((each["job"] or each["pod"], _why(kind, each)), []).append(each)
+        by_job.setdefault((each.job or each.pod, _why(each)), []).append(each)
     for (job, why), members in by_job.items():
-        nodes = sorted({str(each["node"]) for each in members})
+        nodes = sorted({each.node for each in members})
         yield (
             console.styled(_MARKS[kind], fg=_COLORS[kind]),
             job,
             str(len(members)),
-            number_text(sum(each["gpus"] for each in members)),
+            number_text(sum(each.gpus for each in members)),
             first_of(nodes, _FEW, " "),
             why,
         )
 
 
-def _why(kind: str, item: Mapping[str, Any]) -> str:
-    queue = f"queue {item['queue']}"
-    if kind == "place":
-        return queue
-    if kind == "hold":
-        return f"{queue}; when others have left"
-    gains = f" for {item['aggressor']}" if item.get("aggressor") else ""
-    rule = f": {item['rule']}" if item.get("rule") else ""
-    return f"{item['cause']}{gains}{rule}"
+def _why(item: "Place | Hold | Departure") -> str:
+    match item:
+        case Place():
+            return f"queue {item.queue}"
+        case Hold():
+            return f"queue {item.queue}; when others have left"
+        case Departure():
+            gains = f" for {item.aggressor}" if item.aggressor else ""
+            return f"{item.cause}{gains}{f': {item.rule}' if item.rule else ''}"
 
 
 COLORS = {
@@ -215,81 +210,11 @@ def _plan(result: "Result", console: Console) -> str:
     return "\n".join(wrapped(line, console.width, indent="  ") for line in lines)
 
 
-def document(result: "Result", differences: "Differences | None", *, explain: bool = False) -> dict[str, Any]:
-    """Return the result as a document, with explanations if ``explain``. Fields are only ever added."""
-    out = enveloped("SimulationResult", _answer(result), result.case.origin)
-    if result.overview is not None:
-        out |= _overview(result.overview, result.refused)
-    if explain and result.explained is not None:
-        out |= _explained(result.explained)
-    if result.unused:
-        out["unused"] = [_unused(each) for each in result.unused]
-    if result.notes:
-        out["notes"] = list(result.notes)
-    if differences is not None:
-        out["check"] = {
-            "ok": None if differences.unknown else not differences.found,
-            "differences": list(differences.found),
-        }
-    return out
-
-
-def _explained(found: "Explained") -> dict[str, Any]:
-    """Return explanations and evictions. Jobs that wait for the same reason are listed with the explained one."""
-    from kai.answers.documents.evictions import EvictionItem
-    from kai.answers.documents.explanations import ExplanationItem
-
-    return {
-        "explanations": [as_json(ExplanationItem.of(fold)) for fold in found.folds],
-        "evicted": [as_json(EvictionItem.of(each)) for each in found.evictions],
-        "unusedEvictions": list(found.unused),
-        "assumptions": list(found.assumptions),
-    }
-
-
-def _unused(each: "Unused") -> dict[str, Any]:
-    return as_json(UnusedItem(kind=each.kind, group=each.group or ABSENT, count=each.count, reason=each.reason))
-
-
-def _answer(result: "Result") -> dict[str, Any]:
-    """Return the answer with pods by ``namespace/name``; conformance cases use bare names where those are unique.
-
-    Each pod has its ``state`` in kai's terms beside its status in KAI-Scheduler's.
-    """
-    from kai.answers.outcomes.plan import pod_names
-    from kai.answers.outcomes.states import pod_states
-
-    out, outcome = dict(result.answer), result.outcome
-    if outcome is None:
-        return out
-    keys = {
-        name: pod.key for name, pod in zip(pod_names(outcome.last.snapshot), outcome.last.snapshot.pods, strict=True)
-    }
-
-    def by_key(cycle: "Cycle", pods: "Mapping[str, Any]") -> dict[str, Any]:
-        states = dict(zip((pod.key for pod in cycle.snapshot.pods), pod_states(cycle), strict=True))
-        return {keys[name]: {"state": str(states[keys[name]]), **pod} for name, pod in pods.items()}
-
-    out["pods"] = by_key(outcome.last, out["pods"])
-    if "stable" in out:
-        moments = zip(outcome.stable, out["stable"], strict=True)
-        out["stable"] = [{**moment, "pods": by_key(cycle, moment["pods"])} for cycle, moment in moments]
-    return out
-
-
-def _overview(seen: "Overview", refused: "Sequence[Job]") -> dict[str, Any]:
-    from kai.answers.documents.queues import QueueItem
-
-    return {
-        "jobs": [as_json(ResultJob.of(job)) for job in (*seen.jobs, *refused)],
-        "queues": [as_json(QueueItem.of(queue)) for queue in seen.queues],
-        "evictions": [as_json(EvictedPod(pod=pod, message=message)) for pod, message in seen.evictions],
-    }
-
-
 def write_result(result: "Result", console: Console, *, differences: "Differences | None", explain: bool) -> None:
     """Write one result: JSON with one object a line, YAML documents, or tables."""
     if console.is_for_machines:
+        from kai.cli.deciding.documents import document
+
         write_document(document(result, differences, explain=explain), console)
         return
     if differences is not None:

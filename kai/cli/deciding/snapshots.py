@@ -79,7 +79,10 @@ def replay(
     found = None if case.recorded is None else differences(case.recorded, plan.document())
     theirs = agreement(outcome, seen)
     if console.is_for_machines:
-        _document(case, plan, found, theirs, console)
+        from kai.cli.console import write_kind
+        from kai.cli.deciding.documents import replayed_plan
+
+        write_kind(replayed_plan(plan, found, theirs), console, case.origin)
     else:
         _write(case, plan, found, console)
         if theirs is not None:
@@ -156,22 +159,6 @@ def _compared(theirs: "Agreement", console: Console) -> str:
     if len(shown) < len(theirs.differences):
         lines.append(f"  and {len(theirs.differences) - len(shown)} more (-o wide)")
     return "\n".join(lines)
-
-
-def _document(
-    case: "Case",
-    plan: "Plan",
-    found: "tuple[Difference, ...] | None",
-    theirs: "Agreement | None",
-    console: Console,
-) -> None:
-    from kai.answers.documents.document import as_json, enveloped
-    from kai.cli.console import write_document
-
-    fields: dict[str, Any] = {"answer": None, **plan.document(), "explanation": None}
-    fields["expected"] = None if found is None else {"equal": not found, "differences": list(map(as_json, found))}
-    fields["agreement"] = None if theirs is None else as_json(theirs)
-    write_document(enveloped("Plan", fields, case.origin), console)
 
 
 _SNAPSHOT = """\

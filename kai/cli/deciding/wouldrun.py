@@ -4,12 +4,11 @@ The answer is a sentence, a line for each job, and a line of counts; with ``-o j
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import click
 
-from kai.answers.documents.document import as_json
 from kai.api.kubernetes.pod import GRACE_SECONDS
 from kai.basics.wording import counted, first_of, number_text
 from kai.cli.console import FORMATS, Console
@@ -71,11 +70,6 @@ def later_text(later: "Sequence[LaterPods]", gpus: float, console: "Console") ->
     return "\n".join(wrapped(line, console.width, indent="  ") for line in lines)
 
 
-def later_values(later: "Sequence[LaterPods]") -> list[dict[str, Any]]:
-    """Return the pods that controllers create later, as values of a document."""
-    return [{"job": each.job, "pods": each.pods, "gpus": each.gpus, "once": each.once} for each in later]
-
-
 def _later_line(each: "LaterPods", gpus: float, *, several: bool) -> str:
     part = each.gpus / each.pods
     many = each.pods > 1 and each.gpus and part == int(part)
@@ -95,24 +89,6 @@ def besides_text(found: Arrival) -> str:
     words = {"start": "start", "hold": "wait for places that others leave", "evict": "go", "move": "move"}
     effects = [f"{counted(counts[kind], 'pod')} {word}" for kind, word in words.items() if counts[kind]]
     return f"note: besides, for other jobs: {', '.join(effects)}" if effects else ""
-
-
-def plan_values(found: Arrival, items: "Sequence[ExplanationItem]" = ()) -> dict[str, Any]:
-    """Return the plan as values of a document; ``items`` are explanations of the jobs that would wait."""
-    assumed = ["evicted pods take the default grace period of 30 seconds"] if found.answer == AFTER_EVICTIONS else []
-    eta = None
-    if found.eta_seconds is not None:
-        basis = "grace periods of evicted pods" if found.eta_seconds else "its places are idle"
-        eta = {"seconds": found.eta_seconds, "basis": basis, "assumptions": assumed}
-    return {
-        "answer": found.answer,
-        **found.plan.document(),
-        "jobs": [_job_values(job) for job in found.jobs],
-        "besides": dict(found.besides.counts),
-        "overQuota": [queue.name for queue in found.over_quota],
-        "eta": eta,
-        "explanation": _explanation(found, items),
-    }
 
 
 def _answer(found: Arrival) -> str:
@@ -138,8 +114,8 @@ def _answer(found: Arrival) -> str:
 
 
 def _code(job: "Job") -> str:
-    words = job.words
-    parts = [words.code] if words else [f"{job.state} {job.reason[0]}"] if any(job.reason) else []
+    reason = job.words
+    parts = [reason.code] if reason else [f"{job.state} {job.reason[0]}"] if any(job.reason) else []
     return " · ".join([*parts, f"queue {job.queue}", f"{counted(job.wanted, 'pod')}, {_gpus(job)}"])
 
 
@@ -268,40 +244,6 @@ def _nodes(names: Sequence[str]) -> str:
     return first_of(names, _FEW, " ")
 
 
-def _job_values(job: "Job") -> dict[str, Any]:
-    code, text = (str(job.words.code), job.words.text) if job.words is not None else job.refusal
-    return {
-        "name": job.name,
-        "namespace": job.namespace,
-        "queue": job.queue,
-        "minMember": job.minimum,
-        "pods": {"wanted": job.wanted, "started": job.started, "held": job.held},
-        "gpus": job.gpus / GPU_UNIT,
-        "nodes": list(job.nodes),
-        "answer": answer_of(job),
-        "reason": {"code": code, "text": text} if code else None,
-    }
-
-
-def _explanation(found: Arrival, items: "Sequence[ExplanationItem]") -> dict[str, Any] | None:
-    """Return why the job with the worst answer does not start, and which changes would help."""
-    waiting = [job for job in found.jobs if answer_of(job) == found.answer and job.words is not None]
-    if found.answer in {STARTS, AFTER_EVICTIONS} or not waiting or waiting[0].words is None:
-        return None
-    job, words = waiting[0], waiting[0].words
-    subject = {"kind": "PodGroup", "namespace": job.namespace, "name": job.name, "uid": None}
-    item = next((each for each in items if each.subject.name == job.name), None)
-    values: dict[str, Any] = {} if item is None else as_json(item)
-    shown = {"suggestions", "allChangesTried", "waiting"}
-    helps = {key: value for key, value in values.items() if key in shown}
-    return {
-        "subject": subject,
-        "state": found.answer,
-        "reason": {"code": str(words.code), "detail": words.text},
-        **helps,
-    }
-
-
 EPILOG = """\
 FILE holds manifests: a Job, a Deployment, a PyTorchJob, the output of helm template, a folder, or -.
 Nothing is written to the cluster. Of a job that would wait kai tries what would help, as kai why does.
@@ -383,14 +325,13 @@ def _explained(found: "Arrival", result: "Result") -> "Sequence[ExplanationItem]
 
 
 def _write(found: "Arrival", addition: "Addition", result: "Result", console: Console) -> None:
-    from kai.answers.documents.document import enveloped
-    from kai.cli.console import write_document
+    from kai.cli.console import write_kind
+    from kai.cli.deciding.documents import arrival_plan
     from kai.facts.model.axis import GPU_UNIT
 
     items = _explained(found, result)
     if console.is_for_machines:
-        values = {**plan_values(found, items), **({"later": later_values(addition.later)} if addition.later else {})}
-        write_document(enveloped("Plan", values, result.case.origin), console)
+        write_kind(arrival_plan(found, items, addition.later), console, result.case.origin)
         return
     console.write(arrival_text(found, console, items))
     if addition.later and result.overview is not None:
