@@ -231,7 +231,9 @@ class Look(ABC):
         chosen.sort(key=lambda line: (line.position or last, line.job.key))
         alike: dict[tuple[str, str], list[JobLine]] = {}
         for line in chosen:
-            alike.setdefault(("" if line.job.words is None else line.job.words.code, line.job.queue), []).append(line)
+            alike.setdefault(
+                ("" if line.job.waiting_reason is None else line.job.waiting_reason.code, line.job.queue), []
+            ).append(line)
         return tuple(
             Fold(explanation=unproved(first, self.time), alike=tuple(line.job for line in others))
             for first, *others in alike.values()

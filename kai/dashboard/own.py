@@ -184,11 +184,11 @@ class OwnLook(Look):
         if explained is None:
             return None
         own, scope = unproved(line, self.time), self.scope
-        also = (words for words in explained.also if _words(words, line.job, scope).text == words.text)
+        also = (reason for reason in explained.also if _scoped(reason, line.job, scope).text == reason.text)
         trials = (self._trial(trial) for trial in explained.suggestions.changes)
         return attrs.evolve(
             own,
-            also=tuple(_words(words, line.job, scope) for words in also),
+            also=tuple(_scoped(reason, line.job, scope) for reason in also),
             evidence=tuple(each for each in explained.evidence if _is_own(each, scope)),
             suggestions=Suggestions(
                 changes=tuple(each for each in trials if each is not None), all_tried=explained.suggestions.all_tried
@@ -366,7 +366,7 @@ def _line(line: JobLine, scope: Scope, lost: Sequence[str], *, is_alone: bool) -
         title=job.name if is_alone else job.key,
         nodes=job.nodes if scope.nodes else (FOREIGN_NODE,) if job.nodes else (),
         lost_to=tuple(lost),
-        words=None if job.words is None else _words(job.words, job, scope),
+        waiting_reason=None if job.waiting_reason is None else _scoped(job.waiting_reason, job, scope),
     )
     return attrs.evolve(
         line,
@@ -438,18 +438,18 @@ _EVIDENCE_OF_NODES = frozenset(
 )
 
 
-def _words(words: Reason[str], job: Job, scope: Scope) -> Reason[str]:
+def _scoped(reason: Reason[str], job: Job, scope: Scope) -> Reason[str]:
     """Return a reason if the reader may see its text, else the general meaning of its code."""
-    code, facts = words.code, words.facts
+    code, facts = reason.code, reason.facts
     if code in _WRITTEN or (code in _OF_NODES and scope.nodes):
-        return attrs.evolve(words, facts=facts if code in _BOUNDS else {})
+        return attrs.evolve(reason, facts=facts if code in _BOUNDS else {})
     if code == "AtFairShare" and scope.reads(str(facts.get("queue"))):
-        return words
+        return reason
     if code == "NoRoom" and (text := str(facts.get("without_others") or "")):
         return Reason(code, text)
-    if code not in BY_CODE and any(words.text == each.message for each in job.explanations):
-        return Reason(code, words.text)  # a plugin's own text, which the condition has as well
-    return _general(words)
+    if code not in BY_CODE and any(reason.text == each.message for each in job.explanations):
+        return Reason(code, reason.text)  # a plugin's own text, which the condition has as well
+    return _general(reason)
 
 
 def _is_ones_own(trial: ChangeTrial, scope: Scope) -> bool:
@@ -466,11 +466,11 @@ def _is_ones_own(trial: ChangeTrial, scope: Scope) -> bool:
     return all(scope.reads(queue.metadata.name) for queue in changed)
 
 
-def _general(words: Reason[str]) -> Reason[str]:
+def _general(reason: Reason[str]) -> Reason[str]:
     """Return the general meaning of a reason, since its own text may mention others."""
-    known = BY_CODE.get(words.code)
-    text = words.code if known is None else known.means.rstrip(".")
-    return Reason(words.code, f"{text[:1].lower()}{text[1:]}")
+    known = BY_CODE.get(reason.code)
+    text = reason.code if known is None else known.means.rstrip(".")
+    return Reason(reason.code, f"{text[:1].lower()}{text[1:]}")
 
 
 def _is_own(each: Evidence, scope: Scope) -> bool:

@@ -149,7 +149,7 @@ def facts(cycle, may):
     for line in job_lines(cycle.outcome, seen) if f"podgroups/{OURS}" in may else ():
         if line.job.namespace == OURS:
             job = line.job
-            code = job.words.code if job.words else ""
+            code = job.waiting_reason.code if job.waiting_reason else ""
             position = line.position if f"queues/{job.queue}" in may else None
             told = (job.explanations, job.message, job.pod_messages)
             own.append((job.name, job.state, code, told, job.placed, job.held, job.evicted, line.pods, position))

@@ -43,8 +43,10 @@ def test_explanations_of_waiting_jobs_hold_where_rules_meet(trial):
 
 def test_a_claim_that_is_not_so_is_found():
     trial = Trial.of_seed(2)
-    job = next(job for job in trial.jobs.values() if job.words is not None and job.words.code == "NoRoom")
-    object.__setattr__(job.words, "text", "no node that it may use has 1 GPU idle; 900 idle in all")
+    job = next(
+        job for job in trial.jobs.values() if job.waiting_reason is not None and job.waiting_reason.code == "NoRoom"
+    )
+    object.__setattr__(job.waiting_reason, "text", "no node that it may use has 1 GPU idle; 900 idle in all")
     assert any("900 idle in all, and" in text for text in untruths(trial))
 
 

@@ -34,7 +34,7 @@ def test_waiting_groups_are_explained_as_in_the_cluster(result):
     told = {
         job.name: [str(explanation) for explanation in job.explanations]
         for job in result.overview.jobs
-        if job.words is not None and job.placed == 0
+        if job.waiting_reason is not None and job.placed == 0
     }
     # The texts in the file are wrapped; only their white space differs.
     assert {name: [" ".join(text.split()) for text in texts] for name, texts in told.items()} == {
@@ -43,7 +43,7 @@ def test_waiting_groups_are_explained_as_in_the_cluster(result):
 
 
 def test_every_waiting_group_has_one_plain_reason(result):
-    codes = {job.name: job.words.code for job in result.overview.jobs if job.words is not None}
+    codes = {job.name: job.waiting_reason.code for job in result.overview.jobs if job.waiting_reason is not None}
     assert codes == {
         "elastic": "AtFairShare",
         "huge": "ClusterTooSmall",

@@ -22,7 +22,7 @@ def main() -> int:
     codes: Counter[str] = Counter()
     for seed in range(int(first), int(last or first) + 1):
         trial = Trial.of_seed(seed)
-        codes.update(job.words.code for job in trial.jobs.values() if job.words is not None)
+        codes.update(job.waiting_reason.code for job in trial.jobs.values() if job.waiting_reason is not None)
         for claim in (*CLAIMS, *SHARES, *CAPS, *DIFFERING, *TABLES):
             for text in claim(trial):
                 found[claim.__name__] += 1

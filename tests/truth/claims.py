@@ -24,8 +24,8 @@ def every_job_that_waits_has_a_reason(trial: Trial) -> Iterator[str]:
         pods = [at for at, group in enumerate(cycle.snapshot.pod_group.tolist()) if group == row]
         does = any(int(cycle.report.status[pod]) in waits for pod in pods)
         job = trial.jobs[facts.name]
-        if does != (job.words is not None):
-            yield f"{job.name}: waits {does}, reason {job.words}"
+        if does != (job.waiting_reason is not None):
+            yield f"{job.name}: waits {does}, reason {job.waiting_reason}"
 
 
 def waiting_helps_where_it_is_said_to(trial: Trial) -> Iterator[str]:
@@ -38,7 +38,7 @@ def waiting_helps_where_it_is_said_to(trial: Trial) -> Iterator[str]:
         job, alone = trial.jobs[name], trial.without_pods_of_others(name).jobs[name]
         more = alone.started + alone.held - job.started - job.held
         if hopes and more <= 0:
-            yield f"{name}: {each['reason']['detail']}: wait {text}, and alone it waits: {alone.words}"
+            yield f"{name}: {each['reason']['detail']}: wait {text}, and alone it waits: {alone.waiting_reason}"
         if not hopes and more > 0:
             yield f"{name}: {each['reason']['detail']}: wait {text}, and alone {more} more pods of it start"
 
@@ -46,16 +46,16 @@ def waiting_helps_where_it_is_said_to(trial: Trial) -> Iterator[str]:
 def an_impossible_job_never_starts(trial: Trial) -> Iterator[str]:
     """No pod of a job that can never run starts on the empty cluster."""
     for job in trial.jobs.values():
-        if job.words is not None and job.words.code in NEVER and not job.placed:
+        if job.waiting_reason is not None and job.waiting_reason.code in NEVER and not job.placed:
             alone = trial.without_pods_of_others(job.name).jobs[job.name]
             if alone.placed or alone.held:
-                yield f"{job.name}: {job.words}, and alone it starts"
+                yield f"{job.name}: {job.waiting_reason}, and alone it starts"
 
 
 def a_bound_that_is_raised_is_no_reason_any_more(trial: Trial) -> Iterator[str]:
     """``queue q may not use more than L, and this job would make it W``: with W the job does not wait for that."""
     for job in trial.jobs.values():
-        words = job.words
+        words = job.waiting_reason
         if words is None or words.code not in {"OverLimit", "NonPreemptibleOverQuota"}:
             continue
         facts = words.facts
@@ -63,7 +63,7 @@ def a_bound_that_is_raised_is_no_reason_any_more(trial: Trial) -> Iterator[str]:
         queue = trial.outcome.last.snapshot.queues[row].name
         would = float(str(facts["used"])) + float(str(facts["requested"]))
         bound = "limit" if words.code == "OverLimit" else "quota"
-        after = trial.with_bound(queue, bound, resource, would / _UNITS[resource]).jobs[job.name].words
+        after = trial.with_bound(queue, bound, resource, would / _UNITS[resource]).jobs[job.name].waiting_reason
         if after is None or after.code != words.code or after.facts["queue_row"] != row:
             continue
         if after.facts["resource"] == resource and float(str(after.facts["used"])) <= float(str(facts["used"])):
@@ -80,10 +80,12 @@ def what_no_node_has_idle_is_idle_nowhere(trial: Trial) -> Iterator[str]:
     rows = {facts.name: row for row, facts in enumerate(cycle.snapshot.groups)}
     total = sum(max(0, int(idle)) for idle in cycle.report.idle[:, GPU]) / GPU_UNIT
     for job in trial.jobs.values():
-        if job.words is None or not (match := re.search(r"; ([\d.]+) (?:whole GPUs? )?idle in all", job.words.text)):
+        if job.waiting_reason is None or not (
+            match := re.search(r"; ([\d.]+) (?:whole GPUs? )?idle in all", job.waiting_reason.text)
+        ):
             continue
         if abs(float(match[1]) - total) > 0.001:
-            yield f"{job.name}: {job.words.text}, and {total} are idle"
+            yield f"{job.name}: {job.waiting_reason.text}, and {total} are idle"
         pod = next(
             at
             for at, group in enumerate(cycle.snapshot.pod_group.tolist())
@@ -95,10 +97,10 @@ def what_no_node_has_idle_is_idle_nowhere(trial: Trial) -> Iterator[str]:
         for node in range(len(cycle.snapshot.nodes)):
             if level and level not in cycle.snapshot.nodes[node].labels:
                 continue
-            if node in refused or ";" in job.words.text.partition("in all")[2]:
+            if node in refused or ";" in job.waiting_reason.text.partition("in all")[2]:
                 continue
             if (cycle.report.idle[node] >= request).all():
-                yield f"{job.name}: {job.words.text}, and {cycle.snapshot.nodes[node].name} has it"
+                yield f"{job.name}: {job.waiting_reason.text}, and {cycle.snapshot.nodes[node].name} has it"
 
 
 def _required_level(trial: Trial, job: str) -> str:
@@ -140,7 +142,9 @@ def _holds(objection: str, node: Object) -> bool:
 def a_gang_starts_with_as_many_pods_as_are_said_to_fit_when_all_is_empty(trial: Trial) -> Iterator[str]:
     """``only K would fit on empty nodes``: alone, with no minimum and no bounds, no more than K start."""
     for job in trial.jobs.values():
-        if job.words is None or not (match := re.search(r"only (\d+) would fit on empty nodes", job.words.text)):
+        if job.waiting_reason is None or not (
+            match := re.search(r"only (\d+) would fit on empty nodes", job.waiting_reason.text)
+        ):
             continue
 
         def free(obj: Object, name: str = job.name) -> Object:
@@ -154,7 +158,7 @@ def a_gang_starts_with_as_many_pods_as_are_said_to_fit_when_all_is_empty(trial: 
 
         alone = trial.without_pods_of_others(job.name).changed(free).jobs[job.name]
         if alone.placed + alone.held > int(match[1]):
-            yield f"{job.name}: {job.words.text}, and {alone.placed + alone.held} start"
+            yield f"{job.name}: {job.waiting_reason.text}, and {alone.placed + alone.held} start"
 
 
 def a_suggestion_does_what_is_said(trial: Trial) -> Iterator[str]:
@@ -167,9 +171,12 @@ def a_suggestion_does_what_is_said(trial: Trial) -> Iterator[str]:
             said = f"{name}: {change['text']}: {change['outcome']}"
             begun = {"starts": found.started, "held": found.held}.get(change["outcome"])
             if begun is not None and begun != len(change["placement"]):
-                yield f"{said} {len(change['placement'])}, found {begun}, {found.words}"
-            if change["outcome"] == "waits" and str(found.words and found.words.text) != change["nextReason"]["detail"]:
-                yield f"{said} for {change['nextReason']['detail']}, found {found.words}"
+                yield f"{said} {len(change['placement'])}, found {begun}, {found.waiting_reason}"
+            if (
+                change["outcome"] == "waits"
+                and str(found.waiting_reason and found.waiting_reason.text) != change["nextReason"]["detail"]
+            ):
+                yield f"{said} for {change['nextReason']['detail']}, found {found.waiting_reason}"
             lost = {one["job"].rpartition("/")[2] for one in change["losses"]}
             really = {
                 job.name
@@ -202,13 +209,13 @@ def a_place_that_is_held_is_being_vacated(trial: Trial) -> Iterator[str]:
         if node >= 0 and (row in gone or int(cycle.report.status[row]) in _LEAVING):
             leaving.add(cycle.snapshot.nodes[node].name)
     for job in trial.jobs.values():
-        if job.words is None or job.words.code != "HeldForLeaving":
+        if job.waiting_reason is None or job.waiting_reason.code != "HeldForLeaving":
             continue
-        named = re.findall(r"node-\d+", job.words.text)
-        if "held until pods" in job.words.text:
-            named = re.findall(r"node-\d+", job.words.text.partition("have left")[2])
-        if not leaving or ("in this cycle" not in job.words.text and not (named and set(named) <= leaving)):
-            yield f"{job.name}: {job.words.text}, and pods leave {sorted(leaving)}"
+        named = re.findall(r"node-\d+", job.waiting_reason.text)
+        if "held until pods" in job.waiting_reason.text:
+            named = re.findall(r"node-\d+", job.waiting_reason.text.partition("have left")[2])
+        if not leaving or ("in this cycle" not in job.waiting_reason.text and not (named and set(named) <= leaving)):
+            yield f"{job.name}: {job.waiting_reason.text}, and pods leave {sorted(leaving)}"
 
 
 CLAIMS: Sequence[Claim] = (

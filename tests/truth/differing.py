@@ -85,7 +85,7 @@ def _lines(trial: Trial) -> dict[str, object]:
             job.placed,
             job.wanted,
             job.queue,
-            job.words and str(job.words.code),
+            job.waiting_reason and str(job.waiting_reason.code),
         )
         for job in trial.jobs.values()
     }

@@ -22,7 +22,7 @@ def a_share_that_is_raised_is_no_reason_any_more(trial: Trial) -> Iterator[str]:
     """``queue q would use W, more than its fair share``: with a quota of W the job does not wait for that."""
     units = {"gpu": 1000.0, "cpu": 1.0, "memory": 1_000_000.0}
     for job in trial.jobs.values():
-        words = job.words
+        words = job.waiting_reason
         if words is None or words.code != "AtFairShare" or "could not take" in words.text:
             continue
         facts = words.facts
@@ -34,7 +34,7 @@ def a_share_that_is_raised_is_no_reason_any_more(trial: Trial) -> Iterator[str]:
         changed = trial.with_bound(queue, "quota", resource, would / units[resource])
         if "and limit of" in words.text:
             changed = changed.with_bound(queue, "limit", resource, would / units[resource])
-        after = changed.jobs[job.name].words
+        after = changed.jobs[job.name].waiting_reason
         if after is None or after.code != words.code or after.facts["resource"] != resource:
             continue
         if float(str(after.facts["used"])) <= float(str(facts["used"])):

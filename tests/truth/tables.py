@@ -43,7 +43,7 @@ def _whole_gpus(pod: Object) -> Fraction | None:
 def queues_add_up(trial: Trial) -> Iterator[str]:
     """RUN/WAIT of a leaf counts its jobs; a parent has the sum of its children, in jobs and in amounts."""
     runs = Counter(job.queue for job in trial.jobs.values() if job.placed)
-    waits = Counter(job.queue for job in trial.jobs.values() if job.words is not None)
+    waits = Counter(job.queue for job in trial.jobs.values() if job.waiting_reason is not None)
     for queue in trial.seen.queues:
         below = [each for each in trial.seen.queues if each.parent == queue.name]
         run = sum(each.running for each in below) if below else runs[queue.name]

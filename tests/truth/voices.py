@@ -223,7 +223,7 @@ def _own(objects: ClusterObjects, now: float) -> str:
     refused = UnreachableError("", missing="list nodes", is_forbidden=True)
     jobs = _Reader(mine, snapshot, refused, sees_pods=True, sees_classes=True).jobs()
     found = next((each.line.job for each in jobs if each.line.job.name == GROUP), None)
-    return found.words.code if found is not None and found.words is not None else ""
+    return found.waiting_reason.code if found is not None and found.waiting_reason is not None else ""
 
 
 def _service(outcome: Outcome) -> str:

@@ -92,15 +92,15 @@ class ReasonItem:
     wire_reason: str | None = ABSENT
 
     @classmethod
-    def of(cls, words: Reason[str]) -> ReasonItem:
+    def of(cls, reason: Reason[str]) -> ReasonItem:
         """Return the item of a reason, without the reason on the wire."""
-        facts = words.facts
+        facts = reason.facts
         limit, used, requested, share = (_amount(facts, key) for key in ("bound", "used", "requested", "fair_share"))
         allowed = share if limit is None else limit
         excess = None if allowed is None or used is None or requested is None else used + requested - allowed
         return cls(
-            code=str(words.code),
-            detail=words.text,
+            code=str(reason.code),
+            detail=reason.text,
             queue=_text(facts, "queue"),
             resource=_text(facts, "resource"),
             limit=limit,

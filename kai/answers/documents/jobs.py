@@ -178,7 +178,7 @@ class JobItem:
             gpus_by_memory=round(self.gpus_by_memory * GPU_UNIT),
             gpus_held=_thousandths(self.gpus_held),
             nodes=self.nodes,
-            words=Reason(reason.code, reason.text) if reason is not None and waits else None,
+            waiting_reason=Reason(reason.code, reason.text) if reason is not None and waits else None,
             lost_to=() if reason is None or waits else (reason.text,),
         )
         return JobLine(

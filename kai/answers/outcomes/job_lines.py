@@ -97,7 +97,7 @@ class JobLine:
     @property
     def waits(self) -> bool:
         """Whether some pod of it waits."""
-        return self.job.words is not None
+        return self.job.waiting_reason is not None
 
 
 def job_lines(outcome: Outcome, seen: Overview) -> tuple[JobLine, ...]:
@@ -106,7 +106,7 @@ def job_lines(outcome: Outcome, seen: Overview) -> tuple[JobLine, ...]:
     Cost: where a job waits, one session beyond the decision itself.
     """
     snapshot = outcome.last.snapshot
-    waits = any(job.words is not None for job in seen.jobs)
+    waits = any(job.waiting_reason is not None for job in seen.jobs)
     order = explained_order(snapshot, outcome.profile) if waits else WaitingOrder()
     rows = {(group.namespace, group.name): row for row, group in enumerate(snapshot.groups)}
     manifests = {key_of(each): each for each in outcome.case.objects.pod_groups}
@@ -120,7 +120,7 @@ def job_lines(outcome: Outcome, seen: Overview) -> tuple[JobLine, ...]:
         row = rows[key]
         group = snapshot.groups[row]
         pods = members[row]
-        values = zip(order.names, order.keys[row], strict=True) if job.words is not None else ()
+        values = zip(order.names, order.keys[row], strict=True) if job.waiting_reason is not None else ()
         lines.append(
             JobLine(
                 job=job,
@@ -227,7 +227,7 @@ class _Place:
 
 def _positions(order: Sequence[int], rows: Mapping[tuple[str, str], int], jobs: Sequence[Job]) -> dict[int, _Place]:
     """Return the position of each waiting job."""
-    waiting = {rows[job.namespace, job.name]: job.queue for job in jobs if job.words is not None}
+    waiting = {rows[job.namespace, job.name]: job.queue for job in jobs if job.waiting_reason is not None}
     counts: Counter[str] = Counter()
     places: dict[int, _Place] = {}
     for row in order:

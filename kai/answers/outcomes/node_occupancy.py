@@ -259,14 +259,14 @@ def _kept_away(outcome: Outcome, seen: Overview, row: int) -> Iterator[tuple[str
     groups = {group.key: at for at, group in enumerate(cycle.snapshot.groups)}
     for job in seen.jobs:
         # A job that is promised a place needs none on this node.
-        if job.words is None or job.held or job.wanted == job.placed:
+        if job.waiting_reason is None or job.held or job.wanted == job.placed:
             continue
         yield job.title, _why(outcome, group_reasons, job, groups[job.key], row)
 
 
 def _why(outcome: Outcome, group_reasons: GroupReasons, job: Job, group: int, row: int) -> str:
     snapshot, report = outcome.last.snapshot, outcome.last.report
-    code = "" if job.words is None else job.words.code
+    code = "" if job.waiting_reason is None else job.waiting_reason.code
     if stage_of(code) in _TOO_EARLY:
         return f"waits for its queue or its pods first ({code})"
     pending = [pod for pod in np.flatnonzero(snapshot.pod_group == group) if report.status[pod] == Status.PENDING]

@@ -104,7 +104,7 @@ class Job:
     """The jobs that its evicted pods made room for, with the cause; moved pods are not included."""
     refusal: tuple[str, str] = ("", "")
     """Code and text of the refusal, where a cluster would not admit it."""
-    words: Reason[str] | None = None
+    waiting_reason: Reason[str] | None = None
     """Why pods of it wait; None when none does."""
     explanations: tuple[Explanation, ...] = ()
     """All reasons in the form that conditions carry."""
@@ -132,15 +132,15 @@ class Job:
     @property
     def reason(self) -> tuple[str, str]:
         """Code and text of why its pods wait or are evicted, empty where neither applies."""
-        if self.state == "Evicted" or (self.words is None and self.lost_to):
+        if self.state == "Evicted" or (self.waiting_reason is None and self.lost_to):
             return "Evicted", ", ".join(self.lost_to)
-        if self.words is not None and self.words.code == "Moves" and self.lost_to:
-            return "Evicted", f"{', '.join(self.lost_to)}; {self.words.text}"
+        if self.waiting_reason is not None and self.waiting_reason.code == "Moves" and self.lost_to:
+            return "Evicted", f"{', '.join(self.lost_to)}; {self.waiting_reason.text}"
         if self.state is State.REFUSED:
             return self.refusal
         if self.state is State.LOST:
             return "NodeMissing", "its pods name a node that is not there"
-        return (str(self.words.code), self.words.text) if self.words else ("", "")
+        return (str(self.waiting_reason.code), self.waiting_reason.text) if self.waiting_reason else ("", "")
 
     @property
     def runs(self) -> bool:
@@ -198,7 +198,7 @@ def overview(outcome: Outcome) -> Overview:
         queues=queue_lines(
             cycle,
             running=Counter(job.queue for job in jobs if job.placed > 0),
-            waiting=Counter(job.queue for job in jobs if job.words is not None),
+            waiting=Counter(job.queue for job in jobs if job.waiting_reason is not None),
         ),
         evictions=tuple(
             (snapshot.pods[pod].key, eviction_message(decision, snapshot)) for pod, decision in columns.evicted.items()
@@ -299,14 +299,14 @@ def _job(
     members = _Members.of(columns, pods)
     alive, held, placed, waiting, lost = members.alive, members.held, members.placed, members.waiting, members.lost
     moving = members.moving
-    words = group_reasons.dominant(group) if waiting or held or moving else None
+    reason = group_reasons.dominant(group) if waiting or held or moving else None
     record = cycle.report.records.get(group)
     moved = [pod for pod in lost if evicted[pod].moved_to >= 0]
     state = _state(pods, members)
     if moved and len(moved) == len(held) and not waiting:
-        words = _moves(cycle, [evicted[pod] for pod in moved])
+        reason = _moves(cycle, [evicted[pod] for pod in moved])
         state = State.MOVES if len(moved) == len(lost) else state
-    if state is State.WAITS and words is not None and words.code in NEVER:
+    if state is State.WAITS and reason is not None and reason.code in NEVER:
         state = State.IMPOSSIBLE
     gpus, here = sum(columns.gpus[pod] for pod in alive), (*placed, *held, *moving)
     reasons = record.reasons if record and waiting else []
@@ -332,7 +332,7 @@ def _job(
         moved=len(moved),
         uid=facts.uid,
         lost_to=_lost_to(cycle, [evicted[pod] for pod in lost if evicted[pod].moved_to < 0]) if lost else (),
-        words=words,
+        waiting_reason=reason,
         explanations=messages.explanations(reasons),
         message=messages.group_message(reasons) if reasons else "",
         pod_messages=tuple((snapshot.pods[pod].key, messages.pod_message(record, pod)) for pod in waiting),

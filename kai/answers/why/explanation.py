@@ -126,7 +126,7 @@ def explained(outcome: Outcome, seen: Overview, on_progress: OnProgress = ignore
     same reason code share one.
     """
     explainer = Explainer(outcome, seen, on_progress=on_progress)
-    waits = [job for job in seen.jobs if job.words is not None]
+    waits = [job for job in seen.jobs if job.waiting_reason is not None]
     evictions = Evictions(outcome.last)
     alike = explainer.twins if len(waits) <= MOST_APART else explainer.reasons
     return Explained(
@@ -194,7 +194,7 @@ class Explainer:
     def explain(self, job: Job, *, verify: bool = True, among: int = 1) -> JobExplanation:
         """Return why ``job`` waits; ``among`` jobs share the budget of trials."""
         site = self.site(job)
-        reason = site.reasons[0] if job.words is None else job.words
+        reason = site.reasons[0] if job.waiting_reason is None else job.waiting_reason
         # One more than the allowance, for the trial without the other jobs.
         self._trials.allow(1 + allowance(among, self._size) if verify else 0)
         alone = self._trials.alone(site) if site.waiting and hopes(reason) else None
@@ -287,18 +287,26 @@ class Explainer:
         snapshot = self._outcome.last.snapshot
         group = self._rows[job.namespace, job.name]
         # The nodes of placed pods differ from job to job, and so do the nodes that stay free.
-        if job.placed or job.held or job.words is None:
+        if job.placed or job.held or job.waiting_reason is None:
             return group
         rows = np.flatnonzero(snapshot.pod_group == group)
         # Sorted, since the rows of two equal jobs may have their pods in another order.
         shapes = tuple(sorted(snapshot.pod_shape[rows].tolist()))
         facts = snapshot.groups[group]
-        return job.words.code, job.queue, job.priority, job.preemptible, facts.subgroups, shapes, job.words.text
+        return (
+            job.waiting_reason.code,
+            job.queue,
+            job.priority,
+            job.preemptible,
+            facts.subgroups,
+            shapes,
+            job.waiting_reason.text,
+        )
 
     @staticmethod
     def reasons(job: Job) -> Hashable:
         """Return a key that is equal for jobs of one queue with the same reason code."""
-        return ("" if job.words is None else job.words.code), job.queue
+        return ("" if job.waiting_reason is None else job.waiting_reason.code), job.queue
 
     # --------------------------------------------------------------------------- sites
 
@@ -350,7 +358,7 @@ def unproved(line: JobLine, now: float) -> JobExplanation:
     Cost: constant in the size of the cluster.
     """
     job = line.job
-    reason = Reason("NotTried", "") if job.words is None else job.words
+    reason = Reason("NotTried", "") if job.waiting_reason is None else job.waiting_reason
     since = _waits_since(line)
     return JobExplanation(
         job=job,

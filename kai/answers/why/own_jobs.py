@@ -167,7 +167,7 @@ class _Reader:
         waits = job.state in {State.WAITS, State.PARTIAL}
         reasons = self._reasons(group, source, pods) if waits else ()
         if reasons:
-            job = attrs.evolve(job, words=reasons[0], explanations=_wire(source))
+            job = attrs.evolve(job, waiting_reason=reasons[0], explanations=_wire(source))
         if job.state is State.WAITS and reasons[0].code in NEVER:
             job = attrs.evolve(job, state=State.IMPOSSIBLE)
         line = JobLine(
@@ -292,8 +292,8 @@ class _Reader:
         own = unready(group, self._snapshot, pods, self._declared) if self._sees_pods else ()
         found: dict[str, Reason[str]] = {}
         # Conditions are of an earlier cycle; what the objects show is so now.
-        for words in (*own, *condition_reasons(source)):
-            found.setdefault(words.code, words)
+        for reason in (*own, *condition_reasons(source)):
+            found.setdefault(reason.code, reason)
         return tuple(found.values()) or (Reason("NotTried", "the scheduler has not written why"),)
 
     def _explanation(

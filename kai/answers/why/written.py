@@ -53,12 +53,12 @@ def condition_reasons(source: Manifest) -> tuple[Reason[str], ...]:
         return ()
     if not condition.reasons:
         return (Reason(Code.NO_NODE, _condition_line(condition.message) or "the scheduler has not written why"),)
-    found = sorted(map(_words, condition.reasons), key=lambda words: stage_of(words.code))
+    found = sorted(map(_reason, condition.reasons), key=lambda reason: stage_of(reason.code))
     # Details of a refusal, such as the shortage of each domain, are written as reasons whose code is a sentence.
     return tuple(each for each in found if " " not in each.code) or tuple(found)
 
 
-def _words(reason: UnschedulableReason) -> Reason[str]:
+def _reason(reason: UnschedulableReason) -> Reason[str]:
     bound = _BOUNDS.get(reason.reason)
     details = None if reason.details is None else reason.details.queue_details
     if bound is not None and details is not None:
@@ -104,16 +104,16 @@ def _bound_facts(code: Code, details: QueueDetails) -> Mapping[str, object]:
     return {}
 
 
-def bound_evidence(words: Reason[str]) -> Iterator[Evidence]:
+def bound_evidence(reason: Reason[str]) -> Iterator[Evidence]:
     """Yield the figures of a limit or quota that blocks the job."""
-    facts = words.facts
+    facts = reason.facts
     queue, resource = facts.get("queue"), facts.get("resource")
     figures = [facts.get(key) for key in ("bound", "used", "requested")]
-    if words.code not in _BOUNDS or not isinstance(queue, str):
+    if reason.code not in _BOUNDS or not isinstance(queue, str):
         return
     unit = GPU_UNIT if resource == "gpu" else 1
     bound, used, asked = (each / unit if isinstance(each, int) else 0.0 for each in figures)
-    name = "limit" if words.code == Code.OVER_LIMIT else "quota"
+    name = "limit" if reason.code == Code.OVER_LIMIT else "quota"
     text = f"{name} {bound:.12g}   used {used:.12g}   this job {asked:.12g}   over by {used + asked - bound:.12g}"
     excess = used + asked - bound
     values = {"queue": queue, "resource": resource, name: bound, "used": used, "requested": asked, "excess": excess}

@@ -67,8 +67,10 @@ class ResultJob:
     @classmethod
     def of(cls, job: Job) -> ResultJob:
         """Return the item of a job."""
-        waits = job.words is not None
-        code, text = job.refusal if job.words is None else (str(job.words.code), job.words.text)
+        waits = job.waiting_reason is not None
+        code, text = (
+            job.refusal if job.waiting_reason is None else (str(job.waiting_reason.code), job.waiting_reason.text)
+        )
         return cls(
             name=job.name,
             namespace=job.namespace,
@@ -234,7 +236,9 @@ class PlannedJob:
     @classmethod
     def of(cls, job: Job) -> PlannedJob:
         """Return the item of a job."""
-        code, text = job.refusal if job.words is None else (str(job.words.code), job.words.text)
+        code, text = (
+            job.refusal if job.waiting_reason is None else (str(job.waiting_reason.code), job.waiting_reason.text)
+        )
         return cls(
             name=job.name,
             namespace=job.namespace,
@@ -263,15 +267,15 @@ class PlanExplanation:
     @classmethod
     def of(cls, found: Arrival, items: Iterable[ExplanationItem]) -> PlanExplanation | None:
         """Return the explanation; None if nothing waits."""
-        waiting = (job for job in found.jobs if answer_of(job) == found.answer and job.words is not None)
+        waiting = (job for job in found.jobs if answer_of(job) == found.answer and job.waiting_reason is not None)
         job = None if found.answer in {STARTS, AFTER_EVICTIONS} else next(waiting, None)
-        if job is None or job.words is None:
+        if job is None or job.waiting_reason is None:
             return None
         item = next((each for each in items if each.subject.name == job.name), None)
         return cls(
             subject={"kind": "PodGroup", "namespace": job.namespace, "name": job.name, "uid": None},
             state=found.answer,
-            reason={"code": str(job.words.code), "detail": job.words.text},
+            reason={"code": str(job.waiting_reason.code), "detail": job.waiting_reason.text},
             suggestions=ABSENT if item is None else item.suggestions,
             all_changes_tried=ABSENT if item is None else item.all_changes_tried,
             waiting=ABSENT if item is None else item.waiting,

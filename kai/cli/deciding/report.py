@@ -131,7 +131,7 @@ def report(result: "Result", seen: "Overview", console: Console, *, explain: boo
 def _title(result: "Result", seen: "Overview") -> str:
     gpus = seen.totals[2] / 1000
     leaves = sum(queue.leaf for queue in seen.queues)
-    waiting = sum(job.words is not None for job in seen.jobs)
+    waiting = sum(job.waiting_reason is not None for job in seen.jobs)
     outcome = result.outcome
     cycles = len(outcome.cycles) + len(outcome.stable) if outcome else 0
     return " · ".join(

@@ -110,11 +110,11 @@ def _answer(found: Arrival) -> str:
     if found.answer == AFTER_EVICTIONS:
         return f"{job.name} would start in about {GRACE_SECONDS:.0f}s, {after}."
     never = "can never run here" if found.answer == NEVER else "would wait"
-    return f"{job.name} {never}: {job.words.text if job.words else 'it has no pods'}."
+    return f"{job.name} {never}: {job.waiting_reason.text if job.waiting_reason else 'it has no pods'}."
 
 
 def _code(job: "Job") -> str:
-    reason = job.words
+    reason = job.waiting_reason
     parts = [reason.code] if reason else [f"{job.state} {job.reason[0]}"] if any(job.reason) else []
     return " · ".join([*parts, f"queue {job.queue}", f"{counted(job.wanted, 'pod')}, {_gpus(job)}"])
 
@@ -125,8 +125,8 @@ def _job_row(job: "Job", found: Arrival, queues_shown: set[str]) -> list[str]:
     nodes = _nodes(job.nodes)
     if answer_of(job) == REFUSED:
         return ["!", job.title or job.name, _size(job), f"{job.state} {job.reason[0]}", f"queue {job.queue}"]
-    if not starts and job.words is not None:
-        nodes = job.words.code
+    if not starts and job.waiting_reason is not None:
+        nodes = job.waiting_reason.code
     usage = "" if job.queue in queues_shown else _usage(job, found)
     queues_shown.add(job.queue)
     return ["+" if starts else "?", job.title or job.name, _size(job, found.parts.get(job.key, ())), nodes, usage]
@@ -317,7 +317,7 @@ def _explained(found: "Arrival", result: "Result") -> "Sequence[ExplanationItem]
     from kai.basics.progress import report
     from kai.lab.comparing.arrival import NEVER, WAITS, answer_of
 
-    waiting = [job for job in found.jobs if job.words is not None and answer_of(job) in {WAITS, NEVER}]
+    waiting = [job for job in found.jobs if job.waiting_reason is not None and answer_of(job) in {WAITS, NEVER}]
     if not waiting or result.outcome is None or result.overview is None:
         return ()
     explainer = Explainer(result.outcome, result.overview, on_progress=report)

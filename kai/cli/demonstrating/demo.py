@@ -225,7 +225,7 @@ def _explainer(console: Console) -> Callable[[Outcome, str, int], str]:
         from kai.cli.explaining.explanations import block
 
         seen = overview(outcome)
-        jobs = [job for job in seen.jobs if job.key == key and job.words is not None]
+        jobs = [job for job in seen.jobs if job.key == key and job.waiting_reason is not None]
         folds = list(Explainer(outcome, seen).folded(jobs, lambda job: job.key))
         if not folds:
             return "It came after the last cycle; the next one decides about it."

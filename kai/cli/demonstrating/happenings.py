@@ -106,7 +106,11 @@ class Happenings:
     def _waiting(self, overview: Overview, now: float) -> Iterator[Line]:
         """Yield the waiting jobs whose reason changed."""
         # By code, not by text: the figures in a text change each cycle, and the log would repeat every job.
-        codes = {job.key: job.words.code for job in overview.jobs if job.words is not None and job.state != "Held"}
+        codes = {
+            job.key: job.waiting_reason.code
+            for job in overview.jobs
+            if job.waiting_reason is not None and job.state != "Held"
+        }
         changed = [job for job in overview.jobs if job.key in codes and codes[job.key] != self._codes.get(job.key)]
         self._codes = codes
         by_reason: dict[tuple[str, str], list[Job]] = {}
@@ -117,7 +121,7 @@ class Happenings:
                 yield Line(at=now, subject=queue, sign=WAITS, text=f"{counted(len(jobs), 'job')} wait: {code}")
                 continue
             for job in jobs:
-                text = "" if job.words is None else job.words.text
+                text = "" if job.waiting_reason is None else job.waiting_reason.text
                 yield Line(at=now, subject=job.name, sign=WAITS, text=f"waits: {text}")
 
 

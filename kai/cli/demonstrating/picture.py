@@ -235,8 +235,11 @@ def _jobs(run: Simulation, overview: Overview | None, at: float) -> Iterator[Job
             continue
         running = sum(life.state is State.RUNNING for life in lives)
         keys = [f"{life.group.metadata.namespace}/{life.group.metadata.name}" for life in lives]
-        words = next((by_key[key].words for key in keys if key in by_key and by_key[key].words is not None), None)
-        text = _ends(job, at) if running == len(lives) else "" if words is None else words.text
+        reason = next(
+            (by_key[key].waiting_reason for key in keys if key in by_key and by_key[key].waiting_reason is not None),
+            None,
+        )
+        text = _ends(job, at) if running == len(lives) else "" if reason is None else reason.text
         yield JobShown(
             key=keys[0],
             name=job.plan.name,

@@ -166,7 +166,7 @@ class WaitingAnswer:
         from kai.deciding.explain.codes import stage_of
 
         explainer = Explainer(outcome, seen, on_progress=report)
-        waiting = explainer.in_line([job for job in jobs if job.words is not None])
+        waiting = explainer.in_line([job for job in jobs if job.waiting_reason is not None])
         folds = list(explainer.folded(waiting, explainer.reasons, verify=asked.verify)) if waiting else []
         folds.sort(key=lambda fold: (stage_of(fold.explanation.reason.code), -len(fold.alike)))
         return cls.of_folds(folds, assumptions(outcome.case.objects, {job.queue for job in jobs}), detail=asked.detail)

@@ -164,7 +164,7 @@ def side_of(title: str, outcome: Outcome, seen: Overview) -> Side:
             state=str(job.state),
             nodes=job.nodes,
             queue=job.queue,
-            reason=str(job.words.code) if job.words is not None else "",
+            reason=str(job.waiting_reason.code) if job.waiting_reason is not None else "",
             placed=job.placed,
             wanted=job.wanted,
         )
@@ -349,7 +349,7 @@ def agreement(outcome: Outcome, seen: Overview) -> Agreement | None:
     decided = undecided = 0
     for job in seen.jobs:
         gone = departures.get(job.key, [])
-        waited = job.words is not None or bool(job.started or job.held)
+        waited = job.waiting_reason is not None or bool(job.started or job.held)
         reasons = recorded.get((job.namespace, job.name), ())
         if not waited and not gone:
             continue

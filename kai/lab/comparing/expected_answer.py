@@ -201,7 +201,7 @@ def _group(job: Job, want: object, pods: list[tuple[str, str]]) -> Iterator[str]
             return
     if isinstance(want, Mapping):
         phrase = str(next(iter(want.values())))
-        texts = [str(job.words or ""), job.message, *(message for _, message in job.pod_messages)]
+        texts = [str(job.waiting_reason or ""), job.message, *(message for _, message in job.pod_messages)]
         if not any(phrase.lower() in text.lower() for text in texts):
             yield f"{job.name}: {sentence} because of {texts[0] or 'nothing'}, expected {shown(phrase)} to be said"
 

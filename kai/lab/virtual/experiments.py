@@ -373,7 +373,7 @@ def reasons_at_the_end(run: Run) -> Mapping[tuple[str, str], tuple[str, str]]:
     seen = Request().decide(case_of(run.end, run.scene.title)).overview
     jobs = () if seen is None else seen.jobs
     return {
-        (job.namespace, job.name): (str(job.words.code), summary(job, job.words))
+        (job.namespace, job.name): (str(job.waiting_reason.code), summary(job, job.waiting_reason))
         for job in jobs
-        if job.words is not None and (job.namespace, job.name) in never
+        if job.waiting_reason is not None and (job.namespace, job.name) in never
     }

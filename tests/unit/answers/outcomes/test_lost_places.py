@@ -55,7 +55,7 @@ def test_a_pod_that_lost_its_promise_waits_without_node():
     assert outcome.last.snapshot.pods[pod].group == "g6"
     seen = overview(outcome)
     (job,) = [each for each in seen.jobs if each.name == "g6"]
-    assert (job.state.value, job.words.code) == ("Waits", "NoRoom")
+    assert (job.state.value, job.waiting_reason.code) == ("Waits", "NoRoom")
     assert not [each for each in occupancy(outcome, seen, "n2").tenants if each.title == "g6"]
     # The peer has such a pod as leaving the node that it was promised.
     told = answer(outcome)["pods"][outcome.last.snapshot.pods[pod].name]

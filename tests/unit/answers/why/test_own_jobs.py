@@ -26,7 +26,8 @@ def read(tmp_path):
 def test_own_jobs_show_pod_states_and_written_reasons(read):
     _, jobs = read()
     seen = {
-        name: (each.line.job.state, each.line.job.words and each.line.job.words.code) for name, each in jobs.items()
+        name: (each.line.job.state, each.line.job.waiting_reason and each.line.job.waiting_reason.code)
+        for name, each in jobs.items()
     }
     assert seen == {
         "runs": (State.RUNNING, None),
@@ -91,7 +92,7 @@ def test_without_pod_rights_the_groups_status_decides(read):
     }
     assert {each.line.counted for each in jobs.values()} == {False}
     assert jobs["waits"].line.job.gpus == 4000
-    assert jobs["silent"].line.job.words.code == "NotTried"
+    assert jobs["silent"].line.job.waiting_reason.code == "NotTried"
 
 
 def test_a_group_that_the_scheduler_cannot_follow_is_impossible(read):

@@ -201,7 +201,7 @@ def test_each_suggestion_of_the_lab_comes_true_when_applied(lab, tmp_path, job, 
     before = lab[job].job
     now = found[job]
     if trial.result == "waits":
-        assert (now.placed + now.held, now.words.code) == (before.placed, trial.reason.code)
+        assert (now.placed + now.held, now.waiting_reason.code) == (before.placed, trial.reason.code)
         return
     assert set(now.nodes) == set(trial.nodes) | set(before.nodes)
     assert (now.held, now.placed) == (
@@ -223,7 +223,7 @@ def test_each_suggestion_of_the_lab_comes_true_when_applied(lab, tmp_path, job, 
 def test_less_than_the_suggested_change_does_not_help(tmp_path, job, kind, name, edit, state):
     found = edited(tmp_path, kind, name, edit)[job]
     assert found.held == found.placed == 0
-    assert found.words.code == state
+    assert found.waiting_reason.code == state
 
 
 # ---------------------------------------------------------------------------------------------------------- scenarios

@@ -33,7 +33,7 @@ def told(extension):
     document = {"about": "x", "cluster": {"nodes": nodes}, "queues": queues, "groups": groups, "run": ["allocate"]}
     use = PluginUse(name="mine", plugin=Saying(extension))
     (job,) = overview(simulate(read_short(document, "words"), more=(use,))).jobs
-    return job.words
+    return job.waiting_reason
 
 
 @pytest.mark.parametrize(

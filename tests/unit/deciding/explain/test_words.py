@@ -27,7 +27,7 @@ def told(groups, nodes=None, queues=QUEUES, **more):
     document = {"about": "x", "cluster": {"nodes": nodes or {"n1": {"gpu": 4}}}, "queues": queues, "groups": groups}
     outcome = simulate(read_short({**document, "run": ["allocate", "reclaim"], **more}, "words"))
     jobs = {job.name: job for job in overview(outcome).jobs}
-    return str(jobs[list(groups)[-1]].words)
+    return str(jobs[list(groups)[-1]].waiting_reason)
 
 
 def test_a_queue_with_children_runs_no_job():
@@ -53,7 +53,7 @@ def test_a_cluster_without_nodes_is_told():
         "run": ["allocate"],
     }
     (job,) = overview(simulate(read_short(document, "words"))).jobs
-    assert str(job.words) == "NoNodes: there are no nodes"
+    assert str(job.waiting_reason) == "NoNodes: there are no nodes"
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ def test_a_plugin_scoring_all_nodes_nan_is_named():
     document = {"about": "x", "cluster": {"nodes": nodes}, "queues": QUEUES, "run": ["allocate"]}
     case = read_short({**document, "groups": {"g": {"queue": "a", "members": 2, "each": {"gpu": 3}}}}, "words")
     (job,) = overview(simulate(case, more=(PluginUse(name="shy", plugin=Shy()),))).jobs
-    assert str(job.words) == "NoScore: plugin shy scores the nodes that have room with NaN: n1, n2"
+    assert str(job.waiting_reason) == "NoScore: plugin shy scores the nodes that have room with NaN: n1, n2"
 
 
 @attrs.frozen
