@@ -18,6 +18,7 @@ from kai.facts.model.axis import GPU
 from kai.history import reports
 from kai.history.database import heard_until
 from kai.history.facts import HOURS, NOTHING, Connection, Ended, HistoryError
+from kai.history.jobs import Finished, JobLine, Search, last_finished
 from kai.history.tables import why_text
 
 if TYPE_CHECKING:
@@ -297,13 +298,13 @@ def _found(look: Look, past: Past | None, asked: Mapping[str, str], before: str)
 
 def _search(
     connection: Connection, look: Look, asked: Mapping[str, str], before: str
-) -> tuple[str, Sequence[reports.Finished]]:
+) -> tuple[str, Sequence[Finished]]:
     """Return when the history begins, if that is within the period, and one row more than a page has."""
     began = reports.recorded_since(connection)
     since = 0 if asked["period"] == EVER else _last_minute(connection) - PERIODS[asked["period"]][0]
     until, _, row = before.partition("-")
     place = (int(until), int(row)) if _is_number(until) and _is_number(row) else None
-    search = reports.Search(
+    search = Search(
         since=since,
         name=asked["name"].lower(),
         user=asked["user"].lower(),
@@ -313,7 +314,7 @@ def _search(
         namespaces=look.scope.namespaces,
         before=place,
     )
-    found = reports.finished(connection, search, MOST_FINISHED + 1)
+    found = last_finished(connection, search, MOST_FINISHED + 1)
     is_young = began is not None and began > since
     return moment_text((began or 0) / 1000) if is_young else "", found
 
@@ -322,7 +323,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) < len(str(1 << 62))
 
 
-def _finished_line(look: Look, job: reports.JobLine) -> FinishedLine:
+def _finished_line(look: Look, job: JobLine) -> FinishedLine:
     ended = job.ended or job.started
     return FinishedLine(
         namespace=job.namespace,

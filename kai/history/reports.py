@@ -1,4 +1,4 @@
-"""Sums over a time in the database: what was held and by whom, what the cluster had, and what jobs there were.
+"""Sums over a time in the database: what was held and by whom, and what the cluster had.
 
 All sums are exact integers. So they are additive in time, the sums of queues, users and GPU models are each the same
 total, and for each resource ``held + idle + down = capacity + over``. A row that is still open counts up to what was
@@ -9,7 +9,7 @@ Past usage is the fraction of the capacity that a queue held over a window. With
 A queue is known by its UID: its history stays with it when it moves. A queue that was deleted and made anew under the
 same name begins with none. What it held counts for the queues that were above it at that time.
 
-Units: see `kai.history.facts`.
+Units: see `kai.history.facts`. Read on in `kai.history.jobs`, which has the jobs of a time.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from kai.history.database import OPEN, heard_until, queues_by_row
-from kai.history.facts import GPU, LOSSES, NOTHING, RESOURCES, Amounts, Connection, Ended, QueueFacts, uid_text
+from kai.history.database import heard_until, queues_by_row
+from kai.history.facts import LOSSES, NOTHING, RESOURCES, Amounts, Connection, QueueFacts
 from kai.history.sums import (
     DAY,
     DOWN,
@@ -37,17 +37,13 @@ from kai.history.sums import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
 _SECOND: Final = 1000
 _MOST: Final = 1 << 62
 _LONG: Final = 3 * DAY
 _FADED_AWAY: Final = -600
 """The exponent of a weight below which it counts as 0."""
-_BATCH: Final = 500
-"""Jobs whose facts one statement reads."""
-_FEW: Final = 2000
-"""Below this number of matches a search asks for the intervals of each."""
 
 
 @attrs.frozen(kw_only=True)
@@ -112,7 +108,8 @@ def _clipped(columns: str, table: str) -> str:
     )
 
 
-def _window(connection: Connection, since: int, until: int) -> dict[str, int]:
+def window_of(connection: Connection, since: int, until: int) -> dict[str, int]:
+    """Return the parameters of statements about a time: its bounds, and the instant up to which all is recorded."""
     heard = heard_until(connection)
     return {"from": since, "to": until, "heard": since if heard is None else heard}
 
@@ -145,7 +142,7 @@ def use_by(connection: Connection, by: str, since: int, until: int) -> dict[int 
         f"SELECT k, ended IN ({_LOST}) AS is_lost, COUNT(DISTINCT job), {sums} FROM"
         f" ({_clipped(f'{BY[by]} AS k, job, ended, gpu, cpu, memory', table)}) AS clipped"
         " WHERE b > a GROUP BY k, is_lost ORDER BY k",
-        _window(connection, since, until),
+        window_of(connection, since, until),
     )
     found: dict[int | str, Use] = {}
     for key, is_lost, jobs, *parts in rows:
@@ -250,14 +247,14 @@ def capacity(connection: Connection, since: int, until: int, model: str | None =
 
 
 def _unrecorded(connection: Connection, since: int, until: int) -> int:
-    window = _window(connection, since, until)
+    window = window_of(connection, since, until)
     gaps = _clipped("1", "gap")
     found = connection.execute(f"SELECT SUM(b - a) FROM ({gaps}) AS clipped WHERE b > a", window).fetchone()
     return found[0] or 0
 
 
 def _capacity_of_intervals(connection: Connection, since: int, until: int, model: str | None) -> Capacity:
-    window = {**_window(connection, since, until), "model": model}
+    window = {**window_of(connection, since, until), "model": model}
     at = "" if model is None else " AND place IN (SELECT id FROM place WHERE model = :model)"
     columns = [f"{each}{suffix}" for suffix in ("", "_down", "_over") for each in RESOURCES]
     sums = ", ".join(map(_over_time, columns))
@@ -270,199 +267,6 @@ def _capacity_of_intervals(connection: Connection, since: int, until: int, model
     whole, down, over = (_whole(had[at : at + 6]) for at in (0, 6, 12))
     gaps = _unrecorded(connection, since, until)
     return Capacity(capacity=whole, held=_whole(held), down=down, over=over, unrecorded=gaps)
-
-
-@attrs.frozen(kw_only=True)
-class JobLine:
-    """One job over a time."""
-
-    uid: str
-    namespace: str
-    name: str
-    kind: str
-    user: str
-    queue: str
-    """The name of the queue that it held something of last."""
-    size: int
-    """The most thousandths of GPUs that it held at once, ever."""
-    created: int
-    """When its group was made; 0 if that is not known."""
-    started: int
-    """When it first held something, ever as far as is recorded."""
-    ended: int | None
-    """When it held nothing any more; None if it still holds something."""
-    why: Ended | None
-    use: Use
-
-    @property
-    def wait(self) -> int | None:
-        """Milliseconds from its creation to its first start; None if that is not known."""
-        return None if not self.created else max(0, self.started - self.created)
-
-
-def jobs(connection: Connection, since: int, until: int) -> Iterator[JobLine]:
-    """Yield the jobs that held something over a time, by the start of what they held first in it.
-
-    Cost: memory for `_BATCH` jobs; the first is there at once, however many follow.
-    """
-    window = _window(connection, since, until)
-    # The first row of a job mostly has the lowest number, which the index of jobs has first: so this stops at once.
-    is_first = (
-        "NOT EXISTS (SELECT 1 FROM held AS other WHERE other.job = held.job AND other.until > :from"
-        " AND (other.since < held.since OR (other.since = held.since AND other.id < held.id)))"
-    )
-    # Two queries, since SQLite would sort all rows of one with OR. What was held at the begin are few.
-    starts = (
-        "since < :from AND until > :from AND since < :heard AND :from < :to AND :from < :heard",
-        "since >= :from AND since < :to AND since < :heard",
-    )
-    for start in starts:
-        found = connection.execute(f"SELECT job FROM held WHERE {start} AND {is_first} ORDER BY since, id", window)
-        while batch := [job for (job,) in found.fetchmany(_BATCH)]:
-            yield from _job_lines(connection, batch, window)
-
-
-def _job_lines(connection: Connection, rows: Sequence[int], window: Mapping[str, int]) -> Iterator[JobLine]:
-    """Yield the jobs of some rows in their order, each with what it held in a window."""
-    marks = ",".join("?" * len(rows))
-    held: dict[int, list[tuple[Any, ...]]] = {}
-    columns = "job, queue, ended, since, until, gpu, cpu, memory"
-    for row in connection.execute(f"SELECT {columns} FROM held WHERE job IN ({marks}) ORDER BY id", rows):
-        held.setdefault(row[0], []).append(row)
-    facts = {
-        row[0]: row
-        for row in connection.execute(
-            "SELECT job.id, job.uid, place.text, job.name, sort.text, who.text, gpu, created FROM job"
-            " JOIN word AS place ON place.id = namespace JOIN word AS sort ON sort.id = kind"
-            f" JOIN word AS who ON who.id = user WHERE job.id IN ({marks})",
-            rows,
-        )
-    }
-    names = dict(connection.execute("SELECT id, name FROM queue"))
-    return (_job_line(facts[row], held[row], names, window) for row in rows)
-
-
-def _job_line(
-    facts: tuple[Any, ...], held: Sequence[tuple[Any, ...]], names: Mapping[int, str], window: Mapping[str, int]
-) -> JobLine:
-    _, uid, namespace, name, kind, user, size, created = facts
-    begin, end = window["from"], min(window["to"], window["heard"])
-    sums, lost = [0, 0, 0], 0
-    for _, _, ended, since, until, *amounts in held:
-        passed = max(0, min(until, end) - max(since, begin))
-        sums = [one + each * passed for one, each in zip(sums, amounts, strict=True)]
-        lost += amounts[GPU] * passed if ended in LOSSES else 0
-    _, queue, why, _, last, *_ = max(held, key=lambda row: row[4])
-    return JobLine(
-        uid=uid_text(uid),
-        namespace=namespace,
-        name=name,
-        kind=kind,
-        user=user,
-        queue=names[queue],
-        size=size,
-        created=created,
-        started=min(row[3] for row in held),
-        ended=None if last == OPEN else last,
-        why=None if last == OPEN or why is None else Ended(why),
-        use=Use(held=Amounts(*sums), lost=Amounts(gpu=lost), jobs=1),
-    )
-
-
-@attrs.frozen(kw_only=True)
-class Search:
-    """Which finished jobs are wanted: all conditions that are given.
-
-    Units: milliseconds.
-    """
-
-    since: int
-    """They ended at this instant or later."""
-    name: str = ""
-    """A part of the name, in lower case."""
-    user: str = ""
-    """A part of the name of the user, in lower case."""
-    queue: str = ""
-    with_below: bool = True
-    """Whether queues below ``queue`` count."""
-    why: Ended | None = None
-    namespaces: frozenset[str] | None = None
-    """Jobs of these only; None for all."""
-    before: tuple[int, int] | None = None
-    """The place after which the list goes on: `Finished.place` of the last one before."""
-
-
-@attrs.frozen(kw_only=True)
-class Finished:
-    """A job that holds nothing any more, and what it held as far as is recorded."""
-
-    job: JobLine
-    place: tuple[int, int]
-    """Its place in the list of all finished jobs, from which the list goes on."""
-
-
-def finished(connection: Connection, search: Search, most: int) -> list[Finished]:
-    """Return the jobs that ended last, the newest first, ``most`` at most.
-
-    Cost: a few rows for each match; with names, users or namespaces also one pass over the table of jobs.
-    """
-    values: dict[str, int | str] = {"since": search.since, "open": OPEN, "most": most, "few": _FEW}
-    of_job, wanted = _of_job(search, values), _of_end(connection, search, values)
-    # Of the rows of a job that end last, the one with the lowest number stands for it: the index has that one first.
-    wanted.append(
-        "NOT EXISTS (SELECT 1 FROM held AS other WHERE other.job = held.job"
-        " AND (other.until > held.until OR (other.until = held.until AND other.id < held.id)))"
-    )
-    table = "held"
-    if of_job:
-        # To walk back in time until a page is full is quick for many matches, and reads all intervals for few.
-        few = connection.execute(f"SELECT id FROM job WHERE {' AND '.join(of_job)} LIMIT :few", values).fetchall()
-        if len(few) < _FEW:
-            table, of_job = "held INDEXED BY held_job", [f"held.job IN ({','.join(str(row) for (row,) in few)})"]
-    found = connection.execute(
-        f"SELECT held.job, held.until, held.id FROM {table} JOIN job ON job.id = held.job"
-        f" WHERE {' AND '.join((*wanted, *of_job))} ORDER BY held.until DESC, held.id DESC LIMIT :most",
-        values,
-    ).fetchall()
-    heard = heard_until(connection) or 0
-    lines = _job_lines(connection, [job for job, _, _ in found], {"from": 0, "to": heard, "heard": heard})
-    return [Finished(job=line, place=(until, row)) for line, (_, until, row) in zip(lines, found, strict=True)]
-
-
-def _of_job(search: Search, values: dict[str, int | str]) -> list[str]:
-    """Return the conditions on jobs, and add their values."""
-    wanted = []
-    if search.name:
-        values["name"] = search.name
-        wanted.append("instr(lower(job.name), :name)")
-    if search.user:
-        values["user"] = search.user
-        wanted.append("job.user IN (SELECT id FROM word WHERE instr(lower(text), :user))")
-    if search.namespaces is not None:
-        names = {f"place{at}": name for at, name in enumerate(sorted(search.namespaces))}
-        values |= names
-        marks = ",".join(f":{each}" for each in names)
-        wanted.append(f"job.namespace IN (SELECT id FROM word WHERE text IN ({marks}))")
-    return wanted
-
-
-def _of_end(connection: Connection, search: Search, values: dict[str, int | str]) -> list[str]:
-    """Return the conditions on the interval with which a job ended, and add their values."""
-    wanted = ["held.until >= :since AND held.until < :open"]
-    if search.before is not None:
-        values |= {"until": search.before[0], "row": search.before[1]}
-        wanted.append("held.until <= :until AND (held.until < :until OR held.id < :row)")
-    if search.why is not None:
-        values["why"] = int(search.why)
-        wanted.append("held.ended = :why")
-    if search.queue:
-        rows = (
-            row
-            for row, facts in queues_by_row(connection).items()
-            if search.queue in ([each.name for each in facts.path] if search.with_below else [facts.name])
-        )
-        wanted.append(f"held.queue IN ({','.join(map(str, rows))})")
-    return wanted
 
 
 def namespaces(connection: Connection) -> frozenset[str]:
@@ -558,7 +362,7 @@ def _integrals(connection: Connection, since: int, at: int, half_life: float) ->
 
 
 def _integrals_of_intervals(connection: Connection, since: int, at: int, half_life: float) -> dict[int, Faded]:
-    window = _window(connection, since, at)
+    window = window_of(connection, since, at)
     found = {int(queue): _add((parts,)) for queue, *parts in _sums(connection, "held", "queue", window, half_life)}
     found[WHOLE] = _add(row[1:] for row in _sums(connection, "capacity", "1", window, half_life))
     return found

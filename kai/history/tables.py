@@ -23,6 +23,7 @@ from kai.basics.parsing import GPU_HOUR
 from kai.history import reports
 from kai.history.database import heard_until, queues_by_row
 from kai.history.facts import EVICTIONS, HOURS, RESOURCES, Amounts, Connection, Ended, QueueFacts
+from kai.history.jobs import jobs_over
 from kai.history.reports import Use
 from kai.history.spending import accounts
 
@@ -183,7 +184,7 @@ def why_text(why: Ended | None) -> str:
 
 
 def _jobs(connection: Connection, span: Span) -> Iterator[Row]:
-    for job in reports.jobs(connection, span.since, span.until):
+    for job in jobs_over(connection, span.since, span.until):
         yield {
             "job": f"{job.namespace}/{job.name}",
             "kind": job.kind,

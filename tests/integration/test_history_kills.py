@@ -13,6 +13,7 @@ from typing import Final
 from kai.history import reports
 from kai.history.database import Author, Writer, reading
 from kai.history.facts import Amounts, NodeState
+from kai.history.jobs import jobs_over
 from kai.history.sums import HOUR
 
 KILLS: Final = 50
@@ -52,7 +53,7 @@ def test_fifty_kills_lose_the_open_transaction_and_nothing_else(tmp_path):
             said = [line.split() for line in process.stdout.read().splitlines() if line.count(" ") == 2]
         with reading(path) as connection:
             heard = connection.execute("SELECT heard FROM writer").fetchone()[0]
-            lines = list(reports.jobs(connection, T, heard))
+            lines = list(jobs_over(connection, T, heard))
         # What was said is there; one more transaction may be, whose word was lost.
         for word in said:
             assert any(line.name == f"job-{word[0]}" or word[1] == "began" for line in lines)
@@ -68,7 +69,7 @@ def test_fifty_kills_lose_the_open_transaction_and_nothing_else(tmp_path):
         retention=10**12,
     ).close()
     with reading(path) as connection:
-        lines = list(reports.jobs(connection, T, at))
+        lines = list(jobs_over(connection, T, at))
         whole = reports.capacity(connection, T, at)
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         twice = connection.execute("SELECT job FROM held GROUP BY job HAVING COUNT(*) > 1").fetchall()

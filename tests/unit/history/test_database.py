@@ -18,6 +18,7 @@ from kai.history.facts import (
     NodeState,
     QueueFacts,
 )
+from kai.history.jobs import BATCH, Search, jobs_over, last_finished
 from kai.history.reports import past_usage
 
 T = 1_800_000_000_000
@@ -74,7 +75,7 @@ def test_what_vanished_in_a_crash_counts_until_last_record(path):
     begun(path, T + 9000, epoch=2)
     assert gpu_seconds(path)["team"] == 2.0
     with reading(str(path)) as connection:
-        (job,) = reports.jobs(connection, T, T + DAY)
+        (job,) = jobs_over(connection, T, T + DAY)
         assert (job.why, job.ended) == (Ended.UNSEEN, T + 1000)
         assert reports.capacity(connection, T, T + DAY).unrecorded == 8000
 
@@ -103,7 +104,7 @@ def test_a_clock_that_is_set_back_adds_nothing(path):
     writer.write(T + 9000, {("job-2", "n1"): Ended.DONE})
     assert gpu_seconds(path)["team"] == 10.0
     with reading(str(path)) as connection:
-        assert [job.uid for job in reports.jobs(connection, T, T + DAY)] == ["job-1"]
+        assert [job.uid for job in jobs_over(connection, T, T + DAY)] == ["job-1"]
 
 
 def test_a_writer_of_an_earlier_term_is_refused(path):
@@ -164,7 +165,7 @@ def test_finished_records_and_jobs_expire_by_retention(path):
     writer.write(T + 1000, {("job-1", "n1"): Ended.DONE})
     writer.write(T + 3 * DAY)
     with reading(str(path)) as connection:
-        assert [job.uid for job in reports.jobs(connection, T, T + 9 * DAY)] == ["job-2"]
+        assert [job.uid for job in jobs_over(connection, T, T + 9 * DAY)] == ["job-2"]
         assert connection.execute("SELECT COUNT(*) FROM job").fetchone() == (1,)
 
 
@@ -173,7 +174,7 @@ def test_jobs_record_their_wait_and_why_they_ended(path):
     writer.write(T + 5000, {("job-1", "n1"): held(2, created=T + 2000, user="ann", kind="Job")})
     writer.write(T + 9000, {("job-1", "n1"): Ended.RECLAIMED})
     with reading(str(path)) as connection:
-        (job,) = reports.jobs(connection, T, T + DAY)
+        (job,) = jobs_over(connection, T, T + DAY)
     assert (job.wait, job.why, job.user, job.kind, job.size) == (3000, Ended.RECLAIMED, "ann", "Job", 2000)
     assert job.use.lost.gpu == job.use.held.gpu == 8_000_000
 
@@ -258,7 +259,7 @@ def test_sums_of_more_than_64_bits_are_exact(path):
 
 def job_names(path, since=T, until=T + DAY):
     with reading(str(path)) as connection:
-        return [job.name for job in reports.jobs(connection, since, until)]
+        return [job.name for job in jobs_over(connection, since, until)]
 
 
 def test_jobs_come_in_the_order_of_first_holdings(path):
@@ -275,13 +276,13 @@ def test_jobs_come_in_the_order_of_first_holdings(path):
 
 def test_the_first_of_many_jobs_is_read_alone(path):
     writer = begun(path)
-    count = 3 * reports._BATCH + 1
+    count = 3 * BATCH + 1
     writer.write(T, {(f"job-{at}", "n1"): held(1, f"job-{at}") for at in range(count)})
     writer.write(T + HOUR)
     with reading(str(path)) as connection:
         asked = []
         connection.set_trace_callback(asked.append)
-        first = next(iter(reports.jobs(connection, T, T + DAY)))
+        first = next(iter(jobs_over(connection, T, T + DAY)))
         assert (first.name, first.use.held.gpu) == ("job-0", HOUR * 1000)
         assert sum("FROM job JOIN" in each for each in asked) == 1
         connection.set_trace_callback(None)
@@ -312,7 +313,7 @@ def ended(path):
 
 def found(path, most=10, since=T, **more):
     with reading(str(path)) as connection:
-        return reports.finished(connection, reports.Search(since=since, **more), most)
+        return last_finished(connection, Search(since=since, **more), most)
 
 
 @pytest.mark.parametrize(

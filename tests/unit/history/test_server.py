@@ -10,6 +10,7 @@ from kai.basics.parsing import place_text, postgresql_problem, with_schema
 from kai.history import reports, server
 from kai.history.database import DAY, connect, reading
 from kai.history.facts import DeposedError, Ended, HistoryError, NoHistoryError
+from kai.history.jobs import jobs_over
 from kai.history.server import connect_server, in_postgresql, parameters_of
 from tests.postgresql import running
 from tests.unit.history.test_database import T, gpu_seconds, held
@@ -100,7 +101,7 @@ def test_the_same_uids_come_back_from_a_server(place, begun):
     uid = "c9bf9e57-1685-4c89-bafb-ff5af830be8a"
     begun(place, present={(uid, "n1"): held(1, uid), ("other", "n1"): held(1, "other")}).write(T + 1000)
     with reading(place) as connection:
-        assert {job.uid for job in reports.jobs(connection, T, T + DAY)} == {uid, "other"}
+        assert {job.uid for job in jobs_over(connection, T, T + DAY)} == {uid, "other"}
 
 
 def test_readers_make_no_tables(place):

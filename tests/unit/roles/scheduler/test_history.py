@@ -16,9 +16,9 @@ from kai.basics.kubernetes_version import newest
 from kai.cluster.port import Change, Term
 from kai.deciding.configuration.past_usage import read_usage
 from kai.framework.decisions import Cause, Evict
-from kai.history import reports
 from kai.history.database import DAY, Author, Writer, reading
 from kai.history.facts import Ended, HistoryError
+from kai.history.jobs import jobs_over
 from kai.roles.scheduler.cycle import past_usage
 from kai.roles.scheduler.cycle.past_usage import Recorded, Spending, UsageError
 from kai.roles.scheduler.reporting.history import HistoryRecorder
@@ -98,7 +98,7 @@ def recorded(path, batches, epoch=1, meanwhile=None, paused=None, registry=None)
 
 def lines(path):
     with reading(str(path)) as connection:
-        return list(reports.jobs(connection, 0, 10**15))
+        return list(jobs_over(connection, 0, 10**15))
 
 
 def test_the_stores_changes_are_recorded_until_the_term_ends(tmp_path):
