@@ -64,6 +64,7 @@ class Allocate:
             return
         rows = {session.snapshot.groups[row].key: int(row) for row in waiting}
         for key in session.snapshot.past.awaited:
+            # A group that no longer waits has no use for what was freed, and goes without a try.
             if key in rows and session.facts.groups.queue[rows[key]] >= 0:
                 session.attend(rows[key])
                 self._try(session, session.portion(rows[key]))

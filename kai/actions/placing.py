@@ -82,6 +82,7 @@ def _place_group(
     chunk = portion.chunk()
     if not len(chunk):
         return False
+    # Before any node is looked at: a full queue refuses the chunk wherever its pods would go.
     verdict = capacity_verdict(session, portion, chunk)
     if not verdict:
         if records:
@@ -132,6 +133,7 @@ class _Placer:
         """Return a digest of all that a try depends on, so that tries with the same digest have the same outcome."""
         digest = blake2b(b"%d %d %d " % (subgroup, self._state, len(part)), digest_size=16)
         digest.update(part.tobytes())
+        # Scores of the partitions above decide which nodes come first, so the outcome depends on them, too.
         digest.update(self._session.scores_below(subgroup)[part].tobytes())
         return digest.digest()
 
@@ -164,6 +166,7 @@ class _Placer:
             placed: bool = yield self.place(children[0], pods, nodes)
             return placed
         below = self._by_child(subgroup, pods)
+        # All or none: where one child fails, the caller rolls back to its mark what the others got.
         for child in self._portion.in_order(children):
             if child in below and not (yield self.place(child, below[child], nodes)):
                 return False
@@ -185,6 +188,7 @@ class _Placer:
     def _parts(self, subgroup: int, pods: PodRows, nodes: NodeRows) -> list[NodeRows]:
         parts = [nodes]
         group = GroupRow(self._portion.group)
+        # Each plugin splits what the one before it left, so a part lies in one domain of every plugin.
         for domains in self._session.policy.splitting:
             out: list[NodeRows] = []
             for part in parts:

@@ -52,5 +52,6 @@ class Preempt:
         """Search victims for every group that waits."""
         search = partial(EvictionPass, name=self.name, cause=self.cause, can_succeed=_within_quota, per_queue=True)
         search(victims=_lower).run(session)
+        # Mostly no group yields, and a second pass would look at each waiting group for nothing.
         if session.past_wishes().any():
             search(victims=_no_higher, rule=YIELDED).run(session)

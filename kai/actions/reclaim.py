@@ -34,6 +34,7 @@ def _may_reclaim(session: Session, portion: Portion) -> Verdict:
 
 def _others(session: Session, portion: Portion, placed: Bools) -> Bools:
     queues = np.ones(len(session.snapshot.queues), np.bool_)
+    # Within a queue priorities decide, which is the work of preempt.
     queues[session.facts.groups.queue[portion.group]] = False
     keep_queues(session.facts, queues, placed)
     return placed

@@ -68,6 +68,7 @@ class KeyRing:
 
     def _forget(self, key: str) -> None:
         self._wanted[key] -= 1
+        # Keys that no plan wants go: names of pods and nodes come without an end.
         if not self._wanted[key]:
             del self._wanted[key], self._locks[key]
 
@@ -272,6 +273,7 @@ class Alarm:
 
     def set_for(self, time: float | None) -> None:
         """Wake the loop at ``time`` at the latest; None for never."""
+        # Only an earlier time needs a sleep of its own: at a later one the loop is awake already.
         if time is not None and (not self._set_for or time < self._set_for[-1]):
             self._set_for.append(time)
             self.tasks.start_soon(self._sleep, time)

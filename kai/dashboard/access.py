@@ -204,6 +204,7 @@ class TokenAccess:
     async def holds(self, reader: Reader) -> bool:
         """Return whether the token still belongs to the same user."""
         found = await self.reviews.identify(reader.token, most_age=_FRESH)
+        # Other groups mean other rights: the stream ends, and the next request is judged anew.
         return found is not None and found == reader.identity
 
     async def scope(self, reader: Reader, places: FindQueues, namespace: str = "", queue: str = "") -> Scope:
@@ -212,11 +213,13 @@ class TokenAccess:
             return Scope(namespaces=frozenset(), queues=frozenset(), nodes=False)
         namespaces: frozenset[str] | None = None
         if not await self._may(reader, _JOBS):
+            # Each namespace takes a review. Sorted, so that the bound leaves out the same ones each time.
             asked = [namespace] if namespace else sorted((await places()).queues_by_namespace)[:_MOST_NAMESPACES]
             wanted = {each: attrs.evolve(_JOBS, namespace=each) for each in asked}
             namespaces = await self._allowed(reader, wanted)
         queues: frozenset[str] | None = None
         if not await self._may(reader, _QUEUES):
+            # Queues of the reader's jobs come first, so the bound cuts off ancestors.
             own = (await places()).queues_of(namespaces)[:_MOST_QUEUES]
             named = {each: attrs.evolve(_QUEUES, name=each) for each in (*own, queue) if each}
             queues = await self._allowed(reader, named)
@@ -229,6 +232,7 @@ class TokenAccess:
     async def _allowed(self, reader: Reader, wanted: Mapping[str, Permission]) -> frozenset[str]:
         """Return the names of the permissions in ``wanted`` that a reader has."""
         found: set[str] = set()
+        # A reader of hundreds of namespaces must not take all connections to the API server.
         limit = anyio.CapacityLimiter(_AT_ONCE)
 
         async def ask(name: str, permission: Permission) -> None:
@@ -250,6 +254,7 @@ def token_of(request: Request) -> str:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token.strip():
         return token.strip()
+    # Before the cookie: a command states its token, a browser only repeats one.
     if token := request.headers.get(TOKEN_HEADER, "").strip():
         return token
     try:

@@ -96,6 +96,7 @@ class AnswerCache:
         self._turn_over()
         if self._whole is None or scope == EVERYTHING:
             return self._whole
+        # Taken out and put back: the bound drops the scope that was asked for longest ago.
         found = self._looks.pop(scope, None) or OwnLook.of(self._whole, scope)
         self._looks[scope] = found
         while len(self._looks) > _MOST_SCOPES:
@@ -152,6 +153,7 @@ class AnswerCache:
                 finally:
                     turn.is_over |= not turn.has_begun  # the reader left before a thread began
                     queue.end()
+            # The thread of a reader who left wakes no task when it ends, so look again now and then.
             with anyio.move_on_after(_GLANCE):
                 await queue.news.wait()
         result: R = self._kept[place][0]  # type: ignore[assignment]  # the key says what it is an answer to

@@ -164,6 +164,7 @@ def _rack(name: str, nodes: Sequence[NodeSlots], colors: Mapping[str, str], *, s
             taken.update(node.taken)
     parts, at = [], 0.0
     for queue, amount in sorted(taken.items()):
+        # Rounding and over-commitment must not draw beyond the bar.
         width = min(WIDTH - at, WIDTH * amount / GPU_UNIT / max(1, size))
         name_of, color = queue or "other pods", colors.get(queue, OTHERS)
         parts.append(Part(name=name_of, color=color, at=at, width=width, amount=amount / GPU_UNIT))

@@ -151,6 +151,7 @@ class Feed:
         for each in happenings:
             self.happenings.append(each)
             self.by_namespace.setdefault(each.namespace, deque(maxlen=_MOST_OF_NAMESPACE)).append(each)
+        # Namespaces without news in all these cycles go: names of past tenants would add up.
         if len(self.cycles) == _CYCLES:
             first = self.cycles[0].number
             for name in [name for name, found in self.by_namespace.items() if found[-1].number < first]:

@@ -207,6 +207,7 @@ class Look(ABC):
     def below(self, queue: str) -> frozenset[str]:
         """Return the names of a queue and of the visible queues below it."""
         found = {queue}
+        # Parents come before their children, so one pass finds all.
         for line in self.queues:
             if line.parent in found:
                 found.add(line.name)
@@ -334,6 +335,7 @@ class WholeLook(Look):
 
     @cached_property
     def _explainer(self) -> Explainer:
+        # The last cycle tells how long one decision takes in this cluster.
         most = int(_SEARCH_SECONDS / max(0.001, self.cycle.took)) if self.tries else 0
         return Explainer(self.cycle.outcome, self.seen, lines=self.lines, most=min(_MOST_DECISIONS, most))
 

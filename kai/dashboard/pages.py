@@ -173,9 +173,11 @@ class HtmlPages:
         name, *rest = _parts(path)
         if name not in MAKERS:
             return Response(status=404, body=b"there is no such page\n")
+        # A stream holds its connection for hours; without a bound pages would find none.
         if self.streams >= MOST_STREAMS:
             return Response(status=503, body=b"too many streams are open\n")
         page = Address(name=name, parts=tuple(rest), query=tuple(sorted(parse_qsl(query))))
+        # nginx would hold back events until its buffer is full.
         headers = {"X-Accel-Buffering": "no"}
         return Response(content_type="text/event-stream", headers=headers, pieces=self.events(reader, page))
 
@@ -268,6 +270,7 @@ class Address:
         """
         query = {**{name: value for name, value in self.query if name != "page"}, **changes}
         rest = urlencode({name: value for name, value in query.items() if value})
+        # Relative to the page, so that it also works behind a proxy.
         last = (self.parts or (self.name,))[-1]
         return f"{quote(last, safe='')}?{rest}" if rest else quote(last, safe="") or "./"
 
@@ -278,7 +281,9 @@ def make_pages(
     """Return the pages of a dashboard; ``past`` is its history of usage."""
     templates = Environment(
         loader=FileSystemLoader(_FOLDER / "templates"),
+        # Names of objects and texts of conditions are foreign.
         autoescape=True,
+        # A value that no view gives fails in tests, in place of an empty cell on a page.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -141,6 +141,7 @@ def used(look: Look, past: Past | None, query: Mapping[str, str], lines: Sequenc
     whole = sum(step.capacity[at] for step in found.steps)
     rows = [_used_line(look, line, found, (at, axis), whole) for line in lines]
     if most:
+        # The largest are taken out of the tree, so no row is drawn below another.
         rows = sorted((attrs.evolve(row, depth=0) for row in rows), key=lambda row: (-row.hours, row.name))
     return {
         **values,
@@ -165,6 +166,7 @@ def used_by(look: Look, past: Past | None, query: Mapping[str, str], line: Queue
         (step.by_queue.get(uid, NOTHING)[at] / (until - since) / 1000, step.capacity[at] / (until - since) / 1000)
         for step, since, until in zip(found.steps, found.bounds, found.bounds[1:], strict=False)
     ]
+    # Not 0, since a queue that used nothing has a chart as well.
     top = max((own.quota or 0.0, *(average for average, _ in averages))) or 1.0
     length = found.bounds[-1] - found.wanted
     slots = tuple(
@@ -283,6 +285,7 @@ def _found(look: Look, past: Past | None, asked: Mapping[str, str], before: str)
     if past is None or not past.path:
         return {"problem": _NO_FILE}
     scope = look.scope
+    # Rights are a part of the question: the answer to one reader must not go to another.
     key = ("finished", tuple(asked.items()), before, scope.namespaces, scope.reads(asked["queue"]))
     try:
         began, found = past.ask(key, lambda connection: _search(connection, look, asked, before))
@@ -303,12 +306,14 @@ def _search(
     began = reports.recorded_since(connection)
     since = 0 if asked["period"] == EVER else _last_minute(connection) - PERIODS[asked["period"]][0]
     until, _, row = before.partition("-")
+    # The address is foreign input: what is no place begins at the newest job.
     place = (int(until), int(row)) if _is_number(until) and _is_number(row) else None
     search = Search(
         since=since,
         name=asked["name"].lower(),
         user=asked["user"].lower(),
         queue=asked["queue"],
+        # A reader who may not get the queue must not learn what is below it.
         with_below=look.scope.reads(asked["queue"]),
         why=_ENDS.get(asked["state"]),
         namespaces=look.scope.namespaces,
@@ -320,6 +325,7 @@ def _search(
 
 
 def _is_number(text: str) -> bool:
+    # `int` would take digits of other scripts as well, and numbers beyond those of rows.
     return text.isascii() and text.isdecimal() and len(text) < len(str(1 << 62))
 
 

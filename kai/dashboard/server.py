@@ -80,6 +80,7 @@ class Dashboard:
             return await self._post(request)
         if request.method not in {"GET", "HEAD"}:
             return attrs.evolve(api.problem(405, "only GET"), headers={"Allow": "GET, HEAD"})
+        # Before any token is reviewed: the form that asks for one needs its styles.
         if self.pages.is_open(request.path):
             return await self.pages.answer(request, Reader(), None)
         reader = await self.access.reader(request)
@@ -119,6 +120,7 @@ class Dashboard:
             return api.problem(503, _OLD)
         history = self.pages.history()
         remembers = question.parts in {("cycles",), ("evictions",)}
+        # Only answers that show the past change with it; others are good for the whole moment.
         key = (question, history.newest if remembers else 0)
         return await self.answers.ask(
             look, key, lambda seen: api.answer(seen, question, history), lane=DECIDING if question.decides else READING
@@ -136,6 +138,7 @@ class Dashboard:
         """Set or clear the cookie with a token; a form of another site is refused."""
         if not self.access.asks_for_tokens or request.path not in {_SIGN_IN, _SIGN_OUT}:
             return attrs.evolve(api.problem(405, "only GET"), headers={"Allow": "GET, HEAD"})
+        # Browsers send it with a form; a program that does not has no cookie that a foreign form could use.
         if request.headers.get("Sec-Fetch-Site", "same-origin") not in {"same-origin", "none"}:
             return api.problem(403, "found a form of another site")
         secure = "; Secure" if self.is_encrypted else ""
@@ -146,6 +149,7 @@ class Dashboard:
         reader = await self.access.reader(asked)
         if isinstance(reader, Refused):
             return self.pages.sign_in(request, reader.why, 401)
+        # Neither a script nor a link on another site gets to use it.
         return _moved(f"{COOKIE}={token}; HttpOnly; SameSite=Strict{secure}")
 
 

@@ -61,6 +61,7 @@ class Pager:
     def of(cls, rows: Sequence[T], query: Mapping[str, str], size: int) -> tuple[Pager, Sequence[T]]:
         """Return the requested page and its rows; the last page if there are fewer."""
         text, last = query.get("page", ""), max(1, -(-len(rows) // size))
+        # Foreign input: what is no number is the first page.
         number = min(max(1, int(text) if text.isdecimal() and len(text) < _LONGEST_NUMBER else 1), last)
         return cls(number=number, last=last, rows=len(rows)), rows[(number - 1) * size : number * size]
 
@@ -212,6 +213,7 @@ def _days(week: QueueWeek | None, resource: str) -> list[tuple[str, list[_Bar]]]
     if week is None:
         return []
     days = list(week.days(resource))
+    # Not 0, where no quota of the week is above it.
     most = max((quota for _, cells in days for quota in cells), default=0.0) or 1.0
     found = []
     for day, cells in days:
@@ -304,6 +306,7 @@ def nodes(look: Look, history: History, parts: tuple[str, ...], query: Mapping[s
     del history
     if parts:
         return _node(look, parts[0])
+    # Nodes without GPUs are left out of the map, unless no node has any.
     found = [node for node in look.nodes if node.slots or node.slices] or list(look.nodes)
     label = charts.label_of(found)
     colors = look.colors

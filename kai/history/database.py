@@ -51,6 +51,7 @@ OPEN: Final = 1 << 62
 """The ``until`` of a row that is still true: later than every instant."""
 MEMORY: Final = ":memory:"
 """The place of a database that is lost with its process."""
+# Under WAL readers and the writer do not wait for each other: this is for two writers at a change of leaders.
 _BUSY_SECONDS: Final = 5.0
 _STATE: Final = "gpu, cpu, memory, gpu_down, cpu_down, memory_down, gpu_over, cpu_over, memory_over"
 _OF_NODES: Final = f"place, {_STATE}, since, until"
@@ -113,10 +114,12 @@ def connect(path: str, *, writes: bool) -> Connection:
         return connect_server(path, MIGRATIONS, writes=writes)
     with _told(path):
         if path == MEMORY:
+            # Transactions begin where our own statements say so, and worker threads call one after the other.
             made = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         else:
             if not writes and not Path(path).is_file():
                 raise NoHistoryError(f"history {path}: found no file, expected a database of history")
+            # A reader makes no file: a wrong path must not leave an empty database behind.
             place = f"file:{quote(str(Path(path).absolute()))}?mode={'rwc' if writes else 'ro'}"
             made = sqlite3.connect(
                 place, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
@@ -132,9 +135,13 @@ def connect(path: str, *, writes: bool) -> Connection:
 def _prepare(connection: sqlite3.Connection, path: str, *, writes: bool) -> None:
     _add_functions(connection)
     if writes:
+        # With a write-ahead log a report that reads for a minute does not hold back the scheduler that records.
         connection.execute("PRAGMA journal_mode = WAL")
+        # A loss of power may cost the last transactions, never the file: writing goes on from an earlier `heard`.
         connection.execute("PRAGMA synchronous = NORMAL")
+        # A long reader lets the log grow; without a limit it would keep that size for good.
         connection.execute(f"PRAGMA journal_size_limit = {1 << 24}")
+        # The lock before the version is read: two processes that start together would both migrate.
         connection.execute("BEGIN IMMEDIATE")
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > len(MIGRATIONS):
@@ -145,9 +152,11 @@ def _prepare(connection: sqlite3.Connection, path: str, *, writes: bool) -> None
         if version < len(MIGRATIONS):
             raise HistoryError(f"history {path}: found version {version}, expected {len(MIGRATIONS)}: let kai write it")
         return
+    # SQLite gives an empty file version 0 as well, so tables tell a foreign database from a new one.
     if version == 0 and connection.execute("SELECT COUNT(*) FROM sqlite_schema").fetchone()[0]:
         raise HistoryError(f"history {path}: found tables of another program, expected a database of history")
     for number, step in enumerate(MIGRATIONS[version:], version + 1):
+        # Not `executescript`, which commits first: all steps and the version are one transaction.
         for statement in step.split(";"):
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {number}")
@@ -173,6 +182,7 @@ def reading(path: str) -> Iterator[Connection]:
     connection = connect(path, writes=False)
     try:
         with _told(path):
+            # Without it each statement sees the newest state, and the sums of one report need not fit together.
             connection.execute("BEGIN")
             yield connection
     finally:
@@ -267,6 +277,7 @@ class Writer:
             with _told(path), _transaction(connection):
                 before = connection.execute("SELECT epoch, identity, heard FROM writer").fetchone()
                 epoch = _next_epoch(path, author, before)
+                # A clock that was set back must not open a term before what is recorded: intervals would overlap.
                 at = at if before is None else max(at, int(before[2]))
                 connection.execute(
                     "INSERT INTO writer (one, epoch, identity, heard) VALUES (1, ?, ?, ?) ON CONFLICT (one)"
@@ -276,6 +287,7 @@ class Writer:
                 last = at if before is None else int(before[2])
                 hours = Hours.begin(connection, None if before is None else last, at, half_life)
                 writer = cls(path, author, connection, epoch, at, retention, hours)
+                # Nothing was recorded meanwhile. What goes on counts all the same, so reports name the gap.
                 if last < at:
                     connection.execute(
                         "INSERT INTO gap (since, until) VALUES (?, ?) ON CONFLICT (since)"
@@ -302,6 +314,7 @@ class Writer:
         at = max(at, self.heard)
         with _told(self.path), _transaction(self.connection):
             self._check()
+            # In the transaction of the changes: after a kill both are there, or neither.
             self.connection.execute("UPDATE writer SET heard = ?", (at,))
             for key, now in (held or {}).items():
                 self._put_held(key, now, at)
@@ -327,6 +340,7 @@ class Writer:
         """Compare the intervals that were open at ``last`` with what holds GPUs at ``at``."""
         for key, left in self._left_open().items():
             now = held.get(key)
+            # If even the first of its pods was bound after `last`, the job left the node and came back: a new interval.
             is_same = now is not None and _same(now, left.facts) and not _bound_after(now.first_bound, last)
             self._held[key] = left
             self._gpus[key[0]] = self._gpus.get(key[0], 0) + left.facts.amounts.gpu
@@ -334,6 +348,7 @@ class Writer:
                 self._end_held(key, last, Ended.UNSEEN if now is None else Ended.CHANGED)
         for key, now in held.items():
             if key not in self._held:
+                # As late as its last pod: the amount is that of all its pods, and before that there were fewer.
                 began = at if now.last_bound is None else min(max(now.last_bound, last), at)
                 self._begin_held(key, now, began)
         for node, left_node in self._nodes_left_open().items():
@@ -400,6 +415,7 @@ class Writer:
         )
         self._held[key] = _OpenHeld(int(made.lastrowid or 0), now)
         gpus = self._gpus[key[0]] = self._gpus.get(key[0], 0) + now.amounts.gpu
+        # Kept with the job: reports by size would else have to read all intervals of each.
         self.connection.execute("UPDATE job SET gpu = ? WHERE id = ? AND gpu < ?", (gpus, job, gpus))
 
     def _end_held(self, key: Key, at: int, why: Ended) -> None:
@@ -436,6 +452,7 @@ class Writer:
     # --- What rows refer to ------------------------------------------------------------------------------------------
 
     def _job(self, facts: JobFacts) -> int:
+        # Not remembered as queues and places are: jobs only grow in number, and most begin once.
         uid = uid_packed(facts.uid)
         row = self.connection.execute("SELECT id FROM job WHERE uid = ?", (uid,)).fetchone()
         if row is not None:
@@ -464,6 +481,7 @@ class Writer:
     def _word(self, text: str) -> int:
         known = self._words.get(text)
         if known is None:
+            # Namespaces that CI makes for each run would fill memory without a bound.
             if len(self._words) >= _MOST_REMEMBERED:
                 self._words.clear()
             known = self._words[text] = self._id_of("word", "text", (text,))
@@ -471,6 +489,7 @@ class Writer:
 
     def _id_of(self, table: str, columns: str, values: tuple[str | int, ...]) -> int:
         matches = " AND ".join(f"{each} = ?" for each in columns.split(", "))
+        # Looked up first: an INSERT that ignores a conflict does not say the id of the row that was there.
         row = self.connection.execute(f"SELECT id FROM {table} WHERE {matches}", values).fetchone()
         if row is not None:
             return int(row[0])
@@ -488,17 +507,20 @@ class Writer:
         for table in ("held", "capacity", "gap"):
             self.connection.execute(f"DELETE FROM {table} WHERE until < ?", (oldest,))
         self.hours.forget(at, oldest)
+        # Words, queues and places stay: sums name queues by row, and this process remembers rows of all three.
         self.connection.execute("DELETE FROM job WHERE id NOT IN (SELECT job FROM held)")
         self._swept = at
 
 
 @contextmanager
 def _transaction(connection: Connection) -> Iterator[None]:
+    # A transaction that begins as a reader cannot wait for the lock later: SQLite fails it at once.
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
         connection.execute("COMMIT")
     except BaseException:
+        # After some errors, such as a full disk, SQLite has rolled back already; a second time would hide that error.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
@@ -510,8 +532,10 @@ def _next_epoch(path: str, author: Author, before: tuple[Any, ...] | None) -> in
     Raises: DeposedError for one that is not after the last, if epochs come from a lease.
     """
     last = 0 if before is None else int(before[0])
+    # Without a lease nothing orders two processes: the one that begins last writes.
     if author.epoch is None:
         return last + 1
+    # The same epoch and identity is this term again, which replaces a writer that raised.
     if before is not None and (author.epoch < last or (author.epoch == last and before[1] != author.identity)):
         found = f"found epoch {author.epoch} after {last} of {before[1]}"
         raise DeposedError(f"history {place_text(path)}: {found}, expected a later one", last)

@@ -155,6 +155,7 @@ def uid_packed(uid: str) -> bytes | str:
         found = uuid.UUID(uid)
     except ValueError:
         return uid
+    # Another spelling of the same number would come back as a different text.
     return found.bytes if str(found) == uid else uid
 
 

@@ -79,6 +79,7 @@ def jobs_over(connection: Connection, since: int, until: int) -> Iterator[JobLin
 
 def _lines(connection: Connection, rows: Sequence[int], window: Mapping[str, int]) -> Iterator[JobLine]:
     """Yield the jobs of some rows in their order, each with what it held in a window."""
+    # A batch stays below 999 parameters, which is all that some builds of SQLite take.
     marks = ",".join("?" * len(rows))
     held: dict[int, list[tuple[Any, ...]]] = {}
     columns = "job, queue, ended, since, until, gpu, cpu, memory"
@@ -107,6 +108,7 @@ def _line(
         passed = max(0, min(until, end) - max(since, begin))
         sums = [one + each * passed for one, each in zip(sums, amounts, strict=True)]
         lost += amounts[GPU] * passed if ended in LOSSES else 0
+    # The interval that ends last says where the job was and how it ended; an open one ends after all others.
     _, queue, why, _, last, *_ = max(held, key=lambda row: row[4])
     return JobLine(
         uid=uid_text(uid),

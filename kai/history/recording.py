@@ -115,6 +115,7 @@ class Recording:
 
     def note_eviction(self, uid: str, why: Ended) -> None:
         """Note why kai evicts a pod: nothing in the pod says it."""
+        # A pod whose end is never seen would stay for good; the oldest notes go first.
         while len(self.evicted) >= _MOST_EVICTED:
             del self.evicted[next(iter(self.evicted))]
         self.evicted[uid] = why
@@ -127,9 +128,11 @@ class Recording:
             self._devices = dict(offered)
 
     def _see_pod(self, pod: Pod, *, is_gone: bool) -> None:
+        # By UID, since a pod made anew under the same name is another one; objects of files have none.
         uid = pod.metadata.uid or "/".join(key_of(pod))
         before = self._pods.get(uid)
         now = None if is_gone else self._holds(pod, uid, before)
+        # Most changes of pods are of conditions, which the comparison leaves out, and change no amount.
         if now == before:
             return
         if before is not None:
@@ -142,6 +145,7 @@ class Recording:
             self._changed[now.group, now.node] = Ended.CHANGED
 
     def _holds(self, pod: Pod, uid: str, before: _PodHolds | None) -> _PodHolds | None:
+        # As the scheduler counts: a pod that is being deleted still holds its devices.
         if not pod.spec.node_name or pod.status.phase in ENDED:
             return None
         grant, group = held_under(pod), group_of(pod)
@@ -183,11 +187,13 @@ class Recording:
         self._changed_nodes[pod.node] = None
 
     def _why(self, pod: Pod, uid: str, *, is_gone: bool) -> Ended:
+        # Taken at the end alone: between an eviction and the end other changes of the pod come by.
         noted = self.evicted.pop(uid, None) if is_gone or pod.status.phase in ENDED else None
         if noted is not None:
             return noted
         key = (pod.metadata.namespace, group_of(pod))
         group = self._groups.get(key)
+        # A pod that succeeded at the last moment is done, although its group was ended at the limit.
         if pod.status.phase != "Succeeded" and group is not None and ended_at(group) is not None:
             return Ended.TIME_LIMIT
         if pod.status.phase not in ENDED and pod.spec.node_name not in self._nodes:
@@ -210,6 +216,7 @@ class Recording:
         else:
             self._nodes[name] = node
         self._changed_nodes[name] = None
+        # What is held there ends with the node: there would be no capacity beside it.
         if was != (name in self._nodes):
             why = Ended.NODE if was else Ended.CHANGED
             self._changed |= dict.fromkeys(((group, name) for group in self._on_node.get(name, ())), why)
@@ -220,6 +227,7 @@ class Recording:
             return
         key = key_of(present)
         if after is None:
+            # A group may go before its pods, and still says which queue they count for.
             if key in self._of_group:
                 self._leaving.add(key)
             else:
@@ -228,6 +236,7 @@ class Recording:
         self._leaving.discard(key)
         known = self._groups.get(key)
         self._groups[key] = after
+        # Only its UID and its queue are recorded; its status changes in many cycles.
         if known is None or known.metadata.uid != after.metadata.uid or known.spec.queue != after.spec.queue:
             self._touch((key, node) for node in self._of_group.get(key, ()))
 
@@ -242,11 +251,13 @@ class Recording:
             return  # what is held goes on to count for it, in the place that is remembered
         self._queues[name] = after
         if was is None or _place_in_tree(was) != _place_in_tree(after):
+            # All of them, since a queue is in the path of each queue below it.
             self._places.clear()
             self._touch(self._holdings)
 
     def _touch(self, places: Iterable[tuple[GroupKey, str]]) -> None:
         for place in tuple(places):
+            # An ending that is known already says more.
             self._changed.setdefault(place, Ended.CHANGED)
 
     # --- What is to be recorded --------------------------------------------------------------------------------------
@@ -261,6 +272,7 @@ class Recording:
         changed, self._changed = self._changed, {}
         held: dict[Key, Held | Ended] = {}
         for place, why in changed.items():
+            # By place and not by job: a group made anew under its name has another UID, and the old row must end.
             uid = self._recorded.pop(place, "")
             now = self._held(place)
             if now is None:
@@ -276,6 +288,7 @@ class Recording:
 
     def everything(self) -> tuple[dict[Key, Held], dict[str, NodeState]]:
         """Return all holdings and nodes; nothing is left to be taken."""
+        # The first record of a term is compared with the database, which knows what the term before it recorded.
         self._recorded.clear()
         self._changed, self._changed_nodes = dict.fromkeys(self._holdings, Ended.CHANGED), dict.fromkeys(self._nodes)
         held, nodes = self.taken()
@@ -290,8 +303,10 @@ class Recording:
         if holding is None or node is None or holding.amounts == NOTHING:
             return None
         bounds = [each.bound for each in holding.pods.values()]
+        # The oldest pod stands for the job, by name among those bound at once: the same one after a restart.
         first = min(holding.pods.values(), key=lambda each: (each.bound, each.pod.metadata.name))
         group = self._groups.get(key)
+        # That on whose account the pod was bound: a group that is moved later does not move what it holds.
         queue = first.queue or ("" if group is None else group.spec.queue)
         return Held(
             job=self._job(key, first.pod, group),
@@ -349,6 +364,7 @@ class Recording:
             held = held.plus(self._holdings[group, name].amounts)
         unheld = Amounts(*(max(0, own - taken) for own, taken in zip(whole, held, strict=True)))
         over = Amounts(*(max(0, taken - own) for own, taken in zip(whole, held, strict=True)))
+        # The kubelet reserves CPU and memory, so less of them is allocatable without a fault; it reserves no GPUs.
         failing = Amounts(gpu=min(unheld.gpu, max(0, whole.gpu - usable.gpu)))
         down = unheld if _is_closed(node) else failing
         return NodeState(
@@ -377,6 +393,7 @@ def _amounts_of(pod: Pod, around: Surroundings) -> Amounts:
     gpus = sum(each.billionths for name, each in held.items() if name.endswith("gpu"))
     more = gpus_among({name: each.billionths // 10**9 for name, each in held.items() if not name.endswith("gpu")})
     return Amounts(
+        # Rounded up, as Kubernetes rounds quantities to thousandths.
         gpu=-(-gpus // 10**6) + more,
         cpu=-(-_billionths(held, names.CPU) // 10**6),
         memory=-(-_billionths(held, names.MEMORY) // (10**9 * _MEGABYTE)),

@@ -103,6 +103,7 @@ _LOST: Final = ", ".join(str(int(each)) for each in LOSSES)
 
 def _clipped(columns: str, table: str) -> str:
     return (
+        # An open row has an `until` beyond every instant, so it is cut at what was recorded last.
         f"SELECT {columns}, MAX(since, :from) AS a, MIN(until, :heard, :to) AS b FROM {table}"
         " WHERE until > :from AND since < :to AND since < :heard"
     )
@@ -214,6 +215,7 @@ def recorded_since(connection: Connection) -> int | None:
     """Return the instant from which all is recorded; None in a file without a record."""
     summed = Summed.of(connection)
     first = connection.execute("SELECT MIN(since) FROM capacity").fetchone()[0]
+    # In a file of an older version sums begin later than the record.
     return None if summed is None or first is None else max(first, summed.first)
 
 
@@ -236,6 +238,7 @@ def _held_by_row(connection: Connection, since: int, until: int) -> dict[int, Am
 
 def capacity(connection: Connection, since: int, until: int, model: str | None = None) -> Capacity:
     """Return what the cluster had over a time; with ``model`` only nodes with GPUs of that model."""
+    # Sums are of the whole cluster and have no models.
     if model is not None:
         return _capacity_of_intervals(connection, since, until, model)
     found = _held_by_row(connection, since, until)
@@ -343,6 +346,7 @@ def _integrals(connection: Connection, since: int, at: int, half_life: float) ->
         return {}
     end = min(at, summed.heard)
     begin = max(since, summed.first, summed.fades if half_life else 0)
+    # Integrals are kept for one half-life; for another one the intervals are read.
     if begin >= end or half_life not in {0, summed.half_life}:
         return _integrals_of_intervals(connection, since, at, half_life)
     found: dict[int, Faded] = {}
@@ -374,6 +378,7 @@ def _fractions(parts: Faded, total: Faded) -> Fractions:
 
 
 def _add(parts: Iterable[Iterable[float]]) -> Faded:
+    # `fsum` rounds once, so the result does not depend on the order of rows.
     rows = [tuple(each) for each in parts]
     gpu, cpu, memory = (math.fsum(row[column] for row in rows) for column in range(3))
     return gpu, cpu, memory

@@ -68,6 +68,7 @@ def parameters_of(place: str, environment: Mapping[str, str]) -> dict[str, str]:
     at = urlsplit(place)
     said = dict(parse_qsl(at.query, keep_blank_values=True))
     found = {name: value for name, value in _BOUNDS.items() if name not in said}
+    # By default libpq takes a connection without TLS where the other side offers none.
     if not _is_here(at.hostname or said.get("host", "")) and not ("sslmode" in said or environment.get("PGSSLMODE")):
         found["sslmode"] = "verify-full"
         if not ("sslrootcert" in said or environment.get("PGSSLROOTCERT")):

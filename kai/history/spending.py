@@ -102,6 +102,7 @@ _SOME: Final = (
     # The plus keeps SQLite from the index of begins, by which it would read all rows.
     " WHERE until >= :settled AND +since < :to"
 )
+# What ended before `heard` is over for good; the next transaction may still end rows at that very instant.
 _OVER: Final = (
     "SELECT queue, model, ended, user, job, SUM(gpu * (b - a)) FROM"
     f" ({_SOME} AND until < :heard) AS clipped WHERE b > a GROUP BY queue, model, ended, user, job"
@@ -127,6 +128,7 @@ class _Window:
             for queue, model, ended, user, job, gpus in connection.execute(_OVER, self._values(at, heard)):
                 self.rows[queue].add(Kind(model, ended), user, job, gpus)
             self.settled = heard
+        # Anew each time: what is still held has no final number.
         held: dict[int, _Held] = defaultdict(_Held)
         sums = "SELECT queue, model, ended, SUM(gpu * (b - a)), SUM(gpu * is_open) FROM"
         for queue, model, ended, gpus, now in connection.execute(
@@ -162,6 +164,7 @@ class _Tree:
     def settle(self, connection: Connection) -> None:
         """Read the queues, unless none was added."""
         last = connection.execute("SELECT COALESCE(MAX(id), 0) FROM queue").fetchone()[0]
+        # Rows of queues are only ever added, so the highest number tells whether there are new ones.
         if last == self.last:
             return
         self.last, self.below = last, {}
@@ -204,6 +207,7 @@ class Meter:
         if not wanted:
             return {}
         heard = heard_until(connection) or 0
+        # The file was replaced, as by a backup: sums of the other one would count twice or never.
         if heard < self._heard:
             self._tree, self._windows, self._names = _Tree(), {}, {}
         self._heard, at = heard, max(at, heard)
@@ -217,6 +221,7 @@ class Meter:
                 continue
             window, rows = reading.window(period.begin, OPEN), reading.rows(queue)
             known = self._names.get(key)
+            # Names need queries by user and job, and decide nothing: so they may be older than amounts.
             if known is None or known.since != period.begin or at - known.at >= _NAMED_EVERY:
                 known = reading.named(budget, window, rows)
             names[key] = known
@@ -229,6 +234,7 @@ class Meter:
                 users=known.users,
                 jobs=known.jobs,
             )
+        # Windows that no budget asked for go, such as those of periods that are over.
         self._windows, self._names = reading.windows, names
         return found
 
@@ -265,6 +271,7 @@ def accounts(connection: Connection, queues: Iterable[Queue], since: int, until:
         for budget in usable_budgets(queue):
             for period in _periods(budget, since, until):
                 end = OPEN if period.until == inf else round(period.until * 1000)
+                # At the end of a period that is over: what runs on since then belongs to the next one.
                 reading = _Reading(connection, tree, heard, min(heard, end), {})
                 window = reading.window(period.begin, end)
                 yield Account(
@@ -279,6 +286,7 @@ def accounts(connection: Connection, queues: Iterable[Queue], since: int, until:
 
 def _periods(budget: QueueBudget, since: int, until: int) -> Iterator[Period]:
     period = period_at(budget, since / 1000)
+    # A report over centuries, by a slip in its flags, must end.
     for _ in range(_MOST_PERIODS):
         if period is None or (period.begin >= until and period.begin > since):
             return
@@ -354,6 +362,7 @@ def _user_name(connection: Connection, row: int) -> str:
 
 
 def _job_name(connection: Connection, row: int) -> str:
+    # A job may be gone: its facts are deleted with its last interval, and a window keeps its row.
     found = connection.execute("SELECT text, name FROM job JOIN word ON word.id = namespace WHERE job.id = ?", (row,))
     return "/".join(found.fetchone() or ("", ""))
 
@@ -366,6 +375,7 @@ def _total(budget: QueueBudget, window: _Window, rows: Sequence[int]) -> int:
             for kind, gpus in () if part is None else part.total.items():
                 if kind.ended not in spared:
                     by_model[kind.model] += gpus
+    # Rounded once for each model: parts of many jobs, each rounded down, would add up to less.
     return sum(gpus * weight_of(budget, model) // _UNIT for model, gpus in by_model.items())
 
 

@@ -92,6 +92,7 @@ class Sum:
         passed, fades_by_now = at - self.at, half_life > 0 and fades < at
         held = [amount + now * passed for amount, now in zip(self.held, self.now, strict=True)]
         present = list(self.now)
+        # Integrals begin at `fades`, which is later than sums where the half-life was changed.
         base = max(self.at, fades)
         kept = 2.0 ** ((self.at - at) / half_life) if fades_by_now and self.at > fades else 0.0
         span = weight(base, at, at, half_life) if fades_by_now else 0.0
@@ -120,6 +121,7 @@ def _changes(connection: Connection, since: int, until: int) -> dict[int, list[C
     """Return what began and ended from ``since`` to before ``until``, by the row of the queue."""
     found: dict[int, list[Change]] = {}
     for table, queue, columns in _EVENTS:
+        # Most nodes have nothing down or over: such rows change no sum.
         some = " OR ".join(f"{each} != 0" for each in columns)
         for column, sign in (("since", 1), ("until", -1)):
             rows = connection.execute(
@@ -183,6 +185,7 @@ class Hours:
         hour = (at if heard is None else heard) // HOUR
         row = connection.execute("SELECT last, half_life, fades FROM closed").fetchone()
         if row is None:
+            # In a file of an older version sums are good from the next midnight on, since `daily` counts whole days.
             first, fades = (0, 0) if heard is None else (-(-hour // 24) * 24, hour)
             connection.execute("INSERT INTO closed VALUES (1, ?, ?, ?, ?, ?)", (first, first, hour, half_life, fades))
             made = cls(connection, hour, half_life, fades, {})
@@ -190,6 +193,7 @@ class Hours:
                 made.put(queue, Sum(hour * HOUR, now=now))
             return made
         last, known, fades = row
+        # An integral does not say when it grew, so it cannot be turned into that of another half-life.
         if known != half_life:
             fades = last
             connection.execute("UPDATE closed SET half_life = ?, fades = ?", (half_life, fades))
@@ -204,6 +208,7 @@ class Hours:
         for queue, changes in _changes(self.connection, self.last * HOUR, hour * HOUR).items():
             for change in changes:
                 by_end.setdefault((change[0] // HOUR + 1, queue), []).append(change)
+        # By hour first: the sum of a later hour is carried on from the earlier one.
         for end, queue in sorted(by_end):
             before = self.sums.get(queue) or Sum(self.last * HOUR)
             self.put(queue, before.carried(end * HOUR, by_end[end, queue], self.half_life, self.fades * HOUR))
@@ -212,6 +217,7 @@ class Hours:
 
     def put(self, queue: int, found: Sum) -> None:
         """Write one row."""
+        # Memory of a large cluster passes 64 bits within years. The column has no type, so text is kept exactly.
         held = [each if each <= _LARGEST else str(each) for each in found.held]
         values = (queue, found.at // HOUR, *held, *found.now, *found.faded)
         self.connection.execute(f"INSERT INTO hour VALUES (?{',?' * (len(values) - 1)})", values)
@@ -223,10 +229,12 @@ class Hours:
         first = max(first, min(oldest // HOUR, self.last))
         before, daily = daily, max(daily, (at - self.hourly) // DAY * 24)
         self.connection.execute("UPDATE closed SET first = ?, daily = ?", (first, daily))
+        # The last row up to `first` stays: a question about that instant is carried on from it.
         kept = [(queue, each.at // HOUR) for queue, each in _latest(self.connection, first).items()]
         self.connection.executemany("DELETE FROM hour WHERE queue = ? AND hour < ?", kept)
         between = "hour > :before AND hour <= :daily"
         self.connection.execute(
+            # A row says what is true at the end of its hour, so that of midnight belongs to the day before.
             f"DELETE FROM hour WHERE {between} AND (queue, hour) NOT IN"
             f" (SELECT queue, MAX(hour) FROM hour WHERE {between} GROUP BY queue, (hour - 1) / 24)",
             {"before": before, "daily": daily},
@@ -317,6 +325,7 @@ def faded_between(connection: Connection, summed: Summed, since: int, until: int
     for queue, (gpu, cpu, memory) in after.items():
         earlier = before.get(queue, NO_INTEGRAL)
         found[queue] = (
+            # Rounding may leave a difference just below 0, and no queue held less than nothing.
             max(0.0, gpu - kept * earlier[0]),
             max(0.0, cpu - kept * earlier[1]),
             max(0.0, memory - kept * earlier[2]),

@@ -66,6 +66,7 @@ def spans(since: int, until: int, period: str, zone: dt.tzinfo) -> Iterator[Span
 
 def _after(day: dt.date, period: str) -> dt.date:
     if period == "month":
+        # Each month has a 28th, and four days later it is the next month.
         return (day.replace(day=28) + dt.timedelta(days=4)).replace(day=1)
     return day + dt.timedelta(days=7 if period == "week" else 1)
 
@@ -117,8 +118,10 @@ def _by(by: str, head: str) -> Callable[[Connection, Span], list[Row]]:
 def _queues(connection: Connection, span: Span) -> list[Row]:
     """Return queues as a tree; a queue has what the queues below it held then."""
     uses = reports.by_queue(connection, span.since, span.until)
+    # In the order of rows, so of the places that a queue had the last one is shown.
     latest = {each.uid: each for each in queues_by_row(connection).values()}
     tops = [uid for uid in uses if _parent(latest[uid]) not in uses]
+    # Of tops alone: what they held has that of the queues below them in it.
     whole = reports.total(uses[uid] for uid in tops).held.gpu
     rows: list[Row] = []
 
@@ -170,6 +173,7 @@ def _evictions(connection: Connection, span: Span) -> list[Row]:
             place = queues[row].name or NO_QUEUE, ended
             uses[place] = uses.get(place, Use()).plus(use)
     rows = [{"queue": name, "why": why_text(Ended(ended)), **_of_use(use, 0)} for (name, ended), use in uses.items()]
+    # A share of all evictions would say nothing of what the queue held.
     kept = [{key: each for key, each in row.items() if key != "percent"} for row in rows]
     return sorted(kept, key=lambda row: (-row["gpuMicroseconds"], row["queue"], row["why"]))
 
@@ -240,6 +244,7 @@ def budget_rows(connection: Connection, queues: Iterable[Queue], span: Span) -> 
     rows: list[Row] = []
     for each in accounts(connection, queues, span.since, span.until):
         written = next((known for known in each.queue.status.budgets if known.name == each.budget.name), None)
+        # The status is of the period in which it was written, which may be over by now.
         is_present = written is not None and round(written.since * 1000) == each.period.begin
         committed = round(written.committed * GPU_HOUR) if written is not None and is_present else None
         amount = amount_of(each.budget) + each.carried
@@ -250,6 +255,7 @@ def budget_rows(connection: Connection, queues: Iterable[Queue], span: Span) -> 
         period = {"enforce": each.budget.enforce, "begins": begin, "resets": resets}
         parts = {"amount": amount, "carried": each.carried, "spent": each.spent, "committed": committed, "left": left}
         rows.append({**head, "user": EVERY_USER, **period, **_of_parts(parts, amount)})
+        # A budget is that of the queue: a user has neither an amount nor a rest of it.
         none = dict.fromkeys(parts, None)
         rows += [
             {**head, "user": user or _UNKNOWN, **period, **_of_parts({**none, "spent": gpus}, amount)}
@@ -306,6 +312,7 @@ def report(
     ``queues`` are those whose `BUDGETS` are reported.
     """
     heard = heard_until(connection)
+    # Days that are not recorded yet would show as idle.
     end = span.until if heard is None else min(span.until, heard)
     chosen = tuple(spans(span.since, end, by, zone)) if by else (attrs.evolve(span, until=max(span.since, end)),)
     made: Callable[[Span], Iterable[Row]]

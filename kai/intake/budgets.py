@@ -94,6 +94,7 @@ def read_budgets(found: Usable | None, budgets: Sequence[Budget], snapshot: Snap
     models, node_model = once("GPU products", (nodes,), lambda: _products(nodes))
     now = round(snapshot.now * 1000)
     charges = _Charges.of(found, snapshot, now)
+    # Until the first of these nothing changes by time alone, so the scheduler may rest.
     edges = [edge for each in budgets for edge in (each.since, each.until) if edge > snapshot.now]
     return BudgetTable(
         budgets=tuple(budgets),
@@ -171,6 +172,7 @@ class _Charges:
         length = found.slices[queue]
         counts = ~np.isnan(length)
         sliced, ends = counts & ~np.isfinite(left), counts & np.isfinite(left)
+        # What does not run yet is charged as if it began now.
         since = np.where(runs & ~np.isnan(begun), begun * 1000, float(now))
         duration = np.zeros(len(left), np.int64)
         duration[ends] = np.maximum(_whole(since[ends] + left[ends] * 1000) - now, 0)
@@ -191,6 +193,7 @@ def _budget(row: int, queue: ApiQueue, budget: QueueBudget, spent: Mapping[Key, 
     period = period_at(budget, now) or _NEVER  # what can be read has a period
     begin = period.begin
     found = _written(queue, budget, begin) if spent is None else spent.get((queue.metadata.name, budget.name))
+    # What was read in an earlier period does not say what is carried into this one.
     carried = 0 if found is None or found.since < begin else found.carried
     return Budget(
         queue=row,
@@ -242,11 +245,13 @@ def budget_statuses(
     held = table.held(budget_used, budget_left)
     unknown = {each.queue for each in table.budgets if each.spent is None}
     for each in table.budgets:
+        # The status of a queue is written as one: a list without a budget would say that it has none.
         if each.queue in unknown or each.spent is None:
             continue
         status = BudgetStatus(
             name=each.name,
             since=max(0.0, each.since),
+            # JSON has no infinity.
             until=each.until if math.isfinite(each.until) else None,
             at=snapshot.now,
             spent=_hours(each.spent),
@@ -272,11 +277,13 @@ def _models_of(snapshot: Snapshot, models: Sequence[str]) -> Int64s:
     place, none = {model: at for at, model in enumerate(models)}, len(models)
     chosen = [dict(each.constraints.node_selector).get(names.NODE_GPU_PRODUCT) for each in snapshot.shapes]
     out = np.full(len(snapshot.groups), none, np.int64)
+    # Most clusters have no such selector, and then no pod is looked at.
     if all(each is None for each in chosen):
         return out
     bound_to = np.array([none if each is None else place.get(each, none) for each in chosen], np.int64)
     pods = np.flatnonzero(snapshot.pod_group >= 0)
     groups, of_pods = snapshot.pod_group[pods], bound_to[snapshot.pod_shape[pods]]
+    # A group is bound to a model if all its pods are: then the least and the most are the same.
     least, most = np.full(len(out), none, np.int64), np.full(len(out), -1, np.int64)
     np.minimum.at(least, groups, of_pods)
     np.maximum.at(most, groups, of_pods)

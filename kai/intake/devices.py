@@ -188,12 +188,14 @@ def thousandths(text: str) -> int:
     Raises: BadValue if the text is not a quantity, or one that does not fit into 64 bits in whole units.
     """
     whole = quantity.amount(text)
+    # A capacity that no request can reach must not make the device unreadable.
     return quantity.amount(text, CAPACITY_PARTS) if whole <= _LARGEST // CAPACITY_PARTS else _LARGEST
 
 
 def _attribute(source: api.DeviceAttribute) -> str | int | bool | None:
     """Return the value of an attribute; None for an unknown type, in which no two devices agree."""
     version = None if source.version is None else VersionText(source.version)
+    # The API server lets one of them be set.
     values = (source.int_, source.bool_, source.string, version)
     return next((value for value in values if value is not None), None)
 
@@ -211,6 +213,7 @@ def amounts_of(source: Mapping[str, object]) -> tuple[tuple[str, int], ...]:
 
 def config_of(source: JsonObject) -> DeviceConfig:
     """Return the configuration that is passed to a driver."""
+    # Requests say for whom it is; what remains is meant for the driver alone.
     body = {key: value for key, value in source.items() if key != "requests"}
     return DeviceConfig(
         body=json.dumps(body, sort_keys=True, default=dict),

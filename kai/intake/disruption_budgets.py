@@ -50,6 +50,7 @@ class Budgets:
             return ()
         labels = pod.metadata.labels
         there = self._by_namespace.get(pod.metadata.namespace, ())
+        # A budget without a selector covers no pod, one with an empty selector each pod of its namespace.
         return tuple(each for each in there if each.spec.selector is not None and selects(each.spec.selector, labels))
 
     def may_cover(self, pod: Pod) -> bool:
@@ -94,6 +95,7 @@ class Budgets:
 
 
 def _is_running(pod: Pod) -> bool:
+    # The eviction API looks at no budget for other pods.
     return pod.status.phase not in _FINISHED | {"Pending"} and pod.metadata.deletion_timestamp is None
 
 

@@ -87,6 +87,7 @@ def is_wanted(source: api.PodGroup, settings: IntakeSettings) -> bool:
     backoff = source.spec.scheduling_backoff
     if backoff is None or backoff == _NO_BACKOFF or not source.status.scheduling_conditions:
         return True
+    # Conditions are in no order: the highest number is that of the last transition.
     newest = max(source.status.scheduling_conditions, key=lambda each: parsing.signed(each.transition_id) or 0)
     return newest.node_pool != (settings.pool(labels) or names.DEFAULT_NODE_POOL)
 
@@ -225,6 +226,7 @@ def _held(tree: "_Tree", source: api.PodGroup) -> Refusal | None:
     held = tree.held or source.metadata.annotations.get(REFUSED, "")
     if held:
         return Code.HELD, held
+    # A group that used up its time stays held, since its owner may make its pods anew.
     for each in source.status.conditions:
         if each.type == names.TIME_LIMIT and each.status == "True":
             return Code.TIME_LIMIT, each.message or "the group has run for as long as it may"
@@ -300,6 +302,7 @@ def _tree(spec: api.PodGroupSpec) -> _Tree:
         return _Tree(_flat(spec.min_sub_group, _constraint(spec.topology_constraint), least))
     root = SubGroup(name=ROOT, parent=-1, leaf=False, minimum=None)
     one = (root, _leaf(DEFAULT_SUBGROUP, 0, 1, None))
+    # Size before form: the checks that follow look at each sub-group.
     if len(spec.sub_groups) > api.MOST_SUB_GROUPS:
         held = f"spec.subGroups: found {len(spec.sub_groups)} sub-groups, expected at most {api.MOST_SUB_GROUPS}"
         return _Tree(one, held=held)
@@ -311,6 +314,7 @@ def _tree(spec: api.PodGroupSpec) -> _Tree:
         held = f"spec.subGroups: found sub-groups nested {depth} deep, expected at most {api.DEEPEST_SUB_GROUP}"
         return _Tree(one, held=held)
     children: dict[str, list[api.SubGroup]] = {}
+    # By name, so that lists in another order make the same tree.
     for source in sorted(spec.sub_groups, key=lambda each: each.name):
         children.setdefault(_parent(source), []).append(source)
     top = _constraint(spec.topology_constraint)

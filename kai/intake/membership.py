@@ -171,6 +171,7 @@ class Leaves:
         width = len(self._texts)
         pairs = np.where(trees < 0, -1, trees * width + names)
         size = len(self._trees) * width
+        # A table of all pairs would be larger than the pods themselves.
         if size > _MANY + 4 * len(pairs):
             distinct, pair_of = np.unique(pairs, return_inverse=True)
             return np.array([self._position(pair, width) for pair in distinct.tolist()], np.int64)[pair_of]

@@ -116,6 +116,7 @@ _NONE_OFFERED = Offered()
 
 def offered_in(gpus: Gpus) -> Mapping[str, Offered]:
     """Return what DRA drivers offer, by node."""
+    # A device that is tied to no node cannot be one of a node's GPUs.
     counts = Counter(gpu.node for gpu in gpus.all if gpu.node)
     products: dict[str, set[str]] = {}
     for gpu in gpus.all:

@@ -173,6 +173,7 @@ def _status(phase: str, deleted: float | None, spec: api.PodSpec) -> tuple[Statu
     """
     if phase in _FINISHED:
         return _FINISHED[phase], False
+    # Before all other phases: a pod that is being deleted gives up what it holds, whether or not it runs.
     if deleted is not None:
         return Status.RELEASING, False
     if phase == "Running":

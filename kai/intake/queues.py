@@ -137,6 +137,7 @@ def read_queues(
     if not settings.full_hierarchy_fairness:
         return _flat(chosen, usage, clocked)
     kept = _rooted({name: source.spec.parent_queue for name, source in chosen.items()})
+    # By name, so that rows do not depend on the order in which objects came.
     rows = {name: row for row, name in enumerate(sorted(kept))}
     return tuple(_queue(chosen[name], rows.get(chosen[name].spec.parent_queue, -1), usage, clocked) for name in rows)
 
@@ -175,6 +176,7 @@ def _flat(
     """Return all queues that have a parent as children of one unlimited queue, which has a reserved name."""
     everything = Shares(cpu=UNLIMITED, memory=UNLIMITED, gpu=UNLIMITED)
     one = Shares(cpu=1.0, memory=1.0, gpu=1.0)
+    # A queue with the reserved name is left out: two rows would have one name.
     children = sorted(name for name, source in sources.items() if source.spec.parent_queue and name != FLAT_PARENT)
     order = sorted([*children, FLAT_PARENT])
     parent = order.index(FLAT_PARENT)
@@ -307,6 +309,7 @@ def queue_text(queue: str, namespace: str) -> str:
 def _beyond(bounds: Bounds, source: PodGroup, *, preemptible: bool) -> Refusal:
     """Return which bound of its namespace a group violates."""
     named, namespace = source.spec.priority_class_name, source.metadata.namespace
+    # A group that names no class has the default priority, which its tenant did not choose.
     if bounds.classes is not None and named and named not in bounds.classes:
         wanted = ", ".join(bounds.classes) or "none"
         text = f"spec.priorityClassName: found {named}, expected what namespace {namespace} may use: {wanted}"

@@ -87,6 +87,7 @@ class RecordCache(Generic[Source, Record]):
         self._latest.clear()
         if sources is before:
             return False
+        # A listing of the store knows what changed since the last one: then no identity is compared.
         if isinstance(sources, Listing) and sources.before is not None and sources.before is self._mark:
             gone, come = list(sources.gone), list(sources.come)
         else:
@@ -99,6 +100,7 @@ class RecordCache(Generic[Source, Record]):
             self._sources, self._mark = sources, mark
             return False
         fresh = self._records_of(come, ahead, read)
+        # Few changes are made one by one; beyond that, sorting anew costs less.
         if len(gone) + len(fresh) > _FEW + len(self.records) // 8:
             if gone or not self._insert(fresh):
                 self._sort(gone, fresh)

@@ -194,6 +194,7 @@ def demand(key: ResourceKey) -> Demand:
         total[_GPU] = max(1, hundredths(gpu.portion)) * gpu.devices * (GPU_UNIT // 100)
     elif gpu.kind == GpuKind.MEMORY:
         total[_GPU] = 0
+    # Nodes have a limit of pods, and no pod requests that resource by itself.
     total[names.PODS] = 1
     return Demand(packed(total), gpu, tuple(_containers(key)), key.guaranteed)
 
@@ -252,6 +253,7 @@ def _refusal(key: ResourceKey, total: Mapping[str, int]) -> str:
         return _found(names.GPU_FRACTION_DEVICES, key.devices, "a positive number of GPUs")
     if shares and whole:
         return "found a part of a GPU in annotations and whole ones in containers, expected one of the two"
+    # Amounts of extended resources are whole numbers in Kubernetes.
     if whole % GPU_UNIT:
         wanted = f"whole ones, or the annotation {names.GPU_FRACTION} to share one"
         return f"spec.containers: found {whole / GPU_UNIT:g} GPUs, expected {wanted}"

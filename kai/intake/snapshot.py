@@ -154,6 +154,7 @@ class Intake:
         Raises: InputError for two objects of one kind and name.
         """
         objects = self._ending.shown(objects)
+        # Before the comparison: a quota by the clock may differ although no object does.
         queues, usable, standings = self._read_queues(objects, past, now)
         last = self._last
         # Without a change nothing is read: such a cycle pays for the comparison, for budgets and for dealing turns.
@@ -281,6 +282,7 @@ class Intake:
         if held.version is not groups.version:
             said = table.read(held.records, held.version, "held")
         table.settle(held.records, held.version, said)
+        # Last of all, since numbers of keys that are dropped go to other keys.
         self._group_keys.keep(granted.pods.group_key, said.group_key)
 
     def _settle_nodes(self, library: Library) -> NodeTable:

@@ -64,6 +64,7 @@ def read_library(objects: ClusterObjects, settings: IntakeSettings, before: Libr
     if _are_same(objects, before.objects, _SOURCES):
         return before
     devices, claimed_gpus, node_gpus = before.devices, before.claimed_gpus, before.node_gpus
+    # Claims that did not change keep their values: they are many, and each is read with its devices.
     read = zip(map(id, in_order(before.objects.resource_claims)), before.catalog.claims.claims.values(), strict=True)
     known: KnownClaims = dict(read)
     if (now := read_devices(objects, devices)) is not devices:
@@ -169,6 +170,7 @@ def raw_object(source: ApiObject) -> RawObject:
         annotations=metadata.annotations,
         owners=tuple([(each.kind, each.uid) for each in metadata.owner_references]),
         deleting=metadata.deletion_timestamp is not None,
+        # On demand: most plugins read names and labels, and to write out an object is dear.
         write=partial(_content, source),
     )
 

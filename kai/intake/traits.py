@@ -120,6 +120,7 @@ def tolerations(sources: tuple[api.Toleration, ...]) -> tuple[Toleration, ...]:
 def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
     """Return the ports of the node that a pod occupies; on the host's network every container port is one."""
     found: set[HostPort] = set()
+    # Other init containers end before these begin, and have no use for ports of the node any more.
     for container in (*spec.containers, *filter(is_sidecar, spec.init_containers)):
         for port in container.ports:
             # The API server fills in the host port of a pod on the host's network; a manifest may lack it.

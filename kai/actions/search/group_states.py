@@ -180,6 +180,7 @@ class GroupStates:
         )
 
     def _room_for_a_group(self) -> Int64s:
+        # Made once for the action: a kernel would else allocate a chunk for each of thousands of groups.
         return np.zeros(int(np.diff(self._session.facts.groups.pod_start).max(initial=1)), np.int64)
 
     def prefix(self, wanted: int, masks: int) -> Prefix:

@@ -229,6 +229,7 @@ class Givers:
     def cheapest(self, groups: GroupRows, most: int, *, freeing: bool) -> list[int]:
         """Return at most ``most`` of ``groups`` that have pods to lose, cheapest first; ``freeing``: and free GPUs."""
         epochs = self._session.columns.epoch[groups]
+        # Only groups that changed are weighed again: one pass looks at the same groups many times.
         for group, epoch in zip(groups.tolist(), epochs.tolist(), strict=True):
             if self._epoch[group] != epoch:
                 giver = self.of(group)
@@ -297,6 +298,7 @@ class Queues:
         if known is None:
             path, mine = self._session.view.path_to(leaf), self._mine
             shared = 0
+            # One queue of each path is left, also where both are of the same leaf.
             while shared < min(len(path), len(mine)) - 1 and path[shared] == mine[shared]:
                 shared += 1
             known = self._paths[leaf] = path[shared:]
@@ -305,6 +307,7 @@ class Queues:
     def may_lose(self, leaf: int, lost: Float64s) -> bool:
         """Return whether the queue is still above its entitlement after losing ``lost`` [3]."""
         facts, path = self._session.facts.queues, self.path(leaf)
+        # Siblings are compared: the queues of loser and aggressor at the depth where their paths part.
         depth = len(self._session.view.path_to(leaf)) - len(path)
         taker = self._mine[min(depth, len(self._mine) - 1)]
         left = self._used[path[0]] - lost
@@ -321,12 +324,14 @@ class Queues:
                 sums[queue] = sums.get(queue, np.zeros(3)) + lost
         for queue, lost in sums.items():
             quota, used = facts.quota[queue], self._used[queue]
+            # A queue that is below its quota already is not pushed there.
             if ((quota >= 0) & (used >= quota) & (used - lost < quota)).any():
                 return True
         return False
 
 
 def _exceeds(amounts: Float64s | Int64s, bounds: Float64s) -> bool:
+    # A negative bound is none.
     return any(0 <= bound < amount for amount, bound in zip(amounts.tolist(), bounds.tolist(), strict=True))
 
 

@@ -109,6 +109,7 @@ class Planner:
 
     def serves(self, plan: Plan) -> bool:
         """Return whether sums allow that the plan serves the aggressor."""
+        # Each sum counts: the core has no clock, so a number of sums bounds the time of a look.
         self._papers += 1
         return self._room.could_hold(self._freed(plan))
 
@@ -257,6 +258,7 @@ class Planner:
         def exchanges(plan: Plan) -> bool:
             return found is not None and any(steps > found.get(group, 0) for group, steps in plan.items())
 
+        # By content at last: equal costs must give the same victims each time.
         return sorted(out.values(), key=lambda plan: (self.cost(plan), exchanges(plan), sorted(plan.items())))
 
     def _givers(self) -> list[int]:
@@ -298,6 +300,7 @@ class Planner:
             more = {**plan, group: steps}
             if self._is_over():
                 return None
+            # Passed over, and no end: a smaller group further on may be allowed.
             if not self._is_allowed_on_paper(more) or (keep and self.cost(more).below):
                 continue
             plan = more

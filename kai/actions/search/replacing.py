@@ -43,6 +43,7 @@ class Replacing:
         """
         states = self.states
         groups = self.session.facts.pods.group
+        # A kernel cannot ask plugins, so it tries plain groups only; both forms decide alike.
         if (
             states is None
             or not self.session.takes(TRIAL)

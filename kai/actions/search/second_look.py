@@ -266,6 +266,7 @@ class SecondLook:
                 if bound is None or self._planner.cost_of(lost) < bound:
                     return attrs.evolve(found, looked=self.looked(lost))
                 found.statement.discard()
+            # By content, since several drafts come down to the same set.
             self._failed.add(key)
             self._planner.refuse(plan)
         return None

@@ -263,6 +263,7 @@ def _past_delays(session: Session, groups: GroupRows) -> GroupRows:
         return (np.array([objects[row].preemption_delay is not None for row in rows], np.bool_),)
 
     (delayed,) = snapshot.memory.rows.columns("groups with delays", snapshot.versions.groups, len(objects), read)
+    # Mostly no group has a delay, and then no object is looked at.
     if not delayed[groups].any():
         return groups
     past = [not delayed[group] or _past_delay(session, group) for group in groups.tolist()]

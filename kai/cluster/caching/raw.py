@@ -97,6 +97,7 @@ def known_in(cache: AssumeCache[Any], page: NamesPage) -> list[Peek] | None:
     for head in page.items or ():
         names = head.metadata
         seen = Peek((sys.intern(names.namespace), names.name), names.uid, version_of(names.version))
+        # One unknown object is enough: its page has to be read whole.
         if not cache.knows(seen):
             return None
         found.append(seen)

@@ -59,6 +59,7 @@ class Lookup(Generic[T]):
                 del self._found[key]
             return
         found.pop(place, None)
+        # Back to the form of a single object: each group that ever had two pods would else keep its dict.
         if len(found) == 1:
             self._found[key] = next(iter(found.values()))
 
@@ -225,6 +226,7 @@ class Arrivals:
 
     def add(self, cls: type[ApiObject], key: Key, change: Change[Any]) -> None:
         """Record a change."""
+        # An object that is gone needs no preparation.
         if change.after is None:
             self._waiting.pop((cls, key), None)
             return
@@ -312,6 +314,7 @@ class Subscription:
     def _join(self, place: Place, change: Change[Any]) -> None:
         known = self._pending.pop(place, None)
         joined = change if known is None else Change(known.before, change.after)
+        # Else it came and went, or is as it was: the subscriber saw nothing in between.
         if joined.before is not joined.after:
             self._pending[place] = joined
 

@@ -149,6 +149,7 @@ class WatchedStore:
 
     def cluster_objects(self) -> ClusterObjects:
         """Return the objects for a snapshot."""
+        # One value for each revision, since snapshots compare listings by identity.
         if self._whole is None or self._whole[0] != self._revision:
             fields: dict[str, Any] = {
                 FIELD_OF[cls]: cache.listing() for cls, cache in self._caches.items() if cls in FIELD_OF
@@ -327,6 +328,7 @@ class WatchedStore:
     def take_answer(self, cls: type[Any], manifest: Mapping[str, Any]) -> None:
         """Take an object from the server's answer to a read or a write."""
         cache = self._caches.get(cls)
+        # An answer is as new as an event of the watch, and comes sooner.
         if cache is not None and self._selects(cls, manifest):
             with self.taking():
                 cache.see(manifest)
@@ -369,6 +371,7 @@ class WatchedStore:
 
     def _changed(self, cls: type[ApiObject], key: Key, change: Change[Any]) -> None:
         self._revision += 1
+        # A first batch holds the objects as they were, so the next subscription needs another.
         self._begun.clear()
         self._substance += not self._passed_over(change)
         for subscription in self._subscriptions[cls]:

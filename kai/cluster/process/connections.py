@@ -174,6 +174,7 @@ class _Reception(web.Server):
             max_line_size=_LARGEST_HEAD,
             max_field_size=_LARGEST_HEAD,
             max_headers=_MOST_HEADERS,
+            # A small body may unpack to gigabytes, beyond each limit that is counted here.
             auto_decompress=False,
         )
         self._respond = respond
@@ -314,6 +315,7 @@ class _Reception(web.Server):
             self._hold(visit, -visit.held)
         if found.pieces is not None:
             return await self._send(request, visit, found, found.pieces)
+        # After a refusal the rest of a body may still be on its way, so the connection is of no more use.
         keeps = self._limits.rest_seconds > 0 and found.status == 200
         if protocol in self._visits:
             self._set_deadline(protocol, visit, self._limits.rest_seconds if keeps else self._limits.answer_seconds)
@@ -343,6 +345,7 @@ class _Reception(web.Server):
             body = await self._body(request, visit)
             if body is None:
                 return Response(status=413, body=b"found a request of excessive size\n")
+            # Not decoded: a slash that is a part of a name must not become a separator.
             path = request.raw_path.partition("?")[0]
             asked = Request(
                 method=request.method,
@@ -373,6 +376,7 @@ class _Reception(web.Server):
                 return None
             self._hold(visit, len(piece))
             if self._held > self._limits.bodies:
+                # The largest goes: it frees most, and costs one client its request.
                 largest = max(self._visits, key=lambda protocol: self._visits[protocol].held)
                 self._drop(largest)
         return bytes(out)

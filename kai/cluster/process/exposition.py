@@ -296,6 +296,7 @@ class EvictedGroups:
         now = self.clock()
         if now - self._looked < _APART:
             return
+        # They are in the order of time, so the look ends at the first that is young.
         old = list(takewhile(lambda labels: self._counted[labels] <= now - _SCRAPED, self._counted))
         if not old:
             return

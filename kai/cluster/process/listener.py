@@ -104,6 +104,7 @@ def is_local(host: str) -> bool:
         found = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return False
+    # A socket for both families shows 127.0.0.1 as ::ffff:127.0.0.1.
     mapped = getattr(found, "ipv4_mapped", None)
     return bool((mapped or found).is_loopback)
 

@@ -59,6 +59,7 @@ class PluginTimes:
     def _counted(self, taken: Taken, function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)
         def ask(*args: P.args, **kwargs: P.kwargs) -> R:
+            # Calls nest: what an inner call takes counts for its own plugin, and is taken off here.
             outside, self._inside = self._inside, 0.0
             since = self.clock()
             try:

@@ -184,5 +184,6 @@ def _places_in(answer: Mapping[str, Any]) -> Mapping[str, _Place]:
     return {
         str(each.get("kind")): _Place(str(each["name"]), bool(each.get("namespaced")))
         for each in mappings_of(answer, "resources")
+        # Names with a slash are subresources of the same kind.
         if isinstance(each.get("name"), str) and "/" not in each["name"]
     }

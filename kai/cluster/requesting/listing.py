@@ -208,6 +208,7 @@ class Lister:
 
 def address_of(server: str) -> str:
     """Return host and port of a server's URL."""
+    # Without the user and password that a URL may have.
     return urlsplit(server).netloc.rpartition("@")[2] or server
 
 
@@ -237,6 +238,7 @@ def _take(cls: type[ApiObject], page: Page, found: Listing) -> None:
     found.revision = max(found.revision, page.metadata.version, key=_number)
     for raw in page.items or ():
         manifest: Any = manifest_of(raw, cls)
+        # Failed pods hold nothing, and a cluster may keep thousands of them.
         if cls is Pod and _is_failed(manifest):
             continue
         try:

@@ -76,6 +76,7 @@ class EndingNamespaces:
         name = _entered(request)
         uid, ends = self._known(name)
         now = self.clock.monotonic()
+        # What the store shows needs no memory of its own.
         if ends or not name:
             return
         if len(self._refused) >= MOST:

@@ -82,6 +82,7 @@ class Reviews:
 
         Raises: ReviewError without an answer of the API server.
         """
+        # No cluster issues such a token, so the API server need not be asked.
         if not token or len(token) > _LONGEST_TOKEN or not token.isascii() or not token.isprintable():
             return None
         digest = hashlib.sha256(token.encode()).hexdigest()
@@ -112,6 +113,7 @@ class Reviews:
             "resourceAttributes": {each: text for each, text in attrs.asdict(permission).items() if text},
         }
         status = await self._ask(_ACCESS, "authorization.k8s.io/v1", "SubjectAccessReview", spec)
+        # Only a plain yes counts: what says both, or neither, grants nothing.
         allowed = status.get("allowed") is True and status.get("denied") is not True
         _remember(self._allowed, key, (now, allowed))
         return allowed

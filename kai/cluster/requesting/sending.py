@@ -98,6 +98,7 @@ class Sender:
         """
         if may_send is not always:
             call = attrs.evolve(call, may_send=may_send)
+        # A read has no effect, so it may be repeated whatever became of the first one.
         is_read = call.method == "GET"
         started, attempt, refused = self.clock.monotonic(), 0, 0
         with self._offered(key, urgent=urgent) as end:

@@ -172,6 +172,7 @@ class Window:
         if not alone:
             self._cut(_CUT_THROTTLED, ticket.sent_at, now)
             self._hold_until = max(self._hold_until, now + min(wait, _LONGEST_HOLD))
+        # As if not sent, so that the latency of its answer counts from the second time.
         ticket.sent_at = -1.0
         self._resting[number] = now + wait
 

@@ -278,6 +278,7 @@ def wait_of(answer: Answer, now: float) -> float | None:
     """Return the delay in seconds that the server asks for, in a header or the body; None without one."""
     text = answer.retry_after.strip()
     if text.isascii() and text.isdigit():
+        # A header of a thousand digits is a long wait, and no error.
         return min(float(text[:9]), _LONGEST_WAIT)
     if text:
         moment = _instant(text)

@@ -76,6 +76,7 @@ class Account:
         """Read the credentials again; return whether they changed. After an error the old ones stay."""
         before = self.credentials
         async with self._reading:
+            # Another call read them while this one waited for the lock.
             if self.credentials is not before:
                 return True
             try:
@@ -90,6 +91,7 @@ class Account:
             if loaded == before:
                 return False
             self.credentials = loaded
+            # A new token is a header of the next request, and needs no new connection.
             if loaded.tls != before.tls:
                 self.generation += 1
             return True

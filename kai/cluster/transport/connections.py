@@ -231,6 +231,7 @@ class Connections:
             data=None if call.body is None else _Content(call.body, sending),
             headers=headers,
             timeout=_NO_LIMIT,
+            # A redirect could take the token to another host.
             allow_redirects=False,
             server_hostname=self._server_name,
             proxy=self._proxy,
@@ -243,6 +244,7 @@ class Connections:
                 headers=self._headers,
                 auto_decompress=False,
                 read_bufsize=_READ_SIZE,
+                # The cookie of a load balancer would tie all calls to one API server.
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._session

@@ -250,6 +250,7 @@ class Reachability:
             # The outage may have been an upgrade of the server.
             await self._ask_version()
             self._doubted = anyio.Event()
+            # When a server goes, hundreds of calls fail at once; one probe a second answers for all.
             await self.clock.sleep(_BETWEEN_DOUBTS)
             await self._doubted.wait()
 
@@ -262,6 +263,7 @@ class Reachability:
         self._go_away(why)
         pause = _FIRST_PAUSE
         while self.away_since is not None:
+            # At random, so that the processes of a cluster do not knock at one instant.
             await self.clock.sleep(pause * (0.5 + 0.5 * self.draw()))
             pause = min(pause * 2.0, _LONGEST_PAUSE)
             why = await self._probe(_KNOCKING)

@@ -350,6 +350,7 @@ def _ascending(numbers: object) -> list[int]:
 
 
 def _is_whole(value: object) -> bool:
+    # A bool is an int in Python, and a plugin that answers True means no number.
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 

@@ -117,6 +117,7 @@ class Bindings:
     def of(self, pods: Int64s) -> list[Bind]:
         """Return decisions to bind ``pods`` where the ledger has them. Cost: a tenth of a microsecond for each."""
         world = self._world
+        # The plain path commits few pods at a time, and arrays of one cost more than the decision.
         if len(pods) == 1 and (alone := self._of_one(int(pods[0]))) is not None:
             return [alone]
         columns, shapes = world.columns, world.facts.pods.shape[pods]
@@ -124,6 +125,7 @@ class Bindings:
         placements = columns.placement[pods]
         distinct = np.unique(shapes).tolist()
         granted = {shape: self._grant(shape) for shape in distinct}
+        # Placement 0 is that of pods that share no device and have no details: most pods of most clusters.
         if not placements.any():
             if len(distinct) == 1:
                 received, count, _ = granted[distinct[0]]
@@ -202,6 +204,7 @@ class Bindings:
 
     def _name(self, slots: Int64s) -> None:
         """Name the slots among ``slots`` that have no name yet."""
+        # On demand: a cluster has far more devices than a cycle opens for sharing.
         fresh = np.unique(slots[~self._named[slots]])
         if not len(fresh):
             return

@@ -119,6 +119,7 @@ def reaction_to(wanted: OnFailure | None, hook: str) -> OnFailure:
     possible = {OnFailure.STOP: True, OnFailure.REFUSE: instead.refuse, OnFailure.LEAVE_OUT: instead.leave_out}
     if chosen is OnFailure.STOP or possible[chosen] is not None:
         return chosen
+    # What was wished has no stand-in, and a stop is safer than a made-up answer.
     return instead.default if possible[instead.default] is not None else OnFailure.STOP
 
 
@@ -148,6 +149,7 @@ class Failures:
             if known is None
             else attrs.evolve(known, times=known.times + 1)
         )
+        # The first failure stays the reason: those after it mostly follow from it.
         if group >= 0:
             self.refused.setdefault(group, str(error))
 

@@ -333,6 +333,7 @@ class FastPath:
         if not len(refused):
             return
         session = self._session
+        # Stable: groups of one reason stay in the order in which they were refused.
         refused = refused[np.argsort(refused[:, 2], kind="stable")]
         sources, begins = np.unique(refused[:, 2], return_index=True)
         for source, rows in zip(sources.tolist(), np.split(refused, begins[1:]), strict=True):

@@ -206,6 +206,7 @@ class Asking:
         return [OpenedPlugin(**fields) for fields in out] or [OpenedPlugin(name=self.use.name)]
 
     def _fields_for(self, known: list[dict[str, Any]], concerns: Bools | None) -> dict[str, Any]:
+        # Plugins hand one mask to several extensions, so identity mostly decides before the comparison.
         for fields in known:
             mine = fields["concerns"]
             if mine is concerns or (mine is not None and concerns is not None and np.array_equal(mine, concerns)):
@@ -237,6 +238,7 @@ class Asking:
         def ask(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
                 return timed(*args, **kwargs)
+            # An error of kai's own has its blame already, perhaps of another hook that this one called.
             except (KaiError, KeyboardInterrupt):
                 raise
             except BaseException as error:  # what compiled libraries raise where they panic is no Exception
@@ -308,6 +310,7 @@ class Asking:
                     if objection:
                         raise self._blamed(hook, objection)
                     yield scenario
+            # GeneratorExit is the engine that stops asking, and no failure of the plugin.
             except (KaiError, KeyboardInterrupt, GeneratorExit):
                 raise
             except BaseException as error:

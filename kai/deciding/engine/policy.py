@@ -285,6 +285,7 @@ class Policy:
         for maker in self._key_makers:
             match maker:
                 case PriorityOrder():
+                    # Smaller keys come first, and higher priorities shall.
                     np.negative(priority, out=(ranked := np.empty(len(groups), np.float64)))
                     columns.append(ranked)
                 case ElasticOrder():
@@ -336,6 +337,7 @@ class Policy:
         """Return the groups for which only one plugin splits nodes, and that plugin's tree function or None."""
         splitting = list(self.splitting)
         trees = [each for each in splitting if each.tree is not None]
+        # Trees of two plugins would have to be crossed, which is left to the plain path.
         if len(trees) != 1:
             return None, groups[:0]
         alone = np.ones(len(groups), np.bool_)
@@ -352,6 +354,7 @@ class Policy:
         out = ACCEPTED
         for plugin in self.plugins:
             if plugin.pod_filter is not None and plugin.is_asked(shape):
+                # All refusals and not the first, so that a user can mend them together.
                 out = out.plus(plugin.pod_filter.admit(pod))
         return out
 

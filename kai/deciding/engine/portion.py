@@ -271,6 +271,7 @@ class Portion:
                     return first
             return []
         chunk: list[int] = []
+        # Children beyond the minimum are not asked: what the group needs starts together, and no more.
         for child in self._first(children, self.minimum(subgroup)):
             if not self.is_satisfied(child):
                 chunk += yield self._chunk_of(child)

@@ -147,6 +147,7 @@ class Awaited:
             return ()
         snapshot = self._world.snapshot
         waiting = snapshot.pod_group[self._world.pods_in(1 << Status.PIPELINED)]
+        # A group that got its place, or lost the promise of one, awaits nothing more.
         promised = {snapshot.groups[row].key for row in np.unique(waiting[waiting >= 0])}
         return tuple(key for key in self._keys if key in promised)
 

@@ -186,6 +186,7 @@ class Objections:
 def shortages(world: World, counts: Sequence[int]) -> Mapping[NodeReason, int]:
     """Return how many nodes lack which resource, from ``counts`` [R + 1]: each resource, then memory of a device."""
     names = (*world.snapshot.axis.names, GPU_MEMORY)
+    # To users a lack of device memory is a lack of GPUs: it has that code, and a name of its own.
     codes = (*range(len(names) - 1), GPU)
     return {
         NodeReason(code=fit.SHORT_OF + codes[at], subject=names[at]): count for at, count in enumerate(counts) if count
@@ -226,6 +227,7 @@ def _counted_gpus(world: World, shape: int, nodes: NodeRows) -> Int64s:
         return np.full(len(nodes), int(request[GPU] - facts.shapes.claimed[shape] * GPU_UNIT), np.int64)
     device = facts.nodes.gpu_memory[nodes]
     memory = gpu.memory if gpu.kind is GpuKind.MEMORY else (facts.shapes.portion[shape] * device).astype(np.int64)
+    # Rounded up as the kernel books it: else the text would name less than was refused.
     hundredths: Int64s = (100 * memory + device - 1) // device
     return hundredths * gpu.devices * (GPU_UNIT // 100)
 
@@ -246,6 +248,7 @@ def excesses(world: World, shape: int, group: int, nodes: NodeRows, codes: Int64
     for code in OVER[:2]:
         mine = nodes[codes == code]
         amounts = _counted_gpus(world, shape, mine)
+        # There are many nodes and few amounts for which a pod may count on them.
         for amount, count in zip(*np.unique(amounts, return_counts=True), strict=True):
             wanted = np.array([request[0], request[1], amount], np.float64)
             verdict = excess(world, group, wanted, code)

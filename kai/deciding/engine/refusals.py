@@ -40,6 +40,7 @@ def histogram(session: "Session", pod: int, nodes: NodeRows) -> Histogram:
     Cost: a pass over ``nodes``; one for each of them where the parameters ask for details.
     """
     counts = _objections(session, pod, nodes)
+    # Equal counts in a fixed order: a condition whose text changes is written to the cluster again.
     ordered = sorted(((count, reason) for reason, count in counts.items()), key=lambda item: (-item[0], item[1]))
     found = Histogram(counts=tuple(ordered), nodes=len(nodes))
     return _one_by_one(session, found, pod, nodes) if session.parameters.detailed_fit_errors else found
@@ -132,6 +133,7 @@ def _words(session: "Session", pod: int, nodes: NodeRows, codes: Int64s) -> dict
             continue
         for at, text in zip(refused, texts_of(plugin, PodRow(pod), nodes[refused]), strict=True):
             out[int(at)] = NodeReason(code=fit.REFUSED_HOOK, text=text)
+            # Marked, so that no other plugin is asked about it: a node counts for one objection.
             codes[at] = fit.REFUSED_HOOK
     return out
 
@@ -175,6 +177,7 @@ def capacity_verdict(session: Session, portion: Portion, pods: PodRows, *, fixed
     ``fixed_only`` checks only quota, which non-preemptible pods may not exceed.
     """
     group = portion.group
+    # Bounds of queues count only where a plugin divides fair shares.
     if not session.policy.rules.limits or session.facts.groups.queue[group] < 0:
         return ACCEPTED
     cpu, memory, gpu = session.limit_amounts[session.facts.pods.shape[pods]].sum(axis=0)

@@ -74,6 +74,7 @@ def _weights(terms: Sequence[Term]) -> dict[str, float]:
             case DeviceOrder():
                 weights["pack_slots"] += term.pack
                 weights["spread_slots"] += term.spread
+            # The other terms are no weights: kernels get shares and the mix as arrays of their own.
             case _:
                 pass
     return weights

@@ -111,6 +111,7 @@ def is_finished(request: BindRequest) -> bool:
     """Return whether a request is finished: it was carried out, is being deleted, or failed too often."""
     if request.metadata.deletion_timestamp is not None or request.status.phase == "Succeeded":
         return True
+    # Without a limit the first failure is the last.
     limit = request.spec.backoff_limit
     return request.status.phase == "Failed" and (limit is None or request.status.failed_attempts >= limit)
 
@@ -261,6 +262,7 @@ def _sweep(binder: Binder, request: BindRequest) -> Plan[tuple[str, ...]]:
         try:
             yield from sweep_group(group, binder.settings)
         except RefusedError as error:
+            # The bind has ended as it was reported; the next sweep of everything finds what stays.
             leftovers.append(str(error))
     return tuple(leftovers)
 

@@ -365,6 +365,7 @@ class BindQueue:
     # --- Sweeps --------------------------------------------------------------------------------------------------
 
     def _want_sweep(self, group: str, now: float) -> None:
+        # What leads to this may have happened after the sweep that runs has read the group.
         if group in self._sweeping:
             self._sweeping[group] = True
         elif group not in self._sweeps:

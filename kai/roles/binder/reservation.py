@@ -166,6 +166,7 @@ def leave_groups(pod: Pod) -> Plan[Pod]:
     keys = gpu_sharing.group_labels(pod.metadata.labels)
     if not keys:
         return pod
+    # Null in a merge patch removes a label.
     body = {"metadata": {"labels": dict.fromkeys(keys)}}
     return (yield from patch(Ref.to(pod), body, uid=pod.metadata.uid))
 

@@ -96,6 +96,7 @@ class Sweeping:
         for each in found:
             if each.uid not in self._lost:
                 structlog.get_logger().warning("grant lost", why=each.message, restored=each.is_restored)
+        # Of this look alone, so that a grant that is lost again is logged again.
         self._lost = frozenset(each.uid for each in found)
 
     async def _sweep_requests(self) -> None:
@@ -184,6 +185,7 @@ class BinderService:
 
     async def run(self) -> None:
         """Carry out binds until cancelled."""
+        # A binder that does not know all pods of a node would find room that is taken.
         await self.cluster.store.synced()
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks

@@ -247,6 +247,7 @@ class IndexedApi:
             return self.store.find(self.swept, request.among)
         if request.node:
             return self.store.find(NODES, request.node)
+        # Only labels of GPU groups have an index; by another label the pods of the namespace are filtered.
         for key, value in sorted(request.labels.items()):
             if gpu_sharing.group_labels({key: value}):
                 return self.store.find(GPU_GROUPS, f"{key}={value}")

@@ -133,6 +133,7 @@ def _is_left(existing: ConfigMap) -> bool:
 
 def _says_the_same(existing: ConfigMap, values: Mapping[str, str]) -> bool:
     """Return whether a map holds exactly the values of the pod's own: taking it over loses nothing."""
+    # Without values each empty map of a user would be the same.
     return bool(values) and dict(existing.data) == dict(values)
 
 
@@ -265,6 +266,7 @@ def _memory_limit(context: BindContext) -> int | None:
     portion = floating(received.portion) if received is not None else None
     if total is None or portion is None or not 0 < portion < math.inf or total <= 0:
         return None
+    # Rounded down: the pods of a GPU together must not get more than it has.
     return int(total * portion) or None
 
 

@@ -58,6 +58,7 @@ class VolumeBinding:
         started: float = yield Now()
         for claim in waiting:
             now: float = yield Now()
+            # One limit for all claims: a pod with ten of them must not hold its place ten times as long.
             left = max(0.0, self.timeout_seconds - (now - started))
             yield from _wait_for(claim, context.node, left, is_provisioned=claim in provisioned)
 
@@ -79,6 +80,7 @@ def claim_names(pod: Pod) -> tuple[str, ...]:
 
 def is_bound(claim: PersistentVolumeClaim) -> bool:
     """Return whether a claim is bound, and the volume controller has completed that."""
+    # A name alone is not enough: the controller adds the annotation once both sides agree.
     return bool(claim.spec.volume_name) and names.VOLUME_BIND_COMPLETED in claim.metadata.annotations
 
 
@@ -176,6 +178,7 @@ def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 def _is_kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     ref = volume.spec.claim_ref
+    # An administrator reserves a volume by a name, without a UID.
     return ref is not None and (ref.namespace, ref.name) == key_of(claim) and ref.uid in {"", claim.metadata.uid}
 
 
@@ -224,6 +227,7 @@ def _offer_volume(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Pla
 def _ask_for_volume(claim: PersistentVolumeClaim, node: Node) -> Plan[None]:
     if claim.metadata.annotations.get(names.VOLUME_NODE) == node.metadata.name:
         return
+    # Provisioners wait for this annotation, which tells them where the volume must be usable.
     body = {"metadata": {"annotations": {names.VOLUME_NODE: node.metadata.name}}}
     metadata = claim.metadata
     yield from patch(
