@@ -325,6 +325,20 @@ def _devices() -> Iterable[Workload]:
     )
 
 
+def _gangs_that_reclaim() -> Iterable[Workload]:
+    """Make searches for the victims of gangs, whose scenarios are many."""
+    cluster = Nodes(128, rack_size=16, zone_size=256)
+    yield Workload(
+        id="rack-reclaim",
+        title="128 full nodes, 1 gang of 32 x 1 GPU, rack preferred, reclaims",
+        nodes=cluster,
+        queues=_two_queues(0, cluster.total_gpus),
+        running=Running(cluster.total_gpus, ("queue-0",), striped=True),
+        pending=Pending(1, ("queue-1",), pods=32, preferred_level=RACK_LABEL),
+        expected=Expected(pipelined=32, evicted=32, source="derived: each takes the GPU of one victim"),
+    )
+
+
 def _large_reclaims() -> Iterable[Workload]:
     """Make the peer's own benchmarks of reclaim, and a hopeless sibling.
 
@@ -389,6 +403,7 @@ WORKLOADS: dict[str, Workload] = {
         _fractions(),
         _racks(),
         _reclaims(),
+        _gangs_that_reclaim(),
         _large_reclaims(),
         _beyond(),
         _devices(),

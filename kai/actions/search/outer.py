@@ -10,6 +10,7 @@ actions/common/solvers/accumulated_scenario_filters.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Final
 
 import attrs
@@ -72,6 +73,7 @@ class Filters:
         """Prepare the aggressor's requirements; ``free`` [N] is the capacity of nodes without evictions."""
         self._session = session
         self._free = free
+        self._waiting = waiting
         self.wanted = wanted_by(session, waiting)
         """The request of each waiting pod."""
         self._open = np.zeros(len(free), np.bool_)
@@ -85,6 +87,29 @@ class Filters:
         """Return whether the aggressor might fit without all ``victims``; ``held`` [N] is what they hold."""
         capacity = self._free + held
         return self._some_node_matches(victims) and self.domains_can_hold(capacity) and self._nodes_can_hold(capacity)
+
+    def leaves_too_few(self, victims: Int64s) -> bool:
+        """Return whether nodes have too few GPUs without ``victims``, for pods that ask for the same whole number.
+
+        ``accept`` is asked about a whole outer scenario; this rejects parts of it that cannot serve.
+        """
+        each = self._each
+        if not each:
+            return False
+        capacity = np.maximum(self._free + held_by(self._session, victims), 0)
+        return int((capacity // each).sum()) < len(self.wanted)
+
+    @cached_property
+    def _each(self) -> int:
+        """The thousandths of GPUs that every waiting pod asks for; 0 where sums prove nothing."""
+        facts, columns = self._session.facts, self._session.columns
+        shapes = facts.pods.shape[list(self._waiting)]
+        # Parts of devices and claimed ones are counted otherwise than whole GPUs, and so are promises in the peer's
+        # books.
+        is_whole = (facts.shapes.kind[shapes] == KIND_WHOLE).all() and not facts.shapes.claimed.any()
+        if not is_whole or columns.slot_used.any() or facts.nodes.books_as_peer or len(set(self.wanted)) != 1:
+            return 0
+        return self.wanted[0]
 
     def unmatched(self) -> Int64s:
         """Return the rows of the static masks that no node with room satisfies before any eviction."""

@@ -35,7 +35,7 @@ from kai.deciding.engine.eviction_caps import Cap
 from kai.deciding.engine.host import BudgetAnswer
 from kai.deciding.engine.portion import Portion
 from kai.deciding.engine.session import Session
-from kai.deciding.engine.shortcuts import FIRST_PROBE, HOPELESS, LAST_PROBE
+from kai.deciding.engine.shortcuts import FIRST_PROBE, HOPELESS, LAST_PROBE, TOO_FEW
 from kai.deciding.engine.statement import Statement
 from kai.facts.kernels.columns import GPU, KIND_NONE, RELEASING
 from kai.facts.kernels.prefix import NONE_PASSES, UNSUITED, is_final
@@ -290,12 +290,19 @@ class Search:
                 continue
             if not self._granted():
                 return None
-            found = self._simulate(scenario, terms) if _could_hold(terms.devices, scenario) else None
+            found = self._simulate(scenario, terms) if self._could_serve(scenario, terms) else None
             if found is not None:
                 return found
             self._failed.add(scenario.fingerprint())
         self._goes_on(self._more)
         return None
+
+    def _could_serve(self, scenario: Scenario, terms: Terms) -> bool:
+        """Return whether a simulation of the scenario might succeed, by the devices that its victims free."""
+        victims = scenario.victims()
+        if self._session.takes(TOO_FEW) and terms.filters.leaves_too_few(victims):
+            return False
+        return terms.devices is None or terms.devices.begin().add(victims.tolist())
 
     def _is_in_vain(self, scenario: Scenario) -> bool:
         """Return whether a plugin is certain that the waiting pods find no nodes without these victims."""
@@ -488,7 +495,3 @@ class Search:
         if gpuless.any():
             return session.all_nodes
         return np.flatnonzero((idle > 0) | (releasing > 0)).astype(np.int64)
-
-
-def _could_hold(devices: Devices | None, scenario: Scenario) -> bool:
-    return devices is None or devices.begin().add(scenario.victims().tolist())

@@ -86,3 +86,31 @@ def test_victims_that_leave_each_rack_too_small_are_refused():
     filters = filters_for(session, "wants")
     assert not filters.domains_can_hold(np.array([2000, 2000], np.int64))
     assert filters.domains_can_hold(np.array([0, 4000], np.int64))
+
+
+def leaves_too_few(groups, victims, free=0):
+    session = opened({**GROUPS, **groups}, NODES)
+    return filters_for(session, "wants", free).leaves_too_few(np.array(pods_of(session, victims), np.int64))
+
+
+def test_fewer_freed_devices_than_wanted_are_too_few():
+    assert leaves_too_few({}, "large")
+    assert not leaves_too_few({}, "large", free=1000)
+
+
+def test_rests_of_nodes_are_not_added_up():
+    assert leaves_too_few({"wants": {"members": 1, "each": {"gpu": 4}}}, "large", free=999)
+
+
+@pytest.mark.parametrize(
+    "wants",
+    [{"each": {"fraction": 0.5}}, {"each": {"cpu": "1"}}],
+    ids=["parts", "none"],
+)
+def test_pods_without_whole_devices_are_not_counted(wants):
+    assert not leaves_too_few({"wants": wants}, "small")
+
+
+def test_shared_devices_are_not_counted():
+    shared = {"half": {"each": {"fraction": 0.5}, "runs_on": "n1"}}
+    assert not leaves_too_few(shared, "small")
