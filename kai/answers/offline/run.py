@@ -31,7 +31,7 @@ from kai.deciding.configuration.profiles import make_profile
 from kai.deciding.configuration.registry import Registry
 from kai.deciding.engine.cycle import CycleReport, Profile, run_cycle
 from kai.deciding.engine.host import Budget, BudgetAnswer, Observer, Silent, Unlimited
-from kai.facts.compiled.pace import Pace, work_of
+from kai.facts.compiled.pace import WORTH_COMPILING, Pace, work_of
 from kai.facts.model.axis import Float64s, Int64s, locked
 from kai.facts.model.pod import TERMINATING
 from kai.facts.state.snapshot import Snapshot
@@ -48,6 +48,10 @@ Measured with searches as far as commands search: loading takes a second of proc
 4,000 pods, 50 waiting) take 0.4 seconds plain.
 """
 _PACE: Final = Pace(WORTH_LOADING)
+SCENARIO: Final = 3_000
+"""Work of a scenario in a search for victims: plain, one takes as long as so many pairs (5 ms against 1.7 us)."""
+TRIALS: Final = 5
+"""How often a cycle is decided again for one job that is explained, about."""
 _HOSTS: Final[list[str]] = []
 """The services of this process that choose how kernels run, so that this module does not."""
 
@@ -75,6 +79,17 @@ def settle_on(snapshot: Snapshot, profile: Profile, again: int = 0) -> None:
     work = work_of(len(snapshot.nodes), len(snapshot.pods), waiting)
     _settle(work * (1 + again), profile)
     _PACE.add(work)
+
+
+def settle_again(before: "Cycle", profile: Profile, jobs: int) -> None:
+    """Choose how kernels run before ``before`` is decided again with changes, for each of ``jobs``.
+
+    Kernels that are in no cache are not compiled for it: that takes longer than many trials.
+    """
+    snapshot = before.snapshot
+    waiting = int(np.count_nonzero(snapshot.pod_node < 0))
+    once = work_of(len(snapshot.nodes), len(snapshot.pods), waiting) + SCENARIO * before.scenarios
+    _settle(min(once * TRIALS * jobs, max(0, WORTH_COMPILING - _PACE.done)), profile)
 
 
 def _settle(work: int, profile: Profile) -> None:
@@ -109,6 +124,8 @@ class Counted:
     most: Searches
     has_ended: bool = False
     """Whether the budget ended a search."""
+    scenarios: int = 0
+    """Number of scenarios that were tried."""
     _left: int = attrs.field(init=False)
     _left_here: int = attrs.field(init=False, default=0)
 
@@ -133,7 +150,9 @@ class Counted:
 
     def grant(self) -> BudgetAnswer:
         """Return whether another scenario may be tried, within the budgets of the generator and of the cycle."""
-        return self._spend(PASSED_FOR_ONE)
+        answer = self._spend(PASSED_FOR_ONE)
+        self.scenarios += answer is BudgetAnswer.GO
+        return answer
 
     def pass_over(self) -> BudgetAnswer:
         """Return whether the generator may propose more after a scenario was skipped."""
@@ -171,6 +190,8 @@ class Cycle:
     decisions: tuple[Decision, ...]
     was_cut_short: bool = False
     """Whether a search for victims ended before it had tried everything."""
+    scenarios: int = attrs.field(default=0, eq=False)
+    """Number of scenarios that searches tried; 0 where nothing bounds them."""
 
     @property
     def aftermath(self) -> Aftermath:
@@ -324,6 +345,7 @@ def decide(
         report=decided,
         decisions=tuple(sink.decisions),
         was_cut_short=isinstance(budget, Counted) and budget.has_ended,
+        scenarios=budget.scenarios if isinstance(budget, Counted) else 0,
     )
 
 

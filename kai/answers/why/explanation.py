@@ -270,6 +270,8 @@ class Explainer:
         for job in jobs:
             groups.setdefault(key(job), []).append(job)
         self._effort.begin(len(groups), 1 + allowance(len(jobs), self._size) if verify else 0)
+        if verify:
+            self._trials.expect(len(groups))
         for first, *others in groups.values():
             fold = Fold(explanation=self.explain(first, verify=verify, among=len(jobs)), alike=tuple(others))
             self._effort.end_group()

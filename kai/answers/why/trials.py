@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 
 from kai.answers.offline.cluster_reaction import Disruptions
-from kai.answers.offline.run import Cycle, Searches, decide
+from kai.answers.offline.run import Cycle, Searches, decide, settle_again
 from kai.answers.outcomes.overview import declared_in
 from kai.answers.why.changes import Change, Site
 from kai.api.cluster_objects import ClusterObjects
@@ -192,6 +192,10 @@ class ChangeTrials:
         self._allowed = 0
         self.refused = False
         """Whether a change was not tried because the allowance was used up."""
+
+    def expect(self, groups: int) -> None:
+        """Prepare for trials for ``groups`` groups."""
+        settle_again(self._before, self._profile, groups)
 
     def allow(self, most: int) -> None:
         """Start on another group, with at most ``most`` trials for it."""
