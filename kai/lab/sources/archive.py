@@ -14,9 +14,9 @@ import json
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 import msgspec
@@ -56,7 +56,14 @@ def read_archive(path: Path, name: str) -> Case:
 
     Raises: InputError for an archive that is damaged or has other content.
     """
-    document = _read_json(path, name)
+    try:
+        return _case(_read_json(path, name, _in_pieces), path, name)
+    except _UndecodedError:
+        # The standard library reads more, such as UTF-16 and NaN, and explains what is wrong.
+        return _case(_read_json(path, name, json.loads), path, name)
+
+
+def _case(document: Mapping[str, Any], path: Path, name: str) -> Case:
     raw = document.get("rawObjects")
     if not isinstance(raw, Mapping):
         raise InputError.about(f"{name}: {MEMBER}", "rawObjects", found=raw, wanted="lists of objects")
@@ -172,14 +179,14 @@ def _aside(document: Mapping[str, Any], name: str) -> Mapping[Suspect, bool]:
     return found
 
 
-def _read_json(path: Path, name: str) -> Mapping[str, Any]:
+def _read_json(path: Path, name: str, decode: Callable[[bytes], Any]) -> Mapping[str, Any]:
     try:
         with zipfile.ZipFile(path) as archive:
             # Before it is unpacked: a few kilobytes of zip can hold any number of zeros.
             size = archive.getinfo(MEMBER).file_size
             if size > _LARGEST:
                 raise InputError(f"{name}: found {MEMBER} of {size} bytes, expected at most {_LARGEST}")
-            document = _decoded(archive.read(MEMBER))
+            document = decode(archive.read(MEMBER))
     except KeyError:
         raise InputError(f"{name}: found no {MEMBER}, expected a snapshot taken by the scheduler") from None
     # An encrypted member raises RuntimeError, and an unknown compression NotImplementedError.
@@ -192,16 +199,73 @@ def _read_json(path: Path, name: str) -> Mapping[str, Any]:
     return document
 
 
-def _decoded(text: bytes) -> Any:  # noqa: ANN401 - whatever the file holds
-    """Return the value of a JSON text.
+class _UndecodedError(Exception):
+    """Raised for JSON that the quick decoder does not read."""
 
-    Raises: ValueError or RecursionError for invalid JSON.
-    """
+
+_ANY: Final = msgspec.json.Decoder()
+_FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_Decode: TypeAlias = Callable[[bytes | msgspec.Raw], Any]
+
+
+def _decoded(text: bytes | msgspec.Raw, decode: _Decode) -> Any:  # noqa: ANN401 - whatever the file holds
     try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        # The standard library reads more, such as UTF-16 and NaN, and explains what is wrong.
-        return json.loads(text)
+        return decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise _UndecodedError from error
+
+
+def _in_pieces(text: bytes) -> Any:  # noqa: ANN401 - as above
+    """Return the value of a JSON text, but leave each object of ``rawObjects`` and ``kai.objects`` as text.
+
+    Such an object is decoded when it is read: all of them at once take four times the memory of their text.
+
+    Raises: _UndecodedError.
+    """
+    document = _fields(text)
+    if not isinstance(document, dict):
+        return document
+    out = {key: _own(value) if key == "kai" else _plain(value) for key, value in document.items() if key != _RAW}
+    return {**out, _RAW: _lists_in(document[_RAW])} if _RAW in document else out
+
+
+_RAW: Final = "rawObjects"
+
+
+def _own(text: msgspec.Raw) -> Any:  # noqa: ANN401 - as above
+    """Return the part of a snapshot that only kai writes."""
+    found = _fields(text)
+    if not isinstance(found, dict):
+        return found
+    return {key: _lists_in(value) if key == "objects" else _plain(value) for key, value in found.items()}
+
+
+def _lists_in(text: msgspec.Raw) -> Any:  # noqa: ANN401 - as above
+    """Return lists by name; their items are text."""
+    lists = _fields(text)
+    if not isinstance(lists, dict):
+        return lists
+    return {
+        key: _decoded(items, _ITEMS.decode) if _begins(items, b"[") else _plain(items) for key, items in lists.items()
+    }
+
+
+def _fields(text: bytes | msgspec.Raw) -> Any:  # noqa: ANN401 - as above
+    """Return the members of a JSON object as text, or the value of another JSON text."""
+    return _decoded(text, _FIELDS.decode) if _begins(text, b"{") else _plain(text)
+
+
+def _plain(text: bytes | msgspec.Raw) -> Any:  # noqa: ANN401 - as above
+    return _decoded(text, _ANY.decode)
+
+
+def _begins(text: bytes | msgspec.Raw, sign: bytes) -> bool:
+    return bytes(memoryview(text)[:_LEAD]).lstrip().startswith(sign)
+
+
+_LEAD: Final = 64
+"""Bytes to look at for the first sign; JSON that begins with more blanks is decoded as a whole."""
 
 
 def _mapping(document: Mapping[str, Any], key: str, name: str) -> Mapping[str, Any]:
@@ -227,7 +291,7 @@ def _objects(raw: Mapping[str, Any], name: str) -> tuple[ClusterObjects, tuple[s
             raise InputError.about(f"{name}: {MEMBER}", f"rawObjects.{key}", found=items, wanted="a list")
         for item in items or ():
             try:
-                found.append(structuring.structure_as(cls, item))
+                found.append(structuring.structure_as(cls, _plain(item) if isinstance(item, msgspec.Raw) else item))
             except InputError as error:
                 errors.append(error)
     if errors:
