@@ -14,6 +14,7 @@ peer remembers for the rest of a session that no term applied to a pod at its fi
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Final
 
 import attrs
 import numpy as np
@@ -158,7 +159,7 @@ class PodAffinity:
 
         def filter_nodes(pod: PodRow, nodes: NodeRows) -> Bools:
             mask = np.ones(len(nodes), np.bool_)
-            for _, accepted in rules_of(pod).answers(nodes):
+            for accepted in rules_of(pod).accepts(nodes):
                 mask &= accepted
             return mask
 
@@ -195,6 +196,9 @@ def _alone(session: SessionView, terms: ShapeTerms) -> Bools | None:
     return found
 
 
+_NONE: Final[PodRows] = np.zeros(0, np.int64)
+
+
 class _Rules:
     """The required terms that bear on pods of one shape."""
 
@@ -214,6 +218,20 @@ class _Rules:
             kept_off[term.topology_key][shapes] = True
         self._away = _rows(session, away)
         self._kept_off = _rows(session, kept_off)
+        # Pods of one app that keep away from each other are in both, so that each is looked at once.
+        self._apart = {
+            key: np.union1d(self._away.get(key, _NONE), self._kept_off.get(key, _NONE))
+            for key in dict.fromkeys((*self._away, *self._kept_off))
+        }
+
+    def accepts(self, nodes: NodeRows) -> Iterator[Bools]:
+        """Yield bool[n] for each kind of refusal that nodes may have; all together mean the same as ``answers``."""
+        if self._near:
+            yield self._is_near(nodes)
+        for key, pods in self._apart.items():
+            codes = self._session.label_codes(key)
+            _, there = self._session.staying(pods)
+            yield ~_occupied(codes, there)[codes[nodes]]
 
     def answers(self, nodes: NodeRows) -> Iterator[tuple[str, Bools]]:
         """Yield each kind of refusal with bool[n]: the accepted nodes; in the order of the peer's checks."""
@@ -228,12 +246,11 @@ class _Rules:
     def waits(self, nodes: NodeRows) -> Bools:
         """Return bool[n]: which of ``nodes`` share a domain with a leaving pod that excludes this one till then."""
         mask = np.zeros(len(nodes), np.bool_)
-        for unwanted in (self._away, self._kept_off):
-            for key, pods in unwanted.items():
-                _, there = self._session.leaving(pods)
-                if len(there):
-                    codes = self._session.label_codes(key)
-                    mask |= _occupied(codes, there)[codes[nodes]]
+        for key, pods in self._apart.items():
+            _, there = self._session.leaving(pods)
+            if len(there):
+                codes = self._session.label_codes(key)
+                mask |= _occupied(codes, there)[codes[nodes]]
         return mask
 
     def _is_near(self, nodes: NodeRows) -> Bools:

@@ -190,12 +190,13 @@ class Statement:
             )
             if at < 0:
                 return False
-            if self._put(pod, int(nodes[at]), promise=promise):
+            if self._put(pod, int(nodes[at]), promise=promise, waits=bool(waits[at])):
                 return True
             # A plugin or the devices refused the best node: exclude it and take the next.
             scores[at] = np.nan
 
-    def _put(self, pod: int, node: int, *, promise: bool) -> bool:
+    def _put(self, pod: int, node: int, *, promise: bool, waits: bool) -> bool:
+        """Put a pod on a node; ``waits``: a plugin makes it wait there."""
         world = self._world
         self._ledger.reserve(2)
         details: dict[str, object] = {}
@@ -209,7 +210,7 @@ class Statement:
         # A victim keeps its place only if the plugins' details are the same; else it moves, even if to its own node.
         moved = was_evicted and details != self._outlet.details.of_eviction(pod)
         keep = promise and not moved
-        if not promise and world.policy.must_wait(PodRow(pod), np.array([node], np.int64))[0]:
+        if waits and not promise:
             promise = self.has_waited = True
         if not self._put_on_devices(pod, node, promise=promise, keep=keep):
             return False
