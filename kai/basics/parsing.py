@@ -42,14 +42,15 @@ USUAL_TIMES: Final[Mapping[str, str]] = {
 def part_of(value: object, *path: str) -> Any:  # noqa: ANN401 - JSON from outside
     """Return the part of ``value`` at a path of keys; None if the path does not exist."""
     for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
+        # The class first: nearly all mappings are dicts, and asking an abstract class takes ten times as long.
+        value = value.get(key) if type(value) is dict or isinstance(value, Mapping) else None
     return value
 
 
 def mapping_of(value: object, *path: str) -> Mapping[str, Any]:
     """Return the mapping at a path; an empty one if there is none."""
     found = part_of(value, *path)
-    return found if isinstance(found, Mapping) else {}
+    return found if type(found) is dict or isinstance(found, Mapping) else {}
 
 
 def list_of(value: object, *path: str) -> Sequence[Any]:

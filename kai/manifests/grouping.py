@@ -12,7 +12,7 @@ Groups that a cluster has only in memory are derived from their pods (`groups_of
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import attrs
 
@@ -90,7 +90,7 @@ Manifest = dict[str, Any]
 class Index:
     """Objects that can be looked up; objects created during an expansion are added."""
 
-    _objects: dict[tuple[Kind, str, str], Manifest] = attrs.field(factory=dict)
+    _objects: dict[tuple[Kind, str, str], Resource] = attrs.field(factory=dict)
     _kinds: dict[Kind, list[Manifest]] = attrs.field(factory=dict)
     remarks: list[str] = attrs.field(factory=list)
     """Notes of models about missing objects; the caller of a model removes them."""
@@ -102,7 +102,7 @@ class Index:
                 known = Resource.of(manifest)
             except InputError:
                 continue
-            self._objects[known.kind, known.namespace, known.name] = manifest
+            self._objects[known.kind, known.namespace, known.name] = known
             self._kinds.setdefault(known.kind, []).append(manifest)
 
     def owners(self) -> dict[str, tuple[tuple[str, str, str], ...]]:
@@ -117,6 +117,11 @@ class Index:
 
     def get(self, read: Get, /) -> Manifest | Absent:
         """Return the object of this kind, namespace (or cluster-scoped) and name."""
+        found = self.resource(read)
+        return found if isinstance(found, Absent) else cast("Manifest", found.manifest)
+
+    def resource(self, read: Get, /) -> Resource | Absent:
+        """Return the same object with the metadata that was read as it was added."""
         # Groupers name the namespace of the pod for every kind, and objects of cluster-scoped kinds have none.
         for namespace in (read.namespace, ""):
             found = self._objects.get((read.kind, namespace, read.name))
@@ -168,7 +173,7 @@ class Grouping:
 
         A new group is as old as its first pod. A pod that is not to be grouped stays in the group that it names.
         """
-        outcome = group_pod(pod, self.index, self.settings, self._groupers)
+        outcome = group_pod(pod, _Known(self.index), self.settings, self._groupers)
         if isinstance(outcome, Needs):
             return pod, f"{outcome.read} is not known"
         if outcome.failure or outcome.ignored:
@@ -215,6 +220,19 @@ class Grouping:
             return name
         short = f"{owner['name']}{name.removeprefix(start)}"
         return short if isinstance(self.index.get(Get(POD_GROUP, namespace, short)), Absent) else name
+
+
+@attrs.frozen
+class _Known:
+    """What groupers read of an index: each pod asks for its owner and its group, which were read already."""
+
+    index: Index
+
+    def get(self, read: Get, /) -> Resource | Absent:
+        return self.index.resource(read)
+
+    def many(self, read: Many, /) -> tuple[Manifest, ...] | Absent:
+        return self.index.many(read)
 
 
 @attrs.frozen

@@ -284,7 +284,8 @@ def volumes_added(value: object) -> frozenset[str]:
         ]
         found |= {str(part_of(each, "metadata", "name")) for each in claims}
     for inner in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
-        found |= volumes_added(inner)
+        if not isinstance(inner, str):
+            found |= volumes_added(inner)
     return frozenset(found)
 
 

@@ -72,8 +72,8 @@ Read: TypeAlias = Get | Many
 class Lookup(Protocol):
     """Answers reads from known objects. No I/O; the same read has the same answer throughout a decision."""
 
-    def get(self, read: Get, /) -> Manifest | Absent:
-        """Return the object, or why there is none."""
+    def get(self, read: Get, /) -> Manifest | Resource | Absent:
+        """Return the object, as a ``Resource`` where it was read before, or why there is none."""
         ...
 
     def many(self, read: Many, /) -> tuple[Manifest, ...] | Absent:
@@ -135,7 +135,7 @@ class Reader:
         answer = self.lookup.get(read)
         if isinstance(answer, Absent):
             return self._settled(read, answer)
-        return Resource.of(answer, read.kind)
+        return answer if isinstance(answer, Resource) else Resource.of(answer, read.kind)
 
     def need(self, read: Get) -> Resource:
         """Return an object that must exist.
