@@ -12,6 +12,7 @@ from attrs import evolve
 from benchmarks.devices import Devices
 from benchmarks.workload import (
     RACK_LABEL,
+    ZONE_LABEL,
     Expected,
     Nodes,
     Peer,
@@ -337,6 +338,38 @@ def _gangs_that_reclaim() -> Iterable[Workload]:
         pending=Pending(1, ("queue-1",), pods=32, preferred_level=RACK_LABEL),
         expected=Expected(pipelined=32, evicted=32, source="derived: each takes the GPU of one victim"),
     )
+    yield Workload(
+        id="parts-reclaim",
+        title="128 full nodes, 4 gangs of 64 in 8 sub-groups that need a rack each reclaim",
+        nodes=cluster,
+        queues=_two_queues(0, cluster.total_gpus),
+        running=Running(cluster.total_gpus, ("queue-0",), striped=True),
+        pending=Pending(4, ("queue-1",), pods=64, required_level=ZONE_LABEL, subgroups=8),
+        expected=Expected(pipelined=256, evicted=256, source="derived: each takes the GPU of one victim"),
+    )
+    yield Workload(
+        id="queues-reclaim",
+        title="1,000 full nodes, 2,000 leaf queues in four levels, 2,000 x 1 GPU reclaim",
+        nodes=Nodes(1000),
+        queues=_levels((8, 40, 200, 2000), 4),
+        running=Running(8000, _leaves(0, 1000), striped=True),
+        pending=Pending(2000, _leaves(1000, 2000)),
+        expected=Expected(pipelined=2000, evicted=2000, source="derived: each asker is below its quota"),
+    )
+
+
+def _rules_among_pods() -> Iterable[Workload]:
+    """Make pods that plugins are asked about one by one."""
+    cluster = Nodes(1000, rack_size=10, zone_size=100)
+    for id_, keeps, what in (("apart", "apart", "on nodes of their own"), ("spread", "spread", "spread over zones")):
+        yield Workload(
+            id=id_,
+            title=f"1,000 nodes, 1,000 x 1 GPU, ten of an app {what}",
+            nodes=cluster,
+            queues=four_queues(cluster.total_gpus),
+            pending=Pending(1000, FOUR, app=10, keeps=keeps),
+            expected=Expected(placed=1000, source="derived: everything fits"),
+        )
 
 
 def _large_reclaims() -> Iterable[Workload]:
@@ -404,6 +437,7 @@ WORKLOADS: dict[str, Workload] = {
         _racks(),
         _reclaims(),
         _gangs_that_reclaim(),
+        _rules_among_pods(),
         _large_reclaims(),
         _beyond(),
         _devices(),

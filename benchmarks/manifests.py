@@ -189,7 +189,7 @@ def pod_groups(workload: Workload) -> Iterator[Manifest]:
 
 
 def _pending_groups(pending: Pending) -> Iterator[Manifest]:
-    size: Manifest = {"minMember": pending.pods, **_topology_constraint(pending)}
+    size: Manifest = {**_sub_groups(pending), **_topology_constraint(pending)}
     for index in range(pending.groups):
         yield _pod_group(_waiting(waiting_name(index), index, pending), pending.queues, index, size)
 
@@ -201,6 +201,15 @@ def _pod_group(metadata: Manifest, queue_names: tuple[str, ...], index: int, siz
         "metadata": metadata,
         "spec": {"queue": queue_names[index % len(queue_names)], "priorityClassName": "train", **size},
     }
+
+
+def _sub_groups(pending: Pending) -> Manifest:
+    if not pending.subgroups:
+        return {"minMember": pending.pods}
+    within = {"topologyConstraint": {"topology": TOPOLOGY, "requiredTopologyLevel": RACK_LABEL}}
+    each = pending.pods // pending.subgroups
+    parts = [{"name": f"part-{part}", "minMember": each, **within} for part in range(pending.subgroups)]
+    return {"minSubGroup": pending.subgroups, "subGroups": parts}
 
 
 def _topology_constraint(pending: Pending) -> Manifest:
@@ -234,6 +243,11 @@ def _running_pods(running: Running, shape: Nodes, wanted: Devices | None) -> Ite
         metadata = _metadata(f"{group}-000", _RUNNING_SINCE, index)
         metadata |= _membership(group, running.queues[index % len(running.queues)])
         metadata["annotations"] = {"pod-group-name": group, "received-resource-type": "Regular"}
+        if running.fraction:
+            parts = {"gpu-fraction": running.fraction, "received-resource-type": "Fraction"}
+            metadata["annotations"] = {"pod-group-name": group, **parts}
+            device = {"runai-gpu-group": f"gpu-{index // 2}"}
+            metadata["labels"] = {**_labels(group, running.queues[index % len(running.queues)]), **device}
         yield _pod(metadata, {**spec, "nodeName": node}, status)
 
 
@@ -246,25 +260,49 @@ def _pending_pods(pending: Pending, wanted: Devices | None) -> Iterator[Manifest
     fraction = {"gpu-fraction": pending.fraction} if pending.fraction else {}
     for index in range(pending.groups):
         group = waiting_name(index)
-        membership = _membership(group, pending.queues[index % len(pending.queues)])
+        queue = pending.queues[index % len(pending.queues)]
+        membership = _membership(group, queue)
         membership["annotations"] = {"pod-group-name": group, **fraction}
         spec = _pod_spec(pending.gpus, f"{1000 + index}m") if pending.differ else kinds[index % 3]
         for member in range(pending.pods):
             name = f"{group}-{member:03d}"
             own = made.reference(name) if wanted is not None and wanted.has_claims else {}
+            if pending.subgroups:
+                part = f"part-{member * pending.subgroups // pending.pods}"
+                membership["labels"] = {**_labels(group, queue), "kai.scheduler/subgroup-name": part}
+            if pending.app:
+                app = f"app-{index // pending.app}"
+                membership["labels"] = {**_labels(group, queue), "svc": app}
+                own |= _keeping(pending.keeps, app)
             yield _pod(_waiting(name, index, pending) | membership, spec | own, status)
+
+
+def _keeping(how: str, app: str) -> Manifest:
+    """Return how a pod keeps to others of its app."""
+    alike = {"labelSelector": {"matchLabels": {"svc": app}}}
+    if how == "spread":
+        rule = {"maxSkew": 1, "topologyKey": ZONE_LABEL, "whenUnsatisfiable": "DoNotSchedule", **alike}
+        return {"topologySpreadConstraints": [rule]}
+    terms = [{"topologyKey": HOST_LABEL, **alike}]
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
 
 
 def _waiting(name: str, index: int, pending: Pending) -> Manifest:
     """Name an object of a group that waits. Groups that differ have many namespaces, since kai bounds what one asks."""
-    own = {"namespace": f"{NAMESPACE}-{index % _NAMESPACES:03d}"} if pending.differ else {}
+    place = index // pending.app if pending.app else index
+    many = pending.differ or pending.app
+    own = {"namespace": f"{NAMESPACE}-{place % _NAMESPACES:03d}"} if many else {}
     return _metadata(name, _PENDING_SINCE, index) | own
 
 
 def _membership(group: str, queue: str) -> Manifest:
     """Say in metadata that a pod belongs to the Job, the group and the queue it does."""
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": group, "uid": f"job-{group}", "controller": True}
-    return {"labels": {"kai.scheduler/queue": queue, "app": group}, "ownerReferences": [owner]}
+    return {"labels": _labels(group, queue), "ownerReferences": [owner]}
+
+
+def _labels(group: str, queue: str) -> dict[str, str]:
+    return {"kai.scheduler/queue": queue, "app": group}
 
 
 def _pod(metadata: Manifest, spec: Manifest, status: object) -> Manifest:

@@ -56,6 +56,8 @@ class Running:
     per_node: int = field(default=8, validator=gt(0))
     gpus: int = field(default=1, validator=ge(0))
     striped: bool = False
+    fraction: str = ""
+    """The part of a GPU that each has; two in a row share one."""
 
     def node_of(self, group: int, nodes: Nodes) -> int:
         """Find the node that ``group`` runs on."""
@@ -75,6 +77,12 @@ class Pending:
     """Each group asks for another amount of CPU, so that no two pods of different groups are alike."""
     required_level: str = ""
     preferred_level: str = ""
+    subgroups: int = 0
+    """Each group has so many sub-groups of equal size, each within a rack."""
+    app: int = 0
+    """So many groups in a row are one app, in a namespace that few others share."""
+    keeps: str = ""
+    """How pods of an app keep to each other: ``apart`` (no two on a node) or ``spread`` (evenly over zones)."""
 
     @property
     def total_pods(self) -> int:
