@@ -265,9 +265,10 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Time cycles, compare with the revision before, print what shortcuts gain; arguments go to ``benchmarks run``."""
+    """Time cycles and commands, compare with the revision before; arguments go to ``benchmarks run``."""
     python(session, "-m", "benchmarks", "run", *(session.posargs or ["targets", "--check", "--runs", "3"]))
     if not session.posargs:
+        python(session, "-m", "benchmarks.asked", "--check")
         python(session, "-m", "benchmarks", "against", "HEAD~1", "targets")
         python(session, "-m", "benchmarks.shortcut_gains")
 
