@@ -116,6 +116,20 @@ def test_non_standard_json_numbers_are_accepted(tmp_path, number):
     assert read_case(snapshot(tmp_path / "s.zip", content)).notes == ("passed over 1 of rawObjects.unheardOf",)
 
 
+def test_a_number_without_bounds_in_an_object_is_accepted(tmp_path):
+    node = '{"metadata": {"name": "n1"}, "status": {"odd": 1e400}}'
+    case = read_case(snapshot(tmp_path / "s.zip", f'{{"rawObjects": {{"nodes": [{node}]}}, "kai": {{"now": 5}}}}'))
+    assert [each.metadata.name for each in case.objects.nodes] == ["n1"]
+    assert case.now == 5
+
+
+def test_bytes_of_an_object_that_are_no_text_are_named(tmp_path):
+    with zipfile.ZipFile(tmp_path / "s.zip", "w") as archive:
+        archive.writestr("snapshot.json", b'{"rawObjects": {"nodes": [{"metadata": {"name": "\xff\xfe"}}]}}')
+    with pytest.raises(InputError, match="found text that is no JSON"):
+        read_case(str(tmp_path / "s.zip"))
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
