@@ -330,7 +330,7 @@ def _gangs_that_reclaim() -> Iterable[Workload]:
     """Make searches for the victims of gangs, whose scenarios are many."""
     cluster = Nodes(128, rack_size=16, zone_size=256)
     yield Workload(
-        id="rack-reclaim",
+        id="gang-reclaim",
         title="128 full nodes, 1 gang of 32 x 1 GPU, rack preferred, reclaims",
         nodes=cluster,
         queues=_two_queues(0, cluster.total_gpus),

@@ -129,7 +129,7 @@ TOO_FEW: Final = Shortcut(
     plain="kai.actions.search.solver.Search",
     fast="kai.actions.search.outer.Filters",
     applies="scenarios for pods that ask for the same whole number of GPUs, of which too few become free",
-    workload="rack-reclaim",
+    workload="gang-reclaim",
     gain="3,260 → 227",
 )
 ALIKE: Final = Shortcut(

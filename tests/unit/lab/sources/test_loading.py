@@ -123,7 +123,7 @@ def test_a_number_without_bounds_in_an_object_is_accepted(tmp_path):
     assert case.now == 5
 
 
-def test_bytes_of_an_object_that_are_no_text_are_named(tmp_path):
+def test_an_object_that_is_no_text_is_named(tmp_path):
     with zipfile.ZipFile(tmp_path / "s.zip", "w") as archive:
         archive.writestr("snapshot.json", b'{"rawObjects": {"nodes": [{"metadata": {"name": "\xff\xfe"}}]}}')
     with pytest.raises(InputError, match="found text that is no JSON"):
