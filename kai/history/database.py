@@ -189,6 +189,18 @@ def reading(path: str) -> Iterator[Connection]:
         connection.close()
 
 
+def file_of(connection: Connection) -> bytes:
+    """Return a database in memory, or in a file, as the bytes of a file.
+
+    Holds: the same writes give the same bytes.
+    Raises: HistoryError for one on a server, which is no file.
+    """
+    if not isinstance(connection, sqlite3.Connection):
+        raise HistoryError("history: found a server, expected a database in memory or in a file")
+    connection.execute("VACUUM")  # what was deleted would stay in the file, and go wherever it is sent
+    return connection.serialize()
+
+
 def heard_until(connection: Connection) -> int | None:
     """Return the instant up to which all is recorded; None in an empty database."""
     row = connection.execute("SELECT heard FROM writer").fetchone()
@@ -403,6 +415,9 @@ class Writer:
         if before is not None:
             if _same(now, before.facts):
                 return
+            if now.left is not Ended.CHANGED and _is_part(now, before.facts):
+                self._part_held(key, now, at)
+                return
             self._end_held(key, at, Ended.CHANGED)
         self._begin_held(key, now, at)
 
@@ -427,6 +442,24 @@ class Writer:
             del self._gpus[key[0]]
         self.connection.execute("UPDATE held SET until = ?, ended = ? WHERE id = ?", (at, int(why), row))
         self.connection.execute("DELETE FROM held WHERE id = ? AND since >= until", (row,))
+
+    def _part_held(self, key: Key, now: Held, at: int) -> None:
+        """End a part of what a job holds, as a row of its own, and let the rest go on.
+
+        So what left is known to have been lost from its begin, although other pods of the job are still there.
+        """
+        before = self._held[key]
+        gone = before.facts.amounts.plus(now.amounts, -1)
+        self.connection.execute(
+            "INSERT INTO held (job, queue, user, place, gpu, cpu, memory, since, until, ended)"
+            " SELECT job, queue, user, place, ?, ?, ?, since, ?, ? FROM held WHERE id = ? AND since < ?",
+            (*gone, at, int(now.left), before.row, at),
+        )
+        self.connection.execute("UPDATE held SET gpu = ?, cpu = ?, memory = ? WHERE id = ?", (*now.amounts, before.row))
+        self._held[key] = _OpenHeld(before.row, now)
+        self._gpus[key[0]] -= gone.gpu
+        if not self._gpus[key[0]]:
+            del self._gpus[key[0]]
 
     def _put_node(self, node: str, state: NodeState | None, at: int) -> None:
         before = self._nodes.get(node)
@@ -545,6 +578,12 @@ def _next_epoch(path: str, author: Author, before: tuple[Any, ...] | None) -> in
 def _same(one: Held, other: Held) -> bool:
     """Return whether two values are the same to a reader of the row that the first was written to."""
     return (one.amounts, one.model, one.queue) == (other.amounts, other.model, other.queue)
+
+
+def _is_part(one: Held, other: Held) -> bool:
+    """Return whether the first value is the rest of the second, from which something left."""
+    is_less = all(now <= before for now, before in zip(one.amounts, other.amounts, strict=True))
+    return is_less and (one.model, one.queue) == (other.model, other.queue)
 
 
 def _bound_after(bound: int | None, instant: int) -> bool:

@@ -125,6 +125,8 @@ class Held:
     first_bound: int | None = None
     """When the first of its pods there was bound; None if that is not known."""
     last_bound: int | None = None
+    left: Ended = Ended.CHANGED
+    """Why pods of it left since the last record, where others of it stay and it only became smaller."""
 
 
 @attrs.frozen(kw_only=True)

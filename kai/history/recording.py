@@ -74,7 +74,7 @@ class Recording:
     """Returns whether a node with these labels is in this scheduler's part of the cluster."""
     kubernetes: Callable[[], KubernetesVersion] = lambda: NEWEST
     evicted: dict[str, Ended] = attrs.field(factory=dict)
-    """Why pods are evicted, by UID; see `note_eviction`."""
+    """Why pods are evicted, by UID; see `note_end`."""
     _queues: dict[str, Queue] = attrs.field(factory=dict)
     _groups: dict[GroupKey, PodGroup] = attrs.field(factory=dict)
     _nodes: dict[str, Node] = attrs.field(factory=dict)
@@ -100,6 +100,9 @@ class Recording:
         """Take in the change of one object; a side is None where it did not exist."""
         present = before if after is None else after
         if isinstance(present, Pod):
+            if isinstance(before, Pod) and after is not None and before.metadata.uid != after.metadata.uid:
+                # Another pod of that name: a StatefulSet made it while the watch was away, or within one instant.
+                self._see_pod(before, is_gone=True)
             self._see_pod(present, is_gone=after is None)
         elif isinstance(present, Node):
             self._see_node(present, is_gone=after is None)
@@ -113,12 +116,12 @@ class Recording:
             else:
                 self._claims[key_of(present)] = present
 
-    def note_eviction(self, uid: str, why: Ended) -> None:
-        """Note why kai evicts a pod: nothing in the pod says it."""
+    def note_end(self, pod: Pod, why: Ended) -> None:
+        """Note why a pod will be gone, such as that kai evicts it: nothing in the pod says it."""
         # A pod whose end is never seen would stay for good; the oldest notes go first.
         while len(self.evicted) >= _MOST_EVICTED:
             del self.evicted[next(iter(self.evicted))]
-        self.evicted[uid] = why
+        self.evicted[_uid_of(pod)] = why
 
     def note_devices(self, offered: Mapping[str, int]) -> None:
         """Note how many GPUs DRA drivers offer on each node."""
@@ -128,8 +131,7 @@ class Recording:
             self._devices = dict(offered)
 
     def _see_pod(self, pod: Pod, *, is_gone: bool) -> None:
-        # By UID, since a pod made anew under the same name is another one; objects of files have none.
-        uid = pod.metadata.uid or "/".join(key_of(pod))
+        uid = _uid_of(pod)
         before = self._pods.get(uid)
         now = None if is_gone else self._holds(pod, uid, before)
         # Most changes of pods are of conditions, which the comparison leaves out, and change no amount.
@@ -281,7 +283,7 @@ class Recording:
                 continue
             if uid and uid != now.job.uid:
                 held[uid, place[1]] = Ended.CHANGED
-            held[now.job.uid, place[1]] = now
+            held[now.job.uid, place[1]] = now if why is Ended.CHANGED else attrs.evolve(now, left=why)
             self._recorded[place] = now.job.uid
         nodes, self._changed_nodes = self._changed_nodes, {}
         return held, {name: self._state(name) for name in nodes}
@@ -376,6 +378,11 @@ def _leave(table: dict[K, dict[V, None]], key: K, value: V) -> None:
     del table[key][value]
     if not table[key]:
         del table[key]
+
+
+def _uid_of(pod: Pod) -> str:
+    # By UID, since a pod made anew under the same name is another one; objects of files have none.
+    return pod.metadata.uid or "/".join(key_of(pod))
 
 
 def _amounts_of(pod: Pod, around: Surroundings) -> Amounts:

@@ -3,6 +3,7 @@
 import math
 from itertools import pairwise
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ HOUR = 3_600_000
 NODE = NodeState(model="H100", capacity=Amounts(64_000, 640_000, 1_000_000))
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["hold", "hold", "hold", "end", "fail", "wait", "crash"]),
+        st.sampled_from(["hold", "hold", "hold", "part", "end", "fail", "wait", "crash"]),
         st.integers(0, 3),  # which job
         st.integers(0, 2),  # of which queue
         st.integers(1, 8),  # GPUs
@@ -30,7 +31,7 @@ STEPS = st.lists(
 )
 LONG_STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["hold", "hold", "end", "fail", "wait", "crash", "other half-life"]),
+        st.sampled_from(["hold", "hold", "part", "end", "fail", "wait", "crash", "other half-life"]),
         st.integers(0, 3),
         st.integers(0, 2),
         st.integers(1, 8),
@@ -92,9 +93,12 @@ class Kept:
             if key in self.open:
                 before, since = self.open.pop(key)
                 self.closed.append((before, since, self.now))
-            if kind == "hold":
+            if kind in {"hold", "part"}:
                 self.open[key] = (now, self.now)
-            self.writer.write(self.clock, {key: {"hold": now, "end": Ended.DONE, "fail": Ended.FAILED}[kind]})
+            part = attrs.evolve(now, left=Ended.RECLAIMED)
+            self.writer.write(
+                self.clock, {key: {"hold": now, "part": part, "end": Ended.DONE, "fail": Ended.FAILED}[kind]}
+            )
 
     def intervals(self):
         return [*self.closed, *((held, since, self.now) for held, since in self.open.values())]

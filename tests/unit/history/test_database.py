@@ -64,6 +64,18 @@ def test_what_is_open_counts_up_to_the_last_record(path):
     assert gpu_seconds(path, T + 6000) == {"team": 2.0, "top": 2.0}
 
 
+def test_an_evicted_part_is_lost_from_its_begin(path):
+    writer = begun(path, present={("job-1", "n1"): held(8)})
+    writer.write(T + 10_000, {("job-1", "n1"): attrs.evolve(held(2), left=Ended.PREEMPTED)})
+    writer.write(T + 15_000, {("job-1", "n1"): Ended.DONE})
+    with reading(str(path)) as connection:
+        uses = reports.use_by(connection, "ended", T, T + DAY)
+        (job,) = reports.jobs(connection, T, T + DAY)
+    seconds = {Ended(int(key)): (use.held.gpu / 1e6, use.lost.gpu / 1e6) for key, use in uses.items()}
+    assert seconds == {Ended.DONE: (30.0, 0.0), Ended.PREEMPTED: (60.0, 60.0)}
+    assert (job.why, job.started, job.ended, job.size) == (Ended.DONE, T, T + 15_000, 8000)
+
+
 def test_what_is_held_across_a_crash_counts_throughout(path):
     begun(path, present={("job-1", "n1"): held(2)}).write(T + 1000)
     begun(path, T + 9000, {("job-1", "n1"): held(2)}, epoch=2).write(T + 10_000)

@@ -82,6 +82,25 @@ def test_a_job_holds_its_pods_sum_per_node():
     assert {key: each.amounts.gpu for key, each in recording.taken()[0].items()} == {("g-train", "n1"): 2000}
 
 
+def test_what_left_a_job_is_said_beside_the_rest():
+    recording = seen(*WORLD, pod(), pod("p2"))
+    recording.everything()
+    recording.note_end(pod("p2"), Ended.RECLAIMED)
+    recording.see(pod("p2"), None)
+    (rest,) = recording.taken()[0].values()
+    assert (rest.amounts.gpu, rest.left) == (2000, Ended.RECLAIMED)
+    recording.see(None, pod("p3"))
+    (more,) = recording.taken()[0].values()
+    assert (more.amounts.gpu, more.left) == (4000, Ended.CHANGED)
+
+
+def test_another_pod_of_that_name_takes_its_place():
+    recording, after = seen(*WORLD, pod(gpus="4")), pod(gpus="1")
+    recording.everything()
+    recording.see(pod(gpus="4"), attrs.evolve(after, metadata=attrs.evolve(after.metadata, uid="another")))
+    assert {key: each.amounts.gpu for key, each in recording.taken()[0].items()} == {("g-train", "n1"): 1000}
+
+
 def test_why_a_job_ended():
     target = [{"type": "DisruptionTarget", "status": "True"}]
     for after, noted, why in [
@@ -93,7 +112,7 @@ def test_why_a_job_ended():
         recording = seen(*WORLD, pod())
         recording.everything()
         if noted:
-            recording.note_eviction("p1", noted)
+            recording.note_end(pod(), noted)
         recording.see(pod(), after)
         assert recording.taken()[0] == {("g-train", "n1"): why}
 
