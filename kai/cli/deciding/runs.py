@@ -51,6 +51,7 @@ class Wanted:
     sweeps: tuple[str, ...] = ()
     out: str | None = None
     report: str | None = None
+    history: str | None = None
     engine: str | None = None
     """Where runs are carried out; None for this machine."""
     skips_bad_rows: bool = False
@@ -72,7 +73,7 @@ class Wanted:
         """Return whether to run over virtual time rather than decide at one moment."""
         from kai.lab.virtual.scenes.file_kinds import is_trace
 
-        asked = (self.until, self.cluster, self.out, self.report)
+        asked = (self.until, self.cluster, self.out, self.report, self.history)
         return any(each is not None for each in asked) or bool(self.policies or self.sweeps) or is_trace(path)
 
     def again(self, *words: str) -> str:
@@ -88,16 +89,17 @@ class Wanted:
 
 def simulate_over_time(paths: Sequence[str], wanted: Wanted, console: Console, again: str) -> int:
     """Carry out the runs and write their results; ``again`` is the command that repeats them."""
-    from kai.cli.deciding.runsfiles import check_places, save_runs, write_report
+    from kai.cli.deciding.runsfiles import check_places, save_histories, save_runs, write_report
     from kai.cli.failures import finding_text
 
-    check_places(wanted.out, wanted.report, wanted.engine)
+    check_places(wanted.out, wanted.report, wanted.engine, wanted.history)
     if len(paths) != 1:
         raise InputError(f"{' '.join(paths)}: found {len(paths)} workloads, expected one: a folder, a file or a trace")
     experiments = swept(experiments_of(paths[0], wanted), wanted.sweeps)
     # Only a folder has a place for the cluster as it is at the end of a run.
     is_folder = wanted.out is not None and not wanted.out.endswith((".json", ".parquet"))
-    experiments = [attrs.evolve(each, keeps_end=is_folder) for each in experiments]
+    keeps = wanted.history is not None
+    experiments = [attrs.evolve(each, keeps_end=is_folder, keeps_history=keeps) for each in experiments]
     done = carried_out(experiments, wanted)
     for text in dict.fromkeys(finding_text(finding) for each in done for finding in each.findings):
         console.talk(text)
@@ -105,6 +107,8 @@ def simulate_over_time(paths: Sequence[str], wanted: Wanted, console: Console, a
     results = [each.result for each in done]
     if wanted.out is not None:
         save_runs(Path(wanted.out), done, experiments, console)
+    if wanted.history is not None:
+        save_histories(Path(wanted.history), done, console)
     if wanted.report is not None:
         write_report(wanted.report, results, again, console)
     return INPUT if any(finding.is_refusal for each in done for finding in each.findings) else 0

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kai.lab.virtual.results.result import SimulationResult
 
 
-def check_places(out: str | None, page: str | None, engine: str | None) -> None:
+def check_places(out: str | None, page: str | None, engine: str | None, history: str | None = None) -> None:
     """Check before any run that the libraries which write the files are installed, and that the places are writable.
 
     Raises: UsageError that says what to install, CommandLineError for an invalid Dask scheduler address, InputError for
@@ -43,6 +43,8 @@ def check_places(out: str | None, page: str | None, engine: str | None) -> None:
 
         _require(require_plotly)
         _check_folder(Path(page))
+    if history is not None:
+        _check_folder(Path(history))
     if out is not None and out.endswith((".json", ".parquet")):
         _check_folder(Path(out))
         if out.endswith(".parquet"):
@@ -131,6 +133,21 @@ def _save_folder(folder: Path, done: "Sequence[Done]", console: Console) -> None
         f"saved {folder}: results (result*.json), timelines (timeline*.json) that Perfetto opens, and the cluster at "
         "the end (end*.zip)"
     )
+
+
+def save_histories(place: Path, done: "Sequence[Done]", console: Console) -> None:
+    """Write the history of each run into a file; those of several runs are numbered, as their results are.
+
+    Raises: InputError where a file cannot be written.
+    """
+    for number, each in enumerate(done, start=1):
+        at = place if len(done) == 1 else place.with_name(f"{place.stem}-{number}{place.suffix}")
+        try:
+            at.write_bytes(each.history or b"")
+        except OSError as error:
+            raise InputError(f"{at}: found {found_by(error)}, expected a file to write") from None
+        named = "" if len(done) == 1 else f" of {each.result.policy}"
+        console.talk(f"history: {at}: usage{named}, for kai report jobs --file {shlex.quote(str(at))}")
 
 
 def keep(place: Path, experiments: "Sequence[Experiment]", results: "Sequence[SimulationResult]") -> Path | None:

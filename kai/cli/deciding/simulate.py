@@ -73,6 +73,12 @@ _OVER_TIME: Final = {"seed": "--seed", "skips_bad_rows": "--skip-bad-rows", "sin
 )
 @click.option("--out", type=click.Path(), help="Where results over time go: a folder, a .json or a .parquet file.")
 @click.option("--report", type=click.Path(dir_okay=False), help="Write a page with charts of the runs: lab.html.")
+@click.option(
+    "--history",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Write who used what over time, for kai report: usage.db.",
+)
 @adoption_options
 @console_options()
 def simulate(

@@ -83,6 +83,8 @@ class Experiment:
     """The scheduler name in the policy; "" where it has none."""
     keeps_end: bool = False
     """Whether to return the cluster at the end as an archive."""
+    keeps_history: bool = False
+    """Whether to return the history of usage as a file."""
 
     @property
     def decides_as(self) -> str:
@@ -122,6 +124,8 @@ class Done:
     findings: tuple[Finding, ...] = ()
     end: bytes | None = attrs.field(default=None, repr=False)
     """The cluster at the end, as an archive, where requested."""
+    history: bytes | None = attrs.field(default=None, repr=False)
+    """The history of usage, as a file that ``kai report`` reads, where requested."""
 
 
 def carry_out(experiment: Experiment) -> Done:
@@ -136,13 +140,15 @@ def carry_out(experiment: Experiment) -> Done:
     loaded = experiment.load()
     scene = loaded.scene
     configuration, settings = experiment.under_policy(scene)
-    ran = run(scene, configuration, until=experiment.until, settings=settings)
+    keeps = experiment.keeps_history
+    ran = run(scene, configuration, until=experiment.until, settings=settings, keeps_history=keeps)
     reasons = reasons_at_the_end(ran)
     seconds = round(time.process_time() - began, 3)
     result = result_of(ran, experiment.policy, seconds, reasons)
     document = scene.document if experiment.configuration is None else experiment.document
     end = archive_of(ran.end, document) if experiment.keeps_end else None
-    return Done(result=result, findings=loaded.findings, end=end)
+    history = ran.history.as_file() if keeps and ran.history is not None else None
+    return Done(result=result, findings=loaded.findings, end=end, history=history)
 
 
 def look_at(experiment: Experiment, at: float | None, name: str, *, is_date: bool = False) -> Reached:

@@ -1,7 +1,7 @@
 """The history of a run: who holds what from when to when, in a database in memory, and past usage from it.
 
 It is what the service writes and reads (`kai.history`), by the clock of the run. So a run over weeks divides as the
-service would. A run writes no file, whatever file its configuration names.
+service would, and `as_file` is what reports read. A run writes no file itself, whatever file its configuration names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kai.deciding.configuration.past_usage import SQLITE, UsageSettings
 from kai.facts.model.budgets import Key as BudgetKey
 from kai.facts.model.budgets import Spent
 from kai.facts.model.groups import Shares
-from kai.history.database import MEMORY, Author, Writer, connect
+from kai.history.database import MEMORY, Author, Writer, connect, file_of
 from kai.history.recording import Recording
 from kai.history.reports import past_usage
 from kai.history.spending import Meter
@@ -26,6 +26,7 @@ from kai.lab.virtual.running.embedded_cluster import EmbeddedCluster
 from kai.roles.scheduler.cycle.past_usage import window_start
 
 if TYPE_CHECKING:
+    from kai.deciding.configuration.profile_reading import Configuration
     from kai.intake import IntakeSettings
 
 
@@ -49,15 +50,19 @@ class RunHistory:
 
     @classmethod
     def of(
-        cls, settings: UsageSettings | None, cluster: EmbeddedCluster, intake: IntakeSettings, scheduler_name: str
+        cls, configuration: Configuration, cluster: EmbeddedCluster, intake: IntakeSettings, *, keeps: bool = False
     ) -> RunHistory | None:
-        """Return the history of a run that begins; None if its configuration has none, and no queue has a budget."""
+        """Return the history of a run that begins.
+
+        Without ``keeps`` None if its configuration has none, and no queue has a budget.
+        """
+        settings = configuration.usage
         divides = settings is not None and settings.is_recorded
-        if not divides and not any(each.spec.budgets for each in cluster.objects().queues):
+        if not keeps and not divides and not any(each.spec.budgets for each in cluster.objects().queues):
             return None
-        recording = Recording(scheduler_name, intake.owns, lambda: intake.kubernetes)
+        recording = Recording(configuration.parameters.scheduler_name, intake.owns, lambda: intake.kubernetes)
         recording.note_devices(cluster.claimable)
-        made = cls(settings if settings is not None and divides else _FOR_BUDGETS, cluster, recording)
+        made = cls(settings if settings is not None and divides else _LONG, cluster, recording)
         made.next_read = 0.0 if divides else inf
         return made
 
@@ -79,12 +84,12 @@ class RunHistory:
             return
         self._seen[kind] = listed
         gone, come = _difference(before, listed)
-        there = {key_of(each) for each in come}
-        for each in gone:
-            if key_of(each) not in there:
+        old, there = {key_of(each): each for each in gone}, {key_of(each) for each in come}
+        for key, each in old.items():
+            if key not in there:
                 self.recording.see(each, None)
         for each in come:
-            self.recording.see(None, each)
+            self.recording.see(old.get(key_of(each)), each)
 
     def _begin(self, at: int) -> Writer:
         held, nodes = self.recording.everything()
@@ -108,6 +113,13 @@ class RunHistory:
             self._usage = {name: Shares(gpu=gpu, cpu=cpu, memory=memory) for name, (gpu, cpu, memory) in found.items()}
         return self._usage
 
+    def as_file(self) -> bytes:
+        """Return the database as the bytes of a file that ``kai report`` reads; none before the first record.
+
+        Holds: equal runs give equal bytes.
+        """
+        return b"" if self.writer is None else file_of(self.writer.connection)
+
     def spent(self, now: float) -> Mapping[BudgetKey, Spent] | None:
         """Return what was used of the budgets of queues by now; None where no queue has one."""
         queues = self.cluster.objects().queues
@@ -116,8 +128,8 @@ class RunHistory:
         return self._meter.read(self.writer.connection, queues, round(now * 1000))
 
 
-_FOR_BUDGETS: Final = UsageSettings(client=SQLITE, retention_seconds=400 * 86_400.0)
-"""The history of a run that has only budgets to ask it: those of a year too."""
+_LONG: Final = UsageSettings(client=SQLITE, retention_seconds=400 * 86_400.0)
+"""The history of a run whose shares do not depend on it: budgets of a year, and reports, may ask it."""
 
 
 def _difference(before: Sequence[Any], now: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from kai.api.kubernetes.node import Node, Taint
+from kai.history.facts import Ended
 from kai.lab.virtual.running.embedded_cluster import EmbeddedCluster
 from kai.lab.virtual.running.live_jobs import Calendar, State
 from kai.lab.virtual.running.records import Records
@@ -97,7 +98,7 @@ class Nodes:
         for life in [each for each in self.workloads.lives.values() if each.node == name]:
             # Pods that terminate already go by themselves.
             if life.state is State.RUNNING:
-                self.workloads.evict(life)
+                self.workloads.evict(life, Ended.DRAINED)
         if seconds is not None:
             self.calendar.enter(self.calendar.now + seconds, partial(self._open, name))
 

@@ -80,6 +80,8 @@ class Run:
     """Stays of pods that are present at the horizon."""
     end: Moment
     """The cluster at the horizon."""
+    history: RunHistory | None = None
+    """Who held what up to the horizon; None where nothing asked for it."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -101,8 +103,11 @@ def run(
     *,
     until: float = inf,
     settings: IntakeSettings | None = None,
+    keeps_history: bool = False,
 ) -> Run:
     """Return the run of a scene up to an instant, or until nothing more can happen.
+
+    With ``keeps_history`` it has a history of usage, whether or not the configuration or a budget asks for it.
 
     Holds: the same scene and configuration give the same run, bit for bit.
     Raises: ConfigError for names and options that cannot be used, InputError for objects that cannot.
@@ -111,18 +116,30 @@ def run(
         raise InputError(
             f"{scene.inputs.cluster}: faults by chance and autoscaling never end; say how long with --until"
         )
-    return simulation_of(scene, configuration, until=until, settings=settings).run()
+    return simulation_of(scene, configuration, until=until, settings=settings, keeps_history=keeps_history).run()
 
 
 def simulation_of(
-    scene: Scene, configuration: Configuration | None, *, until: float = inf, settings: IntakeSettings | None = None
+    scene: Scene,
+    configuration: Configuration | None,
+    *,
+    until: float = inf,
+    settings: IntakeSettings | None = None,
+    keeps_history: bool = False,
 ) -> Simulation:
     """Return a run before its first event, under ``configuration``, else that of the scene, else the default one.
 
     Raises: ConfigError for names and options that cannot be used.
     """
     chosen = configuration or scene.configuration or default_configuration()
-    return Simulation(scene, make_profile(chosen), settings or scene.settings, until, configuration=chosen)
+    return Simulation(
+        scene,
+        make_profile(chosen),
+        settings or scene.settings,
+        until,
+        configuration=chosen,
+        keeps_history=keeps_history,
+    )
 
 
 class Simulation:
@@ -137,6 +154,7 @@ class Simulation:
         rhythm: Rhythm | None = None,
         *,
         configuration: Configuration | None = None,
+        keeps_history: bool = False,
     ) -> None:
         self._scene, self._profile, self._until = scene, profile, until
         self._settings, self._configuration = settings, configuration or default_configuration()
@@ -149,9 +167,8 @@ class Simulation:
         self.records = Records(Meters(leaves))
         self.workloads = Workloads(self._calendar, self.cluster, self.records)
         self._nodes = Nodes(self._calendar, self.cluster, self.workloads, self.records)
-        parameters = self._configuration.parameters
-        self.history = RunHistory.of(self._configuration.usage, self.cluster, settings, parameters.scheduler_name)
-        """Who held what in this run; None where neither past usage nor a budget asks for it."""
+        self.history = RunHistory.of(self._configuration, self.cluster, settings, keeps=keeps_history)
+        """Who held what in this run; None where nothing asks for it."""
         self._intake = Intake(settings)
         self._awaited: tuple[str, ...] = ()
         self._evicted = RecentEvictions()
@@ -189,6 +206,8 @@ class Simulation:
 
     def begin(self) -> None:
         """Enter the events of the scene into the calendar."""
+        if self.history is not None:
+            self.workloads.note_end = self.history.recording.note_end
         self._nodes.begin(self._scene)
         self._gpus = self.cluster.gpus
         arrivals = iter(self._scene.arrivals())
@@ -235,6 +254,8 @@ class Simulation:
         if horizon is None:
             horizon = self._until if self._until < inf else self._calendar.now
         self.records.meters.advance(horizon)
+        if self.history is not None:
+            self.history.look(self.cluster.instant(horizon))  # what is held then was held up to then
         return Run(
             scene=self._scene,
             horizon=horizon,
@@ -251,6 +272,7 @@ class Simulation:
                 if each.node
             ),
             end=self.moment(horizon),
+            history=self.history,
         )
 
     def advance(self, until: float, progress: Progress) -> None:
@@ -428,10 +450,6 @@ class Simulation:
     def _evict(self, decision: Evict, snapshot: Snapshot, node: str) -> None:
         pod = snapshot.pods[decision.pod]
         life = self.workloads.lives[pod.namespace, pod.name]
-        if self.history is not None:
-            self.history.recording.note_eviction(
-                life.pod.metadata.uid, BY_ACTION.get(decision.cause.name, Ended.EVICTED)
-            )
         gains = -1
         if decision.aggressor >= 0:
             group = snapshot.groups[decision.aggressor]
@@ -449,7 +467,7 @@ class Simulation:
                 aggressor=gains,
             )
         )
-        self.workloads.evict(life)
+        self.workloads.evict(life, BY_ACTION.get(decision.cause.name, Ended.EVICTED))
 
     def _stamp(self, snapshot: Snapshot, report: CycleReport, decisions: list[Decision]) -> None:
         """Write on groups when they started, lost pods or became stale, as the service does after a cycle."""

@@ -10,6 +10,7 @@ Start reading at ``arrive``.
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 from functools import partial
 from math import inf, isnan, nan
 from typing import TYPE_CHECKING, Final
@@ -23,6 +24,7 @@ from kai.api.kinds import Key, key_of
 from kai.api.kubernetes.pod import GRACE_SECONDS, Pod
 from kai.api.scheduling.pod_group import PodGroupCondition
 from kai.api.scheduling.queue import Queue
+from kai.history.facts import Ended
 from kai.lab.virtual.running.embedded_cluster import EmbeddedCluster, held_gpus
 from kai.lab.virtual.running.live_jobs import Calendar, Life, LiveJob, Slot, State, Task
 from kai.lab.virtual.running.records import Ending, Loss, Records
@@ -38,6 +40,13 @@ if TYPE_CHECKING:
 _FIRST_BACKOFF: Final = 10.0
 _LONGEST_BACKOFF: Final = 360.0
 """Upper bound of the exponential back-off before a Job replaces a crashed pod. Source: the Job controller."""
+_ENDED: Final = {
+    Ending.DONE: Ended.DONE,
+    Ending.FAILED: Ended.FAILED,
+    Ending.TIME_LIMIT: Ended.TIME_LIMIT,
+    Ending.TAKEN_BACK: Ended.DELETED,
+}
+"""What the history of usage says about the pods of a job that ends."""
 
 
 @attrs.define(eq=False)
@@ -59,6 +68,8 @@ class Workloads:
     """Whether pods were created that start without others."""
     left: dict[str, float] = attrs.field(factory=dict)
     """When a pod was last gone from each node."""
+    note_end: Callable[[Pod, Ended], None] = lambda _pod, _why: None
+    """Is told why a pod goes, before it is gone."""
     _latest: dict[str, LiveJob] = attrs.field(factory=dict)
     """The last run of each CronJob."""
     _put_off: dict[str, JobPlan] = attrs.field(factory=dict)
@@ -164,7 +175,7 @@ class Workloads:
         self._interrupt(task, None)
         task.is_over = True
         for life in self._lives_of(task):
-            self._let_go(life)
+            self._let_go(life, Ended.DELETED)
         self._task_is_over(task, Ending.TAKEN_BACK)
 
     # --- Decisions -------------------------------------------------------------------------------------------------
@@ -179,12 +190,12 @@ class Workloads:
         self._runs(life, gpus)
         self._settle(life.slot.task)
 
-    def evict(self, life: Life) -> None:
+    def evict(self, life: Life, why: Ended) -> None:
         """Evict a pod; unsaved work of its task is lost."""
         slot, task = life.slot, life.slot.task
         self._stop(life)
         self._settle(task, Loss.EVICTION)
-        self._let_go(life)
+        self._let_go(life, why)
         # A StatefulSet reuses the name of a pod, so its new pod is created only after the old one is gone: `_gone`.
         if slot.life is None and not task.is_over and task.job.plan.replacement is not Replacement.SAME_NAME:
             self._fill(slot)
@@ -194,6 +205,7 @@ class Workloads:
         slot, task = life.slot, life.slot.task
         self._stop(life)
         self._settle(task, Loss.NODE)
+        self.note_end(life.pod, Ended.NODE)
         self._end(life)
         if slot.life is None and not task.is_over:
             self._fill(slot)
@@ -249,7 +261,7 @@ class Workloads:
             return
         task.is_over, task.since = True, nan
         self._count(task.job)
-        self._end_all(task)
+        self._end_all(task, Ended.DONE)
         self._task_is_over(task, Ending.DONE)
 
     def _crash(self, task: Task, run: int) -> None:
@@ -258,7 +270,7 @@ class Workloads:
             return
         job = task.job
         self._interrupt(task, Loss.CRASH)
-        self._end_all(task)
+        self._end_all(task, Ended.FAILED)
         task.has_late = not task.plan.late
         job.failures += 1
         if job.failures > job.plan.behaviour.restarts:
@@ -295,7 +307,7 @@ class Workloads:
         self._mark(job, "True")
         # A list, because evictions change what it is made from.
         for life in [life for task in job.tasks for life in self._lives_of(task) if life.state is State.RUNNING]:
-            self.evict(life)
+            self.evict(life, Ended.TIME_LIMIT)
         job.consumed = 0.0
         self.calendar.enter(self.calendar.now + job.limits.requeue_delay, partial(self._mark, job, "False"))
 
@@ -318,9 +330,10 @@ class Workloads:
     def _lives_of(task: Task) -> list[Life]:
         return [slot.life for slot in task.slots if slot.life is not None]
 
-    def _end_all(self, task: Task) -> None:
+    def _end_all(self, task: Task, why: Ended) -> None:
         """End all pods of a task."""
         for life in self._lives_of(task):
+            self.note_end(life.pod, why)
             self._stop(life)
             self._end(life)
 
@@ -338,7 +351,7 @@ class Workloads:
                 self._interrupt(task, None)
                 task.is_over = True
                 for life in self._lives_of(task):
-                    self._let_go(life)
+                    self._let_go(life, _ENDED[ending])
         job.waiting.clear()
         job.blocked.clear()
         self._job_is_over(job, ending)
@@ -423,11 +436,12 @@ class Workloads:
             life.state = State.LEAVING
             life.slot.life = None
 
-    def _let_go(self, life: Life) -> None:
+    def _let_go(self, life: Life, why: Ended) -> None:
         """Delete a pod: immediately if it waits, else after its grace period."""
         if life.state is State.WAITING:
             self._end(life)
             return
+        self.note_end(life.pod, why)
         self._stop(life)
         life.pod = self.cluster.terminate(life.pod, self.calendar.now)
         self.calendar.enter(self.calendar.now + self.grace, partial(self._gone, life))

@@ -417,7 +417,7 @@ def _job_plans(
         group = _unstamped(group)
     behaviour = _behaviour(said, owner, seed, f"{group.metadata.namespace}/{group.metadata.name}")
     common: dict[str, Any] = {"behaviour": behaviour, "kind": arrival.kind, "owner": arrival.name}
-    common["series"] = arrival.series
+    common |= {"series": arrival.series, "user": _user_of(group, pods)}
     by_job = is_replica or owner.replacement is Replacement.NEW_GROUP
     gang = gang_of(group.spec, len(pods))
     together = owner.progresses_together and not (group.spec.min_member == 0 and not group.spec.sub_groups)
@@ -450,6 +450,12 @@ def _job_plans(
             replacement=owner.replacement,
             **common,
         )
+
+
+def _user_of(group: PodGroup, pods: Sequence[PodPlan]) -> str:
+    """Return the user in the label that the pod grouper and the history of usage take it from; "" for none."""
+    labels = [group.metadata.labels, *(each.pod.metadata.labels for each in pods[:1])]
+    return next((each[names.USER] for each in labels if names.USER in each), "")
 
 
 def _behaviour(said: Declared, owner: Owner, seed: int, key: str) -> Behaviour:

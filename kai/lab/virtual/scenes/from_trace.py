@@ -148,7 +148,7 @@ def _pod(job: TraceJob, part: Demand, name: str, uid: str, group: str) -> Pod:
     annotations = {names.POD_GROUP: group}
     if part.share is not None:
         annotations[names.GPU_FRACTION] = f"{part.share:g}"
-    labels = {names.QUEUE: job.queue or QUEUE}
+    labels = {names.QUEUE: job.queue or QUEUE} | ({names.USER: job.user} if job.user else {})
     metadata = ObjectMeta(name=name, namespace=NAMESPACE, uid=uid, labels=labels, annotations=annotations)
     spec = _spec(part.gpus, part.cpus, part.memory_mib, part.models)
     return Pod(metadata=metadata, spec=spec, status=_POD)

@@ -232,7 +232,8 @@ def load_trace(
     inherited = inherited_from(snapshot_in(cluster)) if _is_snapshot(cluster) else None
     around = ClusterObjects() if inherited is None else inherited.objects
     objects, made_queues = objects_of(file.documents, nodes, trace, around)
-    more: dict[str, Any] = {"began": NEW_YEAR, "starts": trace.began}
+    # Windows of quotas, periods of budgets and reports go by the dates of the trace.
+    more: dict[str, Any] = {"began": trace.began or NEW_YEAR, "starts": trace.began}
     there: tuple[JobPlan, ...] = ()
     if inherited is not None:
         more, there = {**_of_snapshot(inherited), "starts": trace.began}, inherited.plans
@@ -241,11 +242,10 @@ def load_trace(
         raise InputError(f"{cluster}: found no node, expected some for the jobs of {workload}")
     come = (node for event in file.events for node in event.added)
     trace, unmatched = with_models(trace, (*objects.nodes, *come, *(each.make(0) for each in file.autoscale)))
-    jobs = trace.jobs
     scene = Scene(
         title=Path(workload).stem,
         objects=objects,
-        arrivals=lambda: chain(there, plans_of(jobs)),
+        arrivals=lambda: chain(there, plans_of(trace.jobs)),
         jobs=len(there) + len(trace.jobs),
         span=trace.jobs[-1].arrival,
         seed=seed,

@@ -128,3 +128,23 @@ def test_a_folder_below_a_file_is_refused_before_running(
     (tmp_path / "taken").write_text("")
     assert run(["simulate", CASE, "--until", "8h", "--out", str(tmp_path / "taken" / "out")]) == 4
     assert "taken, a file, expected a folder to write to" in capsys.readouterr().err
+
+
+def test_the_history_of_a_run_is_what_reports_read(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    path = tmp_path / "usage.db"
+    assert run(["simulate", CASE, "--until", "8h", "--history", str(path)]) == 0
+    assert f"kai report jobs --file {path}" in capsys.readouterr().err
+    assert run(["report", "utilisation", "--file", str(path), "-o", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["spans"][0]["rows"]
+    (gpus,) = [row for row in rows if row["resource"] == "gpu"]
+    assert (gpus["capacityHours"], gpus["percent"]) == (64.0, 33.44)
+
+
+def test_histories_of_several_runs_are_numbered(tmp_path: Path):
+    assert run(["simulate", CASE, "--until", "1h", "--sweep", "seed=0,1", "--history", str(tmp_path / "usage.db")]) == 0
+    assert {each.name for each in tmp_path.iterdir()} == {"usage-1.db", "usage-2.db"}
+
+
+def test_a_history_needs_a_folder(capsys: pytest.CaptureFixture[str]):
+    assert run(["simulate", CASE, "--until", "1h", "--history", "none/usage.db"]) == 4
+    assert "none/usage.db: found no folder none" in capsys.readouterr().err
