@@ -296,6 +296,8 @@ class Report:
     spans: tuple[tuple[Span, Iterable[Row]], ...]
     recorded: int | None
     """The instant up to which all was recorded; None for an empty database."""
+    zone: dt.tzinfo = dt.UTC
+    """The time zone of its days."""
 
 
 def report(
@@ -318,4 +320,4 @@ def report(
     made: Callable[[Span], Iterable[Row]]
     made = partial(budget_rows, connection, queues) if kind == BUDGETS else partial(rows_of, connection, kind)
     parts = tuple((each, made(each)) for each in chosen)
-    return Report(kind=kind, spans=parts, recorded=heard)
+    return Report(kind=kind, spans=parts, recorded=heard, zone=zone)

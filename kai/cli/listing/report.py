@@ -41,6 +41,8 @@ PLACE: Final = "/var/lib/kai/history.db"
 _ORIGIN: Final = Origin(type="history")
 _EXACT: Final = ("gpuMicroseconds", "lostGpuMicroseconds", "uid", "depth")
 """Keys of documents that tables for people leave out."""
+_INSTANTS: Final = ("started", "begins", "resets")
+"""Keys of instants, which tables for people show in the time zone of the report."""
 _WANTED_TIME: Final = 'a day such as "2026-01-31", a time such as "2026-01-31T12:00", or "7d" for that long ago'
 _AGO: Final = re.compile(r"([0-9]{1,5})([hdw])")
 _UNITS: Final = {"h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
@@ -65,7 +67,8 @@ class _Time:
             zone = read_zone(self.zone)
         except ValueError as error:
             raise CommandLineError(f"--tz: {error}") from None
-        today = dt.datetime.fromtimestamp(heard / 1000, zone).date()
+        # A record that ends at midnight of the first is of the month before, as a simulated month is.
+        today = dt.datetime.fromtimestamp((heard - 1) / 1000, zone).date()
         since = _instant(self.since, "--from", heard, zone) if self.since else midnight(today.replace(day=1), zone)
         until = _instant(self.until, "--to", heard, zone) if self.until else heard
         if since > until:
@@ -202,7 +205,7 @@ def as_table(made: Report, console: Console) -> Iterator[str]:
         yield f"{gap}{_title(made, span)}"
         gap, is_empty = "\n", True
         for block in _blocks(rows):
-            yield _table(block, console)
+            yield _table(block, made, console)
             is_empty = False
         if is_empty:
             yield "nothing was held"
@@ -212,15 +215,27 @@ def as_table(made: Report, console: Console) -> Iterator[str]:
 
 def _title(made: Report, span: Span) -> str:
     name = f"{made.kind} {span.name}".strip()
-    until = f" to {instant(span.until)}" if span.until > span.since else ""
-    return f"{name}: {instant(span.since)}{until}"
+    since, until = (_local(instant(each), made.zone) for each in (span.since, span.until))
+    zone = "" if str(made.zone) == "UTC" else f" ({made.zone})"
+    return f"{name}: {since}{f' to {until}' if span.until > span.since else ''}{zone}"
 
 
-def _table(rows: Sequence[Row], console: Console) -> str:
+def _local(text: str, zone: dt.tzinfo) -> str:
+    """Return an instant on the clock of the zone that was asked for; in UTC as it is."""
+    # With the offset, for in autumn an hour comes twice.
+    return text if str(zone) == "UTC" else dt.datetime.fromisoformat(text).astimezone(zone).isoformat(" ")
+
+
+def _keys(rows: Sequence[Row]) -> dict[str, bool]:
+    """Return the columns for people, and whether each has numbers."""
     keys = [key for key in rows[0] if key not in _EXACT and not key.endswith("Exact")]
-    are_numbers = {key: not any(isinstance(row[key], str) for row in rows) for key in keys}
-    heads = [Column(head=_head(key), right=are_numbers[key], drop=at if at > 1 else 0) for at, key in enumerate(keys)]
-    return table(heads, [[_cell(row, key) for key in keys] for row in rows], console.width)
+    return {key: not any(isinstance(row[key], str) for row in rows) for key in keys}
+
+
+def _table(rows: Sequence[Row], made: Report, console: Console) -> str:
+    keys = _keys(rows)
+    heads = [Column(head=_head(key), right=keys[key], drop=at if at > 1 else 0) for at, key in enumerate(keys)]
+    return table(heads, [[_cell(row, key, made.zone) for key in keys] for row in rows], console.width)
 
 
 def _head(key: str) -> str:
@@ -228,15 +243,20 @@ def _head(key: str) -> str:
     return words.upper().replace("PERCENT", "%")
 
 
-def _cell(row: Row, key: str) -> str:
+def _cell(row: Row, key: str, zone: dt.tzinfo) -> str:
     value = row[key]
+    if key in _INSTANTS and isinstance(value, str):
+        return _local(value, zone)
     text = "-" if value is None else number_text(value, 6) if isinstance(value, int | float) else str(value) or "-"
     return "  " * row["depth"] + text if key == "queue" and "depth" in row else text
 
 
+_NUMBER: Final = ' class="n"'
 _STYLE: Final = (
-    "body{font:14px sans-serif;margin:2em;max-width:70em}table{border-collapse:collapse;margin:1em 0}"
-    "th,td{padding:.3em .8em;border-bottom:1px solid #ccc;text-align:left}.n{text-align:right}"
+    ":root{color-scheme:light dark}body{font:14px sans-serif;margin:2em}h1{font-size:1.4em}"
+    ".wide{overflow-x:auto;margin:1em 0}table{border-collapse:collapse}"
+    "th,td{padding:.3em .8em;border-bottom:1px solid #8888;text-align:left;white-space:nowrap}"
+    "th{vertical-align:bottom;white-space:normal}.n{text-align:right}"
 )
 
 
@@ -244,21 +264,25 @@ def as_html(made: Report, console: Console) -> Iterator[str]:
     """Yield a page without scripts and without anything from elsewhere, `_BLOCK` rows at a time."""
     del console
     yield f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{made.kind}</title><style>{_STYLE}</style>'
+    yield "<main>" if len(made.spans) == 1 else f"<main><h1>{made.kind}</h1>"
+    level = "h1" if len(made.spans) == 1 else "h2"
     for span, rows in made.spans:
-        yield f"<h2>{html.escape(_title(made, span))}</h2>"
-        keys: list[str] = []
+        yield f"<{level}>{html.escape(_title(made, span))}</{level}>"
+        keys: dict[str, bool] = {}
         for block in _blocks(rows):
             if not keys:
-                keys = [key for key in block[0] if key not in _EXACT and not key.endswith("Exact")]
-                yield "<table><tr>" + "".join(f"<th>{_head(key)}</th>" for key in keys) + "</tr>"
-            yield "\n".join(f"<tr>{''.join(_html_cell(row, key) for key in keys)}</tr>" for row in block)
-        yield "</table>" if keys else "<p>nothing was held</p>"
-    yield "</html>"
+                keys = _keys(block)
+                heads = "".join(f"<th{_NUMBER if keys[key] else ''}>{_head(key)}</th>" for key in keys)
+                yield f'<div class="wide" tabindex="0"><table><tr>{heads}</tr>'
+            lines = ("".join(_html_cell(row, key, made.zone, keys[key]) for key in keys) for row in block)
+            yield "\n".join(f"<tr>{line}</tr>" for line in lines)
+        yield "</table></div>" if keys else "<p>nothing was held</p>"
+    yield "</main></html>"
 
 
-def _html_cell(row: Row, key: str) -> str:
-    text = html.escape(_cell(row, key)).replace("  ", "&emsp;")
-    return f'<td class="n">{text}</td>' if isinstance(row[key], int | float) else f"<td>{text}</td>"
+def _html_cell(row: Row, key: str, zone: dt.tzinfo, is_number: bool) -> str:  # noqa: FBT001 - as the table of columns has it
+    text = html.escape(_cell(row, key, zone)).replace("  ", "&emsp;")
+    return f"<td{_NUMBER if is_number else ''}>{text}</td>"
 
 
 _FORMS: Final = {"table": as_table, "csv": as_csv, "html": as_html}
