@@ -70,7 +70,7 @@ def test_an_evicted_part_is_lost_from_its_begin(path):
     writer.write(T + 15_000, {("job-1", "n1"): Ended.DONE})
     with reading(str(path)) as connection:
         uses = reports.use_by(connection, "ended", T, T + DAY)
-        (job,) = reports.jobs(connection, T, T + DAY)
+        (job,) = jobs_over(connection, T, T + DAY)
     seconds = {Ended(int(key)): (use.held.gpu / 1e6, use.lost.gpu / 1e6) for key, use in uses.items()}
     assert seconds == {Ended.DONE: (30.0, 0.0), Ended.PREEMPTED: (60.0, 60.0)}
     assert (job.why, job.started, job.ended, job.size) == (Ended.DONE, T, T + 15_000, 8000)
