@@ -1,4 +1,4 @@
-"""Jobs in the database: those that held something over a time, and a search for those that finished.
+"""Jobs in the database: the ones that held something over a time, and a search for finished ones.
 
 A job is what its intervals say, and these are read with the facts of its group in batches: the first job is there at
 once, however many follow. A search walks back in time from the newest end, and goes on from the place of the last job

@@ -131,7 +131,7 @@ class MomentResult(Document):
     fair_share: Mapping[str, Mapping[str, float]] = ABSENT
     """Of a division alone: by UID of the queue and resource."""
     remaining: Mapping[str, float] = ABSENT
-    """Of a division alone: what is left of each resource."""
+    """Of a division alone: the rest of each resource, which no queue's share takes."""
     pods: Mapping[str, Any] = ABSENT
     """By namespace/name. The states are the same as of jobs; the status is KAI-Scheduler's word."""
     nodes: Mapping[str, Any] = ABSENT

@@ -287,7 +287,7 @@ def explained_order(snapshot: Snapshot, profile: Profile) -> WaitingOrder:
     Cost: as ``waiting_order``.
     """
     session = Session(snapshot, profile, Recorder(), Silent())
-    # Keys of all groups are shown, also of those that no heap would compare.
+    # Every group shows its keys, also a group that no heap would compare.
     heap = GroupHeap(session, depth=session.parameters.queue_depth.get(_ALLOCATE, -1), every_key=True)
     heap.fill(session.waiting_groups())
     names = session.policy.key_names(np.arange(min(1, len(snapshot.groups))))
