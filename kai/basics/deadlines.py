@@ -49,6 +49,7 @@ class Deadlines(MutableMapping[K, float]):
         self._number += 1
         entry = self._entries[key] = (time, self._number, key)
         heapq.heappush(self._heap, entry)
+        # Stale entries would otherwise pile up for a key that is set again and again; a sorted list is a heap.
         if len(self._heap) > 2 * len(self._entries) + _FEW:
             self._heap = sorted(self._entries.values())
 
@@ -78,6 +79,7 @@ class Deadlines(MutableMapping[K, float]):
     def first(self) -> float | None:
         """Return the earliest time; None if there is no key."""
         heap, entries = self._heap, self._entries
+        # By identity: a key may have been set to the same time once more.
         while heap and entries.get(heap[0][2]) is not heap[0]:
             heapq.heappop(heap)
         return heap[0][0] if heap else None
@@ -85,6 +87,7 @@ class Deadlines(MutableMapping[K, float]):
     def take(self, now: float) -> Iterator[K]:
         """Remove the keys whose time has come, earliest first, and yield each as it is removed."""
         while (time := self.first()) is not None and time <= now:
+            # first() has dropped stale entries from the top, so this one counts.
             key = heapq.heappop(self._heap)[2]
             del self._entries[key]
             yield key

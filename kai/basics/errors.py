@@ -23,6 +23,7 @@ def on_one_line(message: str) -> str:
     """Return a message on one line, whatever it quotes; control characters for terminals are escaped."""
     if message.isprintable():
         return message
+    # A message quotes names from clusters and files, which may hold line ends that forge log lines.
     return "".join(" " if each.isspace() else each if each.isprintable() else repr(each)[1:-1] for each in message)
 
 
@@ -40,6 +41,7 @@ def places(frames: Iterable[tuple[FrameType, int]]) -> list[str]:
 
     Unlike a traceback, this reads no source files.
     """
+    # The innermost frames show where it happened; the outer ones are the same for each error.
     innermost = list(frames)[-_DEEPEST:]
     return [f"{frame.f_globals.get('__name__')}.{frame.f_code.co_name}:{line}" for frame, line in innermost]
 
@@ -125,6 +127,7 @@ class UnreachableError(ApiError):
         help: str = "",  # noqa: A002 - what the line is called that it fills
         missing: str = "",
     ) -> None:
+        # A missing right does not come back by itself; a network may.
         super().__init__(message, retryable=not is_forbidden)
         self.detail = detail
         self.is_forbidden = is_forbidden

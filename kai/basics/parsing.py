@@ -101,6 +101,7 @@ _LONGEST_NUMBER: Final = 200
 
 def is_whole(value: object) -> TypeGuard[int]:
     """Return whether a value is an integer; booleans are not."""
+    # To Python, true is the integer 1.
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -111,6 +112,7 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 def number_or(value: object, otherwise: float) -> float:
     """Return a number of a manifest that may be invalid; ``otherwise`` for what is none, or beyond all amounts."""
+    # Integers of Python are unbounded, and converting a huge one to a float raises.
     return float(value) if is_number(value) and abs(value) < _HUGE else otherwise
 
 
@@ -161,6 +163,7 @@ def floating(text: str) -> float | None:
             value = float.fromhex(plain)
         else:
             return None
+    # fromhex raises where float() returns infinity; Go reports a range error for both.
     except OverflowError:
         return None
     return None if value in {float("inf"), float("-inf")} else value
@@ -226,6 +229,7 @@ def _scaled(digits: int, power: int) -> int | None:
         return 0
     if power >= 0:
         return digits * int(10**power) if power <= _MOST_DIGITS else None
+    # A smaller power would round up to the same 1.
     return -(-digits // int(10 ** min(-power, _MOST_DIGITS)))
 
 
@@ -293,6 +297,7 @@ def nanoseconds(text: str) -> int:
     Source: Go's time.ParseDuration; the peer's plugin arguments add ``d`` and ``w``.
     """
     unsigned = text[1:] if text[:1] in {"-", "+"} else text
+    # Go needs no unit for 0 alone.
     if unsigned == "0":
         return 0
     total = 0
@@ -300,6 +305,7 @@ def nanoseconds(text: str) -> int:
     for match in _PART.finditer(unsigned) if len(text) <= _LONGEST_TEXT else ():
         whole, fraction, unit, bare_fraction, bare_unit = match.groups()
         scale = _NANOSECONDS.get(unit or bare_unit)
+        # finditer skips what does not match, and a duration has no gaps.
         if match.start() != place or scale is None:
             break
         digits = fraction or bare_fraction or ""

@@ -68,6 +68,7 @@ class _Field:
             step = self._number(step_text) if slash else 1
             if not step or low > high or low < self.least or high > self.most:
                 raise ValueError(f"the {self.name} {shown(part)} is none")
+            # As in robfig/cron: */2 restricts the day, and */1 does not.
             is_open |= first in {"*", "?"} and step == 1
             values.update(range(low, high + 1, step))
         return frozenset(values), is_open
@@ -116,6 +117,7 @@ class Schedule:
                 seconds = parsing.seconds(text.removeprefix(_EVERY))
             except ValueError:
                 raise ValueError(f"found {shown(text)}, expected {WANTED}") from None
+            # robfig/cron cuts off fractions of a second, and waits for one second at least.
             return cls(every=dt.timedelta(seconds=max(1, int(seconds))))
         fields = parsing.USUAL_TIMES.get(text, text).split()
         if len(fields) != len(_FIELDS) or len(text) > _LONGEST:
@@ -139,6 +141,7 @@ class Schedule:
         """Yield the times after ``moment``, exclusive, in its time zone; none that is years away."""
         if self.every is not None:
             while True:
+                # In real time: on a clock that changes, an interval would be an hour longer or shorter.
                 moment = (moment.astimezone(dt.UTC) + self.every).astimezone(moment.tzinfo)
                 yield moment
         # A clock that goes back over midnight repeats part of the day before, so that day is searched as well.
@@ -161,6 +164,7 @@ class Schedule:
 
     def _fits(self, day: dt.date) -> bool:
         by_date, by_weekday = day.day in self.dates, day.isoweekday() % 7 in self.weekdays
+        # An open field says nothing, so the other one decides; two restricted fields are alternatives.
         is_day = by_date and by_weekday if self.is_any_date or self.is_any_weekday else by_date or by_weekday
         return is_day and day.month in self.months
 
@@ -168,6 +172,7 @@ class Schedule:
         """Return the instants of a day at which its clock shows one of the times, in order."""
         found = {}
         for time in self.times:
+            # An hour that a clock repeats has each of its times twice.
             for fold in (0, 1):
                 local = dt.datetime.combine(day, time, tzinfo=zone).replace(fold=fold)
                 real = local.astimezone(dt.UTC).astimezone(zone)
@@ -212,6 +217,7 @@ class Openings:
         Units: seconds since the epoch.
         """
         edge, is_open = inf, False
+        # A window that is open now began at most its duration ago.
         for start in islice(self.schedule.after(self._moment(instant - self.seconds)), _MOST_MERGED):
             opens = start.timestamp()
             if not is_open and opens > instant:

@@ -28,6 +28,7 @@ def ancestry(node: K, parents: Mapping[K, K | None]) -> list[K]:
     """
     found = {node: None}
     while (parent := parents.get(node)) is not None and parent in parents:
+        # The node at which the circle closes comes twice, so that callers see that there is one.
         if parent in found:
             return [*found, parent]
         found[parent] = None

@@ -118,6 +118,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
+        # Imported here and not above: the help of all commands must not pay for any of them.
         return _asked(cast("click.Command", getattr(importlib.import_module(f"kai.cli.{module}"), name)))
 
     def resolve_command(
@@ -175,6 +176,7 @@ def _asked_for(arguments: Sequence[str], error: click.UsageError | None = None) 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command and leave with its exit code (``kai.cli.failures``)."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    # A program that runs for weeks needs the collector that a short one is spared.
     if words and words[0] in LASTING:
         sys.exit(run(words))
     with spared():

@@ -226,6 +226,7 @@ def write_kind(document: "Document", console: Console, origin: "Origin | None" =
 def write_document(document: Mapping[str, Any], console: Console) -> None:
     """Write one document: JSON on one line, or YAML."""
     if console.output == "json":
+        # On one line, so that documents that are written one after another can be read line by line.
         console.write(json.dumps(document, ensure_ascii=console.plain))
         return
     import yaml

@@ -174,8 +174,6 @@ def report_error(error: KaiError, *, usage: str = "") -> int:
     """
     findings = getattr(error, "findings", None)
     if findings:
-        from kai.cli.failures import finding_text
-
         for finding in findings:
             say(finding_text(finding))
         return INPUT
@@ -218,6 +216,7 @@ def report_bug(error: Exception, subject: str) -> int:
             file.write(f"{subject}\n\n{text}")
             where = file.name
     except OSError:
+        # Without room for the file the details go to standard error: a report of the bug needs them.
         say(text)
     message = str(error).splitlines()[0] if str(error) else ""
     if not isinstance(error, PluginError):
@@ -243,6 +242,7 @@ def github_text(finding: "Finding") -> str:
     """Return a finding as a workflow command of GitHub Actions, which shows it beside the line."""
     place = f",line={finding.line},col={finding.column}" if finding.line else ""
     said = f"{finding.message} ({finding.hint})" if finding.hint else finding.message
+    # The percent sign first, since the escapes of line ends contain it.
     message = said.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return f"::{finding.severity} file={finding.file}{place},title={finding.code}::{message}"
 

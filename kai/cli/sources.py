@@ -139,6 +139,7 @@ class Source:
         from kai.basics.schedules import is_clock
         from kai.cli.deciding.runs import run_at
 
+        # Standard input can be read only once, and the cluster is read from it later.
         experiment = None if self.place in {"", STANDARD_INPUT} else run_at(self.place)
         if experiment is None:
             if self.at and not is_clock(self.at):
@@ -247,6 +248,7 @@ class Source:
             return case if policy is None else policy.over(case)
         except UnreachableError as error:
             others = access.others
+            # The hint is a line to copy, so names with blanks are quoted.
             asked = shlex.join((*self.command.split(), *self.subjects))
             elsewhere = f"{asked} --context {others[0]}   or offline:  " if others else ""
             with_what = f"the context {self.context}" if self.context else "the kubeconfig's current context"
@@ -268,6 +270,7 @@ def _time_of(text: str) -> tuple[float | None, bool]:
     if not text:
         return None, False
     try:
+        # No duration begins with four digits and a hyphen.
         if text[:4].isdecimal() and text[4:5] == "-":
             return instant_of(text), True
         seconds = parsing.seconds(text)
@@ -344,6 +347,7 @@ def _subjects(context: click.Context) -> tuple[str, ...]:
 def _refuse_contradictions(
     place: str | None, namespace: str, service: str, *, everywhere: bool, is_watch: bool
 ) -> None:
+    # An unset variable in a script leaves an empty path; to read the cluster then would be a surprise.
     if place is not None and not place:
         raise click.UsageError("-f: found an empty path, expected a file or a folder")
     if is_watch and place == STANDARD_INPUT:

@@ -98,6 +98,7 @@ def question_of(path: str, query: Mapping[str, str]) -> Question | Response:
         return problem(404, f"found {path}, expected {ROOT}/{parts[0]}/NAME")
     if parts[0] == "jobs" and len(parts) == 2:
         return problem(404, f"found {path}, expected {ROOT}/jobs/NAMESPACE/NAME")
+    # An unknown parameter is refused: a filter that is misspelt would show everything.
     unknown = sorted(set(query) - known)
     if unknown:
         wanted = f"one of {', '.join(sorted(known))}" if known else "none"
@@ -107,6 +108,7 @@ def question_of(path: str, query: Mapping[str, str]) -> Question | Response:
             return problem(400, f"parameter {name}: found {shown(query[name][:80])}, expected a number above 0")
     if len(parts) > 1 and (_PAGED & set(query)):
         return problem(400, f"parameter: found {min(_PAGED & set(query))}, expected it with a list only")
+    # Sorted, since answers are kept by question, whatever the order of its parameters.
     return Question(parts=parts, parameters=tuple(sorted((name, query[name]) for name in known & set(query))))
 
 

@@ -140,6 +140,7 @@ def check_models(documents: Sequence[Document]) -> Iterator[Finding]:
         gpu_model({key: str(value) for key, value in labels.items()}, has_gpus=False)
         for labels in (mapping_of(node, "metadata", "labels") for node in nodes)
     } - {""}
+    # Files without nodes say nothing about the models of the cluster.
     if not there:
         return
     for name, queue in queues_of(documents).items():
@@ -311,6 +312,7 @@ def check_access(reading: Reading) -> Iterator[Finding]:
         queue = str(part_of(job.group, "spec", "queue") or "")
         if job.at in seen or job.at < 0 or queue not in admitting:
             continue
+        # One manifest may make several pod groups, all in its namespace; one finding is enough.
         seen.add(job.at)
         namespace = str(part_of(reading.documents[job.at].manifest, "metadata", "namespace") or "")
         admits = admitting[queue]
@@ -358,6 +360,7 @@ def _check_budgets(name: str, queues: Mapping[str, Document], models: Collection
     for each in bad_budgets(budgets):
         bad.add(each.at)
         path: Path = ("spec", "budgets", each.at)
+        # The index of a weight is no key of the manifest, so the finding points at the list.
         field = each.field.partition("[")[0]
         message = f"{each.field} of a budget of queue {name} is {each.found}"
         place = (*path, field) if field in entries[each.at] else path
@@ -384,6 +387,7 @@ def _check_budgets(name: str, queues: Mapping[str, Document], models: Collection
             field = "until" if budget.period == ONCE else "period"
             yield queue.finding("Q033", message, (*place, field), object=about)
         for row, weight in enumerate(budget.weights):
+            # Without nodes in the input, any model may exist.
             if models and not any(is_of_model(model, weight.model) for model in models):
                 message = f"no node has a GPU of model {weight.model}, which a budget of queue {name} weighs"
                 yield queue.finding("Q032", message, (*place, "weights", row, "model"), object=about)

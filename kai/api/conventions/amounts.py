@@ -118,6 +118,7 @@ def sums_of(pod: Pod) -> Mapping[str, str]:
         status = known.get(container.name)
         if status is not None and status.allocated_resources:
             return status.allocated_resources
+        # A refused resize was never allocated, so the request does not stand for what the node gave.
         return EMPTY if is_infeasible else _asked(container)
 
     def used(container: Container) -> Mapping[str, str]:
@@ -128,6 +129,7 @@ def sums_of(pod: Pod) -> Mapping[str, str]:
 
     status = pod.status
     reported: list[Amounts]
+    # Amounts of the pod as a whole, where a kubelet reports them, take the place of sums over containers.
     if status.allocated_resources and _used(status.resources):
         reported = [_numbers(_less(each, pod.spec.overhead)) for each in _of_whole(pod)]
     else:
@@ -153,6 +155,7 @@ def _is_resized(pod: Pod) -> bool:
     asked = {each.name: each.resources.requests for each in (*pod.spec.init_containers, *pod.spec.containers)}
     for reported in (*status.container_statuses, *status.init_container_statuses):
         for amounts in (reported.allocated_resources, _used(reported.resources)):
+            # Compared as texts, which is cheap: the same amount in another notation only costs the exact look.
             if amounts and amounts != asked.get(reported.name):
                 return True
     return False
@@ -184,12 +187,14 @@ def requests_of_whole(pod: Pod, kubernetes: KubernetesVersion = NEWEST) -> Mappi
     if own is None:
         return EMPTY
     named = {name for each in (*pod.spec.containers, *pod.spec.init_containers) for name in _asked(each)}
+    # Huge pages are never overcommitted, so their limit counts even beside containers that name them.
     asked = {name: text for name, text in own.limits.items() if name.startswith(_HUGE) or name not in named}
     asked = {name: text for name, text in {**asked, **own.requests}.items() if _is_of_whole(name)}
     if not asked or status.resources is None:
         return asked
     reported = [_less(each, pod.spec.overhead) for each in _of_whole(pod)]
     counted = _largest_of_each(pod, asked, *reported)
+    # Before 1.37 a kubelet's report adds no resource that the pod did not ask for.
     if kubernetes < V1_37:
         return {name: text for name, text in counted.items() if name in asked}
     return counted
@@ -230,6 +235,7 @@ def _largest_of_each(
     most = dict(asked)
     for name, parts in _RESIZABLE.items():
         if is_infeasible and name in most:
+            # The refused request counts for nothing; what the node reports replaces it below.
             most[name] = "0"
         for text in (amounts[name] for amounts in reported if name in amounts):
             if name not in most or amount(most[name], parts) < amount(text, parts):
@@ -284,6 +290,7 @@ def exact(text: str) -> Amount:
         except BadValue:
             if parts == 1:
                 raise
+            # What is too large for billionths in 64 bits may fit in a coarser part.
             parts //= 1000
 
 
@@ -319,6 +326,7 @@ def same(left: Mapping[str, str], right: Mapping[str, str]) -> bool:
 
     Raises: BadValue if an amount is not a quantity.
     """
+    # As amounts: 1Gi and 1073741824 are one.
     return left.keys() == right.keys() and all(
         exact(text).billionths == exact(right[name]).billionths for name, text in left.items()
     )

@@ -100,6 +100,7 @@ def ordered_grant(request: BindRequest) -> Grant | None:
 def grant_of(pod: Pod) -> Grant | None:
     """Return the grant of a bound pod; None for a pod without a node, without a grant or with an unreadable one."""
     text = pod.metadata.annotations.get(names.GRANTED)
+    # A grant comes with the binding: on a pod without a node, the annotation is its owner's own.
     return read_grant(text) if text is not None and pod.spec.node_name else None
 
 
@@ -124,6 +125,7 @@ def account_of(pods: Iterable[Pod]) -> Grant | None:
     for pod in pods:
         grant = held_under(pod)
         if grant is not None:
+            # The name breaks ties, so that all processes charge the same account.
             order = (bound_at(pod), pod.metadata.name)
             if first is None or order < first:
                 first, found = order, grant
@@ -152,6 +154,7 @@ def shared_gpus(pod: Pod, scheduler_name: str) -> tuple[str, ...]:
     grant = grant_of(pod)
     if grant is not None:
         return tuple(sorted(set(grant.gpus)))
+    # Labels say nothing on a pod that another scheduler bound: any user can write them.
     return gpu_groups(pod.metadata.labels) if pod.spec.scheduler_name == scheduler_name else ()
 
 
@@ -174,6 +177,7 @@ def share_annotations(pod: Pod, scheduler_name: str) -> Mapping[str, str]:
     is_granted = grant is not None and grant.is_whole
     if not is_granted and not is_foreign(pod, grant, scheduler_name):
         return annotations
+    # The grant replaces the whole share, since annotations may be edited while the pod runs.
     granted = {key: text for key, text in annotations.items() if key not in _SHARE}
     if grant is None or not is_granted:
         return granted
@@ -189,6 +193,7 @@ def share_annotations(pod: Pod, scheduler_name: str) -> Mapping[str, str]:
 def _read(text: str) -> Grant | None:
     try:
         return _DECODER.decode(text)
+    # Users can write anything here, also brackets nested deeper than a decoder follows.
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
 
@@ -228,6 +233,7 @@ GATE: Final = "kai.scheduler/bind-refused "
 
 def refusal_text(why: str, times: int, again: str) -> str:
     """Return the reason why a pod waits whose bind was refused; ``again`` is the time of the next try."""
+    # On one line: the reason is a server's own text, and ends up in the name of a gate.
     often = "once" if times == 1 else f"{times} times"
     return f"the bind was refused {often}: {' '.join(why.split()).rstrip('.')}; the next try is at {again}"
 
@@ -248,6 +254,7 @@ def bind_refusal(pod: Pod) -> str:
     if pod.spec.node_name:
         return ""
     if scheduled is not None and scheduled.status == "False" and scheduled.reason == REASON:
+        # The condition is a sentence; where it is shown as a reason it is a part of one.
         return f"{scheduled.message[:1].lower()}{scheduled.message[1:]}".rstrip(".")
     if bound is None or bound.status != "False" or bound.reason != names.BINDING_ERROR_REASON:
         return ""

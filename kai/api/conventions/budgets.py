@@ -42,6 +42,7 @@ _MOST_WEIGHT: Final = 1000.0
 _DAY: Final = 86_400.0
 _SOME_DAY: Final = 1_767_225_600.0
 """2026-01-01, from which on periods are looked at."""
+# More than the months of a year, so that the longest one is among them.
 _PERIODS_LOOKED_AT: Final = 16
 _PERIOD_WANTED: Final = 'monthly, weekly, daily, once, or five fields of cron such as "0 6 1 * *"'
 
@@ -77,6 +78,7 @@ def period_before(budget: QueueBudget, period: Period) -> Period | None:
     """Return the period before ``period``; None for a budget without such."""
     if budget.period == ONCE or period.since == -inf:
         return None
+    # The instant at which a period ends belongs to the next one, so ask just ahead of the begin.
     found = _period(budget.period, budget.time_zone, period.since - 1e-3)
     return None if found is None or found.since == -inf else found
 
@@ -95,6 +97,7 @@ def longest_days(budget: QueueBudget) -> float:
     """Return how many days a period of a budget has at most; 0 for one without begin or end, or that has no period."""
     if budget.period == ONCE:
         return 0.0 if budget.from_ is None or budget.until is None else (budget.until - budget.from_) / _DAY
+    # Not from today on: lint says the same about a file each day.
     period, longest = period_at(budget, _SOME_DAY), 0.0
     for _ in range(_PERIODS_LOOKED_AT):
         if period is None or period.until == inf:
@@ -110,6 +113,7 @@ def _schedule(text: str, zone: str) -> tuple[Schedule, dt.tzinfo] | None:
         schedule, read = Schedule.read(PERIODS.get(text, text)), read_zone(zone)
     except ValueError:
         return None
+    # An interval such as @every 90m begins at no time of a calendar, so two readers would count other periods.
     return None if schedule.every is not None else (schedule, read)
 
 
@@ -120,6 +124,7 @@ def _edges(text: str, zone: str, second: int) -> Period | None:
         return None
     schedule, read = found
     moment = dt.datetime.fromtimestamp(second, read)
+    # before() includes the moment itself and after() does not: a begin lies in its own period.
     last, following = schedule.before(moment), next(schedule.after(moment), None)
     return Period(
         since=-inf if last is None else last.timestamp(), until=inf if following is None else following.timestamp()
@@ -144,11 +149,13 @@ def carried_over(budget: QueueBudget, spent_before: int) -> int:
 
     Only the amount itself is carried over, not what was carried over before: a remainder lasts for one period.
     """
+    # Rounded down, as charges are rounded up: rounding never lets work exceed a budget.
     return math.floor(max(0, amount_of(budget) - spent_before) * min(1.0, max(0.0, budget.carry_over)))
 
 
 def weight_of(budget: QueueBudget, model: str) -> int:
     """Return what an hour of a GPU of ``model`` counts, in thousandths of an hour."""
+    # The first entry that fits decides, so a pattern may follow the models that it makes no rule for.
     return next((round(each.weight * UNIT) for each in budget.weights if is_of_model(model, each.model)), UNIT)
 
 
@@ -164,11 +171,13 @@ def usable_budgets(queue: Queue) -> Iterator[QueueBudget]:
     """Yield the budgets of a queue that can be read."""
     if queue.spec.budgets:
         bad = {each.at for each in bad_budgets(queue.spec.budgets)}
+        # By place and not by name: of two budgets with one name only the second is bad.
         yield from (each for at, each in enumerate(queue.spec.budgets[:MOST_BUDGETS]) if at not in bad)
 
 
 def slice_seconds(budgets: Iterable[QueueBudget]) -> float:
     """Return for how long work without an end is charged at a time: the shortest slice of the budgets above it."""
+    # The shortest: no budget above is charged for longer ahead than it allows.
     return min((each.slice for each in budgets if each.enforce == "admit"), default=3600.0)
 
 
@@ -212,6 +221,7 @@ def _bad(budget: QueueBudget) -> Iterator[tuple[str, str, str]]:
 
 
 def _bad_time(budget: QueueBudget) -> Iterator[tuple[str, str, str]]:
+    # In UTC, so that a bad time zone is reported as such alone.
     if budget.period != ONCE and _schedule(budget.period, "") is None:
         yield "period", shown(budget.period), _PERIOD_WANTED
     try:

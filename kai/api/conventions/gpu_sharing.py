@@ -91,11 +91,13 @@ def sharing_container(annotations: Mapping[str, str], init_containers: Readers, 
     places += [(ContainerPlace(at), *each) for at, each in enumerate(containers)]
     wanted = annotations.get(names.GPU_FRACTION_CONTAINER)
     for place, name, read in places:
+        # A name that the user wrote is binding: no other container gets the GPUs instead.
         if name == wanted if wanted is not None else maps_read(annotations, read) is not None:
             return place
     if wanted is not None:
         raise BadValue(wanted, WANTED_CONTAINER, path=("metadata", "annotations", names.GPU_FRACTION_CONTAINER))
     if not containers:
+        # Kubernetes refuses such a pod; a raw manifest may still be one.
         raise BadValue(0, "at least one container", path=("spec", "containers"))
     return ContainerPlace(0)
 
@@ -108,6 +110,7 @@ def maps_read(annotations: Mapping[str, str], read: Iterable[str]) -> SharedMaps
     prefix = annotations.get(names.SHARED_GPU_CONFIG_MAP)
     if prefix is None:
         return None
+    # Matched as a whole: the name of the map of variables begins alike and goes on with -evar.
     own = re.compile(f"{re.escape(prefix)}-{_PLACE}")
     found = next((name for name in read if own.fullmatch(name)), None)
     return None if found is None else _maps(found)
@@ -158,6 +161,7 @@ def group_labels(labels: Mapping[str, str]) -> tuple[str, ...]:
 
 def group_label(group: str, *, devices: int) -> tuple[str, str]:
     """Return the label, key and value, that ties a pod on ``devices`` GPUs to a GPU group."""
+    # A label has one value, so a pod on several devices needs a key for each group.
     return (f"{names.GPU_GROUP_PREFIX}{group}" if devices > 1 else names.GPU_GROUP), group
 
 
@@ -183,6 +187,7 @@ def gpu_model(labels: Mapping[str, str], products: Iterable[str] = (), *, has_gp
     `MIXED_MODEL` if the products differ, `OTHER_MODEL` if nothing names one.
     """
     named = labels.get(names.NODE_GPU_MODEL, "")
+    # A label that is no name of a model is passed over: a typing error makes no model of its own.
     if named and is_model_name(named):
         return named
     if product := labels.get(names.NODE_GPU_PRODUCT, ""):
@@ -202,9 +207,12 @@ def model_of(product: str) -> str:
     time (``a10g-shared``) are other models: such a node counts parts as GPUs, and whole ones have quotas of their own.
     """
     words = [word for word in re.split(r"[^a-z0-9.]+", product.lower()) if word]
+    # Not at the first word: what precedes such a word is the product.
     whole = next((at for at, word in enumerate(words) if at and word in _PARTS), len(words))
+    # A maker's word stays where it is the last one: then it is the name of the product itself, as in TITAN.
     rest = [word for at, word in enumerate(words[:whole]) if word not in _MAKERS or at + 1 == whole]
     count = 1
+    # Such words say nothing alone: rtx-pro-6000 needs all three.
     while count < len(rest) and rest[count - 1] in _SERIES:
         count += 1
     named = "-".join([*rest[:count], *words[whole:]]).strip("-.")[:LONGEST_MODEL].rstrip("-.")
@@ -218,6 +226,7 @@ def is_of_model(product: str, name: str) -> bool:
     A name is the short one, `model_of`. Older ones count, too: the product, a pattern for it, or a word of it.
     """
     wanted, found = name.casefold(), product.casefold()
+    # An empty name would otherwise mean GPUs whose product is not known.
     if not wanted:
         return False
     return wanted == model_of(product) or fnmatchcase(found, wanted) or wanted in found.split("-")

@@ -70,6 +70,7 @@ def listed(text: str) -> tuple[str, ...]:
 
 def _term(text: str) -> tuple[str, str | None]:
     key, equals, value = text.partition("=")
+    # "key" admits any value, "key=" the empty one alone: they are different terms.
     return key.strip(), value.strip() if equals else None
 
 
@@ -187,6 +188,7 @@ def queue_faults(queues: Iterable[QueueShape]) -> dict[str, tuple[QueueFault, ..
 
     Cost: linear in queues.
     """
+    # By name, so that faults do not depend on the order of files or of a list from the server.
     known = {queue.name: queue for queue in sorted(queues, key=lambda queue: queue.name)}
     children: dict[str, list[QueueShape]] = {}
     for queue in known.values():
@@ -211,6 +213,7 @@ def queue_faults(queues: Iterable[QueueShape]) -> dict[str, tuple[QueueFault, ..
 
 def excess(quotas: Iterable[float], bound: float) -> float | None:
     """Return the sum of quotas if it exceeds ``bound``, else None. Units: any; infinite is unlimited."""
+    # Exact whatever the order: ten times 0.1 is not more than 1.
     total = math.fsum(quotas)
     return total if total > bound else None
 
@@ -229,6 +232,7 @@ def _of_place(
 
 def _of_bounds(queue: QueueShape) -> Iterator[QueueFault]:
     for resource, own in (queue.bounds or {}).items():
+        # An unlimited quota is above every limit, and then the limit simply holds.
         if 0 <= own.limit < own.quota < math.inf:
             yield QueueFault(rule=Rule.LOW_LIMIT, queue=queue.name, resource=resource, found=own.limit, bound=own.quota)
 
@@ -259,6 +263,7 @@ def _of_models(queue: QueueShape, known: Mapping[str, QueueShape]) -> Iterator[Q
             continue
         over = [(bounds["gpu"].limit, queue.name)] if (bounds := queue.bounds) else []
         seen, parent = {queue.name}, queue.parent
+        # Parents that form a circle are a fault of their own, and must not keep this walk going.
         while parent in known and parent not in seen:
             over.append((known[parent].models.get(model, math.inf), parent))
             seen.add(parent)
@@ -311,6 +316,7 @@ def _in_windows(queue: QueueShape, children: Sequence[QueueShape]) -> Iterator[Q
     if queue.spec is None and all(child.spec is None for child in children):
         return
     own, weeks = _week_of(queue), [_week_of(child) for child in children]
+    # What is wrong without windows, too, is reported once, by the rule for that.
     outside = {(Rule.WINDOW_LOW_LIMIT, fault.resource) for fault in _of_bounds(queue)}
     outside |= {(Rule.WINDOW_OVERCOMMITTED, fault.resource) for fault in _overcommitted(queue, children)}
     worst: dict[tuple[Rule, str], QueueFault] = {}
@@ -405,6 +411,7 @@ def _circles(known: Mapping[str, QueueShape]) -> dict[str, tuple[str, ...]]:
         if name in path:
             circle = walked[path[name] :]
             first = circle.index(min(circle))
+            # From the first name on, so that a circle reads the same wherever the walk entered it.
             circles.update(dict.fromkeys(walked, circle[first:] + circle[:first]))
         elif name in circles:
             circles.update(dict.fromkeys(walked, circles[name]))

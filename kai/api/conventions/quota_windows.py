@@ -85,6 +85,7 @@ def bad_entries(schedules: Sequence[QueueSchedule]) -> Iterator[BadEntry]:
             yield BadEntry(at=at, field="name", found=shown(each.name), wanted=f"at most {MOST_SCHEDULES} entries")
         if is_usable(each):
             continue
+        # Each field is read beside valid others, so that a fault shows at its own field alone.
         readers = (
             ("start", lambda each=each: Openings.read(each.start, "", 60.0)),
             ("timeZone", lambda each=each: read_zone(each.time_zone)),
@@ -136,6 +137,7 @@ def in_force(spec: QueueSpec, instant: float) -> InForce:
                 if instant >= edge - entry.notice:
                     ending = min(ending or (edge, entry.name), (edge, entry.name))
                 else:
+                    # Amounts stay as they are, but a cycle has to come by then to announce the end.
                     until = min(until, edge - entry.notice)
         elif entry.on_close == "drain":
             draining.append(openings)
@@ -176,6 +178,7 @@ def slices(spec: QueueSpec, since: float, until: float) -> Iterator[tuple[float,
     for at, end, opened in _timeline(timing, since) if timing else ():
         if at >= until:
             return
+        # The same few windows are open again and again, and each set is put together once.
         if opened not in known:
             found = spec.resources
             for place in opened:
@@ -198,6 +201,7 @@ class _Timeline:
 
     def __iter__(self) -> Iterator[_Slice]:
         """Yield the slices; what was found for one queue is there for the others."""
+        # A window that opens each minute would have thousands of slices in a week, for every queue.
         for at in range(_MOST_EDGES):
             if at == len(self._found):
                 following = next(self._coming, None)
@@ -232,6 +236,7 @@ def lower_quotas(spec: QueueSpec, instant: float) -> tuple[tuple[float, QueueRes
         if lowest is not None and lower != lowest:
             found.append((at, lower))
         lowest = lower
+        # Nothing lower can come, so the days after need not be computed.
         if lowest == floor:
             break
     return tuple(found)
@@ -245,6 +250,7 @@ def first_shortage(spec: QueueSpec, part: str, needed: float, since: float, unti
     always = ((since, InForce(resources=spec.resources, until=inf)),)
     for at, now in slices(spec, since, until) if spec.schedules else always:
         quota: float = getattr(now.resources or _NONE, part).quota
+        # A negative quota is unlimited and never short.
         if 0 <= quota < needed:
             return at
     return None
@@ -281,6 +287,7 @@ def varieties(spec: QueueSpec) -> Iterator[tuple[str, QueueResources]]:
 
 def next_limit(spec: QueueSpec, instant: float) -> tuple[float, QueueResources] | None:
     """Return the first resources to come with another limit, and the instant from which they hold."""
+    # Most schedules change quotas alone; for them no week has to be computed.
     if not any(getattr(entry.resources, part).limit is not None for entry in spec.schedules for part in _PARTS):
         return None
     first: list[float] | None = None
@@ -341,6 +348,7 @@ def _entry_in(written: Mapping[str, Any]) -> QueueSchedule:
 
 def _numbers(resources: Mapping[str, Any], part: str) -> dict[str, float]:
     found = {name: part_of(resources, part, wire) for name, wire in _WIRE.items()}
+    # NaN stands for what is missing: 0 and -1 are amounts with meanings.
     numbers = {name: number_or(value, math.nan) for name, value in found.items()}
     return {name: number for name, number in numbers.items() if not math.isnan(number)}
 
@@ -353,6 +361,7 @@ def _replaced(before: QueueResources, entry: QueueSchedule) -> QueueResources:
         if changes:
             parts[part] = attrs.evolve(getattr(before, part), **changes)
     if entry.resources.models:
+        # Models that the window does not name keep their amounts.
         parts["models"] = {**before.models, **entry.resources.models}
     return attrs.evolve(before, **parts) if parts else before
 
@@ -361,6 +370,7 @@ def _least(one: QueueResources | None, other: QueueResources | None) -> QueueRes
     parts: dict[str, Any] = {}
     for part in _PARTS:
         quotas = [getattr(each or _NONE, part).quota for each in (one, other)]
+        # A negative quota is unlimited: it is the largest, not the least.
         parts[part] = QueueResource(quota=min(quotas, key=lambda quota: inf if quota < 0 else quota))
     return QueueResources(**parts)
 

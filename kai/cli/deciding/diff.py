@@ -17,10 +17,6 @@ from kai.cli.sources import adoption_options
 
 if TYPE_CHECKING:
     from kai.lab.comparing.comparison import Comparison, JobState, Side
-
-
-if TYPE_CHECKING:
-    from kai.lab.comparing.comparison import Comparison, JobState
     from kai.lab.virtual.results.comparison import Compared
     from kai.lab.virtual.results.result import SimulationResult
 
@@ -91,6 +87,7 @@ def changed_jobs(found: "Comparison", said: "Callable[[JobState], str]", console
 
     if not found.jobs:
         return []
+    # The first rows are the ones that matter on a screen; a script reads them all with -o json.
     shown = found.jobs if console.wide else found.jobs[:_FEW]
     rows = [[each.job, *("-" if side is None else said(side) for side in (each.a, each.b))] for each in shown]
     heads = [Column(head="JOB"), Column(head=found.a, least=12), Column(head=found.b, least=12)]
@@ -106,6 +103,7 @@ def _runs_titled(a: "SimulationResult", b: "SimulationResult", names: tuple[str,
     """Return the results, renamed after their files if both have the same policy name."""
     if a.policy != b.policy:
         return a, b
+    # Two files of one name in different folders keep their paths, or both columns would have one head.
     short = [Path(each).stem for each in names]
     one, other = short if short[0] != short[1] else names
     return attrs.evolve(a, policy=one), attrs.evolve(b, policy=other)

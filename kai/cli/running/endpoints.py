@@ -65,10 +65,12 @@ def wanted_dashboard(given: Given) -> Place | None:
     """
     address = read_address(given.text(FLAG), f"--{FLAG}")
     auth, folder = given.text("dashboard-auth"), given.text("dashboard-cert-dir")
+    # Also without a dashboard: a typing error should show at once, not on the day that one is wanted.
     if auth not in _AUTH:
         raise CommandLineError(f"--dashboard-auth: found {shown(auth)}, expected one of {', '.join(_AUTH)}")
     if address is None:
         return None
+    # Any other name may resolve to an address that other machines reach.
     is_own = address.host == "localhost" or is_local(address.host)
     if auth != "token" and not is_own:
         wanted = "--dashboard-auth=token beside it, or an address of this machine such as 127.0.0.1:8085"
@@ -247,6 +249,7 @@ def admission_settings(given: Given) -> AdmissionSettings:
     from kai.roles.admission import AdmissionSettings
 
     runtime_class = given.text("gpu-fraction-runtime-class-name")
+    # The older name of the flag counts only where the newer one is not given.
     if "gpu-pod-runtime-class-name" in given.named and "gpu-fraction-runtime-class-name" not in given.named:
         runtime_class = given.text("gpu-pod-runtime-class-name")
     return AdmissionSettings(

@@ -95,6 +95,7 @@ class Process:
 
         Raises: ConfigError for a configuration file that cannot be read.
         """
+        # Only the scheduler has a configuration file; the other roles must start without one.
         path = configuration_path(given) if SCHEDULER in (given.roles or TOGETHER) else ""
         if path:
             from kai.cli.running.configuring import with_shard

@@ -197,10 +197,12 @@ def _plugins(spec: SchedulingShardSpec) -> dict[str, _Use]:
     placement = spec.placement_strategy
     gpu = (placement and placement.gpu) or _BINPACK
     cpu = (placement and placement.cpu) or _BINPACK
+    # The strategy for CPUs switches no plugin: it is an argument of nodeplacement only.
     packs = gpu == _BINPACK
     enabled = {"gpusharingorder": packs, "gpupack": packs, "gpuspread": not packs}
     arguments: dict[str, dict[str, str]] = {"nodeplacement": {"gpu": gpu, "cpu": cpu}}
     if spec.k_value is not None:
+        # In digits alone: repr writes small numbers with an exponent.
         arguments["proportion"] = {"kValue": format(Decimal(repr(spec.k_value)).normalize(), "f")}
     runtimes = spec.min_runtime
     if runtimes is not None:
@@ -225,6 +227,7 @@ def _actions(spec: SchedulingShardSpec) -> dict[str, _Use]:
     spreads = placement is not None and _SPREAD in (placement.gpu, placement.cpu)
     installed = Registry.installed()
     out = {
+        # Consolidation packs nodes, against which a shard that spreads would work at once.
         name: _Use(enabled=name != "consolidation" or not spreads, priority=installed.priority_of(name))
         for name in DEFAULT_ACTIONS
     }
@@ -313,6 +316,7 @@ def _config_flags(config: Config) -> dict[str, str]:
     }
     found = {name: str(text) for name, text in texts.items() if text}
     replicas = spec.scheduler.get("replicas", shared.replica_count if shared else None)
+    # A single replica has no other to hand over to, and starts sooner without a lease.
     if isinstance(replicas, int) and replicas > 1:
         found["leader-elect"] = "true"
     return found

@@ -39,6 +39,7 @@ def build(
     Raises: ConfigError with one message for each option that is unknown, missing or wrong.
     """
     fields = {field.name: field for field in described(cls)}
+    # All faults are gathered, so that one run shows all that a file needs.
     messages: list[str] = []
     helps: list[str] = []
     for name in options:
@@ -83,6 +84,7 @@ def described(cls: type[object]) -> tuple["Attribute[Any]", ...]:
 
 def wanted(field: "Attribute[Any]") -> str:
     """Return in words which values an option allows: ``number, 0 or more, default 1``."""
+    # A type and a validator may say the same, as a literal and a choice do.
     parts = list(dict.fromkeys([_type_words(field.type), *_validator_words(field.validator)]))
     is_plain = not isinstance(field.default, attrs.Factory) and not attrs.has(type(field.default))  # type: ignore[arg-type]  # Factory is a class; the stub calls it a function
     if field.default is not NOTHING and is_plain:
@@ -94,6 +96,7 @@ def _meant(name: str, fields: Mapping[str, "Attribute[Any]"]) -> str:
     if not fields:
         return "it has no options"
     text = suggestion(name, list(fields))
+    # Without a near name the suggestion lists all options, which need no types beside them.
     if not text.startswith("did you mean"):
         return text
     meant = text.removeprefix("did you mean ").removesuffix("?").split(" or ")[0]
@@ -126,6 +129,7 @@ def _checked(field: "Attribute[Any]", value: object) -> object:
         raise ValueError  # noqa: TRY004 - every fault of a value gets the same error type
     try:
         read = _CONVERTER.structure(value, field.type) if field.type is not None else value
+        # A validator may expect what the converter makes, which happens only once the class is built.
         if field.validator is not None and field.converter is None:
             field.validator(None, field, read)
     except (ValueError, TypeError, KeyError, AttributeError, cattrs.BaseValidationError):
@@ -174,6 +178,7 @@ def _mapping_words(parts: tuple[object, ...]) -> str:
 
 def _validator_words(validator: object) -> Iterator[str]:
     """Yield the conditions of attrs' own validators, read from their attributes; other validators yield nothing."""
+    # attrs offers no other way to the parts of and_().
     for part in getattr(validator, "_validators", (validator,)):
         bound, operator = getattr(part, "bound", None), getattr(part, "compare_op", None)
         if operator in _BOUNDS:
@@ -256,6 +261,7 @@ def from_text(field: "Attribute[Any]", text: str) -> object:
     kinds = typing.get_args(kind) if is_union else (kind,)
     stripped = text.strip()
     if bool in kinds:
+        # Before numbers: an option may be a switch or a number, and neither text is a number.
         if stripped.lower() in {"true", "false"}:
             return stripped.lower() == "true"
         if float not in kinds:

@@ -165,6 +165,7 @@ def read_usage(value: object, place: str, notes: list[str]) -> UsageSettings | N
     if client not in CLIENTS:
         raise ConfigError(f"{place}.clientType: found {shown(client)}, expected one of {', '.join(CLIENTS)}")
     address, variable = (_text(found, key, place) for key in ("connectionString", "connectionStringEnvVar"))
+    # Both may differ, and then either choice would surprise.
     if bool(address) == bool(variable):
         both = "both" if address else "neither"
         raise ConfigError(f"{place}: found {both}, expected one of connectionString, connectionStringEnvVar")
@@ -206,11 +207,13 @@ def _with_params(settings: UsageSettings, value: object, place: str, notes: list
         raise ConfigError(f"{place}.fetchInterval: found {shown(params['fetchInterval'])}, expected more than nothing")
     staleness = _duration(params, "stalenessPeriod", place, settings.staleness_seconds)
     if staleness < fetch:
+        # Usage would count as stale before the next fetch is due.
         notes.append(f"{place}.stalenessPeriod: found less than fetchInterval, expected at least that; used that")
     resolution = _extra_duration(extra, "queryResolution", settings.resolution_seconds, place, notes)
     length = _window(text, f"{place}.windowSize")
     if settings.is_recorded and settings.retention_seconds < length:
         notes.append(f"{place}.extraParams.retention: found less than windowSize, expected at least that; used that")
+        # A window longer than the record would take missing usage for none.
         settings = attrs.evolve(settings, retention_seconds=length)
     return attrs.evolve(
         settings,
@@ -270,6 +273,7 @@ def _window_type(params: Mapping[str, object], place: str) -> WindowType:
 
 def _window(text: str, place: str) -> float:
     match = _WINDOW.fullmatch(text)
+    # The length is bounded since Python converts very long digits slowly.
     parts = match.groups() if match and len(text) <= 40 else ()
     seconds = sum(int(part) * unit for part, unit in zip(parts, _WINDOW_UNITS, strict=False) if part)
     if not 0 < seconds <= _LONGEST:
@@ -281,6 +285,7 @@ def _start(params: Mapping[str, object], place: str) -> float:
     text = _text(params, "tumblingWindowStartTime", place)
     try:
         moment = dt.datetime.fromisoformat(text)
+        # A time without a zone would mean another instant on each machine.
         if moment.tzinfo is not None:
             return moment.timestamp()
     except (ValueError, OverflowError):

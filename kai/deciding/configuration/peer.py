@@ -91,6 +91,7 @@ class Arguments:
             self.notes.append(f"{self.plugin}.{key}: {why}; passed over")
 
     def _text(self, key: str) -> str | None:
+        # Also where the file lacks it: what is never read is a key that the plugin does not know.
         self.known.add(key)
         return self.values.get(key)
 
@@ -331,6 +332,7 @@ class Settings:
 
         Raises: ConfigError for a value of the wrong type.
         """
+        # The peer's snapshots name three settings otherwise than its flags do.
         preemptees = "maxNumberConsolidationPreemptees" if self.zeroed else "maxConsolidationPreemptees"
         grace = "globalDefaultStalenessGracePeriod" if self.zeroed else "defaultStalenessGracePeriod"
         restrict = "restrictSchedulingNodes" if self.zeroed else "restrictNodeScheduling"

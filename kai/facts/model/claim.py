@@ -20,7 +20,7 @@ def qualified(name: str, driver: str) -> str:
 
 
 class VersionText(str):
-    """A semantic version as an attribute of a device; it never equals a plain text with the same letters."""
+    """A semantic version as an attribute of a device; constraints never take it for a text with the same letters."""
 
     __slots__ = ()
 
@@ -149,6 +149,7 @@ class Claim:
         if not self.choices and not self.all_gpus:
             return self
         held = Counter(device.request for device in devices if not device.admin_access)
+        # Less one, which counts already while the number is open.
         more = sum(max(0, held[name] - 1) for name in self.all_gpus)
         return attrs.evolve(self, gpus=self.gpus - self.spared(devices) + more, choices=(), all_gpus=())
 
@@ -197,6 +198,7 @@ class Device:
     def product(self) -> str | None:
         """The name of its product, as drivers of GPUs publish it in the attribute ``productName``."""
         for name, value in self.attributes.items():
+            # The domain is the driver's own, so any domain will do.
             if name.endswith("/productName") and isinstance(value, str) and value:
                 return value
         return None

@@ -146,6 +146,7 @@ def _gpus_of_pool(slices: Sequence[DeviceSlice]) -> Iterable[Gpu]:
             if key not in nodes:
                 nodes[key] = source.node
                 draws[key] = _draws(device, offered)
+    # A device that consumes no counter is never a part of something: it is a GPU by itself.
     for key in (key for key, drawn in draws.items() if not drawn):
         yield Gpu(node=nodes[key], devices=(key,))
     for sets in _sets_of_gpus(draws):
@@ -160,6 +161,7 @@ def _gpus_of_pool(slices: Sequence[DeviceSlice]) -> Iterable[Gpu]:
 
 def _draws(device: Device, offered: Mapping[_Counter, int]) -> Mapping[_Counter, int]:
     found = {(group, name): amount for group, name, amount in device.counters}
+    # A counter that no slice offers has no total to measure against.
     return {counter: amount for counter, amount in found.items() if amount > 0 and counter in offered}
 
 
@@ -171,12 +173,14 @@ def _sets_of_gpus(draws: Mapping[DeviceKey, Mapping[_Counter, int]]) -> Iterable
         drawers.update(dict.fromkeys(sets, count))
 
     def main(sets: frozenset[str]) -> str:
+        # A set that some device consumes alone measures that GPU, so it is none that several GPUs share.
         return min(sets, key=lambda name: (frozenset({name}) not in together, drawers[name], name))
 
     mains = {sets: main(sets) for sets in together if sets}
     found: dict[str, set[str]] = {name: {name} for name in mains.values()}
     for name in drawers.keys() - found.keys():
         of = {at for sets, at in mains.items() if name in sets}
+        # A set that devices of several GPUs consume from measures none of them.
         if len(of) == 1:
             found[of.pop()].add(name)
     return map(frozenset, found.values())

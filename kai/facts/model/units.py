@@ -92,6 +92,7 @@ def amounts(texts: QuantityTexts) -> Mapping[str, int]:
     out: dict[str, int] = {}
     for resource, text in texts:
         name = axis_name(resource)
+        # Added: GPUs of two vendors have one name on the axis.
         out[name] = out.get(name, 0) + min(parsing.amount(text, parts_of(resource)), _most(resource))
     return out
 
@@ -118,6 +119,7 @@ def amounts_of(texts: QuantityTexts) -> Amounts:
 
 def packed(total: Mapping[str, int]) -> Amounts:
     """Return ``total`` without zeros, sorted by name, cut to the most that a node could have."""
+    # Cut again, because a sum of amounts may exceed what each of them may not.
     return tuple(sorted((name, min(amount, _most(name))) for name, amount in total.items() if amount))
 
 

@@ -84,6 +84,7 @@ def _changes(results: Sequence[SimulationResult], paints: Sequence[Paint], *, hi
     One chart of both would show a rise that is a gain beside a rise that is a loss.
     """
     chosen = [each for each in HEADLINES if (each[1] in BETTER_HIGH) is high]
+    # Nothing is a percentage of 0.
     drawn = [each for each in chosen if abs(results[0].value(each[1]) or 0.0) > _TINY]
     missing = [name for name, key, _ in chosen if (name, key) not in {each[:2] for each in drawn}]
     data: list[Figure] = []
@@ -124,6 +125,7 @@ def _in_words(results: Sequence[SimulationResult], chosen: Sequence[tuple[str, s
     for name, key, unit in chosen:
         mine, theirs = one.value(key), other.value(key)
         texts = figure(mine, unit), figure(theirs, unit)
+        # Equal as shown: a difference behind the rounding is no finding.
         if mine is None or theirs is None or texts[0] == texts[1]:
             continue
         gains = (theirs > mine) is (key in BETTER_HIGH)
@@ -212,6 +214,7 @@ def page_of(results: Sequence[SimulationResult], *, command: str, program: str) 
 
     Raises: ConfigError where plotly is not installed.
     """
+    # Browsers hash the text with plain line ends, and the policy of the page allows scripts by their hashes.
     script = require_plotly().read_text(encoding="utf-8").replace("\r\n", "\n")
     frame = Frame.of(results)
     sections = sections_of(results, frame)

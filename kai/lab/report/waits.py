@@ -66,6 +66,7 @@ def _panels(result: SimulationResult, frame: Frame, *, several: bool) -> list[Pl
     queues = leaf_queues(result)
     if len(queues) > MOST_PANELS:
         largest = sorted(queues, key=lambda queue: (-_most(result, queue.name), queue.name))[:MOST_PANELS]
+        # In the order of the tree, and not of size: the same queue stays at its place from run to run.
         queues = [queue for queue in queues if queue in largest]
     return [_panel(result, queue, frame, several=several) for queue in queues]
 
@@ -76,6 +77,7 @@ def _most(result: SimulationResult, queue: str) -> float:
 
 def _panel(result: SimulationResult, queue: QueueResult, frame: Frame, *, several: bool) -> Plot:
     used, waiting, fair = (column(result, f"{kind}/{queue.name}") for kind in ("used", "waiting", "fair"))
+    # No more than a queue wanted: a share that it left idle is not owed.
     owed = [max(have, min(share, have + want)) for have, want, share in zip(used, waiting, fair, strict=True)]
     highest = max([1.0, *used, *fair, queue.quota_gpus or 0.0])
     paint = frame.paint(queue.name)
@@ -255,6 +257,7 @@ def _size(gpus: float) -> str:
         return "less than 1 GPU"
     if gpus <= 2:
         return counted(ceil(gpus), "GPU")
+    # Sizes that jobs ask for are mostly powers of two, so each class ends at one.
     most = 2 ** ceil(log2(gpus))
     return f"{most // 2 + 1} to {most} GPUs"
 
@@ -325,6 +328,7 @@ def _line(name: str, jobs: Sequence[Waited], paint: Paint, frame: Frame) -> list
     count = len(starts)
     if not count:
         return []
+    # Evenly among the jobs and with both ends, so that a line of many jobs costs no more than its shape needs.
     places = sorted({min(count - 1, at * count // MOST_POINTS) for at in range(MOST_POINTS)} | {0, count - 1})
     x = [1.0, *(max(1.0, short(starts[at])) for at in places), max(1.0, frame.horizon)]
     y = [0.0, *(short(100 * (at + 1) / whole) for at in places), short(100 * count / whole)]
