@@ -117,6 +117,7 @@ class Expansion:
             if manifest.get("kind") == "PodGroup"
             for key in [_place_of(manifest, "default")]
         ]
+        # New groups come last among the manifests; readers want them where their workload is.
         return tuple(sorted(jobs, key=lambda job: job.at))
 
 
@@ -183,6 +184,7 @@ def numbered(manifest: Mapping[str, Any], number: int) -> Mapping[str, Any]:
     """Return a copy of a workload with ``number`` appended to its name and to the name of its group."""
     metadata = dict(mapping_of(manifest, "metadata"))
     metadata["name"] = f"{metadata.get('name') or metadata.get('generateName')}-{number}"
+    # A copy with the same UID would be taken for the same object.
     metadata.pop("uid", None)
     annotations = mapping_of(metadata, "annotations")
     if names.POD_GROUP in annotations:
@@ -256,6 +258,7 @@ class _Expanding:
 
     def _take_made(self, at: int, made: Mapping[str, Any] | None) -> None:
         """Replace an object by the object that its controller makes from it."""
+        # Otherwise nothing takes its place: the scheduler reads no such object itself.
         if made is not None:
             self.kept[at] = made
             self.index.add([self._placed(made)])
@@ -281,6 +284,7 @@ class _Expanding:
             for at, pod in self.loose:
                 done, reason = grouping.group(pod)
                 grouped.append(done)
+                # A pod whose owner is elsewhere may be grouped in the cluster.
                 if reason and at not in self.adopted:
                     self.problems.append(Problem(at=at, message=reason))
                 else:
@@ -367,7 +371,9 @@ class _Expanding:
     def _take_workload(self, at: int, manifest: Mapping[str, Any]) -> None:
         try:
             workload = as_kept(Resource.of(self._placed(manifest)))
+            # Before it is expanded: its pods find their owners in the index.
             self.index.add([dict(workload.manifest)])
+            # Its controller has acted already, so new pods would come twice.
             if self._has_children(workload):
                 self._refuse_circle(at, workload)
                 return
@@ -385,8 +391,10 @@ class _Expanding:
             self.workloads += 1
             self.problems.append(Problem(at=at, message=" ".join(str(error).split())))
             return
+        # Remarks are left by models that read the index, about the workload that is expanded now.
         self.absent += [Problem(at=at, message=remark) for remark in self.index.remarks]
         self.index.remarks.clear()
+        # Pods for other schedulers are counted as well: a workload without any pods is another finding.
         every = [pod for pod, _ in pods]
         mine = [each for each in pods if part_of(each[0]["spec"], "schedulerName") == self.scheduler_name]
         ours = [pod for pod, conditions in mine if not conditions]
@@ -467,6 +475,7 @@ class _Expanding:
         self.named.add(place)
         if place[1] == wanted:
             return pod
+        # A UID derives from the name, so that the same files give the same result each time.
         uid = uid_of("Pod", *place)
         self.fresh.add(uid)
         return {**pod, "metadata": {**pod["metadata"], "name": place[1], "uid": uid}}

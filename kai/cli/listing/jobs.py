@@ -169,6 +169,7 @@ def job_view(source: Source, result: "Result", wanted: Wanted) -> JobView:
     queues = _queues_below(result, wanted.queue)
     chosen, hidden = [], 0
     for line in result.lines:
+        # Before the namespace: jobs of other queues are not counted as hidden.
         if queues is not None and line.job.queue not in queues:
             continue
         if not _is_in(wanted, line):
@@ -186,6 +187,7 @@ def own_view(source: Source, own: "OwnJobs", wanted: Wanted) -> JobView:
     Raises: UnreachableError for the order of a queue, which needs the jobs of others.
     """
     if wanted.order:
+        # A place in line depends on jobs that this user may not see.
         raise own.refused
     chosen = [
         line
@@ -210,6 +212,7 @@ def served_jobs(source: Source, served: "Served", wanted: Wanted) -> View:
     lines = tuple(line for line in listed if _is_in(wanted, line) and source.selector.matches(line.labels))
     keys = {line.job.key for line in lines}
     items = [item for item in document["items"] if f"{item['namespace']}/{item['name']}" in keys]
+    # The service's clock: ages would be wrong by how far this machine's differs.
     now = times.instant(document["generatedAt"])
     shown = JobView(now=now, lines=lines, hidden=0, wanted=wanted)
     return ServedView(shown=shown, document={**document, "items": items})

@@ -115,6 +115,7 @@ def queue_tree(queues: "Sequence[QueueLine]", total: float, resource: int, conso
         ]
         for queue in queues
     ]
+    # There is no scale without a total, and a column of empty bars would look like idle queues.
     if total <= 0:
         heads, rows = heads[:-1], [row[:-1] for row in rows]
     return table(heads, rows, console.width)
@@ -396,6 +397,7 @@ def queue_view(source: Source, result: "Result", queue: str, resource: int | Non
     chosen = [line for line in lines if source.selector.matches(labels.get(line.name, {}))]
     if flat:
         chosen.sort(key=lambda line: line.name)
+    # Queues outside of all trees have no place in an answer about some of them.
     is_whole = not queue and not source.selector.requirements
     return QueueView(result=result, lines=tuple(chosen), resource=resource, flat=flat, is_whole=is_whole)
 
@@ -419,6 +421,7 @@ def _subtree(lines: "Sequence[QueueLine]", queue: str) -> "tuple[QueueLine, ...]
     for line in lines:  # parents come before their children
         if line.name == queue or line.parent in below:
             below.add(line.name)
+            # The branches above are cut off, so that the queue stands at the edge.
             found.append(attrs.evolve(line, last=line.last[top.depth :]))
     return tuple(found)
 
@@ -433,6 +436,7 @@ def _hungriest(lines: "Sequence[QueueLine]", resource: int) -> str:
     line = max(leaves, key=lambda line: line.shares[resource].wanted - line.shares[resource].used)
     share = line.shares[resource]
     more = (share.wanted - share.used) / unit
+    # Less than is printed would read as a wish for 0.
     if more < 0.0005:
         return ""
     at = share.fair_share - share.used

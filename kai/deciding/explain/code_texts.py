@@ -31,6 +31,7 @@ _LEAVES_SHOWN: Final = 5
 def _over_limit(facts: Facts) -> str:
     resource = str(facts["resource"])
     unit = _UNITS[resource]
+    # The peer's words and order, to the letter: tools of its users search for them.
     limit, used, requested = (amount(facts[key], resource) for key in ("bound", "used", "requested"))
     return (
         f"{facts['queue']} quota has reached the allowable limit of {_PLURALS[resource]}. "
@@ -75,6 +76,7 @@ def budget_text(facts: Facts) -> str:
     if number(facts["seconds"]) < 0:
         return f"{name} needs a limit of the run time for work that cannot be preempted (kai.scheduler/max-runtime)"
     amount_, spent, committed = (number(facts[key]) for key in ("amount", "spent", "committed"))
+    # With enforce: stop nothing is reserved for running work: it loses its claim when the budget is used up.
     taken = 0.0 if facts["enforce"] == "stop" else committed
     left = f"{hours_text(max(0.0, amount_ - spent - taken))} of {hours_text(amount_)} GPU-hours left"
     held = f", and {hours_text(taken)} are held for running work" if taken else ""
@@ -252,6 +254,7 @@ def amount(value: object, resource: str) -> str:
     if found < 0:
         return "Unlimited"
     scaled = round(found / DIVISORS[resource], 6)
+    # A little more before it is cut: 1.001 times 1000 is less than 1001 in floats.
     return _shortest(math.floor(scaled * 1000 + 1e-9) / 1000)
 
 
@@ -310,6 +313,7 @@ def share_text(numbers: Mapping[str, Any]) -> str:
         )
     passed, limit = f"fair share of {quantity(share, resource)}", numbers.get("limit", -1)
     if 0 <= limit < would:
+        # One amount of both is not written twice.
         amounts = (share,) if limit == share else (share, limit)
         passed = f"fair share and limit of {' and '.join(quantity(each, resource) for each in amounts)}"
     return (

@@ -20,6 +20,7 @@ def quantity(amount: int, resource: str) -> str:
             return f"{number_text(amount / 1e9, 4)} GB"
         case "pods":
             return "1 pod" if amount == 1 else f"{amount} pods"
+        # Whole instances: they are counted and never divided.
         case _ if "/mig-" in resource:
             return f"{number_text(amount)} {resource}"
         case _ if units.is_bytes(resource):
@@ -66,6 +67,7 @@ def counted(count: int, text: str) -> str:
     said = objection(text)
     if count == 1:
         return f"1 node {said}"
+    # The peer's texts are kept to the letter, so only their first word is put into the plural.
     verb, space, rest = said.partition(" ")
     return f"{count} nodes {_OF_MANY.get(verb, verb)}{space}{rest}"
 

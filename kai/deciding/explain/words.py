@@ -95,6 +95,7 @@ class GroupReasons:
         record = self._report.records.get(group, _NOTHING)
         pods = self._pods(group)
         if facts.held:
+            # A held group was not considered at all, so nothing of what follows was found out about it.
             yield Reason(facts.held_code, facts.held)
             return
         yield from self._queue(facts)
@@ -102,15 +103,18 @@ class GroupReasons:
         yield from self._readiness(group, facts, pods)
         held = self._held_nodes(pods)
         waiting = [pod for pod in pods if self._report.status[pod] == Status.PENDING]
+        # Of a job that runs and wants more pods, the pods that wait are the question.
         if held and not (waiting and self._runs(pods)):
             yield Reason(Code.HELD_FOR_LEAVING, held_text(held, self._vacated))
         if not waiting:
             yield from self._gates(pods)
             yield from self._kept(pods)
             return
+        # Pods that have promised places fit somewhere, so nothing can be impossible for them.
         vain = list(missing_topology(record.reasons)) or ([] if held else list(self._impossible(group, pods)))
         yield from vain
         if later := [reason for reason in record.reasons if reason.code is Code.WAITS_FOR_TURN]:
+            # What follows was not tried in this cycle, and would only be a guess.
             yield Reason(Code.WAITS_FOR_TURN, messages.reason_text(later[0]), later[0].facts)
             return
         yield from bounds(record.reasons)
@@ -249,6 +253,7 @@ class GroupReasons:
         next_pods = self.next_pods(facts, waiting)
         forbidden = {str(each.facts["model"]) for each in messages.models_used_up(record.reasons)}
         shape, models = int(self._snapshot.pod_shape[next_pods[0]]), self._session.facts.nodes.model
+        # The first pod stands for all: pods of a gang mostly ask for the same.
         nodes = np.flatnonzero(self._matching.of(next_pods[0])[0])
         found = {
             int(model): self._model_excess(facts, named, shape, int(nodes[models[nodes] == model][0]), len(next_pods))
@@ -264,6 +269,7 @@ class GroupReasons:
         tables = self._session.facts
         model = int(tables.nodes.model[node])
         amount = int(accepted_gpu(tables, shape, node)) * pods
+        # From the queue's own end of the path: that is the limit that its users know.
         for row in reversed(path_to(self._snapshot.queues, facts.queue_row)) if model >= 0 and amount else ():
             limit, used = float(tables.queues.model_limit[row, model]), int(self._report.queue_models[row, model])
             if 0 <= limit < used + amount:
@@ -281,6 +287,7 @@ class GroupReasons:
             if isinstance(refusals, tuple) and refusals:
                 yield refusal_words([each for each in refusals if isinstance(each, Reason)])
         group = int(self._snapshot.pod_group[waiting[0]])
+        # A group that stands needs no place for its minimum any more.
         needed = 0 if self._stands(group) else max(1, least_pods(self._snapshot.groups[group]))
         yield from self._matching.refusals(waiting, needed, self._required_level(group))
 
@@ -342,6 +349,7 @@ class GroupReasons:
         for pod in self._members[self._snapshot.pod_group[waiting[0]]]:
             leaf = int(self._snapshot.pod_subgroup[pod])
             if leaf in missing and within(int(self._report.status[pod]), ACTIVE_ALLOCATED):
+                # Pods that are leaving no longer count: their places have to be filled anew.
                 missing[leaf] -= 1
         found: list[int] = []
         for pod in waiting:
@@ -368,6 +376,7 @@ class GroupReasons:
                 yield Reason(Code.PREEMPTION_DELAY, delay_text(reason.facts), reason.facts)
         request = self._snapshot.requests[int(self._snapshot.pod_shape[waiting[0]])]
         gpus, shared = int(request[GPU]), self._snapshot.shapes[int(self._snapshot.pod_shape[waiting[0]])].gpu
+        # No action left a word about it, so none came to it.
         if not record.reasons and not record.notes:
             yield self._untried(waiting)
             return
@@ -380,6 +389,7 @@ class GroupReasons:
         elif not lacking and nodes:
             yield Reason("NoRoom", f"no node takes it now: {nodes}", {"refused": said})
         elif gpus:
+            # A node can be overbooked, and a negative remainder must not hide what is idle on others.
             idle = int(np.maximum(self._report.idle[:, GPU], 0).sum())
             asked, whole = quantity(gpus, "gpu"), ""
             if shared.kind is GpuKind.FRACTION:
@@ -404,5 +414,6 @@ class GroupReasons:
         roomy = {int(node) for node in np.flatnonzero((self._report.idle >= request).all(axis=1))}
         refused = self._matching.of(pod)[1]
         found = {text: len(roomy.intersection(nodes)) for text, nodes in refused.items()}
+        # A text that matching counts is not counted twice.
         found |= {text: count for text, count in said_of_nodes(record).items() if text not in refused}
         return {text: count for text, count in found.items() if count}
