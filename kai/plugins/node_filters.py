@@ -69,6 +69,7 @@ class Affinity:
         concerns = np.array([any((selector, terms is not None, features)) for selector, terms, features in demands])
         if not concerns.any():
             return ()
+        # By demand and not by shape: pods of many sizes select the same nodes.
         masks: dict[Demand, Bools] = {}
 
         def filter_nodes(pod: PodRow, nodes: NodeRows) -> Bools:
@@ -117,9 +118,11 @@ class Taints:
         """Return the filter; nothing if no node repels pods."""
         nodes = session.snapshot.nodes
         tainted = session.once("taints", (nodes,), lambda: Tainted(nodes))
+        # Only the entry for no taint: no node repels pods, so no filter need be called.
         if len(tainted.taints) == 1:
             return ()
         covered = cache(tainted.covered)
+        # Few sets of tolerations exist: most pods have what their controller or an admission plugin gives them.
         answers: dict[tuple[Toleration, ...], Int64s] = {}
 
         def offending(pod: PodRow) -> Int64s:
@@ -224,6 +227,7 @@ class ConfigMaps:
     def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the refusal, for the shapes that miss something."""
         catalog = session.snapshot.catalog
+        # A scheduler that may not list config maps must not refuse every pod that needs one.
         if not catalog.config_maps_known:
             return ()
         known = catalog.config_maps
@@ -311,6 +315,7 @@ class _Wanting:
 
 
 def _is_shared(mine: str, theirs: str) -> bool:
+    # A listener on every address conflicts with one on any single address.
     return mine == theirs or mine in ANY_ADDRESS or theirs in ANY_ADDRESS
 
 

@@ -118,6 +118,7 @@ class TaskPriorityOrder:
 
 
 def _declared(value: str) -> tuple[float, float]:
+    # Numbers sort by size, the highest first; what is no number has one place behind them.
     return (0.0, -float(value)) if _INTEGER.fullmatch(value) else (1.0, 0.0)
 
 

@@ -110,10 +110,12 @@ class NominatedNode:
             return rows.get(shape.constraints.nominated_node, NONE)
 
         nominated = np.array(session.snapshot.by_shape("nominated nodes", row_of, rows), np.int64)
+        # Nominations are rare, and a score that is always 0 would cost a call for each pod.
         if not (nominated >= 0).any():
             return ()
 
         def score_nodes(pod: PodRow, nodes: NodeRows) -> Scores:
+            # The nominated node is a part of the shape, so one answer serves all pods of it.
             return np.where(nodes == nominated[session.shape_of(pod)], self.weight, 0.0)
 
         return (NodeScore(score_nodes, depends=Dependence.SHAPE, concerns=nominated >= 0),)

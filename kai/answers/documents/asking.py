@@ -71,6 +71,7 @@ class Service:
 
         Raises: RefusedByServiceError; SlowServiceError if an optional answer took too long.
         """
+        # The token in kai's own header names its holder, so the answer would not be that user's.
         if self.access.impersonated:
             raise RefusedByServiceError("the service answers the owner of a token, and not for --as")
         query = tuple((name, value) for name, value in parameters.items() if value)
@@ -129,6 +130,7 @@ class Service:
                     return there
             found = await client.request(call)
             for _ in range(_TRIES - 1):
+                # 503 comes from a replica that does not lead, or from a proxy without an endpoint.
                 if self.is_optional or not (isinstance(found, Answer) and found.status == 503):
                     break
                 await clock.sleep(_PAUSE)

@@ -97,6 +97,7 @@ class ReasonItem:
         facts = reason.facts
         limit, used, requested, share = (_amount(facts, key) for key in ("bound", "used", "requested", "fair_share"))
         allowed = share if limit is None else limit
+        # Unknown if a part is unknown: 0 would say that nothing is exceeded.
         excess = None if allowed is None or used is None or requested is None else used + requested - allowed
         return cls(
             code=str(reason.code),
@@ -191,6 +192,7 @@ class SuggestionItem:
         from kai.answers.documents.in_file import in_file, patches_of  # noqa: PLC0415 - it loads what readers do without
 
         change, before = trial.change, trial.before
+        # Without the objects before there is nothing that a patch could be a difference from.
         patches = () if before is None else patches_of(before, change.objects)
         merges = () if before is None else in_file(before, change.objects, owner)
         return cls(
@@ -367,6 +369,7 @@ def jobs_document(found: Explained, untried: str | None = None) -> Explanation |
     items = [*map(ExplanationItem.of, found.folds), *map(ExplanationItem.of_settled, found.settled)]
     more: dict[str, Any] = {"evicted": tuple(map(EvictionItem.of, found.evictions))}
     more |= {"assumptions": found.assumptions, "untried": untried}
+    # One job has a document of its own, whose fields a script reads without a list.
     if len(items) == 1:
         return Explanation.of_item(items[0], **more)
     return ExplanationList(items=tuple(items), **more)

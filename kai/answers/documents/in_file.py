@@ -47,6 +47,7 @@ def in_file(before: ClusterObjects, after: ClusterObjects, owner: Owner | None) 
         if new is None:
             return []  # fewer pods: each kind of workload has its own field for that
         found += _said(field, unstructure(old), unstructure(new), owner)
+    # All pods of a workload change alike, and their template is one.
     return [each for at, each in enumerate(found) if each not in found[:at]]
 
 
@@ -69,6 +70,7 @@ def changed_objects(before: ClusterObjects, after: ClusterObjects) -> Iterator[t
 def _said(field: str, old: Any, new: Any, owner: Owner | None) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - an object as plain values
     merge, name = _merge(old, new), new["metadata"]["name"]
     if field == "nodes":
+        # Cordoning is a command: no file says it.
         if old.get("spec", {}).get("unschedulable") and not new.get("spec", {}).get("unschedulable"):
             yield {"command": f"kubectl uncordon {name}"}
     elif field == "pods" and owner is not None:
@@ -84,6 +86,7 @@ def _of_workload(spec: Mapping[str, Any], owner: Owner) -> Iterator[dict[str, An
     metadata: dict[str, dict[str, Any]] = {}
     for key, value in spec.items():
         if key == "topologyConstraint":
+            # Null takes the annotation away.
             levels = {_LEVELS[each]: level or None for each, level in value.items() if each in _LEVELS}
             metadata.setdefault("annotations", {}).update(levels)
         elif key in _SPEC and (key != "minMember" or owner.kind == _COUNTED_BY_ANNOTATION):
@@ -101,6 +104,7 @@ def _merge(old: Any, new: Any) -> Any:  # noqa: ANN401 - objects as plain values
         changed = {key: _merge(old[key], new[key]) for key in new if key in old and old[key] != new[key]}
         more = {key: new[key] for key in new if key not in old}
         return {**changed, **more, **{key: None for key in old if key not in new}}
+    # By name, as a strategic merge does: the file may have containers in another order.
     if isinstance(old, list) and isinstance(new, list) and _names(old) == _names(new) != []:
         parts = zip(old, new, strict=True)
         return [{"name": new_part["name"], **_merge(part, new_part)} for part, new_part in parts if part != new_part]
@@ -162,6 +166,7 @@ def _changes(old: object, new: object, path: str) -> Iterator[Operation]:
         yield _operation("replace", path, new)
         return
     for key in sorted({*old, *new}):
+        # The tilde first, since the escape of a slash contains one (RFC 6901).
         place = f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}"
         if key not in new:
             yield _operation("remove", place)

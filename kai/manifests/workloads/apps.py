@@ -91,6 +91,7 @@ def job(workload: Resource) -> Iterator[Made]:
     succeeded = count(fields, "status", "succeeded", default=0)
     # Without completions a Job is a work queue: it runs `parallelism` pods until one of them succeeds.
     remaining = parallelism if completions < 0 else max(0, completions - succeeded)
+    # The Job controller never starts more pods than are still to complete.
     wanted = min(parallelism, remaining)
     spec = fields.child("spec")
     is_indexed = spec is not None and spec.value.get("completionMode") == "Indexed"
@@ -107,6 +108,7 @@ def job(workload: Resource) -> Iterator[Made]:
     )
     template = fields.child("spec", "template")
     follows = follow_first(template, labels)
+    # Pods beyond the parallelism come in turns, each when the turn before is complete.
     for at, pod in enumerate(pods(workload, template, identities)):
         conditions = follows if at else ()
         if at >= wanted:
@@ -138,6 +140,7 @@ def cron_job(workload: Resource) -> Iterator[Made]:
         raise fields.error(("spec", "jobTemplate"), None, "the template of the Jobs")
     metadata = part(template, "metadata")
     more = {key: metadata.value[key] for key in ("labels", "annotations") if metadata and metadata.value.get(key)}
+    # A real Job has the minute of its run in its name; this name is the same in every expansion.
     yield child(workload, "batch/v1", "Job", f"{workload.name}-now", template.value.get("spec"), **more)
 
 
@@ -174,6 +177,7 @@ def _bound_to(node: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 def _may_run_on(spec: Mapping[str, Any], node: Manifest) -> bool:
     labels = mapping_of(node, "metadata", "labels")
     selector = mapping_of(spec, "nodeSelector")
+    # As texts: YAML reads an unquoted "true" or "1" as another type.
     if any(str(labels.get(key)) != str(value) for key, value in selector.items()):
         return False
     affinity = mapping_of(spec, "affinity", "nodeAffinity", _REQUIRED)
@@ -211,6 +215,7 @@ def _holds(requirement: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
 def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     if toleration.get("effect") not in {None, "", taint.get("effect")}:
         return False
+    # Without a key, Exists tolerates every taint.
     if toleration.get("operator") == "Exists":
         return toleration.get("key") in {None, "", taint.get("key")}
     return (toleration.get("key"), toleration.get("value") or "") == (taint.get("key"), taint.get("value") or "")

@@ -54,6 +54,7 @@ def _role(workload: Resource, role: Fields, name: str, labels: Mapping[str, str]
     asked = text_of(role.value, "annotations", f"{_RBG}role-workload-type")
     if not asked:
         usual = _USUAL.get(workload.kind.version, f"{_ROLES}/RoleInstanceSet")
+        # The annotation, where there is one, goes before the field.
         asked = f"{stated.get('apiVersion')}/{stated.get('kind')}" if stated.get("kind") else usual
     version, _, kind = asked.rpartition("/")
     replicas = count(role, "replicas", default=1)
@@ -96,6 +97,7 @@ def _components(workload: Resource, role: Fields, labels: Mapping[str, str]) -> 
     base = _base_template(workload, holder if _names_template(holder) else role)
     if pattern in {None, "standalonePattern"}:
         return [{"name": role.text("name"), "size": 1, "template": _pod_template(base, {}, labels)}]
+    # The size of a group includes its leader.
     sizes = {"leader": 1, "worker": count(holder, "size", default=1) - 1}
     return [
         {"name": each, "size": size, "template": _pod_template(_patched(base, holder, each), {}, labels)}
@@ -155,6 +157,7 @@ def role_instance(workload: Resource) -> Iterator[Made]:
     for component in components:
         name = component.text("name") or ""
         size = count(component, "size", default=1)
+        # Its operator numbers these through, and names pods of other components by their component.
         is_numbered = name in {"leader", "worker"}
         labels = {f"{_RBG}role-instance-name": workload.name, f"{_RBG}component-name": name}
         identities = []
@@ -269,6 +272,7 @@ def _clique(workload: Resource, component: Fields, name: str, pod: Mapping[str, 
         key: {**mapping_of(spec, key), **mapping_of(template, "metadata", key)} for key in ("labels", "annotations")
     }
     pod_spec = dict(mapping_of(template, "spec"))
+    # Cliques for another scheduler get no queue: it means nothing there.
     if pod_spec.setdefault("schedulerName", names.SCHEDULER_NAME) == names.SCHEDULER_NAME:
         queue = str(workload.annotations.get(DYNAMO_QUEUE) or "").strip()
         metadata["labels"][names.QUEUE] = queue or _USUAL_QUEUE

@@ -90,6 +90,7 @@ class Topology:
             facts = session.snapshot.groups[group]
             at = int(subgroup) - int(session.facts.groups.first_subgroup[group])
             topology, constraint = asked_of.known(facts.subgroups[at].constraint)
+            # Without pods to place now there is nothing to keep together.
             if constraint is None or not len(pods):
                 return None
             if topology is None:
@@ -112,6 +113,7 @@ class Topology:
 
         def tree(group: GroupRow) -> DomainTree | None:
             constraints = [each.constraint for each in session.snapshot.groups[group].subgroups if each.constraint]
+            # Several constraints nest, which a kernel that tries one domain cannot follow.
             topology, constraint = asked_of.known(constraints[0]) if len(constraints) == 1 else (None, None)
             if topology is None or constraint is None:
                 return None
@@ -155,6 +157,7 @@ class _Fitting:
         out = np.empty(len(changed), np.int64)
         pods_per_node(session.facts, columns, request, most, changed, out)
         counts[changed] = out
+        # Kinds come from users' requests, so their number has no bound of its own.
         if len(self._known) >= KINDS:
             self._known.clear()
         self._known[kind] = counts, now

@@ -189,6 +189,7 @@ def _declarations(documents: Sequence[Document]) -> tuple[list[Declared], list[F
 
 def _beginning(declared: Sequence[Declared]) -> float | None:
     """Return the first arrival that is a calendar time."""
+    # Offsets count from the beginning, so they cannot determine it.
     times = [each.arrival.epoch for each in declared if isinstance(each.arrival, Instant)]
     return min(times) if times else None
 
@@ -482,6 +483,7 @@ def windows(steps: Steps, replica: int) -> tuple[tuple[float, float], ...]:
     found: list[tuple[float, float]] = []
     since: float | None = None
     for at, count in steps:
+        # Replicas go from the highest number down, as controllers remove them.
         if count > replica and since is None:
             since = at
         elif count <= replica and since is not None:
