@@ -205,6 +205,52 @@ class Giver:
         return known
 
 
+class Totals:
+    """What a plan costs and frees in all, from which groups can be taken off without adding up the others again.
+
+    Amounts are whole numbers, which floats hold exactly, so the order of sums does not matter.
+    """
+
+    __slots__ = ("_counts", "freed", "losses", "sums")
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.sums = [0] * len(Cost._fields)
+        """The cost, field by field, without that of queues."""
+        self.losses: dict[int, Float64s] = {}
+        """float64[3] by leaf queue: what it loses."""
+        self.freed: dict[int, int] = {}
+        """What becomes free by place."""
+        self._counts: dict[int, int] = {}
+        """The number of groups that free something, by place."""
+
+    def copy(self) -> "Totals":
+        """Return equal totals."""
+        twin = Totals()
+        twin.sums, twin.losses = list(self.sums), dict(self.losses)
+        twin.freed, twin._counts = dict(self.freed), dict(self._counts)
+        return twin
+
+    def add(self, cost: Cost, queue: int, lost: Float64s, freed: Mapping[int, int]) -> None:
+        """Add what a group of ``queue`` gives up."""
+        self.sums = [mine + more for mine, more in zip(self.sums, cost, strict=True)]
+        self.losses[queue] = self.losses.get(queue, 0) + lost
+        for place, amount in freed.items():
+            self.freed[place] = self.freed.get(place, 0) + amount
+            self._counts[place] = self._counts.get(place, 0) + 1
+
+    def take_off(self, cost: Cost, queue: int, lost: Float64s, freed: Mapping[int, int]) -> None:
+        """Take off what was added for a group."""
+        self.sums = [mine - less for mine, less in zip(self.sums, cost, strict=True)]
+        self.losses[queue] = self.losses[queue] - lost
+        for place, amount in freed.items():
+            if self._counts[place] == 1:
+                del self.freed[place], self._counts[place]
+            else:
+                self.freed[place] -= amount
+                self._counts[place] -= 1
+
+
 class Givers:
     """The estimates of groups that looks of one pass share, and what it costs to lose all of a group, as columns."""
 
@@ -229,7 +275,6 @@ class Givers:
     def cheapest(self, groups: GroupRows, most: int, *, freeing: bool) -> list[int]:
         """Return at most ``most`` of ``groups`` that have pods to lose, cheapest first; ``freeing``: and free GPUs."""
         epochs = self._session.columns.epoch[groups]
-        # Only groups that changed are weighed again: one pass looks at the same groups many times.
         for group, epoch in zip(groups.tolist(), epochs.tolist(), strict=True):
             if self._epoch[group] != epoch:
                 giver = self.of(group)
@@ -298,7 +343,6 @@ class Queues:
         if known is None:
             path, mine = self._session.view.path_to(leaf), self._mine
             shared = 0
-            # One queue of each path is left, also where both are of the same leaf.
             while shared < min(len(path), len(mine)) - 1 and path[shared] == mine[shared]:
                 shared += 1
             known = self._paths[leaf] = path[shared:]
@@ -307,7 +351,6 @@ class Queues:
     def may_lose(self, leaf: int, lost: Float64s) -> bool:
         """Return whether the queue is still above its entitlement after losing ``lost`` [3]."""
         facts, path = self._session.facts.queues, self.path(leaf)
-        # Siblings are compared: the queues of loser and aggressor at the depth where their paths part.
         depth = len(self._session.view.path_to(leaf)) - len(path)
         taker = self._mine[min(depth, len(self._mine) - 1)]
         left = self._used[path[0]] - lost
@@ -324,14 +367,12 @@ class Queues:
                 sums[queue] = sums.get(queue, np.zeros(3)) + lost
         for queue, lost in sums.items():
             quota, used = facts.quota[queue], self._used[queue]
-            # A queue that is below its quota already is not pushed there.
             if ((quota >= 0) & (used >= quota) & (used - lost < quota)).any():
                 return True
         return False
 
 
 def _exceeds(amounts: Float64s | Int64s, bounds: Float64s) -> bool:
-    # A negative bound is none.
     return any(0 <= bound < amount for amount, bound in zip(amounts.tolist(), bounds.tolist(), strict=True))
 
 

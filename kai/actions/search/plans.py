@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from kai.actions.search.losses import Cost, Giver, Givers, Offers, Plan, Queues, Room
+from kai.actions.search.losses import Cost, Giver, Givers, Offers, Plan, Queues, Room, Totals
 from kai.deciding.engine.portion import Portion
 from kai.deciding.engine.session import Session
 from kai.facts.model.axis import Bools, Float64s, GroupRows, Int64s, PodRows
@@ -98,18 +98,19 @@ class Planner:
     def cost(self, plan: Plan) -> Cost:
         """Return the cost of a plan if all pods that it gives up are lost."""
         losses: dict[int, Float64s] = {}
-        sums = [0] * len(Cost._fields)
+        groups = work = pods = gpus = 0
         for group, steps in plan.items():
             giver = self.giver(group)
-            sums = [mine + more for mine, more in zip(sums, giver.cost(steps), strict=True)]
-            losses[giver.queue] = losses.get(giver.queue, 0) + giver.lost(steps)[0]
-        return Cost(*sums)._replace(below=self._pushes_below(losses))
+            cost, lost = giver.cost(steps), giver.lost(steps)[0]
+            groups, work, pods, gpus = groups + cost.groups, work + cost.work, pods + cost.pods, gpus + cost.gpus
+            known = losses.get(giver.queue)
+            losses[giver.queue] = lost if known is None else known + lost
+        return Cost(self._pushes_below(losses), groups, work, pods, gpus)
 
     # ------------------------------------------------------------------ on paper
 
     def serves(self, plan: Plan) -> bool:
         """Return whether sums allow that the plan serves the aggressor."""
-        # Each sum counts: the core has no clock, so a number of sums bounds the time of a look.
         self._papers += 1
         return self._room.could_hold(self._freed(plan))
 
@@ -117,10 +118,29 @@ class Planner:
         """Return what a plan frees, by node; by device where pods ask for whole ones."""
         freed: dict[int, int] = {}
         for group, steps in plan.items():
-            giver = self.giver(group)
-            for place, amount in (giver.places(steps) if self._room.whole else giver.freed(steps)).items():
+            for place, amount in self._places(group, steps).items():
                 freed[place] = freed.get(place, 0) + amount
         return freed
+
+    def _places(self, group: int, steps: int) -> Mapping[int, int]:
+        giver = self.giver(group)
+        return giver.places(steps) if self._room.whole else giver.freed(steps)
+
+    def _totals(self, plan: Plan) -> Totals:
+        """Return what the plan costs and frees in all."""
+        totals = Totals()
+        for group, steps in plan.items():
+            giver = self.giver(group)
+            totals.add(giver.cost(steps), giver.queue, giver.lost(steps)[0], self._places(group, steps))
+        return totals
+
+    def _without(self, totals: Totals, plan: Plan, gone: Iterable[int]) -> tuple[Cost, Mapping[int, int]]:
+        """Return what the rest of a plan costs and frees once the groups ``gone`` are left out of it."""
+        rest = totals.copy()
+        for group in gone:
+            giver, steps = self.giver(group), plan[group]
+            rest.take_off(giver.cost(steps), giver.queue, giver.lost(steps)[0], self._places(group, steps))
+        return Cost(*rest.sums)._replace(below=self._pushes_below(rest.losses)), rest.freed
 
     def _is_allowed_on_paper(self, plan: Plan) -> bool:
         if self._cause is not Cause.RECLAIM:
@@ -144,19 +164,33 @@ class Planner:
 
     def _give_back(self, plan: Plan) -> dict[int, int]:
         """Return the plan without losses that it does not need by estimate, the most expensive given back first."""
-        left = dict(plan)
+        left, totals = dict(plan), self._totals(plan)
         for group in self.by_price(plan):
             for steps in self._fewer(group, left[group]):
                 if self._is_over():
                     return left
+                rest = self._rest(totals, group, left[group], steps)
+                is_some = bool(steps) or len(left) > 1
+                self._papers += is_some
+                serves = is_some and self._room.could_hold(rest.freed)
+                if not serves and len(self.refused) >= MOST_REMEMBERED:
+                    continue
                 without = {**left, group: steps}
                 if not steps:
                     del without[group]
-                if without and self.serves(without):
-                    left = without
+                if serves:
+                    left, totals = without, rest
                     break
                 self.refuse(without)
         return left
+
+    def _rest(self, totals: Totals, group: int, before: int, steps: int) -> Totals:
+        """Return the totals of a plan in which ``group`` gives up ``steps`` in place of the steps ``before``."""
+        rest, giver = totals.copy(), self.giver(group)
+        rest.take_off(giver.cost(before), giver.queue, giver.lost(before)[0], self._places(group, before))
+        if steps:
+            rest.add(giver.cost(steps), giver.queue, giver.lost(steps)[0], self._places(group, steps))
+        return rest
 
     def refuse(self, plan: Plan) -> None:
         """Remember that a plan does not serve."""
@@ -181,30 +215,34 @@ class Planner:
 
     def _exchanged(self, plan: Plan, offers: Offers) -> dict[int, int] | None:
         before, mine = self.cost(plan), self.by_price(plan)
+        totals, outside = self._totals(plan), ~np.isin(offers.groups, list(plan))
         leaving: list[tuple[int, ...]] = [(group,) for group in mine]
         leaving += list(combinations(mine[:FEW_LEAVE], 2))
         for gone in leaving:
-            rest = {group: steps for group, steps in plan.items() if group not in gone}
-            for group, steps in self._cheaper(before, rest, plan, offers):
-                changed = {**rest, group: steps}
+            rest = self._without(totals, plan, gone)
+            for group, steps in self._cheaper(before, *rest, outside, offers):
+                changed = {each: kept for each, kept in plan.items() if each not in gone}
+                changed[group] = steps
                 if self._is_good(changed) and self.cost(changed) < before and self.may_replace(changed, plan):
                     return self._give_back(changed)
             if self._is_over():
                 return None
         return None
 
-    def _cheaper(self, before: Cost, rest: Plan, plan: Plan, offers: Offers) -> Iterable[tuple[int, int]]:
-        """Yield losses of groups outside of ``plan`` that may cost less than ``before`` and serve, with ``rest``.
+    def _cheaper(
+        self, before: Cost, cost: Cost, freed: Mapping[int, int], outside: Bools, offers: Offers
+    ) -> Iterable[tuple[int, int]]:
+        """Yield losses of groups ``outside`` [W] of a plan that may cost less than ``before`` and serve, with its rest.
 
-        All are estimated at once. Each that costs less counts as one plan, in their order, as if estimated alone.
+        ``cost`` and ``freed`` are those of the rest. All are estimated at once. Each that costs less counts as one
+        plan, in their order, as if estimated alone.
         """
-        cheaper = offers.cheaper(self.cost(rest), before)
-        cheaper &= ~np.isin(offers.groups, list(plan))
+        cheaper = offers.cheaper(cost, before) & outside
         rows = np.flatnonzero(cheaper)[: max(0, MOST_PLANS - self._papers)]
         if not len(rows):
             return
         begun = self._papers
-        serving = self._room.could_hold_each(self._freed(rest), offers)[rows]
+        serving = self._room.could_hold_each(freed, offers)[rows]
         for at in np.flatnonzero(serving).tolist():
             self._papers = begun + at
             yield int(offers.groups[rows[at]]), int(offers.steps[rows[at]])
@@ -258,7 +296,6 @@ class Planner:
         def exchanges(plan: Plan) -> bool:
             return found is not None and any(steps > found.get(group, 0) for group, steps in plan.items())
 
-        # By content at last: equal costs must give the same victims each time.
         return sorted(out.values(), key=lambda plan: (self.cost(plan), exchanges(plan), sorted(plan.items())))
 
     def _givers(self) -> list[int]:
@@ -300,7 +337,6 @@ class Planner:
             more = {**plan, group: steps}
             if self._is_over():
                 return None
-            # Passed over, and no end: a smaller group further on may be allowed.
             if not self._is_allowed_on_paper(more) or (keep and self.cost(more).below):
                 continue
             plan = more
@@ -317,10 +353,11 @@ class Planner:
 
     def without_one(self, plan: dict[int, int]) -> Iterable[Plan]:
         """Yield the plans that leave out one group of ``plan``."""
-        for group in self.by_price(plan):
-            without = {each: steps for each, steps in plan.items() if each != group}
-            if without and self.serves(without):
-                yield without
+        totals = self._totals(plan)
+        for group in self.by_price(plan) if len(plan) > 1 else ():
+            self._papers += 1
+            if self._room.could_hold(self._without(totals, plan, (group,))[1]):
+                yield {each: steps for each, steps in plan.items() if each != group}
 
     def all_that_may_go(self) -> Iterable[Plan]:
         """Yield, for each domain, all that queues may lose there: smaller plans may be too hopeful."""
