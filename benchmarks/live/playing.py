@@ -19,6 +19,7 @@ import attrs
 
 from kai.api.kinds import Key
 from kai.facts.model.axis import GPU_UNIT
+from kai.history.facts import Ended
 from kai.lab.virtual.running.embedded_cluster import EmbeddedCluster
 from kai.lab.virtual.running.live_jobs import Calendar, Life, State
 from kai.lab.virtual.running.meters import Meters
@@ -161,7 +162,7 @@ class Player:
                 aggressor=-1,
             )
         )
-        self._workloads.evict(life)
+        self._workloads.evict(life, Ended.EVICTED)
 
     # --- What owners and kubelets do ---------------------------------------------------------------------------------
 
