@@ -1,8 +1,8 @@
-"""Measure what limits of GPU models cost: ``python -m benchmarks.modelled [WORKLOAD]``.
+"""Measure what limits and quotas of GPU models cost: ``python -m benchmarks.modelled [WORKLOAD]``.
 
 Two schedulers live side by side on the same cluster. In one of them, nodes have models of GPUs and each queue a limit
-of each model that nothing reaches, so that both decide the same. Their warm cycles are measured in turn, so that a
-busy machine slows both.
+of each model that nothing reaches, and a quota of a model that no node has, so that both decide the same. Their warm
+cycles are measured in turn, so that a busy machine slows both.
 """
 
 import json
@@ -27,7 +27,7 @@ _ENOUGH = 1_000_000
 
 
 def with_models(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """Yield the batches, each node with one of four models and each queue with a high limit of each of them."""
+    """Yield the batches, each node with one of four models and each queue with bounds that do not matter."""
     for batch in batches:
         if batch.kind in {"Node", "Queue"}:
             change = _of_model if batch.kind == "Node" else _bounded
@@ -43,12 +43,12 @@ def _of_model(node: dict[str, Any], at: int) -> dict[str, Any]:
 
 
 def _bounded(queue: dict[str, Any], _: int) -> dict[str, Any]:
-    models = {model: {"limit": _ENOUGH} for model in MODELS}
+    models = {**{model: {"limit": _ENOUGH} for model in MODELS}, "b200": {"quota": 8}}
     return {**queue, "spec": {**queue["spec"], "resources": {**queue["spec"].get("resources", {}), "models": models}}}
 
 
 def measure(workload: Workload, rounds: int = ROUNDS) -> dict[str, float]:
-    """Return processor milliseconds of warm cycles without and with limits of models, and how one is to the other."""
+    """Return processor milliseconds of warm cycles without and with bounds of models, and how one is to the other."""
     found = Beside.measured(workload, with_models, rounds, NOW.timestamp() + 60)
     return {"plain_ms": median(found.plain_ms), "bounded_ms": median(found.changed_ms), "ratio": found.ratio}
 

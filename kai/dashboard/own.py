@@ -443,7 +443,7 @@ def _scoped(reason: Reason[str], job: Job, scope: Scope) -> Reason[str]:
     code, facts = reason.code, reason.facts
     if code in _WRITTEN or (code in _OF_NODES and scope.nodes):
         return attrs.evolve(reason, facts=facts if code in _BOUNDS else {})
-    if code == "AtFairShare" and scope.reads(str(facts.get("queue"))):
+    if code in {"AtFairShare", "ModelOwedToOthers"} and scope.reads(str(facts.get("queue"))):
         return reason
     if code == "NoRoom" and (text := str(facts.get("without_others") or "")):
         return Reason(code, text)

@@ -3,6 +3,6 @@
 It serves the built-in fair shares, and fair-share cases, which divide without a cluster and without a plugin.
 """
 
-from kai.facts.kernels.fairshare import divide, give_surplus
+from kai.facts.kernels.fairshare import divide, divide_models, give_surplus
 
-__all__ = ["divide", "give_surplus"]
+__all__ = ["divide", "divide_models", "give_surplus"]

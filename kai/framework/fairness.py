@@ -7,13 +7,16 @@ from kai.facts.compiled.struct import Float64s
 from kai.facts.kernels.fairness import (
     BEYOND_QUOTA,
     FAIR,
+    MODEL_OWED,
     NOT_JUSTIFIED,
     TOO_SATURATED,
     Claim,
     Fairness,
+    Guarantees,
     Loss,
     find_greedy,
     find_level_pairs,
+    is_owed_model,
     judge,
 )
 from kai.facts.kernels.fit import lasting_quotas
@@ -27,13 +30,16 @@ def used_before(fairness: Fairness) -> Float64s:
 __all__ = [
     "BEYOND_QUOTA",
     "FAIR",
+    "MODEL_OWED",
     "NOT_JUSTIFIED",
     "TOO_SATURATED",
     "Claim",
     "Fairness",
+    "Guarantees",
     "Loss",
     "find_greedy",
     "find_level_pairs",
+    "is_owed_model",
     "judge",
     "lasting_quotas",
     "used_before",

@@ -74,7 +74,7 @@ class FairShares:
 
     ``takes_by_priority``: a queue within its quota may take from one of lower priority what that has within its own.
 
-    Shapes: fair_share, allocatable, requested [Q, 3], total [3].
+    Shapes: fair_share, allocatable, requested [Q, 3], total [3], models [Q, M].
     Units:  those of the axis: millicores, bytes, thousandths of a GPU.
     """
 
@@ -89,6 +89,8 @@ class FairShares:
     takes_by_priority: bool = False
     divide: "Callable[[Float64s], FairShares] | None" = None
     """Returns the shares with weights that are multiplied by float64[Q, 3]; None: weights play no part in them."""
+    models: Int64s | None = None
+    """What it is owed of each GPU model that queues name, in thousandths of GPUs; None: no queue has a quota of one."""
 
 
 @attrs.frozen(eq=False)

@@ -207,7 +207,10 @@ def _queue(source: api.Queue, parent: int, usage: Mapping[str, Shares], clocked:
         usage=usage.get(metadata.name, _NO_SHARES),
         preempt_min_runtime=spec.preempt_min_runtime,
         reclaim_min_runtime=spec.reclaim_min_runtime,
-        models={model: ModelBounds(limit=_gpus(each.limit)) for model, each in resources.models.items()},
+        models={
+            model: ModelBounds(quota=_gpus(each.quota), limit=_gpus(each.limit))
+            for model, each in resources.models.items()
+        },
         windows=None if known is None else known.windows,
         labels=dict(metadata.labels),
     )

@@ -204,6 +204,26 @@ CODES: Final[dict[str, Code]] = {
         "The bound holds for no GPU. Models follow from the label nvidia.com/gpu.product of nodes, or from "
         "kai.scheduler/gpu-model.",
     ),
+    "Q017": Code(
+        WARNING,
+        ADVICE,
+        "the limit of a model of GPU is below the quota",
+        "A queue uses no more of a model than its limit, so it never gets its quota. Raise the one or lower the other.",
+    ),
+    "Q018": Code(
+        WARNING,
+        ADVICE,
+        "the quotas of models of GPUs add up to more than the quota of gpu",
+        "A queue takes GPUs of a model only while it is within its fair share of gpu, and its quota of gpu is all that "
+        "is sure of that. What is beyond it is promised to others, too.",
+    ),
+    "Q019": Code(
+        WARNING,
+        ADVICE,
+        "the children of a queue have more quota of a model of GPU than the queue",
+        "Where all ask for theirs, each is owed the same part of its own. A queue without a quota of the model is owed "
+        "what its children are.",
+    ),
     "Q021": Code(
         ERROR,
         ADVICE,

@@ -115,6 +115,8 @@ def _worded(fault: QueueFault, queue: Document, queues: Mapping[str, Document]) 
                 yield _without_compute(fault, queue)
         case Rule.BAD_MODEL | Rule.IDLE_MODEL_LIMIT:
             yield _of_model(fault, queue)
+        case Rule.MODEL_LOW_LIMIT | Rule.MODELS_OVERCOMMITTED | Rule.MODEL_OVERCOMMITTED:
+            yield _of_model_quota(fault, queue)
         case _:
             yield _of_schedule(fault, queue)
 
@@ -131,6 +133,21 @@ def _of_model(fault: QueueFault, queue: Document) -> Finding:
     found, least = (number_text(each) for each in (fault.found, fault.bound))
     message = f"limit of {model} ({found}) in queue {name} is above the limit{whose or ' of gpu'} ({least})"
     return queue.finding("Q015", message, (*path, "limit"), hint="the lower one holds", object=about)
+
+
+def _of_model_quota(fault: QueueFault, queue: Document) -> Finding:
+    """Return the finding for quotas of models of GPUs that cannot all be met."""
+    name, model, path, about = fault.queue, fault.model, ("spec", "resources", "models"), f"queue {fault.queue}"
+    found, bound = (number_text(each) for each in (fault.found, fault.bound))
+    if fault.rule is Rule.MODEL_LOW_LIMIT:
+        message = f"limit of {model} ({found}) in queue {name} is below its quota ({bound})"
+        return queue.finding("Q017", message, (*path, model, "limit"), hint="the limit holds", object=about)
+    if fault.rule is Rule.MODELS_OVERCOMMITTED:
+        message = f"the quotas of models in queue {name} add up to {found}, and its quota of gpu is {bound}"
+        hint = "quotas of models are parts of the quota of gpu"
+        return queue.finding("Q018", message, path, hint=hint, object=about)
+    message = f"the children of queue {name} have a quota of {model} of {found}, and {name} has {bound}"
+    return queue.finding("Q019", message, (*path, model, "quota"), hint="each gets a part of its own", object=about)
 
 
 def check_models(documents: Sequence[Document]) -> Iterator[Finding]:

@@ -51,7 +51,10 @@ FIELDS = {
         "maxRuntime": (None, TEN_YEARS),
         "defaultRuntime": (None, TEN_YEARS),
         "budgets": ([], [{"name": "month", "amount": 1_000_000, "enforce": "warn"}]),
-        "resources.models": ({}, {"h100": {"limit": 100_000}, "a100": {"limit": -1}}),
+        "resources.models": (
+            {},
+            {"h100": {"limit": 100_000}, "a100": {"limit": -1, "quota": 0}, "no-node-has-it": {"quota": 1}},
+        ),
     },
     "PodGroup": {},
 }

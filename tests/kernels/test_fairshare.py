@@ -101,3 +101,35 @@ def test_lower_priority_queues_get_nothing_when_others_take_all():
     order, unlimited = np.arange(7), np.full(7, naive.UNLIMITED)
     assert fairshare.divide(3.0, order, priority, none, unlimited, np.ones(7), none, request, 1.0, shares) == 0.0
     assert shares.tolist() == [0.6, 0.6, 0.6, 0.6, 0.6, 0.0, 0.0]
+
+
+trees = st.lists(
+    st.tuples(
+        st.sampled_from((-1, 0, 1, 2)),  # parent, if it comes before
+        st.sampled_from((0.0, 0.0, 1.0, 1000.0, 2500.0, 8000.0, -1.0)),  # quota
+        st.sampled_from((0, 0, 500, 1000, 4000)),  # held by itself
+        st.sampled_from((0, 0, 500, 1000, 4000)),  # waited for by itself
+    ),
+    min_size=1,
+    max_size=7,
+)
+
+
+@given(trees, st.sampled_from((0, 999, 1000, 3000, 8000)))
+def test_models_are_owed_as_by_the_twin(tree, pool):
+    parents = [parent if parent < row else -1 for row, (parent, *_) in enumerate(tree)]
+    quotas, held, waiting = ([row[column] for row in tree] for column in (1, 2, 3))
+    for row in reversed(range(len(tree))):
+        if parents[row] >= 0:
+            held[parents[row]] += held[row]
+    expected = naive.divide_models(parents, quotas, pool, held, waiting)
+    tables = [np.array([quotas]).T.copy(), np.array([held]).T.copy(), np.array([waiting]).T.copy()]
+    owed = np.zeros((len(tree), 1), np.int64)
+    order = np.arange(len(tree))
+    fairshare.divide_models(order, np.array(parents), tables[0], np.array([pool]), *tables[1:], owed)
+    assert owed[:, 0].tolist() == expected
+    tops = [row for row, parent in enumerate(parents) if parent < 0]
+    assert sum(expected[row] for row in tops) <= pool
+    for queue in range(len(tree)):
+        children = [row for row, parent in enumerate(parents) if parent == queue]
+        assert sum(expected[row] for row in children) <= expected[queue]

@@ -251,9 +251,36 @@ def test_victims_are_tried_as_by_the_twin(stage, drawn, which, who, open_nodes):
     assert naive_pop(pair.twin) >= -1
 
 
-@given(stages(**many), rows, st.integers(0, 8), amounts, st.booleans(), st.sampled_from((1.0, 1.5)))
-def test_reclaims_are_judged_as_by_the_twin(stage, which, who, wanted, movable, multiplier):
+owed = st.none() | st.lists(st.sampled_from((0, 0, 500, 1000, 2000, 4000)), min_size=8, max_size=8)
+
+
+def guarantees(stage, owed, model):
+    """Return what queues are owed of models, the model of a group among these, and the same as lists."""
+    queues, models = stage.ledger.columns.queue_models.shape
+    if owed is None or not models:
+        none = np.zeros((queues, 0), np.int64)
+        return fairness.Guarantees(deserved=none, owed=np.zeros((0, 2), np.int64), bound=np.zeros(0, np.int64)), -1, []
+    deserved = [[owed[(at * models + model) % len(owed)] for model in range(models)] for at in range(queues)]
+    bound = np.full(len(stage.ledger.facts.shapes.kind), -1)
+    table = np.array(deserved, np.int64)
+    owing = fairness.Guarantees(deserved=table, owed=np.ascontiguousarray(np.argwhere(table > 0)), bound=bound)
+    return owing, model % (models + 1) - 1, deserved
+
+
+@given(
+    stages(**many),
+    rows,
+    st.integers(0, 8),
+    amounts,
+    st.booleans(),
+    st.sampled_from((1.0, 1.5)),
+    st.tuples(owed, st.integers(0, 3), st.sampled_from((0, 0, 0, 500, 1000))),
+)
+def test_reclaims_are_judged_as_by_the_twin(stage, which, who, wanted, movable, multiplier, of_models):
+    owed, model, lost = of_models
     world, ledger = stage.world, stage.ledger
+    owing, model, deserved = guarantees(stage, owed, model)
+    models = [[held + lost for held in row] for row in ledger.columns.queue_models.tolist()] if deserved else []
     mine = [group for group in world.groups if group.queue >= 0]
     if not mine:
         return
@@ -273,13 +300,17 @@ def test_reclaims_are_judged_as_by_the_twin(stage, which, who, wanted, movable, 
     claim = fairness.Claim(
         used=np.array(used),
         fixed=np.array(fixed),
+        models=np.array(models, np.int64) if models else np.zeros_like(owing.deserved),
         wanted=np.array(wanted),
         group=np.array([group.row]),
+        model=np.array([model]),
         movable=movable,
         multiplier=multiplier,
+        guarantees=owing,
     )
     loss = fairness.Loss(
         remaining=np.zeros((queues, 3)),
+        of_model=np.zeros(queues, np.int64),
         known=np.ones(queues, np.bool_),
         involved=np.ones((queues, 3), np.bool_),
         at_fault=np.zeros(2, np.int64),
@@ -290,14 +321,16 @@ def test_reclaims_are_judged_as_by_the_twin(stage, which, who, wanted, movable, 
         fairness.NOT_JUSTIFIED: "strategy",
         fairness.TOO_SATURATED: "saturation",
         fairness.BEYOND_QUOTA: "quota",
+        fairness.MODEL_OWED: "model",
     }
-    case = naive_fairness.Case(world, group, wanted, used, fixed, movable, multiplier)
+    case = naive_fairness.Case(world, group, wanted, used, fixed, movable, multiplier, models, deserved, model)
     assert words[code] == naive_fairness.judge(case, gone)
 
 
-@given(stages(**many), st.integers(0, 8), amounts)
-def test_greedy_queues_are_those_of_the_twin(stage, who, wanted):
+@given(stages(**many), st.integers(0, 8), amounts, owed, st.integers(0, 3))
+def test_greedy_queues_are_those_of_the_twin(stage, who, wanted, owed, model):
     world, ledger = stage.world, stage.ledger
+    owing, model, deserved = guarantees(stage, owed, model)
     mine = [group for group in world.groups if group.queue >= 0]
     if not mine:
         return
@@ -305,7 +338,10 @@ def test_greedy_queues_are_those_of_the_twin(stage, who, wanted):
     pairs = np.zeros((2, len(world.queues)), np.int64)
     fairness.find_level_pairs(ledger.facts, group.queue, *pairs)
     assert [tuple(pair) for pair in pairs.T.tolist()] == naive_fairness.find_level_pairs(world, group.queue)
-    found = fairness.find_greedy(ledger.facts, ledger.columns, *pairs, np.array(wanted), group.queue)
+    found = fairness.find_greedy(ledger.facts, ledger.columns, owing, *pairs, np.array(wanted), group.queue, model)
     used = [tuple(map(float, world.used(queue.row))) for queue in world.queues]
-    case = naive_fairness.Case(world, group, wanted, used, used, False, 1.0)
+    models = ledger.columns.queue_models.tolist() if deserved else []
+    case = naive_fairness.Case(world, group, wanted, used, used, False, 1.0, models, deserved, model)
     assert found.tolist() == naive_fairness.find_greedy(case)
+    is_owed = fairness.is_owed_model(ledger.facts, ledger.columns, owing, group.queue, model, np.array(wanted))
+    assert is_owed == naive_fairness.is_owed_model(case)

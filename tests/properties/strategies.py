@@ -154,6 +154,15 @@ _bounds_of_models = st.dictionaries(
     st.sampled_from((0.0, 500.0, 1000.0, 1000.0, 2000.0, 3000.0, -1.0)).map(lambda limit: ModelBounds(limit=limit)),
     max_size=2,
 )
+_quotas_of_models = st.dictionaries(
+    st.sampled_from(("h100", "a100", "l4")),
+    st.builds(
+        ModelBounds,
+        quota=st.sampled_from((0.0, 500.0, 1000.0, 1000.0, 2000.0, 3000.0, -1.0)),
+        limit=st.sampled_from((-1.0, -1.0, 2000.0)),
+    ),
+    max_size=2,
+)
 _rivals = one_of_each(
     (-1, -1, 0),
     (1.0, 2.0, 0.0, 0.5),
@@ -179,6 +188,10 @@ _pods = one_of_each(
     _WAITING,
     range(3),  # made
 )
+
+
+def _on_h100(wanted: Shape) -> Shape:
+    return attrs.evolve(wanted, constraints=attrs.evolve(wanted.constraints, node_selector=(("model", "h100"),)))
 
 
 def _leaf(name: str, minimum: int, parent: int = 0, constraint: TopologyConstraint | None = None) -> SubGroup:
@@ -387,19 +400,31 @@ def snapshots(
     rivals: bool = False,
     foreign: bool = True,
     models: bool = False,
+    owed: bool = False,
 ) -> Snapshot:
     """Draw a cluster with so many nodes, queues and groups (from, to) and up to ``pods`` pods for each leaf.
 
-    ``models``: nodes have models of GPUs, and queues limits of these.
+    ``models``: nodes have models of GPUs, and queues limits of these. ``owed``: queues have quotas of them, too, and
+    some pods are bound to one.
     """
+    if owed:
+        # What has a right to one model alone is bound to it, and leaves GPUs of others idle.
+        shapes = (*map(_on_h100, shapes), *map(_on_h100, shapes), *shapes)
     node_objects = [
         _node(row, drawn) for row, drawn in enumerate(draw(st.lists(_nodes, min_size=nodes[0], max_size=nodes[1])))
     ]
     drawn_queues = draw(st.lists(_rivals if rivals else _queues, min_size=queues[0], max_size=queues[1]))
     queue_objects = [_queue(row, drawn) for row, drawn in enumerate(drawn_queues)]
     if models:
-        node_objects = [attrs.evolve(node, gpu_model=draw(st.sampled_from(MODELS))) for node in node_objects]
-        queue_objects = [attrs.evolve(queue, models=draw(_bounds_of_models)) for queue in queue_objects]
+        node_objects = [
+            attrs.evolve(node, gpu_model=draw(st.sampled_from(MODELS[: 3 - owed]))) for node in node_objects
+        ]
+        bounds = _quotas_of_models if owed else _bounds_of_models
+        queue_objects = [attrs.evolve(queue, models=draw(bounds)) for queue in queue_objects]
+        if owed:
+            node_objects = [
+                attrs.evolve(each, labels={**each.labels, "model": each.gpu_model}) for each in node_objects
+            ]
     parents = {queue.parent for queue in queue_objects}
     leaves = [row for row in range(len(queue_objects)) if row not in parents]
     drawn_groups = draw(st.lists(_groups, min_size=groups[0], max_size=groups[1]))

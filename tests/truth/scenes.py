@@ -334,6 +334,17 @@ SCENES: Final[Mapping[str, Scene]] = {
     "AtFairShare": Scene(
         groups={"theirs": _THEIRS, "g": {"queue": "a", "each": {"gpu": 3}}}, names="GPU", queues=_SHARES, wire=COARSE
     ),
+    "ModelOwedToOthers": Scene(
+        groups={"theirs": {**_THEIRS, "members": 4}, "g": _ONE},
+        names="GPU",
+        nodes={"n1": {"gpu": 4, "model": "h100"}},
+        queues={
+            "root": {"quota": 8},
+            "a": {"parent": "root", "quota": 4},
+            "b": {"parent": "root", "quota": 4, "models": {"h100": {"quota": 4}}},
+        },
+        wire=COARSE,
+    ),
     "PreemptionDelayNotElapsed": Scene(
         groups={"theirs": _THEIRS, "g": {**_ONE, "preemption_delay": "2h"}}, names="2h", queues=_SHARES
     ),

@@ -111,7 +111,7 @@ class EvictionPass:
 
         The limit of all GPUs differs as well, and as in the peer a failure counts for all queues all the same.
         """
-        return self.per_queue or session.facts.queues.model_limit.shape[1] > 0
+        return self.per_queue or bool((session.facts.queues.model_limit >= 0).any())
 
     @property
     def _rule(self) -> str:

@@ -91,17 +91,23 @@ class ModelOfQueue:
     model: str
     limit: float | None
     used: float
+    quota: float | None = 0.0
+    """Null is unlimited."""
+    deserved: float = 0.0
+    """The part of the quota that the queue is owed now: it holds that many, or bound jobs wait for them."""
 
     @classmethod
     def of(cls, use: ModelUse) -> ModelOfQueue:
         """Return the item of a model."""
-        limit = None if use.limit is None else use.limit / GPU_UNIT
-        return cls(model=use.model, limit=limit, used=use.used / GPU_UNIT)
+        limit, quota = (None if each is None else each / GPU_UNIT for each in (use.limit, use.quota))
+        used, deserved = use.used / GPU_UNIT, use.deserved / GPU_UNIT
+        return cls(model=use.model, limit=limit, used=used, quota=quota, deserved=deserved)
 
     def use(self) -> ModelUse:
         """Return the model of this item."""
-        limit = None if self.limit is None else self.limit * GPU_UNIT
-        return ModelUse(model=self.model, limit=limit, used=self.used * GPU_UNIT)
+        limit, quota = (None if each is None else each * GPU_UNIT for each in (self.limit, self.quota))
+        used, deserved = self.used * GPU_UNIT, self.deserved * GPU_UNIT
+        return ModelUse(model=self.model, limit=limit, used=used, quota=quota, deserved=deserved)
 
 
 @attrs.frozen(kw_only=True)

@@ -43,6 +43,9 @@ class ModelUse:
     model: str
     limit: float | None
     used: float
+    quota: float | None = 0.0
+    deserved: float = 0.0
+    """The part of the quota that it is owed now: it holds that many, or bound jobs wait for them."""
 
 
 @attrs.frozen(kw_only=True)
@@ -96,10 +99,17 @@ def queue_lines(cycle: Cycle, *, running: Mapping[str, int], waiting: Mapping[st
 
 
 def _models(cycle: Cycle, row: int) -> tuple[ModelUse, ...]:
-    named, used = named_models(cycle.snapshot), cycle.report.queue_models
+    named, used, deserved = named_models(cycle.snapshot), cycle.report.queue_models, cycle.report.models_deserved
     return tuple(
-        ModelUse(model=model, limit=None if each.limit < 0 else each.limit, used=float(used[row, named.index(model)]))
+        ModelUse(
+            model=model,
+            limit=None if each.limit < 0 else each.limit,
+            used=float(used[row, at]),
+            quota=None if each.quota < 0 else each.quota,
+            deserved=0.0 if deserved is None else float(deserved[row, at]),
+        )
         for model, each in sorted(cycle.snapshot.queues[row].models.items())
+        for at in [named.index(model)]
     )
 
 

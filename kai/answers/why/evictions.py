@@ -15,6 +15,7 @@ from kai.deciding.explain.recorded import least_pods
 from kai.facts.model.axis import CPU, GPU, LEADING, MEMORY, Int64s
 from kai.facts.model.groups import PodGroup, path_to
 from kai.facts.model.pod import COUNTED, Status, within
+from kai.facts.state.facts import named_models
 from kai.framework.decisions import YIELDED, Bind, Cause, Evict
 
 
@@ -76,6 +77,7 @@ class Evictions:
         loser = groups[int(self._cycle.snapshot.pod_group[evict.pod])]
         if evict.cause == Cause.RECLAIM and evict.aggressor >= 0:
             yield from self._compared(evict, loser.queue_row, groups[evict.aggressor].queue_row)
+            yield from self._of_model(evict, loser.queue_row, groups[evict.aggressor].queue_row)
         if evict.cause == Cause.PREEMPT and evict.aggressor >= 0:
             winner = groups[evict.aggressor]
             if evict.rule == YIELDED and loser.bound is not None and loser.bound.yields is not None:
@@ -138,14 +140,26 @@ class Evictions:
                 used[queue] += amounts
         return used
 
+    @cached_property
+    def _models_used(self) -> Int64s:
+        """int64[Q, M]: what queues used of each model that queues name, before the evictions."""
+        snapshot, named = self._cycle.snapshot, named_models(self._cycle.snapshot)
+        started = {each.pod: each.node for each in self._cycle.decisions if isinstance(each, Bind)}
+        used = np.zeros((len(snapshot.queues), len(named)), np.int64)
+        for row, group in enumerate(snapshot.pod_group):
+            node = started.get(row, int(snapshot.pod_node[row]))
+            if group < 0 or node < 0 or snapshot.nodes[node].gpu_model not in named:
+                continue
+            if row in started or within(int(snapshot.pod_status[row]), COUNTED):
+                queues = path_to(snapshot.queues, snapshot.groups[group].queue_row)
+                used[queues, named.index(snapshot.nodes[node].gpu_model)] += self._counts[row]
+        return used
+
     def _compared(self, evict: Evict, victim: int, aggressor: int) -> Iterator[str]:
         """Yield the usage of the two compared queues: those where the paths from the root diverge."""
         loses, gains = (path_to(self._cycle.snapshot.queues, row) for row in (victim, aggressor))
         # Queues are compared as siblings: a leaf deep in one tree has no fair share beside one of another tree.
-        depth = next(
-            (at for at, (one, other) in enumerate(zip(loses, gains, strict=False)) if one != other),
-            min(len(loses), len(gains)) - 1,
-        )
+        depth = _parting(loses, gains)
         if depth < 0:
             return
         used, share = self._held(evict, "victim", loses[depth]), self._cycle.report.fair_share[loses[depth]]
@@ -158,6 +172,21 @@ class Evictions:
         at = next(iter(above or lent), GPU)
         for side, queue, leaf in (("victim", loses[depth], victim), ("aggressor", gains[depth], aggressor)):
             yield self._shares_of(queue, leaf, at, self._held(evict, side, queue)[at], with_quota=bool(lent))
+
+    def _of_model(self, evict: Evict, victim: int, aggressor: int) -> Iterator[str]:
+        """Yield what the two queues used and are owed of the model of the GPUs, where the taker was owed more."""
+        snapshot, report, node = self._cycle.snapshot, self._cycle.report, int(self._cycle.origins[evict.pod])
+        named = named_models(snapshot)
+        if report.models_deserved is None or node < 0 or snapshot.nodes[node].gpu_model not in named:
+            return
+        model, at = snapshot.nodes[node].gpu_model, named.index(snapshot.nodes[node].gpu_model)
+        loses, gains = (path_to(snapshot.queues, row) for row in (victim, aggressor))
+        depth = _parting(loses, gains)
+        used, owed = self._models_used[:, at], report.models_deserved[:, at]
+        if depth >= 0 and used[gains[depth]] < owed[gains[depth]] and used[loses[depth]] > owed[loses[depth]]:
+            for queue in (loses[depth], gains[depth]):
+                amounts = plain(int(used[queue])), plain(int(owed[queue]))
+                yield f"{snapshot.queues[queue].name} used {amounts[0]} of {model}, and is owed {amounts[1]}"
 
     def _held(self, evict: Evict, side: str, queue: int) -> Sequence[float]:
         """Return the usage of a queue when the eviction was decided, if on record, else before all evictions."""
@@ -175,6 +204,14 @@ class Evictions:
         fair, quota = (plain(each) if at == GPU else quantity(each, LEADING[at]) for each in (share, bound))
         quota_text = f", quota {quota if bound >= 0 else 'unlimited'}" if with_quota else ""
         return f"{facts.name}{inner} used {quantity(round(used), LEADING[at])}{quota_text}, fair share {fair}"
+
+
+def _parting(loses: Sequence[int], gains: Sequence[int]) -> int:
+    """Return the depth at which two paths part, or of the last queues compared; -1 if one is empty."""
+    return next(
+        (at for at, (one, other) in enumerate(zip(loses, gains, strict=False)) if one != other),
+        min(len(loses), len(gains)) - 1,
+    )
 
 
 def _second_look(evict: Evict) -> Iterator[str]:

@@ -17,7 +17,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import attrs
@@ -94,6 +94,9 @@ class Rule(StrEnum):
     WINDOW_OVERCOMMITTED = "while windows are open, the quotas of the children add up to more than the queue's own"
     BAD_MODEL = "a key of models is no short name of a model of GPU"
     IDLE_MODEL_LIMIT = "the limit of a model is above the limit of GPUs, or above that of a queue further up"
+    MODEL_LOW_LIMIT = "the limit of a model is below its quota"
+    MODELS_OVERCOMMITTED = "the quotas of models add up to more than the queue's quota of GPUs"
+    MODEL_OVERCOMMITTED = "the quotas of a model of the children add up to more than the queue's own"
     STARTS_AGAIN = "what a closing window evicts may start again at once"
 
 
@@ -108,6 +111,10 @@ class Bounds:
     limit: float = 0.0
 
 
+_UNBOUNDED: Final = Bounds(limit=math.inf)
+"""The bounds of a model that a queue does not name."""
+
+
 @attrs.frozen(kw_only=True)
 class QueueShape:
     """The fields of a queue that the rules read; ``bounds`` are None without resources."""
@@ -115,8 +122,8 @@ class QueueShape:
     name: str
     parent: str = ""
     bounds: Mapping[str, Bounds] | None = None
-    models: Mapping[str, float] = attrs.field(factory=dict)
-    """The limits of models of GPUs; infinite is unlimited."""
+    models: Mapping[str, Bounds] = attrs.field(factory=dict)
+    """The bounds of models of GPUs."""
     spec: QueueSpec | None = None
     """The resources and schedules of a queue whose amounts follow the clock."""
 
@@ -139,7 +146,7 @@ class QueueFault:
     bad: BadEntry | None = None
     """What of that schedule cannot be used."""
     model: str = ""
-    """The model of GPU whose limit is at fault."""
+    """The model of GPU whose bound is at fault."""
     owner: str = ""
     """The queue that has ``bound``, if it is another one."""
     windows: tuple[str, ...] = ()
@@ -160,7 +167,10 @@ def shape_of(queue: Queue) -> QueueShape:
         bounds=_bounds_of(spec.resources),
         models={}
         if spec.resources is None
-        else {model: amount(each.limit) for model, each in spec.resources.models.items()},
+        else {
+            model: Bounds(quota=amount(each.quota), limit=amount(each.limit))
+            for model, each in spec.resources.models.items()
+        },
         spec=spec if spec.schedules else None,
     )
 
@@ -178,7 +188,10 @@ def shape_in(manifest: Mapping[str, Any]) -> QueueShape:
         name=str(part_of(manifest, "metadata", "name")),
         parent=str(part_of(manifest, "spec", "parentQueue") or ""),
         bounds=bounds,
-        models={model: _limit_in(resources, model) for model in mapping_of(manifest, "spec", "resources", "models")},
+        models={
+            model: Bounds(quota=_number(resources, "models", model, "quota"), limit=_limit_in(resources, model))
+            for model in mapping_of(manifest, "spec", "resources", "models")
+        },
         spec=spec_in(manifest),
     )
 
@@ -203,6 +216,7 @@ def queue_faults(queues: Iterable[QueueShape]) -> dict[str, tuple[QueueFault, ..
             *_overcommitted(queue, children.get(name, ())),
             *_without_compute(queue),
             *_of_models(queue, known),
+            *_of_model_quotas(queue, children.get(name, ())),
             *_of_schedules(queue),
             *_in_windows(queue, children.get(name, ())),
         )
@@ -257,7 +271,7 @@ def _without_compute(queue: QueueShape) -> Iterator[QueueFault]:
 
 def _of_models(queue: QueueShape, known: Mapping[str, QueueShape]) -> Iterator[QueueFault]:
     """Yield the models whose names are none, and limits without an effect because a lower one holds."""
-    for model, limit in queue.models.items():
+    for model, own in queue.models.items():
         if not is_model_name(model):
             yield QueueFault(rule=Rule.BAD_MODEL, queue=queue.name, model=model)
             continue
@@ -265,20 +279,36 @@ def _of_models(queue: QueueShape, known: Mapping[str, QueueShape]) -> Iterator[Q
         seen, parent = {queue.name}, queue.parent
         # Parents that form a circle are a fault of their own, and must not keep this walk going.
         while parent in known and parent not in seen:
-            over.append((known[parent].models.get(model, math.inf), parent))
+            over.append((known[parent].models.get(model, _UNBOUNDED).limit, parent))
             seen.add(parent)
             parent = known[parent].parent
         least, owner = min(over, default=(math.inf, ""))
-        if least < limit < math.inf:
+        if least < own.limit < math.inf:
             yield QueueFault(
                 rule=Rule.IDLE_MODEL_LIMIT,
                 queue=queue.name,
                 resource="gpu",
                 model=model,
-                found=limit,
+                found=own.limit,
                 bound=least,
                 owner=owner,
             )
+
+
+def _of_model_quotas(queue: QueueShape, children: Sequence[QueueShape]) -> Iterator[QueueFault]:
+    """Yield quotas of models that the queue, its limits or its children cannot all have."""
+    fault = partial(QueueFault, queue=queue.name, resource="gpu")
+    for model, own in queue.models.items():
+        if 0 <= own.limit < own.quota < math.inf:
+            yield fault(rule=Rule.MODEL_LOW_LIMIT, model=model, found=own.limit, bound=own.quota)
+    quota = (queue.bounds or {}).get("gpu", Bounds()).quota
+    if (total := excess((each.quota for each in queue.models.values()), quota)) is not None:
+        yield fault(rule=Rule.MODELS_OVERCOMMITTED, found=total, bound=quota)
+    for model, own in queue.models.items():
+        # Without a quota of its own, a queue is owed what its children are.
+        below = excess((each.models.get(model, _UNBOUNDED).quota for each in children), own.quota)
+        if own.quota > 0 and below is not None:
+            yield fault(rule=Rule.MODEL_OVERCOMMITTED, model=model, found=below, bound=own.quota)
 
 
 def _of_schedules(queue: QueueShape) -> Iterator[QueueFault]:

@@ -19,10 +19,12 @@ import attrs
 from kai.api.scheduling.queue import (
     MOST_SCHEDULES,
     Queue,
+    QueueModel,
     QueueResource,
     QueueResources,
     QueueSchedule,
     QueueSpec,
+    ScheduledModel,
     ScheduledResource,
     ScheduledResources,
 )
@@ -361,9 +363,17 @@ def _replaced(before: QueueResources, entry: QueueSchedule) -> QueueResources:
         if changes:
             parts[part] = attrs.evolve(getattr(before, part), **changes)
     if entry.resources.models:
-        # Models that the window does not name keep their amounts.
-        parts["models"] = {**before.models, **entry.resources.models}
+        # What the window does not name stays, models and amounts of models alike.
+        parts["models"] = {**before.models, **dict(_replaced_models(before.models, entry.resources.models))}
     return attrs.evolve(before, **parts) if parts else before
+
+
+def _replaced_models(
+    before: Mapping[str, QueueModel], changes: Mapping[str, ScheduledModel]
+) -> Iterator[tuple[str, QueueModel]]:
+    for model, there in changes.items():
+        named = {name: value for name, value in attrs.asdict(there).items() if value is not None}
+        yield model, attrs.evolve(before.get(model, QueueModel()), **named)
 
 
 def _least(one: QueueResources | None, other: QueueResources | None) -> QueueResources:

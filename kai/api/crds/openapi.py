@@ -65,6 +65,7 @@ from kai.api.scheduling.queue import (
     QueueSchedule,
     QueueSpec,
     QueueStatus,
+    ScheduledModel,
     ScheduledResource,
     ScheduledResources,
     TopologyLevel,
@@ -167,7 +168,12 @@ EXPLANATIONS: Final[Mapping[type, Mapping[str, str]]] = {
         "limit": "What the queue never exceeds, in the units of the quota. -1 is unlimited; absent means 0.",
     },
     QueueModel: {
+        "quota": "What the queue may reclaim of this model for work that is bound to it, in devices. -1 is unlimited.",
         "limit": "What the queue never exceeds of this model, in devices. -1 or absent is unlimited.",
+    },
+    ScheduledModel: {
+        "quota": "The quota while the window is open; absent means the one outside of it.",
+        "limit": "The limit while the window is open; absent means the one outside of it.",
     },
     ScheduledResources: {
         "models": "Bounds by model of GPU while the window is open; other models stay as they are outside of it.",

@@ -41,9 +41,10 @@ class QueueResource:
 class QueueModel:
     """What a queue may have of one model of GPUs.
 
-    Units: devices; -1 or an absent limit is unlimited.
+    Units: devices; -1 or an absent limit is unlimited, an absent quota is 0.
     """
 
+    quota: Share = 0.0
     limit: Share = -1.0
 
 
@@ -67,13 +68,21 @@ class ScheduledResource:
 
 
 @attrs.frozen(kw_only=True)
+class ScheduledModel:
+    """What changes of one model of GPUs while a window is open; None stays as it is."""
+
+    quota: Share | None = None
+    limit: Share | None = None
+
+
+@attrs.frozen(kw_only=True)
 class ScheduledResources:
     """What changes of each resource while a window is open."""
 
     gpu: ScheduledResource = ScheduledResource()
     cpu: ScheduledResource = ScheduledResource()
     memory: ScheduledResource = ScheduledResource()
-    models: Mapping[str, QueueModel] = attrs.field(default=EMPTY, eq=by_content)
+    models: Mapping[str, ScheduledModel] = attrs.field(default=EMPTY, eq=by_content)
 
 
 OnClose: TypeAlias = Literal["drain", "reclaim", "evict"]

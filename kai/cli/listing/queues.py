@@ -49,13 +49,20 @@ def queue_tables(seen: "Overview", console: Console) -> str:
 
 def model_table(queues: "Sequence[QueueLine]", console: Console) -> str:
     """Return what queues use of the models of GPUs that they bound; "" if none bounds any."""
-    unit = UNITS[GPU][0]
+    unit, named = UNITS[GPU][0], [(queue.name, each) for queue in queues for each in queue.models]
+    has_quotas = any(each.quota != 0 for _, each in named)
     rows: list[list[Cell]] = [
-        [queue.name, each.model, _amount(each.limit, unit), _amount(each.used, unit)]
-        for queue in queues
-        for each in queue.models
+        [
+            name,
+            each.model,
+            *((_amount(each.quota, unit), _amount(each.deserved, unit)) if has_quotas else ()),
+            _amount(each.limit, unit),
+            _amount(each.used, unit),
+        ]
+        for name, each in named
     ]
-    heads = [Column(head="QUEUE"), Column(head="MODEL"), *(Column(head=each, right=True) for each in ("LIMIT", "USED"))]
+    amounts = (*(("QUOTA", "OWED") if has_quotas else ()), "LIMIT", "USED")
+    heads = [Column(head="QUEUE"), Column(head="MODEL"), *(Column(head=each, right=True) for each in amounts)]
     return table(heads, rows, console.width) if rows else ""
 
 

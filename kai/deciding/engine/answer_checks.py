@@ -79,6 +79,9 @@ def objection_to_term(term: Term, view: SessionView) -> tuple[str, str]:
         value = getattr(term, field.name)
         if field.name in shapes:
             objection = _table(value, *shapes[field.name])
+        elif field.name == "models":
+            form = (np.int64, view.facts.queues.model_quota.shape)
+            objection = "" if value is None else _table(value, *form)
         elif field.name == "divide":
             objection = (
                 ""

@@ -75,6 +75,8 @@ class CycleReport:
     queue_fixed: Int64s
     queue_models: Int64s
     """[Q, M] Thousandths of GPUs of each model that queues name."""
+    models_deserved: Int64s | None
+    """[Q, M] What queues are owed of each; None: no queue has a quota of one."""
     queue_requested: Float64s
     fair_share: Float64s
     total: Float64s
@@ -126,6 +128,7 @@ def report(session: Session) -> CycleReport:
         queue_used=columns.queue_used.copy(),
         queue_fixed=columns.queue_fixed.copy(),
         queue_models=columns.queue_models.copy(),
+        models_deserved=None if session.policy.fair_shares is None else session.policy.fair_shares.models,
         queue_requested=requested(session),
         fair_share=session.facts.queues.fair_share.copy(),
         total=session.facts.queues.total.copy(),

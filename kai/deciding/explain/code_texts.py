@@ -16,7 +16,7 @@ from kai.basics import parsing
 from kai.basics.parsing import GPU_HOUR
 from kai.basics.schedules import clock_text, read_zone
 from kai.basics.wording import number_text, span_text
-from kai.deciding.explain.phrases import listed, number, quantity
+from kai.deciding.explain.phrases import listed, number, plain, quantity
 from kai.facts.model.axis import PLUGGED_GPU
 from kai.facts.model.groups import DEFAULT_SUBGROUP, PodGroup
 from kai.framework.verdict import Code, Facts, Reason
@@ -291,6 +291,16 @@ def _model_text(facts: Facts) -> str:
     queue, model = facts.get("queue_name", facts["queue"]), facts["model"]
     most = quantity(bound, "gpu").replace(" GPU", f" {model} GPU")
     return f"queue {queue} may not use more than {most}, and this job would make it {quantity(used + requested, 'gpu')}"
+
+
+def owed_text(facts: Facts) -> str:
+    """Return that queues hold all GPUs of a model within their quotas, and what the own queue has of it."""
+    used, quota = (round(number(facts[key])) for key in ("used", "quota"))
+    own = f"has a quota of {quantity(quota, 'gpu') if quota >= 0 else 'all'}" if quota else "has no quota"
+    return (
+        f"no room; all {facts['model']} GPUs that others hold are within their quotas of {facts['model']}, and queue"
+        f" {facts['queue']}, which uses {plain(used)}, {own}"
+    )
 
 
 def clock_words(facts: Facts) -> str:

@@ -253,6 +253,11 @@ REASON_CODES: tuple[ReasonCode, ...] = (
             "Wait until others end, ask for less, or raise the quota of the queue.",
         ),
         (
+            "ModelOwedToOthers",
+            "There is no room, and queues hold the GPUs of the model within their quotas of that model.",
+            "Wait until others end, let the job run on another model, or change the quotas of the model.",
+        ),
+        (
             "PreemptionDelayNotElapsed",
             "There is no room, and the job may evict others only after a delay that it asked for itself.",
             "Wait until the delay is over, or shorten spec.preemptionDelay.",

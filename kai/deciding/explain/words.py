@@ -22,6 +22,7 @@ from kai.deciding.explain.code_texts import (
     delay_text,
     few_pods_text,
     held_text,
+    owed_text,
     share_text,
     sub_groups_asked,
     tree_text,
@@ -43,7 +44,7 @@ from kai.deciding.explain.recorded import (
     vacated_nodes,
 )
 from kai.facts.kernels.booking import accepted_gpu
-from kai.facts.model.axis import CPU, GPU, GPU_UNIT, MEMORY, GroupRow, PodRow, SubGroupRow
+from kai.facts.model.axis import CPU, GPU, GPU_UNIT, MEMORY, NONE, GroupRow, PodRow, SubGroupRow
 from kai.facts.model.groups import PodGroup, path_to
 from kai.facts.model.pod import ACTIVE_ALLOCATED, ALIVE, COUNTED, ENDED, GpuKind, Status, within
 from kai.facts.state.facts import gpus_by_memory, named_models
@@ -125,6 +126,7 @@ class GroupReasons:
         yield from spared(record)
         yield from no_room(record, facts, sum(within(int(self._report.status[pod]), COUNTED) for pod in pods))
         yield from self._forbidden(record, facts, waiting)
+        yield from self._owed_to_others(facts, waiting)
         yield from self._others(record, waiting)
 
     # ------------------------------------------------------------------ facts
@@ -278,6 +280,32 @@ class GroupReasons:
                 names = {"queue": queue.name, "queue_name": queue.name, "queue_row": row}
                 return Reason(code=Code.OVER_MODEL_LIMIT, facts={**names, **numbers})
         return None
+
+    def _owed_to_others(self, facts: PodGroup, waiting: Sequence[int]) -> Iterator[Reason[str]]:
+        """Yield that all GPUs of the model which the next pods need are held within quotas of it."""
+        deserved, named = self._report.models_deserved, named_models(self._snapshot)
+        if deserved is None or facts.queue_row < 0:
+            return
+        pod, queues = self.next_pods(facts, waiting)[0], self._snapshot.queues
+        found = np.unique(self._session.facts.nodes.model[self._matching.of(pod)[0]])
+        model = int(found[0]) if len(found) == 1 else -1
+        used, mine = self._report.queue_models[:, model], path_to(queues, facts.queue_row)
+        holders = np.flatnonzero(self._session.facts.queues.leaf & (used > 0)).tolist() if model >= 0 else []
+        # A queue that holds some, where its path parts from that of the waiting queue.
+        givers = {next((row for row in path_to(queues, holder) if row not in mine), NONE) for holder in holders} - {
+            NONE
+        }
+        if givers and all(used[row] <= deserved[row, model] for row in givers):
+            own = queues[facts.queue_row]
+            quota = own.models[named[model]].quota if named[model] in own.models else 0.0
+            numbers = {
+                "queue": own.name,
+                "model": named[model],
+                "used": int(used[facts.queue_row]),
+                "quota": round(quota),
+                "owed": int(deserved[facts.queue_row, model]),
+            }
+            yield Reason("ModelOwedToOthers", owed_text(numbers), numbers)
 
     # ------------------------------------------------------------------ nodes that never match
 

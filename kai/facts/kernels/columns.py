@@ -43,7 +43,7 @@ class NodeFacts(Struct):
     legacy_mig: Bools  # [N] a legacy MIG pod sits there
     slot_start: Int64s  # [N + 1] slots of node n: slot_start[n] .. slot_start[n + 1]
     slot_named: Bools  # [S] the slot is a shared device that existed when the session opened
-    model: Int64s  # [N] the model of its GPUs among the models in limits of queues, -1: another
+    model: Int64s  # [N] the model of its GPUs among those that queues name, -1: another
     gpu_weight: Int64s  # [R] thousandths of a GPU in quota per axis unit
     mig_resource: Int64s  # [R] 1 for MIG profiles
     claimable: Bools  # [R] where a node has none of it, devices allocated to claims serve it instead
@@ -102,6 +102,7 @@ class QueueFacts(Struct):
     fallen: Float64Table  # [F, 3] the least quota so far, from then on
     limit: Float64Table  # [Q, 3] -1: unlimited
     model_limit: Float64Table  # [Q, M] thousandths of GPUs of each model that a queue names, -1: unlimited
+    model_quota: Float64Table  # [Q, M] the same, 0: none
     fair_share: Float64Table  # [Q, 3]
     allocatable: Float64Table  # [Q, 3] what the queue may hold before it counts as greedy; -1: unlimited
     priority: Int64s  # [Q]

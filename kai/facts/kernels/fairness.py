@@ -8,13 +8,29 @@ Source: the peer's plugins/proportion/reclaimable.
 import numpy as np
 
 from kai.facts.compiled.jit import inner, kernel
-from kai.facts.compiled.struct import Bools, BoolTable, Float64s, Float64Table, Int64s, Struct
+from kai.facts.compiled.struct import Bools, BoolTable, Float64s, Float64Table, Int64s, Int64Table, Struct
 from kai.facts.kernels.arrays import ascending, copy
 from kai.facts.kernels.booking import accepted_gpu
 from kai.facts.kernels.columns import ACTIVE_ALLOCATED, CPU, GPU, GPU_UNIT, MEMORY, SHARED_RESOURCES, Columns, Facts
 from kai.facts.kernels.fit import lasting
 
-FAIR, NOT_JUSTIFIED, TOO_SATURATED, BEYOND_QUOTA = 0, 1, 2, 3
+FAIR, NOT_JUSTIFIED, TOO_SATURATED, BEYOND_QUOTA, MODEL_OWED = 0, 1, 2, 3, 4
+OF_MODEL = SHARED_RESOURCES
+"""The column of pieces with what they have of the aggressor's GPU model."""
+
+
+class Guarantees(Struct):
+    """What each queue is owed of each GPU model; without columns if no queue has a quota of one."""
+
+    deserved: Int64Table  # [Q, M or 0] thousandths of GPUs
+    owed: Int64Table  # [C, 2] the queue and the model of each cell of it above 0
+    bound: Int64s  # [K] the one model that pods of the shape may use, -1: several, or a model that queues do not name
+
+
+@inner
+def guards(guarantees: Guarantees) -> bool:
+    """Return whether some queue has a quota of a GPU model."""
+    return guarantees.deserved.shape[1] > 0
 
 
 class Claim(Struct):
@@ -22,16 +38,20 @@ class Claim(Struct):
 
     used: Float64Table  # [Q, 3]
     fixed: Float64Table  # [Q, 3]
+    models: Int64Table  # [Q, M or 0] the part of it that is of each GPU model; without ``model`` of owed cells alone
     wanted: Float64s  # [3]
     group: Int64s  # [1]
+    model: Int64s  # [1] the GPU model that the aggressor is bound to, -1: none
     movable: bool
     multiplier: float
+    guarantees: Guarantees
 
 
 class Loss(Struct):
     """The remaining amounts of each queue after its losses; memory that is reused."""
 
     remaining: Float64Table  # [Q, 3]
+    of_model: Int64s  # [Q] the same of the aggressor's GPU model
     known: Bools  # [Q]
     involved: BoolTable  # [Q, 3] resources that were taken
     at_fault: Int64s  # [2] the queue, and the sibling, that a refusal is about
@@ -130,17 +150,48 @@ def _is_greedy(facts: Facts, columns: Columns, taker: int, giver: int, wanted: F
     return above or not below or facts.queues.rank[taker] > facts.queues.rank[giver]
 
 
+@inner
+def _is_owed(columns: Columns, guarantees: Guarantees, queue: int, model: int, wanted: Float64s) -> bool:
+    """Return whether ``queue`` stays within what it deserves of ``model`` with ``wanted`` [3] more."""
+    return columns.queue_models[queue, model] + wanted[GPU] <= guarantees.deserved[queue, model]
+
+
 @kernel
-def find_greedy(facts: Facts, columns: Columns, takers: Int64s, givers: Int64s, wanted: Float64s, owner: int) -> Bools:
-    """Return bool[Q]: which queues besides ``owner`` are greedy.
+def find_greedy(
+    facts: Facts,
+    columns: Columns,
+    guarantees: Guarantees,
+    takers: Int64s,
+    givers: Int64s,
+    wanted: Float64s,
+    owner: int,
+    model: int,
+) -> Bools:
+    """Return bool[Q]: which queues besides ``owner`` are greedy, of shared resources or of ``model`` (-1: none).
 
     Each queue is checked with its pair of ``takers`` and ``givers`` [Q]. Cost: O(Q).
     """
     greedy = np.zeros(takers.shape[0], np.bool_)
     for queue in range(takers.shape[0]):
-        if queue != owner and givers[queue] >= 0:
-            greedy[queue] = _is_greedy(facts, columns, takers[queue], givers[queue], wanted)
+        taker, giver = takers[queue], givers[queue]
+        if queue == owner or giver < 0:
+            continue
+        greedy[queue] = _is_greedy(facts, columns, taker, giver, wanted)
+        if model >= 0 and _is_owed(columns, guarantees, taker, model, wanted):
+            greedy[queue] = greedy[queue] or columns.queue_models[giver, model] > guarantees.deserved[giver, model]
     return greedy
+
+
+@kernel
+def is_owed_model(
+    facts: Facts, columns: Columns, guarantees: Guarantees, queue: int, model: int, wanted: Float64s
+) -> bool:
+    """Return whether ``queue``, or one above it, deserves ``wanted`` [3] more GPUs of ``model`` (-1: none)."""
+    while model >= 0 and queue >= 0:
+        if _is_owed(columns, guarantees, queue, model, wanted):
+            return True
+        queue = facts.queues.parent[queue]
+    return False
 
 
 @inner
@@ -173,8 +224,12 @@ def remember(columns: Columns, claim: Claim, group: int, wanted: Float64s) -> No
         for resource in range(SHARED_RESOURCES):
             claim.used[queue, resource] = columns.queue_used[queue, resource]
             claim.fixed[queue, resource] = columns.queue_fixed[queue, resource]
+    for cell in claim.guarantees.owed:
+        claim.models[cell[0], cell[1]] = columns.queue_models[cell[0], cell[1]]
     copy(wanted, claim.wanted)
     claim.group[0] = group
+    # A search that may take by model is left to the caller, who knows the model; see `kai.facts.kernels.reclaiming`.
+    claim.model[0] = -1
 
 
 @inner
@@ -184,6 +239,15 @@ def _know(claim: Claim, loss: Loss, queue: int) -> None:
         # Filled on first use: clearing `known` [Q] is cheap, while copying all usage for each scenario would cost more
         # than judging it.
         copy(claim.used[queue], loss.remaining[queue])
+        if claim.model[0] >= 0:
+            loss.of_model[queue] = claim.models[queue, claim.model[0]]
+
+
+@inner
+def _is_owed_before(claim: Claim, queue: int) -> bool:
+    """Return whether what ``queue`` held of the aggressor's model, and all that is wanted, is owed to it."""
+    model = claim.model[0]
+    return model >= 0 and claim.models[queue, model] + claim.wanted[GPU] <= claim.guarantees.deserved[queue, model]
 
 
 @inner
@@ -207,14 +271,18 @@ def _justify(
     # By the usage before the search: the state at the end of the simulation already holds the aggressor.
     within = _fits(claim.used[taker] + claim.wanted, facts.queues.quota[taker])
     goes_before = facts.queues.rank[taker] > facts.queues.rank[giver]
+    is_owed, model = _is_owed_before(claim, taker), claim.model[0]
     for at in range(count):
         if owner[at] != leaf:
             continue
+        by_model = (
+            is_owed and pieces[at, OF_MODEL] > 0 and loss.of_model[giver] > claim.guarantees.deserved[giver, model]
+        )
         above_share = not _fits(loss.remaining[giver], facts.queues.allocatable[giver])
         above_quota = not _fits(loss.remaining[giver], facts.queues.quota[giver])
         # Asked before the piece is subtracted. So a queue may end below its share by part of one piece, else a gang
         # that is larger than the excess could never be taken.
-        if not (above_share or (within and (above_quota or goes_before))):
+        if not (by_model or above_share or (within and (above_quota or goes_before))):
             return False
         queue = leaf
         while queue >= 0:
@@ -222,6 +290,7 @@ def _justify(
             for resource in range(SHARED_RESOURCES):
                 loss.remaining[queue, resource] -= pieces[at, resource]
                 loss.involved[queue, resource] = loss.involved[queue, resource] or touched[resource]
+            loss.of_model[queue] -= int(pieces[at, OF_MODEL])
             queue = facts.queues.parent[queue]
     return True
 
@@ -287,7 +356,10 @@ def _add_held(facts: Facts, columns: Columns, claim: Claim, pod: int, pieces: Fl
     shape = facts.pods.shape[pod]
     pieces[at, CPU] += facts.shapes.request[shape, CPU]
     pieces[at, MEMORY] += facts.shapes.request[shape, MEMORY]
-    pieces[at, GPU] += accepted_gpu(facts, shape, columns.node[pod])
+    gpu, node = accepted_gpu(facts, shape, columns.node[pod]), columns.node[pod]
+    pieces[at, GPU] += gpu
+    if claim.model[0] >= 0 and node >= 0 and facts.nodes.model[node] == claim.model[0]:
+        pieces[at, OF_MODEL] += gpu
     return 1
 
 
@@ -357,6 +429,21 @@ def _lost(
     return count, queues
 
 
+@inner
+def _keeps_models(columns: Columns, claim: Claim, loss: Loss) -> bool:
+    """Return whether each queue has as much of each GPU model as before the search, or what it deserves of it.
+
+    Asked of the books and not of the pieces: a victim that is moved to another model loses this one, too.
+    """
+    for cell in claim.guarantees.owed:
+        queue, model = cell[0], cell[1]
+        kept = min(claim.models[queue, model], claim.guarantees.deserved[queue, model])
+        if columns.queue_models[queue, model] < kept:
+            loss.at_fault[0] = queue
+            return False
+    return True
+
+
 @kernel
 def judge(facts: Facts, columns: Columns, claim: Claim, loss: Loss, victims: Int64s) -> int:
     """Return whether ``victims`` may be taken in the state at the end of a simulation: FAIR, or the reason why not.
@@ -367,7 +454,7 @@ def judge(facts: Facts, columns: Columns, claim: Claim, loss: Loss, victims: Int
     # One piece for each surplus pod, one for the core of each group (there are at most as many groups as victims), and
     # a row for a core that turns out to be empty.
     most = 2 * victims.shape[0] + 1
-    pieces = np.zeros((most, SHARED_RESOURCES), np.float64)
+    pieces = np.zeros((most, SHARED_RESOURCES + 1), np.float64)
     owner = np.empty(most, np.int64)
     leaves = np.empty(most, np.int64)
     count, queues = _lost(facts, columns, claim, victims, pieces, owner, leaves)
@@ -377,4 +464,4 @@ def judge(facts: Facts, columns: Columns, claim: Claim, loss: Loss, victims: Int
         loss.at_fault[0] = leaves[at]
         if not _justify(facts, claim, loss, leaves[at], pieces, owner, count):
             return NOT_JUSTIFIED
-    return _saturate(facts, claim, loss)
+    return _saturate(facts, claim, loss) if _keeps_models(columns, claim, loss) else MODEL_OWED

@@ -9,7 +9,7 @@ Source: the peer's plugins/proportion/resource_division; the idea is weighted wa
 import numpy as np
 
 from kai.facts.compiled.jit import inner, kernel
-from kai.facts.compiled.struct import Float64s, Int64s
+from kai.facts.compiled.struct import Float64s, Float64Table, Int64s, Int64Table
 from kai.facts.kernels.arrays import ascending
 
 
@@ -208,3 +208,48 @@ def divide(
     if remaining <= 0.0:
         return 0.0
     return max(0.0, give_surplus(remaining, order, priority, weight, usage, request, limit, k, shares))
+
+
+@kernel
+def divide_models(
+    order: Int64s,
+    parent: Int64s,
+    quota: Float64Table,
+    pools: Int64s,
+    held: Int64Table,
+    waiting: Int64Table,
+    deserved: Int64Table,
+) -> None:
+    """Fill ``deserved`` with what each queue is owed of each GPU model, and add up ``waiting`` along the tree.
+
+    A queue is owed its quota, as far as it holds GPUs of the model and bound pods wait for more; one without a quota is
+    owed what the queues below it are. Where the pool, or what the parent is owed, is smaller than the sum of siblings,
+    each is owed the same part of its own.
+
+    Shapes: order [Q] parents before their children, parent [Q] (-1: top), pools [M] → quota, held (summed up the tree),
+        waiting (of each queue alone), deserved [Q, M].
+    Units:  thousandths of GPUs; a quota of -1 is unlimited, and 0 is none.
+    Holds:  deserved <= held + waiting; deserved <= quota where there is one; the sum over siblings is at most the pool,
+        and what their parent is owed.
+    Cost:   O(Q x M).
+    """
+    queues, models = deserved.shape
+    # Row q + 1 is of the children of q, row 0 of the queues at the top.
+    claimed = np.zeros((queues + 1, models), np.int64)
+    for at in range(queues - 1, -1, -1):
+        queue = order[at]
+        above = parent[queue]
+        for model in range(models):
+            own, demand = quota[queue, model], held[queue, model] + waiting[queue, model]
+            owed = claimed[queue + 1, model] if own == 0 else demand if own < 0 else int(own)
+            deserved[queue, model] = min(owed, demand)
+            claimed[above + 1, model] += deserved[queue, model]
+            if above >= 0:
+                waiting[above, model] += waiting[queue, model]
+    for queue in order:
+        above = parent[queue]
+        for model in range(models):
+            most, claims = pools[model] if above < 0 else deserved[above, model], claimed[above + 1, model]
+            if claims > most:
+                # In integers and downwards: sums stay within the pool.
+                deserved[queue, model] = deserved[queue, model] * most // claims

@@ -11,7 +11,17 @@ from kai.facts.compiled.struct import Bools, Float64Table, Int64s, Int64Table, S
 from kai.facts.kernels.arrays import copy_table
 from kai.facts.kernels.booking import accepted_gpu, evict, requested_gpu
 from kai.facts.kernels.columns import OP_EVICT, OP_PIPELINE, PIPELINED, RELEASING, Columns, Facts, Offsets, add, undo_to
-from kai.facts.kernels.fairness import FAIR, Claim, Fairness, judge, mark_greedy, may_reclaim, remember
+from kai.facts.kernels.fairness import (
+    FAIR,
+    Claim,
+    Fairness,
+    guards,
+    is_owed_model,
+    judge,
+    mark_greedy,
+    may_reclaim,
+    remember,
+)
 from kai.facts.kernels.filling import fill_victims
 from kai.facts.kernels.fit import Rules, Vectors
 from kai.facts.kernels.order import Heap, pop
@@ -177,6 +187,16 @@ def _wants_a_look(facts: Facts, columns: Columns, work: Reclaiming) -> bool:
 
 
 @inner
+def _may_take_by_model(facts: Facts, columns: Columns, work: Reclaiming, group: int) -> bool:
+    """Return whether queues above ``group`` deserve more of the GPU model that it is bound to: few groups do."""
+    guarantees = work.fairness.claim.guarantees
+    if not guards(guarantees):
+        return False
+    model = guarantees.bound[facts.pods.shape[only_pod(facts, columns, group)]]
+    return is_owed_model(facts, columns, guarantees, facts.groups.queue[group], model, work.groups.wanting[group])
+
+
+@inner
 def _search(
     facts: Facts,
     columns: Columns,
@@ -192,7 +212,7 @@ def _search(
     if not probe.plain[group] or only_pod(facts, columns, group) < 0:
         return LEFT
     wanted = groups.wanting[group]
-    if not may_reclaim(facts, columns, group, wanted):
+    if not may_reclaim(facts, columns, group, wanted) or _may_take_by_model(facts, columns, work, group):
         return LEFT
     remember(columns, work.fairness.claim, group, wanted)
     mark_greedy(facts, columns, wanted, facts.groups.queue[group], groups.losing.length, work.greedy)

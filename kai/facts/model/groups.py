@@ -35,8 +35,9 @@ class Shares:
 
 @attrs.frozen(kw_only=True)
 class ModelBounds:
-    """What a queue may use of one model of GPUs, in thousandths of GPUs; -1 is unlimited."""
+    """What a queue is owed and may use of one model of GPUs, in thousandths of GPUs; -1 is unlimited."""
 
+    quota: float = 0.0
     limit: float = UNLIMITED
 
 

@@ -1,13 +1,13 @@
 """From a snapshot to the tables that kernels read and the arena in which a cycle begins."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from kai.facts.kernels.columns import Facts, GroupFacts, NodeFacts, PodFacts, QueueFacts, ShapeFacts
 from kai.facts.model.axis import GPU, GPU_UNIT, NONE, PLUGGED_GPU, Bools, Float64s, Int64s, locked
-from kai.facts.model.groups import UNLIMITED, Queue, Shares, lower_quotas, models_in, next_change
+from kai.facts.model.groups import UNLIMITED, ModelBounds, Queue, Shares, lower_quotas, models_in, next_change
 from kai.facts.model.pod import GpuKind, Node, Shape
 from kai.facts.model.units import backed_name
 from kai.facts.state.kept import ByLeaf, GroupColumns, SubGroupColumns, node_columns
@@ -344,7 +344,8 @@ def _queue_table(queues: Sequence[Queue], instants: Float64s) -> QueueFacts:
         falls=np.searchsorted(instants, [at for each in falls for at, _ in each]).astype(np.int64),
         fallen=_triples([lower for each in falls for _, lower in each]),
         limit=_triples([queue.limit for queue in queues]),
-        model_limit=_model_limits(queues),
+        model_limit=_of_models(queues, lambda bounds: bounds.limit, UNLIMITED),
+        model_quota=_of_models(queues, lambda bounds: bounds.quota, 0.0),
         fair_share=np.zeros((len(queues), 3), np.float64),
         allocatable=np.zeros((len(queues), 3), np.float64),
         priority=np.array([queue.priority for queue in queues], np.int64),
@@ -355,13 +356,14 @@ def _queue_table(queues: Sequence[Queue], instants: Float64s) -> QueueFacts:
     )
 
 
-def _model_limits(queues: Sequence[Queue]) -> Float64s:
+def _of_models(queues: Sequence[Queue], read: Callable[[ModelBounds], float], otherwise: float) -> Float64s:
+    """Return float64[Q, M]: what ``read`` returns for each model that a queue names, ``otherwise`` for the others."""
     named = models_in(queues)
-    out = np.full((len(queues), len(named)), UNLIMITED)
+    out = np.full((len(queues), len(named)), otherwise)
     for row, queue in enumerate(queues):
         for at, model in enumerate(named):
             if model in queue.models:
-                out[row, at] = queue.models[model].limit
+                out[row, at] = read(queue.models[model])
     return out
 
 

@@ -190,12 +190,14 @@ def _queue(name: str, values: Values, at: int, place: str) -> Manifest:
 
 
 def _models(value: object, place: str) -> Manifest:
-    """Return the bounds of a queue by model of GPU; a plain number is a limit."""
+    """Return the bounds of a queue by model of GPU, each a quota and a limit; a plain number is a limit."""
     made: Manifest = {}
     for model, bounds in mapping(value, place).items():
         where = f"{place}.{model}"
         made[model] = {}
-        for key, number in fields({"limit": bounds} if is_number(bounds) else bounds, ("limit",), where).items():
+        for key, number in fields(
+            {"limit": bounds} if is_number(bounds) else bounds, ("quota", "limit"), where
+        ).items():
             if not is_number(number):
                 raise InputError(f"{where}.{key}: found {shown(number)}, expected a number of GPUs")
             made[model][key] = number

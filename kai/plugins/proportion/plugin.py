@@ -42,7 +42,16 @@ from kai.framework import (
     within,
 )
 from kai.framework.division import divide
-from kai.plugins.proportion.reclaim_rules import Judge, LevelPairs, fits_share, greedy_queues, is_beyond_reach
+from kai.framework.fairness import Guarantees
+from kai.plugins.proportion.reclaim_rules import (
+    Judge,
+    LevelPairs,
+    fits_share,
+    greedy_queues,
+    guarantees_of,
+    is_beyond_reach,
+    no_guarantees,
+)
 
 SCALING_POD = "scaling-pod"
 _SCALES: Final = Column(read=lambda labels, _: float(labels["app"] == SCALING_POD), otherwise=0.0)
@@ -71,9 +80,10 @@ class Proportion:
         """Divide once; the shares hold for the whole cycle, and only the usage of queues changes."""
         total = cluster_total(session, self.scaling_namespace)
         requested = queue_requests(session)
-        shares = self._divide(session, total, requested)
+        guarantees = self._guarantees(session)
+        shares = self._divide(session, total, requested, guarantees)
         # One for the session: the engine's kernels keep its arrays and judge with them by themselves.
-        judge = Judge(session, self.saturation_multiplier)
+        judge = Judge(session, self.saturation_multiplier, guarantees)
         pairs: dict[int, LevelPairs] = {}
 
         def may_reclaim(group: GroupRow, wanted: Float64s) -> Verdict:
@@ -87,12 +97,13 @@ class Proportion:
             queue = int(session.queue_of(aggressor))
             if queue not in pairs:
                 pairs[queue] = LevelPairs.of(session, queue)
-            return greedy_queues(session, aggressor, pairs[queue])
+            return greedy_queues(session, guarantees, aggressor, pairs[queue])
 
         def hopeless(aggressor: GroupRow, pods: PodRows, victims: GroupRows, cause: Cause) -> bool:
             if cause is not Cause.RECLAIM:
                 return False
-            return is_beyond_reach(session, aggressor, pods, victims, pairs[int(session.queue_of(aggressor))])
+            pair = pairs[int(session.queue_of(aggressor))]
+            return is_beyond_reach(session, guarantees, aggressor, pods, victims, pair)
 
         def before_search(aggressor: GroupRow, cause: Cause) -> None:
             if cause is Cause.RECLAIM:
@@ -116,8 +127,21 @@ class Proportion:
         # Searches may ask the rules of fairness instead of a plugin only if no other rule spares groups.
         return shares, victims if spare is None else attrs.evolve(victims, groups=spare, fairness=None)
 
+    def _guarantees(self, session: SessionView) -> Guarantees:
+        """Return what queues are owed of GPU models; nothing is computed without a quota of one."""
+        if not session.facts.queues.model_quota.any():
+            return no_guarantees(session)
+        families = session.once("families of queues", (session.snapshot.queues,), lambda: families_of(session))
+        parents_first = np.concatenate([family.rows for family in families])
+        return guarantees_of(session, parents_first, model_pools(session, self.scaling_namespace))
+
     def _divide(
-        self, session: SessionView, total: Float64s, requested: Float64s, factors: Float64s | None = None
+        self,
+        session: SessionView,
+        total: Float64s,
+        requested: Float64s,
+        guarantees: Guarantees,
+        factors: Float64s | None = None,
     ) -> FairShares:
         """Return the shares of all queues; ``factors`` [Q, 3] multiply their weights, None: none does."""
         facts = session.facts.queues
@@ -154,7 +178,8 @@ class Proportion:
             total=total,
             requested=requested,
             takes_by_priority=self.queue_priority_in_quota_reclaim,
-            divide=partial(self._divide, session, total, requested),
+            divide=partial(self._divide, session, total, requested, guarantees),
+            models=guarantees.deserved if guarantees.deserved.shape[1] else None,
         )
 
 
@@ -259,31 +284,58 @@ def cluster_total(session: SessionView, scaling_namespace: str) -> Float64s:
     GPUs that no GPU pod may use, because scheduling is restricted and their node lacks the label, count nothing. Nor do
     scaling pods. They are known by their namespace too, since a label alone any user may write.
     """
-    nodes, snapshot = session.facts.nodes, session.snapshot
+    snapshot = session.snapshot
     inputs = (snapshot.nodes, snapshot.axis, session.parameters)
     total = session.once("what ready nodes have", inputs, lambda: _ready_total(session)).copy()
-    rows = session.pods_of_others()
+    rows = _pods_of_others(session, scaling_namespace)
     if not len(rows):
         return total
-    # What a reservation pod holds, the pods that share its device use, and these are not of other schedulers.
-    rows = rows[(snapshot.pod_node[rows] >= 0) & ~snapshot.pod_reservation[rows]]
-    rows = rows[nodes.ready[snapshot.pod_node[rows]] & ((ACTIVE_USED >> snapshot.pod_status[rows]) & 1 > 0)]
     taken = np.bincount(snapshot.pod_shape[rows], minlength=len(snapshot.shapes))
-    for row in rows[session.pod_column(_SCALES)[rows] > 0].tolist():
-        taken[snapshot.pod_shape[row]] -= snapshot.pods[row].namespace == scaling_namespace
     # Others may hold GPUs that have failed since; less than nothing would count as no bound.
     return np.maximum(total - taken @ session.requested, 0.0)
 
 
+def model_pools(session: SessionView, scaling_namespace: str) -> Int64s:
+    """Return int64[M]: what the same nodes have of each GPU model that queues name, in thousandths of GPUs."""
+    nodes, snapshot = session.facts.nodes, session.snapshot
+    pools = np.zeros(session.facts.queues.model_quota.shape[1], np.int64)
+    there = np.flatnonzero(_usable(session) & (nodes.model >= 0))
+    np.add.at(pools, nodes.model[there], nodes.allocatable[there] @ nodes.gpu_weight)
+    rows = _pods_of_others(session, scaling_namespace)
+    rows = rows[nodes.model[snapshot.pod_node[rows]] >= 0]
+    taken = session.requested[snapshot.pod_shape[rows], GPU].astype(np.int64)
+    np.subtract.at(pools, nodes.model[snapshot.pod_node[rows]], taken)
+    return np.maximum(pools, 0)
+
+
+def _pods_of_others(session: SessionView, scaling_namespace: str) -> PodRows:
+    """Return the pods of other schedulers on ready nodes, without scaling pods."""
+    nodes, snapshot, rows = session.facts.nodes, session.snapshot, session.pods_of_others()
+    if not len(rows):
+        return rows
+    # What a reservation pod holds, the pods that share its device use, and these are not of other schedulers.
+    rows = rows[(snapshot.pod_node[rows] >= 0) & ~snapshot.pod_reservation[rows]]
+    rows = rows[nodes.ready[snapshot.pod_node[rows]] & ((ACTIVE_USED >> snapshot.pod_status[rows]) & 1 > 0)]
+    scaling = rows[session.pod_column(_SCALES)[rows] > 0].tolist()
+    ours = [row for row in scaling if snapshot.pods[row].namespace == scaling_namespace]
+    return rows[~np.isin(rows, ours)] if ours else rows
+
+
 def _ready_total(session: SessionView) -> Float64s:
     """Return float64[3]: the capacity of ready nodes, whichever pods use it."""
-    nodes, parameters = session.facts.nodes, session.parameters
+    nodes = session.facts.nodes
     amounts = nodes.allocatable[nodes.ready].sum(axis=0)
-    usable = nodes.ready
-    if parameters.restrict_node_scheduling:
-        usable = nodes.ready & (session.label_codes(parameters.gpu_worker_label) > 0)
-    gpus = int(nodes.allocatable[usable].sum(axis=0) @ nodes.gpu_weight)
+    gpus = int(nodes.allocatable[_usable(session)].sum(axis=0) @ nodes.gpu_weight)
     return np.array([amounts[0], amounts[1], gpus], np.float64)
+
+
+def _usable(session: SessionView) -> Bools:
+    """Return bool[N]: the ready nodes whose GPUs pods may use."""
+    ready, parameters = session.facts.nodes.ready, session.parameters
+    if not parameters.restrict_node_scheduling:
+        return ready
+    usable: Bools = ready & (session.label_codes(parameters.gpu_worker_label) > 0)
+    return usable
 
 
 def queue_requests(session: SessionView) -> Float64s:

@@ -5,7 +5,11 @@ fair share. A victim's queue must be above its allocatable amount, or above its 
 its own. If the configuration lets priority decide, a victim's queue of lower priority may then be within its quota too.
 Afterwards no queue on the aggressor's path may be more saturated than a sibling that lost something.
 
-Source: the peer's plugins/proportion/reclaimable.
+Quotas of GPU models add one right and one duty. A queue with less of a model than it deserves may take GPUs of it, for
+work that is bound to it, from queues that hold more of it than they deserve. And no reclaim leaves a queue with less of
+a model than it deserves, unless the queue had no more before.
+
+Source: the peer's plugins/proportion/reclaimable; quotas of models are kai's own.
 """
 
 import attrs
@@ -24,25 +28,32 @@ from kai.framework import (
     GroupRows,
     Int64s,
     PodRows,
+    Requirement,
     Scenario,
     SessionView,
+    Shape,
+    Status,
     Verdict,
 )
+from kai.framework.division import divide_models
 from kai.framework.fairness import (
     BEYOND_QUOTA,
     FAIR,
+    MODEL_OWED,
     NOT_JUSTIFIED,
     TOO_SATURATED,
     Claim,
     Fairness,
+    Guarantees,
     Loss,
     find_greedy,
     find_level_pairs,
+    is_owed_model,
     judge,
     lasting_quotas,
 )
 
-RULES = {NOT_JUSTIFIED: "strategy", TOO_SATURATED: "saturation", BEYOND_QUOTA: "quota"}
+RULES = {NOT_JUSTIFIED: "strategy", TOO_SATURATED: "saturation", BEYOND_QUOTA: "quota", MODEL_OWED: "model"}
 
 
 def _fits(amounts: Float64s, bounds: Float64s) -> bool:
@@ -86,10 +97,12 @@ class LevelPairs:
         return pairs
 
 
-def greedy_queues(session: SessionView, aggressor: GroupRow, pairs: LevelPairs) -> Bools:
+def greedy_queues(session: SessionView, guarantees: Guarantees, aggressor: GroupRow, pairs: LevelPairs) -> Bools:
     """Return bool[Q]: which queues are greedy in the present state, so that their pods may be victims."""
     wanted, owner = session.chunk_amounts(aggressor), int(session.queue_of(aggressor))
-    return find_greedy(session.facts, session.columns, pairs.takers, pairs.givers, wanted, owner)
+    model = model_of_group(session, guarantees, aggressor)
+    facts, columns = session.facts, session.columns
+    return find_greedy(facts, columns, guarantees, pairs.takers, pairs.givers, wanted, owner, model)
 
 
 def _counts_gpus_exactly(session: SessionView, pods: PodRows) -> bool:
@@ -103,7 +116,12 @@ def _counts_gpus_exactly(session: SessionView, pods: PodRows) -> bool:
 
 
 def is_beyond_reach(
-    session: SessionView, aggressor: GroupRow, pods: PodRows, victims: GroupRows, pairs: LevelPairs
+    session: SessionView,
+    guarantees: Guarantees,
+    aggressor: GroupRow,
+    pods: PodRows,
+    victims: GroupRows,
+    pairs: LevelPairs,
 ) -> bool:
     """Return whether ``pods`` request more GPUs than are free and than queues can lose by the rules together.
 
@@ -112,7 +130,10 @@ def is_beyond_reach(
     if not _counts_gpus_exactly(session, pods):
         return False
     facts, columns = session.facts, session.columns
-    wanted = session.chunk_amounts(aggressor)
+    wanted, owner = session.chunk_amounts(aggressor), int(session.queue_of(aggressor))
+    model = model_of_group(session, guarantees, aggressor)
+    if is_owed_model(facts, columns, guarantees, owner, model, wanted):
+        return False  # queues may lose GPUs of the model although they have no more than their share
     held = session.placed(np.flatnonzero(np.isin(facts.pods.group, victims)).astype(np.int64))
     pieces = np.bincount(
         facts.pods.group[held], facts.shapes.request[facts.pods.shape[held], GPU], len(facts.groups.queue)
@@ -137,24 +158,98 @@ def is_beyond_reach(
     return bool(missing > 0)
 
 
+def no_guarantees(session: SessionView) -> Guarantees:
+    """Return the guarantees of queues without a quota of a GPU model."""
+    nothing = np.zeros((len(session.snapshot.queues), 0), np.int64)
+    return Guarantees(deserved=nothing, owed=np.zeros((0, 2), np.int64), bound=np.zeros(0, np.int64))
+
+
+def guarantees_of(session: SessionView, order: Int64s, pools: Int64s) -> Guarantees:
+    """Return what queues are owed of GPU models.
+
+    Shapes: order [Q] parents before their children, pools [M] what there is.
+    Cost: O(P + Q x M).
+    """
+    facts, shapes = session.facts, session.snapshot.shapes
+    quotas = facts.queues.model_quota
+    limits, deserved = facts.queues.model_limit, np.zeros(quotas.shape, np.int64)
+    bounded = np.where((limits >= 0) & ((quotas < 0) | (limits < quotas)), limits, quotas)
+    bound = bound_models(session)
+    waiting = _bound_and_waiting(session, bound) if len(shapes) else np.zeros_like(deserved)
+    divide_models(order, facts.queues.parent, bounded, pools, session.columns.queue_models, waiting, deserved)
+    return Guarantees(deserved=deserved, owed=np.ascontiguousarray(np.argwhere(deserved > 0)), bound=bound)
+
+
+def bound_models(session: SessionView) -> Int64s:
+    """Return int64[K]: the one model that the nodes have which a shape selects; -1: several, or one without a name.
+
+    Node selectors and required affinity count. Taints do not: a node may lose one tomorrow, and a job that tolerates
+    none did not ask for what is left.
+    """
+    snapshot, models = session.snapshot, session.facts.nodes.model
+    has_gpus = session.once(
+        "nodes with GPUs", (snapshot.nodes,), lambda: np.array([bool(each.gpu_model) for each in snapshot.nodes])
+    )
+
+    def bound(shape: Shape) -> int:
+        constraints, chosen = shape.constraints, has_gpus.copy()
+        if constraints.node_selector:
+            wanted = [Requirement(key, "In", (value,)) for key, value in constraints.node_selector]
+            chosen &= session.node_labels.satisfies(wanted)
+        if constraints.node_affinity is not None:
+            chosen &= session.selected_nodes(constraints.node_affinity)
+        found = np.unique(models[chosen])
+        return int(found[0]) if len(found) == 1 else -1
+
+    found = snapshot.by_shape("models that shapes are bound to", bound, snapshot.nodes, models)
+    return session.once("bound models", (found,), lambda: np.array(found, np.int64))
+
+
+def _bound_and_waiting(session: SessionView, bound: Int64s) -> Int64s:
+    """Return int64[Q, M]: the GPUs that pods wait for that are bound to a model, by queue; gated pods wait for none."""
+    snapshot, facts = session.snapshot, session.facts
+    out = np.zeros(facts.queues.model_quota.shape, np.int64)
+    pending = np.flatnonzero(snapshot.pod_status == Status.PENDING)
+    pending = pending[(snapshot.pod_group[pending] >= 0) & (bound[snapshot.pod_shape[pending]] >= 0)]
+    queues = facts.groups.queue[snapshot.pod_group[pending]]
+    pending, queues = pending[queues >= 0], queues[queues >= 0]
+    shapes = snapshot.pod_shape[pending]
+    np.add.at(out, (queues, bound[shapes]), session.requested[shapes, GPU].astype(np.int64))
+    return out
+
+
+def model_of_group(session: SessionView, guarantees: Guarantees, group: GroupRow) -> int:
+    """Return the GPU model that all pods of ``group`` with GPUs are bound to; -1 without one, or without quotas."""
+    if not guarantees.deserved.shape[1]:
+        return -1
+    shapes = session.facts.pods.shape[session.pods_of(group)]
+    found = np.unique(guarantees.bound[shapes[session.requested[shapes, GPU] > 0]])
+    return int(found[0]) if len(found) == 1 else -1
+
+
 class Judge:
     """Says whether victims may be taken, by what queues used when the search began, not by the simulated state."""
 
-    def __init__(self, session: SessionView, multiplier: float) -> None:
+    def __init__(self, session: SessionView, multiplier: float, guarantees: Guarantees) -> None:
         """Make room; ``multiplier`` makes saturation count for more."""
         self._session = session
+        self.guarantees = guarantees
         queues = len(session.snapshot.queues)
         self._begun = False
         self._claim = Claim(
             used=np.zeros((queues, 3), np.float64),
             fixed=np.zeros((queues, 3), np.float64),
+            models=np.zeros_like(guarantees.deserved),
             wanted=np.zeros(3, np.float64),
             group=np.zeros(1, np.int64),
+            model=np.full(1, -1, np.int64),
             movable=session.parameters.allow_consolidating_reclaim,
             multiplier=multiplier,
+            guarantees=guarantees,
         )
         self._loss = Loss(
             remaining=np.zeros((queues, 3), np.float64),
+            of_model=np.zeros(queues, np.int64),
             known=np.zeros(queues, np.bool_),
             involved=np.zeros((queues, 3), np.bool_),
             at_fault=np.full(2, -1, np.int64),
@@ -173,6 +268,9 @@ class Judge:
         claim.fixed[:] = session.columns.queue_fixed
         claim.wanted[:] = session.chunk_amounts(aggressor)
         claim.group[0] = aggressor
+        claim.model[0] = model_of_group(session, self.guarantees, aggressor)
+        if claim.models.shape[1]:
+            claim.models[:] = session.columns.queue_models
         self._begun = True
 
     def judge(self, scenario: Scenario) -> Verdict:

@@ -103,9 +103,9 @@ def validate_queue(request: AdmissionRequest, settings: AdmissionSettings, find:
         *_bad_budgets(request),
     ]:
         return refused("; ".join(f"queue {queue.name}: {each}" for each in bad))
+    warnings = _unmet_quotas(queue)
     if not settings.queue_quota_validation:
-        return ALLOWED
-    warnings: list[str] = []
+        return AdmissionResponse(warnings=tuple(warnings)) if warnings else ALLOWED
     if queue.parent:
         parent = find(queue.parent)
         if parent is None:
@@ -140,6 +140,20 @@ def _bad_models(queue: QueueShape) -> list[str]:
         f"spec.resources.models: found {model}, expected short names of models of GPUs, such as {model_of(model)}"
         for model in queue.rules.models
         if not is_model_name(model)
+    ]
+
+
+def _unmet_quotas(queue: QueueShape) -> list[str]:
+    """Return warnings where quotas of models cannot be met, because of the queue's own limits or quota of GPUs."""
+    worded = {
+        Rule.MODEL_LOW_LIMIT: "models.{model}.limit: found {found}, expected at least the quota of {bound}",
+        Rule.MODELS_OVERCOMMITTED: "models: found quotas of {found} in all, expected at most {bound}, the quota of gpu",
+    }
+    return [
+        f"queue {queue.name}: spec.resources.{worded[fault.rule].format(model=fault.model, found=found, bound=bound)}"
+        for fault in queue_faults([queue.rules]).get(queue.rules.name, ())
+        if fault.rule in worded
+        for found, bound in [(_shown(fault.found, 2), _shown(fault.bound, 2))]
     ]
 
 

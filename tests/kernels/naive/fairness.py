@@ -9,6 +9,8 @@ from kai.facts.model.pod import ACTIVE_ALLOCATED
 from tests.kernels.naive.world import Group, Pod, World
 
 Triple = tuple[float, float, float]
+Piece = tuple[Triple, float]
+"""A loss, and the part of its GPUs that is of the group's model."""
 NOTHING: Triple = (0.0, 0.0, 0.0)
 
 
@@ -23,8 +25,20 @@ class Case:
     fixed: list[Triple]
     movable: bool
     multiplier: float
+    models: list[list[int]] = attrs.Factory(list)
+    """What queues used of each model before; empty without quotas of models."""
+    deserved: list[list[int]] = attrs.Factory(list)
+    model: int = -1
+    """The model that the group is bound to."""
     remaining: dict[int, Triple] = attrs.Factory(dict)
+    left: dict[int, float] = attrs.Factory(dict)
+    """What is left to queues of the group's model."""
     involved: dict[int, set[int]] = attrs.Factory(dict)
+
+    def owes(self, queue: int) -> bool:
+        """Return whether the queue deserves what it used of the group's model and what the group wants."""
+        at = self.model
+        return at >= 0 and self.models[queue][at] + self.wanted[2] <= self.deserved[queue][at]
 
     def path(self, queue: int) -> list[int]:
         """Return the queues from the root down."""
@@ -71,12 +85,19 @@ def find_greedy(case: Case) -> list[bool]:
             out.append(above or queues[taker].rank > queues[giver].rank)
         else:
             out.append(not _fits(used, queues[giver].allocatable))
+        if case.owes(taker):
+            out[-1] = out[-1] or case.models[giver][case.model] > case.deserved[giver][case.model]
     return out
+
+
+def is_owed_model(case: Case) -> bool:
+    """Say whether the group's queue, or one above it, deserves what the group wants of its model."""
+    return any(case.owes(queue) for queue in case.path(case.group.queue))
 
 
 def judge(case: Case, victims: Sequence[Pod]) -> str:
     """Return "fair", or which rule the victims break."""
-    losses: dict[int, list[Triple]] = {}
+    losses: dict[int, list[Piece]] = {}
     for group in dict.fromkeys(pod.group for pod in victims):
         if group is not None:
             mine = [pod for pod in victims if pod.group is group]
@@ -85,10 +106,14 @@ def judge(case: Case, victims: Sequence[Pod]) -> str:
     for leaf, pieces in losses.items():
         if not _justified(case, leaf, pieces):
             return "strategy"
+    for queue, (before, owed) in enumerate(zip(case.models, case.deserved, strict=True)):
+        now = [case.world.of_model(queue, model) for model in range(len(owed))]
+        if any(held < min(pair) for held, *pair in zip(now, before, owed, strict=True)):
+            return "model"
     return _saturated(case)
 
 
-def _pieces(case: Case, group: Group, pods: Sequence[Pod]) -> list[Triple]:
+def _pieces(case: Case, group: Group, pods: Sequence[Pod]) -> list[Piece]:
     """Return the losses of a group: what is beyond its minima one by one, the rest as one.
 
     Pods that are to be moved are not lost.
@@ -101,29 +126,42 @@ def _pieces(case: Case, group: Group, pods: Sequence[Pod]) -> list[Triple]:
     sums = []
     for piece in [*([pod] for pod in surplus), core]:
         lost = [pod for pod in piece if not (case.movable and pod.is_in(ACTIVE_ALLOCATED))]
-        total = NOTHING
+        total, of_model = NOTHING, 0.0
         for pod in lost:
-            total = _plus(total, case.world.accepted(pod))
+            held = case.world.accepted(pod)
+            total = _plus(total, held)
+            of_model += held[2] if pod.node >= 0 and case.world.nodes[pod.node].model == case.model else 0.0
         if lost:
-            sums.append(total)
+            sums.append((total, of_model))
     return sums
 
 
-def _justified(case: Case, leaf: int, pieces: Sequence[Triple]) -> bool:
+def _justified(case: Case, leaf: int, pieces: Sequence[Piece]) -> bool:
     pairs = list(zip(case.path(case.group.queue), case.path(leaf), strict=False))
     taker, giver = next((pair for pair in pairs if pair[0] != pair[1]), pairs[-1])
     queues = case.world.queues
-    touched = {at for piece in pieces for at in range(3) if piece[at] > 0}
+    touched = {at for piece, _ in pieces for at in range(3) if piece[at] > 0}
     case.remaining.setdefault(giver, case.used[giver])
     within = _fits(_plus(case.used[taker], case.wanted), queues[taker].quota)
-    for piece in pieces:
+    for piece, of_model in pieces:
         above_share = not _fits(case.remaining[giver], queues[giver].allocatable)
         above_quota = not _fits(case.remaining[giver], queues[giver].quota)
-        if not above_share and not (within and (above_quota or queues[taker].rank > queues[giver].rank)):
+        by_model = (
+            case.owes(taker)
+            and of_model > 0
+            and case.left.setdefault(giver, case.models[giver][case.model]) > case.deserved[giver][case.model]
+        )
+        if (
+            not by_model
+            and not above_share
+            and not (within and (above_quota or queues[taker].rank > queues[giver].rank))
+        ):
             return False
         for queue in case.path(leaf):
             case.remaining[queue] = _plus(case.remaining.get(queue, case.used[queue]), piece, -1.0)
             case.involved.setdefault(queue, set()).update(touched)
+            if case.model >= 0:
+                case.left[queue] = case.left.get(queue, case.models[queue][case.model]) - of_model
     return True
 
 

@@ -94,3 +94,29 @@ def _round(surplus: float, band: list[Queue], k: float) -> tuple[float, bool]:
         surplus -= given
         another = another or (given > 0 and wanted < part)
     return surplus, another
+
+
+def divide_models(parents: list[int], quotas: list[float], pool: int, held: list[int], waiting: list[int]) -> list[int]:
+    """Return what queues are owed of one model, asked for queue by queue from below, then from the top."""
+
+    def below(queue: int) -> list[int]:
+        return [row for row, parent in enumerate(parents) if parent == queue]
+
+    def demand(queue: int) -> int:
+        return held[queue] + asked(queue)
+
+    def asked(queue: int) -> int:
+        return waiting[queue] + sum(asked(row) for row in below(queue))
+
+    def claim(queue: int) -> int:
+        quota = quotas[queue]
+        if quota == 0:
+            return min(sum(claim(row) for row in below(queue)), demand(queue))
+        return demand(queue) if quota == UNLIMITED else min(int(quota), demand(queue))
+
+    def owed(queue: int) -> int:
+        most = pool if parents[queue] < 0 else owed(parents[queue])
+        siblings = sum(claim(row) for row in below(parents[queue]))
+        return claim(queue) if siblings <= most else claim(queue) * most // siblings
+
+    return [owed(queue) for queue in range(len(parents))]

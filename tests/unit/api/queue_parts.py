@@ -2,7 +2,7 @@
 
 from typing import Final
 
-MODELS: Final = {"h100": {"limit": 4}}
+MODELS: Final = {"h100": {"quota": 2, "limit": 4}}
 SCHEDULES: Final = [
     {
         "name": "nights",

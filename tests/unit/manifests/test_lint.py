@@ -54,9 +54,9 @@ def scheduled(name, entry, start="0 22 * * *", parent=""):
     return queue(name, f"{above}resources: {{{FREE}, gpu: {{quota: 8, limit: -1}}}}\n  schedules: [{window}]")
 
 
-def modelled(name, models, parent=""):
+def modelled(name, models, parent="", quota=0):
     above = f"parentQueue: {parent}\n  " if parent else ""
-    return queue(name, f"{above}resources: {{{FREE}, gpu: {{quota: 0, limit: 8}}, models: {{{models}}}}}")
+    return queue(name, f"{above}resources: {{{FREE}, gpu: {{quota: {quota}, limit: 8}}, models: {{{models}}}}}")
 
 
 def node(labels):
@@ -199,6 +199,10 @@ def test_objects_are_looked_at_together(texts, said):
         ((modelled("a", "h100: {limit: 9}"),), ["Q015"]),
         ((modelled("a", "h100: {limit: 2}"), modelled("b", "h100: {limit: 3}", parent="a")), ["Q015"]),
         ((modelled("a", "h100: {limit: 2}, a100: {}, l4: {limit: -1}"),), []),
+        ((modelled("a", "h100: {quota: 1, limit: 0}", quota=1),), ["Q017"]),
+        ((modelled("a", "h100: {quota: 4}, a100: {quota: 5}", quota=8),), ["Q018"]),
+        ((modelled("a", "h100: {quota: 1}", quota=2), modelled("b", "h100: {quota: 2}", "a", quota=2)), ["Q019"]),
+        ((modelled("a", "h100: {}", quota=2), modelled("b", "h100: {quota: 2}", "a", quota=2)), []),
         ((modelled("a", "h100: {limit: 2}"), node("nvidia.com/gpu.product: NVIDIA-H100-PCIe")), []),
         ((modelled("a", "h100: {limit: 2}"), node("kai.scheduler/gpu-model: h100-pcie")), ["Q016"]),
         ((modelled("a", "h100: {limit: 2}"), node("a: b")), []),

@@ -24,6 +24,7 @@ from kai.cluster.process.exposition import ChangingSeries, EvictedGroups, Maker
 from kai.deciding.engine.host import Phase
 from kai.facts.model.axis import GPU, GPU_UNIT
 from kai.facts.model.pod import Status
+from kai.facts.state.facts import named_models
 from kai.framework.decisions import BUILT_IN, Cause
 from kai.framework.verdict import Code
 from kai.roles.scheduler.effects import (
@@ -142,6 +143,7 @@ class SchedulerMetrics:
 
         make = Maker(registry, prefix)
         self._add_cycles(make)
+        self._add_models(make)
         self._add_searches(make)
         self._add_ours(make)
 
@@ -187,6 +189,17 @@ class SchedulerMetrics:
             *_GROUP,
         )
         self._evicted = EvictedGroups(evicted, _GROUP.index("uid"), self._clock)
+
+    def _add_models(self, make: Maker) -> None:
+        self._of_models = make.table(
+            (
+                ("queue_gpu_model_quota", "The quota of a queue of a GPU model, in GPUs; -1 is unlimited."),
+                ("queue_gpu_model_deserved", "The part of it that the queue is owed now, in GPUs."),
+                ("queue_gpu_model_used", "What a queue uses of a GPU model that it bounds, in GPUs."),
+            ),
+            *_QUEUE,
+            "model",
+        )
 
     def _add_searches(self, make: Maker) -> None:
         gauge, counter, histogram = make.gauge, make.counter, make.histogram
@@ -271,6 +284,7 @@ class SchedulerMetrics:
         self._known_failing = frozenset()
         self._of_queues.show({})
         self._of_budgets.show({})
+        self._of_models.show({})
 
     # --- Cycles --------------------------------------------------------------------------------------------------
 
@@ -357,6 +371,7 @@ class SchedulerMetrics:
         """Show the state after a cycle; ``waiting`` counts pods by reason code."""
         self._queues(snapshot, report)
         self._budgets(snapshot, report)
+        self._models(snapshot, report)
         self._reasons(snapshot, report, waiting)
         self._crowds(snapshot)
         self._evicted.keep(lambda: (group.uid for group in snapshot.groups))
@@ -393,6 +408,21 @@ class SchedulerMetrics:
             labels = (queue.title, queue.name, queue.display_name, each.name, each.enforce)
             shown[labels] = tuple([float(part / GPU_HOUR) for part in parts])
         self._of_budgets.show(shown)
+
+    def _models(self, snapshot: Snapshot, report: CycleReport) -> None:
+        named, deserved = named_models(snapshot), report.models_deserved
+        if not named:
+            self._of_models.show({})
+            return
+        shown = dict[tuple[str, ...], tuple[float, ...]]()
+        for row, queue in enumerate(snapshot.queues):
+            for model, each in queue.models.items():
+                at = named.index(model)
+                owed = 0 if deserved is None else deserved[row, at]
+                parts = (each.quota if each.quota < 0 else each.quota / GPU_UNIT, owed / GPU_UNIT)
+                labels = (queue.title, queue.name, queue.display_name, model)
+                shown[labels] = (*map(float, parts), float(report.queue_models[row, at] / GPU_UNIT))
+        self._of_models.show(shown)
 
     def _reasons(self, snapshot: Snapshot, report: CycleReport, waiting: Mapping[str, int]) -> None:
         rows = np.unique(snapshot.pod_group[np.flatnonzero(report.status == Status.PENDING)]).tolist()

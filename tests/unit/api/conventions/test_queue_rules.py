@@ -122,10 +122,15 @@ def test_each_mistyped_part_of_a_schedule_is_named():
     assert [each.bad.field for each in queue_faults([shape_in(broken)])["a"]] == ["name", "start", "duration"]
 
 
+def at_most(limit):
+    return Bounds(limit=limit)
+
+
 def test_ineffective_model_limits_name_the_queue_that_binds():
-    top = attrs.evolve(queue("top"), models={"h100": 4.0, "a100": math.inf})
+    top = attrs.evolve(queue("top"), models={"h100": at_most(4.0), "a100": at_most(math.inf)})
     team = attrs.evolve(
-        queue("team", "top", gpu=Bounds(quota=0, limit=8)), models={"h100": 6.0, "a100": 9.0, "l4": 8.0}
+        queue("team", "top", gpu=Bounds(quota=0, limit=8)),
+        models={"h100": at_most(6.0), "a100": at_most(9.0), "l4": at_most(8.0)},
     )
     found = queue_faults([top, team])["team"]
     assert [(each.rule, each.model, each.found, each.bound, each.owner) for each in found] == [
@@ -135,12 +140,41 @@ def test_ineffective_model_limits_name_the_queue_that_binds():
 
 
 def test_a_product_is_no_name_of_a_model():
-    (fault,) = queue_faults([attrs.evolve(queue("q"), models={"NVIDIA-H100": 1.0, "h100": math.inf})])["q"]
+    models = {"NVIDIA-H100": at_most(1.0), "h100": at_most(math.inf)}
+    (fault,) = queue_faults([attrs.evolve(queue("q"), models=models)])["q"]
     assert (fault.rule, fault.model) == (Rule.BAD_MODEL, "NVIDIA-H100")
 
 
 def test_models_read_alike_from_manifest_and_object():
-    models = {"h100": {"limit": 2}, "a100": {}, "l4": {"limit": -1}}
+    models = {"h100": {"limit": 2, "quota": 1}, "a100": {}, "l4": {"limit": -1, "quota": -1}}
     manifest = {"metadata": {"name": "q"}, "spec": {"resources": {"gpu": {"quota": 1}, "models": models}}}
     assert shape_in(manifest) == shape_of(structure_as(Queue, manifest))
-    assert shape_in(manifest).models == {"h100": 2.0, "a100": math.inf, "l4": math.inf}
+    assert shape_in(manifest).models == {
+        "h100": Bounds(quota=1.0, limit=2.0),
+        "a100": at_most(math.inf),
+        "l4": Bounds(quota=math.inf, limit=math.inf),
+    }
+
+
+def test_quotas_of_models_fit_limits_gpus_and_parents():
+    top = attrs.evolve(queue("top", gpu=Bounds(quota=8, limit=8)), models={"h100": Bounds(quota=4, limit=4)})
+    one = attrs.evolve(
+        queue("one", "top", gpu=Bounds(quota=4, limit=8)),
+        models={"h100": Bounds(quota=3, limit=2), "l4": Bounds(quota=2, limit=8)},
+    )
+    two = attrs.evolve(queue("two", "top", gpu=Bounds(quota=4, limit=8)), models={"h100": Bounds(quota=2, limit=4)})
+    found = queue_faults([top, one, two])
+    assert [(each.rule, each.model, each.found, each.bound) for each in found["one"]] == [
+        (Rule.MODEL_LOW_LIMIT, "h100", 2, 3),
+        (Rule.MODELS_OVERCOMMITTED, "", 5, 4),
+    ]
+    assert [(each.rule, each.model, each.found, each.bound) for each in found["top"]] == [
+        (Rule.MODEL_OVERCOMMITTED, "h100", 5, 4)
+    ]
+    assert "two" not in found
+
+
+def test_a_parent_without_a_quota_of_a_model_passes():
+    top = attrs.evolve(queue("top", gpu=Bounds(quota=8, limit=8)), models={"h100": at_most(4.0)})
+    team = attrs.evolve(queue("team", "top", gpu=Bounds(quota=8, limit=8)), models={"h100": Bounds(quota=4, limit=4)})
+    assert queue_faults([top, team]) == {}

@@ -156,6 +156,15 @@ SAMPLES = {
     "Q015": modelled("h100: {limit: 9}"),
     "Q016": modelled("h100: {limit: 1}")
     + "---\napiVersion: v1\nkind: Node\nmetadata: {name: other, labels: {kai.scheduler/gpu-model: a100}}\n",
+    "Q017": modelled("h100: {quota: 2, limit: 1}"),
+    "Q018": modelled("h100: {quota: 5}, a100: {quota: 4}"),
+    "Q019": "---\n".join(
+        f"apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {{name: {name}}}\n"
+        f"spec: {{{above}resources: {{{LARGE}, gpu: {{quota: 8, limit: 8}}, models: {{h100: {{quota: {quota}}}}}}}}}\n"
+        for name, above, quota in (("research", "", 1), ("vision", "parentQueue: research, ", 2))
+    )
+    + "---\n"
+    + job("queue: team", "queue: vision"),
     "Q033": budgeted("period: 0 0 1 1 *"),
     "Q032": budgeted("weights: [{model: B200, weight: 3}]")
     + "---\napiVersion: v1\nkind: Node\nmetadata: {name: other, labels: {nvidia.com/gpu.product: NVIDIA-A100}}\n",

@@ -271,6 +271,19 @@ def test_use_by_model_stands_below_the_tree(tmp_path):
     assert shown[-4:] == ["", "QUEUE  MODEL  LIMIT  USED", "a      h100       2   1.5", "a      l4         -     0"]
 
 
+def test_quotas_of_models_have_columns_beside_what_is_owed(tmp_path):
+    place = tmp_path / "models.yaml"
+    place.write_text(
+        "about: x\n"
+        "cluster: {nodes: {n1: {gpu: 4, model: h100}}}\n"
+        "queues: {root: {}, a: {parent: root, quota: 4, models: {h100: {quota: 3, limit: 4}}}, b: {parent: root}}\n"
+        "groups: {g: {queue: a, members: 2, minimum: 0, each: {gpu: 1}, runs_on: n1}}\n"
+    )
+    source = Source(place=str(place))
+    shown = queue_view(source, source.decide(), "", None, flat=False).text(Console(columns=80)).splitlines()
+    assert shown[-2:] == ["QUEUE  MODEL  QUOTA  OWED  LIMIT  USED", "a      h100       3     2      4     2"]
+
+
 BUDGETS = """
 cluster: {nodes: {n1: {gpu: 8}}}
 queues:

@@ -127,6 +127,18 @@ def test_a_long_model_name_is_refused_with_an_example():
     assert ask(manifest, settings=AdmissionSettings()).allowed
 
 
+def test_quotas_of_models_that_cannot_be_met_cause_warnings():
+    manifest = queue("q")
+    manifest["spec"]["resources"]["gpu"]["quota"] = 4
+    manifest["spec"]["resources"]["models"] = {"h100": {"quota": 3, "limit": 2}, "l4": {"quota": 2}}
+    response = ask(manifest, settings=AdmissionSettings())
+    assert response.allowed
+    assert response.warnings == (
+        "queue q: spec.resources.models.h100.limit: found 2.00, expected at least the quota of 3.00",
+        "queue q: spec.resources.models: found quotas of 5.00 in all, expected at most 4.00, the quota of gpu",
+    )
+
+
 def at_night(name, parent="", children=(), gpu=8, **entry):
     found = queue(name, parent, children, gpu=gpu)
     found["spec"]["schedules"] = [{"name": "nights", "start": "0 22 * * *", "duration": "8h", **entry}]
