@@ -576,11 +576,12 @@ def test_a_queues_page_shows_its_use_of_models(tmp_path):
     text = """
 about: x
 cluster: {nodes: {n1: {gpu: 4, model: h100}}}
-queues: {lab: {quota: 8}, a: {parent: lab, quota: 8, models: {h100: 3}}}
+queues: {lab: {quota: 8}, a: {parent: lab, quota: 8, models: {h100: {quota: 4, limit: 3}}}}
 groups: {g: {queue: a, members: 2, each: {gpu: 1}, runs_on: n1}}
 """
     board = board_of(text, tmp_path)
     page = asked(board, "/queues/a").body.decode()
-    row = '<th scope="row">h100</th><td class="n" data-l="limit">3</td><td class="n" data-l="used">2</td>'
-    assert row in page
+    cells = {"quota": 4, "owed now": 2, "limit": 3, "used": 2}
+    row = "".join(f'<td class="n" data-l="{name}">{value}</td>' for name, value in cells.items())
+    assert f'<th scope="row">h100</th>{row}' in page
     assert "Models of GPUs" not in asked(board, "/queues/lab").body.decode()
