@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from kai.answers.outcomes.job_lines import JobLine
     from kai.answers.outcomes.owners import Above
 
+_OF_LISTS = frozenset({"evicted", "assumptions", "untried"})
+
 _MOST = 20
 """The most replicas of one owner to request an explanation for; each takes a request."""
 
@@ -44,14 +46,19 @@ def jobs_named(source: Source, served: Served, name: str) -> tuple[View, bool]:
 def _joined(documents: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Join explanations into one list document."""
     first = documents[0]
-    apart = {"evicted", "assumptions"}
     return {
         **{name: first.get(name) for name in HEAD},
         "kind": "ExplanationList",
-        "items": [{name: each[name] for name in each.keys() - HEAD - apart} for each in documents],
+        "items": [_item_of(each) for each in documents],
         "evicted": [one for each in documents for one in each.get("evicted") or ()],
         "assumptions": list(first.get("assumptions") or ()),
+        "untried": first.get("untried"),
     }
+
+
+def _item_of(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an explanation as an item of a list, without its envelope and the fields that belong to a list."""
+    return {name: value for name, value in document.items() if name not in HEAD | _OF_LISTS}
 
 
 def queue_named(served: Served, name: str) -> tuple[View, bool]:
@@ -151,5 +158,6 @@ def _chosen(item: Mapping[str, Any], keys: Collection[str], served: Served) -> M
         return None
     first, *rest = chosen
     # The text describes the first job. If the selector drops that one, request the explanation of the new first job.
-    explained = item if first is item["subject"] else served.ask(f"jobs/{first['namespace']}/{first['name']}")
-    return {**explained, "alike": rest}
+    if first is not item["subject"]:
+        item = _item_of(served.ask(f"jobs/{first['namespace']}/{first['name']}"))
+    return {**item, "alike": rest}

@@ -16,6 +16,7 @@ from anyio.from_thread import start_blocking_portal
 from kai.answers.documents import asking
 from kai.basics.errors import InputError
 from kai.cli.command import run
+from kai.cli.serving import Served
 from kai.cli.sources import Source
 from kai.cluster.clock import SystemClock
 from kai.cluster.process.connections import Response, serve
@@ -254,3 +255,24 @@ def test_little_is_imported_to_ask_and_to_print(tmp_path):
     assert (seen.returncode, seen.stdout.splitlines()[-1]) == (0, ""), seen.stderr
     assert seen.stdout.startswith("ours-waits ")
     assert seen.stderr.startswith("source: service ")
+
+
+def test_an_item_asked_for_by_itself_has_no_envelope(tmp_path, capsys, monkeypatch):
+    ask = Served.ask
+
+    def with_one_more(self, place, **parameters):
+        document = ask(self, place, **parameters)
+        if place != "waiting":
+            return document
+        (item,) = document["items"]
+        own = item["subject"]
+        alike = {**own, "title": own["name"], "pods": item["pods"], "gpus": item["gpus"]}
+        return {**document, "items": [{**item, "subject": {**own, "name": "dropped"}, "alike": [alike]}]}
+
+    monkeypatch.setattr(Served, "ask", with_one_more)
+    with served(Front(), tmp_path) as path:
+        words = ("--all", "--service", "kai-scheduler/kai-dashboard", "-l", "app!=web", "-o", "json")
+        (item,) = json.loads(said(capsys, path, *words).out)["items"]
+    assert item["subject"]["name"] == "ours-waits"
+    assert not item.keys() & {"apiVersion", "kind", "generatedAt", "source", "program"}
+    assert not item.keys() & {"evicted", "assumptions", "untried"}
