@@ -2,6 +2,7 @@
 
 import pytest
 
+from kai.basics.parsing import GPU_HOUR
 from kai.deciding.configuration.profile_reading import read_configuration
 from kai.history import reports
 from kai.lab.virtual.running.simulation import run, simulation_of
@@ -58,6 +59,24 @@ def test_two_queues_get_equal_shares_after_four_half_lives():
     assert found["all"] > 0.95 * 16 * 0.75
     # Shares are whole GPUs: as long as past usage differs by less than one GPU of sixteen, both have eight.
     assert 7.5 / 8.5 <= found["one"] / found["two"] <= 8.5 / 7.5
+
+
+def test_a_month_of_backlog_uses_each_budget_within_one_percent():
+    """KAI-Scheduler's story of monthly GPU-hours: four queues, each gets what it was promised."""
+    promised = {"a": 1600, "b": 1200, "c": 992, "d": 800}
+    budget = "  budgets: [{{name: month, amount: {}}}]\n"
+    made = {name: queues(**{name: 1}) + budget.format(amount) for name, amount in promised.items()}
+    text = cluster(1, gpus=8, quota=0) + "".join(made.values())
+    for name, amount in promised.items():
+        limited = "annotations:\n    kai.scheduler/max-runtime: 8h"
+        text += work(name, amount // 10, gpus=2, minutes=8 * 60 - 10).replace("annotations:", limited)
+    simulation = simulation_of(scene_of(text), None, until=31 * 24 * HOUR)
+    result = simulation.run()
+    began, end = (round((simulation.cluster.began + each) * 1000) for each in (0.0, result.horizon))
+    used = reports.by_queue(simulation.history.writer.connection, began, end)
+    for name, amount in promised.items():
+        assert 0.99 * amount <= used[name].held.gpu / GPU_HOUR <= amount
+    assert all(each.time < HOUR for each in result.records.evictions)  # while jobs still arrive
 
 
 def test_three_backlogged_queues_use_equal_hours_within_one_percent():
