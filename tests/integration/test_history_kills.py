@@ -128,7 +128,7 @@ SPENDER: Final = textwrap.dedent(
 )
 
 
-def test_kills_at_writes_charge_a_budget_once_and_never_beyond(tmp_path):
+def test_kills_charge_a_budget_once_and_never_beyond(tmp_path):
     path, luck, budgets = str(tmp_path / "history.db"), random.Random(11), [structure_as(Queue, TEAM)]
     number, at, before = 0, T // DAY * DAY, 0
     for epoch in range(1, KILLS // 2 + 1):

@@ -61,7 +61,7 @@ def test_two_queues_get_equal_shares_after_four_half_lives():
     assert 7.5 / 8.5 <= found["one"] / found["two"] <= 8.5 / 7.5
 
 
-def test_a_month_of_backlog_uses_each_budget_within_one_percent():
+def test_a_month_of_backlog_uses_budgets_within_one_percent():
     """KAI-Scheduler's story of monthly GPU-hours: four queues, each gets what it was promised."""
     promised = {"a": 1600, "b": 1200, "c": 992, "d": 800}
     budget = "  budgets: [{{name: month, amount: {}}}]\n"
