@@ -1,3 +1,6 @@
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
 from kai.answers.offline import run as simulated
@@ -51,3 +54,28 @@ def test_deciding_again_and_again_counts_as_work(running):
     assert once > 0
     assert run(["simulate", "-q", "--cycles", "3", LAB]) == 0
     assert simulated._PACE.done > 3 * once
+
+
+def cycle(scenarios):
+    """Return a cycle on 13 nodes and 60 pods, of which 20 wait, in which searches tried some scenarios."""
+    nodes = np.where(np.arange(60) < 20, -1, 0)
+    taken = SimpleNamespace(nodes=range(13), pods=range(60), pod_node=nodes)
+    return SimpleNamespace(snapshot=taken, scenarios=scenarios)
+
+
+@pytest.mark.parametrize(
+    ("scenarios", "jobs", "runs"),
+    [(12, 7, "compiled"), (12, 1, "plainly"), (0, 7, "plainly")],
+    ids=["many", "one-job", "no-searches"],
+)
+def test_trials_with_many_scenarios_load_cached_kernels(running, monkeypatch, scenarios, jobs, runs):
+    monkeypatch.setattr(simulated, "_PACE", pace.Pace(simulated.WORTH_LOADING))
+    monkeypatch.setattr(warm, "missing", lambda *_modules: [])
+    simulated.settle_again(cycle(scenarios), SimpleNamespace(plugins=()), jobs)
+    assert running == [runs]
+
+
+def test_trials_never_compile_kernels(running, monkeypatch):
+    monkeypatch.setattr(simulated, "_PACE", pace.Pace(simulated.WORTH_LOADING))
+    simulated.settle_again(cycle(10_000), SimpleNamespace(plugins=()), 100)
+    assert running == ["plainly"]
