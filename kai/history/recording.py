@@ -17,6 +17,7 @@ import attrs
 
 from kai.api import names
 from kai.api.conventions.binding import bound_at, group_of, held_under
+from kai.api.conventions.gpu_sharing import weighed_model
 from kai.api.conventions.pod_amounts import Surroundings, count
 from kai.api.conventions.runtime_limits import ended_at
 from kai.api.kinds import ApiObject, key_of
@@ -313,7 +314,7 @@ class Recording:
         return Held(
             job=self._job(key, first.pod, group),
             queue=self._queue(queue),
-            model=node.metadata.labels.get(names.NODE_GPU_PRODUCT, ""),
+            model=weighed_model(node.metadata.labels),
             amounts=holding.amounts,
             first_bound=_milliseconds(min(bounds)),
             last_bound=_milliseconds(max(bounds)),
@@ -369,9 +370,7 @@ class Recording:
         # The kubelet reserves CPU and memory, so less of them is allocatable without a fault; it reserves no GPUs.
         failing = Amounts(gpu=min(unheld.gpu, max(0, whole.gpu - usable.gpu)))
         down = unheld if _is_closed(node) else failing
-        return NodeState(
-            model=node.metadata.labels.get(names.NODE_GPU_PRODUCT, ""), capacity=whole, down=down, over=over
-        )
+        return NodeState(model=weighed_model(node.metadata.labels), capacity=whole, down=down, over=over)
 
 
 def _leave(table: dict[K, dict[V, None]], key: K, value: V) -> None:

@@ -28,6 +28,7 @@ from kai.api.conventions.budgets import (
     usable_budgets,
     weight_of,
 )
+from kai.api.conventions.gpu_sharing import weighed_model
 from kai.api.scheduling.queue import BudgetStatus, QueueBudget
 from kai.api.scheduling.queue import Queue as ApiQueue
 from kai.basics.parsing import GPU_HOUR
@@ -115,7 +116,7 @@ def read_budgets(found: Usable | None, budgets: Sequence[Budget], snapshot: Snap
 
 def _products(nodes: Sequence[Node]) -> tuple[tuple[str, ...], Int64s]:
     """Return the GPU models of nodes, and the place of that of each node among them."""
-    products = [each.labels.get(names.NODE_GPU_PRODUCT, "") for each in nodes]
+    products = [weighed_model(each.labels) for each in nodes]
     models = tuple(sorted({*products}))
     place = {model: at for at, model in enumerate(models)}
     return models, np.array([place[each] for each in products], np.int64)
@@ -275,7 +276,8 @@ def _most(each: tuple[str, int]) -> tuple[int, str]:
 def _models_of(snapshot: Snapshot, models: Sequence[str]) -> Int64s:
     """Return the model that each group is bound to by the selectors of its pods; the number of models for any."""
     place, none = {model: at for at, model in enumerate(models)}, len(models)
-    chosen = [dict(each.constraints.node_selector).get(names.NODE_GPU_PRODUCT) for each in snapshot.shapes]
+    selectors = [dict(each.constraints.node_selector) for each in snapshot.shapes]
+    chosen = [each.get(names.NODE_GPU_MODEL) or each.get(names.NODE_GPU_PRODUCT) for each in selectors]
     out = np.full(len(snapshot.groups), none, np.int64)
     # Most clusters have no such selector, and then no pod is looked at.
     if all(each is None for each in chosen):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kai.api import names
 from kai.api.conventions.budgets import ONCE, bad_budgets, beyond_parents, budgets_in, longest_days
-from kai.api.conventions.gpu_sharing import gpu_model, is_model_name, is_of_model, model_of
+from kai.api.conventions.gpu_sharing import gpu_model, is_model_name, is_of_model, model_of, weighed_model
 from kai.api.conventions.queue_rules import (
     RESOURCES,
     UNITS,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 
 _AMOUNTS: Final = ("quota", "limit", "overQuotaWeight")
+_NAMING: Final = (names.NODE_GPU_MODEL, names.NODE_GPU_PRODUCT)
 
 
 def queues_of(documents: Sequence[Document]) -> dict[str, Document]:
@@ -63,7 +64,7 @@ def check_queues(documents: Sequence[Document], beside: Mapping[str, str] = EMPT
     labels = (
         mapping_of(each.manifest, "metadata", "labels") for each in documents if each.manifest.get("kind") == "Node"
     )
-    models = {text for each in labels if (text := text_of(each, names.NODE_GPU_PRODUCT))}
+    models = {weighed_model({key: text_of(each, key) for key in _NAMING}) for each in labels} - {""}
     others = [QueueShape(name=name, parent=parent) for name, parent in beside.items() if name not in queues]
     faults = queue_faults([*others, *(shape_in(queue.manifest) for queue in queues.values())])
     for name, queue in queues.items():

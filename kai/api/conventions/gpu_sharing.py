@@ -198,6 +198,15 @@ def gpu_model(labels: Mapping[str, str], products: Iterable[str] = (), *, has_gp
     return found.pop() if found else OTHER_MODEL if has_gpus else ""
 
 
+def weighed_model(labels: Mapping[str, str]) -> str:
+    """Return by what budgets weigh the GPUs of a node, and reports name them; "" where its ``labels`` do not say.
+
+    It is the model that an administrator gave the node, else the product, which older weights match by its words.
+    """
+    named = labels.get(names.NODE_GPU_MODEL, "")
+    return named if named and is_model_name(named) else labels.get(names.NODE_GPU_PRODUCT, "")
+
+
 @lru_cache(maxsize=1024)
 def model_of(product: str) -> str:
     """Return the short name of the model of a product name: ``NVIDIA-H100-80GB-HBM3`` is ``h100``.

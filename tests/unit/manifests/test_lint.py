@@ -180,6 +180,7 @@ def test_objects_are_looked_at_together(texts, said):
         ),
         (tuple(queue(f"q{at}", f"parentQueue: q{at - 1}" if at else "displayName: x") for at in range(33)), ["Q009"]),
         ((queue("a", f"resources: {{{FREE}, gpu: {{quota: 0, limit: -1, overQuotaWeight: -1}}}}"),), ["Q004"]),
+        ((node("kai.scheduler/gpu-model: b200"), budgeted("a", "weights: [{model: b200, weight: 3}]")), []),
         ((budgeted("a", "period: hourly"),), ["Q030"]),
         ((budgeted("a", "period: weekly"),), []),
         ((budgeted("a", "amount: 10"), budgeted("b", "amount: 20", parent="a")), ["Q031"]),

@@ -1,6 +1,6 @@
 import pytest
 
-from kai.api.conventions.gpu_sharing import gpu_model, is_model_name, model_of
+from kai.api.conventions.gpu_sharing import gpu_model, is_model_name, model_of, weighed_model
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,16 @@ def test_device_products_name_the_model_without_a_label():
 def test_unnamed_gpus_are_other_and_no_gpus_nothing():
     assert gpu_model({}) == "other"
     assert gpu_model({}, has_gpus=False) == ""
+
+
+@pytest.mark.parametrize(
+    ("labels", "model"),
+    [
+        ({}, ""),
+        ({"nvidia.com/gpu.product": "NVIDIA-H100-PCIe"}, "NVIDIA-H100-PCIe"),
+        ({"nvidia.com/gpu.product": "NVIDIA-H100-PCIe", "kai.scheduler/gpu-model": "h100-pcie"}, "h100-pcie"),
+        ({"nvidia.com/gpu.product": "NVIDIA-H100-PCIe", "kai.scheduler/gpu-model": "H100!"}, "NVIDIA-H100-PCIe"),
+    ],
+)
+def test_the_label_of_an_administrator_is_weighed_first(labels, model):
+    assert weighed_model(labels) == model
