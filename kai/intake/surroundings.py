@@ -71,6 +71,7 @@ def read_library(objects: ClusterObjects, settings: IntakeSettings, before: Libr
         claimed_gpus = ClaimedGpus(gpus=now.gpus, classes=now.classes)
         if devices.gpus.are_divided or now.gpus.are_divided:
             known = {}  # the parts of GPUs that claims get may have changed
+        # Offers depend on these GPUs alone, so the same GPUs keep the same mapping.
         if now.gpus is not devices.gpus:
             node_gpus = offered_in(now.gpus)
         devices = now
@@ -248,6 +249,7 @@ class Surroundings:
             present = catalog.config_maps
             missing = tuple([name for name in traits.config_maps if (pod.namespace, name) not in present])
         labels: tuple[tuple[str, str], ...] = ()
+        # Most clusters have no terms about other pods, and then labels split no shapes.
         if self.label_keys is not None and pod.labels:
             there, own = (self.label_keys.get(place, _NO_KEYS) for place in (EVERYWHERE, pod.namespace))
             labels = tuple(sorted([each for each in pod.labels.items() if each[0] in there or each[0] in own]))
@@ -265,6 +267,7 @@ class Surroundings:
         namespace, claims = record.pod.namespace, self.library.catalog.claims.claims
         templates = {each.name: each.resource_claim_template_name for each in record.source.spec.resource_claims}
         total = not_had = spared = most_spared = 0
+        # By the claim and not by the reference; one that does not exist yet has only the name of its reference.
         distinct = {each.claim or each.name: each for each in record.traits.constraints.claims}
         for reference in distinct.values():
             claim = claims.get((namespace, reference.claim))

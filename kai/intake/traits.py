@@ -39,6 +39,7 @@ def selector(source: LabelSelector | None) -> Selector | None:
         return None
     equal = [Requirement(key, "In", (value,)) for key, value in source.match_labels.items()]
     rest = [Requirement(each.key, each.operator, tuple(sorted(each.values))) for each in source.match_expressions]
+    # In one order, so that selectors that mean the same make one shape.
     return Selector(tuple(sorted(equal + rest, key=_by_content)))
 
 
@@ -113,6 +114,7 @@ def _spread_constraint(source: api.TopologySpreadConstraint) -> SpreadConstraint
 
 def tolerations(sources: tuple[api.Toleration, ...]) -> tuple[Toleration, ...]:
     """Return tolerations without duplicates, in a canonical order."""
+    # The API server fills in the operator; a manifest may lack it.
     found = {Toleration(each.key, each.operator or "Equal", each.value, each.effect) for each in sources}
     return tuple(sorted(found, key=lambda each: (each.key, each.operator, each.value, each.effect)))
 
@@ -191,6 +193,7 @@ def trait_key(source: pod_api.Pod, *, finished: bool) -> TraitKey:
     affinity = spec.affinity
     kinds, volume_claims = _volumes(source) if spec.volumes else ((), ())
     claims = _claims(source) if spec.resource_claims else ()
+    # Without such references pods of all namespaces share their traits.
     refers = volume_claims or claims or (affinity is not None and (affinity.pod_affinity or affinity.pod_anti_affinity))
     return TraitKey(
         spec.priority_class_name,
@@ -238,6 +241,7 @@ def _volumes(source: pod_api.Pod) -> tuple[tuple[VolumeKind, ...], tuple[str, ..
     claims: list[str] = []
     for volume in source.spec.volumes:
         claim, ephemeral = volume.persistent_volume_claim, volume.ephemeral
+        # Their names and numbers say nothing about nodes, and would split pods into more signatures.
         if volume.config_map is None and volume.secret is None:
             kinds.append((claim is not None, ephemeral is not None, volume.projected, volume.csi))
         if claim is not None:

@@ -53,6 +53,7 @@ def make_converter() -> cattrs.Converter:
     converter.register_structure_hook(str, json_values.text)
     converter.register_structure_hook(bool, json_values.flag)
     converter.register_structure_hook(float, json_values.number)
+    # Go's integers end at 64 bits; Python's do not.
     converter.register_structure_hook(int, _annotated_reader(Int64, converter))
     factories: tuple[tuple[Callable[[Hint], bool], Callable[[Hint, cattrs.Converter], Reader]], ...] = (
         (is_union, _union_reader),
@@ -98,6 +99,7 @@ def _class_reader(cls: Hint, converter: cattrs.Converter) -> Reader:
         try:
             for key, item in value.items():
                 slot = find(key)
+                # A field that kai does not declare may come with any newer version of Kubernetes.
                 if slot is not None and item is not None:
                     name, as_it_is, reader = slot
                     given[name] = item if type(item) is as_it_is else reader(item, None)
@@ -112,6 +114,7 @@ def _class_reader(cls: Hint, converter: cattrs.Converter) -> Reader:
             if until_draft == 0:
                 draft = draft_of(cls)
             return cls(**given)
+        # A draft is made faster than a frozen object of the class, and has the same fields in the same places.
         made = draft(**given)
         made.__class__ = cls
         return made
@@ -161,6 +164,7 @@ def _tuple_reader(hint: Hint, converter: cattrs.Converter) -> Reader:
 def _mapping_reader(hint: Hint, converter: cattrs.Converter) -> Reader:
     """Make the reader of an object with arbitrary keys."""
     element = get_args(hint)[1]
+    # Labels and annotations are most of all mappings, and have a reader without a call for each value.
     if element is str:
         return json_values.labels
     reader = converter.get_structure_hook(element)

@@ -41,6 +41,7 @@ def same(word: str) -> str:
     """
     found = _young.get(word)
     if found is None:
+        # Not kept: a long string would push out short ones that come again.
         if len(word) > _LONGEST:
             return word
         found = _old.get(word, word)
@@ -170,6 +171,7 @@ def requests(value: object, _: object = None) -> Mapping[str, str]:
     """Return quantity texts by resource name, none of them negative."""
     result = amounts(value)
     for name, read in result.items():
+        # The sign is looked at first: few amounts have one, and "-0" is allowed.
         if read[0] == "-" and values.amount(read, parts_of(name)) < 0:
             raise BadValue(read, "a quantity that is not negative", path=(name,))
     return result
@@ -194,6 +196,7 @@ def _mended_labels(value: Mapping[object, object]) -> Mapping[str, str]:
             raise BadValue(key, "a string as key (in YAML, put it in quotes)")
         if isinstance(item, bool | int | float | list | dict):
             raise BadValue(item, "a string (in YAML, put it in quotes)", path=(key,))
+        # A key without a value is the empty label, as kubectl reads it.
         result[key] = "" if item is None else text(item)
     return result
 
@@ -231,6 +234,7 @@ def integers(bounds: Bounds) -> Reader:
     lowest, highest = bounds.lowest, bounds.highest
 
     def read(value: object, _: object = None) -> int:
+        # YAML with an exponent, or a client that writes all numbers as floats: 1e3 is a whole number.
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if not is_whole(value):

@@ -68,6 +68,7 @@ class _Loader(yaml.CSafeLoader):
             ):  # a key stays text whatever YAML makes of it, such as y of a chart's y axis
                 key.tag = "tag:yaml.org,2002:str"
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        # Only a mapping that lost entries can have a key twice, so others need no second look.
         if len(mapping) != len(node.value):
             seen: set[object] = set()
             for key, _ in written:
@@ -125,6 +126,7 @@ def load_values(text: str | bytes, source: str) -> tuple[Any, ...]:
     except UnicodeDecodeError as error:
         problem = f"found {_encoded(error)}, expected UTF-8 text"
         raise TextError(f"{source}: {problem}", problem=problem) from None
+    # A large text becomes very many objects that all stay.
     with paused():
         return _values(decoded, source)
 
@@ -169,6 +171,7 @@ def _refuse_traps(text: str, source: str) -> None:
 
     Cost: a few scans of the text for signs of either; only if there are any, a pass over its events.
     """
+    # Empty lists and objects nest nothing, and manifests have many.
     flow = text.count("[") + text.count("{") - text.count("[]") - text.count("{}")
     if flow < _DEEPEST and not _DEEP_BLOCK.search(text) and not _ALIAS.search(text):
         return

@@ -126,6 +126,7 @@ class _Seldom(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
+        # Any port scanner could fill the log with these.
         if isinstance(error, HttpProcessingError):
             return False
         now = time.monotonic()
@@ -289,6 +290,7 @@ class _Reception(web.Server):
         """Record that a connection is established. Called by aiohttp."""
         super().connection_made(handler, transport)
         visit = self._visits.get(handler)
+        # Dropped for its deadline or for another client while it was being established.
         if visit is None:
             transport.abort()
         else:
@@ -367,6 +369,7 @@ class _Reception(web.Server):
         most = self._limits.body
         if not most:
             return b""
+        # Refused by its own word, before a byte of it is kept.
         if (request.content_length or 0) > most:
             return None
         out = bytearray()

@@ -88,6 +88,7 @@ def read_line(line: bytes) -> Decision | str:
         return "no JSON object"
     fields = {name: found[name] for name in _PLAIN if name in found}
     for name, value in fields.items():
+        # To Python true is an integer, but no number of a cycle.
         if not isinstance(value, _TYPES[name]) or isinstance(value, bool):
             return f"{name}: {_cut(value)}"
     numbers = fields.get("numbers", {})
@@ -159,12 +160,14 @@ def read_decisions(path: str, passed: PassedOver | None = None) -> Iterator[Deci
     if not newest.is_file():
         raise InputError(f"{path}: found no such file, expected the decision log of kai run --decision-log")
     try:
+        # The highest number is the oldest.
         for file in (*reversed(_older(newest)), newest):
             with file.open("rb") as lines:
                 for number, line in enumerate(lines, start=1):
                     found = read_line(line)
                     if isinstance(found, Decision):
                         yield found
+                    # A blank line is no damage: editors and concatenation leave some.
                     elif passed is not None and line.strip():
                         passed.add(str(file), number, found)
     except OSError as error:

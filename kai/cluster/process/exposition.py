@@ -76,6 +76,7 @@ class ChangingSeries:
 
     def show(self, values: Mapping[str, float]) -> None:
         """Show exactly these values, by label."""
+        # New values first: a series that stays is never missing, see above.
         for label, value in values.items():
             self.gauge.labels(label).set(value)
         for gone in self._known - values.keys():
@@ -111,6 +112,7 @@ class GaugeTable:
 
     def put(self, row: Labels, figures: Sequence[float]) -> None:
         """Set the values of a row."""
+        # Most rows are the same as in the last cycle, and their text need not be made again.
         if self._rows.get(row) != figures:
             self._rows[row] = figures
             self._has_changed = True
