@@ -253,7 +253,7 @@ def _cell(row: Row, key: str, zone: dt.tzinfo) -> str:
 
 _NUMBER: Final = ' class="n"'
 _STYLE: Final = (
-    ":root{color-scheme:light dark}body{font:14px sans-serif;margin:2em}h1{font-size:1.4em}"
+    ":root{color-scheme:light dark}body{font:14px sans-serif;margin:2em}h1{font-size:1.4em}h2{font-size:1.1em}"
     ".wide{overflow-x:auto;margin:1em 0}table{border-collapse:collapse}"
     "th,td{padding:.3em .8em;border-bottom:1px solid #8888;text-align:left;white-space:nowrap}"
     "th{vertical-align:bottom;white-space:normal}.n{text-align:right}"

@@ -300,6 +300,16 @@ def test_budgets_have_the_forms_of_other_reports(path, queues, form):
     assert "ann" in text
 
 
+def test_tables_and_pages_show_the_clock_of_the_zone(path):
+    words = ("report", "jobs", "--file", str(path), "--from", "2026-10-25", "--tz", "Europe/Berlin", "-o")
+    for form in ("table", "html"):
+        text = ran(*words, form).output
+        assert "jobs: 2026-10-25 00:00:00+02:00 to" in text
+        assert "(Europe/Berlin)" in text
+        assert "2026-10-24T22" not in text
+    assert "2026-10-24T22:00:00Z" in ran(*words, "csv").output
+
+
 def test_queues_come_from_standard_input_too(path):
     words = ("report", "budgets", "--file", str(path), "--queues", "-", "-o", "csv")
     assert CliRunner().invoke(kai, words, input=QUEUES).output.count("\n") == 6
