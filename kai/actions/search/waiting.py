@@ -85,7 +85,7 @@ class EvictionPass:
             if not verdict or failed is not None:
                 closed.close(portion.group, verdict)
                 if failed is not None and self.may_search is None:  # else each group gets its own answer
-                    closed.close_no_less(portion.group, failed, per_queue=self._is_per_queue(session))
+                    closed.close_no_less(portion.group, failed, per_queue=self._is_per_queue(state))
                 continue
             if _could_ever_run(session, portion):
                 if not self._try(session, portion, state):
@@ -106,19 +106,19 @@ class EvictionPass:
             return state.one_call.run(heap, portion)
         return Run(heap.pop() if portion is None else portion, is_served=False)
 
-    def _is_per_queue(self, session: Session) -> bool:
+    def _is_per_queue(self, state: "PassState") -> bool:
         """Return whether a failure says nothing of groups of other queues: limits of models differ from queue to queue.
 
         The limit of all GPUs differs as well, and as in the peer a failure counts for all queues all the same.
         """
-        return self.per_queue or bool((session.facts.queues.model_limit >= 0).any())
+        return self.per_queue or state.has_model_limits
 
     @property
     def _rule(self) -> str:
         return self.rule or self.cause.rule
 
     def _table(self, session: Session, portion: Portion, state: "PassState") -> dict[str, Footprint]:
-        queue = int(session.facts.groups.queue[portion.group]) if self._is_per_queue(session) else -1
+        queue = int(session.facts.groups.queue[portion.group]) if self._is_per_queue(state) else -1
         return state.failed.setdefault(queue, {})
 
     def _failure(self, session: Session, portion: Portion, state: "PassState") -> Footprint | None:
@@ -235,6 +235,8 @@ class PassState:
         self.has_failed: Bools = np.zeros(len(session.snapshot.queues), np.bool_)
         """[Q] Queues with failed groups."""
 
+        self.has_model_limits = bool((session.facts.queues.model_limit >= 0).any())
+        """Whether some queue bounds its use of a GPU model; asked for each group, and the same for all."""
         self.is_capped = False
         """Whether a cap on evictions rejected the victims of the last search."""
         self.known: GroupStates | None = None
