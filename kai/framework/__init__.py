@@ -65,6 +65,7 @@ from kai.facts.state.ledger import Tracked
 from kai.facts.state.snapshot import Snapshot
 from kai.framework.decisions import Action, Bind, Cause, Decision, DecisionSink, Evict, Nominate, Recorder
 from kai.framework.hooks import (
+    Batch,
     Dependence,
     Domains,
     DomainTree,
@@ -81,6 +82,7 @@ from kai.framework.hooks import (
     PodFilter,
     PodOrder,
     ShownDetail,
+    Taken,
     Together,
     VictimProposals,
     Victims,
@@ -124,6 +126,7 @@ __all__ = [
     "AffinityTerm",
     "Amounts",
     "Availability",
+    "Batch",
     "Batches",
     "Bind",
     "Bools",
@@ -201,6 +204,7 @@ __all__ = [
     "SubGroupFill",
     "SubGroupRow",
     "Taint",
+    "Taken",
     "Together",
     "Toleration",
     "TopologyConstraint",

@@ -233,6 +233,43 @@ class ShownDetail(Protocol):
         """Return the fields by name."""
 
 
+@attrs.frozen(kw_only=True, eq=False)
+class Taken:
+    """What pods got that were placed in a batch.
+
+    Shapes: n pods, m changes. ``details`` [n] are what ``choose`` would have returned for each. ``changes`` are the
+    effects, lasting ones included, summed for each column: cells [m] and what is added to them [m].
+    """
+
+    details: Sequence[object]
+    changes: Sequence[tuple[Tracked, Int64s, Int64s]] = ()
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Batch:
+    """How kernels place pods that ask for the same in one go, where counting says all about nodes beforehand.
+
+    Shapes: K shapes, N nodes, A asks that differ.
+
+    For a shape with an ask, the engine asks none of the plugin's other functions before pods have their nodes. So there
+    ``filter`` must let pass just the nodes with room; each placement must take one from the room of its node for its
+    ask and for no other node; ``admit`` must admit; ``credit`` must be 0; and in the books of the engine the effects of
+    a placement must add up to nothing. Pods that would only be promised a place are asked about one by one.
+    """
+
+    ask: Int64s
+    """[K] What pods of each shape ask for, -1: pods of the shape are asked about one by one."""
+    room: Tracked
+    """[A, N] A column for the engine, which fills it."""
+    count: Callable[[], Int64s | None]
+    """int64[A, N]: how many more pods with each ask each node takes now. It is called often: keep what is the same.
+
+    None where counting does not do: pods are then asked about one by one until the action ends.
+    """
+    take: Callable[[PodRows, NodeRows], Taken]
+    """What pods of one ask got on their nodes, in the order in which they were placed since ``count`` was called."""
+
+
 @attrs.frozen(kw_only=True)
 class Placement:
     """What a placement takes beside what the engine counts: devices of claims, NUMA zones, licences.
@@ -267,6 +304,8 @@ class Placement:
     """
     report: Callable[[], Mapping[int, Mapping[str, object]]] | None = None
     """What answers say about nodes, by row: fields by name, with values as in ``encode``."""
+    batch: Batch | None = attrs.field(default=None, eq=False)
+    """How pods that ask for the same are placed without a question about each; the decisions must be the same."""
     concerns: Bools | None = attrs.field(default=None, eq=False)
 
 

@@ -128,6 +128,19 @@ def test_what_a_session_wrote_can_be_taken_back(snapshot, what_happens):
     assert arena.tolist() == opening.tolist()
 
 
+@given(snapshots(), st.data())
+def test_cells_change_one_after_the_other(snapshot, data):
+    ledger = Stage.of(snapshot).ledger
+    cells = st.integers(0, len(ledger.arena) - 1)
+    changes = data.draw(st.lists(st.tuples(cells, st.integers(-3, 3)), max_size=20))
+    arena, journal = ledger.arena.tolist(), []
+    naive_columns.add_each(arena, journal, changes)
+    mark = ledger.mark
+    ledger.add_cells(np.array(changes, np.int64).reshape(-1, 2))
+    assert ledger.arena.tolist() == arena
+    assert ledger.journal[mark : ledger.mark].tolist() == [[*entry] for entry in journal]
+
+
 @given(snapshots(models=True), st.lists(operations, max_size=8))
 def test_groups_whose_pods_changed_status_are_noted(snapshot, what_happens):
     stage = Stage.of(snapshot)

@@ -19,7 +19,17 @@ import numpy as np
 
 from kai.facts.model.placement import WIRE_RECORDS
 from kai.facts.state.ledger import Tracked
-from kai.framework.hooks import Dependence, Domains, DomainTree, Effect, Extension, Partition, Together
+from kai.framework.hooks import (
+    Batch,
+    Dependence,
+    Domains,
+    DomainTree,
+    Effect,
+    Extension,
+    Partition,
+    Taken,
+    Together,
+)
 from kai.framework.scenario import Batches, Outer, Scenario
 from kai.framework.terms import FairShares, Fragmentation, QueueWeights, Term
 from kai.framework.verdict import Code, Reason, Verdict, Words
@@ -193,6 +203,8 @@ def _field(name: str, value: object, view: SessionView) -> str:
         return _array(np.bool_, value, shapes)
     if name == "groups":
         return _array(np.bool_, value, len(view.snapshot.groups))
+    if name == "batch":
+        return _batch(value, view)
     if name == "depends":
         return "" if isinstance(value, Dependence) else _instead(value, "a Dependence")
     wanted = f"a text for each of {shapes} shapes"
@@ -202,7 +214,47 @@ def _field(name: str, value: object, view: SessionView) -> str:
     return "" if wrong is None else f"found {wrong!r} among texts, expected {wanted}"
 
 
-_VALUES: Final = frozenset({"concerns", "groups", "depends", "signatures", "single"})
+def _batch(value: object, view: SessionView) -> str:
+    if not isinstance(value, Batch):
+        return _instead(value, "a Batch")
+    room = cast("object", value.room)
+    if not isinstance(room, Tracked) or not view.has_column(room) or room.initial.ndim != _TABLE:
+        return f"{_instead(room, 'a column [A, N] of the session')} as room"
+    asks, nodes = room.initial.shape
+    if nodes != len(view.nodes):
+        return f"returned room [{asks}, {nodes}], expected a number for each of {len(view.nodes)} nodes"
+    objection = _array(np.int64, value.ask, len(view.snapshot.shapes))
+    if not objection and (value.ask >= asks).any():
+        objection = f"returned the ask {value.ask.max()}, expected one below {asks}"
+    return objection
+
+
+def _count(answer: object, *_: object) -> str:
+    if answer is None or (isinstance(answer, np.ndarray) and answer.dtype == np.int64 and answer.ndim == _TABLE):
+        return ""
+    return _instead(answer, "int64[A, N] or None")
+
+
+def _taken(answer: object, asked: tuple[Any, ...], view: SessionView) -> str:
+    """Check what pods got: a detail for each, and changes that stay within columns of the session."""
+    if not isinstance(answer, Taken):
+        return _instead(answer, "a Taken")
+    if len(answer.details) != len(asked[0]):
+        return f"returned {len(answer.details)} details, expected one for each of {len(asked[0])} pods"
+    for column, cells, amounts in answer.changes:
+        if not isinstance(cast("object", column), Tracked) or not view.has_column(column):
+            return "returned changes of a column of no plugin or of an earlier session, expected one of this session"
+        objection = _array(np.int64, cells, len(cells)) or _array(np.int64, amounts, len(cells))
+        if objection:
+            return objection
+        if len(cells) and not 0 <= cells.min() <= cells.max() < column.cells:
+            return f"returned changes of cells up to {cells.max()}, expected cells below {column.cells}"
+    return next(filter(None, map(_detail, answer.details)), "")
+
+
+_TABLE: Final = 2
+"""The number of dimensions of a table."""
+_VALUES: Final = frozenset({"batch", "concerns", "groups", "depends", "signatures", "single"})
 _NEEDED: Final = frozenset({"filter", "score", "must_wait", "admit", "keys", "partition", "propose", "depends"})
 """Fields without which an extension has no function to call."""
 _FUNCTIONS: Final = frozenset(
@@ -438,6 +490,8 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "Domains.partition": _partition,
     "Domains.tree": _tree,
     "Domains.together": _one_of("a Together or None", Together, type(None)),
+    "Batch.count": _count,
+    "Batch.take": _taken,
     "Placement.choose": _detail,
     "Placement.recorded": _detail,
     "Placement.effects": objection_to_effects,

@@ -6,17 +6,19 @@ A bind names the devices and portions that a pod receives, and the fields that p
 when a statement is undone, its placements and their details go together.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 
+from kai.basics.errors import PluginError
 from kai.deciding.engine.world import World
 from kai.facts.kernels import booking, columns
 from kai.facts.model.axis import GPU, GPU_UNIT, Bools, Int64s, NodeRow, PodRow
 from kai.facts.model.pod import GpuKind
 from kai.facts.state.facts import named_slots
 from kai.framework.decisions import Bind
+from kai.framework.hooks import Batch, Taken
 
 
 class Details:
@@ -36,6 +38,12 @@ class Details:
             placement = booking.new_placement(world.columns, world.ledger.offsets)
             columns.add(world.columns, world.ledger.offsets.placement + pod, placement)
         self._chosen[placement] = details
+
+    def attach_all(self, pods: Int64s, kind: str, details: Sequence[object]) -> None:
+        """Store the detail of one ``kind`` with the placement that each of ``pods`` just got."""
+        self._world.ledger.reserve(len(pods))
+        for pod, detail in zip(pods.tolist(), details, strict=True):
+            self.attach(pod, {kind: detail})
 
     def forget_undone(self) -> None:
         """Drop the details of placements that were undone, because later placements reuse their numbers."""
@@ -99,6 +107,76 @@ class Details:
                 if detail is not None:
                     found[plugin.kind] = detail
         return found
+
+
+class Batches:
+    """Pods that kernels place by counts of plugins, which say afterwards what each pod got.
+
+    While kernels run, the ledger has the engine's part of such placements and the room that they took. Before anything
+    in Python looks at it again, ``tell`` asks plugins for the rest: details, and what they add to their columns.
+    """
+
+    def __init__(self, world: World, details: Details) -> None:
+        """Begin without room; ``count`` fills it in."""
+        self._world, self._details = world, details
+        policy = world.policy
+        self._owners: dict[int, Batch] = {}
+        for at, plugin in enumerate(policy.plugins):
+            placement = plugin.placement
+            if placement is None or placement.batch is None or not (policy.batching == at).any():
+                continue
+            self._owners[at] = placement.batch
+        self.of_shape: Bools = np.isin(policy.batching, [*self._owners])
+        """bool[K]: the shapes of such pods."""
+
+    def room_of(self, shape: int) -> int:
+        """Return the cell of the arena where the room of nodes for pods of ``shape`` begins, -1 if none is counted."""
+        batch = self._owners.get(int(self._world.policy.batching[shape]))
+        return -1 if batch is None else batch.room.offset + int(batch.ask[shape]) * len(self._world.all_nodes)
+
+    def count(self) -> bool:
+        """Bring the room of nodes up to date, and note the nodes where it changed; False if a plugin cannot count.
+
+        Cost: O(asks x nodes).
+        """
+        world = self._world
+        for at, batch in self._owners.items():
+            counted = batch.count()
+            if counted is None:
+                return False
+            if counted.shape != batch.room.values.shape:
+                message = f"returned int64{[*counted.shape]}, expected int64{[*batch.room.values.shape]}"
+                raise PluginError(message, plugin=world.policy.plugins[at].name, hook="Batch.count")
+            more = (counted - batch.room.values).ravel()
+            changed = np.flatnonzero(more)
+            if len(changed):
+                world.ledger.add_cells(np.stack([batch.room.offset + changed, more[changed]], axis=1))
+                for node in np.unique(changed % len(world.all_nodes)).tolist():
+                    columns.touch(world.ledger.columns, node)
+        if self._owners:
+            columns.make_final(world.ledger.columns)
+        return True
+
+    def tell(self, pods: Int64s) -> None:
+        """Ask plugins what ``pods`` got, which were placed in this order and are final; details and effects follow."""
+        world = self._world
+        shapes = world.facts.pods.shape[pods]
+        if not self.of_shape[shapes].any():
+            return
+        for at, batch in self._owners.items():
+            mine = pods[world.policy.batching[shapes] == at]
+            if not len(mine):
+                continue
+            taken = batch.take(mine, world.columns.node[mine])
+            kind = world.policy.plugins[at].kind
+            self._details.attach_all(mine, kind, taken.details)
+            world.ledger.add_cells(_cells(taken))
+        columns.make_final(world.ledger.columns)
+
+
+def _cells(taken: Taken) -> Int64s:
+    tables = [np.stack([column.offset + cells, amounts], axis=1) for column, cells, amounts in taken.changes]
+    return np.concatenate([np.zeros((0, 2), np.int64), *tables])
 
 
 FRACTION = "Fraction"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kai.deciding.engine.bindings import Batches
 from kai.deciding.engine.heaps import GroupHeap
 from kai.deciding.engine.host import BudgetAnswer
 from kai.deciding.engine.portion import Portion
@@ -22,7 +23,7 @@ from kai.deciding.engine.shortcuts import DOMAINS
 from kai.deciding.engine.world import World
 from kai.facts.kernels import allocating
 from kai.facts.kernels.allocating import Work
-from kai.facts.kernels.columns import OP_ALLOCATE, PENDING, PODS
+from kai.facts.kernels.columns import OP_ALLOCATE, PENDING, PODS, ShapeFacts
 from kai.facts.kernels.domains import DomainTrees
 from kai.facts.kernels.fragments import make_remains
 from kai.facts.kernels.groups import ROOT_AND_LEAF
@@ -150,7 +151,12 @@ class FastPath:
         self._heap = heap
         self._longest = self._longest_chunk(waiting)
         shapes = session.facts.shapes
-        self._facts = session.facts.replace(shapes=shapes.replace(mask=shapes.mask.copy(), score=shapes.score.copy()))
+        self._batches = Batches(session, session.details)
+        self._facts = session.facts.replace(
+            shapes=shapes.replace(
+                mask=shapes.mask.copy(), score=shapes.score.copy(), credit=shapes.credit & ~self._batches.of_shape
+            )
+        )
         """The session's facts, with masks and scores that also hold for pods that are alone in their groups."""
         self._pods = self._pods_of(waiting)
         """The pods in leaves of the waiting groups, by row."""
@@ -170,6 +176,7 @@ class FastPath:
             refusals=np.full((allocating.SAME_REFUSALS, 4), -1, np.int64),
             state=np.zeros(8, np.int64),
             chunk=np.empty(self._longest, np.int64),
+            counting=np.full(1, -1, np.int64),
         )
         self._full = FullQueues(session, heap, waiting[self._work.plain[waiting]])
         self._reasons: dict[int, Reason] = {}
@@ -179,6 +186,7 @@ class FastPath:
     def others(self) -> Iterator[Portion]:
         """Serve groups while the budget allows; yield, in their turn, the groups that Python must serve."""
         session, work = self._session, self._work
+        self._count_room()
         while True:
             session.ledger.forget()
             session.ledger.reserve(2 * self._longest)
@@ -198,21 +206,38 @@ class FastPath:
                 session.ledger.room_for(2 * self._longest),
             )
             group = int(work.state[allocating.GROUP])
-            if outcome == allocating.REFUSED:
+            # Before a plugin is asked why it refused a pod, it has to know what others got in a batch.
+            is_late = outcome == allocating.REFUSED and self._is_batched(int(work.state[allocating.POD]))
+            if outcome == allocating.REFUSED and not is_late:
                 self._explain(group)
             self._hand_out()
+            if is_late:
+                self._explain(group)
             if outcome == allocating.FINISHED:
                 return
             if outcome == allocating.NOT_PLAIN:
                 # The kernel popped the group from the heap already; the heap gives its portion.
                 yield self._heap.taken(group)
+                self._count_room()
             elif outcome == allocating.REFUSED and work.state[allocating.CODE] and self._full.is_worth_passing():
                 open_one = self._full.pass_over()
                 if open_one is None:
                     return
                 yield open_one
+                self._count_room()
             if session.budget.go_on() is not BudgetAnswer.GO:
                 return
+
+    def _count_room(self) -> None:
+        """Count the room of nodes again, since something may have been placed in another way."""
+        self._work.counting[0] = -1
+        if not self._batches.count():
+            pods = self._session.facts.pods
+            batched = self._batches.of_shape[pods.shape[self._pods]]
+            self._work.plain[pods.group[self._pods[batched]]] = False
+
+    def _is_batched(self, pod: int) -> bool:
+        return pod >= 0 and bool(self._batches.of_shape[self._session.facts.pods.shape[pod]])
 
     # ------------------------------------------------------------------ preparing
 
@@ -245,7 +270,7 @@ class FastPath:
         shapes, owners = pods.shape[self._pods], pods.group[self._pods]
         first, after = groups.first_subgroup[owners], groups.first_subgroup[owners + 1]
         alone = groups.pod_start[after] - groups.pod_start[first] == 1
-        servable: Bools = ~policy.dynamic[shapes] | (policy.single[shapes] & alone)
+        servable: Bools = ~policy.dynamic[shapes] | self._batches.of_shape[shapes] | (policy.single[shapes] & alone)
         return servable
 
     def _make_index(self) -> ShapeIndex:
@@ -254,12 +279,15 @@ class FastPath:
         nodes = len(session.all_nodes)
         leaves = 1 << max(1, (nodes - 1).bit_length())
         row = np.full(len(session.snapshot.shapes), -1, np.int64)
+        room: list[int] = []
+        known: dict[tuple[object, ...], int] = {}
+        columns = [getattr(shape_facts, name) for name in ShapeFacts.__annotations__]
         rules = session.policy.rules
         # A density weight above 1 outweighs the ten points between tiers, so score order would no longer be tier order.
         is_light = max(rules.binpack_cpu, rules.binpack_gpu) <= 1.0
         count = 0
         for shape, pod in zip(map(int, shapes), map(int, pods), strict=True):
-            dynamic = session.policy.dynamic[shape]
+            dynamic = session.policy.dynamic[shape] and not self._batches.of_shape[shape]
             if (count + 1) * nodes > MOST_CELLS:
                 continue
             if dynamic:
@@ -270,9 +298,16 @@ class FastPath:
             if mask < 0:
                 continue
             shape_facts.mask[shape], shape_facts.score[shape] = mask, score
-            if is_light and is_orderly(self._facts, session.policy.vectors, shape):
-                row[shape] = count
-                count += 1
+            at = self._batches.room_of(shape)
+            # Shapes that differ only in what plugins see share a tournament.
+            content = at, *(each[shape].tobytes() for each in columns)
+            if content not in known:
+                known[content] = -1
+                if is_light and is_orderly(self._facts, session.policy.vectors, shape):
+                    known[content] = count
+                    room.append(at)
+                    count += 1
+            row[shape] = known[content]
         return ShapeIndex(
             row=row,
             tier=np.empty((count, nodes), np.float64),
@@ -281,6 +316,7 @@ class FastPath:
             seen=np.full(count, -1, np.int64),
             changed=np.full(nodes, -1, np.int64),
             noticed=session.columns.touches.copy(),
+            room=np.array(room, np.int64),
             remains=make_remains(session.policy.rules.mix, self._facts.nodes.slot_start),
         )
 
@@ -316,6 +352,7 @@ class FastPath:
             return
         count = int(state[allocating.DECISIONS])
         statements = work.statements[: int(state[allocating.STATEMENTS])]
+        self._batches.tell(work.decided[:count, 1][work.decided[:count, 0] == OP_ALLOCATE])
         decisions = self._decisions(work.decided[:count, 0], work.decided[:count, 1])
         if count == len(statements):  # every statement has at least one decision, so each has exactly one
             session.emit("allocate", *zip(decisions))

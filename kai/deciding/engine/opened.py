@@ -32,6 +32,7 @@ from kai.deciding.engine.failing import OPEN, Failures, with_stand_ins
 from kai.deciding.engine.host import Observer, Stopwatch
 from kai.facts.model.axis import Bools, Float64s
 from kai.framework.hooks import (
+    Batch,
     Domains,
     Extension,
     GroupOrder,
@@ -222,6 +223,9 @@ class Asking:
         for name, value in values.items():
             if callable(value):
                 values[name] = wrap(f"{cls.__name__}.{name}", value)
+            elif isinstance(value, Batch):
+                count, take = self.guarded("Batch.count", value.count), self.guarded("Batch.take", value.take)
+                values[name] = attrs.evolve(value, count=count, take=take)
         return cls(**values)
 
     def guarded(self, hook: str, function: Callable[P, R]) -> Callable[P, R]:
@@ -344,6 +348,8 @@ def _failing(asking: Asking, failures: Failures) -> list[OpenedPlugin]:
         extensions = {place: getattr(each, place) for place in _PLACES.values()}
         present = {place: extension for place, extension in extensions.items() if extension is not None}
         changes: dict[str, Any] = {at: with_stand_ins(use, known, view, failures) for at, known in present.items()}
+        if each.placement is not None:  # a batch asks none of the failing hooks
+            changes["placement"] = attrs.evolve(changes["placement"], batch=None)
         if each.victims is not None:  # a compiled form would bypass the failing hooks
             changes["victims"] = attrs.evolve(changes["victims"], fairness=None)
         return attrs.evolve(each, **changes)

@@ -92,6 +92,8 @@ class Policy:
         self.scored, self.single = self._by_answers(shapes)
         """bool[K] each: ``scored`` shapes need one plugin, and only for a mask and scores; for ``single`` shapes among
         them, the answers are the same for any pod that is alone in its group."""
+        self.batching = self._batching(shapes)
+        """int64[K]: which of ``plugins`` places pods of the shape in batches, -1: none."""
         self._masks = DistinctRows(np.ones(nodes, np.bool_))
         self._scores = DistinctRows(np.zeros(nodes, np.float64))
         self.vectors = Vectors(masks=self._masks.table, scores=self._scores.table)
@@ -129,6 +131,20 @@ class Policy:
         # Exactly one: its array goes to the kernel as it is. Those of two would have to be joined again for each pod.
         scored = (askers == 1) & ~others
         return scored, scored & ~wider
+
+    def _batching(self, shapes: int) -> Int64s:
+        """Return int64[K]: the plugin that places pods of the shape in batches, -1 if there is none or it may not."""
+        batching = np.full(shapes, -1, np.int64)
+        for at, plugin in enumerate(self.plugins):
+            if plugin.placement is not None and plugin.placement.batch is not None:
+                batching[plugin.placement.batch.ask >= 0] = at
+        for at, plugin in enumerate(self.plugins):
+            # Another plugin would have to be asked about each pod. A rating may change with each placement as well.
+            if _is_dynamic(plugin):
+                asked = np.ones(shapes, np.bool_) if plugin.concerns is None else plugin.concerns
+                is_enough = not by_placement(plugin.node_score) and plugin.node_wait is None
+                batching[asked & ((batching != at) | (not is_enough))] = -1
+        return batching
 
     def _group_key_makers(self) -> list[PriorityOrder | ElasticOrder | GroupOrder]:
         makers: list[PriorityOrder | ElasticOrder | GroupOrder] = []

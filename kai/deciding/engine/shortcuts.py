@@ -52,6 +52,14 @@ SAME_TRY: Final = Shortcut(
     workload="one group of 12 sub-groups within each other that prefer a level each, which fits nowhere",
     gain="140 → 22",
 )
+BATCH: Final = Shortcut(
+    name="batch",
+    plain="kai.actions.placing.place_group",
+    fast="kai.framework.hooks.Batch",
+    applies="groups of one leaf whose pods ask for the same, if their plugin counts the room of nodes for it",
+    workload="class-gpus",
+    gain="189 → 21.8",
+)
 ONE_ANSWER: Final = Shortcut(
     name="one-answer",
     plain="kai.deciding.engine.policy.Policy.answers",
@@ -168,6 +176,7 @@ TABLE: Final = (
     ALLOCATE,
     DOMAINS,
     SAME_TRY,
+    BATCH,
     ONE_ANSWER,
     RATED,
     SEARCH,

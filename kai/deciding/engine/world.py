@@ -14,7 +14,7 @@ import numpy as np
 from kai.deciding.engine.host import Clock
 from kai.deciding.engine.opened import OpenedPlugin
 from kai.deciding.engine.policy import Policy, by_placement, mask_of, scores_of
-from kai.deciding.engine.shortcuts import ONE_ANSWER, RATED, Shortcut, takes
+from kai.deciding.engine.shortcuts import BATCH, ONE_ANSWER, RATED, Shortcut, takes
 from kai.facts.compiled.struct import writable
 from kai.facts.kernels import booking, score
 from kai.facts.kernels.columns import Columns, Facts
@@ -106,6 +106,8 @@ class World:
         policy = self.policy = Policy(plugins, self.facts)
         policy.single &= self.takes(ONE_ANSWER)
         policy.scored &= self.takes(RATED)
+        if not self.takes(BATCH):
+            policy.batching[:] = -1
         self._adopt_shares(policy)
         self._order_pods(policy)
         opening = self._live

@@ -4,6 +4,10 @@ It serves *plain* groups: those with one leaf whose pods need only static answer
 differ from these only in a tree of domains: one domain takes all their pods. It returns to Python for any other
 group, for a group that does not fit into the first domain, and for a refusal that needs a message; then it is called
 again. ``kai.actions.allocate`` is the plain form; the test suite compares the two.
+
+For some shapes a plugin has counted how many more pods each node takes (``kai.framework.hooks.Batch``). The kernel
+counts on from there, and the plugin says what each pod got once the kernel has returned. Until then nothing else may
+change what the plugin counts: groups that would are left to Python.
 """
 
 from kai.facts.compiled.jit import inner, kernel
@@ -56,6 +60,7 @@ class Work(Struct):
     refusals: Int64Table  # [4096, 4] class of groups, stamp, group put into words, pods that the queues refused at once
     state: Int64s  # [8] decisions, statements, refusals, stamp; group, pod, pods placed and code of the refusal at hand
     chunk: Int64s  # [...] pods of the chunk at hand
+    counting: Int64s  # [1] where the room begins that pods took since plugins were told last, -1: none
 
 
 DECISIONS, STATEMENTS, REFUSALS, STAMP, GROUP, POD, PLACED, CODE = 0, 1, 2, 3, 4, 5, 6, 7
@@ -101,6 +106,8 @@ def _place(
         if rules.limits and fits:
             fits = not over_model(facts, columns, shape, group, node)
         if fits and put(facts, columns, offsets, rules, pod, node, False):
+            if index.room[index.row[shape]] >= 0:
+                add(columns, index.room[index.row[shape]] + node, -1)
             placed = True
             break
         drop(index, shape, node)
@@ -228,6 +235,28 @@ def _sum(facts: Facts, work: Work, first: int, count: int) -> tuple[bool, float,
     return uniform, cpu, memory, gpu
 
 
+@inner
+def _room_of(facts: Facts, index: ShapeIndex, work: Work, count: int) -> int:
+    """Return where the room for the chunk's pods begins, -1 if none is counted, -2 if it is not the same for all."""
+    found = -3
+    for at in range(count):
+        row = index.row[facts.pods.shape[work.chunk[at]]]
+        room = -1 if row < 0 else index.room[row]
+        if found != -3 and room != found:
+            return -2
+        found = room
+    return found
+
+
+@inner
+def _only_allocated(columns: Columns, work: Work, count: int) -> bool:
+    """Return whether all pods of the chunk that got a place may start now."""
+    for at in range(count):
+        if columns.status[work.chunk[at]] != ALLOCATED:
+            return False
+    return True
+
+
 @kernel
 def allocate_groups(
     facts: Facts,
@@ -266,6 +295,10 @@ def allocate_groups(
         if count == 0:
             continue
         first = facts.pods.shape[work.chunk[0]]
+        room_at = -1 if kind >= 0 else _room_of(facts, index, work, count)
+        # What is left of a count depends on all that was placed by another one, which its plugin does not know yet.
+        if room_at == -2 or (room_at >= 0 and (columns.pipelined[leaf] > 0 or 0 <= work.counting[0] != room_at)):
+            return NOT_PLAIN
         alike = _class_of(facts, first, group)
         uniform, cpu, memory, gpu = _sum(facts, work, first, count)
         # A tree counts the places for one shape; pods of several shapes would have to be counted together.
@@ -293,11 +326,17 @@ def allocate_groups(
             if _is_known(work, alike, 0):
                 _note_same(work, alike, group, work.chunk[0])
                 continue
-            placed = 0
+            placed, mark = 0, columns.cursor[0]
             while placed < count and _place(
                 facts, columns, offsets, rules, free_rules, vectors, index, work.chunk[placed], group
             ):
                 placed += 1
+            if room_at >= 0 and placed > 0:
+                if placed < count or not _only_allocated(columns, work, placed):
+                    # Plugins would be asked for reasons, or about promises, without what they do not know of yet.
+                    undo_to(facts, columns, offsets, mark)
+                    return NOT_PLAIN
+                work.counting[0] = room_at
             if placed < count:
                 # On a node, a budget may refuse the part of a device that pods share, by the run time of their group.
                 if placed == 0 and not (facts.budgets.left.shape[0] > 0 and is_shared(facts, first)):

@@ -225,6 +225,16 @@ def add(columns: Columns, offset: int, delta: int) -> None:
 
 
 @kernel
+def add_each(columns: Columns, changes: Int64Table) -> None:
+    """Add to cells of the arena what ``changes`` [n, 2] say, cell and amount, in their order.
+
+    Raises: OverflowError as ``add`` does.
+    """
+    for at in range(changes.shape[0]):
+        add(columns, changes[at, 0], changes[at, 1])
+
+
+@kernel
 def touch(columns: Columns, node: int) -> None:
     """Record that the numbers of ``node`` changed, so that values derived from them are stale."""
     at = columns.touches[0]

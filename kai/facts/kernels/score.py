@@ -151,6 +151,7 @@ class ShapeIndex(Struct):
     seen: Int64s  # [M] changes of nodes that were taken into account; -1: the tournament was never played
     changed: Int64s  # [N] the last change of each node, -1 for none
     noticed: Int64s  # [1] the changes that ``changed`` is about
+    room: Int64s  # [M] where in the arena the room of nodes [N] for pods of the shape begins, -1: none is counted
     remains: Remains
 
 
@@ -181,6 +182,9 @@ def _rate(
     row = index.row[shape]
     resource = CPU if is_cpu_only(facts, shape) else GPU
     index.spare[row, node] = 0
+    if index.room[row] >= 0 and columns.arena[index.room[row] + node] <= 0:
+        index.tier[row, node] = OUT
+        return
     if refusal(facts, columns, rules, vectors, shape, -1, node) != 0:
         index.tier[row, node] = OUT
         return

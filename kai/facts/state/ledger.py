@@ -15,8 +15,8 @@ import numpy as np
 
 from kai.facts.compiled.struct import Int64s
 from kai.facts.kernels import booking
-from kai.facts.kernels.columns import OP_ALLOCATE, Columns, Facts, Offsets, add, touch, undo_to
-from kai.facts.model.axis import GPU_UNIT
+from kai.facts.kernels.columns import OP_ALLOCATE, Columns, Facts, Offsets, add, add_each, touch, undo_to
+from kai.facts.model.axis import GPU_UNIT, locked
 
 TOUCHED = 8192
 """The capacity of the rings of changed nodes and groups; a reader that is further behind reads all again."""
@@ -170,12 +170,12 @@ MOST_FINAL = 1 << 16
 class Tracked:
     """A plugin's own column: it follows placements through effects and is undone with them.
 
-    ``values`` is a live read-only view.
+    ``values`` is a live read-only view; while plugins open, it shows ``initial``.
     """
 
     initial: Int64s
     offset: int = -1
-    values: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64))
+    values: Int64s = attrs.field(default=attrs.Factory(lambda self: locked(self.initial.view()), takes_self=True))
     cells: int = attrs.field(default=attrs.Factory(lambda self: int(self.initial.size), takes_self=True))
     """The number of cells; an effect names a cell by its position in the flat column."""
 
@@ -278,6 +278,11 @@ class Ledger:
             add(columns, column.offset + index, delta)
             if column.offset + index < engine:
                 touch(columns, index // width)
+
+    def add_cells(self, changes: Int64s) -> None:
+        """Change cells of the arena that are no amounts of nodes: ``changes`` [n, 2] are cells and what is added."""
+        self.reserve(1 + len(changes) // self.room_for(1))
+        add_each(self.columns, changes)
 
     def evict(self, pod: int) -> None:
         """Release what ``pod`` holds."""

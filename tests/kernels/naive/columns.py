@@ -10,6 +10,12 @@ def add(arena: list[int], journal: list[tuple[int, int]], offset: int, delta: in
         journal.append((offset, delta))
 
 
+def add_each(arena: list[int], journal: list[tuple[int, int]], changes: Sequence[tuple[int, int]]) -> None:
+    """Change cells one after the other."""
+    for offset, delta in changes:
+        add(arena, journal, offset, delta)
+
+
 def undo_to(opening: Sequence[int], journal: Sequence[tuple[int, int]], mark: int) -> list[int]:
     """Return the arena after the first ``mark`` entries of a journal that began with ``opening``."""
     arena = list(opening)
