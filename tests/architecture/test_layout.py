@@ -12,7 +12,7 @@ import pytest
 from tests.architecture.source import PACKAGE, ROOT, AnyFunction, Module, modules, packages
 
 LONGEST_MODULE = 600
-MOST_MODULES = 599
+MOST_MODULES = 600
 SHORTEST_MEDIAN = 180
 """Of all modules but those that describe a package: with many small files a reader thinks in names of files."""
 LONGEST_FUNCTION = 50

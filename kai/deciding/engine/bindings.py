@@ -154,7 +154,7 @@ class Batches:
                 for node in np.unique(changed % len(world.all_nodes)).tolist():
                     columns.touch(world.ledger.columns, node)
         if self._owners:
-            columns.make_final(world.ledger.columns)
+            world.ledger.seal()
         return True
 
     def tell(self, pods: Int64s) -> None:
@@ -171,7 +171,7 @@ class Batches:
             kind = world.policy.plugins[at].kind
             self._details.attach_all(mine, kind, taken.details)
             world.ledger.add_cells(_cells(taken))
-        columns.make_final(world.ledger.columns)
+        world.ledger.seal()
 
 
 def _cells(taken: Taken) -> Int64s:

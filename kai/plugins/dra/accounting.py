@@ -111,6 +111,7 @@ class Accounting:
         self._inventory = inventory
         self.claims = tuple(claims.values())
         self.rows: Mapping[ClaimKey, int] = {key: row for row, key in enumerate(claims)}
+        self._keys = tuple(claims)
         # Number 0 stands for no holding, since columns begin with zeros.
         self._holdings: list[Holding] = [Holding(())]
         self._numbers: dict[Holding, int] = {}
@@ -320,6 +321,35 @@ class Accounting:
             out += self._taking(placement.extended.devices)
         out += self.charges.effects(pod, node, placement, held=held)
         return out + self.seats.effects(pod, node, placement, spare, held=held)
+
+    def is_unused(self, row: int) -> bool:
+        """Return whether the claim in ``row`` has neither devices nor consumers."""
+        columns = self.columns
+        return not (columns.choice.initial[row] or columns.reserved.initial[row])
+
+    def changes(
+        self, pods: PodRows, rows: Sequence[int], seats: Sequence[int], claims: Sequence[tuple[int, int, Holding]]
+    ) -> list[tuple[Tracked, Int64s, Int64s]]:
+        """Return the sums of effects on columns, lasting ones included, of pods that get free devices of their own.
+
+        ``rows`` are the devices of all ``pods``, ``seats`` those of them that count as GPUs which pods sit on.
+        ``claims`` are pods with their claims, unused until then, and what these hold from now on.
+        """
+        columns = self.columns
+        owned = [claim for _, claim, _ in claims]
+        numbers = np.array([self.number(holding) for _, _, holding in claims], np.int64)
+        charged = self.charges.changes([(PodRow(pod), self._keys[claim]) for pod, claim, _ in claims])
+        counted: list[tuple[Tracked, Sequence[int]]] = [
+            (columns.held, pods.tolist()),
+            (columns.in_use, rows),
+            (columns.reserved, owned),
+            (self.seats.using, seats),
+            *charged,
+        ]
+        return [
+            *((column, np.array(cells, np.int64), np.ones(len(cells), np.int64)) for column, cells in counted),
+            (columns.choice, np.array(owned, np.int64), numbers),
+        ]
 
     def _claim_effects(self, pod: PodRow, row: int, holding: Holding, *, leaving: bool) -> tuple[list[Effect], bool]:
         """Return the changes of a claim, and whether ``pod`` allocates it, or is the last user."""

@@ -239,11 +239,11 @@ class Allocator:
             if each.claim == pick.claim and concerns(constraint, each.want.name)
         ]
         if constraint.distinct:
-            return all(_typed(other) != _typed(value) for other in others)
-        return all(_typed(other) == _typed(value) for other in others)
+            return all(typed(other) != typed(value) for other in others)
+        return all(typed(other) == typed(value) for other in others)
 
 
-def _typed(value: object) -> tuple[type, object]:
+def typed(value: object) -> tuple[type, object]:
     """Return a value that only equals values of its own type: true is not 1."""
     return type(value), value
 

@@ -10,6 +10,7 @@ import numpy as np
 from kai.framework import (
     ACCEPTED,
     GPU_UNIT,
+    Batch,
     Bools,
     Code,
     Effect,
@@ -28,6 +29,7 @@ from kai.framework.expressions import Selectors
 from kai.framework.kept import EVERYWHERE, NOWHERE, KeptAnswers, KeptDetails, NodeStates
 from kai.plugins.dra.accounting import Accounting, Crowd, Holding, allocation_of, assigned_placements, releasing_claims
 from kai.plugins.dra.allocator import Allocator
+from kai.plugins.dra.batching import Batching
 from kai.plugins.dra.demand import Demand, Demands
 from kai.plugins.dra.extended import Implied, alike, implied_claim, needed
 from kai.plugins.dra.inventory import Inventory, Tables
@@ -164,6 +166,13 @@ class Answers:
         """Return the effects of the placement of ``pod`` that last while it is on the node."""
         return self._accounting.lasting_effects(pod, node, self._placement(pod, detail))
 
+    def batch(self) -> Batch | None:
+        """Return how pods that wait are placed in batches, None if none are."""
+        if self._alike or self.any_waits:
+            return None
+        batching = Batching(self._view, self._inventory, self._accounting)
+        return batching.batch(self, self._view.pods_of_shapes(self._concerns))
+
     # ------------------------------------------------------------------ may the pod be placed
 
     def _shape(self, pod: PodRow) -> Shape:
@@ -252,7 +261,7 @@ class Answers:
         """Return what ``pod`` asks for besides what its claims hold already."""
         claims = tuple([(demand.claim.requests, demand.claim.constraints) for _, demand in wanted.open])
         shape = self._shape(pod)
-        resources = self._needed(pod)
+        resources = self.needed(pod)
         columns = self._accounting.columns
         tracked = (columns.in_use, columns.consumed, columns.drawn, self._accounting.seats.leaving)
         # Without the names of claims, so that the pods of a set share answers. Containers matter to an implied claim
@@ -285,7 +294,7 @@ class Answers:
         taken = self._accounting.taken() if other is None else other
         few = len(nodes) <= FEW
         met = mask & (self._enough_on(nodes, demands, taken) if few else self._enough(demands, taken)[nodes])
-        resources = self._needed(pod)
+        resources = self.needed(pod)
         if not resources and len(demands) <= 1 and all(self._counting_decides(demand) for demand in demands):
             return met
         for at in np.flatnonzero(met):
@@ -300,7 +309,7 @@ class Answers:
         asking = self._asking(pod, wanted)
         return self._kept.found(asking, node, lambda: self._search(wanted, node, self._accounting.taken()))
 
-    def _needed(self, pod: PodRow) -> tuple[str, ...]:
+    def needed(self, pod: PodRow) -> tuple[str, ...]:
         """Return the resources that ``pod`` asks for and a class backs."""
         row = int(self._view.snapshot.pod_shape[pod])
         found = self._needed_by.get(row)
@@ -329,12 +338,12 @@ class Answers:
         while it is free.
         """
         demands, shape = [demand for _, demand in wanted.open], self._shape(pod)
-        resources = self._needed(pod)
+        resources = self.needed(pod)
         nodes = self._view.snapshot.nodes
         served = np.zeros(len(nodes), np.bool_)
         if resources:
             served[:] = [any(node.plugs(name) for name in resources) for node in nodes]
-            demands.append(self._implied_by(shape, resources, self._view.snapshot.pods[pod].namespace)[1])
+            demands.append(self.implied_by(shape, resources, self._view.snapshot.pods[pod].namespace)[1])
         is_sure = not any(want.faulty.any() for each in demands for wants in each.requests for want in wants)
         return is_sure and not wanted.fixed and not (served | self._enough(demands, taken)).any()
 
@@ -360,7 +369,7 @@ class Answers:
     def _mixed_up(self, pod: PodRow) -> Bools:
         """Return bool[N]: where a GPU of ``pod`` would have to come from a class, and classes back several kinds."""
         nodes = self._view.snapshot.nodes
-        if not self._alike or "gpu" not in self._needed(pod):
+        if not self._alike or "gpu" not in self.needed(pod):
             return np.zeros(len(nodes), np.bool_)
         return np.array([not node.plugs("gpu") for node in nodes], np.bool_)
 
@@ -423,16 +432,16 @@ class Answers:
                 fixed.append((reference, holding))
             # A pod may refer to a claim twice, which is allocated once.
             elif all(reference.claim != other.claim for other, _ in wanted):
-                wanted.append((reference, self._demand(row)))
+                wanted.append((reference, self.demand(row)))
         implied: Implied | None = None
         if shape.gpu.named or node is not None:  # named devices come from claims on each node
             there = None if node is None else snapshot.nodes[node]
-            resources = tuple([name for name in self._needed(pod) if there is None or not there.plugs(name)])
+            resources = tuple([name for name in self.needed(pod) if there is None or not there.plugs(name)])
             if resources:
-                implied = self._implied_by(shape, resources, namespace)[0]
+                implied = self.implied_by(shape, resources, namespace)[0]
         return _Wanted(fixed=tuple(fixed), open=tuple(wanted), implied=implied)
 
-    def _implied_by(self, shape: Shape, resources: tuple[str, ...], namespace: str) -> tuple[Implied, Demand]:
+    def implied_by(self, shape: Shape, resources: tuple[str, ...], namespace: str) -> tuple[Implied, Demand]:
         """Return the claim for ``resources`` of pods of ``shape``, and its demand."""
         key = (shape.containers, resources, namespace)
         found = self._implied.get(key)
@@ -446,7 +455,8 @@ class Answers:
         """Return the demand for devices that a pod names without a claim, if it does."""
         return [] if wanted.implied is None else [self._implied_demands[id(wanted.implied)]]
 
-    def _demand(self, row: int) -> Demand:
+    def demand(self, row: int) -> Demand:
+        """Return the demand of the claim in ``row``."""
         found = self._demand_of.get(row)
         if found is None:
             found = self._demand_of[row] = self._demands.of(self._accounting.claims[row])
@@ -481,7 +491,7 @@ class Answers:
         rows = [self._inventory.rows[each.key] for each in devices if each.key in self._inventory.rows]
         if any(self._inventory.node[row] != node for row in rows):
             return ()
-        found = self._allocate([self._demand(row) for row in crowd.displaced], node, crowd.taken)
+        found = self._allocate([self.demand(row) for row in crowd.displaced], node, crowd.taken)
         return None if found is None else tuple(device for holding in found for device in holding.devices)
 
     def _still_stands(self, before: ClaimPlacement) -> bool:

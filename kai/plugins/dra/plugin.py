@@ -189,6 +189,7 @@ class Dra:
                 encode=partial(encode, session.snapshot.pods, session.snapshot.catalog.claims),
                 corrections=answers.opening_effects(),
                 credit=answers.credit,
+                batch=answers.batch(),
                 concerns=concerns,
             ),
             Victims(in_vain=answers.is_in_vain),

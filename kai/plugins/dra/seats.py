@@ -82,7 +82,7 @@ class Seats:
             returned += self._back_for_good(node, back)
             if status != Status.RELEASING:
                 returned += self._back_while_held(node, back, promise=status == Status.PIPELINED)
-        self._using = view.track(using)
+        self.using = view.track(using)
         """[D] Pods that use a device: running, being bound, allocated."""
         self._promised = view.track(promised)
         """[D] Pods that were promised the device, and devices kept for promises that lost theirs."""
@@ -137,7 +137,7 @@ class Seats:
         rows, back = self._taken(pod, node, placement)
         if not self._has_gpus[node]:
             return 0, 0
-        using, promised = self._using.values > 0, self._promised.values > 0
+        using, promised = self.using.values > 0, self._promised.values > 0
         idle, free = self._more(rows, using | (self._going > 0)), self._more(rows, using | promised)
         return back * GPU_UNIT - idle, back * GPU_UNIT - free
 
@@ -156,6 +156,11 @@ class Seats:
         nodes = self._inventory.node[self.leaving.values > 0]
         out[nodes[nodes >= 0]] = True
         return out
+
+    def is_left(self, rows: Int64s) -> bool:
+        """Return whether pods sit on some of the device ``rows``, come to them or leave them."""
+        taken = self.using.values[rows] + self.leaving.values[rows] + self._promised.values[rows] + self._going[rows]
+        return bool(taken.any())
 
     def in_order(self, rows: Int64s) -> Int64s:
         """Return device ``rows`` in the order of trying: devices on which an evicted pod still sits come last.
@@ -208,7 +213,7 @@ class Seats:
         out: list[Effect] = []
         between: dict[int, tuple[_Sitters, _Sitters]] = {}
         for row, change in changes.items():
-            amounts = ((self._using, change.using), (self.leaving, change.leaving), (self._promised, change.promised))
+            amounts = ((self.using, change.using), (self.leaving, change.leaving), (self._promised, change.promised))
             out += [Effect(column, row, amount) for column, amount in amounts if amount]
             now = self._sitting(row)
             between[row] = (now.plus(change, -1), now) if back else (now, now.plus(change, 1))
@@ -216,7 +221,7 @@ class Seats:
 
     def _sitting(self, row: int) -> _Sitters:
         return _Sitters(
-            int(self._using.values[row]),
+            int(self.using.values[row]),
             int(self.leaving.values[row] + self._going[row]),
             int(self._promised.values[row]),
         )
@@ -348,6 +353,17 @@ class Charges:
             counted = self._counts[0] if table is tables[0] else self._counts[1]
             out += [Effect(counted, at, 1), *self._of_queues(pod, node, column, delta)]
         return out + self._for_named(pod, node, placement)
+
+    def changes(self, users: Iterable[tuple[PodRow, ClaimKey]]) -> list[tuple[Tracked, list[int]]]:
+        """Return the cells that count one pod more if each of ``users`` gets a claim of its own in whole GPUs."""
+        cells: tuple[list[int], list[int]] = ([], [])
+        for pod, claim in users:
+            at = self._at.get((claim, self._queue(pod)))
+            if at is not None:
+                cells[0].append(at)
+                if not self._view.facts.groups.preemptible[self._view.group_of(pod)]:
+                    cells[1].append(at)
+        return [*zip(self._counts, cells, strict=True)]
 
     def _for_named(self, pod: PodRow, node: NodeRow, placement: ClaimPlacement) -> list[Effect]:
         """Return the refund for devices that the pod requests by the name of their class; no other pod has them."""
