@@ -318,7 +318,8 @@ def _devices() -> Iterable[Workload]:
         id="mig-reclaim",
         title="96 nodes whose MIG slices a queue has all, 768 slices of three profiles reclaim",
         nodes=Nodes(96, gpus=0),
-        queues=_two_queues(0, 768),
+        # KAI-Scheduler counts a slice by the number before its g: 1, 2 or 3 GPUs, and so two on average.
+        queues=_two_queues(0, 2 * 768),
         running=Running(3072, ("queue-0",), gpus=0),
         pending=Pending(768, ("queue-1",), gpus=0),
         expected=Expected(pipelined=768, evicted=768, source="derived: each takes a slice of its profile"),

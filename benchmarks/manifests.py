@@ -231,12 +231,20 @@ def pods(workload: Workload) -> Iterator[Manifest]:
         yield from _pending_pods(workload.pending, workload.devices)
 
 
-def _running_pods(running: Running, shape: Nodes, wanted: Devices | None) -> Iterator[Manifest]:
+def running_node(workload: Workload, index: int) -> int:
+    """Return the index of the node on which the pod ``index`` of those that run is."""
+    if workload.devices is Devices.MIG:
+        return made.node_of_slice(index)
+    return 0 if workload.running is None else workload.running.node_of(index, workload.nodes)
+
+
+def _running_pods(workload: Workload, running: Running) -> Iterator[Manifest]:
+    wanted = workload.devices
     spec = _pod_spec(running.gpus)
     scheduled = [{"type": "PodScheduled", "status": "True"}]
     status: Manifest = {"phase": "Running", "startTime": stamp(_STARTED), "conditions": scheduled}
     for index in range(running.groups):
-        on = made.node_of_slice(index) if wanted is Devices.MIG else running.node_of(index, shape)
+        on = running_node(workload, index)
         spec = spec if wanted is None else _pod_spec(running.gpus, more=made.resources_of_pod(wanted, on))
         node = node_name(on)
         group = running_name(index)
@@ -358,4 +366,4 @@ def newcomers(workload: Workload) -> Iterator[Manifest]:
 def running_pods(workload: Workload) -> Iterator[Manifest]:
     """Make the pods that run."""
     if workload.running:
-        yield from _running_pods(workload.running, workload.nodes, workload.devices)
+        yield from _running_pods(workload, workload.running)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from attrs import frozen
 
-from benchmarks.manifests import node_index, running_name, waiting_name
+from benchmarks.manifests import node_index, running_name, running_node, waiting_name
 from benchmarks.workload import RACK_LABEL, ZONE_LABEL, Workload
 
 
@@ -79,7 +79,7 @@ def _overcommitted(workload: Workload, decisions: Decisions) -> Iterable[str]:
     if workload.running:
         for index in range(workload.running.groups):
             if f"{running_name(index)}-000" not in decisions.evicted:
-                used[workload.running.node_of(index, shape)] += workload.running.gpus
+                used[running_node(workload, index)] += workload.running.gpus
     pending = workload.pending
     each = 0.0 if pending is None else float(pending.fraction or pending.gpus)
     demand = defaultdict[int, float](float, used)
