@@ -111,8 +111,11 @@ class Planner:
 
     def serves(self, plan: Plan) -> bool:
         """Return whether sums allow that the plan serves the aggressor."""
+        return self._could_hold(self._freed(plan))
+
+    def _could_hold(self, freed: Mapping[int, int]) -> bool:
         self._papers += 1
-        return self._room.could_hold(self._freed(plan))
+        return self._room.could_hold(freed)
 
     def _freed(self, plan: Plan) -> Mapping[int, int]:
         """Return what a plan frees, by node; by device where pods ask for whole ones."""
@@ -130,17 +133,20 @@ class Planner:
         """Return what the plan costs and frees in all."""
         totals = Totals()
         for group, steps in plan.items():
-            giver = self.giver(group)
-            totals.add(giver.cost(steps), giver.queue, giver.lost(steps)[0], self._places(group, steps))
+            totals.add(*self._part(group, steps))
         return totals
 
-    def _without(self, totals: Totals, plan: Plan, gone: Iterable[int]) -> tuple[Cost, Mapping[int, int]]:
-        """Return what the rest of a plan costs and frees once the groups ``gone`` are left out of it."""
+    def _without(self, totals: Totals, plan: Plan, gone: Iterable[int]) -> Totals:
+        """Return the totals of a plan that leaves out its groups ``gone``."""
         rest = totals.copy()
         for group in gone:
-            giver, steps = self.giver(group), plan[group]
-            rest.take_off(giver.cost(steps), giver.queue, giver.lost(steps)[0], self._places(group, steps))
-        return Cost(*rest.sums)._replace(below=self._pushes_below(rest.losses)), rest.freed
+            rest.take_off(*self._part(group, plan[group]))
+        return rest
+
+    def _part(self, group: int, steps: int) -> tuple[Cost, int, Float64s, Mapping[int, int]]:
+        """Return what ``group`` adds to totals with ``steps``."""
+        giver = self.giver(group)
+        return giver.cost(steps), giver.queue, giver.lost(steps)[0], self._places(group, steps)
 
     def _is_allowed_on_paper(self, plan: Plan) -> bool:
         if self._cause is not Cause.RECLAIM:
@@ -169,10 +175,10 @@ class Planner:
             for steps in self._fewer(group, left[group]):
                 if self._is_over():
                     return left
-                rest = self._rest(totals, group, left[group], steps)
-                is_some = bool(steps) or len(left) > 1
-                self._papers += is_some
-                serves = is_some and self._room.could_hold(rest.freed)
+                rest = self._without(totals, left, (group,))
+                if steps:
+                    rest.add(*self._part(group, steps))
+                serves = (bool(steps) or len(left) > 1) and self._could_hold(rest.freed)
                 if not serves and len(self.refused) >= MOST_REMEMBERED:
                     continue
                 without = {**left, group: steps}
@@ -183,14 +189,6 @@ class Planner:
                     break
                 self.refuse(without)
         return left
-
-    def _rest(self, totals: Totals, group: int, before: int, steps: int) -> Totals:
-        """Return the totals of a plan in which ``group`` gives up ``steps`` in place of the steps ``before``."""
-        rest, giver = totals.copy(), self.giver(group)
-        rest.take_off(giver.cost(before), giver.queue, giver.lost(before)[0], self._places(group, before))
-        if steps:
-            rest.add(giver.cost(steps), giver.queue, giver.lost(steps)[0], self._places(group, steps))
-        return rest
 
     def refuse(self, plan: Plan) -> None:
         """Remember that a plan does not serve."""
@@ -220,7 +218,8 @@ class Planner:
         leaving += list(combinations(mine[:FEW_LEAVE], 2))
         for gone in leaving:
             rest = self._without(totals, plan, gone)
-            for group, steps in self._cheaper(before, *rest, outside, offers):
+            cost = Cost(*rest.sums)._replace(below=self._pushes_below(rest.losses))
+            for group, steps in self._cheaper(before, cost, rest.freed, outside, offers):
                 changed = {each: kept for each, kept in plan.items() if each not in gone}
                 changed[group] = steps
                 if self._is_good(changed) and self.cost(changed) < before and self.may_replace(changed, plan):
@@ -355,8 +354,7 @@ class Planner:
         """Yield the plans that leave out one group of ``plan``."""
         totals = self._totals(plan)
         for group in self.by_price(plan) if len(plan) > 1 else ():
-            self._papers += 1
-            if self._room.could_hold(self._without(totals, plan, (group,))[1]):
+            if self._could_hold(self._without(totals, plan, (group,)).freed):
                 yield {each: steps for each, steps in plan.items() if each != group}
 
     def all_that_may_go(self) -> Iterable[Plan]:
