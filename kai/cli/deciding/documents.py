@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 D = TypeVar("D", Place, Hold, Departure)
 
 
+def _reason_of(job: Job) -> tuple[str, str]:
+    """Return code and text of why pods of a job wait, or why a cluster refuses it; empty where neither applies."""
+    reason = job.waiting_reason
+    return job.refusal if reason is None else (str(reason.code), reason.text)
+
+
 # --- One moment ------------------------------------------------------------------------------------------------------
 
 
@@ -68,9 +74,7 @@ class ResultJob:
     def of(cls, job: Job) -> ResultJob:
         """Return the item of a job."""
         waits = job.waiting_reason is not None
-        code, text = (
-            job.refusal if job.waiting_reason is None else (str(job.waiting_reason.code), job.waiting_reason.text)
-        )
+        code, text = _reason_of(job)
         return cls(
             name=job.name,
             namespace=job.namespace,
@@ -236,9 +240,7 @@ class PlannedJob:
     @classmethod
     def of(cls, job: Job) -> PlannedJob:
         """Return the item of a job."""
-        code, text = (
-            job.refusal if job.waiting_reason is None else (str(job.waiting_reason.code), job.waiting_reason.text)
-        )
+        code, text = _reason_of(job)
         return cls(
             name=job.name,
             namespace=job.namespace,
