@@ -113,19 +113,18 @@ class Batches:
     """Pods that kernels place by counts of plugins, which say afterwards what each pod got.
 
     While kernels run, the ledger has the engine's part of such placements and the room that they took. Before anything
-    in Python looks at it again, ``tell`` asks plugins for the rest: details, and what they add to their columns.
+    in Python looks at it again, ``complete`` asks plugins for the rest: details, and what they add to their columns.
     """
 
     def __init__(self, world: World, details: Details) -> None:
         """Begin without room; ``count`` fills it in."""
         self._world, self._details = world, details
         policy = world.policy
-        self._owners: dict[int, Batch] = {}
-        for at, plugin in enumerate(policy.plugins):
-            placement = plugin.placement
-            if placement is None or placement.batch is None or not (policy.batching == at).any():
-                continue
-            self._owners[at] = placement.batch
+        self._owners: dict[int, Batch] = {
+            at: plugin.placement.batch
+            for at, plugin in enumerate(policy.plugins)
+            if plugin.placement is not None and plugin.placement.batch is not None and (policy.batching == at).any()
+        }
         self.of_shape: Bools = np.isin(policy.batching, [*self._owners])
         """bool[K]: the shapes of such pods."""
 
@@ -157,7 +156,7 @@ class Batches:
             world.ledger.seal()
         return True
 
-    def tell(self, pods: Int64s) -> None:
+    def complete(self, pods: Int64s) -> None:
         """Ask plugins what ``pods`` got, which were placed in this order and are final; details and effects follow."""
         world = self._world
         shapes = world.facts.pods.shape[pods]

@@ -352,7 +352,7 @@ class FastPath:
             return
         count = int(state[allocating.DECISIONS])
         statements = work.statements[: int(state[allocating.STATEMENTS])]
-        self._batches.tell(work.decided[:count, 1][work.decided[:count, 0] == OP_ALLOCATE])
+        self._batches.complete(work.decided[:count, 1][work.decided[:count, 0] == OP_ALLOCATE])
         decisions = self._decisions(work.decided[:count, 0], work.decided[:count, 1])
         if count == len(statements):  # every statement has at least one decision, so each has exactly one
             session.emit("allocate", *zip(decisions))

@@ -22,6 +22,7 @@ from kai.api.scheduling.bind_request import (
 )
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.values import instant_text
+from kai.basics.wording import counted
 from kai.cluster.requests import Evict as EvictRequest
 from kai.cluster.requests import Request
 from kai.deciding.explain.messages import eviction_message, pipelined_message
@@ -186,12 +187,10 @@ def gang_event(gang: Gang, nodes: Mapping[str, int], pool: str) -> Emit:
 
     Holds: the text names at most ten nodes, because Kubernetes refuses an event with a message over 1 KiB.
     """
-    count = sum(nodes.values())
     named = [f"{node} ({here})" for node, here in sorted(nodes.items())[:_MOST_NODES]]
     if len(nodes) > _MOST_NODES:
         named.append(f"{len(nodes) - _MOST_NODES} more")
-    pods = "1 pod" if count == 1 else f"{count} pods"
-    where = f"{gang.ref.namespace}/{gang.ref.name}"
+    pods, where = counted(sum(nodes.values()), "pod"), f"{gang.ref.namespace}/{gang.ref.name}"
     message = f"Successfully assigned {pods} of pod group {where} at node-pool {pool} to nodes {', '.join(named)}"
     return emit(gang.ref, SCHEDULED, message, uid=gang.uid)
 
