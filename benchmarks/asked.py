@@ -161,9 +161,9 @@ def _kai(tree: Path, arguments: tuple[str, ...], folder: Path) -> tuple[float, f
     shell = (
         "import resource as r, subprocess as s, sys; d = s.run([sys.executable, '-m', 'kai', *sys.argv[1:]], stdout=-3)"
     )
-    told = "u = r.getrusage(r.RUSAGE_CHILDREN); print(d.returncode, u.ru_utime + u.ru_stime, u.ru_maxrss / 1024)"
+    report = "u = r.getrusage(r.RUSAGE_CHILDREN); print(d.returncode, u.ru_utime + u.ru_stime, u.ru_maxrss / 1024)"
     done = subprocess.run(
-        [sys.executable, "-c", f"{shell}; {told}", *arguments],
+        [sys.executable, "-c", f"{shell}; {report}", *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(tree)},
         capture_output=True,

@@ -232,7 +232,7 @@ def pods(workload: Workload) -> Iterator[Manifest]:
 
 
 def running_node(workload: Workload, index: int) -> int:
-    """Return the index of the node on which the pod ``index`` of those that run is."""
+    """Return the index of the node of the running pod ``index``."""
     if workload.devices is Devices.MIG:
         return made.node_of_slice(index)
     return 0 if workload.running is None else workload.running.node_of(index, workload.nodes)

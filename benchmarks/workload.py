@@ -78,9 +78,9 @@ class Pending:
     required_level: str = ""
     preferred_level: str = ""
     subgroups: int = 0
-    """Each group has so many sub-groups of equal size, each within a rack."""
+    """The number of sub-groups of a group, of equal size, each within a rack."""
     app: int = 0
-    """So many groups in a row are one app, in a namespace that few others share."""
+    """The number of groups in a row that are one app, in a namespace that few others share."""
     keeps: str = ""
     """How pods of an app keep to each other: ``apart`` (no two on a node) or ``spread`` (evenly over zones)."""
 

@@ -49,7 +49,7 @@ Measured with searches as far as commands search: loading takes a second of proc
 """
 _PACE: Final = Pace(WORTH_LOADING)
 SCENARIO: Final = 3_000
-"""Work of a scenario in a search for victims: plain, one takes as long as so many pairs (5 ms against 1.7 us)."""
+"""Work of a scenario in a search for victims, in pairs that take as long in plain Python: 5 ms against 1.7 us."""
 TRIALS: Final = 5
 """How often a cycle is decided again for one job that is explained, about."""
 _HOSTS: Final[list[str]] = []

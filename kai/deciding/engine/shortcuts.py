@@ -136,7 +136,7 @@ TOO_FEW: Final = Shortcut(
     name="too-few",
     plain="kai.actions.search.solver.Search",
     fast="kai.actions.search.outer.Filters",
-    applies="scenarios for pods that ask for the same whole number of GPUs, of which too few become free",
+    applies="scenarios for pods that ask for the same whole number of GPUs, where too few become free",
     workload="gang-reclaim",
     gain="3,260 → 227",
 )

@@ -60,7 +60,7 @@ class Work(Struct):
     refusals: Int64Table  # [4096, 4] class of groups, stamp, group put into words, pods that the queues refused at once
     state: Int64s  # [8] decisions, statements, refusals, stamp; group, pod, pods placed and code of the refusal at hand
     chunk: Int64s  # [...] pods of the chunk at hand
-    counting: Int64s  # [1] where the room begins that pods took since plugins were told last, -1: none
+    counting: Int64s  # [1] where the room begins that pods took since plugins completed the last batch, -1: none
 
 
 DECISIONS, STATEMENTS, REFUSALS, STAMP, GROUP, POD, PLACED, CODE = 0, 1, 2, 3, 4, 5, 6, 7

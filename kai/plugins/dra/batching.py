@@ -1,7 +1,7 @@
 """Placing pods that ask for whole devices in batches: counting says how many of them each node takes.
 
-An *ask* is what pods want, whatever their claims are called: so many of the devices that match, be it with one value of
-an attribute in common. Pods have an ask if nothing but free devices decides about them:
+An *ask* is what pods want, whatever their claims are called: a number of devices that match, if wanted with one value
+of an attribute in common. Pods have an ask if nothing but free devices decides about them:
 
 - one claim of their own that is not allocated, or one resource that a device class backs, with one request;
 - devices of one node each, that no counter divides and no other pod may share.
@@ -203,7 +203,7 @@ class Batching:
         if values is not None:
             rows, values = rows[values >= 0], values[values >= 0]
             most = int(np.bincount(self._inventory.node[rows], minlength=1).max())
-            # The search for devices gives up after so many steps, of which it takes at most these.
+            # The search for devices gives up after a number of steps, and takes at most these.
             if most * 2 ** min(want.count, 32) * most > MOST_STEPS:
                 return -1
         key = rows.tobytes(), want.count, None if values is None else values.tobytes()
@@ -317,7 +317,7 @@ class Batching:
 
 
 def _counts(ask: Ask, free: Bools, nodes: int) -> Int64s:
-    """Return int64[N]: how many pods with ``ask`` get devices of each node of those that are ``free`` [d]."""
+    """Return int64[N]: how many pods with ``ask`` the ``free`` devices [d] of each node serve."""
     where = np.repeat(np.arange(nodes), np.diff(ask.start))[free]
     if ask.values is None:
         return np.bincount(where, minlength=nodes) // ask.count

@@ -69,7 +69,7 @@ class Workloads:
     left: dict[str, float] = attrs.field(factory=dict)
     """When a pod was last gone from each node."""
     note_end: Callable[[Pod, Ended], None] = lambda _pod, _why: None
-    """Is told why a pod goes, before it is gone."""
+    """Takes the reason for which a pod goes, before it is gone."""
     _latest: dict[str, LiveJob] = attrs.field(factory=dict)
     """The last run of each CronJob."""
     _put_off: dict[str, JobPlan] = attrs.field(factory=dict)

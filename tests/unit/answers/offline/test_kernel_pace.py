@@ -57,7 +57,7 @@ def test_deciding_again_and_again_counts_as_work(running):
 
 
 def cycle(scenarios):
-    """Return a cycle on 13 nodes and 60 pods, of which 20 wait, in which searches tried some scenarios."""
+    """Return a cycle on 13 nodes and 60 pods, 20 of them waiting, in which searches tried some scenarios."""
     nodes = np.where(np.arange(60) < 20, -1, 0)
     taken = SimpleNamespace(nodes=range(13), pods=range(60), pod_node=nodes)
     return SimpleNamespace(snapshot=taken, scenarios=scenarios)

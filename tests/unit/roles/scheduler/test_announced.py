@@ -64,7 +64,7 @@ def bind_all(world):
         world.answer()
 
 
-def told(world):
+def events_sent(world):
     sent = [wire.send.request for wire in world.wires]
     return [(each.ref.cls.__name__, each.ref.name, each.message) for each in sent if isinstance(each, Emit)]
 
@@ -72,16 +72,16 @@ def told(world):
 def test_a_gang_has_one_event_for_all_binds():
     world = sharing(3)
     bind_all(world)
-    assert told(world) == []
+    assert events_sent(world) == []
     world.pass_time(1.0)
     text = "Successfully assigned 3 pods of pod group default/gang at node-pool default to nodes n1 (2), n2 (1)"
-    assert told(world) == [("PodGroup", "gang", text)]
+    assert events_sent(world) == [("PodGroup", "gang", text)]
 
 
 def test_pods_that_start_alone_keep_their_events():
     world = sharing(1)
     bind_all(world)
-    assert [name for _, name, _ in told(world)] == ["p0", "p1", "p2"]
+    assert [name for _, name, _ in events_sent(world)] == ["p0", "p1", "p2"]
 
 
 def test_a_late_bind_of_a_gang_has_another_event():
@@ -93,7 +93,7 @@ def test_a_late_bind_of_a_gang_has_another_event():
     world.decide(world.bind("p2", "n1"), cycle=2)
     world.answer()
     world.pass_time(1.0)
-    assert [message.partition(" of ")[0] for _, _, message in told(world)] == [
+    assert [message.partition(" of ")[0] for _, _, message in events_sent(world)] == [
         "Successfully assigned 2 pods",
         "Successfully assigned 1 pod",
     ]
@@ -119,7 +119,7 @@ def test_an_ended_term_reports_no_binds_of_gangs():
     world.lose()
     world.lead(2)
     world.pass_time(5.0)
-    assert told(world) == []
+    assert events_sent(world) == []
 
 
 def test_an_event_of_a_gang_names_ten_nodes():
