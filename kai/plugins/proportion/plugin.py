@@ -131,8 +131,7 @@ class Proportion:
         """Return what queues are owed of GPU models; nothing is computed without a quota of one."""
         if not session.facts.queues.model_quota.any():
             return no_guarantees(session)
-        families = session.once("families of queues", (session.snapshot.queues,), lambda: families_of(session))
-        parents_first = np.concatenate([family.rows for family in families])
+        parents_first = np.concatenate([family.rows for family in families_of(session)])
         return guarantees_of(session, parents_first, model_pools(session, self.scaling_namespace))
 
     def _divide(
@@ -146,9 +145,7 @@ class Proportion:
         """Return the shares of all queues; ``factors`` [Q, 3] multiply their weights, None: none does."""
         facts = session.facts.queues
         shares = np.zeros((len(session.snapshot.queues), SHARED_RESOURCES), np.float64)
-        # What facts say of queues besides their shares follows from the queues alone.
-        families = session.once("families of queues", (session.snapshot.queues,), lambda: families_of(session))
-        for family in families:
+        for family in families_of(session):
             amounts = total if family.parent < 0 else shares[family.parent]
             asked = requested[family.rows]
             for resource, terms in enumerate(family.terms):
@@ -250,6 +247,11 @@ class Family(NamedTuple):
 
 def families_of(session: SessionView) -> tuple[Family, ...]:
     """Return the families of all queues, each after that of its parent."""
+    # What facts say of queues besides their shares follows from the queues alone.
+    return session.once("families of queues", (session.snapshot.queues,), lambda: _make_families(session))
+
+
+def _make_families(session: SessionView) -> tuple[Family, ...]:
     queues, facts = session.snapshot.queues, session.facts.queues
     weight = np.array([(q.weight.cpu, q.weight.memory, q.weight.gpu) for q in queues], np.float64).reshape(-1, 3)
     usage = np.array([(q.usage.cpu, q.usage.memory, q.usage.gpu) for q in queues], np.float64).reshape(-1, 3)
