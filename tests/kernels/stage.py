@@ -137,6 +137,7 @@ class Stage:
             queues=base.facts.queues.replace(
                 fair_share=random.integers(0, 4, (queues, 3)) * amounts,
                 rank=base.facts.queues.priority * int(random.integers(0, 2)),
+                past_use=random.integers(0, 3, queues) / 3,
                 allocatable=random.integers(-1, 4, (queues, 3)) * amounts,
                 total=random.integers(1, 5, 3) * amounts,
                 **_falls(base.facts.queues.quota, random),

@@ -14,8 +14,11 @@ from kai.api.cluster_objects import ClusterObjects, collect
 from kai.api.codec.structuring import structure_all
 from kai.deciding.engine.cycle import run_cycle
 from kai.deciding.engine.shortcuts import TABLE as SHORTCUTS
+from kai.facts.model.groups import Shares
 from kai.framework.decisions import Recorder
+from kai.framework.terms import FairShares
 from kai.intake import take_snapshot
+from kai.plugins.proportion import Proportion
 from kai.testing.views import decision_lines
 from tests.generate.draft import NOW
 from tests.generate.features import Chosen
@@ -111,3 +114,38 @@ def test_decisions_do_not_depend_on_the_compiler():
         env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONHASHSEED": "7"},
     )
     assert json.loads(found.stdout) == [decisions_on(objects_of(seed, None)) for seed in SAMPLE]
+
+
+@attrs.frozen
+class EqualPast:
+    """Fair shares of queues that all used equally much before."""
+
+    shares: Proportion
+
+    def open(self, session):
+        past = np.full(len(session.snapshot.queues), 0.3)
+        terms = self.shares.open(session)
+        return [attrs.evolve(each, past_use=past) if isinstance(each, FairShares) else each for each in terms]
+
+
+def with_proportion(using, change):
+    """Return a profile with another plugin for fair shares."""
+    plugins = [
+        attrs.evolve(each, plugin=change(each.plugin)) if isinstance(each.plugin, Proportion) else each
+        for each in using.plugins
+    ]
+    return attrs.evolve(using, plugins=tuple(plugins))
+
+
+@given(st.one_of(snapshots(groups=(2, 7)), contended()))
+def test_an_equal_past_moves_no_decision(snapshot):
+    assert decide(snapshot)[0] == decide(snapshot, with_proportion(EVERYTHING, EqualPast))[0]
+
+
+@given(contended(), st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_a_past_that_counts_nothing_moves_no_decision(snapshot, amounts):
+    using = with_proportion(EVERYTHING, lambda each: attrs.evolve(each, k=0.0))
+    queues = tuple(
+        attrs.evolve(queue, usage=Shares(gpu=amounts[row % len(amounts)])) for row, queue in enumerate(snapshot.queues)
+    )
+    assert decide(snapshot, using)[0] == decide(attrs.evolve(snapshot, queues=queues), using)[0]

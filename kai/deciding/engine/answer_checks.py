@@ -89,8 +89,10 @@ def objection_to_term(term: Term, view: SessionView) -> tuple[str, str]:
         value = getattr(term, field.name)
         if field.name in shapes:
             objection = _table(value, *shapes[field.name])
-        elif field.name == "models":
-            form = (np.int64, view.facts.queues.model_quota.shape)
+        elif field.name in {"models", "past_use"}:
+            tables = view.facts.queues
+            of_models = (np.int64, tables.model_quota.shape)
+            form = of_models if field.name == "models" else (np.float64, tables.created.shape)
             objection = "" if value is None else _table(value, *form)
         elif field.name == "divide":
             objection = (

@@ -135,6 +135,8 @@ class World:
             )
             if shares.takes_by_priority:
                 queues = queues.replace(rank=queues.priority)
+            if shares.past_use is not None and self.ranks_victims:  # the peer orders equal queues by age alone
+                queues = queues.replace(past_use=shares.past_use)
             self.facts = self.facts.replace(queues=queues)
 
     def _order_pods(self, policy: Policy) -> None:

@@ -107,6 +107,7 @@ class QueueFacts(Struct):
     allocatable: Float64Table  # [Q, 3] what the queue may hold before it counts as greedy; -1: unlimited
     priority: Int64s  # [Q]
     rank: Int64s  # [Q] a queue within its quota takes from one of a lower rank what that has within its own
+    past_use: Float64s  # [Q] of queues with equal shares, the one with less goes first
     created: Float64s  # [Q]
     leaf: Bools  # [Q]
     total: Float64s  # [3]

@@ -15,7 +15,7 @@ from kai.facts.compiled.jit import inner, kernel
 from kai.facts.compiled.struct import Bools, Float64Table, Int64s, Struct
 from kai.facts.kernels.columns import SHARED_RESOURCES, Columns, Facts
 from kai.facts.kernels.fit import Rules
-from kai.facts.kernels.queue_order import OLDER, YOUNGER, compare_queues
+from kai.facts.kernels.queue_order import FIRST_OF_EQUALS, LAST_OF_EQUALS, compare_queues
 
 WAITING, VICTIMS, RANKED = 0, 1, 2
 
@@ -63,7 +63,7 @@ def _queue_before(facts: Facts, columns: Columns, rules: Rules, heap: Heap, left
         given = heap.popped[leaf_left] + heap.amounts[top_left]
         taken = heap.popped[leaf_right] + heap.amounts[top_right]
         order = compare_queues(facts, columns, rules, left, right, nothing, nothing, given, taken)
-        if heap.victims[0] == RANKED and (order == OLDER or order == YOUNGER):
+        if heap.victims[0] == RANKED and (order == FIRST_OF_EQUALS or order == LAST_OF_EQUALS):
             return entry_before(heap, top_left, top_right)
         return not order < 0
     return (

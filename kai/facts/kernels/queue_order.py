@@ -1,9 +1,10 @@
 """The order in which queues are served.
 
 Queues above their share go last. Before them, queues that stay within their entitlement with the next chunk go first,
-then higher priority, then the lower share of the allocatable amount; age breaks ties.
+then higher priority, then the lower share of the allocatable amount. Less past use breaks ties, then age.
 
-Source: the queue order of the peer's proportion plugin.
+Source: the queue order of the peer's proportion plugin, which knows age alone. Shares are whole GPUs, so queues
+    whose past use differs by little have equal shares, and always the older would go first.
 """
 
 from kai.facts.compiled.jit import inner, kernel
@@ -12,7 +13,7 @@ from kai.facts.kernels.columns import GPU, GPU_UNIT, SHARED_RESOURCES, Columns, 
 from kai.facts.kernels.fit import Rules
 
 UNSHARED_PENALTY = 1000.0
-OLDER, YOUNGER = -2, 2
+FIRST_OF_EQUALS, LAST_OF_EQUALS = -2, 2
 
 
 @inner
@@ -95,7 +96,8 @@ def compare_queues(
 ) -> int:
     """Return a negative number if ``left`` goes before ``right``, else a positive one.
 
-    OLDER or YOUNGER: they differ only in age. Of two queues created at the same instant, the right one goes first.
+    FIRST_OF_EQUALS or LAST_OF_EQUALS: they differ only in past use or age. Of two queues created at the same instant,
+    the right one goes first.
 
     Shapes: wanted, rival [3] the next chunk of each side; given, taken [3] what the victims of each side hold.
     """
@@ -148,4 +150,6 @@ def compare_queues(
         return -1
     if _weaker(facts, right, left):
         return 1
-    return OLDER if facts.queues.created[left] < facts.queues.created[right] else YOUNGER
+    if facts.queues.past_use[left] != facts.queues.past_use[right]:
+        return FIRST_OF_EQUALS if facts.queues.past_use[left] < facts.queues.past_use[right] else LAST_OF_EQUALS
+    return FIRST_OF_EQUALS if facts.queues.created[left] < facts.queues.created[right] else LAST_OF_EQUALS

@@ -350,6 +350,7 @@ def _queue_table(queues: Sequence[Queue], instants: Float64s) -> QueueFacts:
         allocatable=np.zeros((len(queues), 3), np.float64),
         priority=np.array([queue.priority for queue in queues], np.int64),
         rank=np.zeros(len(queues), np.int64),
+        past_use=np.zeros(len(queues), np.float64),
         created=np.array([queue.created for queue in queues], np.float64),
         leaf=leaf,
         total=np.zeros(3, np.float64),

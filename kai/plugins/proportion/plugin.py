@@ -177,7 +177,29 @@ class Proportion:
             takes_by_priority=self.queue_priority_in_quota_reclaim,
             divide=partial(self._divide, session, total, requested, guarantees),
             models=guarantees.deserved if guarantees.deserved.shape[1] else None,
+            past_use=self._past_use(session, factors),
         )
+
+    def _past_use(self, session: SessionView, factors: Float64s | None) -> Float64s | None:
+        """Return float64[Q]: past usage by what the weight of a queue is among siblings, of the resource with the most.
+
+        None where past usage plays no part.
+        """
+        if not self.k:
+            return None
+        past = np.zeros(len(session.snapshot.queues), np.float64)
+        for family in families_of(session):
+            for resource, terms in enumerate(family.terms):
+                if not terms.usage.any():
+                    continue
+                weight = terms.weight if factors is None else terms.weight * factors[family.rows, resource]
+                # Siblings without a weight share by quota alone, and are alike here.
+                portion = weight / weight.sum() if weight.any() else np.full(len(weight), 1 / len(weight))
+                # A queue without a weight among others has no claim by its past.
+                used = np.where(terms.usage > 0, np.inf, 0.0)
+                np.divide(terms.usage, portion, out=used, where=portion > 0)
+                past[family.rows] = np.maximum(past[family.rows], used)
+        return past if past.any() else None
 
 
 def _draining(session: SessionView) -> Callable[[GroupRow, GroupRows, Cause], Bools] | None:

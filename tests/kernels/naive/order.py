@@ -40,7 +40,7 @@ def by_rules(
 ) -> bool | None:
     """Say whether ``left`` goes before ``right``; each with what it wants next, or with what its victims hold.
 
-    None: only their age tells them apart.
+    None: only their past use and their age tell them apart.
     """
     if not rules.fair_order:
         return (left.created, left.row) < (right.created, right.row)
@@ -84,7 +84,7 @@ class Heap:
     ) -> None:
         """Begin empty; ``keys`` order the groups of a leaf, ``amounts`` are what each wants, or holds as a victim.
 
-        ``ranked``: of victims' queues that only their age tells apart, the one goes first whose next group does.
+        ``ranked``: of victims' queues that only past use and age tell apart, the one goes first whose next group does.
         """
         self.world = world
         self.rules = rules
@@ -121,12 +121,17 @@ class Heap:
         one, other = self.world.queues[left], self.world.queues[right]
         if not self.victims:
             first = by_rules(self.world, self.rules, one, other, *tops, NOTHING, NOTHING)
-            return one.created < other.created if first is None else first
+            return self.goes_first(one, other) if first is None else first
         held = [_plus(self.popped.get(leaf, NOTHING), top) for leaf, top in zip(leaves, tops, strict=True)]
         first = by_rules(self.world, self.rules, one, other, NOTHING, NOTHING, *held)
         if first is None:
-            return self.group_before(*groups) if self.ranked else not one.created < other.created
+            return self.group_before(*groups) if self.ranked else not self.goes_first(one, other)
         return not first
+
+    @staticmethod
+    def goes_first(left: Queue, right: Queue) -> bool:
+        """Say which of two queues with equal shares goes first: the one that used less before, then the older one."""
+        return (left.past_use, left.created) < (right.past_use, right.created)
 
     def group_before(self, left: int, right: int) -> bool:
         """Say whether one group goes before another, whatever their queues."""

@@ -181,6 +181,7 @@ class Queue:
     allocatable: list[float]
     priority: int
     rank: int
+    past_use: float
     created: float
     leaf: bool
     falls: list[tuple[int, list[float]]] = attrs.Factory(list)
@@ -407,6 +408,7 @@ def _queues(facts: Facts) -> list[Queue]:
             [float(amount) for amount in table.allocatable[row]],
             int(table.priority[row]),
             int(table.rank[row]),
+            float(table.past_use[row]),
             float(table.created[row]),
             bool(table.leaf[row]),
             [

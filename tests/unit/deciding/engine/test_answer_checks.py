@@ -48,6 +48,10 @@ def opened(*extensions):
         (FairShares(*[np.full((2, 3), np.nan)] * 4), "FairShares.fair_share: found NaN, expected numbers"),
         (FairShares(*[None] * 4), "FairShares.fair_share: found NoneType, expected float64[2, 3]"),
         (
+            FairShares(*[np.zeros((2, 3))] * 2, np.zeros(3), np.zeros((2, 3)), past_use=np.zeros(3)),
+            "FairShares.past_use: found float64[3], expected float64[2]",
+        ),
+        (
             FairShares(*[np.zeros((2, 3))] * 2, np.zeros(3), np.zeros((2, 3)), divide="no"),
             "FairShares.divide: found str, expected a function",
         ),

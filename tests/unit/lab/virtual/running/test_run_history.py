@@ -57,8 +57,8 @@ def test_two_queues_get_equal_shares_after_four_half_lives():
     found = shares(text, 1.25, settled=0.5, windowSize="30m", halfLifePeriod="7m30s", fetchInterval="10s")
     assert found["one"] + found["two"] == pytest.approx(found["all"])
     assert found["all"] > 0.95 * 16 * 0.75
-    # Shares are whole GPUs: as long as past usage differs by less than one GPU of sixteen, both have eight.
-    assert 7.5 / 8.5 <= found["one"] / found["two"] <= 8.5 / 7.5
+    # Shares are whole GPUs, so both have eight nearly always: the order of equal shares decides.
+    assert 0.95 <= found["one"] / found["two"] <= 1.05
 
 
 def test_a_month_of_backlog_uses_budgets_within_one_percent():
