@@ -150,6 +150,10 @@ class Console:
         shown = text if self.is_for_machines else visible(text, styled=self.color)
         write_out(self.plainly(shown) + "\n")
 
+    def write_part(self, text: str) -> None:
+        """Write a part of a document that is longer than memory should hold; no line ends here."""
+        write_out(text)
+
     def plainly(self, text: str) -> str:
         """Return ``text``, transliterated to ASCII if ``plain``."""
         return text.translate(_PLAIN) if self.plain else text
@@ -225,10 +229,15 @@ def write_kind(document: "Document", console: Console, origin: "Origin | None" =
 
 def write_document(document: Mapping[str, Any], console: Console) -> None:
     """Write one document: JSON on one line, or YAML."""
-    if console.output == "json":
-        # On one line, so that documents that are written one after another can be read line by line.
-        console.write(json.dumps(document, ensure_ascii=console.plain))
-        return
+    # On one line, so that documents that are written one after another can be read line by line.
+    is_json = console.output == "json"
+    console.write(
+        json.dumps(document, ensure_ascii=console.plain) if is_json else f"---\n{yaml_text(document, console)}"
+    )
+
+
+def yaml_text(document: object, console: Console) -> str:
+    """Return a document, or a part of one, as YAML that kubectl reads alike."""
     import yaml
 
     from kai.api.codec.manifest_text import BOOLEAN, LETTER
@@ -238,5 +247,5 @@ def write_document(document: Mapping[str, Any], console: Console) -> None:
 
     Dumper.add_implicit_resolver(BOOLEAN, LETTER, list("yYnN"))  # quoted: YAML 1.1 of kubectl has booleans here
     Dumper.add_multi_representer(str, lambda dumper, word: dumper.represent_str(str(word)))
-    text = yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=not console.plain, width=120)
-    console.write("---\n" + text.rstrip())
+    text: str = yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=not console.plain, width=120)
+    return text.rstrip()

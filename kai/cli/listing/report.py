@@ -9,6 +9,7 @@ import csv
 import datetime as dt
 import html
 import io
+import json
 import re
 import sys
 from itertools import islice
@@ -19,6 +20,7 @@ import attrs
 import click
 
 from kai.answers.cases.origin import Origin
+from kai.answers.documents.document import as_json, enveloped
 from kai.answers.documents.listings import SpanItem, UsageHistory, UsageItem, UsageReport
 from kai.api.codec.structuring import structure
 from kai.api.kinds import key_of
@@ -27,7 +29,7 @@ from kai.basics.errors import CommandLineError
 from kai.basics.parsing import is_postgresql, place_text
 from kai.basics.schedules import read_zone
 from kai.basics.wording import number_text, shown
-from kai.cli.console import FORMATS, Console, console_options, write_kind
+from kai.cli.console import FORMATS, Console, console_options, write_kind, yaml_text
 from kai.cli.tables import Column, table, wrapped
 from kai.history.database import heard_until, queues_by_row, reading
 from kai.history.facts import HOURS, NOTHING, RESOURCES
@@ -133,7 +135,8 @@ def report_command(
         made = report(connection, kind, span, by=by or "", zone=local, queues=queues)
         # Written while the file is read: a month may have a million jobs.
         if console.is_for_machines:
-            _write_report(made, console)
+            for part in _document(made, console):
+                console.write_part(part)
             return
         for part in _FORMS[console.output if console.output in _FORMS else "table"](made, console):
             console.write(part)
@@ -189,13 +192,51 @@ def _blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield block
 
 
-def _write_report(made: Report, console: Console) -> None:
-    """Write all rows with exact amounts, for machines."""
+def _document(made: Report, console: Console) -> Iterator[str]:
+    """Yield the document with all rows and exact amounts, `_BLOCK` rows at a time; its bytes are those of one piece."""
     recorded = None if made.recorded is None else instant(made.recorded)
-    parts = tuple(
-        SpanItem(from_=instant(span.since), to=instant(span.until), rows=tuple(rows)) for span, rows in made.spans
+    whole = UsageReport(report=made.kind, recorded_until=recorded, spans=())
+    around = enveloped(type(whole).__name__, as_json(whole), _ORIGIN)
+    spans = (
+        (as_json(SpanItem(from_=instant(span.since), to=instant(span.until), rows=())), _blocks(rows))
+        for span, rows in made.spans
     )
-    write_kind(UsageReport(report=made.kind, recorded_until=recorded, spans=parts), console, _ORIGIN)
+    yield from (_json_parts if console.output == "json" else _yaml_parts)(around, spans, console)
+
+
+def _json_parts(
+    around: dict[str, Any], spans: Iterable[tuple[dict[str, Any], Iterable[list[Row]]]], console: Console
+) -> Iterator[str]:
+    def text(value: object) -> str:
+        return json.dumps(value, ensure_ascii=console.plain)
+
+    # Spans are the last key of the document, and rows of a span: each time the brackets are opened for what follows.
+    yield text(around).removesuffix("]}")
+    gap = ""
+    for span, blocks in spans:
+        yield gap + text(span).removesuffix("]}")
+        gap, comma = ", ", ""
+        for block in blocks:
+            yield comma + text(block)[1:-1]
+            comma = ", "
+        yield "]}"
+    yield "]}\n"
+
+
+def _yaml_parts(
+    around: dict[str, Any], spans: Iterable[tuple[dict[str, Any], Iterable[list[Row]]]], console: Console
+) -> Iterator[str]:
+    yield "---\n" + yaml_text(around, console).removesuffix(" []")
+    is_empty = True
+    for span, blocks in spans:
+        is_empty, has_rows = False, False
+        yield "\n" + yaml_text([span], console).removesuffix(" []")
+        for block in blocks:
+            # In a list of its own, for the depth of the lines.
+            yield "\n" + yaml_text([{"rows": block}], console).partition("\n")[2]
+            has_rows = True
+        yield "" if has_rows else " []"
+    yield " []\n" if is_empty else "\n"
 
 
 def as_table(made: Report, console: Console) -> Iterator[str]:

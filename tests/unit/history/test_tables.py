@@ -6,10 +6,12 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from kai.answers.documents.document import API_VERSION
 from kai.cli.command import kai
+from kai.cli.console import Console, yaml_text
 from kai.cli.listing import report as report_module
 from kai.cli.listing.report import report_command
 from kai.cli.output_kinds import kind_schema
@@ -168,6 +170,20 @@ def test_a_long_report_is_written_in_parts(path, monkeypatch):
     assert whole.splitlines()[1].startswith("2026-10-24T00:00:00Z,2026-10-26T23:00:00Z,ns/a,")
     assert [line.split()[0] for line in ran(*words).output.splitlines()] == ["jobs:", "JOB", "ns/a", "JOB", "ns/b"]
     assert ran(*words, "-o", "html").output.count("<tr><th>JOB</th>") == 1
+
+
+@pytest.mark.parametrize("block", [1, 1000])
+@pytest.mark.parametrize(
+    "words", [(), ("--by", "day", "--from", "4d"), ("--from", "0h"), ("--by", "day", "--from", "0h")]
+)
+def test_documents_in_parts_equal_those_in_one(path, block, words, monkeypatch):
+    monkeypatch.setattr(report_module, "_BLOCK", block)
+    asked = ("report", "jobs", "--file", str(path), *words)
+    found = ran(*asked, "-o", "json").output
+    assert found == json.dumps(json.loads(found)) + "\n"
+    lines = ran(*asked, "-o", "yaml").output
+    assert lines == f"---\n{yaml_text(yaml.safe_load(lines), Console(output='yaml'))}\n"
+    assert yaml.safe_load(lines)["spans"] == json.loads(found)["spans"]
 
 
 @pytest.mark.parametrize(("form", "words"), [("csv", "from,to"), ("table", "nothing was held"), ("html", "nothing")])
