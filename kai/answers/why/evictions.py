@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Final
 
 import attrs
 import numpy as np
@@ -39,6 +40,10 @@ class Eviction:
     because: tuple[str, ...]
 
 
+BY_MODEL: Final = "quota of a GPU model"
+"""The rule where a queue takes GPUs of a model that are owed to it."""
+
+
 class Evictions:
     """The evictions of one cycle."""
 
@@ -63,7 +68,7 @@ class Evictions:
                     node=snapshot.nodes[node].name if node >= 0 else "",
                     gpus=int(self._counts[each.pod]),
                     cause=str(each.cause),
-                    rule=each.rule,
+                    rule=self._rule(each),
                     beneficiary=snapshot.groups[each.aggressor].key if each.aggressor >= 0 else "",
                     moved_to=snapshot.nodes[each.moved_to].name if each.moved_to >= 0 else "",
                     because=tuple(self.because(each)),
@@ -76,8 +81,9 @@ class Evictions:
         groups = self._cycle.snapshot.groups
         loser = groups[int(self._cycle.snapshot.pod_group[evict.pod])]
         if evict.cause == Cause.RECLAIM and evict.aggressor >= 0:
-            yield from self._compared(evict, loser.queue_row, groups[evict.aggressor].queue_row)
-            yield from self._of_model(evict, loser.queue_row, groups[evict.aggressor].queue_row)
+            # Shares do not explain what a quota of a model allows: the loser may be well within its own.
+            by_model = tuple(self._of_model(evict))
+            yield from by_model or self._compared(evict, loser.queue_row, groups[evict.aggressor].queue_row)
         if evict.cause == Cause.PREEMPT and evict.aggressor >= 0:
             winner = groups[evict.aggressor]
             if evict.rule == YIELDED and loser.bound is not None and loser.bound.yields is not None:
@@ -173,10 +179,18 @@ class Evictions:
         for side, queue, leaf in (("victim", loses[depth], victim), ("aggressor", gains[depth], aggressor)):
             yield self._shares_of(queue, leaf, at, self._held(evict, side, queue)[at], with_quota=bool(lent))
 
-    def _of_model(self, evict: Evict, victim: int, aggressor: int) -> Iterator[str]:
+    def _rule(self, evict: Evict) -> str:
+        """Return what allowed an eviction, in a few words."""
+        by_model = evict.cause == Cause.RECLAIM and evict.aggressor >= 0 and any(self._of_model(evict))
+        return BY_MODEL if by_model else evict.rule
+
+    def _of_model(self, evict: Evict) -> Iterator[str]:
         """Yield what the two queues used and are owed of the model of the GPUs, where the taker was owed more."""
         snapshot, report, node = self._cycle.snapshot, self._cycle.report, int(self._cycle.origins[evict.pod])
         named = named_models(snapshot)
+        victim, aggressor = (
+            snapshot.groups[row].queue_row for row in (int(snapshot.pod_group[evict.pod]), evict.aggressor)
+        )
         if report.models_deserved is None or node < 0 or snapshot.nodes[node].gpu_model not in named:
             return
         model, at = snapshot.nodes[node].gpu_model, named.index(snapshot.nodes[node].gpu_model)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from kai.api.conventions.quota_windows import in_force
 from kai.api.values import instant_text
 from kai.basics.trees import descendants
 from kai.lab.virtual.results.result import (
@@ -28,7 +29,7 @@ from kai.lab.virtual.running.records import Ending, JobRecord, Loss, Records
 from kai.lab.virtual.scenes.later_pods import missed_notes
 
 if TYPE_CHECKING:
-    from kai.api.scheduling.queue import Queue
+    from kai.api.scheduling.queue import Queue, QueueSpec
     from kai.lab.virtual.running.simulation import Run
 
 HOUR: Final = 3600.0
@@ -347,6 +348,7 @@ def _queue(run: Run, queue: Queue, below: Sequence[str], jobs: dict[str, list[Jo
     waits = sorted(waited(job, run.horizon) for job in mine)
     quota = queue.spec.resources.gpu.quota if queue.spec.resources is not None else 0.0
     hours = round(float(sum(meters.used_sum[row] for row in rows)) / HOUR, _DIGITS)
+    had = _quota_seconds(queue.spec, run.scene.began, run.scene.began + run.horizon)
     return QueueResult(
         name=queue.metadata.name,
         parent=queue.spec.parent_queue or None,
@@ -355,7 +357,7 @@ def _queue(run: Run, queue: Queue, below: Sequence[str], jobs: dict[str, list[Jo
         gpu_hours=hours,
         # Against the quota of the whole run, not of the time in which the queue
         # had work: it shows what was reserved in vain.
-        of_quota=_part(hours, quota * run.horizon / HOUR) if quota > 0 else None,
+        of_quota=None if had is None else _part(hours, had / HOUR),
         jobs=len(mine),
         started=sum(job.start_seconds is not None for job in mine),
         done=sum(job.state == str(Ending.DONE) for job in mine),
@@ -366,6 +368,22 @@ def _queue(run: Run, queue: Queue, below: Sequence[str], jobs: dict[str, list[Jo
         lost_gpu_hours=round(sum(job.lost_gpu_seconds for job in mine) / HOUR, _DIGITS),
         below_fair_share_seconds=round(float(sum(meters.below_sum[row] for row in rows)), _DIGITS),
     )
+
+
+def _quota_seconds(spec: QueueSpec, since: float, until: float) -> float | None:
+    """Return the quota of GPUs times its time, with that of open windows; None if it is unlimited at any time.
+
+    Units: GPU-seconds; instants in seconds since the epoch.
+    """
+    found, at = 0.0, since
+    while at < until:
+        now = in_force(spec, at)
+        end, quota = min(now.until, until), 0.0 if now.resources is None else now.resources.gpu.quota
+        if quota < 0:
+            return None
+        found += quota * (end - at)
+        at = end
+    return found
 
 
 def _evictions(records: Records, jobs: Sequence[JobResult]) -> tuple[EvictionResult, ...]:

@@ -347,6 +347,22 @@ def test_an_eviction_names_the_queue_of_its_victim():
     )
 
 
+def test_reclaim_by_model_shows_what_is_owed_of_it():
+    queues = {
+        "root": {},
+        "a": {"parent": "root", "quota": 2, "models": {"h100": {"quota": 2}}},
+        "b": {"parent": "root", "quota": 4},
+    }
+    nodes = {"n1": {"gpu": 2, "model": "h100", "labels": {"kind": "fast"}}, "n2": {"gpu": 2, "model": "a100"}}
+    groups = {
+        "theirs": {"queue": "b", "each": {"gpu": 2}, "runs_on": "n1"},
+        "g": {"queue": "a", "each": {"gpu": 2}, "selector": {"kind": "fast"}},
+    }
+    (lost,) = found(groups, nodes, queues, run=("allocate", "reclaim")).evictions
+    assert lost.rule == "quota of a GPU model"
+    assert lost.because == ("b used 2 of h100, and is owed 0", "a used 0 of h100, and is owed 2")
+
+
 def test_reclaim_up_to_a_quota_shows_the_quotas():
     queues = {"root": {"quota": 8}, "a": {"parent": "root", "quota": 4}, "b": {"parent": "root", "quota": 0}}
     theirs = {"queue": "b", "members": 6, "minimum": 0, "each": {"gpu": 1}, "runs_on": {"n1": 3, "n2": 3}}

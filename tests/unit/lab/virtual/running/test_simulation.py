@@ -368,6 +368,14 @@ def at_night(on_close, more):
     return "---".join(by_day) + more
 
 
+def test_use_is_compared_with_the_quota_of_open_windows():
+    text = at_night("reclaim", job("small", 2, arrival="2026-01-05T00:00:00Z", duration="3h"))
+    queues = {each.name: each for each in simulated(text, 24).queues}
+    # Eight GPUs until six and from ten at night on, two in between.
+    assert queues["work"].of_quota == pytest.approx(2 * 3 / (8 * 8 + 2 * 16), abs=1e-6)
+    assert queues["all"].of_quota == pytest.approx(2 * 3 / (8 * 24), abs=1e-6)
+
+
 def test_a_job_too_large_by_day_starts_at_night():
     text = at_night("reclaim", job("small", 2, arrival="2026-01-05T00:00:00Z", duration="1h"))
     text += job("large", 8, arrival="2026-01-05T12:00:00Z", duration="1h")
