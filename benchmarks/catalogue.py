@@ -348,6 +348,16 @@ def _gangs_that_reclaim() -> Iterable[Workload]:
         pending=Pending(4, ("queue-1",), pods=64, required_level=ZONE_LABEL, subgroups=8),
         expected=Expected(pipelined=256, evicted=256, source="derived: each takes the GPU of one victim"),
     )
+    cluster = Nodes(125)
+    yield Workload(
+        id="shares-reclaim",
+        title="125 nodes full of halves of GPUs, 125 x 1 GPU and 125 x 0.3, 0.5 or 0.7 of one reclaim",
+        nodes=cluster,
+        queues=_two_queues(0, cluster.total_gpus),
+        running=Running(2 * cluster.total_gpus, ("queue-0",), per_node=16, gpus=0, fraction="0.5"),
+        pending=Pending(250, ("queue-1",), mixed=("0.3", "0.5", "0.7")),
+        expected=Expected(pipelined=250, evicted=416, source="kai's own; no cheaper victims were found by hand"),
+    )
     yield Workload(
         id="queues-reclaim",
         title="1,000 full nodes, 2,000 leaf queues in four levels, 2,000 x 1 GPU reclaim",
@@ -356,6 +366,21 @@ def _gangs_that_reclaim() -> Iterable[Workload]:
         running=Running(8000, _leaves(0, 1000), striped=True),
         pending=Pending(2000, _leaves(1000, 2000)),
         expected=Expected(pipelined=2000, evicted=2000, source="derived: each asker is below its quota"),
+    )
+
+
+def _packed() -> Iterable[Workload]:
+    """Make a cluster of which each node has room, and none enough."""
+    cluster = Nodes(240)
+    yield Workload(
+        id="packing",
+        title="240 nodes with 5 of 8 GPUs in use, 12 gangs of 2 x 8 GPU, any number of pods may move",
+        nodes=cluster,
+        queues=four_queues(cluster.total_gpus),
+        running=Running(5 * cluster.count, FOUR, per_node=5),
+        pending=Pending(12, FOUR, pods=2, gpus=8),
+        expected=Expected(pipelined=24, moved=120, evicted=120, source="derived: each of 24 nodes is emptied of five"),
+        moves_any=True,
     )
 
 
@@ -438,6 +463,7 @@ WORKLOADS: dict[str, Workload] = {
         _racks(),
         _reclaims(),
         _gangs_that_reclaim(),
+        _packed(),
         _rules_among_pods(),
         _large_reclaims(),
         _beyond(),

@@ -12,11 +12,12 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
-from attrs import Factory, define, field, frozen
+from attrs import Factory, define, evolve, field, frozen
 
 from benchmarks.clock import Stopwatch
 from benchmarks.events import Batch
 from benchmarks.outcome import Decisions
+from benchmarks.workload import Workload
 from kai.api.cluster_objects import FIELD_OF
 from kai.api.conventions.caps import NAMESPACE_SHAPES
 from kai.api.kinds import BY_NAME, ApiObject
@@ -34,6 +35,7 @@ from kai.deciding.engine.cycle import Profile, run_cycle
 from kai.facts.compiled.warm import warm as warm_kernels
 from kai.facts.state.snapshot import Snapshot
 from kai.framework.decisions import Bind, Evict, Nominate, Recorder
+from kai.framework.parameters import UNBOUNDED
 from kai.intake import Intake, IntakeSettings, expired_bind_requests
 from kai.roles.scheduler.committing import orders
 from kai.roles.scheduler.committing.binds import BindTemplates, pod_of
@@ -83,6 +85,14 @@ def warm() -> None:
 @cache
 def _profile() -> Profile:
     return default_profile()
+
+
+def profile_of(workload: Workload) -> Profile:
+    """Return the default profile, with what ``workload`` changes in it."""
+    profile = _profile()
+    if not workload.moves_any:
+        return profile
+    return evolve(profile, parameters=evolve(profile.parameters, max_consolidation_preemptees=UNBOUNDED))
 
 
 @cache

@@ -264,14 +264,16 @@ def _pending_pods(pending: Pending, wanted: Devices | None) -> Iterator[Manifest
         _pod_spec(pending.gpus, more={} if wanted is None else made.resources_of_pod(wanted, profile))
         for profile in range(3)
     ]
+    part_of = _pod_spec(0)
     status: Manifest = {"phase": "Pending"}
-    fraction = {"gpu-fraction": pending.fraction} if pending.fraction else {}
     for index in range(pending.groups):
         group = waiting_name(index)
         queue = pending.queues[index % len(pending.queues)]
         membership = _membership(group, queue)
-        membership["annotations"] = {"pod-group-name": group, **fraction}
+        fraction = pending.share_of(index)
+        membership["annotations"] = {"pod-group-name": group, **({"gpu-fraction": fraction} if fraction else {})}
         spec = _pod_spec(pending.gpus, f"{1000 + index}m") if pending.differ else kinds[index % 3]
+        spec = part_of if pending.mixed and fraction else spec
         for member in range(pending.pods):
             name = f"{group}-{member:03d}"
             own = made.reference(name) if wanted is not None and wanted.has_claims else {}

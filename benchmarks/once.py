@@ -5,6 +5,7 @@ This is the fresh process that ``campaign`` starts for every sample.
 
 import json
 import sys
+from functools import partial
 
 import cattrs
 
@@ -14,4 +15,6 @@ from benchmarks.measure import ROUNDS, measure
 
 if __name__ == "__main__":
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else ROUNDS
-    print(json.dumps(cattrs.unstructure(measure(find(sys.argv[1]), engine.Live, engine.warm, rounds))))
+    workload = find(sys.argv[1])
+    begin = partial(engine.Live, profile=engine.profile_of(workload))
+    print(json.dumps(cattrs.unstructure(measure(workload, begin, engine.warm, rounds))))

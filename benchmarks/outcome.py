@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping
 from attrs import frozen
 
 from benchmarks.manifests import node_index, running_name, running_node, waiting_name
-from benchmarks.workload import RACK_LABEL, ZONE_LABEL, Workload
+from benchmarks.workload import RACK_LABEL, ZONE_LABEL, Pending, Workload
+
+TINY = 1e-9
 
 
 @frozen
@@ -75,21 +77,26 @@ def _torn_gangs(workload: Workload, decisions: Decisions) -> Iterable[str]:
 def _overcommitted(workload: Workload, decisions: Decisions) -> Iterable[str]:
     """Report nodes that would have to give more GPUs than they have."""
     shape = workload.nodes
-    used = Counter[int]()
+    used = defaultdict[int, float](float)
     if workload.running:
         for index in range(workload.running.groups):
             if f"{running_name(index)}-000" not in decisions.evicted:
-                used[running_node(workload, index)] += workload.running.gpus
-    pending = workload.pending
-    each = 0.0 if pending is None else float(pending.fraction or pending.gpus)
-    demand = defaultdict[int, float](float, used)
-    for node in (*decisions.bound.values(), *decisions.pipelined.values()):
-        demand[node_index(node)] += each
+                used[running_node(workload, index)] += float(workload.running.fraction or workload.running.gpus)
+    each = _asked(workload.pending)
+    for pod, node in (*decisions.bound.items(), *decisions.pipelined.items()):
+        used[node_index(node)] += each.get(_group(pod), 0.0)
     for node in decisions.moved.values():
-        demand[node_index(node)] += workload.running.gpus if workload.running else 0
-    over = [index for index, gpus in demand.items() if gpus > shape.gpus or not 0 <= index < shape.count]
+        used[node_index(node)] += workload.running.gpus if workload.running else 0
+    # Parts such as 0.3 have no exact sum.
+    over = [index for index, gpus in used.items() if gpus > shape.gpus + TINY or not 0 <= index < shape.count]
     if over:
         yield f"nodes given more GPUs than they have: {_some(f'{index}' for index in over)}"
+
+
+def _asked(pending: Pending | None) -> Mapping[str, float]:
+    """Return the GPUs that each pod asks for, by its group."""
+    groups = 0 if pending is None else pending.groups
+    return {waiting_name(at): float(pending.share_of(at) or pending.gpus) for at in range(groups) if pending}
 
 
 def _scattered(workload: Workload, decisions: Decisions) -> Iterable[str]:

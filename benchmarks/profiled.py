@@ -14,4 +14,6 @@ from benchmarks.sampling import profile
 
 if __name__ == "__main__":
     engine.warm()
-    print(json.dumps(cattrs.unstructure(profile(find(sys.argv[1]), engine.Live()))))
+    workload = find(sys.argv[1])
+    found = profile(workload, engine.Live(profile=engine.profile_of(workload)))
+    print(json.dumps(cattrs.unstructure(found)))

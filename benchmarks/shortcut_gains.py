@@ -29,7 +29,6 @@ from benchmarks.workload import (
     Running,
     Workload,
 )
-from kai.deciding.configuration.profiles import default_profile
 from kai.deciding.engine.cycle import Profile
 from kai.deciding.engine.shortcuts import TABLE, Shortcut
 from kai.framework import Bools, Extension, NodeFilter, NodeRows, PluginUse, PodRow, SessionView
@@ -68,7 +67,7 @@ class Case:
 
     def profile(self, without: tuple[str, ...] = ()) -> Profile:
         """Return the default profile, with the case's plugins, that leaves out the shortcuts of these names."""
-        profile = default_profile()
+        profile = engine.profile_of(self.workload)
         parameters = evolve(profile.parameters, without=without, use_scheduling_signatures=self.use_signatures)
         return evolve(profile, plugins=(*profile.plugins, *self.plugins), parameters=parameters)
 

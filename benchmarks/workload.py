@@ -73,6 +73,8 @@ class Pending:
     pods: int = field(default=1, validator=gt(0))
     gpus: int = field(default=1, validator=ge(0))
     fraction: str = ""
+    mixed: tuple[str, ...] = ()
+    """Every second group, from the first on, asks for one of these parts of a GPU, in turn, instead of ``gpus``."""
     differ: bool = False
     """Each group asks for another amount of CPU, so that no two pods of different groups are alike."""
     required_level: str = ""
@@ -83,6 +85,12 @@ class Pending:
     """The number of groups in a row that are one app, in a namespace that few others share."""
     keeps: str = ""
     """How pods of an app keep to each other: ``apart`` (no two on a node) or ``spread`` (evenly over zones)."""
+
+    def share_of(self, group: int) -> str:
+        """Return the part of a GPU that each pod of ``group`` asks for; "" if it asks for whole ones or none."""
+        if self.mixed and group % 2 == 0:
+            return self.mixed[group // 2 % len(self.mixed)]
+        return self.fraction
 
     @property
     def total_pods(self) -> int:
@@ -134,6 +142,8 @@ class Workload:
     peer: Peer | None = None
     devices: Devices | None = None
     """What pods ask for beside CPU and memory; without it, GPUs of a device plugin."""
+    moves_any: bool = False
+    """Whether a consolidation may move any number of groups, instead of 16."""
 
     @property
     def running_pods(self) -> int:
