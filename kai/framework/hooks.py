@@ -217,12 +217,18 @@ class Domains:
     one leaf, if that is all: one answer for all groups with the same sub-groups. The engine then asks for parts only if
     the pods do not fit into the first. ``together`` says what a sub-group itself asks for: the search for victims and
     explanations know by it what no part can give.
+
+    ``rules_out`` says whether the pods of a sub-group find no place in any part of these nodes or of fewer, whatever
+    is free there: true only if that is certain. Searches ask before they simulate an eviction.
     """
 
     partition: PartitionNodes
     groups: Bools | None = attrs.field(default=None, kw_only=True, eq=False)
     tree: Callable[[GroupRow], DomainTree | None] | None = attrs.field(default=None, kw_only=True)
     together: Callable[[GroupRow, SubGroupRow], Together | None] | None = attrs.field(default=None, kw_only=True)
+    rules_out: Callable[[GroupRow, SubGroupRow, PodRows, NodeRows], bool] | None = attrs.field(
+        default=None, kw_only=True
+    )
 
 
 @runtime_checkable
@@ -349,6 +355,10 @@ class VictimProposals:
     proposes_by_node: bool = attrs.field(default=False, kw_only=True)
     """Whether, with no recorded victims, the first scenario is this: all batches of groups that would lose a pod on the
     first node, by name, of the group that was added last."""
+    only_by_node: bool = attrs.field(default=False, kw_only=True)
+    """Whether every scenario with new victims has those, and no others, of one node of the group that was added last.
+
+    Then searches leave out outer scenarios where the victims of no such node can serve."""
 
 
 Extension = (

@@ -108,7 +108,11 @@ class NodeLocalVictims:
         del session
         return (
             VictimProposals(
-                propose_node_by_node, name="NodeLocalGreedy", begins_with_recorded=True, proposes_by_node=True
+                propose_node_by_node,
+                name="NodeLocalGreedy",
+                begins_with_recorded=True,
+                proposes_by_node=True,
+                only_by_node=True,
             ),
         )
 

@@ -130,8 +130,12 @@ def test_a_filled_heap_pops_like_a_pushed_one(pair):
         pass
 
 
-@given(heaps(), st.lists(st.sampled_from((0, 500, 1000, 2000)), min_size=1, max_size=3), rows, st.booleans())
-def test_victims_grow_as_the_twins_do(pair, wanted, which, masked):
+WANTED = st.lists(st.sampled_from((0, 500, 1000, 2000)), min_size=1, max_size=3)
+ALIKE = st.builds(lambda each, count: [each] * count, st.sampled_from((500, 1000, 2000)), st.integers(1, 3))
+
+
+@given(heaps(), WANTED | ALIKE, rows, st.booleans(), st.none() | st.booleans(), flags)
+def test_victims_grow_as_the_twins_do(pair, wanted, which, masked, counted, useless):
     stage, ledger = pair.stage, pair.stage.ledger
     known = [pod.row for pod in picked(placed(stage), which[:3])]
     pods = len(stage.world.pods)
@@ -147,12 +151,22 @@ def test_victims_grow_as_the_twins_do(pair, wanted, which, masked):
         masks=np.array(masks, np.int64),
         reached=np.zeros(len(masks), np.bool_),
         changed=np.zeros(1, np.int64),
-        state=np.zeros(5, np.int64),
+        before=np.zeros(len(stage.world.nodes), np.int64),
+        spread=np.zeros(len(stage.world.nodes), np.bool_),
+        useless=np.zeros(len(stage.world.nodes), np.bool_),
+        state=np.zeros(8, np.int64),
     )
     tables = [stage.vectors.masks[row].tolist() for row in masks]
     twin = naive.Prefix(stage.world, pair.twin, [0] * len(stage.world.nodes), wanted, tables)
     prefix.begin(ledger.facts, ledger.columns, stage.vectors, state, np.array(known, np.int64))
     naive.begin(twin, known)
+    # ``counted`` says whether victims come from one node at a time, and whether places are counted then.
+    if counted is not None:
+        each = wanted[0] if counted and len(set(wanted)) == 1 else 0
+        prefix.choose_by_node(state, each)
+        naive.choose_by_node(twin, each)
+        state.useless[:] = useless[: len(state.useless)]
+        twin.useless = set(np.flatnonzero(state.useless).tolist())
     asked = set()
     while True:
         assert bool(prefix.accepts(state)) == naive.accepts(twin)

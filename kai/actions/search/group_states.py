@@ -200,6 +200,9 @@ class GroupStates:
                 reached=np.zeros(masks, np.bool_),
                 # One counter for all prefixes: all of them grow from the one heap that `fill` restores.
                 changed=self._changed,
-                state=np.zeros(5, np.int64),
+                before=np.zeros(nodes, np.int64),
+                spread=np.zeros(nodes, np.bool_),
+                useless=np.zeros(nodes, np.bool_),
+                state=np.zeros(8, np.int64),
             )
         return known

@@ -9,6 +9,8 @@ does so in its turn.
 victims elsewhere, and the aggressor in its place. So the queues above it hold what they held plus its amounts, and
 ready nodes have that much less free. If that exceeds a limit or the free capacity, no move of pods helps. The sums are
 computed once for all waiting groups, so a group without prospects costs a few comparisons instead of a search.
+
+``Reach`` knows which victims give the aggressor nodes among which it can find no domain.
 """
 
 from functools import cached_property
@@ -18,10 +20,10 @@ import numpy as np
 
 from kai.deciding.engine.portion import Portion
 from kai.deciding.engine.session import Session
-from kai.deciding.engine.shortcuts import PROSPECTS
+from kai.deciding.engine.shortcuts import NO_DOMAIN, PROSPECTS
 from kai.facts.kernels.columns import CPU, GPU, GPU_UNIT, KIND_FRACTION, KIND_MEMORY, MEMORY, PENDING
 from kai.facts.kernels.victims import free_gpus
-from kai.facts.model.axis import Bools, Float64s, GroupRows, Int64s
+from kai.facts.model.axis import Bools, Float64s, GroupRow, GroupRows, Int64s, NodeRows, PodRows, SubGroupRow
 from kai.facts.model.pod import COUNTED
 
 NONE: GroupRows = np.zeros(0, np.int64)
@@ -66,6 +68,59 @@ class NoLess:
         waits = self._session.columns.status[pods] == PENDING
         found: GroupRows = self._groups[begin:end][no_less & waits]
         return found
+
+
+class Reach:
+    """The nodes that an aggressor reaches without some victims, and whether plugins rule them out.
+
+    An answer depends on the nodes alone, not on what is free there, so it is kept for equal nodes.
+    """
+
+    def __init__(self, session: Session, part: Portion, feasible: NodeRows, recorded: PodRows) -> None:
+        """Prepare for the chunk of ``part``, which reaches ``feasible`` nodes and those of ``recorded`` victims."""
+        self._session = session
+        self._group = GroupRow(part.group)
+        self._open = np.zeros(len(session.all_nodes), np.bool_)
+        self._open[feasible] = True
+        self._add(self._open, recorded)
+        self._pods = self._by_subgroup(part)
+        self._known: dict[bytes, bool] = {}
+
+    @classmethod
+    def of(cls, session: Session, part: Portion, feasible: NodeRows, recorded: PodRows) -> "Reach | None":
+        """Return the check, or None if no plugin rules out nodes for the group."""
+        asked = any(each.rules_out is not None for each in session.policy.splitting)
+        if not asked or session.policy.leaves_one_alone(part.group) or not session.takes(NO_DOMAIN):
+            return None
+        return cls(session, part, feasible, recorded)
+
+    def is_ruled_out(self, victims: PodRows) -> bool:
+        """Return whether the group finds no place without ``victims``. Cost: a look at each node and victim."""
+        reached = self._open.copy()
+        self._add(reached, victims)
+        key = np.packbits(reached).tobytes()
+        known = self._known.get(key)
+        if known is None:
+            nodes, ask = np.flatnonzero(reached).astype(np.int64), self._session.policy.rules_out
+            known = any(ask(self._group, SubGroupRow(row), pods, nodes) for row, pods in self._pods)
+            self._known[key] = known
+        return known
+
+    def _add(self, reached: Bools, victims: PodRows) -> None:
+        nodes = self._session.columns.node[victims]
+        reached[nodes[nodes >= 0]] = True
+
+    def _by_subgroup(self, part: Portion) -> list[tuple[int, PodRows]]:
+        """Return the sub-groups with the pods of the chunk below them, from the root down."""
+        facts, chunk = self._session.facts, part.chunk()
+        below: dict[int, list[int]] = {}
+        for pod in chunk.tolist():
+            row = int(facts.pods.leaf[pod])
+            while row > part.root:
+                below.setdefault(row, []).append(pod)
+                row = int(facts.groups.parent[row])
+        inner = [(row, np.array(pods, np.int64)) for row, pods in sorted(below.items())]
+        return [(part.root, chunk), *inner]
 
 
 _ALWAYS_ASKED = (CPU, MEMORY)

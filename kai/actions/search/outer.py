@@ -17,9 +17,11 @@ import attrs
 import numpy as np
 
 from kai.actions.search.group_states import GroupStates
+from kai.actions.search.hopeless import Reach
 from kai.deciding.engine.heaps import GroupHeap
 from kai.deciding.engine.portion import Portion
 from kai.deciding.engine.session import Session
+from kai.deciding.engine.shortcuts import TOO_FEW
 from kai.facts.kernels import prefix
 from kai.facts.kernels.booking import accepted_gpu, requested_gpu
 from kai.facts.kernels.columns import GPU, GPU_UNIT, KIND_FRACTION, KIND_MEMORY, KIND_WHOLE
@@ -88,12 +90,17 @@ class Filters:
         capacity = self._free + held
         return self._some_node_matches(victims) and self.domains_can_hold(capacity) and self._nodes_can_hold(capacity)
 
+    @property
+    def each(self) -> int:
+        """The thousandths of GPUs that every waiting pod asks for; 0 where sums prove nothing."""
+        return self._each if self._session.takes(TOO_FEW) else 0
+
     def leaves_too_few(self, victims: Int64s) -> bool:
         """Return whether nodes have too few GPUs without ``victims``, for pods that ask for the same whole number.
 
         ``accept`` is asked about a whole outer scenario; this rejects parts of it that cannot serve.
         """
-        each = self._each
+        each = self.each
         if not each:
             return False
         capacity = np.maximum(self._free + held_by(self._session, victims), 0)
@@ -101,7 +108,6 @@ class Filters:
 
     @cached_property
     def _each(self) -> int:
-        """The thousandths of GPUs that every waiting pod asks for; 0 where sums prove nothing."""
         facts, columns = self._session.facts, self._session.columns
         shapes = facts.pods.shape[list(self._waiting)]
         # Parts of devices and claimed ones are counted otherwise than whole GPUs, and so are promises in the peer's
@@ -316,6 +322,9 @@ class Terms:
     devices: Devices | None
     goes_on: Callable[[], bool]
     """Whether there is time for more victims, asked because filters may reject sets up to the whole cluster."""
+    reach: Reach | None = None
+    by_node: bool = False
+    """Whether outer scenarios may be left out if the victims of no node of the group that was added last can serve."""
 
     def outer(self, session: Session, batches: Batches) -> Outer:
         """Return the outer scenario with ``batches``."""
@@ -416,6 +425,8 @@ class CompiledVictims:
             if found and freed is not None and not freed.enough:
                 taken = int(state.state[prefix.PODS])
                 found, added = freed.add(state.pods[added:taken].tolist()), taken
+            if found and self._is_ruled_out(terms, state):
+                found = False
             if found and terms.filters.domains_can_hold(state.capacity):
                 count, pods = state.state[prefix.BATCHES], state.state[prefix.PODS]
                 # Views, not copies: more victims are written behind their ends, and most outer scenarios are dropped at
@@ -461,7 +472,23 @@ class CompiledVictims:
         # Only the masks that no node with room satisfies are tracked, so none is reached at first.
         state.reached[:] = False
         prefix.begin(session.facts, session.columns, session.policy.vectors, state, terms.recorded.pods)
+        if terms.by_node:
+            prefix.choose_by_node(state, terms.filters.each)
         return state
+
+    def _is_ruled_out(self, terms: Terms, state: Prefix) -> bool:
+        """Return whether the victims of the last batch's node give nodes that plugins rule out; remember the node."""
+        pods = state.state[prefix.PODS]
+        if not terms.by_node or terms.reach is None or not pods:
+            return False
+        victim = state.pods[pods - 1 : pods]
+        node = int(self._session.columns.node[victim[0]])
+        if node < 0 or state.spread[node]:
+            return False
+        is_ruled_out = terms.reach.is_ruled_out(victim)
+        # The kernel passes over further victims on this node without a return to Python.
+        state.useless[node] = is_ruled_out
+        return is_ruled_out
 
     def _take(self, state: Prefix, parts: dict[int, Portion], known: set[int]) -> bool:
         """Take victims from a group that the kernel cannot handle; return whether the filters accept the set."""

@@ -25,6 +25,7 @@ import attrs
 import numpy as np
 
 from kai.actions.search.group_states import GroupStates
+from kai.actions.search.hopeless import Reach
 from kai.actions.search.losses import Givers
 from kai.actions.search.one_call import Explain, facts_of
 from kai.actions.search.outer import CompiledVictims, Devices, Filters, PlainVictims, Terms, held_by
@@ -35,7 +36,7 @@ from kai.deciding.engine.eviction_caps import Cap
 from kai.deciding.engine.host import BudgetAnswer
 from kai.deciding.engine.portion import Portion
 from kai.deciding.engine.session import Session
-from kai.deciding.engine.shortcuts import FIRST_PROBE, HOPELESS, LAST_PROBE, TOO_FEW
+from kai.deciding.engine.shortcuts import FIRST_PROBE, HOPELESS, LAST_PROBE, ONE_NODE
 from kai.deciding.engine.statement import Statement
 from kai.facts.kernels.columns import GPU, KIND_NONE, RELEASING
 from kai.facts.kernels.prefix import NONE_PASSES, UNSUITED, is_final
@@ -266,16 +267,18 @@ class Search:
         waiting = tuple(part.chunk().tolist())
         if not waiting or self._done is proposals:
             return None
-        free = self._free
+        free, session = self._free, self._session
         terms = Terms(
             aggressor=part,
             waiting=waiting,
             recorded=recorded,
             free=free,
             feasible=self._feasible,
-            filters=Filters(self._session, part, waiting, free, self._feasible),
-            devices=Devices.of(self._session, waiting),
+            filters=Filters(session, part, waiting, free, self._feasible),
+            devices=Devices.of(session, waiting),
             goes_on=self._may_grow,
+            reach=Reach.of(session, part, self._feasible, recorded.pods),
+            by_node=proposals.only_by_node and session.takes(ONE_NODE),
         )
         self._more = BudgetAnswer.GO
         for scenario in proposals.propose(self._victims.outers(terms)):
@@ -298,9 +301,9 @@ class Search:
         return None
 
     def _could_serve(self, scenario: Scenario, terms: Terms) -> bool:
-        """Return whether a simulation of the scenario might succeed, by the devices that its victims free."""
+        """Return whether a simulation of the scenario might succeed, by the devices and nodes that its victims free."""
         victims = scenario.victims()
-        if self._session.takes(TOO_FEW) and terms.filters.leaves_too_few(victims):
+        if terms.filters.leaves_too_few(victims) or (terms.reach is not None and terms.reach.is_ruled_out(victims)):
             return False
         return terms.devices is None or terms.devices.begin().add(victims.tolist())
 

@@ -261,7 +261,7 @@ _NEEDED: Final = frozenset({"filter", "score", "must_wait", "admit", "keys", "pa
 """Fields without which an extension has no function to call."""
 _FUNCTIONS: Final = frozenset(
     {
-        *("filter", "explain", "score", "must_wait", "admit", "keys", "partition", "tree", "together"),
+        *("filter", "explain", "score", "must_wait", "admit", "keys", "partition", "tree", "together", "rules_out"),
         *("choose", "recorded", "effects", "lasting_effects", "encode", "credit", "report"),
         *("queues", "groups", "hopeless", "in_vain", "may_reclaim", "before_search", "accept", "propose"),
     }
@@ -492,6 +492,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "Domains.partition": _partition,
     "Domains.tree": _tree,
     "Domains.together": _one_of("a Together or None", Together, type(None)),
+    "Domains.rules_out": _one_of("a bool", bool, np.bool_),
     "Batch.count": _count,
     "Batch.take": _taken,
     "Placement.choose": _detail,

@@ -94,6 +94,7 @@ _INSTEAD: Final[Mapping[str, _Instead]] = {
     "Domains.partition": _Instead(_no_part, _NOTHING),
     "Domains.tree": _Instead(_NOTHING, _NOTHING),  # the engine falls back to the partition
     "Domains.together": _Instead(_NOTHING, _NOTHING, OnFailure.LEAVE_OUT),
+    "Domains.rules_out": _Instead(_plain(value=True), _plain(value=False)),
     # No choice is a refusal. Leaving it out would start pods without what the plugin reserves for them.
     "Placement.choose": _Instead(_NOTHING),
     "Placement.credit": _Instead(_no_credit, _no_credit),

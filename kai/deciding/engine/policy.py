@@ -173,6 +173,15 @@ class Policy:
         )
         return [each for each in asked if each is not None]
 
+    def rules_out(self, group: GroupRow, subgroup: SubGroupRow, pods: PodRows, nodes: NodeRows) -> bool:
+        """Return whether a plugin is certain that the pods of a sub-group find no place among ``nodes``."""
+        return any(
+            each.rules_out is not None
+            and (each.groups is None or bool(each.groups[group]))
+            and each.rules_out(group, subgroup, pods, nodes)
+            for each in self.splitting
+        )
+
     def signature(self, shape: int) -> str:
         """Return what plugins add to the constraint signatures of pods of ``shape``."""
         return "".join(texts[shape] for plugin, texts in self._signing if plugin.is_asked(shape))

@@ -33,7 +33,7 @@ from kai.facts.kernels.trying import Aggressor
 from kai.facts.kernels.victims import GroupState, losing_on, refresh_free_gpus
 
 EXHAUSTED, ACCEPTED, NOT_PLAIN, PAUSED = 0, 1, 2, 3
-BATCHES, PODS, GROUP, PLACES, LARGE_PLACES = 0, 1, 2, 3, 4
+BATCHES, PODS, GROUP, PLACES, LARGE_PLACES, BY_NODE, EACH, PLACES_BEFORE = 0, 1, 2, 3, 4, 5, 6, 7
 AT_A_TIME = 512
 """The number of batches after which a caller may end the loop."""
 
@@ -51,7 +51,12 @@ class Prefix(Struct):
     masks: Int64s  # [m] rows of Vectors.masks that some node in reach must satisfy
     reached: Bools  # [m] whether one does
     changed: Int64s  # [1] entries of the heap that are another part of their group since this was set to 0
-    state: Int64s  # [5] batches, pods in them, group to ask about, places for pods of the least and of the largest size
+    before: Int64s  # [N] ``capacity`` without any batch
+    spread: Bools  # [N] nodes of groups that gave a batch and have pods on several nodes
+    useless: Bools  # [N] nodes whose victims alone cannot serve
+    # [8] batches, pods in them, group to ask about, places for pods of the least and of the largest size; whether
+    # victims come from one node at a time, what every waiting pod asks for if sums decide (else 0), places before
+    state: Int64s
 
 
 @inner
@@ -94,6 +99,54 @@ def begin(facts: Facts, columns: Columns, vectors: Vectors, prefix: Prefix, know
         if not prefix.known[pod]:
             prefix.known[pod] = True
             _free(facts, columns, vectors, prefix, pod)
+
+
+@kernel
+def choose_by_node(prefix: Prefix, each: int) -> None:
+    """Leave out sets of which no part on one node serves; call it right after `begin`.
+
+    ``each``: thousandths of GPUs that every waiting pod asks for, if places for that many prove something; else 0.
+    """
+    prefix.before[:] = prefix.capacity
+    prefix.spread[:] = False
+    prefix.useless[:] = False
+    prefix.state[BY_NODE] = 1
+    prefix.state[EACH] = each
+    prefix.state[PLACES_BEFORE] = prefix.state[PLACES]
+
+
+@inner
+def _note_spread(facts: Facts, columns: Columns, prefix: Prefix, group: int) -> None:
+    """Mark the nodes of ``group`` if its pods are on several: where one of them goes, pods elsewhere may go too."""
+    first = facts.groups.pod_start[facts.groups.first_subgroup[group]]
+    last = facts.groups.pod_start[facts.groups.first_subgroup[group + 1]]
+    only, several = -1, False
+    for at in range(first, last):
+        node = columns.node[facts.groups.pods[at]]
+        several = several or (node >= 0 and only >= 0 and node != only)
+        only = max(only, node)
+    if not several:
+        return
+    for at in range(first, last):
+        node = columns.node[facts.groups.pods[at]]
+        if node >= 0:
+            prefix.spread[node] = True
+
+
+@inner
+def _is_useless(columns: Columns, prefix: Prefix) -> bool:
+    """Return whether the set that would go on the node of the last batch cannot serve.
+
+    Unless a group is spread over nodes, it consists of the pods on this node that were taken, and of known victims.
+    """
+    node = columns.node[prefix.pods[prefix.state[PODS] - 1]]
+    if prefix.state[BY_NODE] == 0 or node < 0 or prefix.spread[node]:
+        return False
+    each = prefix.state[EACH]
+    if prefix.useless[node] or each == 0:
+        return prefix.useless[node]
+    freed = max(prefix.capacity[node], 0) // each - max(prefix.before[node], 0) // each
+    return prefix.state[PLACES_BEFORE] + freed < prefix.wanted.shape[0]
 
 
 @inner
@@ -156,6 +209,8 @@ def take(facts: Facts, columns: Columns, vectors: Vectors, prefix: Prefix, pods:
         prefix.removed[pod] = True
         count += 1
         _free(facts, columns, vectors, prefix, pod)
+    if prefix.state[BY_NODE] and pods.shape[0]:
+        _note_spread(facts, columns, prefix, facts.pods.group[pods[0]])
     prefix.state[BATCHES] = batches + 1
     prefix.state[PODS] = count
     prefix.start[batches + 1] = count
@@ -226,7 +281,7 @@ def _give_up(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, pre
 
 @kernel
 def extend(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, prefix: Prefix) -> int:
-    """Take batches until the filters accept; return why the loop ended.
+    """Take batches until the filters accept, and some victims might serve; return why the loop ended.
 
     EXHAUSTED: no victim is left. ACCEPTED: the caller may try the set. NOT_PLAIN: ``prefix.state[GROUP]`` was popped
     and needs Python. PAUSED: time for a caller with a budget to ask it; call again.
@@ -239,7 +294,8 @@ def extend(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, prefi
         prefix.state[GROUP] = group
         if not facts.groups.simple[group]:
             return NOT_PLAIN
-        if _give_up(facts, columns, rules, vectors, prefix, group) and accepts(prefix):
+        gave = _give_up(facts, columns, rules, vectors, prefix, group)
+        if gave and not _is_useless(columns, prefix) and accepts(prefix):
             return ACCEPTED
     # A kernel cannot ask for the time. The loop comes back after a number of batches, so that a search through a large
     # cluster still keeps its budget.

@@ -131,7 +131,18 @@ class Topology:
             signature = f"{asked.topology}:{asked.required}:{asked.preferred}"
             return Together(signature=signature, tree=asked.topology, level=asked.required)
 
-        return (Domains(partition, groups=session.constrained_groups, tree=tree, together=together),)
+        def rules_out(group: GroupRow, subgroup: SubGroupRow, pods: PodRows, nodes: NodeRows) -> bool:
+            topology, constraint = asked_of.known(asked_of.constraint(group, subgroup))
+            if constraint is None or not len(pods):
+                return False
+            if topology is None:
+                return True
+            tree = TopologyTree.of(session, topology)
+            search = _DomainSearch(session, tree, constraint, pods, nodes, fitting, stop=self.stop_at_required)
+            return search.finds_none()
+
+        groups = session.constrained_groups
+        return (Domains(partition, groups=groups, tree=tree, together=together, rules_out=rules_out),)
 
 
 MOST_NAMED = 100
@@ -225,12 +236,26 @@ class _DomainSearch:
             return attrs.evolve(self._refused(ANY_DOMAIN, self._too_small(branch, fits, allowed)), scores=scores)
         return Partition(parts=parts, scores=scores)
 
+    def finds_none(self) -> bool:
+        """Return whether `run` gives no part with a node, for these nodes or fewer, whatever is free on them.
+
+        All nodes may share a narrower domain than the required one (see ``Topology.stop_at_required``). Fewer nodes
+        share one that is as narrow or more.
+        """
+        if not len(self._valid) or -1 in (self._required, self._preferred):
+            return True
+        return not self._relevant_depths() and not self._may_fit_above()
+
+    def _may_fit_above(self) -> bool:
+        """Return whether the pods ask for nothing but their places, and need a wider domain than the common one."""
+        return 0 < self._required < self._top and not np.delete(self._requests, PODS, axis=1).any()
+
     def _asks_for_nothing_above(self) -> bool:
         """Return whether the pods fit into a required domain that is wider than the common one.
 
         Nothing is counted there, so it looks empty: only pods fit that ask for nothing but their places.
         """
-        if not 0 < self._required < self._top or np.delete(self._requests, PODS, axis=1).any():
+        if not self._may_fit_above():
             return False
         held = self._held()
         return held is None or bool((self._tree.codes[self._required, self._valid[0]] == held).any())

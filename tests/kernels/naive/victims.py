@@ -93,6 +93,9 @@ class Prefix:
     known: set[int] = attrs.Factory(set)
     removed: set[int] = attrs.Factory(set)
     asked: int = -1
+    each: int | None = None
+    """What every waiting pod asks for, 0 if sums prove nothing; None: victims come from all nodes."""
+    useless: set[int] = attrs.Factory(set)
 
     def freed(self) -> list[int]:
         """Return what each node could give."""
@@ -103,6 +106,31 @@ class Prefix:
 def begin(prefix: Prefix, known: Sequence[int]) -> None:
     """Begin with the known ones."""
     prefix.known = set(known)
+
+
+def choose_by_node(prefix: Prefix, each: int) -> None:
+    """Leave out sets that no node serves."""
+    prefix.each = each
+
+
+def is_useless(prefix: Prefix) -> bool:
+    """Say whether the last batch is on one node, where the victims that go with it serve nothing."""
+    world, pod = prefix.world, prefix.world.pods[prefix.batches[-1][-1]]
+    if prefix.each is None or pod.node < 0:
+        return False
+    taken = [other for batch in prefix.batches for other in batch]
+    there = {world.pods[row].group.row for row in taken if world.pods[row].node == pod.node}
+    groups = {world.pods[row].group.row for row in taken}
+    for row in groups:
+        nodes = {each.node for each in world.pods if each.group is not None and each.group.row == row} - {-1}
+        if pod.node in nodes and len(nodes) > 1:
+            return False
+    if pod.node in prefix.useless or not prefix.each:
+        return pod.node in prefix.useless
+    go = [row for row in taken if world.pods[row].group.row in there]
+    held = add_held(world, distinct([*sorted(prefix.known), *go]))
+    places = sum(max(0, free + more) // prefix.each for free, more in zip(prefix.capacity, held, strict=True))
+    return places < len(prefix.wanted)
 
 
 def accepts(prefix: Prefix) -> bool:
@@ -140,7 +168,7 @@ def extend(prefix: Prefix) -> str:
             return "not plain"
         before = len(prefix.batches)
         _give_up(prefix, prefix.world.groups[group])
-        if len(prefix.batches) > before and accepts(prefix):
+        if len(prefix.batches) > before and not is_useless(prefix) and accepts(prefix):
             return "accepted"
 
 
