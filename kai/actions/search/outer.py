@@ -70,9 +70,20 @@ class Filters:
     """The filters for one aggressor; whatever does not depend on the victims is computed once."""
 
     def __init__(
-        self, session: Session, aggressor: Portion, waiting: Sequence[int], free: Int64s, feasible: Int64s
+        self,
+        session: Session,
+        aggressor: Portion,
+        waiting: Sequence[int],
+        free: Int64s,
+        feasible: Int64s,
+        *,
+        moves: bool = False,
     ) -> None:
-        """Prepare the aggressor's requirements; ``free`` [N] is the capacity of nodes without evictions."""
+        """Prepare the aggressor's requirements; ``free`` [N] is the capacity of nodes without evictions.
+
+        ``moves``: all victims must find other places.
+        """
+        self._moves = moves
         self._session = session
         self._free = free
         self._waiting = waiting
@@ -104,7 +115,18 @@ class Filters:
         if not each:
             return False
         capacity = np.maximum(self._free + held_by(self._session, victims), 0)
-        return int((capacity // each).sum()) < len(self.wanted)
+        return int((capacity // each).sum()) < len(self.wanted) + self._as_large(victims)
+
+    def _as_large(self, victims: Int64s) -> int:
+        """Return how many ``victims`` need a place as large as a waiting pod does, because they only move."""
+        if not self._moves:
+            return 0
+        facts = self._session.facts.shapes
+        shapes = self._session.facts.pods.shape[victims]
+        whole, count = facts.kind[shapes] == KIND_WHOLE, 0
+        for shape, pods in zip(*np.unique(shapes[whole], return_counts=True), strict=True):
+            count += int(pods) if requested_gpu(self._session.facts, int(shape)) >= self.each else 0
+        return count
 
     @cached_property
     def _each(self) -> int:

@@ -274,7 +274,7 @@ class Search:
             recorded=recorded,
             free=free,
             feasible=self._feasible,
-            filters=Filters(session, part, waiting, free, self._feasible),
+            filters=Filters(session, part, waiting, free, self._feasible, moves=self._moves),
             devices=Devices.of(session, waiting),
             goes_on=self._may_grow,
             reach=Reach.of(session, part, self._feasible, recorded.pods),

@@ -1,14 +1,19 @@
 """Scenarios are left out whose victims give the aggressor no nodes to go to, and no others."""
 
+from unittest import mock
+
 import attrs
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kai.actions.consolidate import Consolidate
 from kai.actions.reclaim import Reclaim
+from kai.actions.search.replacing import Replacing
 from kai.deciding.engine.host import BudgetAnswer, Unlimited
 from kai.facts.model.axis import GroupRow, SubGroupRow
+from kai.framework.parameters import UNBOUNDED
 from kai.plugins.topology import Topology
 from tests.unit.actions.search.stage import opened, row, told
 
@@ -111,14 +116,14 @@ def contests(draw):
     return nodes, {**jobs, "wants": wants}
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(contests(), st.sampled_from(((), *((name,) for name in BOTH))))
 def test_shortcuts_reclaim_as_the_long_way_does(contest, without):
     nodes, groups = contest
     assert reclaimed(nodes, groups, without=without)[0] == reclaimed(nodes, groups, without=BOTH)[0]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(contests(), st.data(), st.booleans())
 def test_nodes_that_are_ruled_out_have_no_part(contest, data, stop):
     """The twin is the partition itself, with all nodes empty and with the nodes that are."""
@@ -136,3 +141,49 @@ def test_nodes_that_are_ruled_out_have_no_part(contest, data, stop):
                 if domains.rules_out(group, SubGroupRow(at), pods, np.flatnonzero(reached)):
                     found = domains.partition(group, SubGroupRow(at), pods, np.flatnonzero(reached))
                     assert not any(len(part) for part in found.parts)
+
+
+@st.composite
+def packings(draw):
+    """Draw nodes with jobs of some GPUs, and gangs that want more on one node than any has free."""
+    nodes = {f"n{at}": {"gpu": 4} for at in range(draw(st.integers(2, 5)))}
+    jobs = {}
+    for name in nodes:
+        for at, gpus in enumerate(draw(st.sampled_from(((1,), (1, 1), (1, 2), (2,), (1, 1, 1))))):
+            jobs[f"{name}-{at}"] = {"queue": "lent", "each": {"gpu": gpus}, "runs_on": name}
+    for at in range(draw(st.integers(1, 3))):
+        each = {"gpu": draw(st.sampled_from((2, 3, 4)))}
+        jobs[f"wants-{at}"] = {"queue": "lent", "members": draw(st.integers(1, 2)), "each": each}
+    return nodes, jobs
+
+
+@settings(max_examples=40)
+@given(packings(), st.sampled_from((("too-few",), ("one-node",), ("too-few", *BOTH))))
+def test_shortcuts_move_pods_as_the_long_way_does(packing, without):
+    nodes, groups = packing
+    taken = []
+    for left_out in ((), without):
+        session = opened(groups, nodes, {"lent": {}}, max_consolidation_preemptees=UNBOUNDED, without=left_out)
+        Consolidate().run(session)
+        taken.append(told(session))
+    assert taken[0] == taken[1]
+
+
+def test_moves_that_need_as_large_a_place_are_not_tried():
+    """Each pair holds its nodes as the gang before it does: it could only move to a place that the gang needs."""
+    nodes = {f"n{at}": {"gpu": 4} for at in range(6)}
+    jobs = {f"one-{name}": {"queue": "lent", "each": {"gpu": 1}, "runs_on": name} for name in ("n4", "n5")}
+    pairs = {
+        f"pair-{at}": {"queue": "lent", "members": 2, "each": {"gpu": 4}, "runs_on": [f"n{2 * at}", f"n{2 * at + 1}"]}
+        for at in range(2)
+    }
+    groups = {**jobs, **pairs, "wants": {"queue": "lent", "each": {"gpu": 4}}}
+    tried = []
+    for without in ((), ("too-few",)):
+        session = opened(groups, nodes, {"lent": {}}, max_consolidation_preemptees=UNBOUNDED, without=without)
+        with mock.patch.object(Replacing, "run", autospec=True, side_effect=Replacing.run) as run:
+            Consolidate().run(session)
+        tried.append((told(session), run.call_count))
+    (quick, few), (slow, many) = tried
+    assert quick == slow != []
+    assert few < many
