@@ -16,7 +16,7 @@ import numpy as np
 
 from kai.actions.search.group_states import FEW, GroupStates
 from kai.actions.search.replacing import finalize
-from kai.actions.search.second_look import has_surplus
+from kai.actions.search.second_look import Looks, has_surplus
 from kai.deciding.engine.heaps import GroupHeap
 from kai.deciding.engine.host import BudgetAnswer, Repeating
 from kai.deciding.engine.portion import Portion
@@ -174,14 +174,17 @@ class OneCall:
         rule: str,
         explain: Explain | None,
         failed: Bools,
+        looks: Looks,
     ) -> None:
         """Prepare; ``generator`` is the name of the first generator, ``rule`` and ``explain`` are for messages.
 
-        ``failed`` [Q] marks queues that have groups whose searches failed; it is updated by the caller.
+        ``failed`` [Q] marks queues that have groups whose searches failed; it is updated by the caller. ``looks`` says
+        which second looks are left out.
         """
         self._session = session
         self._states = states
         self._generator = generator
+        self._looks = looks
         self._rule = rule
         self._explain = explain
         self._served = Served(session, rule, explain)
@@ -199,15 +202,17 @@ class OneCall:
             served=np.zeros((MOST, 2), np.int64),
             decided=np.zeros((16 * MOST, reclaiming.WIDTH), np.int64),
             used=np.zeros((16 * MOST, 2 * reclaiming.COUNT), np.float64),
-            state=np.zeros(4, np.int64),
+            state=np.zeros(5, np.int64),
             ranked=session.ranks_victims,
             surplus=np.zeros(1, np.bool_),
+            skips=np.zeros(len(session.facts.shapes.kind), np.int64),
+            asking=np.zeros(len(session.facts.shapes.kind), np.int64),
             least=np.zeros(len(session.snapshot.queues), np.int64),
         )
 
     @classmethod
     def of(
-        cls, session: Session, states: GroupStates, rule: str, explain: Explain | None, failed: Bools
+        cls, session: Session, states: GroupStates, rule: str, explain: Explain | None, failed: Bools, looks: Looks
     ) -> "OneCall | None":
         """Return an instance, or None if the kernel would leave out a check that searches need: then all are plain."""
         needed = (TRIAL, FIRST_PROBE, LAST_PROBE, ONE_CALL)
@@ -224,7 +229,7 @@ class OneCall:
             or session.caps.are_set
         ):
             return None
-        return cls(session, states, fairness, generator.proposals.name or generator.name, rule, explain, failed)
+        return cls(session, states, fairness, generator.proposals.name or generator.name, rule, explain, failed, looks)
 
     def run(self, heap: GroupHeap, portion: Portion | None) -> Run:
         """Search for ``portion``, if given, and then for groups off ``heap``, until one needs the plain form."""
@@ -246,6 +251,8 @@ class OneCall:
                 if granted:
                     # The same searches from the same state find the same; only their number differs.
                     self._search(heap, group, granted)
+            if granted:
+                self._looks.take_from(self._work.skips, self._work.asking)
             is_served = is_served or granted > 0
             self._hand_out(heap)
             if answer is BudgetAnswer.STOP:
@@ -270,6 +277,7 @@ class OneCall:
         """Run the kernel until it is done or needs more from Python than room in arrays."""
         session, work = self._session, self._work
         work.state[:] = 0
+        self._looks.copy_to(work.skips, work.asking)
         if work.ranked:
             may_lose = self._states.placed & session.facts.groups.preemptible
             work.surplus[0] = has_surplus(session, np.flatnonzero(may_lose).astype(np.int64))
@@ -314,6 +322,7 @@ class OneCall:
         if answer is not BudgetAnswer.GO:
             statement.discard()
             return answer
+        self._looks.take_from(self._work.skips, self._work.asking)
         trial, probe = self._work.trial, self._work.probe
         finalize(session, trial.failed[: trial.state[FAILED]].tolist())
         victims = probe.victims[: probe.state[VICTIMS]]

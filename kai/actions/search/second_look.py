@@ -73,17 +73,34 @@ class Looks:
     """
 
     givers: Givers | None = None
-    _by_ask: dict[object, tuple[int, int]] = attrs.field(factory=dict)
-    """By request: the number of looks in vain, and the number still to skip."""
+    _by_ask: dict[tuple[int, ...], tuple[int, int]] = attrs.field(factory=dict)
+    """By request, a queue and the shapes of pods: the number of looks in vain, and the number still to skip."""
 
-    def leaves_out(self, asked: object) -> bool:
+    def leaves_out(self, asked: tuple[int, ...]) -> bool:
         """Return whether to skip the next look."""
         vain, left = self._by_ask.get(asked, (0, 0))
         if left:
             self._by_ask[asked] = vain, left - 1
         return left > 0
 
-    def note(self, asked: object, *, in_vain: bool) -> None:
+    def copy_to(self, skips: Int64s, asking: Int64s) -> None:
+        """Fill ``skips`` [K] with the looks to leave out for single pods of a shape, ``asking`` [K] with their queue.
+
+        Of several queues that ask for pods of one shape, one is told.
+        """
+        skips[:] = 0
+        for (queue, *shapes), (_, left) in self._by_ask.items():
+            if left and len(shapes) == 1:
+                skips[shapes[0]], asking[shapes[0]] = left, queue
+
+    def take_from(self, skips: Int64s, asking: Int64s) -> None:
+        """Note which of the looks that `copy_to` wrote were left out since."""
+        for asked, (vain, left) in self._by_ask.items():
+            queue, *shapes = asked
+            if left and len(shapes) == 1 and asking[shapes[0]] == queue:
+                self._by_ask[asked] = vain, int(skips[shapes[0]])
+
+    def note(self, asked: tuple[int, ...], *, in_vain: bool) -> None:
         """Record the result of a look."""
         vain = self._by_ask.get(asked, (0, 0))[0]
         vain = vain + 1 if in_vain else max(0, vain - 1)

@@ -101,7 +101,7 @@ class EvictionPass:
         """
         if not state.is_prepared and self.cause is Cause.RECLAIM and state.known is not None:
             state.is_prepared = True
-            state.one_call = OneCall.of(session, state.known, self._rule, self.explain, state.has_failed)
+            state.one_call = OneCall.of(session, state.known, self._rule, self.explain, state.has_failed, state.looks)
         if state.one_call is not None:
             return state.one_call.run(heap, portion)
         return Run(heap.pop() if portion is None else portion, is_served=False)

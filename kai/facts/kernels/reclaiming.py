@@ -41,7 +41,7 @@ from kai.facts.kernels.trying import FAILED, PLACED, Trial, may_take, try_victim
 from kai.facts.kernels.victims import CHANGED, UNKNOWN, GroupState, least_held, look_again, look_again_at
 
 LEFT, SERVED, LOOK, NO_ROOM, ALONE, FINISHED = 0, 1, 2, 3, 4, 5
-GROUP, STATEMENTS, DECISIONS, LEAST_KNOWN = 0, 1, 2, 3
+GROUP, STATEMENTS, DECISIONS, LEAST_KNOWN, LEFT_OUT = 0, 1, 2, 3, 4
 KIND, POD, NODE, PLACEMENT, VICTIM, AGGRESSOR = 0, 1, 2, 3, 4, 5
 COUNT, WIDTH = 3, 6
 
@@ -62,9 +62,11 @@ class Reclaiming(Struct):
     served: Int64Table  # [S, 2] aggressor of each statement, its first decision
     decided: Int64Table  # [D, 6] kind, pod, node (-1: none), placement; queues of victim and aggressor in messages
     used: Float64Table  # [D, 6] what these two queues held before
-    state: Int64s  # [4] group at hand, statements, decisions, whether ``least`` is known
+    state: Int64s  # [5] group at hand, statements, decisions, whether ``least`` is known, whether a look was left out
     ranked: bool  # victims are chosen by what they lose, so some searches want a second look
     surplus: Bools  # [1] some group that may lose pods has more than it needs
+    skips: Int64s  # [K] second looks to leave out for pods of a shape, if ``asking`` [K] is their queue
+    asking: Int64s
     least: Int64s  # [Q] the fewest thousandths of GPUs that a pod of the queue holds that may go; 0: none does
 
 
@@ -154,11 +156,42 @@ def _places(
 
 
 @inner
-def _wants_a_look(facts: Facts, columns: Columns, work: Reclaiming) -> bool:
+def _could_stay(facts: Facts, columns: Columns, vectors: Vectors, work: Reclaiming) -> bool:
+    """Return whether sums allow that some victim stays; see ``kai.actions.search.second_look.could_stay``."""
+    probe = work.probe
+    shape = facts.pods.shape[probe.aggressor.pods[0]]
+    wanted, mask = requested_gpu(facts, shape), vectors.masks[facts.shapes.mask[shape]]
+    if wanted <= 0:
+        return True
+    room = probe.idle + probe.releasing
+    for pod in probe.victims[: probe.state[VICTIMS]]:
+        node = columns.evicted_node[pod]
+        if columns.status[pod] == RELEASING:
+            room[node] += accepted_gpu(facts, facts.pods.shape[pod], node)
+    places = 0
+    for node in range(room.shape[0]):
+        # One pod waits, so no node gives more than one place. An overcommitted node counts below zero, as there.
+        places += min(room[node] // wanted, 1) if mask[node] else 0
+    for pod in probe.victims[: probe.state[VICTIMS]]:
+        node = columns.evicted_node[pod]
+        if columns.status[pod] != RELEASING:
+            continue
+        held, left = accepted_gpu(facts, facts.pods.shape[pod], node), places
+        if mask[node]:
+            left += min((room[node] - held) // wanted, 1) - min(room[node] // wanted, 1)
+        if left >= 1:
+            return True
+    return False
+
+
+@inner
+def _wants_a_look(facts: Facts, columns: Columns, vectors: Vectors, work: Reclaiming) -> bool:
     """Return whether a second look may find victims other than those of the open statement.
 
-    See ``kai.actions.search.second_look.is_enough``, which rules a look out more often.
+    See ``kai.actions.search.second_look.is_enough``, which rules a look out more often. A look that is left out for a
+    while is marked in ``work.state[LEFT_OUT]``.
     """
+    work.state[LEFT_OUT] = 0
     if not work.ranked:
         return False
     lost, count = -1, 0
@@ -173,7 +206,12 @@ def _wants_a_look(facts: Facts, columns: Columns, work: Reclaiming) -> bool:
     aggressor, shape = work.probe.aggressor.pods[0], facts.pods.shape[lost]
     held = accepted_gpu(facts, shape, columns.node[lost])
     wanted = requested_gpu(facts, facts.pods.shape[aggressor])
-    if count > 1 or (wanted == 0 and held > 0):
+    if count > 1:
+        asked = facts.pods.shape[aggressor]
+        queue = facts.groups.queue[work.probe.aggressor.group[0]]
+        work.state[LEFT_OUT] = work.skips[asked] > 0 and work.asking[asked] == queue
+        return work.state[LEFT_OUT] == 0 or _could_stay(facts, columns, vectors, work)
+    if wanted == 0 and held > 0:
         return True
     if held != wanted:
         if work.state[LEAST_KNOWN] == 0:
@@ -235,7 +273,7 @@ def _search(
                 or _fits_without_them(facts, columns, offsets, rules, waiting_rules, vectors, work, mark, first)
             )
             and (is_kept(columns, probe) or is_final(facts, columns, vectors, probe))
-            and not _wants_a_look(facts, columns, work)
+            and not _wants_a_look(facts, columns, vectors, work)
         ):
             return SERVED
     undo_to(facts, columns, offsets, mark)
@@ -343,11 +381,15 @@ def reclaim_groups(
             return LOOK
         mark, first = columns.cursor[0], columns.counters[0]
         ended = _search(facts, columns, offsets, rules, waiting_rules, vectors, work, group)
-        if ended != SERVED or most == 0:
+        if ended != SERVED:
             return ended
-        if not _is_plain(facts, columns, work, first):
+        if most > 0 and not _is_plain(facts, columns, work, first):
             undo_to(facts, columns, offsets, mark)
             return ALONE
+        if work.state[LEFT_OUT]:
+            work.skips[facts.pods.shape[work.probe.aggressor.pods[0]]] -= 1
+        if most == 0:
+            return ended
         _make_final(facts, columns, offsets, work, group, first)
         leaf = facts.groups.first_subgroup[group] + 1
         work.surplus[0] = work.surplus[0] or columns.active[leaf] > facts.groups.minimum[leaf]

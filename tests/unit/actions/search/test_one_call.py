@@ -5,6 +5,8 @@ from unittest import mock
 import attrs
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kai.actions.reclaim import Reclaim
 from kai.actions.search.one_call import OneCall
@@ -181,6 +183,63 @@ def test_searches_with_more_conditions_take_the_plain_path(options, served):
     assert served == {}
 
 
+# ----------------------------------------------------------------------------------------- looks that are left out
+
+SHARED_NODES = {f"n{at}": {"gpu": 3} for at in range(4)}
+PARTS = st.sampled_from(({"gpu": 1}, {"fraction": 0.3}, {"fraction": 0.5}, {"fraction": 0.7}))
+
+
+def in_pairs(started=lambda _: "10m", part=0.5):
+    """Return two jobs of a part of a GPU for each GPU."""
+    return {
+        f"half-{node}-{at}": {
+            "queue": "rich",
+            "each": {"fraction": part},
+            "runs_on": node,
+            "labels": {"runai-gpu-group": f"{node}-{at // 2}"},
+            "started": started(at),
+        }
+        for node in SHARED_NODES
+        for at in range(6)
+    }
+
+
+def asking(each):
+    return {f"asks-{at:02}": {"queue": "poor", "each": wanted} for at, wanted in enumerate(each)}
+
+
+def shared(groups, **options):
+    queues = {"root": {}, "rich": {"parent": "root", "quota": 0}, "poor": {"parent": "root", "quota": 12}}
+    session = opened(groups, SHARED_NODES, queues=queues, **options)
+    Reclaim().run(session)
+    audit(session.ledger)
+    return session
+
+
+def test_searches_whose_looks_are_left_out_are_made_in_one_call(served):
+    groups = {**in_pairs(), **asking([{"gpu": 1}] * 12)}
+    quick, slow = shared(groups), shared(groups, without=("one-call",))
+    assert explained(quick) == explained(slow)
+    assert [len(made) for made in told(quick)] == [3] * 12
+    # After four looks in vain some are left out.
+    assert 0 < sum(end == "served" for end in served.values()) < 8
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(PARTS, min_size=1, max_size=4),
+    st.lists(st.sampled_from(("10m", "1h", "2h")), min_size=1, max_size=3),
+    st.sampled_from((0.5, 0.4)),
+)
+def test_mixed_pods_reclaim_as_the_long_way_does(wanted, ages, part):
+    groups = {
+        **in_pairs(lambda at: ages[at % len(ages)], part),
+        **asking([wanted[at % len(wanted)] for at in range(16)]),
+    }
+    quick, slow = shared(groups), shared(groups, without=("one-call",))
+    assert explained(quick) == explained(slow)
+
+
 # -------------------------------------------------------------------------------------------------------- budgets
 
 
@@ -221,3 +280,13 @@ def test_a_budget_is_asked_what_the_long_way_asks(refused, answer, served):
     assert decided[0] == decided[1]
     assert quick.notes == slow.notes
     assert served or refused == 1 or answer is BudgetAnswer.STOP
+
+
+@pytest.mark.parametrize("answer", [BudgetAnswer.STOP, BudgetAnswer.NEXT_GENERATOR])
+@pytest.mark.parametrize("refused", range(20, 60, 3))
+def test_budgets_refuse_the_same_where_looks_are_left_out(refused, answer):
+    groups = {**in_pairs(), **asking([{"gpu": 1}] * 12)}
+    quick, slow = Asked(refused, answer), Asked(refused, answer)
+    decided = explained(shared(groups, budget=quick)), explained(shared(groups, budget=slow, without=("one-call",)))
+    assert decided[0] == decided[1]
+    assert quick.notes == slow.notes
