@@ -86,7 +86,7 @@ class Looks:
     def copy_to(self, skips: Int64s, asking: Int64s) -> None:
         """Fill ``skips`` [K] with the looks to leave out for single pods of a shape, ``asking`` [K] with their queue.
 
-        Of several queues that ask for pods of one shape, one is told.
+        Where several queues ask for pods of one shape, the arrays hold one of them.
         """
         skips[:] = 0
         for (queue, *shapes), (_, left) in self._by_ask.items():

@@ -103,7 +103,7 @@ def begin(facts: Facts, columns: Columns, vectors: Vectors, prefix: Prefix, know
 
 @kernel
 def choose_by_node(prefix: Prefix, each: int) -> None:
-    """Leave out sets of which no part on one node serves; call it right after `begin`.
+    """Leave out sets whose part on the last node cannot serve; call it right after `begin`.
 
     ``each``: thousandths of GPUs that every waiting pod asks for, if places for that many prove something; else 0.
     """

@@ -216,7 +216,7 @@ def shared(groups, **options):
     return session
 
 
-def test_searches_whose_looks_are_left_out_are_made_in_one_call(served):
+def test_searches_without_a_look_are_made_in_one_call(served):
     groups = {**in_pairs(), **asking([{"gpu": 1}] * 12)}
     quick, slow = shared(groups), shared(groups, without=("one-call",))
     assert explained(quick) == explained(slow)

@@ -85,7 +85,7 @@ def test_either_shortcut_alone_leaves_the_decisions_alone(name):
     assert reclaimed(nodes, groups, without=(name,))[0] == reclaimed(nodes, groups, shortcuts=False)[0]
 
 
-def test_victims_of_one_node_that_are_too_few_are_passed_over():
+def test_too_few_victims_of_one_node_are_passed_over():
     nodes, jobs = cluster(racks=2)
     gang = {"queue": "owner", "members": 4, "each": {"gpu": 2}}
     quick, few = reclaimed(nodes, {**jobs, "wants": gang})
@@ -169,7 +169,7 @@ def test_shortcuts_move_pods_as_the_long_way_does(packing, without):
     assert taken[0] == taken[1]
 
 
-def test_moves_that_need_as_large_a_place_are_not_tried():
+def test_moves_to_places_as_large_are_not_tried():
     """Each pair holds its nodes as the gang before it does: it could only move to a place that the gang needs."""
     nodes = {f"n{at}": {"gpu": 4} for at in range(6)}
     jobs = {f"one-{name}": {"queue": "lent", "each": {"gpu": 1}, "runs_on": name} for name in ("n4", "n5")}
