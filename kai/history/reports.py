@@ -55,7 +55,7 @@ class Use:
 
     held: Amounts = NOTHING
     lost: Amounts = NOTHING
-    """The part of it that ended in a failure, an eviction or the loss of a node, then or later; ``held`` has it too."""
+    """The GPUs of it that ended in a failure, an eviction or the loss of a node, then or later; ``held`` has them."""
     jobs: int = 0
     """Jobs that held something in that time."""
 
@@ -99,6 +99,11 @@ def _whole(parts: Sequence[int | None]) -> Amounts:
 
 _SUMS: Final = ", ".join(map(_over_time, RESOURCES))
 _LOST: Final = ", ".join(str(int(each)) for each in LOSSES)
+_IS_LOST: Final = f"CASE WHEN ended IN ({_LOST}) THEN 1 ELSE 0 END AS is_lost"
+_PARTS: Final = (*RESOURCES, "gpu * is_lost")
+_SMALL_SUMS: Final = ", ".join(f"SUM({each} * (b - a))" for each in _PARTS)
+_LARGE_SUMS: Final = ", ".join(map(_over_time, _PARTS))
+"""What was held and, last, the GPUs that were lost."""
 
 
 def _clipped(columns: str, table: str) -> str:
@@ -138,17 +143,18 @@ def use_by(connection: Connection, by: str, since: int, until: int) -> dict[int 
     # Reading rows in the order of an index takes longer than reading all of them, unless they are few.
     table = "held NOT INDEXED" if until - since > _LONG else "held"
     is_small = _fits(connection, since, until)
-    sums = ", ".join(f"SUM({each} * (b - a))" for each in RESOURCES) if is_small else _SUMS
     rows = connection.execute(
-        f"SELECT k, ended IN ({_LOST}) AS is_lost, COUNT(DISTINCT job), {sums} FROM"
-        f" ({_clipped(f'{BY[by]} AS k, job, ended, gpu, cpu, memory', table)}) AS clipped"
-        " WHERE b > a GROUP BY k, is_lost ORDER BY k",
+        f"SELECT k, COUNT(DISTINCT job), {_SMALL_SUMS if is_small else _LARGE_SUMS} FROM"
+        f" ({_clipped(f'{BY[by]} AS k, job, {_IS_LOST}, gpu, cpu, memory', table)}) AS clipped"
+        " WHERE b > a GROUP BY k ORDER BY k",
         window_of(connection, since, until),
     )
     found: dict[int | str, Use] = {}
-    for key, is_lost, jobs, *parts in rows:
-        held = Amounts(*parts) if is_small else _whole(parts)
-        found[key] = found.get(key, Use()).plus(Use(held=held, lost=held if is_lost else NOTHING, jobs=jobs))
+    ends = 1 if is_small else 2
+    for key, jobs, *parts in rows:
+        # In one group: a job that lost a part of its work, and ended well later, is one job.
+        held, lost = (Amounts(*some) if is_small else _whole(some) for some in (parts[:-ends], parts[-ends:]))
+        found[key] = Use(held=held, lost=lost, jobs=jobs)
     return found
 
 

@@ -65,6 +65,23 @@ def test_other_reports_are_by_what_they_are_called(path):
     assert said(rows(path, "endings", until=T + HOUR), "why", "gpuHours") == [("reclaimed", 2.0), ("done", 1.0)]
 
 
+def test_an_evicted_job_that_runs_again_is_one_job(tmp_path):
+    made = tmp_path / "again.db"
+    writer = begun(made, T, nodes=NODES)
+    for hour, now in (
+        (0, held(2, "a", user="ann")),
+        (10, Ended.RECLAIMED),
+        (12, held(2, "a", user="ann")),
+        (20, Ended.DONE),
+    ):
+        writer.write(T + hour * HOUR, {("a", "n1"): now})
+    for kind in ("queues", "users", "namespaces", "sizes", "nodes"):
+        assert {each[:3] for each in said(rows(made, kind), "jobs", "gpuHours", "lostGpuHours")} == {(1, 36.0, 20.0)}
+    assert said(rows(made, "endings"), "why", "jobs", "gpuHours") == [("reclaimed", 1, 20.0), ("done", 1, 16.0)]
+    (job,) = rows(made, "jobs")
+    assert (job["gpuHours"], job["lostGpuHours"], job["endedBy"]) == (36.0, 20.0, "done")
+
+
 def test_jobs_are_in_the_order_of_their_start(path):
     keys = ("job", "queue", "user", "gpus", "waitSeconds", "runSeconds", "endedBy")
     assert said(rows(path, "jobs"), *keys) == [
