@@ -42,7 +42,7 @@ from kai.history.facts import (
     uid_text,
 )
 from kai.history.server import connect_server
-from kai.history.sums import DAY, SCHEMA, Hours
+from kai.history.sums import DAY, SCHEMA, TALLY, Hours, Tally, put_tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -88,7 +88,7 @@ CREATE INDEX capacity_until ON capacity (until);
 CREATE TABLE gap (since INTEGER PRIMARY KEY, until INTEGER NOT NULL);
 """
 _BY_JOB: Final = "CREATE INDEX held_job ON held (job)"
-MIGRATIONS: Final = (_FIRST, SCHEMA, _BY_JOB)
+MIGRATIONS: Final = (_FIRST, SCHEMA, _BY_JOB, TALLY)
 """What brings a database from each version to the next. Only ever add to the end: files of all versions exist."""
 
 
@@ -318,8 +318,9 @@ class Writer:
         at: int,
         held: Mapping[Key, Held | Ended] | None = None,
         nodes: Mapping[str, NodeState | None] | None = None,
+        tally: Tally | None = None,
     ) -> None:
-        """Record changes at an instant, and that all else stayed as it was up to then.
+        """Record changes at an instant, and that all else stayed as it was up to then; ``tally`` replaces the last one.
 
         Raises: HistoryError; DeposedError.
         """
@@ -334,6 +335,8 @@ class Writer:
                 self._put_node(node, state, at)
             self.hours.close(at)
             self._forget(at)
+            if tally is not None:
+                put_tally(self.connection, tally)
         self.heard = at
 
     def close(self) -> None:

@@ -36,6 +36,7 @@ from kai.api.scheduling.queue import Queue, QueueBudget
 from kai.facts.model.budgets import Key, Spent
 from kai.history.database import OPEN, heard_until, queues_by_row
 from kai.history.facts import Connection, Ended
+from kai.history.sums import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -110,6 +111,12 @@ _OVER: Final = (
 _RECENT: Final = f"({_SOME}) AS clipped WHERE b >= a"
 
 
+_TALLIED: Final = 900_000
+"""Milliseconds between two tallies."""
+_MOST_TALLIED: Final = 16
+"""Jobs of one queue in a tally: a budget names five."""
+
+
 @attrs.define(eq=False)
 class _Window:
     """What was held from one instant to another: sums of what is over, and queries for the rest."""
@@ -121,6 +128,37 @@ class _Window:
     rows: dict[int, _Row] = attrs.field(factory=lambda: defaultdict(_Row))
     held: dict[int, _Held] = attrs.field(factory=dict)
     """What ended at ``settled`` or later, and what is still held."""
+
+    @classmethod
+    def known(cls, connection: Connection, since: int, until: int, heard: int) -> _Window:
+        """Return a window with what the last tally in the database has of it."""
+        made = cls(since, until, since)
+        rows = connection.execute(
+            "SELECT settled, queue, model, ended, user, job, used FROM tally"
+            " WHERE since = ? AND until = ? AND settled <= ?",
+            (since, until, heard),
+        )
+        for settled, queue, model, ended, user, job, used in rows:
+            made.settled, row, kind = int(settled), made.rows[queue], Kind(model, ended)
+            if user is not None:
+                row.users[user][kind] += used
+            elif job is not None:
+                row.jobs[job][kind] += used
+            else:
+                row.total[kind] += used
+        return made
+
+    def tally(self) -> Iterator[tuple[int, int, int, int, str, int | None, int | None, int | None, int]]:
+        """Yield the rows of a tally: what is over."""
+        around = (self.since, self.until, self.settled)
+        for queue, row in self.rows.items():
+            most = heapq.nlargest(_MOST_TALLIED, row.jobs.items(), key=lambda each: each[1].total())
+            parts: list[tuple[int | None, int | None, Amounts]] = [(None, None, row.total)]
+            parts += [(user, None, kinds) for user, kinds in row.users.items()]
+            parts += [(None, job, kinds) for job, kinds in most]
+            for user, job, kinds in parts:
+                for kind, used in kinds.items():
+                    yield (*around, queue, kind.model, kind.ended, user, job, int(used))
 
     def read(self, connection: Connection, heard: int, at: int) -> None:
         """Take for good what ended before ``heard``, and the open rest up to ``at``."""
@@ -191,6 +229,7 @@ class Meter:
     """
 
     _heard: int = -1
+    _tallied: int = -1
     _tree: _Tree = attrs.field(factory=_Tree)
     _windows: dict[tuple[int, int], _Window] = attrs.field(factory=dict)
     _names: dict[Key, _Names] = attrs.field(factory=dict)
@@ -209,7 +248,7 @@ class Meter:
         heard = heard_until(connection) or 0
         # The file was replaced, as by a backup: sums of the other one would count twice or never.
         if heard < self._heard:
-            self._tree, self._windows, self._names = _Tree(), {}, {}
+            self._tree, self._windows, self._names, self._tallied = _Tree(), {}, {}, -1
         self._heard, at = heard, max(at, heard)
         self._tree.settle(connection)
         reading = _Reading(connection, self._tree, heard, at, self._windows)
@@ -237,6 +276,16 @@ class Meter:
         # Windows that no budget asked for go, such as those of periods that are over.
         self._windows, self._names = reading.windows, names
         return found
+
+    def tally(self) -> Tally | None:
+        """Return what is over of all periods, for the writer of the database; None for a quarter of an hour after that.
+
+        The meter of the next process begins with it, and so reads only what ended since.
+        """
+        if self._tallied >= 0 and self._heard - self._tallied < _TALLIED:
+            return None
+        self._tallied = self._heard
+        return tuple(row for window in self._windows.values() for row in window.tally())
 
 
 def spent_of(connection: Connection, queues: Iterable[Queue], at: int) -> dict[Key, Spent]:
@@ -317,7 +366,7 @@ class _Reading:
         """Return what was held from one instant to another, up to now."""
         found = self.windows.get((since, until))
         if found is None:
-            found = self.known.get((since, until)) or _Window(since, until, since)
+            found = self.known.get((since, until)) or _Window.known(self.connection, since, until, self.heard)
             found.read(self.connection, self.heard, self.at)
             self.windows[since, until] = found
         return found

@@ -53,6 +53,26 @@ CREATE INDEX capacity_since ON capacity (since)
 
 Sums hold from ``first`` to ``last``; up to ``daily`` only the last row of each day (UTC) is there.
 """
+TALLY: Final = """
+CREATE TABLE tally (
+  since INTEGER NOT NULL, until INTEGER NOT NULL, settled INTEGER NOT NULL, queue INTEGER NOT NULL, model TEXT NOT NULL,
+  ended INTEGER, user INTEGER, job INTEGER, used INTEGER NOT NULL
+)
+"""
+"""What was held in the periods of budgets and ended before ``settled``: the memory of `kai.history.spending.Meter`, for
+the next process. Each queue has rows of its own, of each of its users and of its largest jobs, in GPU-microseconds.
+"""
+
+Tally = tuple[tuple[int, int, int, int, str, int | None, int | None, int | None, int], ...]
+"""The rows of ``tally``."""
+
+
+def put_tally(connection: Connection, rows: Tally) -> None:
+    """Replace the memory of budgets. Cost: one statement for each row."""
+    connection.execute("DELETE FROM tally")
+    connection.executemany("INSERT INTO tally VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+
 _LARGEST: Final = (1 << 63) - 1
 
 Faded = tuple[float, float, float]

@@ -34,7 +34,7 @@ from kai.lab.virtual.running.live_jobs import State
 from kai.lab.virtual.running.simulation import simulation_of
 from kai.lab.virtual.scenes.loading import load_scene
 from kai.lab.virtual.scenes.scene import Change, NodeEvent
-from kai.roles.scheduler.cycle.past_usage import Spending
+from kai.roles.scheduler.reporting.history import Spending
 from kai.testing import load_scenario, run_scenario
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"

@@ -95,7 +95,7 @@ steps = st.lists(
     min_size=1,
     max_size=12,
 )
-"""How much later, what changes, whether a new process writes from here on, and whether a meter reads."""
+"""How much later, what changes, whether a new process writes and reads from here on, and whether a meter reads."""
 
 
 def keyed(change):
@@ -109,9 +109,11 @@ def test_a_meter_gives_what_all_intervals_give(chosen):
     writer = Writer.begin(
         MEMORY, Author(epoch=None, identity="me"), at, {}, NODES, retention=90 * DAY, connection=connection
     )
+    tally = None
     for later, change, is_new, reads in chosen:
         at += later
-        writer.write(at, keyed(change))
+        writer.write(at, keyed(change), tally=tally)
+        tally = None
         for key, now in keyed(change).items():
             if isinstance(now, Ended):
                 present.pop(key, None)
@@ -119,7 +121,7 @@ def test_a_meter_gives_what_all_intervals_give(chosen):
                 present[key] = now
         if is_new:  # what a dead process left open goes on where it is still there
             at += 30_000
-            present = dict(list(present.items())[1:])
+            present, meter = dict(list(present.items())[1:]), Meter()
             writer = Writer.begin(MEMORY, author, at, present, NODES, retention=90 * DAY, connection=connection)
         if reads:
             instant = at + later // 2
@@ -127,7 +129,10 @@ def test_a_meter_gives_what_all_intervals_give(chosen):
             assert {key: (each.since, each.total, each.pace, each.carried) for key, each in found.items()} == by_scans(
                 connection, instant
             )
+            tally = meter.tally()
     first = spent_of(connection, QUEUES, at)
+    connection.execute("DELETE FROM tally")
+    assert spent_of(connection, QUEUES, at) == first
     last = meter.read(connection, QUEUES, at)
     for key, each in first.items():
         assert (each.total, each.pace, each.carried) == (last[key].total, last[key].pace, last[key].carried)

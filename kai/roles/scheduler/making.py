@@ -14,12 +14,12 @@ from kai.deciding.configuration.profiles import make_profile
 from kai.roles.scheduler.committing.committer import Committer
 from kai.roles.scheduler.committing.outbox import CarryOut, HandOver, Outbox
 from kai.roles.scheduler.cycle.cycling import Cycles
-from kai.roles.scheduler.cycle.past_usage import past_usage, spending
+from kai.roles.scheduler.cycle.past_usage import past_usage
 from kai.roles.scheduler.kernel_warmup import Warming
 from kai.roles.scheduler.publishing.publisher import Publisher
 from kai.roles.scheduler.reporting.cycle_recorder import Hourly, Shadowing
 from kai.roles.scheduler.reporting.decision_log import DecisionLog
-from kai.roles.scheduler.reporting.history import HistoryRecorder
+from kai.roles.scheduler.reporting.history import HistoryRecorder, Spending, spending
 from kai.roles.scheduler.reporting.metrics import SchedulerMetrics
 from kai.roles.scheduler.reporting.shadow import Shadow
 from kai.roles.scheduler.service import Scheduler
@@ -60,6 +60,7 @@ def make_scheduler(
         shadow=settings.shadow,
     )
     _show_budgets(metrics, settings)
+    meter = spending(settings.configuration.usage, settings.usage_address, cluster.clock)
     committer = Committer(settings, cluster.store, fresh_name, cluster.clock.now)
     publisher = Publisher(settings, cluster.store, cluster.clock.now)
     hourly = Hourly(cluster.clock)
@@ -79,8 +80,8 @@ def make_scheduler(
         cycles=Cycles(settings, profile, cluster.clock.monotonic),
         hourly=hourly,
         usage=past_usage(settings.configuration.usage, settings.usage_address, cluster.clock, metrics),
-        spending=spending(settings.configuration.usage, settings.usage_address, cluster.clock),
-        history=_history(settings, cluster, leadership, metrics),
+        spending=meter,
+        history=_history(settings, cluster, leadership, metrics, meter),
         decisions=_decision_log(settings, metrics),
         shadowing=_shadowing(cluster, settings, metrics) if settings.shadow else None,
     )
@@ -92,7 +93,11 @@ def _shadowing(cluster: Cluster, settings: SchedulerSettings, metrics: Scheduler
 
 
 def _history(
-    settings: SchedulerSettings, cluster: Cluster, leadership: Leadership, metrics: SchedulerMetrics
+    settings: SchedulerSettings,
+    cluster: Cluster,
+    leadership: Leadership,
+    metrics: SchedulerMetrics,
+    meter: Spending | None,
 ) -> HistoryRecorder | None:
     """Return what records the history; None where past usage comes from elsewhere. A shadow writes none."""
     usage = settings.configuration.usage
@@ -108,6 +113,7 @@ def _history(
         owns=settings.intake.owns,
         metrics=metrics,
         client=usage.client,
+        spending=meter,
     )
 
 

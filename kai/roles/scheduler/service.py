@@ -33,7 +33,7 @@ from kai.roles.scheduler.committing.outbox import Outbox
 from kai.roles.scheduler.cycle.cycle_input import CycleInput
 from kai.roles.scheduler.cycle.cycling import Cycles, Done, Failure
 from kai.roles.scheduler.cycle.dump import JOB_ORDER_PATH, NOT_READY, archive, job_order
-from kai.roles.scheduler.cycle.past_usage import NO_SPENDING, NONE, PastUsage, Spending
+from kai.roles.scheduler.cycle.past_usage import NONE, PastUsage
 from kai.roles.scheduler.cycle.stream import CycleObserver, Stream
 from kai.roles.scheduler.effects import Expired, Looked
 from kai.roles.scheduler.kernel_warmup import Warming
@@ -41,7 +41,7 @@ from kai.roles.scheduler.publishing.deferred import recalled_starts
 from kai.roles.scheduler.publishing.publisher import CycleOver
 from kai.roles.scheduler.reporting.cycle_recorder import SHADOW_PATH, CycleRecorder, Hourly, Shadowing
 from kai.roles.scheduler.reporting.decision_log import DecisionLog
-from kai.roles.scheduler.reporting.history import HistoryRecorder
+from kai.roles.scheduler.reporting.history import NO_SPENDING, HistoryRecorder, Spending
 from kai.roles.scheduler.reporting.metrics import SchedulerMetrics
 from kai.roles.scheduler.settings import SchedulerSettings
 from kai.roles.scheduler.wakeups import Rests, Seen, pause_after, prefetch

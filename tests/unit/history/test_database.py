@@ -222,8 +222,9 @@ def test_nothing_is_known_of_an_empty_database(path):
 def of_the_first_version(path):
     """Leave a file as the first version of kai would have written it."""
     connection = sqlite3.connect(path)
-    tables = "DROP TABLE hour; DROP TABLE closed; DROP INDEX held_since; DROP INDEX capacity_since; DROP INDEX held_job"
-    connection.executescript(f"{tables}; PRAGMA user_version = 1")
+    tables = "DROP TABLE tally; DROP TABLE hour; DROP TABLE closed"
+    indexes = "DROP INDEX held_since; DROP INDEX capacity_since; DROP INDEX held_job"
+    connection.executescript(f"{tables}; {indexes}; PRAGMA user_version = 1")
     connection.close()
 
 
@@ -233,7 +234,7 @@ def test_a_first_version_file_migrates_to_hourly_sums(path):
     writer.write(T + 2 * HOUR + 1000, {("job-1", "n1"): Ended.DONE})
     writer.close()
     of_the_first_version(path)
-    with pytest.raises(HistoryError, match="found version 1, expected 3"), reading(str(path)):
+    with pytest.raises(HistoryError, match="found version 1, expected 4"), reading(str(path)):
         pass
     writer = begun(path, T + 3 * HOUR, {("job-2", "n1"): held(1, "job-2")}, epoch=2)
     writer.write(T + 4 * HOUR, {("job-2", "n1"): held(3, "job-2")})

@@ -114,9 +114,9 @@ def test_readers_make_no_tables(place):
 def test_tables_of_a_newer_kai_are_refused(place, begun):
     with closing(connect(place, writes=True)) as connection:
         connection.execute("UPDATE version SET number = 99")
-    with pytest.raises(HistoryError, match="found version 99, expected 3 at most"), reading(place):
+    with pytest.raises(HistoryError, match="found version 99, expected 4 at most"), reading(place):
         pass
-    with pytest.raises(HistoryError, match="found version 99, expected 3 at most"):
+    with pytest.raises(HistoryError, match="found version 99, expected 4 at most"):
         begun(place)
 
 

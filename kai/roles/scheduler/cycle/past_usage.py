@@ -19,9 +19,8 @@ from __future__ import annotations
 import datetime as dt
 import math
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from importlib.util import find_spec
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 from urllib.parse import quote, unquote, urlencode, urlsplit
@@ -32,10 +31,9 @@ import msgspec
 import structlog
 from anyio import to_thread
 
-from kai.api.scheduling.queue import Queue
 from kai.basics import parsing
 from kai.basics.errors import ConfigError, KaiError
-from kai.basics.parsing import is_postgresql, mapping_of, place_text, with_schema
+from kai.basics.parsing import mapping_of, with_schema
 from kai.basics.wording import shown
 from kai.cluster.port import Clock
 from kai.cluster.transport.calls import Answer, Call, NoAnswer, Query
@@ -48,13 +46,11 @@ from kai.deciding.configuration.past_usage import (
     WindowType,
     check_address,
 )
-from kai.facts.model.budgets import Key, Spent
 from kai.facts.model.groups import Shares
-from kai.history.database import heard_until, reading
+from kai.history.database import reading
 from kai.history.facts import HistoryError, NoHistoryError
 from kai.history.reports import past_usage as recorded_usage
 from kai.history.server import MISSING
-from kai.history.spending import Meter
 from kai.roles.scheduler.reporting.metrics import SchedulerMetrics
 
 _LABEL: Final = "queue_name"
@@ -410,149 +406,9 @@ class PastUsage:
         self.metrics.usage_known(known=known, client=self.settings.client)
 
 
-NO_SPENDING: Final[Mapping[Key, Spent]] = MappingProxyType({})
-_STAYS: Final = 60.0
-"""How long a reading of what budgets used counts; what is held goes on to be counted from it.
-
-Units: seconds.
-"""
-_APART: Final = 1.0
-"""Seconds between two readings from a server: each is a connection, and what is held is counted on meanwhile."""
-_PATIENCE: Final = 0.2
-"""Seconds that a cycle waits for a server; a reading that takes longer counts for a later cycle."""
-
-
-@attrs.define(eq=False)
-class Spending:
-    """What was used of the budgets of queues, read from kai's own database before each cycle.
-
-    Where it cannot be read for a minute, or nothing was recorded for that long, nothing is known: work under a budget
-    does not start then.
-    """
-
-    path: str
-    clock: Clock
-    known: Mapping[Key, Spent] = NO_SPENDING
-    problem: str = ""
-    """Why it is not known; "" while it is."""
-    _read_at: float | None = None
-    _meter: Meter = attrs.field(factory=Meter)
-    _file: tuple[int, int] = (0, 0)
-    """Which file the meter has read."""
-    _asked: _Asked | None = None
-    """The question to a server that is not answered yet."""
-    _asked_at: float = -math.inf
-
-    async def refresh(self, queues: Iterable[Queue]) -> None:
-        """Read what was used by now; nothing where no queue has a budget.
-
-        Cost: that of what is held and what ended since the last reading, however long the periods are.
-        """
-        budgeted = [each for each in queues if each.spec.budgets]
-        if not budgeted:
-            self.known, self.problem, self._read_at = NO_SPENDING, "", None
-        elif is_postgresql(self.path):
-            await self._ask(budgeted)
-        else:
-            try:
-                known = await to_thread.run_sync(self._spent, budgeted, self.clock.now())
-            except HistoryError as error:
-                self._fail(str(error))
-                return
-            self._take(known, self.clock.monotonic())
-
-    async def _ask(self, budgeted: Sequence[Queue]) -> None:
-        """Ask a server, and wait for its answer for a moment: a server that is away must not hold up cycles."""
-        asked, now = self._asked, self.clock.monotonic()
-        if asked is None and now - self._asked_at >= _APART:
-            asked = self._asked = _Asked(self._spent, budgeted, self.clock.now())
-            self._asked_at = now
-            with anyio.move_on_after(_PATIENCE):
-                # The thread goes on, and ends by itself: the driver bounds the time of each answer.
-                await to_thread.run_sync(asked.answer, abandon_on_cancel=True)
-            if not asked.has_begun:  # all threads are busy: nothing may ever answer
-                self._asked, self._meter = None, Meter()
-        if asked is not None and asked.is_answered:
-            self._asked = None
-            if asked.problem:
-                # A server that was away may come back with an older state.
-                self._meter = Meter()
-                self._fail(asked.problem)
-            else:
-                self._take(asked.known, self._asked_at)
-        elif self._read_at is None or now - self._read_at >= _STAYS:
-            self._fail("found no answer yet, expected one")
-
-    def _take(self, known: Mapping[Key, Spent], read_at: float) -> None:
-        self.known, self._read_at = known, read_at
-        if self.problem:
-            structlog.get_logger().info("budgets are known again")
-            self.problem = ""
-
-    def _fail(self, why: str) -> None:
-        if self._read_at is not None and self.clock.monotonic() - self._read_at < _STAYS:
-            return
-        self.known = NO_SPENDING
-        problem = f"what budgets used is not known: {why}"
-        if problem != self.problem:
-            structlog.get_logger().warning("budgets are not known", why=why)
-        self.problem = problem
-
-    def _spent(self, queues: Sequence[Queue], now: float) -> Mapping[Key, Spent]:
-        at = round(now * 1000)
-        # Before it is opened: a file that takes its place meanwhile is noticed by the next reading.
-        found = _identity(self.path)
-        if found != self._file:
-            # What is remembered of a file that was deleted or restored says nothing of the one in its place.
-            self._meter, self._file = Meter(), found
-        with reading(self.path) as connection:
-            heard = heard_until(connection)
-            if heard is None or at - heard > _STAYS * 1000:
-                why = "found no record of the last minute, expected one each ten seconds"
-                raise HistoryError(f"history {place_text(self.path)}: {why}")
-            return self._meter.read(connection, queues, at)
-
-
-def _identity(path: str) -> tuple[int, int]:
-    try:
-        found = Path(path).stat()
-    except OSError:
-        return 0, 0  # the reading says what is wrong
-    return found.st_dev, found.st_ino
-
-
-@attrs.define(eq=False)
-class _Asked:
-    """One question to a server, and its answer."""
-
-    read: Callable[[Sequence[Queue], float], Mapping[Key, Spent]]
-    queues: Sequence[Queue]
-    now: float
-    known: Mapping[Key, Spent] = NO_SPENDING
-    problem: str = ""
-    has_begun: bool = False
-    is_answered: bool = False
-
-    def answer(self) -> None:
-        """Ask, in a thread."""
-        self.has_begun = True
-        try:
-            self.known = self.read(self.queues, self.now)
-        except HistoryError as error:
-            self.problem = str(error)
-        self.is_answered = True
-
-
 def _why(error: Exception) -> str:
     """Return why a reading failed; of an unforeseen error only the type, since its message may hold a password."""
     return str(error) if isinstance(error, UsageError) else f"found {type(error).__name__}, expected an answer"
-
-
-def spending(settings: UsageSettings | None, address: str, clock: Clock) -> Spending | None:
-    """Return the reader of what budgets used; None where kai records no history."""
-    if settings is None or not settings.is_recorded:
-        return None
-    return Spending(address or settings.address, clock)
 
 
 def usage_address(settings: UsageSettings, environment: Mapping[str, str], shard: str = "") -> str:

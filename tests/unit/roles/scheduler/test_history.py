@@ -19,9 +19,9 @@ from kai.framework.decisions import Cause, Evict
 from kai.history.database import DAY, Author, Writer, reading
 from kai.history.facts import Ended, HistoryError
 from kai.history.jobs import jobs_over
-from kai.roles.scheduler.cycle import past_usage
-from kai.roles.scheduler.cycle.past_usage import Recorded, Spending, UsageError
-from kai.roles.scheduler.reporting.history import HistoryRecorder
+from kai.roles.scheduler.cycle.past_usage import Recorded, UsageError
+from kai.roles.scheduler.reporting import history
+from kai.roles.scheduler.reporting.history import HistoryRecorder, Spending
 from kai.roles.scheduler.reporting.metrics import SchedulerMetrics
 from tests.unit.history.test_recording import WORLD, pod
 
@@ -176,19 +176,21 @@ ADDRESS = "postgresql://kai@db/kai"
 BUDGETED = SimpleNamespace(spec=SimpleNamespace(budgets=(1,)))
 
 
-def spending_of(monkeypatch, answers, patience):
-    """Return the reader of what budgets used, and its clock; each question to the server takes the next answer."""
+def spending_of(monkeypatch, answers, patience, address=ADDRESS):
+    """Return the reader of what budgets used, and its clock; each question to the database takes the next answer."""
     clock = SimpleNamespace(time=0.0, now=lambda: T + clock.time, monotonic=lambda: clock.time)
-    monkeypatch.setattr(past_usage, "_PATIENCE", patience)
+    for name in ("_PATIENCE", "_PATIENCE_FOR_FILES"):
+        monkeypatch.setattr(history, name, patience)
     monkeypatch.setattr(Spending, "_spent", lambda *_: next(answers)())
-    return Spending(ADDRESS, clock), clock
+    return Spending(address, clock), clock
 
 
 def never():
     raise HistoryError("found no connection, expected one")
 
 
-def test_a_server_that_answers_late_holds_no_cycle(monkeypatch):
+@pytest.mark.parametrize("address", [ADDRESS, "/var/lib/kai/history.db"])
+def test_a_database_that_answers_late_holds_no_cycle(address, monkeypatch):
     asked, may_answer = threading.Event(), threading.Event()
 
     def late():
@@ -196,7 +198,7 @@ def test_a_server_that_answers_late_holds_no_cycle(monkeypatch):
         may_answer.wait()
         return {("team", "month"): "late"}
 
-    spending, clock = spending_of(monkeypatch, repeat(late), 0.05)
+    spending, clock = spending_of(monkeypatch, repeat(late), 0.05, address)
 
     async def cycles():
         while not asked.is_set():

@@ -12,7 +12,7 @@ from kai.history.database import Author, Writer, connect
 from kai.history.facts import Amounts, NodeState
 from kai.intake import take_snapshot
 from kai.lab.scenarios.shorthand import NOW
-from kai.roles.scheduler.cycle.past_usage import Spending
+from kai.roles.scheduler.reporting.history import Spending
 from kai.testing import cluster
 
 BOUND = {"kai.scheduler/max-runtime": "1h"}
