@@ -3,7 +3,7 @@
 import math
 import threading
 from contextlib import contextmanager
-from itertools import repeat
+from itertools import chain, repeat
 from types import SimpleNamespace
 
 import anyio
@@ -119,6 +119,17 @@ def test_the_cause_of_an_eviction_is_recorded(tmp_path):
     evict = Evict(pod=0, cause=Cause.RECLAIM)
     recorded(path, [FIRST, (Change(pod(), None),)], meanwhile=lambda recorder: recorder.note(snapshot, (evict,)))
     assert [line.why for line in lines(path)] == [Ended.RECLAIMED]
+
+
+def test_sums_of_budgets_are_written_with_the_changes(tmp_path):
+    path, tally = tmp_path / "history.db", ((0, 1, 1, 1, "H100", 1, None, None, 5),)
+
+    def reads_budgets(recorder):
+        recorder.spending = SimpleNamespace(taken=chain([tally], repeat(None)).__next__)
+
+    recorded(path, [FIRST, (Change(pod(), None),)], meanwhile=reads_budgets)
+    with reading(str(path)) as connection:
+        assert tuple(connection.execute("SELECT * FROM tally").fetchall()) == tally
 
 
 def test_a_recorder_of_an_earlier_term_writes_nothing(tmp_path):
