@@ -108,6 +108,11 @@ def spared() -> Iterator[None]:
         gc.freeze()
 
 
+def is_spared() -> bool:
+    """Return whether this is a short-lived program, which ends without a collection."""
+    return gc.get_threshold()[0] == _SHORT
+
+
 _YOUNG: Final = 50_000
 _MIDDLE: Final = 1
 """The generation of objects that survived one collection; the oldest generation is large, and little of it is garbage.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import attrs
 
 from kai.answers.documents.document import enveloped
-from kai.api.memory import paused
+from kai.api.memory import growing, is_spared, paused
 from kai.basics.errors import ConfigError, UnreachableError
 from kai.basics.wording import counted
 from kai.cli.console import Console, write_document
@@ -128,7 +128,9 @@ class _Look:
 def show(source: Source, console: Console, ways: Ways, watching: Watching | None = None) -> int:
     """Decide on the source and write the view; with ``-w`` repeatedly, whenever it changed."""
     if not source.watch:
-        seen = _look(source, console, ways)
+        # A command keeps what its only look leaves to the end, so the collector need not pass over it.
+        with growing() if is_spared() else paused():
+            seen = _look(source, console, ways)
         _write(seen, source, console, None)
         if seen.is_mute:
             say_error(f"{source.place}: found workloads for this scheduler, and no job came of them")

@@ -314,7 +314,7 @@ class WholeLook(Look):
         """Return the tenants of a node, and what keeps jobs away: all jobs, or ``jobs``."""
         if not self.has_node(node):
             return None
-        seen = self.seen if jobs is None else attrs.evolve(self.seen, jobs=tuple(jobs))
+        seen = self.seen if jobs is None else self.seen.among(jobs)
         return occupancy(self.cycle.outcome, seen, node)
 
     def spare(self, node: str) -> tuple[str, ...]:

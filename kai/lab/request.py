@@ -118,6 +118,13 @@ class Result:
             return ()
         return (*job_lines(self.outcome, self.overview), *refused_lines(self.outcome.case.refused))
 
+    def lines_called(self, name: str) -> tuple[JobLine, ...]:
+        """Return those of ``lines`` with this name or key. Cost: of these jobs, and of those that wait."""
+        if self.outcome is None or self.overview is None:
+            return ()
+        refused = (each for each in refused_lines(self.outcome.case.refused) if name in {each.job.name, each.job.key})
+        return (*job_lines(self.outcome, self.overview, self.overview.named(name)), *refused)
+
     @cached_property
     def explained(self) -> "Explained | None":
         """Why jobs wait and what would help, and why pods are evicted. Cost: many further cycles."""

@@ -100,22 +100,21 @@ class JobLine:
         return self.job.waiting_reason is not None
 
 
-def job_lines(outcome: Outcome, seen: Overview) -> tuple[JobLine, ...]:
-    """Return all jobs; the waiting ones come last, in the order of their queues.
+def job_lines(outcome: Outcome, seen: Overview, jobs: Sequence[Job] | None = None) -> tuple[JobLine, ...]:
+    """Return all jobs, or these; the waiting ones come last, in the order of their queues.
 
     Cost: where a job waits, one session beyond the decision itself.
     """
     snapshot = outcome.last.snapshot
-    waits = any(job.waiting_reason is not None for job in seen.jobs)
-    order = explained_order(snapshot, outcome.profile) if waits else WaitingOrder()
+    order = explained_order(snapshot, outcome.profile) if seen.waiting else WaitingOrder()
     rows = {(group.namespace, group.name): row for row, group in enumerate(snapshot.groups)}
     manifests = {key_of(each): each for each in outcome.case.objects.pod_groups}
-    places = _positions(order.groups, rows, seen.jobs)
+    places = _positions(order.groups, rows, seen.waiting)
     members, left = pods_by_group(outcome.last), kept_places(snapshot).left
     columns = _Columns.of(outcome)
     queues = {each.metadata.name: each for each in outcome.case.objects.queues}
     lines = []
-    for job in seen.jobs:
+    for job in seen.jobs if jobs is None else jobs:
         key = (job.namespace, job.name)
         row = rows[key]
         group = snapshot.groups[row]
@@ -226,8 +225,8 @@ class _Place:
 
 
 def _positions(order: Sequence[int], rows: Mapping[tuple[str, str], int], jobs: Sequence[Job]) -> dict[int, _Place]:
-    """Return the position of each waiting job."""
-    waiting = {rows[job.namespace, job.name]: job.queue for job in jobs if job.waiting_reason is not None}
+    """Return the position of each of ``jobs``, which wait."""
+    waiting = {rows[job.namespace, job.name]: job.queue for job in jobs}
     counts: Counter[str] = Counter()
     places: dict[int, _Place] = {}
     for row in order:

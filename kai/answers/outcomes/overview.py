@@ -6,6 +6,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import cached_property
 
 import attrs
 import numpy as np
@@ -30,7 +31,7 @@ from kai.deciding.explain.messages import Explanation, eviction_message
 from kai.deciding.explain.phrases import listed
 from kai.deciding.explain.recorded import least_pods
 from kai.deciding.explain.words import GroupReasons
-from kai.facts.model.axis import GPU_UNIT
+from kai.facts.model.axis import GPU_UNIT, Int64s
 from kai.facts.model.pod import ACTIVE_ALLOCATED, Status, within
 from kai.framework.decisions import Evict
 from kai.framework.verdict import Reason
@@ -148,18 +149,43 @@ class Job:
         return self.state in RUNS
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, slots=False)
 class Overview:
-    """The jobs, queues and evictions of an outcome."""
+    """The jobs, queues and evictions of an outcome. Jobs are made when they are read: tables of queues need few."""
 
     nodes: int
     totals: tuple[int, int, int]
     """CPU, memory and GPUs of all nodes, in axis units; MIG slices count as GPUs, as they do in quota."""
-    jobs: tuple[Job, ...]
     queues: tuple[QueueLine, ...]
     evictions: tuple[tuple[str, str], ...]
     """Pods that were evicted in the last cycle, with the text of the event."""
     counts: tuple[tuple[str, int], ...]
+    _jobs: "_Jobs" = attrs.field(repr=False, eq=False)
+    _chosen: tuple[Job, ...] | None = attrs.field(default=None, repr=False, eq=False)
+    """The jobs that a reader may see; None for all."""
+
+    @cached_property
+    def jobs(self) -> tuple[Job, ...]:
+        """All jobs, by queue and name. Cost: 20 us for each."""
+        if self._chosen is not None:
+            return self._chosen
+        return tuple(sorted(map(self._jobs.of, range(len(self._jobs))), key=_in_queue))
+
+    @cached_property
+    def waiting(self) -> tuple[Job, ...]:
+        """The jobs that wait, in the order of ``jobs``."""
+        disturbed = self._jobs.disturbed if self._chosen is None else self._chosen
+        return tuple(sorted((job for job in disturbed if job.waiting_reason is not None), key=_in_queue))
+
+    def named(self, name: str) -> tuple[Job, ...]:
+        """Return the jobs with this name or key, in the order of ``jobs``. Cost: a look at each name."""
+        if self._chosen is not None:
+            return tuple(job for job in self._chosen if name in {job.name, job.key})
+        return tuple(sorted(map(self._jobs.of, self._jobs.called(name)), key=_in_queue))
+
+    def among(self, jobs: Sequence[Job]) -> "Overview":
+        """Return the overview with these jobs only; queues and evictions stay."""
+        return attrs.evolve(self, chosen=tuple(jobs))
 
     @property
     def titles(self) -> dict[str, str]:
@@ -175,36 +201,111 @@ class Overview:
         return frozenset(found)
 
 
+def _in_queue(job: Job) -> tuple[str, int, str, str]:
+    return job.queue, -(job.priority or 0), job.name, job.namespace
+
+
 def overview(outcome: Outcome) -> Overview:
     """Return the jobs by queue and name, the queues as a tree, and the evictions of the last cycle."""
     cycle = outcome.last
-    snapshot = cycle.snapshot
-    group_reasons = GroupReasons(
-        snapshot, outcome.profile, cycle.report, declared_in(outcome.case.objects, outcome.case.settings)
-    )
-    pods = pods_by_group(cycle)
-    columns = _Columns.of(cycle)
-    names = Counter(group.name for group in snapshot.groups)
-    jobs = [
-        _job(cycle, columns, group, pods[group], group_reasons, is_alone=names[facts.name] == 1)
-        for group, facts in enumerate(snapshot.groups)
-    ]
+    snapshot, jobs = cycle.snapshot, _Jobs(outcome)
     amounts = np.array([snapshot.axis.vector(node.allocatable) for node in snapshot.nodes], np.int64)
     totals = amounts.sum(axis=0) if len(snapshot.nodes) else np.zeros(len(snapshot.axis), np.int64)
+    running = Counter(snapshot.groups[group].queue for group in jobs.undisturbed)
+    running.update(job.queue for job in jobs.disturbed if job.placed > 0)
     return Overview(
         nodes=len(snapshot.nodes),
         totals=(int(totals[0]), int(totals[1]), int(totals @ snapshot.axis.gpu_weights())),
-        jobs=tuple(sorted(jobs, key=lambda job: (job.queue, -(job.priority or 0), job.name, job.namespace))),
         queues=queue_lines(
             cycle,
-            running=Counter(job.queue for job in jobs if job.placed > 0),
-            waiting=Counter(job.queue for job in jobs if job.waiting_reason is not None),
+            running=running,
+            waiting=Counter(job.queue for job in jobs.disturbed if job.waiting_reason is not None),
         ),
         evictions=tuple(
-            (snapshot.pods[pod].key, eviction_message(decision, snapshot)) for pod, decision in columns.evicted.items()
+            (snapshot.pods[each.pod].key, eviction_message(each, snapshot)) for each in evictions_in(cycle).values()
         ),
         counts=tuple(cycle.report.counts.items()),
+        jobs=jobs,
     )
+
+
+class _Jobs:
+    """The jobs of the last cycle of an outcome by the rows of their groups, each made when it is asked for first.
+
+    Most jobs of a large cluster run, and the cycle changes nothing for them: columns tell these apart.
+    """
+
+    def __init__(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+        self._made: dict[int, Job] = {}
+
+    def __len__(self) -> int:
+        return len(self._outcome.last.snapshot.groups)
+
+    @cached_property
+    def undisturbed(self) -> Sequence[int]:
+        """The groups that have pods, all of which run and go on running where they are."""
+        return np.flatnonzero((self._pods > 0) & (self._changed == 0)).tolist()
+
+    @cached_property
+    def disturbed(self) -> Sequence[Job]:
+        """The jobs of all groups with pods that wait, start, leave, have ended or have no place."""
+        return [self.of(group) for group in np.flatnonzero(self._changed).tolist()]
+
+    def called(self, name: str) -> Sequence[int]:
+        """Return the groups with this name or key."""
+        groups = self._outcome.last.snapshot.groups
+        return [row for row, group in enumerate(groups) if name in {group.name, group.key}]
+
+    def of(self, group: int) -> Job:
+        """Return the job of a group."""
+        made = self._made.get(group)
+        if made is None:
+            cycle = self._outcome.last
+            is_alone = self._names[cycle.snapshot.groups[group].name] == 1
+            pods = self._members[group]
+            made = _job(cycle, self._columns, group, pods, self._reasons, is_alone=is_alone)
+            self._made[group] = made
+        return made
+
+    @cached_property
+    def _pods(self) -> Int64s:
+        """int64[G]: the number of pods of each group."""
+        owners = self._outcome.last.snapshot.pod_group
+        return np.bincount(owners[owners >= 0], minlength=len(self)).astype(np.int64)
+
+    @cached_property
+    def _changed(self) -> Int64s:
+        """int64[G]: the number of pods of each group that do not just go on running."""
+        cycle = self._outcome.last
+        changed = (_HERE >> cycle.report.status & 1) == 0
+        moving = (*(bind.pod for bind in cycle.aftermath.binds.values()), *evictions_in(cycle))
+        changed[[*moving, *kept_places(cycle.snapshot).rows]] = True
+        owners = cycle.snapshot.pod_group
+        return np.bincount(owners[changed & (owners >= 0)], minlength=len(self)).astype(np.int64)
+
+    @cached_property
+    def _names(self) -> Counter[str]:
+        return Counter(group.name for group in self._outcome.last.snapshot.groups)
+
+    @cached_property
+    def _members(self) -> list[list[int]]:
+        return pods_by_group(self._outcome.last)
+
+    @cached_property
+    def _columns(self) -> "_Columns":
+        return _Columns.of(self._outcome.last)
+
+    @cached_property
+    def _reasons(self) -> GroupReasons:
+        cycle, case = self._outcome.last, self._outcome.case
+        declared = declared_in(case.objects, case.settings)
+        return GroupReasons(cycle.snapshot, self._outcome.profile, cycle.report, declared)
+
+
+def evictions_in(cycle: Cycle) -> dict[int, Evict]:
+    """Return the evictions of a cycle by the pod."""
+    return {decision.pod: decision for decision in cycle.decisions if isinstance(decision, Evict)}
 
 
 def pods_by_group(cycle: Cycle) -> list[list[int]]:
@@ -246,7 +347,7 @@ class _Columns:
             gpu_memory=[memory[shape] for shape in snapshot.pod_shape.tolist()],
             by_memory=by_memory.tolist(),
             counted=counted_gpus(snapshot, report.node, report.details).tolist(),
-            evicted={decision.pod: decision for decision in cycle.decisions if isinstance(decision, Evict)},
+            evicted=evictions_in(cycle),
             bound={bind.pod for bind in cycle.aftermath.binds.values()},
             kept=kept_places(snapshot),
         )

@@ -126,7 +126,7 @@ def explained(outcome: Outcome, seen: Overview, on_progress: OnProgress = ignore
     same reason code share one.
     """
     explainer = Explainer(outcome, seen, on_progress=on_progress)
-    waits = [job for job in seen.jobs if job.waiting_reason is not None]
+    waits = seen.waiting
     evictions = Evictions(outcome.last)
     alike = explainer.twins if len(waits) <= MOST_APART else explainer.reasons
     return Explained(

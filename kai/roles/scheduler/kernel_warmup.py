@@ -107,6 +107,7 @@ class Warming:
             self._loaded.set()
             return
         run_plainly()
+        give_back(COMPILER)  # its import reads half of it
         await self._wanted.wait()
         await to_thread.run_sync(self._load)
         if self.compiled and not self._is_ending:
@@ -175,6 +176,7 @@ class Warming:
         modules = tuple(type(use.plugin).__module__ for use in self.profile.plugins)
         # In the thread of the event loop: events of anyio may be set nowhere else.
         from_thread.run_sync(self._assess, len(missing(*modules)))
+        give_back(COMPILER)  # before most of its own pages are needed: they would add up
         try:
             if self.missing:
                 compile_apart(modules, self.missing, self._tell)

@@ -1,3 +1,5 @@
+import pytest
+
 from kai.answers.offline.run import simulate
 from kai.answers.outcomes.overview import overview
 from kai.lab.scenarios.scenario import read_short
@@ -158,3 +160,34 @@ def test_slices_of_gpus_are_counted_as_quota_does():
         "large": ("Starts", 6000),
     }
     assert {line.name: line.shares[2].used for line in view.queues}["a"] == 8000
+
+
+GROUPS = {
+    "runs": {"queue": "a", "each": {"gpu": 1}, "runs_on": "n1"},
+    "starts": {"queue": "a", "each": {"gpu": 1}},
+    "partial": {"queue": "a", "members": 3, "minimum": 1, "each": {"gpu": 1}, "runs_on": {"n1": 1}},
+    "leaving": {"queue": "b", "each": {"gpu": 1}, "runs_on": "n1", "leaving": 1},
+    "waits": {"queue": "b", "each": {"gpu": 4}},
+    "impossible": {"queue": "b", "each": {"gpu": 5}},
+    "empty": {"queue": "b", "members": 0},
+}
+
+
+@pytest.mark.parametrize("actions", [["allocate"], ["allocate", "consolidation", "reclaim", "preempt"]])
+def test_queues_count_jobs_before_these_are_made(actions):
+    view = seen(GROUPS, run=actions)
+    counts = {line.name: (line.running, line.waiting) for line in view.queues}
+    for queue in ("a", "b"):
+        here = [job for job in view.jobs if job.queue == queue]
+        assert counts[queue] == (
+            sum(job.placed > 0 for job in here),
+            sum(job.waiting_reason is not None for job in here),
+        )
+
+
+def test_waiting_and_named_jobs_are_some_of_all():
+    view, all_jobs = seen(GROUPS), seen(GROUPS).jobs
+    assert view.waiting == tuple(job for job in all_jobs if job.waiting_reason is not None)
+    assert [view.named(name) for name in ("runs", "default/waits", "none")] == [
+        tuple(job for job in all_jobs if name in {job.name, job.key}) for name in ("runs", "default/waits", "none")
+    ]
