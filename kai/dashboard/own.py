@@ -229,7 +229,9 @@ class OwnLook(Look):
             if self.scope.reads(line.name):
                 depth = depths[line.name] = depths.get(line.parent, -1) + 1
                 parent = line.parent if line.parent in depths else ""
-                found.append(attrs.evolve(line, parent=parent, depth=depth, last=()))
+                # Who else has jobs in the queue is not shown to readers of some namespaces.
+                users = line.users if self.scope.namespaces is None else ()
+                found.append(attrs.evolve(line, parent=parent, depth=depth, last=(), users=users))
         return tuple(found)
 
     @cached_property
@@ -412,6 +414,7 @@ _WRITTEN = frozenset(
         "TopologyLevelMissing",
         "DomainTooSmall",
         "OverLimit",
+        "OverUserLimit",
         "OverModelLimit",
         "NonPreemptibleOverQuota",
         "BudgetUsed",
@@ -429,7 +432,7 @@ _WRITTEN = frozenset(
     }
 )
 """Codes whose text reveals no more than the job, the figures of nodes, and the conditions on the pod group."""
-_BOUNDS = frozenset({"OverLimit", "OverModelLimit", "NonPreemptibleOverQuota"})
+_BOUNDS = frozenset({"OverLimit", "OverUserLimit", "OverModelLimit", "NonPreemptibleOverQuota"})
 """Codes whose figures the condition states as well."""
 _OF_NODES = frozenset({"HeldForLeaving", "NoScore"})
 _EVIDENCE_OF_JOBS = frozenset({"needs", "condition", "priority", "why so"})

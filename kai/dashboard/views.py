@@ -192,6 +192,7 @@ def _queue(look: Look, history: History, name: str, query: Mapping[str, str]) ->
                 "week": look.week(name),
                 "days": _days(look.week(name), found.resource),
                 "models": () if own is None else own.models,
+                "users": () if own is None else own.users,
             },
             "used": past.used_by(look, history.past, query, own),
         },

@@ -67,6 +67,7 @@ class Code(StrEnum):
 
     OVER_LIMIT = "OverLimit"
     OVER_MODEL_LIMIT = "OverModelLimit"
+    OVER_USER_LIMIT = "OverUserLimit"
     OVER_QUOTA = "NonPreemptibleOverQuota"
     BUDGET_USED = "BudgetUsed"
     QUEUE_MISSING = "QueueDoesNotExist"

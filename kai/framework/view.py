@@ -130,7 +130,7 @@ class SessionView(Protocol):
         """Return a column of the engine as a target of effects.
 
         ``idle``, ``releasing`` and ``used`` of nodes, flat [N, R]; ``queue_used`` and ``queue_fixed``, flat [Q, 3];
-        ``queue_models``, flat [Q, M].
+        ``queue_models``, flat [Q, M]; ``user_used``, flat [A, 3].
         """
 
     @abstractmethod

@@ -201,6 +201,7 @@ class GroupReader:
             held=held,
             held_code=code,
             bound=self._bound(source),
+            user=annotations.get(names.NOTED_USER, ""),
         )
 
     def _bound(self, source: api.PodGroup) -> RunBound | None:

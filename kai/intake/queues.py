@@ -211,9 +211,16 @@ def _queue(source: api.Queue, parent: int, usage: Mapping[str, Shares], clocked:
             model: ModelBounds(quota=_gpus(each.quota), limit=_gpus(each.limit))
             for model, each in resources.models.items()
         },
+        per_user=_per_user(resources.per_user),
         windows=None if known is None else known.windows,
         labels=dict(metadata.labels),
     )
+
+
+def _per_user(source: api.UserResources | None) -> Shares | None:
+    if source is None:
+        return None
+    return Shares(cpu=source.cpu.limit, memory=_bytes(source.memory.limit), gpu=_gpus(source.gpu.limit))
 
 
 def _quota(resources: api.QueueResources) -> Shares:

@@ -238,6 +238,19 @@ CODES: Final[dict[str, Code]] = {
         "The maximum of a queue holds for everything below it, and queues below can only shorten it. The longer value "
         "has no effect.",
     ),
+    "Q024": Code(
+        WARNING,
+        ADVICE,
+        "a limit of users has no effect, because a lower one holds",
+        "A user holds no more than the queue may use, and no more than a queue above lets the queue or the user hold.",
+    ),
+    "Q025": Code(
+        WARNING,
+        ADVICE,
+        "a queue limits users, and users are not noted",
+        "Without notes of users, all jobs of a namespace count for one user. The component user-notes of deploy, or "
+        "userNotes.enabled of the chart, notes who created a job.",
+    ),
     "Q030": Code(
         ERROR,
         ADVICE,

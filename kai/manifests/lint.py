@@ -18,7 +18,7 @@ from kai.manifests.findings import Document, Finding, Path
 from kai.manifests.gpus import Claims, Place, check_claims, gpus_of
 from kai.manifests.keys import Nodes, check_keys, check_nodes, nearest_key
 from kai.manifests.manifest_reading import Reading
-from kai.manifests.queues import check_access, check_models, check_queues, parent_of, queues_of
+from kai.manifests.queues import check_access, check_models, check_notes, check_queues, parent_of, queues_of
 from kai.manifests.refused import check_refused
 from kai.manifests.unused import check_priorities, classes_of, pods_in, templates
 from kai.manifests.workloads import trainer
@@ -77,7 +77,7 @@ def lint(reading: Reading, beside: Beside | None = None) -> list[Finding]:
         # A fault at the place of another finding is not reported again in other words.
         found += [each for each in check_refused(document) if (each.file, each.line, each.column) not in said]
     found += [*_without_model(reading), *_unused_labels(reading)]
-    found += [*check_access(reading), *check_models(reading.documents)]
+    found += [*check_access(reading), *check_models(reading.documents), *check_notes(reading.documents)]
     return sorted(dict.fromkeys(found), key=lambda each: (each.file, each.line, each.column, each.code))
 
 

@@ -116,6 +116,8 @@ def _worded(fault: QueueFault, queue: Document, queues: Mapping[str, Document]) 
                 yield _without_compute(fault, queue)
         case Rule.BAD_MODEL | Rule.IDLE_MODEL_LIMIT:
             yield _of_model(fault, queue)
+        case Rule.IDLE_USER_LIMIT:
+            yield _of_users(fault, queue)
         case Rule.MODEL_LOW_LIMIT | Rule.MODELS_OVERCOMMITTED | Rule.MODEL_OVERCOMMITTED:
             yield _of_model_quota(fault, queue)
         case _:
@@ -134,6 +136,32 @@ def _of_model(fault: QueueFault, queue: Document) -> Finding:
     found, least = (number_text(each) for each in (fault.found, fault.bound))
     message = f"limit of {model} ({found}) in queue {name} is above the limit{whose or ' of gpu'} ({least})"
     return queue.finding("Q015", message, (*path, "limit"), hint="the lower one holds", object=about)
+
+
+def _of_users(fault: QueueFault, queue: Document) -> Finding:
+    """Return the finding for a limit of users that another limit keeps from having an effect."""
+    found, least = (_shown(each, fault.resource) for each in (fault.found, fault.bound))
+    whose = "its own limit" if fault.owner == fault.queue else f"what queue {fault.owner} allows"
+    message = f"queue {fault.queue} lets each user hold {found}, and {whose} is {least}"
+    path: Path = ("spec", "resources", "perUser", fault.resource, "limit")
+    return queue.finding("Q024", message, path, hint="the lower one holds", object=f"queue {fault.queue}")
+
+
+def check_notes(documents: Sequence[Document]) -> Iterator[Finding]:
+    """Yield the queues that limit users where kai is installed by the input, and installed without notes of users."""
+    hooks = {
+        str(part_of(each.manifest, "metadata", "name"))
+        for each in documents
+        if each.manifest.get("kind") == "MutatingWebhookConfiguration"
+    }
+    # Files without kai itself say nothing about how it is installed.
+    if "kai-pod-mutation" not in hooks or "kai-user-notes" in hooks:
+        return
+    for name, queue in queues_of(documents).items():
+        if mapping_of(queue.manifest, "spec", "resources", "perUser"):
+            message = f"queue {name} limits users, and the installation notes no users"
+            hint, path = "all jobs of a namespace count for one user", ("spec", "resources", "perUser")
+            yield queue.finding("Q025", message, path, at_key=True, hint=hint, object=f"queue {name}")
 
 
 def _of_model_quota(fault: QueueFault, queue: Document) -> Finding:

@@ -55,6 +55,7 @@ FIELDS = {
             {},
             {"h100": {"limit": 100_000}, "a100": {"limit": -1, "quota": 0}, "no-node-has-it": {"quota": 1}},
         ),
+        "resources.perUser": (None, {"gpu": {"limit": 100_000}, "cpu": {"limit": -1}, "memory": {}}),
     },
     "PodGroup": {},
 }
@@ -64,6 +65,7 @@ ANNOTATIONS = {
     names.EXPECTED_RUNTIME: TEN_YEARS,
     names.RUNTIME_POLICY: "yield",
     names.REQUEUE_DELAY: "0s",
+    names.NOTED_USER: "maria",
     names.OWNER_DEADLINE: f"{TEN_YEARS} spec.activeDeadlineSeconds",
 }
 """Values of kai's annotations of pod groups that cannot matter."""
@@ -161,6 +163,7 @@ def outputs(case):
     queues = [as_json(each) for each in queue_items(seen.queues, outcome.cycles[-1].snapshot.queues)]
     for each in queues:  # a queue lists the models that it bounds
         assert all(model["limit"] in {None, 100_000} for model in each.pop("models"))
+        assert all(user["limit"] == 100_000 for user in each.pop("users", ()))
     shown = {
         "plan": plan_of(outcome).document(),
         "answer": answer_of(outcome),

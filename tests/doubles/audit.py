@@ -80,7 +80,22 @@ def _columns(facts: Facts, columns: Columns) -> Iterator[tuple[str, Int64s, Int6
     yield "queue_used", columns.queue_used, used
     yield "queue_fixed", columns.queue_fixed, fixed
     yield "queue_models", columns.queue_models, _models(facts, columns)
+    yield "user_used", columns.user_used, _users(facts, columns)
     yield from _nodes(facts, columns, _bookings(columns))
+
+
+def _users(facts: Facts, columns: Columns) -> Int64s:
+    """Return what users hold in queues that limit them: the sums over pods with a place, up the accounts."""
+    sums = np.zeros_like(columns.user_used)
+    placed = np.flatnonzero(_among(columns.status, ACTIVE_ALLOCATED) & (facts.pods.group >= 0))
+    for pod in placed if len(sums) else ():
+        account = int(facts.users.account[facts.pods.group[pod]])
+        while account >= 0:
+            sums[account] += _accepted(facts, int(facts.pods.shape[pod]), int(columns.node[pod]))
+            account = int(facts.users.above[account])
+    if facts.shapes.claimed.any():
+        sums[:, GPU] = np.clip(columns.user_used[:, GPU], 0, sums[:, GPU])
+    return sums
 
 
 def _queues(facts: Facts, columns: Columns) -> tuple[Int64s, Int64s]:

@@ -149,6 +149,14 @@ _queues = one_of_each(
     (False, True),  # only GPUs are bounded
 )
 MODELS = ("h100", "a100", "")
+USERS = ("maria", "maria", "jo", "")
+_bounds_of_users = st.sampled_from(
+    (
+        None,
+        *(Shares(cpu=-1.0, memory=-1.0, gpu=gpu) for gpu in (1000.0, 1000.0, 2000.0, 500.0, 0.0, -1.0)),
+        Shares(cpu=1000.0, memory=-1.0, gpu=2000.0),
+    )
+)
 _bounds_of_models = st.dictionaries(
     st.sampled_from(("h100", "a100", "l4")),
     st.sampled_from((0.0, 500.0, 1000.0, 1000.0, 2000.0, 3000.0, -1.0)).map(lambda limit: ModelBounds(limit=limit)),
@@ -401,11 +409,12 @@ def snapshots(
     foreign: bool = True,
     models: bool = False,
     owed: bool = False,
+    users: bool = False,
 ) -> Snapshot:
     """Draw a cluster with so many nodes, queues and groups (from, to) and up to ``pods`` pods for each leaf.
 
     ``models``: nodes have models of GPUs, and queues limits of these. ``owed``: queues have quotas of them, too, and
-    some pods are bound to one.
+    some pods are bound to one. ``users``: queues limit what each user holds, and most groups have one.
     """
     if owed:
         # What has a right to one model alone is bound to it, and leaves GPUs of others idle.
@@ -446,7 +455,17 @@ def snapshots(
             table.add(drawn, PLAIN[drawn[0] % 4], -1, -1, None)
         if draw(st.booleans()):
             table.reserve()
-    return _snapshot(node_objects, queue_objects, group_objects, table)
+    found = _snapshot(node_objects, queue_objects, group_objects, table)
+    return _with_users(draw, found) if users else found
+
+
+def _with_users(draw: Draw, snapshot: Snapshot) -> Snapshot:
+    """Let queues limit what each user holds, and give users to most groups."""
+    return attrs.evolve(
+        snapshot,
+        queues=tuple(attrs.evolve(queue, per_user=draw(_bounds_of_users)) for queue in snapshot.queues),
+        groups=tuple(attrs.evolve(group, user=draw(st.sampled_from(USERS))) for group in snapshot.groups),
+    )
 
 
 def _snapshot(nodes: Sequence[Node], queues: Sequence[Queue], groups: Sequence[PodGroup], table: _Pods) -> Snapshot:

@@ -49,6 +49,7 @@ class Watch:
     opening_used: Int64s = attrs.field(init=False)
     opening_fixed: Int64s = attrs.field(init=False)
     opening_models: Int64s = attrs.field(init=False)
+    opening_users: Int64s = attrs.field(init=False)
     used: Int64s = attrs.field(init=False)
     """What queues used after the last commit."""
 
@@ -56,6 +57,7 @@ class Watch:
         self.opening_used = self.session.columns.queue_used.copy()
         self.opening_fixed = self.session.columns.queue_fixed.copy()
         self.opening_models = self.session.columns.queue_models.copy()
+        self.opening_users = self.session.columns.user_used.copy()
         self.used = self.opening_used.copy()
         standing = self.session.pods_in(ACTIVE_USED)
         self.real = {int(pod): self.place_of(int(pod)) for pod in standing}
@@ -173,12 +175,13 @@ def _check_devices(watch: Watch, node: int, pods: list[Holder]) -> None:
 
 
 def no_queue_exceeds_its_limit(watch: Watch) -> None:
-    """No queue uses more than its limit, nor more of what cannot be taken back than its quota; unless it did before."""
-    queues, columns = watch.session.facts.queues, watch.session.columns
+    """No queue or user has more than its limit, nor more of what cannot be taken back than its quota, if not before."""
+    queues, users, columns = watch.session.facts.queues, watch.session.facts.users, watch.session.columns
     for bounds, used, before in (
         (queues.limit, columns.queue_used, watch.opening_used),
         (queues.quota, columns.queue_fixed, watch.opening_fixed),
         (queues.model_limit, columns.queue_models, watch.opening_models),
+        (users.limit, columns.user_used, watch.opening_users),
     ):
         over: Bools = (bounds >= 0) & (used > np.maximum(bounds, before))
         assert not over.any(), (np.argwhere(over), used[over], bounds[over])

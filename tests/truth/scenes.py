@@ -285,6 +285,11 @@ SCENES: Final[Mapping[str, Scene]] = {
         names="2",
         queues={"root": {"quota": 4}, "a": {"parent": "root", "quota": 1, "limit": 2}},
     ),
+    "OverUserLimit": Scene(
+        groups={"g": {"queue": "a", "user": "maria", "each": {"gpu": 3}}},
+        names="maria",
+        queues={"root": {"quota": 4}, "a": {"parent": "root", "quota": 4, "per_user": 2}},
+    ),
     "OverModelLimit": Scene(
         groups={"g": {"queue": "a", "each": {"gpu": 3}}},
         names="h100",

@@ -24,7 +24,7 @@ from kai.deciding.engine.shortcuts import NO_DOMAIN, PROSPECTS
 from kai.facts.kernels.columns import CPU, GPU, GPU_UNIT, KIND_FRACTION, KIND_MEMORY, MEMORY, PENDING
 from kai.facts.kernels.victims import free_gpus
 from kai.facts.model.axis import Bools, Float64s, GroupRow, GroupRows, Int64s, NodeRows, PodRows, SubGroupRow
-from kai.facts.model.pod import COUNTED
+from kai.facts.model.pod import ACTIVE_ALLOCATED, COUNTED
 
 NONE: GroupRows = np.zeros(0, np.int64)
 
@@ -35,6 +35,7 @@ class NoLess:
     def __init__(self, session: Session, groups: GroupRows, *, per_queue: bool) -> None:
         """Index the groups of one pod among ``groups``; ``per_queue``: compare only groups of the same queue.
 
+        Groups of users with limits are compared only with those of the same user.
         Cost: O(n log n), and one look at each pod's constraints, once in a session.
         """
         self._session = session
@@ -46,6 +47,9 @@ class NoLess:
         numbers = session.equivalence.constraints_of(pods)
         if per_queue:
             numbers = numbers * len(session.snapshot.queues) + facts.queue[groups]
+        users = session.facts.users
+        if len(users.limit):
+            numbers = numbers * (len(users.limit) + 1) + users.account[groups] + 1
         order = np.argsort(numbers, kind="stable")
         self._groups, self._pods, self._numbers = groups[order], pods[order], numbers[order]
         self._number: Int64s = np.full(len(session.snapshot.groups), -1, np.int64)
@@ -173,6 +177,49 @@ def shares(session: Session) -> Bools:
     return sharing
 
 
+def users_exceeded(session: Session, group: int, wanted: Float64s) -> list[tuple[int, Float64s]]:
+    """Return the accounts of the user of ``group`` whose limit does not allow ``wanted`` [3], and by how much.
+
+    Cost: a step for each queue above the group that limits users.
+    """
+    users, found = session.facts.users, list[tuple[int, Float64s]]()
+    account = int(users.account[group]) if len(users.limit) and session.policy.rules.limits else -1
+    while account >= 0:
+        limit = users.limit[account]
+        over = np.where((wanted > 0) & (limit >= 0), session.columns.user_used[account] + wanted - limit, 0.0)
+        if (over > 0).any():
+            found.append((account, np.maximum(over, 0.0)))
+        account = int(users.above[account])
+    return found
+
+
+def of_own_user(session: Session, portion: Portion, member: Bools) -> Bools:
+    """Return bool[G]: the groups of ``member`` [G] that may go for a group whose user is at a limit.
+
+    Holds: all of ``member`` unless a limit of the user is in the way. Then only work of the same user is left, as far
+        as it counts for that limit, and none if all of it together is too little. Work of others makes no room there.
+    Cost: O(A + G) for a group whose user is at a limit, and a pass over pods.
+    """
+    chunk = portion.chunk()
+    wanted = session.limit_amounts[session.facts.pods.shape[chunk]].sum(axis=0)
+    for account, over in users_exceeded(session, portion.group, wanted):
+        users, pods, columns = session.facts.users, session.facts.pods, session.columns
+        below = users.account.copy()
+        counts = below == account
+        while (below >= 0).any():
+            below = np.where(below >= 0, users.above[below], -1)
+            counts |= below == account
+        member = member & counts
+        if not member.any():
+            return member
+        held = np.flatnonzero(((ACTIVE_ALLOCATED >> columns.status) & 1).astype(np.bool_) & (pods.group >= 0))
+        held = held[member[pods.group[held]]]
+        most = session.limit_amounts[pods.shape[held]].sum(axis=0)
+        if (most < over).any():
+            return np.zeros(len(member), np.bool_)
+    return member
+
+
 class Prospects:
     """The sums for one action, recomputed after each commit."""
 
@@ -229,7 +276,11 @@ class Prospects:
             if (asked & (limits[queue] >= 0) & (limits[queue] < held)).any():
                 return False
             queue = int(session.facts.queues.parent[queue])
-        return True
+        # Moved pods count for their users as before.
+        return not any(
+            over[:GPU].any() or self._sums.unsure[session.facts.users.queue[account]] == 0
+            for account, over in users_exceeded(session, group, wanted)
+        )
 
     def _nodes_can_hold(self, shapes: Int64s) -> bool:
         """Return whether ready nodes together have enough CPU and memory."""

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from kai.actions.search.group_states import GroupStates
-from kai.actions.search.hopeless import NoLess
+from kai.actions.search.hopeless import NoLess, of_own_user
 from kai.actions.search.one_call import Explain, OneCall, Run
 from kai.actions.search.outer import CompiledVictims, PlainVictims
 from kai.actions.search.second_look import Looks
@@ -119,7 +119,9 @@ class EvictionPass:
 
     def _table(self, session: Session, portion: Portion, state: "PassState") -> dict[str, Footprint]:
         queue = int(session.facts.groups.queue[portion.group]) if self._is_per_queue(state) else -1
-        return state.failed.setdefault(queue, {})
+        users = session.facts.users
+        account = int(users.account[portion.group]) if len(users.limit) else -1
+        return state.failed.setdefault((queue, account), {})
 
     def _failure(self, session: Session, portion: Portion, state: "PassState") -> Footprint | None:
         """Return the footprint of a failed group with the same signature if this group asks for no less."""
@@ -213,7 +215,7 @@ class EvictionPass:
             rows = np.flatnonzero(member).astype(np.int64)
             if len(rows):
                 member[rows] = each.groups(GroupRow(portion.group), rows, self.cause)
-        return member
+        return of_own_user(session, portion, member) if len(session.facts.users.limit) else member
 
 
 def _placed_pods(session: Session, member: Bools) -> PodRows:
@@ -230,8 +232,8 @@ class PassState:
     def __init__(self, session: Session) -> None:
         """Begin without failures."""
         self._session = session
-        self.failed: dict[int, dict[str, Footprint]] = {}
-        """Footprints of failed groups, by queue and signature."""
+        self.failed: dict[tuple[int, int], dict[str, Footprint]] = {}
+        """Footprints of failed groups, by queue, account of the user and signature."""
         self.has_failed: Bools = np.zeros(len(session.snapshot.queues), np.bool_)
         """[Q] Queues with failed groups."""
 

@@ -16,7 +16,7 @@ from kai.answers.documents.explanations import ReasonItem
 from kai.answers.outcomes.entitlement import Entitlement, Gains, Part, Step
 from kai.answers.outcomes.job_states import State
 from kai.answers.outcomes.overview import Job
-from kai.answers.outcomes.queue_lines import PARTS, BudgetLine, ModelUse, QueueLine, Share
+from kai.answers.outcomes.queue_lines import PARTS, BudgetLine, ModelUse, QueueLine, Share, UserUse
 from kai.api.values import instant_text
 from kai.deciding.explain.phrases import quantity
 from kai.facts.model.axis import GPU_UNIT
@@ -111,6 +111,28 @@ class ModelOfQueue:
 
 
 @attrs.frozen(kw_only=True)
+class UserOfQueue:
+    """What one user may hold, and holds, of one resource in a queue that limits users; GPUs, millicores or bytes."""
+
+    user: str
+    resource: str
+    """``cpu``, ``memory`` or ``gpu``."""
+    limit: float
+    used: float
+
+    @classmethod
+    def of(cls, use: UserUse) -> UserOfQueue:
+        """Return the item of a user."""
+        unit = GPU_UNIT if use.resource == "gpu" else 1
+        return cls(user=use.user, resource=use.resource, limit=use.limit / unit, used=use.used / unit)
+
+    def use(self) -> UserUse:
+        """Return the user of this item."""
+        unit = GPU_UNIT if self.resource == "gpu" else 1
+        return UserUse(user=self.user, resource=self.resource, limit=self.limit * unit, used=self.used * unit)
+
+
+@attrs.frozen(kw_only=True)
 class BudgetItem:
     """One budget of GPU-hours of a queue, as of the last cycle; hours are weighted by GPU model."""
 
@@ -157,6 +179,8 @@ class QueueItem:
     memory_bytes: ShareOfQueue
     models: tuple[ModelOfQueue, ...] = ()
     """The models of GPUs that the queue bounds."""
+    users: tuple[UserOfQueue, ...] = ABSENT
+    """The users with jobs in a queue that limits users; absent where there are none."""
     labels: Mapping[str, str] = ABSENT
     fair_share_steps: tuple[StepItem, ...] = ABSENT
     """How the share came about, of GPUs, or of CPU where there are none."""
@@ -178,6 +202,7 @@ class QueueItem:
             cpu_millis=ShareOfQueue.of(cpu, 1),
             memory_bytes=ShareOfQueue.of(memory, 1),
             models=tuple(map(ModelOfQueue.of, queue.models)),
+            users=tuple(map(UserOfQueue.of, queue.users)) or ABSENT,
         )
 
     def with_facts(self, facts: Queue | None, labels: Mapping[str, str]) -> QueueItem:
@@ -205,6 +230,7 @@ class QueueItem:
             waiting=self.jobs_waiting,
             shares=(self.cpu_millis.share(1), self.memory_bytes.share(1), self.gpus.share(GPU_UNIT)),
             models=tuple(each.use() for each in self.models),
+            users=() if self.users is ABSENT else tuple(each.use() for each in self.users),
         )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import attrs
+import numpy as np
 
 from kai.answers.offline.run import Cycle
 from kai.api.conventions.quota_windows import is_usable, slices
@@ -20,7 +21,9 @@ from kai.basics.schedules import read_zone
 from kai.basics.trees import descendants
 from kai.basics.wording import number_text
 from kai.deciding.explain.code_texts import date_text
+from kai.facts.model.axis import LEADING, SHARED_RESOURCES
 from kai.facts.model.budgets import ADMIT, STOP
+from kai.facts.state.budgets import users_of
 from kai.facts.state.facts import named_models
 
 
@@ -49,6 +52,17 @@ class ModelUse:
 
 
 @attrs.frozen(kw_only=True)
+class UserUse:
+    """What one user may hold, and holds, of one resource in a queue that limits users, in axis units."""
+
+    user: str
+    resource: str
+    """``cpu``, ``memory`` or ``gpu``."""
+    limit: float
+    used: float
+
+
+@attrs.frozen(kw_only=True)
 class QueueLine:
     """One queue after the last cycle, in tree order. ``last``: whether it is the last child, for each level."""
 
@@ -64,6 +78,8 @@ class QueueLine:
     """CPU, memory, GPU."""
     models: tuple[ModelUse, ...] = ()
     """The models of GPUs that the queue bounds."""
+    users: tuple[UserUse, ...] = ()
+    """The users with jobs in a queue that limits users, or below it, by name."""
 
 
 def queue_lines(cycle: Cycle, *, running: Mapping[str, int], waiting: Mapping[str, int]) -> tuple[QueueLine, ...]:
@@ -92,6 +108,7 @@ def queue_lines(cycle: Cycle, *, running: Mapping[str, int], waiting: Mapping[st
                 waiting=sum(waiting.get(leaf, 0) for leaf in leaves),
                 shares=_shares(cycle, row),
                 models=_models(cycle, row),
+                users=_users(cycle, row),
             )
         )
         todo += [(child, (*last, child == below[-1])) for child in reversed(below)]
@@ -110,6 +127,21 @@ def _models(cycle: Cycle, row: int) -> tuple[ModelUse, ...]:
         )
         for model, each in sorted(cycle.snapshot.queues[row].models.items())
         for at in [named.index(model)]
+    )
+
+
+def _users(cycle: Cycle, row: int) -> tuple[UserUse, ...]:
+    accounts, report = cycle.report.accounts, cycle.report
+    if cycle.snapshot.queues[row].per_user is None:
+        return ()
+    names = users_of(cycle.snapshot, accounts)
+    found = sorted((names[each], each) for each in np.flatnonzero(accounts.queue == row).tolist())
+    return tuple(
+        UserUse(user=user, resource=resource, limit=limit, used=float(report.user_used[account, at]))
+        for user, account in found
+        for at, resource in enumerate(LEADING[:SHARED_RESOURCES])
+        for limit in [float(accounts.limit[account, at])]
+        if limit >= 0
     )
 
 

@@ -180,6 +180,8 @@ def _bound(site: Site) -> Iterator[Family]:
     steps = tuple(
         partial(changes.model_limit, site, name, model, amount)
         if model
+        else partial(changes.user_limit, site, name, resource, amount)
+        if reason.code == "OverUserLimit"
         else partial(changes.queue_bound, site, name, bound, resource, amount)
         for amount in amounts
         if amount > number(reason.facts.get("bound"))

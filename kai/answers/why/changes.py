@@ -13,19 +13,21 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import attrs
+import numpy as np
 
 from kai.answers.offline.run import Cycle
 from kai.api import names
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.kubernetes.pod import Container, Pod, PodSpec
 from kai.api.scheduling.pod_group import PodGroup, TopologyConstraint
-from kai.api.scheduling.queue import Queue, QueueBudget, QueueModel, QueueResource, QueueResources
+from kai.api.scheduling.queue import Queue, QueueBudget, QueueModel, QueueResource, QueueResources, UserResource
 from kai.basics.parsing import amount as amount_in
 from kai.basics.wording import counted, number_text, span_text
 from kai.deciding.explain.declared import Takeable
 from kai.deciding.explain.phrases import bare, listed, number, quantity
 from kai.facts.model.axis import GPU_UNIT, LEADING
 from kai.facts.model.units import parts_of
+from kai.facts.state.budgets import users_of
 from kai.facts.state.facts import named_models
 from kai.framework.decisions import Cause
 from kai.framework.verdict import Reason
@@ -301,13 +303,17 @@ def queue_bound(site: Site, queue: str, bound: str, resource: str, amount: float
     )
 
 
-LIMITS: Final = frozenset({"OverLimit", "OverModelLimit"})
+LIMITS: Final = frozenset({"OverLimit", "OverModelLimit", "OverUserLimit"})
 """Codes of limits of queues, which bound all pods; quotas bound only pods that cannot be preempted."""
 
 
 def used_against(site: Site, reason: Reason[str]) -> float:
     """Return what counts at the end of the cycle against the limit or quota that ``reason`` names, in axis units."""
     report, row = site.cycle.report, int(number(reason.facts["queue_row"]))
+    if reason.code == "OverUserLimit":
+        accounts, user = report.accounts, str(reason.facts["user"])
+        mine = (accounts.queue == row) & (np.array(users_of(site.cycle.snapshot, accounts)) == user)
+        return float(report.user_used[mine, LEADING.index(str(reason.facts["resource"]))].sum())
     if "model" in reason.facts:
         return float(report.queue_models[row, named_models(site.cycle.snapshot).index(str(reason.facts["model"]))])
     columns = report.queue_used if reason.code in LIMITS else report.queue_fixed
@@ -337,6 +343,34 @@ def model_limit(site: Site, queue: str, model: str, amount: float) -> Change:
         old=was,
         new=would,
         text=f"limit of {queue} for {model} {was} -> {would}",
+        objects=attrs.evolve(site.objects, queues=queues),
+    )
+
+
+def user_limit(site: Site, queue: str, resource: str, amount: float) -> Change:
+    """Raise what a queue lets each user hold of a resource to ``amount`` in axis units."""
+    units = QUEUE_UNITS[resource]
+    old = 0.0
+
+    def raised(each: Queue) -> Queue:
+        nonlocal old
+        resources = each.spec.resources
+        if each.metadata.name != queue or resources is None or resources.per_user is None:
+            return each
+        known: UserResource = getattr(resources.per_user, resource)
+        old = known.limit
+        changed: dict[str, Any] = {resource: UserResource(limit=amount / units)}
+        resources = attrs.evolve(resources, per_user=attrs.evolve(resources.per_user, **changed))
+        return attrs.evolve(each, spec=attrs.evolve(each.spec, resources=resources))
+
+    queues = tuple(map(raised, site.objects.queues))
+    was, would = bare(old * units, resource), bare(amount, resource)
+    of = "" if resource == "gpu" else f" for {resource}"
+    return Change(
+        field=f"limit of users of queue {queue}{of}",
+        old=was,
+        new=would,
+        text=f"limit of each user of {queue}{of} {was} -> {would}",
         objects=attrs.evolve(site.objects, queues=queues),
     )
 

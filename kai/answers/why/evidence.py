@@ -145,7 +145,9 @@ def _bound(site: Site) -> Iterator[Evidence]:
     later, model = used_against(site, reason), str(reason.facts.get("model", ""))
     queue = str(reason.facts["queue"])
     name, held = ("limit", "used") if limit else ("quota", "non-preemptible used")
-    text = f"{name}{f' of {model}' if model else ''} {bare(bound, resource)}   {held} {bare(used, resource)}"
+    user = str(reason.facts.get("user", ""))
+    name_of = f" of {model}" if model else " of each user" if user else ""
+    text = f"{name}{name_of} {bare(bound, resource)}   {f'{user} holds' if user else held} {bare(used, resource)}"
     if later != used:
         text += f" when it was tried, {bare(later, resource)} in the end"
     text += f"   this job {bare(asked, resource)}   over by {bare(used + asked - bound, resource)}"
@@ -158,9 +160,10 @@ def _bound(site: Site) -> Iterator[Evidence]:
         "requested": in_units(asked, resource),
         "excess": in_units(used + asked - bound, resource),
     }
-    yield Evidence(label=queue, text=text, values=values | ({"model": model} if model else {}))
+    whose = {key: each for key, each in (("model", model), ("user", user)) if each}
+    yield Evidence(label=queue, text=text, values=values | whose)
     yield from _by_clock(site, name, resource)
-    yield from _users(site, row, at, fixed=not limit, model=model)
+    yield from _users(site, row, at, fixed=not limit, model=model, user=user)
     if not limit:
         yield Evidence(label="why so", text="what cannot be taken back again is granted within quota only")
 
@@ -222,10 +225,10 @@ def _budget(site: Site) -> Iterator[Evidence]:
     yield from (attrs.evolve(each, label="running") for each in _users(site, row, GPU, fixed=False))
 
 
-def _users(site: Site, queue: int, at: int, *, fixed: bool, model: str = "") -> Iterator[Evidence]:
+def _users(site: Site, queue: int, at: int, *, fixed: bool, model: str = "", user: str = "") -> Iterator[Evidence]:
     """Yield the groups at or below ``queue`` (-1: of all queues) that use a resource; promises are marked.
 
-    With ``model``, only GPUs of that model count.
+    With ``model``, only GPUs of that model count; with ``user``, only groups of that user.
     """
     snapshot, report = site.cycle.snapshot, site.cycle.report
     amounts: Counter[int] = Counter()
@@ -242,6 +245,8 @@ def _users(site: Site, queue: int, at: int, *, fixed: bool, model: str = "") -> 
         if model and snapshot.nodes[int(report.node[row])].gpu_model != model:
             continue
         facts = snapshot.groups[group]
+        if user and facts.holder != user:
+            continue
         if (fixed and facts.preemptible) or not (queue < 0 or queue in path_to(snapshot.queues, facts.queue_row)):
             continue
         amounts[int(group)] += int(counts[row])

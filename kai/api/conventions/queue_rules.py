@@ -97,6 +97,7 @@ class Rule(StrEnum):
     MODEL_LOW_LIMIT = "the limit of a model is below its quota"
     MODELS_OVERCOMMITTED = "the quotas of models add up to more than the queue's quota of GPUs"
     MODEL_OVERCOMMITTED = "the quotas of a model of the children add up to more than the queue's own"
+    IDLE_USER_LIMIT = "the limit of users is above the limit of the queue, or above a limit of a queue further up"
     STARTS_AGAIN = "what a closing window evicts may start again at once"
 
 
@@ -124,6 +125,8 @@ class QueueShape:
     bounds: Mapping[str, Bounds] | None = None
     models: Mapping[str, Bounds] = attrs.field(factory=dict)
     """The bounds of models of GPUs."""
+    users: Mapping[str, float] = attrs.field(factory=dict)
+    """What each user may hold, by resource; infinite is unlimited, empty where users have no limits."""
     spec: QueueSpec | None = None
     """The resources and schedules of a queue whose amounts follow the clock."""
 
@@ -171,6 +174,9 @@ def shape_of(queue: Queue) -> QueueShape:
             model: Bounds(quota=amount(each.quota), limit=amount(each.limit))
             for model, each in spec.resources.models.items()
         },
+        users={}
+        if spec.resources is None or spec.resources.per_user is None
+        else {name: amount(getattr(spec.resources.per_user, name).limit) for name in RESOURCES},
         spec=spec if spec.schedules else None,
     )
 
@@ -191,6 +197,12 @@ def shape_in(manifest: Mapping[str, Any]) -> QueueShape:
         models={
             model: Bounds(quota=_number(resources, "models", model, "quota"), limit=_limit_in(resources, model))
             for model in mapping_of(manifest, "spec", "resources", "models")
+        },
+        users={
+            name: _number(resources, "perUser", name, "limit")
+            if is_number(part_of(resources, "perUser", name, "limit"))
+            else math.inf
+            for name in (RESOURCES if isinstance(part_of(resources, "perUser"), Mapping) else ())
         },
         spec=spec_in(manifest),
     )
@@ -217,6 +229,7 @@ def queue_faults(queues: Iterable[QueueShape]) -> dict[str, tuple[QueueFault, ..
             *_without_compute(queue),
             *_of_models(queue, known),
             *_of_model_quotas(queue, children.get(name, ())),
+            *_of_users(queue, known),
             *_of_schedules(queue),
             *_in_windows(queue, children.get(name, ())),
         )
@@ -292,6 +305,26 @@ def _of_models(queue: QueueShape, known: Mapping[str, QueueShape]) -> Iterator[Q
                 found=own.limit,
                 bound=least,
                 owner=owner,
+            )
+
+
+def _of_users(queue: QueueShape, known: Mapping[str, QueueShape]) -> Iterator[QueueFault]:
+    """Yield limits of users without an effect: a lower one of the queue, or of a queue above it, holds."""
+    for resource, own in queue.users.items():
+        over, seen, at = list[tuple[float, str]](), set[str](), queue.name
+        # Parents that form a circle are a fault of their own, and must not keep this walk going.
+        while at in known and at not in seen:
+            each = known[at]
+            if each.bounds:
+                over.append((each.bounds[resource].limit, at))
+            if at != queue.name:
+                over.append((each.users.get(resource, math.inf), at))
+            seen.add(at)
+            at = each.parent
+        least, owner = min((each for each in over if each[0] >= 0), default=(math.inf, ""))
+        if least < own < math.inf:
+            yield QueueFault(
+                rule=Rule.IDLE_USER_LIMIT, queue=queue.name, resource=resource, found=own, bound=least, owner=owner
             )
 
 

@@ -70,6 +70,7 @@ from kai.api.scheduling.queue import (
     ScheduledResources,
     TopologyLevel,
     TopologySpec,
+    UserResource,
 )
 from kai.api.scheduling.shard import (
     ActionConfig,
@@ -180,6 +181,9 @@ EXPLANATIONS: Final[Mapping[type, Mapping[str, str]]] = {
     },
     QueueResources: {
         "models": "Bounds by model of GPU, within those of gpu. A model is the short name of a product, such as h100.",
+    },
+    UserResource: {
+        "limit": "What a user never exceeds, in the units of the queue's limit. -1 or absent is unlimited.",
     },
     QueueStatus: {
         "child_queues": "The queues that name this one as their parent.",

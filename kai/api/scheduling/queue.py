@@ -49,13 +49,33 @@ class QueueModel:
 
 
 @attrs.frozen(kw_only=True)
+class UserResource:
+    """What each user of a queue may hold of one resource.
+
+    Units: those of the queue's own limit; -1 or an absent limit is unlimited.
+    """
+
+    limit: Share = -1.0
+
+
+@attrs.frozen(kw_only=True)
+class UserResources:
+    """What each user of a queue may hold of each resource, in the queue and in all queues below it."""
+
+    gpu: UserResource = UserResource()
+    cpu: UserResource = UserResource()
+    memory: UserResource = UserResource()
+
+
+@attrs.frozen(kw_only=True)
 class QueueResources:
-    """What a queue may have of each resource, and of the models of its GPUs by their short names."""
+    """What a queue and each of its users may have of each resource, and of models of its GPUs by their short names."""
 
     gpu: QueueResource = QueueResource()
     cpu: QueueResource = QueueResource()
     memory: QueueResource = QueueResource()
     models: Mapping[str, QueueModel] = attrs.field(default=EMPTY, eq=by_content)
+    per_user: UserResources | None = None
 
 
 @attrs.frozen(kw_only=True)

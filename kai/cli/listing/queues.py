@@ -42,7 +42,7 @@ def queue_tables(seen: "Overview", console: Console) -> str:
         [
             *(queue_tree(seen.queues, seen.totals[resource], resource, console) for resource in resources),
             below_trees(seen.totals, resources, console),
-            *filter(None, [model_table(seen.queues, console)]),
+            *filter(None, [model_table(seen.queues, console), user_table(seen.queues, console)]),
         ]
     )
 
@@ -63,6 +63,19 @@ def model_table(queues: "Sequence[QueueLine]", console: Console) -> str:
     ]
     amounts = (*(("QUOTA", "OWED") if has_quotas else ()), "LIMIT", "USED")
     heads = [Column(head="QUEUE"), Column(head="MODEL"), *(Column(head=each, right=True) for each in amounts)]
+    return table(heads, rows, console.width) if rows else ""
+
+
+def user_table(queues: "Sequence[QueueLine]", console: Console) -> str:
+    """Return what users hold in queues that limit users; "" if there are none."""
+    rows: list[list[Cell]] = [
+        [queue.name, each.user, noun, _amount(each.limit, unit), _amount(each.used, unit)]
+        for queue in queues
+        for each in queue.users
+        for unit, noun in [UNITS[RESOURCES[each.resource]]]
+    ]
+    amounts = (Column(head=each, right=True) for each in ("LIMIT", "HOLDS"))
+    heads = [Column(head="QUEUE"), Column(head="USER"), Column(head="OF"), *amounts]
     return table(heads, rows, console.width) if rows else ""
 
 

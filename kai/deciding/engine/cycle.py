@@ -25,6 +25,7 @@ from kai.deciding.engine.host import Budget, BudgetAnswer, Observer, Phase, Sile
 from kai.deciding.engine.records import GroupRecord
 from kai.deciding.engine.session import UNLIMITED, Session
 from kai.deciding.engine.shortcuts import UNCHANGED, takes
+from kai.facts.kernels.columns import UserFacts
 from kai.facts.model.axis import Float64s, GroupRows, Int64s, PodRows
 from kai.facts.model.pod import Status
 from kai.facts.state.budgets import Remainders, remainders
@@ -75,6 +76,10 @@ class CycleReport:
     queue_fixed: Int64s
     queue_models: Int64s
     """[Q, M] Thousandths of GPUs of each model that queues name."""
+    user_used: Int64s
+    """[A, 3] What each account of a user holds; the accounts are `accounts`."""
+    accounts: UserFacts
+    """The accounts of users in queues that limit them."""
     models_deserved: Int64s | None
     """[Q, M] What queues are owed of each; None: no queue has a quota of one."""
     queue_requested: Float64s
@@ -128,6 +133,8 @@ def report(session: Session) -> CycleReport:
         queue_used=columns.queue_used.copy(),
         queue_fixed=columns.queue_fixed.copy(),
         queue_models=columns.queue_models.copy(),
+        user_used=columns.user_used.copy(),
+        accounts=session.facts.users,
         models_deserved=None if session.policy.fair_shares is None else session.policy.fair_shares.models,
         queue_requested=requested(session),
         fair_share=session.facts.queues.fair_share.copy(),

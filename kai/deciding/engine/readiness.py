@@ -184,7 +184,7 @@ class EquivalenceClasses:
         """Return int64[n]: equal numbers for groups that differ only in names; -1 for groups that are not compared.
 
         Only groups with one leaf whose pods are all pending and alike are compared. The groups of a class share their
-        queue, preemptibility and size, and request the same under the same constraints.
+        queue, the account of their user, preemptibility and size, and request the same under the same constraints.
 
         Cost: O(pods of groups that changed since they were last compared), in a few passes over arrays.
         """
@@ -224,7 +224,7 @@ class EquivalenceClasses:
         shape, same_shape = _only(facts.pods.shape[pods], starts)
         signature, same_signature = _only(self._signatures_of(pods), starts)
         chosen = pending & same_shape & same_signature
-        columns = (
+        columns = [
             facts.groups.queue[rows],
             facts.groups.preemptible[rows].astype(np.int64),
             facts.groups.ahead[rows],
@@ -232,7 +232,9 @@ class EquivalenceClasses:
             sizes,
             shape,
             signature,
-        )
+        ]
+        if len(facts.users.limit):
+            columns.append(facts.users.account[rows])
         out[compared[chosen]] = self._number([column[chosen] for column in columns])
         return out
 

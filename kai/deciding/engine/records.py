@@ -166,6 +166,7 @@ GPU_MEMORY = "gpu-memory"
 OVER: Final = (
     fit.REFUSED_OVER_LIMIT,
     fit.REFUSED_OVER_QUOTA,
+    fit.REFUSED_OVER_USER,
     fit.REFUSED_OVER_MODEL,
     fit.REFUSED_OVER_BUDGET,
 )
@@ -245,7 +246,7 @@ def excesses(world: World, shape: int, group: int, nodes: NodeRows, codes: Int64
     counts: Counter[NodeReason] = Counter()
     request = world.facts.shapes.request[shape]
     counts.update(_models_used_up(world, shape, group, nodes[codes == fit.REFUSED_OVER_MODEL]))
-    for code in OVER[:2]:
+    for code in OVER[:3]:
         mine = nodes[codes == code]
         amounts = _counted_gpus(world, shape, mine)
         # There are many nodes and few amounts for which a pod may count on them.
@@ -298,6 +299,8 @@ def excess(world: World, group: int, wanted: Float64s, code: int) -> Verdict:
     """Return the refusal ``code`` with the queue, resource and numbers that prove it."""
     if code == fit.REFUSED_OVER_BUDGET:
         return _over_budget(world, group, int(wanted[GPU]))
+    if code == fit.REFUSED_OVER_USER:
+        return _over_user(world, group, wanted)
     facts, columns = world.facts, world.columns
     over_limit = code == fit.REFUSED_OVER_LIMIT
     used = columns.queue_used if over_limit else columns.queue_fixed
@@ -320,6 +323,30 @@ def excess(world: World, group: int, wanted: Float64s, code: int) -> Verdict:
                     **_by_the_clock(world.snapshot.queues[queue], resource, bound, over_limit=over_limit),
                 )
         queue = int(facts.queues.parent[queue])
+    return ACCEPTED
+
+
+def _over_user(world: World, group: int, wanted: Float64s) -> Verdict:
+    """Return which queue does not let the user of ``group`` hold the amounts ``wanted`` [3] besides what it holds."""
+    users, used = world.facts.users, world.columns.user_used
+    account = int(users.account[group])
+    while account >= 0:
+        queue = int(users.queue[account])
+        for resource, name in enumerate(RESOURCES):
+            limit = float(users.limit[account, resource])
+            if wanted[resource] > 0 and 0 <= limit < used[account, resource] + wanted[resource]:
+                return Verdict.refused(
+                    Code.OVER_USER_LIMIT,
+                    user=world.snapshot.groups[group].holder,
+                    queue=world.snapshot.queues[queue].title,
+                    queue_name=world.snapshot.queues[queue].name,
+                    queue_row=queue,
+                    resource=name,
+                    bound=limit,
+                    used=float(used[account, resource]),
+                    requested=float(wanted[resource]),
+                )
+        account = int(users.above[account])
     return ACCEPTED
 
 

@@ -272,14 +272,23 @@ class FullQueues:
             over_quota = (quota >= 0) & (quota < columns.queue_fixed[queues] + amounts) & fixed[:, np.newaxis]
             out |= (queues >= 0) & ((amounts > 0) & (over_limit | over_quota)).any(axis=1)
             queues = np.where(queues >= 0, facts.queues.parent[queues], -1)
+        if len(facts.users.limit):
+            accounts = facts.users.account[self._groups]
+            while (accounts >= 0).any():
+                limit, used = facts.users.limit[accounts], columns.user_used[accounts]
+                over = (amounts > 0) & (limit >= 0) & (limit < used + amounts)
+                out |= (accounts >= 0) & over.any(axis=1)
+                accounts = np.where(accounts >= 0, facts.users.above[accounts], -1)
         return out
 
     def _refuse(self, groups: GroupRows, amounts: Float64s) -> None:
-        """Refuse ``groups``; all of one queue that want the same get the same reason."""
+        """Refuse ``groups``; all of one queue and user that want the same get the same reason."""
         if not len(groups):
             return
         session, facts = self._session, self._session.facts.groups
-        columns = (facts.queue[groups], facts.preemptible[groups], facts.ahead[groups], amounts[groups])
+        users = session.facts.users
+        account = users.account[groups] if len(users.limit) else np.zeros(len(groups), np.int64)
+        columns = (facts.queue[groups], account, facts.preemptible[groups], facts.ahead[groups], amounts[groups])
         # Stacked, all columns are floats; rows of queues and flags are small enough to stay exact.
         _, first, which = np.unique(np.column_stack(columns), axis=0, return_index=True, return_inverse=True)
         which = which.reshape(-1)

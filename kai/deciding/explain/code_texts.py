@@ -49,6 +49,18 @@ def _over_model_limit(facts: Facts) -> str:
     )
 
 
+def _over_user_limit(facts: Facts) -> str:
+    """Return what a queue lets a user hold; the peer has no such limits."""
+    resource = str(facts["resource"])
+    unit = _UNITS[resource]
+    limit, used, requested = (amount(facts[key], resource) for key in ("bound", "used", "requested"))
+    return (
+        f"{facts['user']} has reached the limit of {_PLURALS[resource]} for each user of {facts['queue']}. "
+        f"Limit is {limit} {unit}, currently {used} {unit} allocated to this user and workload requested "
+        f"{requested} {unit}"
+    )
+
+
 def _over_quota(facts: Facts) -> str:
     resource = str(facts["resource"])
     unit = _UNITS[resource]
@@ -222,6 +234,7 @@ def _waits_for_turn(facts: Facts) -> str:
 WRITERS: Final[Mapping[Code, Callable[[Facts], str]]] = {
     Code.OVER_LIMIT: _over_limit,
     Code.OVER_MODEL_LIMIT: _over_model_limit,
+    Code.OVER_USER_LIMIT: _over_user_limit,
     Code.OVER_QUOTA: _over_quota,
     Code.BUDGET_USED: _budget_used,
     Code.PREEMPTION_DELAY: _preemption_delay,
@@ -280,6 +293,11 @@ def bound_text(reason: Reason) -> str:
     bound, used, requested = (number(reason.facts[key]) for key in ("bound", "used", "requested"))
     queue, would = queue_of(reason), quantity(round(used + requested), resource)
     most = quantity(round(bound), resource) + clock_words(reason.facts)
+    if reason.code is Code.OVER_USER_LIMIT:
+        return (
+            f"a user of queue {queue} may not hold more than {most}; {reason.facts['user']} holds "
+            f"{quantity(round(used), resource)}, and this job would make it {would}"
+        )
     if reason.code is Code.OVER_LIMIT:
         return f"queue {queue} may not use more than {most}, and this job would make it {would}"
     return f"non-preemptible pods of {queue} may use {most}, and this job would make it {would}"

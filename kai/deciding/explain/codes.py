@@ -183,6 +183,11 @@ REASON_CODES: tuple[ReasonCode, ...] = (
             "Wait until the queue uses less, ask for less, or raise the limit.",
         ),
         (
+            "OverUserLimit",
+            "With this job the user would hold more than the queue, or a parent of it, lets each user hold.",
+            "Wait until other jobs of the user end, ask for less, or raise the limit of users.",
+        ),
+        (
             "OverModelLimit",
             "The nodes that could take the pods have a GPU model whose limit, of the queue or a parent, is reached.",
             "Wait until the queue uses less of it, let the job use another model, or raise the limit of the model.",

@@ -35,6 +35,7 @@ _SHORT = {"cpu": "CPU cores", "memory": "memory", "gpu": "GPUs", "gpu-memory": "
 _REFUSALS = {
     fit.REFUSED_OVER_LIMIT: f"node does not have enough capacity. Reason: {Code.OVER_LIMIT}",
     fit.REFUSED_OVER_QUOTA: f"node does not have enough capacity. Reason: {Code.OVER_QUOTA}",
+    fit.REFUSED_OVER_USER: f"node does not have enough capacity. Reason: {Code.OVER_USER_LIMIT}",
     fit.REFUSED_OVER_MODEL: f"node does not have enough capacity. Reason: {Code.OVER_MODEL_LIMIT}",
     fit.REFUSED_OVER_BUDGET: f"node does not have enough capacity. Reason: {Code.BUDGET_USED}",
     fit.REFUSED_LEGACY_MIG: "Legacy MIG jobs cannot be scheduled on node",

@@ -17,7 +17,7 @@ from kai.facts.model.pod import TERMINATING, Pod, Status
 from kai.facts.state.snapshot import Snapshot
 from kai.framework.verdict import Code, Histogram, NodeReason, Reason
 
-_BOUNDS: Final = (Code.OVER_LIMIT, Code.OVER_QUOTA, Code.OVER_MODEL_LIMIT, Code.BUDGET_USED)
+_BOUNDS: Final = (Code.OVER_LIMIT, Code.OVER_USER_LIMIT, Code.OVER_QUOTA, Code.OVER_MODEL_LIMIT, Code.BUDGET_USED)
 """Refusals by a queue, rather than by nodes."""
 
 

@@ -95,11 +95,16 @@ def _count_members(facts: Facts, columns: Columns, first: int, last: int, sign: 
 
 @inner
 def _charge_owners(facts: Facts, columns: Columns, first: int, last: int, sign: int) -> None:
-    """Charge (``sign`` 1) or credit (-1) pods of some rows to the queues of their groups, without the queues above."""
+    """Charge (``sign`` 1) or credit (-1) pods of some rows to the queues of their groups, without the queues above.
+
+    Accounts of users are charged with those above.
+    """
     shapes, groups, statuses, nodes = facts.pods.shape, facts.pods.group, columns.status, columns.node
     queues, preemptible = facts.groups.queue, facts.groups.preemptible
     request, total, fixed = facts.shapes.request, columns.queue_used, columns.queue_fixed
     models, model_of, counts_models = columns.queue_models, facts.nodes.model, columns.queue_models.shape[1] > 0
+    users, account_of, above = columns.user_used, facts.users.account, facts.users.above
+    counts_users = users.shape[0] > 0
     known, gpu = -1, 0
     for pod in range(first, last):
         group = groups[pod]
@@ -119,6 +124,13 @@ def _charge_owners(facts: Facts, columns: Columns, first: int, last: int, sign: 
             fixed[queue, GPU] += gpu
         if counts_models and nodes[pod] >= 0 and model_of[nodes[pod]] >= 0:
             models[queue, model_of[nodes[pod]]] += gpu
+        # Up to the top at once: a user has few accounts above each other, and most groups have none.
+        account = account_of[group] if counts_users else -1
+        while account >= 0:
+            users[account, CPU] += cpu
+            users[account, MEMORY] += memory
+            users[account, GPU] += gpu
+            account = above[account]
 
 
 @inner

@@ -68,12 +68,15 @@ DECISIONS, STATEMENTS, REFUSALS, STAMP, GROUP, POD, PLACED, CODE = 0, 1, 2, 3, 4
 
 @inner
 def _class_of(facts: Facts, shape: int, group: int) -> int:
-    """Return the class of groups whose first pods are refused alike: same shape, queue, preemptibility and end.
+    """Return the class of groups whose first pods are refused alike: same shape, queue, preemptibility, user and end.
 
     Two ends count as one if the quota of no queue falls between them.
     """
     queues, falls = facts.queues.parent.shape[0], facts.queues.falls.shape[0]
     alike = (shape * queues + facts.groups.queue[group]) * 2 + int(facts.groups.preemptible[group])
+    accounts = facts.users.limit.shape[0]
+    if accounts > 0:
+        alike = alike * (accounts + 1) + facts.users.account[group] + 1
     return alike * (falls + 1) + facts.groups.ahead[group]
 
 

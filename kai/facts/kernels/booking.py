@@ -228,6 +228,14 @@ def charge(facts: Facts, columns: Columns, offsets: Offsets, pod: int, node: int
         if model >= 0:
             add(columns, offsets.queue_models + queue * columns.queue_models.shape[1] + model, gpu)
         queue = facts.queues.parent[queue]
+    if facts.users.limit.shape[0] > 0:
+        account = facts.users.account[group]
+        while account >= 0:
+            cell = offsets.user_used + account * SHARED_RESOURCES
+            add(columns, cell + CPU, cpu)
+            add(columns, cell + MEMORY, memory)
+            add(columns, cell + GPU, gpu)
+            account = facts.users.above[account]
 
 
 @kernel

@@ -6,7 +6,7 @@ says where each column begins in it. The only way to change a column is ``add``:
 journal, so that undoing is subtraction and exact.
 
 Shapes in this package: N nodes, R resources, S slots, K shapes, P pods, G groups, B sub-groups, Q queues, M models of
-GPUs that queues name (mostly none).
+GPUs that queues name (mostly none), A accounts of users in queues that limit them (mostly none).
 """
 
 import numpy as np
@@ -125,6 +125,19 @@ class BudgetFacts(Struct):
     duration: Int64s  # [G] milliseconds that pods of a group are charged for; -1: no end, and none may be set
 
 
+class UserFacts(Struct):
+    """Columns of the accounts of users, one for each user of a queue that limits what a user holds.
+
+    An account counts what groups of its user hold in its queue and in the queues below.
+    """
+
+    account: Int64s  # [G] that of the group in the nearest such queue, -1: none; empty where no queue limits users
+    above: Int64s  # [A] the account of the same user in the next such queue above, -1: none
+    queue: Int64s  # [A]
+    user: Int64s  # [A] the number of the user, see kai.facts.state.budgets
+    limit: Float64Table  # [A, 3] in axis units, -1: unlimited
+
+
 class Facts(Struct):
     """Everything a kernel may read that does not change during a session."""
 
@@ -134,6 +147,7 @@ class Facts(Struct):
     groups: GroupFacts
     queues: QueueFacts
     budgets: BudgetFacts
+    users: UserFacts
 
 
 class Columns(Struct):
@@ -151,6 +165,7 @@ class Columns(Struct):
     queue_used: Int64Table  # [Q, 3] summed up the tree
     queue_fixed: Int64Table  # [Q, 3] the part of it that is not preemptible
     queue_models: Int64Table  # [Q, M] the part of the GPUs in queue_used that is of each model, summed up the tree
+    user_used: Int64Table  # [A, 3] what the groups of each account use
     budget_used: Int64s  # [B] what pods that hold GPUs may still cost, in GPU-microseconds
     status: Int64s  # [P]
     node: Int64s  # [P]
@@ -191,6 +206,7 @@ class Offsets(Struct):
     queue_used: int
     queue_fixed: int
     queue_models: int
+    user_used: int
     budget_used: int
     status: int
     node: int

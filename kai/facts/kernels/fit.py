@@ -44,7 +44,8 @@ REFUSED_HOOK = 13
 REFUSED_LEGACY_MIG_PRESENT = 14
 REFUSED_OVER_MODEL = 15
 REFUSED_OVER_BUDGET = 16
-CODES = 17
+REFUSED_OVER_USER = 17
+CODES = 18
 """The number of codes below SHORT_OF."""
 SHORT_OF = 1000
 
@@ -211,6 +212,20 @@ def lasting_quotas(facts: Facts, groups: Int64s, queues: Int64s) -> Float64Table
     return found
 
 
+@inner
+def is_over_user(facts: Facts, columns: Columns, group: int, cpu: float, memory: float, gpu: float) -> bool:
+    """Return whether the user of ``group`` would hold more than some queue lets it hold, with the amounts."""
+    account = facts.users.account[group]
+    while account >= 0:
+        for resource in range(3):
+            amount = cpu if resource == CPU else (memory if resource == MEMORY else gpu)
+            limit = facts.users.limit[account, resource]
+            if amount > 0 and limit >= 0 and limit < columns.user_used[account, resource] + amount:
+                return True
+        account = facts.users.above[account]
+    return False
+
+
 @kernel
 @for_each_number
 def over_capacity(
@@ -218,8 +233,8 @@ def over_capacity(
 ) -> int:
     """Return 0 if the queue of ``group`` and all above it may take the amounts, else the refusal code.
 
-    Limits and budgets apply to every pod, quota only to non-preemptible ones: the least that holds until they have
-    ended. ``fixed_only`` checks quota alone. Resources that are not requested are skipped.
+    Limits, those of users and budgets apply to every pod, quota only to non-preemptible ones: the least that holds
+    until they have ended. ``fixed_only`` checks quota alone. Resources that are not requested are skipped.
     """
     queue = facts.groups.queue[group]
     if not fixed_only:
@@ -230,6 +245,9 @@ def over_capacity(
                 if amount > 0 and limit >= 0 and limit < columns.queue_used[queue, resource] + amount:
                     return REFUSED_OVER_LIMIT
             queue = facts.queues.parent[queue]
+        # After the queue's own limits: a user has no part in a queue that is full for all.
+        if facts.users.limit.shape[0] > 0 and is_over_user(facts, columns, group, cpu, memory, gpu):
+            return REFUSED_OVER_USER
     if not facts.groups.preemptible[group]:
         queue = facts.groups.queue[group]
         while queue >= 0:

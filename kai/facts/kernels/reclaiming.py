@@ -10,7 +10,20 @@ from kai.facts.compiled.jit import inner, kernel
 from kai.facts.compiled.struct import Bools, Float64Table, Int64s, Int64Table, Struct
 from kai.facts.kernels.arrays import copy_table
 from kai.facts.kernels.booking import accepted_gpu, evict, requested_gpu
-from kai.facts.kernels.columns import OP_EVICT, OP_PIPELINE, PIPELINED, RELEASING, Columns, Facts, Offsets, add, undo_to
+from kai.facts.kernels.columns import (
+    CPU,
+    GPU,
+    MEMORY,
+    OP_EVICT,
+    OP_PIPELINE,
+    PIPELINED,
+    RELEASING,
+    Columns,
+    Facts,
+    Offsets,
+    add,
+    undo_to,
+)
 from kai.facts.kernels.fairness import (
     FAIR,
     Claim,
@@ -23,7 +36,7 @@ from kai.facts.kernels.fairness import (
     remember,
 )
 from kai.facts.kernels.filling import fill_victims
-from kai.facts.kernels.fit import Rules, Vectors
+from kai.facts.kernels.fit import Rules, Vectors, is_over_user
 from kai.facts.kernels.order import Heap, pop
 from kai.facts.kernels.place import place_pods
 from kai.facts.kernels.prefix import (
@@ -252,6 +265,11 @@ def _search(
     wanted = groups.wanting[group]
     if not may_reclaim(facts, columns, group, wanted) or _may_take_by_model(facts, columns, work, group):
         return LEFT
+    if facts.users.limit.shape[0] > 0:
+        limits = trial.limits[facts.pods.shape[only_pod(facts, columns, group)]]
+        # It may take from its own user alone, which the plain form knows.
+        if is_over_user(facts, columns, group, limits[CPU], limits[MEMORY], limits[GPU]):
+            return LEFT
     remember(columns, work.fairness.claim, group, wanted)
     mark_greedy(facts, columns, wanted, facts.groups.queue[group], groups.losing.length, work.greedy)
     _forget_rests(rules, groups, probe)

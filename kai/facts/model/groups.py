@@ -81,6 +81,8 @@ class Queue:
     reclaim_min_runtime: float | None = None
     models: Mapping[str, ModelBounds] = attrs.field(factory=dict, hash=False)
     """Bounds by model of GPU; other models are bounded by ``limit`` alone."""
+    per_user: Shares | None = None
+    """What each user may hold in the queue and in those below; None: users have no limits."""
     windows: Windows | None = None
     """None where the quota does not follow the clock."""
     labels: Mapping[str, str] = attrs.field(factory=dict, hash=False)
@@ -197,6 +199,13 @@ class PodGroup:
     """The reason code of ``held``."""
     bound: RunBound | None = None
     """None where nothing limits its run."""
+    user: str = ""
+    """The account that created the workload, as admission noted it; "" where there is no note."""
+
+    @property
+    def holder(self) -> str:
+        """Whose limit counts in queues that limit users: the user, or the namespace of a group without a note."""
+        return self.user or f"namespace {self.namespace}"
 
     @property
     def key(self) -> str:

@@ -215,6 +215,19 @@ class Base:
         return Room.of(self.placements, self.width)
 
 
+def _counted_by(facts: Facts) -> tuple[object, ...]:
+    groups, users = facts.groups, facts.users
+    return (
+        facts.shapes,
+        facts.nodes,
+        groups.queue,
+        groups.preemptible,
+        groups.first_subgroup,
+        users.account,
+        users.above,
+    )
+
+
 def _count_alike(before: Facts, now: Facts) -> bool:
     """Return whether a pod in an unchanged place counts as much as before, on the same node and for the same queues."""
     if not np.array_equal(before.queues.parent, now.queues.parent):
@@ -222,10 +235,7 @@ def _count_alike(before: Facts, now: Facts) -> bool:
     if len(before.budgets.left) != len(now.budgets.left):  # their column is as long as there are budgets
         return False
     # By identity: these tables are made anew only if something in them changed, and comparing them would cost a pass.
-    one, other = (
-        (facts.shapes, facts.nodes, facts.groups.queue, facts.groups.preemptible, facts.groups.first_subgroup)
-        for facts in (before, now)
-    )
+    one, other = (_counted_by(facts) for facts in (before, now))
     return all(map(is_, one, other))
 
 
@@ -268,6 +278,7 @@ def make_base(snapshot: Snapshot) -> Base:
         groups=group_facts(snapshot, groups, subgroups, by_leaf),
         queues=queue_facts(snapshot),
         budgets=budgets.budget_facts(snapshot),
+        users=budgets.user_facts(snapshot, groups.queue),
     )
     layout = Layout.of(
         Sizes(
@@ -280,6 +291,7 @@ def make_base(snapshot: Snapshot) -> Base:
             subgroups=int(snapshot.first_subgroup[-1]),
             groups=len(snapshot.groups),
             budgets=len(facts.budgets.left),
+            accounts=len(facts.users.limit),
         )
     )
     placements = _placements(snapshot, slot_rows)

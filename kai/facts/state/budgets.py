@@ -1,4 +1,9 @@
-"""The budgets of a snapshot as columns: what of each is left, what GPUs count, and how long groups are charged for."""
+"""Bounds besides the amounts of queues, as columns: budgets, and the accounts of users.
+
+Of a budget: what is left, what GPUs count, and how long groups are charged for. An account is made for each user of a
+queue that limits users, as far as some group is theirs; rows are for users with groups, never for objects in the
+cluster.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -7,9 +12,10 @@ import attrs
 import numpy as np
 
 from kai.facts.kernels.booking import accepted_gpu, book_budgets
-from kai.facts.kernels.columns import COUNTED, PENDING, BudgetFacts, Columns, Facts
-from kai.facts.model.axis import Bools, Int64s
+from kai.facts.kernels.columns import COUNTED, PENDING, BudgetFacts, Columns, Facts, UserFacts
+from kai.facts.model.axis import NONE, Bools, Int64s, locked
 from kai.facts.model.budgets import STOP, Budget
+from kai.facts.model.groups import Queue, Shares
 from kai.facts.state.snapshot import BudgetTable, Snapshot
 
 _NOTHING: Final = -(1 << 62)
@@ -126,3 +132,91 @@ def remainders(snapshot: Snapshot, facts: Facts, columns: Columns) -> Remainders
         rate = columns.budget_used.copy()
         columns.budget_used[:] = used
     return Remainders(table, budgets.left, budgets.stops, rate, groups[0, :-1], groups[1, :-1])
+
+
+_USERS: Final = "users of groups"
+_ACCOUNTS: Final = "accounts before"
+
+
+def user_facts(snapshot: Snapshot, queue: Int64s) -> UserFacts:
+    """Return the accounts of users; tables without rows where no queue limits users. ``queue`` [G] are those of groups.
+
+    Cost: O(G) where a queue limits users and groups or queues changed, else none.
+    """
+    memory, groups, queues = snapshot.memory, snapshot.groups, snapshot.queues
+    if not memory.once("some queue limits users", (queues,), lambda: any(each.per_user is not None for each in queues)):
+        return memory.once("no accounts", (), lambda: _accounts((), _NO_ROWS, _NO_ROWS))
+    known: dict[str, int] = memory.once(_USERS, (), dict)
+
+    def read(rows: Sequence[int]) -> tuple[Int64s]:
+        return (np.array([known.setdefault(groups[row].holder, len(known)) for row in rows], np.int64),)
+
+    (user,) = memory.rows.columns(_USERS, snapshot.versions.groups, len(groups), read, (known,))
+
+    def make() -> UserFacts:
+        found, before = _accounts(queues, queue, user), memory.recall(_ACCOUNTS)
+        # Queues change often, for other amounts. With the former tables, pods that stayed need not be booked anew.
+        same = isinstance(before, UserFacts) and all(
+            np.array_equal(getattr(before, name), getattr(found, name)) for name in ("account", "above")
+        )
+        if same and isinstance(before, UserFacts):
+            found = found.replace(account=before.account, above=before.above)
+        memory.keep(_ACCOUNTS, found)
+        return found
+
+    return memory.once("accounts", (queues, queue, user), make)
+
+
+def users_of(snapshot: Snapshot, accounts: UserFacts) -> tuple[str, ...]:
+    """Return the name of the user of each account, or of the namespace that it counts for."""
+    known: dict[str, int] = snapshot.memory.once(_USERS, (), dict)
+    names = tuple(known)
+    return tuple(names[user] for user in accounts.user.tolist())
+
+
+_NO_ROWS: Final = locked(np.zeros(0, np.int64))
+
+
+def _accounts(queues: Sequence[Queue], queue: Int64s, user: Int64s) -> UserFacts:
+    """Return the accounts of groups with these queues [G] and numbers of users [G]."""
+    nearest = _nearest(queues)
+    # One row more, so that row -1 reads that no queue is there.
+    above = np.array([*(nearest[each.parent] if each.parent >= 0 else NONE for each in queues), NONE], np.int64)
+    users = int(user.max(initial=0)) + 1
+    at = np.array([*nearest, NONE], np.int64)[queue]
+    owners, rising = np.where(at >= 0, at * users + user, NONE), at
+    keys = [owners]
+    while (rising >= 0).any():
+        rising = above[rising]
+        keys.append(np.where(rising >= 0, rising * users + user, NONE))
+    pairs = np.unique(np.concatenate(keys))
+    pairs = pairs[pairs >= 0]
+    queue_of, user_of = pairs // users, pairs % users
+    up = above[queue_of]
+    limits = [queues[row].per_user or _FREE for row in queue_of.tolist()]
+    return UserFacts(
+        account=_rows(pairs, owners),
+        above=_rows(pairs, np.where(up >= 0, up * users + user_of, NONE)),
+        queue=queue_of,
+        user=user_of,
+        limit=np.array([(each.cpu, each.memory, each.gpu) for each in limits], np.float64).reshape(len(limits), 3),
+    )
+
+
+_FREE: Final = Shares(cpu=-1.0, memory=-1.0, gpu=-1.0)
+
+
+def _rows(pairs: Int64s, wanted: Int64s) -> Int64s:
+    """Return the rows of ``wanted`` in the sorted ``pairs``, -1 for -1."""
+    return locked(np.where(wanted >= 0, np.searchsorted(pairs, wanted), NONE))
+
+
+def _nearest(queues: Sequence[Queue]) -> list[int]:
+    """Return for each queue the row of the nearest one, itself or above, that limits users; -1 for none."""
+    found: list[int] = []
+    for row in range(len(queues)):
+        at = row
+        while at >= 0 and queues[at].per_user is None:
+            at = queues[at].parent
+        found.append(at)
+    return found

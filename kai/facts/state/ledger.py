@@ -39,6 +39,7 @@ class Sizes:
     subgroups: int
     groups: int
     budgets: int = 0
+    accounts: int = 0
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of every column, in arena order."""
@@ -56,6 +57,7 @@ class Sizes:
             "queue_used": (self.queues, 3),
             "queue_fixed": (self.queues, 3),
             "queue_models": (self.queues, self.models),
+            "user_used": (self.accounts, 3),
             "budget_used": (self.budgets,),
             "status": pod,
             "node": pod,

@@ -75,6 +75,7 @@ _QUEUE_KEYS = (
     "default_runtime",
     "schedules",
     "models",
+    "per_user",
     "budgets",
 )
 _GROUP_KEYS = (
@@ -94,6 +95,7 @@ _GROUP_KEYS = (
     "subgroups",
     "started",
     "preemption_delay",
+    "user",
     "spec",
 )
 _EACH_KEYS = ("gpu", "cpu", "memory", "fraction", "gpu_memory", "devices")
@@ -157,6 +159,9 @@ def _queue(name: str, values: Values, at: int, place: str) -> Manifest:
     }
     if values.get("models") is not None:
         resources["models"] = _models(values["models"], f"{place}.models")
+    if values.get("per_user") is not None:
+        most = _bounds(values["per_user"], names.UNLIMITED, f"{place}.per_user")
+        resources["perUser"] = {resource: {"limit": most[resource]} for resource in ("gpu", "cpu", "memory")}
     spec: Manifest = {"resources": resources}
     optional = {
         "parentQueue": values.get("parent"),
@@ -394,6 +399,8 @@ class _Group:
     def _pod_group(self, members: Sequence[tuple[str, Values]]) -> Manifest:
         values = self._values
         annotations = self._written("annotations")
+        if "user" in values:
+            annotations[names.NOTED_USER] = as_text(values["user"])
         if self._nodes:
             annotations[names.LAST_START] = times.instant_text(NOW - self._started())
         spec: Manifest = {"queue": self._queue, "priorityClassName": f"priority-{self._priority}"}

@@ -314,6 +314,7 @@ class Charges:
         counts, fixed = np.zeros(len(self._at), np.int64), np.zeros(len(self._at), np.int64)
         self._columns = tuple(view.engine_column(name) for name in ("queue_used", "queue_fixed"))
         self._models = view.engine_column("queue_models")
+        self._users = view.engine_column("user_used") if len(view.facts.users.limit) else None
         self.corrections: list[Effect] = []
         """What changes in the books of queues when the session opens."""
         for pod, placement in assigned.items():
@@ -321,6 +322,7 @@ class Charges:
                 continue
             node = NodeRow(int(view.snapshot.pod_node[pod]))
             self.corrections += self._for_named(pod, node, placement)
+            self.corrections += self._of_user(pod, placement)
             for table, column, at, delta in self._deltas(pod, placement, (counts, fixed), 0):
                 table[at] += 1
                 self.corrections += self._of_queues(pod, node, column, delta)
@@ -352,7 +354,7 @@ class Charges:
         for table, column, at, delta in self._deltas(pod, placement, tables, int(held)):
             counted = self._counts[0] if table is tables[0] else self._counts[1]
             out += [Effect(counted, at, 1), *self._of_queues(pod, node, column, delta)]
-        return out + self._for_named(pod, node, placement)
+        return out + self._for_named(pod, node, placement) + self._of_user(pod, placement)
 
     def changes(self, users: Iterable[tuple[PodRow, ClaimKey]]) -> list[tuple[Tracked, list[int]]]:
         """Return the cells that count one pod more if each of ``users`` gets a claim of its own in whole GPUs."""
@@ -374,6 +376,27 @@ class Charges:
         delta = shape.gpu.named_not_had - self._inventory.gpus.not_had(devices)
         is_fixed = not self._view.facts.groups.preemptible[group]
         return [each for column in self._columns[: 1 + is_fixed] for each in self._of_queues(pod, node, column, delta)]
+
+    def _of_user(self, pod: PodRow, placement: ClaimPlacement) -> list[Effect]:
+        """Return the refund in the accounts of the pod's user.
+
+        A claim that pods share counts for each of them: it may be of several users, and then each holds it.
+        """
+        group, users = self._view.group_of(pod), self._view.facts.users
+        if self._users is None or group < 0:
+            return []
+        gpus, shape = self._inventory.gpus, self._view.snapshot.shapes[int(self._view.snapshot.pod_shape[pod])]
+        devices = placement.for_resources() if shape.gpu.named else ()
+        delta = shape.gpu.named_not_had - gpus.not_had(devices) if devices else 0
+        for each in {each.claim: each for each in placement.claims if each.reference}.values():
+            if (each.claim, self._queue(pod)) in self._at:
+                claim = self._claims[each.claim]
+                delta += gpus.known_not_had(claim) - min(claim.gpus * GPU_UNIT, gpus.not_had(each.devices))
+        account, out = int(users.account[group]), list[Effect]()
+        while delta and account >= 0:
+            out.append(Effect(self._users, account * SHARED_RESOURCES + GPU, delta))
+            account = int(users.above[account])
+        return out
 
     def _deltas(
         self, pod: PodRow, placement: ClaimPlacement, tables: Sequence[Int64s], own: int

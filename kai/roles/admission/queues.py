@@ -72,6 +72,7 @@ def read_queue(manifest: Manifest | None) -> QueueShape:
     for name in quotas:
         resources[name]["limit"].number()
         resources[name]["overQuotaWeight"].number()
+        resources["perUser"][name]["limit"].number()
     return QueueShape(
         name=queue["metadata"]["name"].text(),
         parent=spec["parentQueue"].text(),

@@ -63,6 +63,10 @@ def over_capacity(world: World, group: Group, wanted: Sequence[float], *, fixed_
             for resource in (CPU, MEMORY, GPU):
                 if wanted[resource] > 0 and 0 <= queue.limit[resource] < used[resource] + wanted[resource]:
                     return codes.REFUSED_OVER_LIMIT
+        for account in group.accounts:
+            for limit, held, amount in zip(world.user_limits[account], world.held(account), wanted, strict=True):
+                if amount > 0 and 0 <= limit < held + amount:
+                    return codes.REFUSED_OVER_USER
     if not group.preemptible:
         for queue in world.above(group.queue):
             fixed = world.used(queue.row, fixed=True)

@@ -161,6 +161,8 @@ class Group:
     subgroups: list[SubGroup]
     ahead: int = 0
     """The number of the first instant at which a quota falls and at which the group has ended."""
+    accounts: list[int] = attrs.Factory(list)
+    """The accounts of its user, in its queue and in those above."""
     pods: list[Pod] = attrs.Factory(list)
 
     def leaves(self) -> list[SubGroup]:
@@ -207,6 +209,8 @@ class World:
     """Resources that are had through claims where a node itself has none."""
     placements: list[list[int]]
     """Slots of each placement; the first one is "no slots"."""
+    user_limits: list[list[float]] = attrs.Factory(list)
+    """What the user of each account may hold."""
     operations: list[tuple[int, int]] = attrs.Factory(list)
 
     def remember(self) -> Any:
@@ -274,6 +278,14 @@ class World:
         """Return the thousandths of GPUs of a model that a queue uses."""
         pods = [pod for pod in self.below(queue) if pod.node >= 0 and self.nodes[pod.node].model == model]
         return sum(self.accepted(pod)[2] for pod in pods)
+
+    def held(self, account: int) -> list[int]:
+        """Return CPU, memory and GPUs that the user of an account holds."""
+        total = [0, 0, 0]
+        for pod in self.pods:
+            if pod.group is not None and account in pod.group.accounts and pod.is_in(ACTIVE_ALLOCATED):
+                total = [have + more for have, more in zip(total, self.accepted(pod), strict=True)]
+        return total
 
     def used(self, queue: int, *, fixed: bool = False) -> list[int]:
         """Return CPU, memory and GPUs that a queue uses; ``fixed``: what cannot be taken back alone."""
@@ -353,6 +365,7 @@ def world_of(facts: Facts, columns: Columns, masks: list[list[bool]], scores: li
         [int(weight) for weight in facts.nodes.gpu_weight],
         [bool(claimable) for claimable in facts.nodes.claimable],
         [[int(slot) for slot in slots] for slots in columns.placement_slots[: int(columns.counters[1]) + 1]],
+        facts.users.limit.tolist(),
     )
 
 
@@ -389,10 +402,18 @@ def _groups(facts: Facts) -> tuple[list[Group], list[SubGroup]]:
             bool(table.simple[row]),
             subgroups[int(table.first_subgroup[row]) : int(table.first_subgroup[row + 1])],
             int(table.ahead[row]),
+            list(_accounts(facts, row)),
         )
         for row in range(len(table.queue))
     ]
     return groups, subgroups
+
+
+def _accounts(facts: Facts, group: int) -> Iterator[int]:
+    account = int(facts.users.account[group]) if len(facts.users.account) else -1
+    while account >= 0:
+        yield account
+        account = int(facts.users.above[account])
 
 
 def _queues(facts: Facts) -> list[Queue]:
@@ -451,6 +472,9 @@ def differences(world: World, columns: Columns) -> list[str]:
         compare(f"queue_used[{queue.row}]", columns.queue_used[queue.row].tolist(), world.used(queue.row))
         models = [world.of_model(queue.row, model) for model in range(columns.queue_models.shape[1])]
         compare(f"queue_models[{queue.row}]", columns.queue_models[queue.row].tolist(), models)
+    for account in range(len(world.user_limits)):
+        compare(f"user_used[{account}]", columns.user_used[account].tolist(), world.held(account))
+    for queue in world.queues:
         compare(f"queue_fixed[{queue.row}]", columns.queue_fixed[queue.row].tolist(), world.used(queue.row, fixed=True))
     for pod in world.pods:
         compare(f"pod {pod.row}", _pod_in(columns, pod.row), _pod_as(pod))

@@ -5,7 +5,7 @@ What is here is written as a person or the API server writes it, so reading and 
 
 from typing import Any, Final
 
-from tests.unit.api.queue_parts import BUDGET_STATUSES, BUDGETS, MODELS, SCHEDULES
+from tests.unit.api.queue_parts import BUDGET_STATUSES, BUDGETS, MODELS, PER_USER, SCHEDULES
 
 Manifest = dict[str, Any]
 
@@ -192,7 +192,7 @@ QUEUE: Final[Manifest] = {
         "displayName": "Team A",
         "parentQueue": "research",
         "priority": 90,
-        "resources": {"gpu": SHARES, "cpu": SHARES, "memory": SHARES, "models": MODELS},
+        "resources": {"gpu": SHARES, "cpu": SHARES, "memory": SHARES, "models": MODELS, "perUser": PER_USER},
         "schedules": SCHEDULES,
         "budgets": BUDGETS,
         "preemptMinRuntime": "1m0s",

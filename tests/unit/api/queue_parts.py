@@ -1,8 +1,9 @@
-"""What complete manifests of queues say about models of GPUs, windows, budgets, and what was used of these."""
+"""What complete manifests of queues say about models of GPUs, users, windows, budgets, and what was used of these."""
 
 from typing import Final
 
 MODELS: Final = {"h100": {"quota": 2, "limit": 4}}
+PER_USER: Final = {"gpu": {"limit": 4}, "cpu": {"limit": 8000}, "memory": {"limit": 64000}}
 SCHEDULES: Final = [
     {
         "name": "nights",

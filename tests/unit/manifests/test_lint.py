@@ -54,6 +54,16 @@ def scheduled(name, entry, start="0 22 * * *", parent=""):
     return queue(name, f"{above}resources: {{{FREE}, gpu: {{quota: 8, limit: -1}}}}\n  schedules: [{window}]")
 
 
+HOOK = "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {{name: {}}}\n"
+
+
+def limiting_users(name, limit, parent=""):
+    """Return a queue that may use eight GPUs, and lets each user hold some of them."""
+    above = f"parentQueue: {parent}\n  " if parent else ""
+    users = f"perUser: {{gpu: {{limit: {limit}}}}}"
+    return queue(name, f"{above}resources: {{{FREE}, gpu: {{quota: 0, limit: 8}}, {users}}}")
+
+
 def modelled(name, models, parent="", quota=0):
     above = f"parentQueue: {parent}\n  " if parent else ""
     return queue(name, f"{above}resources: {{{FREE}, gpu: {{quota: {quota}, limit: 8}}, models: {{{models}}}}}")
@@ -207,6 +217,12 @@ def test_objects_are_looked_at_together(texts, said):
         ((modelled("a", "h100: {limit: 2}"), node("nvidia.com/gpu.product: NVIDIA-H100-PCIe")), []),
         ((modelled("a", "h100: {limit: 2}"), node("kai.scheduler/gpu-model: h100-pcie")), ["Q016"]),
         ((modelled("a", "h100: {limit: 2}"), node("a: b")), []),
+        ((limiting_users("a", 9),), ["Q024"]),
+        ((limiting_users("a", 8),), []),
+        ((limiting_users("a", 2), limiting_users("b", 3, parent="a")), ["Q024"]),
+        ((limiting_users("a", 3), limiting_users("b", 2, parent="a")), []),
+        ((limiting_users("a", 2), HOOK.format("kai-pod-mutation")), ["Q025"]),
+        ((limiting_users("a", 2), HOOK.format("kai-pod-mutation"), HOOK.format("kai-user-notes")), []),
         (
             (
                 queue("a", f"resources: {{{FREE}, gpu: {{quota: 4, limit: -1}}}}"),

@@ -22,8 +22,9 @@ from kai.basics.errors import ActionError, ConfigError, InputError, InvariantErr
 from kai.basics.parsing import GPU_HOUR
 from kai.cluster.process.exposition import ChangingSeries, EvictedGroups, Maker
 from kai.deciding.engine.host import Phase
-from kai.facts.model.axis import GPU, GPU_UNIT
+from kai.facts.model.axis import GPU, GPU_UNIT, LEADING
 from kai.facts.model.pod import Status
+from kai.facts.state.budgets import users_of
 from kai.facts.state.facts import named_models
 from kai.framework.decisions import BUILT_IN, Cause
 from kai.framework.verdict import Code
@@ -56,6 +57,8 @@ _SHARE_UNITS: Final = np.array([1000.0, 1e9, float(GPU_UNIT)])
 """Axis units per core, per GB and per device."""
 _MOMENTS: Final[Mapping[str, str]] = {Phase.OPEN: "OnSessionOpen", Phase.CLOSE: "OnSessionClose"}
 _QUEUE: Final = ("queue_name", "queue_metadata_name", "queue_display_name")
+_USER_UNITS: Final = (1000.0, 1.0, float(GPU_UNIT))
+"""Axis units in a unit of the metrics of users: cores, bytes, GPUs."""
 _GROUP: Final = ("podgroup", "namespace", "uid", "nodepool", "action")
 
 _BINDS: Final = ("ordered", "refused", "dropped")
@@ -201,6 +204,16 @@ class SchedulerMetrics:
             "model",
         )
 
+        self._of_users = make.table(
+            (
+                ("queue_user_limit", "What a queue lets a user hold of a resource, in GPUs, cores or bytes."),
+                ("queue_user_used", "What a user holds of it in the queue and in those below, likewise."),
+            ),
+            *_QUEUE,
+            "user",
+            "resource",
+        )
+
     def _add_searches(self, make: Maker) -> None:
         gauge, counter, histogram = make.gauge, make.counter, make.histogram
         self._search_jobs = counter(
@@ -285,6 +298,7 @@ class SchedulerMetrics:
         self._of_queues.show({})
         self._of_budgets.show({})
         self._of_models.show({})
+        self._of_users.show({})
 
     # --- Cycles --------------------------------------------------------------------------------------------------
 
@@ -372,6 +386,7 @@ class SchedulerMetrics:
         self._queues(snapshot, report)
         self._budgets(snapshot, report)
         self._models(snapshot, report)
+        self._users(snapshot, report)
         self._reasons(snapshot, report, waiting)
         self._crowds(snapshot)
         self._evicted.keep(lambda: (group.uid for group in snapshot.groups))
@@ -423,6 +438,17 @@ class SchedulerMetrics:
                 labels = (queue.title, queue.name, queue.display_name, model)
                 shown[labels] = (*map(float, parts), float(report.queue_models[row, at] / GPU_UNIT))
         self._of_models.show(shown)
+
+    def _users(self, snapshot: Snapshot, report: CycleReport) -> None:
+        accounts, shown = report.accounts, dict[tuple[str, ...], tuple[float, ...]]()
+        for account, user in enumerate(users_of(snapshot, accounts)):
+            queue = snapshot.queues[accounts.queue[account]]
+            for at, unit in enumerate(_USER_UNITS):
+                limit = float(accounts.limit[account, at])
+                if limit >= 0:
+                    labels = (queue.title, queue.name, queue.display_name, user, LEADING[at])
+                    shown[labels] = (limit / unit, float(report.user_used[account, at] / unit))
+        self._of_users.show(shown)
 
     def _reasons(self, snapshot: Snapshot, report: CycleReport, waiting: Mapping[str, int]) -> None:
         rows = np.unique(snapshot.pod_group[np.flatnonzero(report.status == Status.PENDING)]).tolist()

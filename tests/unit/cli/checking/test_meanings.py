@@ -152,6 +152,10 @@ SAMPLES = {
     "Q011": scheduled("notice: 1m", start="0 0 31 2 *"),
     "Q012": scheduled("resources: {gpu: {quota: 8, limit: 4}}"),
     "Q013": scheduled("onClose: evict"),
+    "Q024": queue(f"{{resources: {{{LARGE}, gpu: {{quota: 8, limit: 8}}, perUser: {{gpu: {{limit: 9}}}}}}}}"),
+    "Q025": queue(f"{{resources: {{{LARGE}, gpu: {{quota: 8, limit: 8}}, perUser: {{gpu: {{limit: 2}}}}}}}}")
+    + "---\napiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\n"
+    + "metadata: {name: kai-pod-mutation}\n",
     "Q014": modelled("H100: {limit: 1}"),
     "Q015": modelled("h100: {limit: 9}"),
     "Q016": modelled("h100: {limit: 1}")
