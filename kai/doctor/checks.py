@@ -1,6 +1,8 @@
-"""The table of all checks, in display order, and two checks of its own.
+"""The table of all checks, in display order, and three checks of its own.
 
 `queue_access`: whether permissions that queues declare are enforced, and jobs keep to them.
+
+`user_notes`: whether users are noted where queues limit them.
 
 `leftovers`: whether KAI-Scheduler's operator left anything under the names of kai's Deployments. The names are equal on
 purpose. Applying a manifest to an existing Deployment merges containers by name and keeps owners. So KAI-Scheduler's
@@ -20,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kai.api import names
 from kai.api.conventions.queue_rules import Admits
 from kai.api.kubernetes.pod import ENDED
-from kai.basics.parsing import list_of, part_of, text_of
+from kai.basics.parsing import list_of, mapping_of, part_of, text_of
 from kai.basics.wording import counted, first_of
 from kai.doctor import installation, surroundings, workloads
 from kai.doctor.seen import (
@@ -238,6 +240,33 @@ def _not_asked_for(said: Mapping[str, Mapping[str, str]]) -> list[Finding]:
     return [warning(message, help_text, found=first_of(saying))]
 
 
+_USER_NOTES: Final = "kai-user-notes"
+"""The names of the webhook configuration, the policy and its binding in ``deploy/components/user-notes``."""
+
+
+def user_notes(seen: Seen) -> Looked:
+    """Check that users are noted, and notes cannot be forged, where queues limit what a user holds."""
+    limiting = sorted(name_of(each) for each in seen.all("queues") if mapping_of(each, "spec", "resources", "perUser"))
+    if not limiting:
+        return Looked(well="no queue limits users")
+    lacking = {
+        "webhook": ("mutating", "all jobs of a namespace count for one user"),
+        "policy": ("policies", "a user may write the note of another"),
+        "binding of the policy": ("policybindings", "a user may write the note of another"),
+    }
+    problems = [
+        warning(
+            f"{counted(len(limiting), 'queue')} ({first_of(limiting)}) limit users, and there is no {what}"
+            f" {_USER_NOTES}: {effect}",
+            "kubectl apply -k deploy/components/user-notes    or userNotes.enabled of the chart",
+            found=first_of(limiting),
+        )
+        for what, (kind, effect) in lacking.items()
+        if all(name_of(each) != _USER_NOTES for each in seen.all(kind))
+    ]
+    return Looked(well=f"{counted(len(limiting), 'queue')} limit users, who are noted", findings=problems)
+
+
 _GROUP: Final = "kai.scheduler/"
 _OURS: Final = "kai"
 """The name of the container in each Deployment of kai."""
@@ -346,4 +375,10 @@ CHECKS: Final = (
     Check(code="D046", title="GPUs that nodes offer", look=surroundings.offered_gpus, needs=("nodes",)),
     Check(code="D047", title="GPUs that pods hold", look=surroundings.held_gpus, needs=("nodes", "pods")),
     Check(code="D048", title="budgets", look=workloads.budgets, needs=("queues",)),
+    Check(
+        code="D049",
+        title="notes of users",
+        look=user_notes,
+        needs=("queues", "mutating", "policies", "policybindings"),
+    ),
 )

@@ -331,7 +331,7 @@ class Recording:
             namespace=key[0],
             name=owner.name if owner is not None else named,
             kind=owner.kind if owner is not None else "" if group_of(pod) else "Pod",
-            user=labels.get(names.USER, ""),
+            user=metadata.annotations.get(names.NOTED_USER) or labels.get(names.USER, ""),
             created=_milliseconds(metadata.creation_timestamp or 0.0) or 0,
         )
 

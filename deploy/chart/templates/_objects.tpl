@@ -26,6 +26,9 @@
 {{- if eq .Values.queueAccess "required" }}
 - queue-access
 {{- end }}
+{{- if .Values.userNotes.enabled }}
+- user-notes
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -34,6 +37,7 @@
 {{- $text := .root.Files.Get (printf "files/%s.yaml" .file) | required (printf "chart: file %s: found none" .file) -}}
 {{- $text = regexReplaceAll "(?m)namespace: kai-scheduler$" $text (printf "namespace: %s" .root.Release.Namespace) -}}
 {{- $text = regexReplaceAll "(?m)^(\\s*)- kai-scheduler$" $text (printf "${1}- %s" .root.Release.Namespace) -}}
+{{- $text = replace "''system:serviceaccount:kube-system:*''" (printf "''%s''" (join "'', ''" .root.Values.userNotes.controllers)) $text -}}
 {{- $text = replace ".kai-scheduler.svc" (printf ".%s.svc" .root.Release.Namespace) $text -}}
 {{- replace "inject-ca-from: kai-scheduler/" (printf "inject-ca-from: %s/" .root.Release.Namespace) $text -}}
 {{- end }}
@@ -62,6 +66,14 @@
 {{- end -}}
 {{- if and $values.webhooks.deviceAccess (not $values.webhooks.enabled) -}}
 {{- fail "webhooks.deviceAccess: found true with webhooks.enabled false, expected true for both: webhooks refuse these pods" -}}
+{{- end -}}
+{{- if and $values.userNotes.enabled (or (not $values.webhooks.enabled) (eq $values.form "shadow")) -}}
+{{- fail "userNotes.enabled: found true without the webhooks that write notes, expected webhooks.enabled true and another form than shadow" -}}
+{{- end -}}
+{{- range $account := $values.userNotes.controllers -}}
+{{- if not (regexMatch "^[^\\s*'\"\\\\]+[*]?$" $account) -}}
+{{- fail (printf "userNotes.controllers: found %q, expected the name of an account, or how names begin and then *: system:serviceaccount:ray-system:*" $account) -}}
+{{- end -}}
 {{- end -}}
 {{- range $label := list "app" "app.kubernetes.io/part-of" -}}
 {{- if hasKey ($values.podLabels | default dict) $label -}}
@@ -121,6 +133,9 @@
 {{- end -}}
 {{- if and (eq $object.kind "ServiceAccount") (ne $object.metadata.namespace .root.Release.Namespace) -}}
 {{- with .root.Values.imagePullSecrets }}{{ $_ := set $object "imagePullSecrets" . }}{{ end -}}
+{{- end -}}
+{{- if and (eq .file "user-notes") (eq $object.kind "MutatingWebhookConfiguration") (ne .root.Values.webhooks.certificates "own") -}}
+{{- $_ := set $object.metadata "annotations" (dict "cert-manager.io/inject-ca-from" (printf "%s/kai-webhooks" .root.Release.Namespace)) -}}
 {{- end -}}
 {{- if eq $object.kind "Deployment" }}{{ include "kai.deployment" . }}{{ end -}}
 {{- if .root.Values.openshift }}{{ include "kai.openshift" . }}{{ end -}}

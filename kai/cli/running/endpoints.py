@@ -265,11 +265,13 @@ def admission_settings(given: Given) -> AdmissionSettings:
 def doors(settings: AdmissionSettings, store: Store) -> Mapping[str, Decide]:
     """Return the review function of each path."""
     from kai.roles.admission import mutate, validate
-    from kai.roles.admission.serving import MUTATING, VALIDATING, queue_finder
+    from kai.roles.admission.serving import MUTATING, NO_USER_NOTE, USER_NOTE, VALIDATING, queue_finder
+    from kai.roles.admission.webhooks import drop_user, note_user, readable
 
     change = partial(mutate, settings=settings, draw=_draw)
     check = partial(validate, settings=settings, find_queue=queue_finder(store))
-    return {**dict.fromkeys(MUTATING, change), **dict.fromkeys(VALIDATING, check)}
+    notes: dict[str, Decide] = {USER_NOTE: partial(readable, note_user), NO_USER_NOTE: partial(readable, drop_user)}
+    return {**dict.fromkeys(MUTATING, change), **dict.fromkeys(VALIDATING, check), **notes}
 
 
 def _draw(count: int) -> str:

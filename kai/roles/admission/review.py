@@ -175,6 +175,8 @@ class AdmissionRequest:
     old_object: Manifest | None = None
     namespace: str = ""
     uid: str = ""
+    user: str = ""
+    """The name of the account that makes the request."""
     sub_resource: str = ""
     """The subresource that is changed; "" for the object itself."""
 
@@ -222,6 +224,7 @@ def read_review(review: object) -> AdmissionRequest:
         old_object=request["oldObject"].mapping_or_none(),
         namespace=request["namespace"].text(),
         uid=request["uid"].text(),
+        user=request["userInfo"]["username"].text(),
         sub_resource=request["subResource"].text(),
     )
 

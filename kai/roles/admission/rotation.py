@@ -223,6 +223,7 @@ def _moment(text: object) -> float:
 
 CONFIGURATIONS: Final = (
     ("MutatingWebhookConfiguration", "kai-pod-mutation"),
+    ("MutatingWebhookConfiguration", "kai-user-notes"),
     ("ValidatingWebhookConfiguration", "kai-pod-validation"),
     ("ValidatingWebhookConfiguration", "kai-queue-validation-v2"),
     ("ValidatingWebhookConfiguration", "kai-podgroup-validation-v2alpha2"),

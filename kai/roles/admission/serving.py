@@ -170,6 +170,10 @@ VALIDATING: Final = (
     "/validate-scheduling-run-ai-v2alpha2-podgroup",
     "/validate-kai-scheduler-v1alpha1-topology",
 )
+USER_NOTE: Final = "/mutate-user-note"
+NO_USER_NOTE: Final = "/mutate-no-user-note"
+NOTES: Final = (USER_NOTE, NO_USER_NOTE)
+"""Paths of the notes of users, which exist where users have limits."""
 PATHS: Final = (*MUTATING, *VALIDATING)
 """Source: the peer's paths, which its webhook configurations contain."""
 

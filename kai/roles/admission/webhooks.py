@@ -1,4 +1,4 @@
-"""The two webhooks, mutating and validating: one request in, one response out; with the rules of small kinds.
+"""The webhooks, mutating and validating: one request in, one response out; with the rules of small kinds.
 
 Read this first, then `pods` and `queues`. Everything here is a pure function of its arguments; external inputs, random
 characters and a look-up of queues, are passed in. An object that cannot be read is refused with the path of the bad
@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from kai.api import names
 from kai.api.conventions.caps import excess_of
 from kai.api.scheduling.pod_group import DEEPEST_SUB_GROUP, MOST_SUB_GROUPS
 from kai.api.values import BadValue
-from kai.roles.admission.pods import mutate_pod, validate_pod
+from kai.roles.admission.pods import json_patch, mutate_pod, validate_pod
 from kai.roles.admission.queues import FindQueue, validate_queue
 from kai.roles.admission.review import (
     ALLOWED,
@@ -37,7 +38,7 @@ from kai.roles.admission.review import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from kai.roles.admission.podshape import Draw
 
@@ -217,6 +218,44 @@ def _exceeds(count: int) -> str:
 
 def _quoted(name: str) -> str:
     return json.dumps(name)
+
+
+def note_user(request: AdmissionRequest) -> AdmissionResponse:
+    """Return the object with the note of the account that creates it, or with the note that it had.
+
+    Raises: BadValue if its annotations cannot be read.
+    """
+    if request.operation == "CREATE":
+        return _noted(request, request.user)
+    before = piece_of(request.old_object, request.kind)["metadata"]["annotations"].texts()
+    return _noted(request, before.get(names.NOTED_USER))
+
+
+def drop_user(request: AdmissionRequest) -> AdmissionResponse:
+    """Return the object without a note: a controller copied it from a template, which a user wrote.
+
+    Raises: BadValue if its annotations cannot be read.
+    """
+    return _noted(request, None)
+
+
+def _noted(request: AdmissionRequest, user: str | None) -> AdmissionResponse:
+    before = request.object or {}
+    annotations = piece_of(before, request.kind)["metadata"]["annotations"].texts()
+    if annotations.get(names.NOTED_USER) == user:
+        return ALLOWED
+    others = {key: text for key, text in annotations.items() if key != names.NOTED_USER}
+    noted = others if user is None else {**others, names.NOTED_USER: user}
+    after = {**before, "metadata": {**before.get("metadata", {}), "annotations": noted}}
+    return AdmissionResponse(object=after, patch=json_patch(before, after))
+
+
+def readable(decide: Callable[[AdmissionRequest], AdmissionResponse], request: AdmissionRequest) -> AdmissionResponse:
+    """Return the answer of ``decide``, or the refusal of an object that cannot be read."""
+    try:
+        return decide(request)
+    except BadValue as error:
+        return unreadable(error)
 
 
 def mutate(request: AdmissionRequest, settings: AdmissionSettings, draw: Draw) -> AdmissionResponse:

@@ -22,7 +22,7 @@ longer has. An object that would stay the same is not written.
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import isinf
 from typing import TypeAlias
 
@@ -45,8 +45,15 @@ from kai.roles.podgrouper.rules import group_name
 KEPT_FIELDS = ("queue", "markUnschedulable", "schedulingBackoff")
 """Fields of ``spec`` that are kept from the existing group; if it lacks one, the field stays absent."""
 
-RUNTIME_KEYS = (names.MAX_RUNTIME, names.EXPECTED_RUNTIME, names.RUNTIME_POLICY, names.REQUEUE_DELAY)
-"""Annotations that are kept from the existing group: the limit of a run is changed there, not at the owner."""
+KEPT_ANNOTATIONS = (
+    names.MAX_RUNTIME,
+    names.EXPECTED_RUNTIME,
+    names.RUNTIME_POLICY,
+    names.REQUEUE_DELAY,
+    names.NOTED_USER,
+)
+"""Annotations that are kept from the existing group: the limit of a run is changed there, not at the owner, and the
+user stays the one of its first pod."""
 
 _APPLIED_METADATA = ("name", "namespace", "resourceVersion", "labels", "annotations", "ownerReferences")
 
@@ -120,7 +127,7 @@ def reconcile(existing: Manifest | None, desired: Manifest, settings: Settings) 
     # nor a difference.
     old_annotations = {key: text for key, text in mapping_of(old, "annotations").items() if key != REFUSED}
     added = mapping_of(new, "annotations")
-    kept = {key: old_annotations[key] for key in RUNTIME_KEYS if key in old_annotations}
+    kept = {key: old_annotations[key] for key in KEPT_ANNOTATIONS if key in old_annotations}
     annotations = {**old_annotations, **added, **kept}
     if names.OWNER_DEADLINE not in added:
         annotations.pop(names.OWNER_DEADLINE, None)
@@ -336,7 +343,7 @@ def _decide(pod: Resource, reader: Reader, settings: Settings, groupers: Grouper
     draft = _draft(pod, chain, reader, settings, groupers)
     if draft is None:
         return Grouping(ignored=f"its owner, {chain.top}, asks for no group")
-    draft = _with_node_pool(draft, pod, settings.node_pool_label)
+    draft = _with_user(_with_node_pool(draft, pod, settings.node_pool_label), (pod, *chain.owners))
     desired = draft.manifest()
     existing = find_group(reader, draft.namespace, draft.name)
     write = reconcile(existing.manifest if existing else None, desired, settings)
@@ -353,6 +360,19 @@ def _draft(
             f"returned {draft!r}, expected a GroupDraft or None", plugin=type(grouper).__name__, hook="draft"
         )
     return draft
+
+
+def _with_user(draft: GroupDraft, chain: Iterable[Resource]) -> GroupDraft:
+    """Note on the group the user of the nearest object of ``chain``, the pod first, that has a note.
+
+    The nearest, because a note is made when an object is created: a pod of one user that names the workload of another
+    as its owner has a note of its own. What the owner's annotations hand down is not taken.
+    """
+    user = next((note for each in chain if (note := each.annotations.get(names.NOTED_USER))), "")
+    if draft.annotations.get(names.NOTED_USER, "") == user:
+        return draft
+    others = {key: text for key, text in draft.annotations.items() if key != names.NOTED_USER}
+    return attrs.evolve(draft, annotations={**others, names.NOTED_USER: user} if user else others)
 
 
 def _reason_to_ignore(pod: Resource, reader: Reader, settings: Settings) -> str:

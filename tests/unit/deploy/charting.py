@@ -49,6 +49,7 @@ def _parts() -> Mapping[str, list[Manifest]]:
         "monitoring": render(DEPLOY / "components" / "monitoring"),
         # What the component changes about a Deployment, the templates do.
         "dashboard": [each for name in _DASHBOARD for each in load(DEPLOY / "components" / "dashboard" / name)],
+        "user-notes": render(DEPLOY / "components" / "user-notes"),
         "queue-access": load(DEPLOY / "components" / "queue-access" / "policy.yaml"),
     }
 

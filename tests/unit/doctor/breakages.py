@@ -456,6 +456,12 @@ SPOILT = {
         "warn",
         "queue a: its budget month of 9 GPU-hours is larger than month of top above it, with 5",
     ),
+    "limits of users without notes": (
+        "D049",
+        with_lists(queues=(obj("a", spec={"resources": {"perUser": {"gpu": {"limit": 1}}}}),)),
+        "warn",
+        "1 queue (a) limit users, and there is no webhook kai-user-notes: all jobs of a namespace count for one user",
+    ),
     "a minimum above the maximum run time": (
         "D032",
         with_lists(queues=(obj("a", spec={"maxRuntime": "1h", "preemptMinRuntime": "2h"}),)),
@@ -538,6 +544,7 @@ MENDS = {
     "a budget whose use is unknown": "usageDBConfig: {clientType: sqlite, ...}",
     "a used-up budget that only warns": "kubectl edit queue a",
     "a budget larger than its parent's": "kubectl edit queue a",
+    "limits of users without notes": "kubectl apply -k deploy/components/user-notes",
     "a minimum above the maximum run time": "kubectl edit queue a",
 }
 """What each finding tells its reader to type, or to change."""

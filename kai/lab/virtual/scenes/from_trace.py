@@ -122,8 +122,10 @@ def plan_of(job: TraceJob) -> JobPlan:
         for part in job.parts
         for number in islice(numbers, part.pods)
     )
+    # A trace knows its users, as admission does in a cluster.
+    noted = {names.NOTED_USER: job.user} if job.user else {}
     group = PodGroup(
-        metadata=ObjectMeta(name=name, namespace=NAMESPACE, uid=uid),
+        metadata=ObjectMeta(name=name, namespace=NAMESPACE, uid=uid, annotations=noted),
         spec=PodGroupSpec(
             queue=job.queue or QUEUE,
             min_member=job.minimum,

@@ -1,6 +1,7 @@
 import attrs
 import pytest
 
+from kai.api.names import NOTED_USER
 from kai.basics.errors import PluginError
 from kai.roles.podgrouper import (
     Absent,
@@ -193,3 +194,21 @@ def test_notes_say_what_was_passed_over():
     assert outcome.notes == (
         'StatefulSet "ns/work": metadata.labels["kai.scheduler/preemptibility"]: "maybe" is not valid and passed over',
     )
+
+
+def user_of(pod, *others):
+    manifest = decide(pod, *others).group.manifest
+    return manifest["metadata"]["annotations"].get(NOTED_USER)
+
+
+def test_the_nearest_note_names_the_groups_user():
+    top = thing("example.com/v1", "Top", "top", annotations={NOTED_USER: "maria"})
+    middle = thing("apps/v1", "ReplicaSet", owners=[top])
+    assert user_of(pod_of(middle), middle, top) == "maria"
+    noted = thing("apps/v1", "ReplicaSet", owners=[top], annotations={NOTED_USER: "jo"})
+    assert user_of(pod_of(noted), noted, top) == "jo"
+    assert user_of(pod_of(noted, annotations={NOTED_USER: "kim"}), noted, top) == "kim"
+
+
+def test_a_chain_without_notes_names_no_user():
+    assert user_of(pod_of(SET), SET) is None
