@@ -282,6 +282,7 @@ class FastPath:
         room: list[int] = []
         known: dict[tuple[object, ...], int] = {}
         columns = [getattr(shape_facts, name) for name in ShapeFacts.__annotations__]
+        is_batching = self._batches.of_shape.any()
         rules = session.policy.rules
         # A density weight above 1 outweighs the ten points between tiers, so score order would no longer be tier order.
         is_light = max(rules.binpack_cpu, rules.binpack_gpu) <= 1.0
@@ -299,8 +300,8 @@ class FastPath:
                 continue
             shape_facts.mask[shape], shape_facts.score[shape] = mask, score
             at = self._batches.room_of(shape)
-            # Shapes that differ only in what plugins see share a tournament.
-            content = at, *(each[shape].tobytes() for each in columns)
+            # Shapes that differ only in what plugins see share a tournament. Only plugins that batch make many of them.
+            content = (at, *(each[shape].tobytes() for each in columns)) if is_batching else (shape,)
             if content not in known:
                 known[content] = -1
                 if is_light and is_orderly(self._facts, session.policy.vectors, shape):
