@@ -181,6 +181,8 @@ class Objections:
     touches: int
     """The number of changes to the nodes' numbers when the objections were counted."""
     codes: bytes
+    is_of_shape: bool
+    """Whether every node is short of something: then the queue of a pod matters to none."""
     counts: Mapping[NodeReason, int]
 
 

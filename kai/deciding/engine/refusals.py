@@ -64,19 +64,23 @@ def _objections(session: "Session", pod: int, nodes: NodeRows) -> Mapping[NodeRe
     facts, policy = session.facts, session.policy
     shape, group = int(facts.pods.shape[pod]), int(facts.pods.group[pod])
     policy.prepare(shape, PodRow(pod), session.all_nodes)
+    known, touches = session.objections, int(session.columns.touches[0])
+    is_alone = nodes is not session.all_nodes or policy.dynamic[shape] or facts.shapes.credit[shape]
+    if known is not None and known.is_of_shape and not is_alone and (known.shape, known.touches) == (shape, touches):
+        return known.counts
     session.grant_credit(pod, nodes)
     codes = np.empty(len(nodes), np.int64)
     counts = np.empty(fit.CODES + len(session.snapshot.axis) + 1, np.int64)
     place.refusals(facts, session.columns, policy.rules, policy.vectors, shape, group, nodes, codes, counts)
     by_code = counts.tolist()
     over = any(by_code[code] for code in OVER)
-    if over or nodes is not session.all_nodes or policy.dynamic[shape] or facts.shapes.credit[shape]:
+    if over or is_alone:
         return _counted(session, pod, nodes, codes, by_code)
     # Groups of many queues wait for the same resources: the same refusal codes give the same texts, so reuse them.
-    known, touches, found = session.objections, int(session.columns.touches[0]), codes.tobytes()
+    found = codes.tobytes()
     if known is None or (known.shape, known.touches, known.codes) != (shape, touches, found):
         counted = _counted(session, pod, nodes, codes, by_code)
-        known = session.objections = Objections(shape, touches, found, counted)
+        known = session.objections = Objections(shape, touches, found, bool((codes >= fit.SHORT_OF).all()), counted)
     return known.counts
 
 
