@@ -6,6 +6,7 @@ further published figures exist. There is no ``w8``.
 """
 
 from collections.abc import Iterable
+from itertools import chain
 
 from attrs import evolve
 
@@ -46,10 +47,12 @@ def _departments(departments: int, leaves: int, leaf_quota: int) -> tuple[QueueS
     return tops + rest
 
 
-def _levels(counts: tuple[int, ...], leaf_quota: int) -> tuple[QueueShape, ...]:
+def _levels(counts: tuple[int, ...], leaf_quota: int, weights: tuple[int, ...] = (1,)) -> tuple[QueueShape, ...]:
     """Make a tree of queues: ``counts`` of them on each level, top first, dealt in turn to those of the level above.
 
-    The leaves are called ``queue-0`` and so on; each queue above has the sum of the quotas beneath it.
+    The leaves are called ``queue-0`` and so on; each queue above has the sum of the quotas beneath it. With several
+    ``weights``, queues of a level have these in turn, and each queue above has the quota of an equal part of the
+    leaves, rounded down.
     """
     quotas = [leaf_quota] * counts[-1]
     levels: list[tuple[QueueShape, ...]] = []
@@ -59,10 +62,12 @@ def _levels(counts: tuple[int, ...], leaf_quota: int) -> tuple[QueueShape, ...]:
         levels.insert(
             0,
             tuple(
-                QueueShape(f"{name}-{i}", p, quota) for i, (p, quota) in enumerate(zip(parents, quotas, strict=True))
+                QueueShape(f"{name}-{i}", p, quota, weights[i % len(weights)])
+                for i, (p, quota) in enumerate(zip(parents, quotas, strict=True))
             ),
         )
-        quotas = [sum(quotas[index::above]) for index in range(above)]
+        part = leaf_quota * (counts[-1] // max(1, above))
+        quotas = [part if len(weights) > 1 else sum(quotas[index::above]) for index in range(above)]
     return tuple(queue for level in levels for queue in level)
 
 
@@ -366,6 +371,16 @@ def _gangs_that_reclaim() -> Iterable[Workload]:
         running=Running(8000, _leaves(0, 1000), striped=True),
         pending=Pending(2000, _leaves(1000, 2000)),
         expected=Expected(pipelined=2000, evicted=2000, source="derived: each asker is below its quota"),
+    )
+    asking = ((f"queue-{1000 + i % 1000}", *([f"queue-{i % 1000}"] if i % 4 == 0 else [])) for i in range(2000))
+    yield Workload(
+        id="levels-reclaim",
+        title="1,000 full nodes, 2,000 leaf queues of three weights in four levels that all want, half of them reclaim",
+        nodes=Nodes(1000),
+        queues=_levels((7, 45, 299, 2000), 4, (1, 2, 3)),
+        running=Running(8000, _leaves(0, 1000), striped=True),
+        pending=Pending(2500, tuple(chain.from_iterable(asking))),
+        expected=Expected(pipelined=2036, evicted=2036, source="both forms of the searches agree"),
     )
 
 

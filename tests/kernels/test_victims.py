@@ -10,9 +10,9 @@ from kai.framework.scenario import Batches
 from tests.kernels.naive import fairness as naive_fairness
 from tests.kernels.naive import victims as naive
 from tests.kernels.naive.groups import describe_waiting, elastic_state, find_waiting
+from tests.kernels.naive.order import Heap as NaiveHeap
 from tests.kernels.naive.order import next_chunk
-from tests.kernels.naive.order import pop as naive_pop
-from tests.kernels.stage import stages
+from tests.kernels.stage import operations, stages
 from tests.kernels.test_order import Pair, amounts, flags, keys, many, usable
 from tests.properties.strategies import one_of_each
 
@@ -92,6 +92,7 @@ def listing_of(heap, groups):
         items=np.zeros_like(heap.items),
         length=np.zeros_like(heap.length),
         member=np.isin(np.arange(len(heap.queue)), groups),
+        changed=np.ones_like(heap.length, np.bool_),
     )
     for group in groups:
         queue = heap.queue[group]
@@ -189,21 +190,47 @@ def test_victims_grow_as_the_twins_do(pair, wanted, which, masked, counted, usel
                 naive.take(twin, mine)
 
 
-def trial_of(pair, waiting, mine, feasible):
+def kept_of(pair, *, lives):
+    """Return what a heap keeps from trial to trial, before the first one."""
+    heap, parents = pair.heap, pair.stage.ledger.facts.queues.parent.tolist()
+    root = len(parents)
+
+    def depth(row):
+        return 0 if row < 0 else 1 + depth(parents[row])
+
+    kept = filling.Kept(
+        nodes=np.array([*sorted(range(root), key=depth, reverse=True), root], np.int64),
+        children=np.zeros_like(heap.items),
+        count=np.zeros(root + 1, np.int64),
+        oldest=np.full(root + 1, np.inf),
+        times=np.zeros(len(heap.items), np.float64),
+        tops=np.zeros_like(heap.items),
+        turns=np.zeros(root + 1, np.int64),
+        known=np.zeros(root + 1, np.bool_),
+        ranked=np.ones(root + 1, np.bool_),
+        used=np.zeros((root, 3), np.int64),
+        lives=lives,
+    )
+    for row, parent in enumerate(parents):
+        above = parent if parent >= 0 else root
+        kept.children[heap.start[above] + kept.count[above]] = row
+        kept.count[above] += 1
+    return kept
+
+
+def trial_of(pair, *, lives):
     stage, heap = pair.stage, pair.heap
-    elastic = stage.rules.elastic_key
     groups = len(stage.world.groups)
-    trial = trying.Trial(
+    return trying.Trial(
         heap=heap,
-        queued=listing_of(heap, [row for row in naive.rank_again(heap.keys.tolist()) if row in {*waiting, mine}]),
+        queued=listing_of(heap, []),
+        kept=kept_of(pair, lives=lives),
         age=np.arange(groups, dtype=np.float64),
-        states=heap.keys[:, elastic].copy(),
+        states=np.zeros(groups, np.float64),
         wanting=heap.amounts.copy(),
         requested=stage.requested(),
         limits=stage.requested() * 1.5,
         prepared=np.ones(len(stage.world.shapes), np.bool_),
-        waiting=np.array(sorted([*waiting, mine]), np.int64),
-        count=np.array([len(waiting) + 1]),
         affected=np.zeros(groups, np.bool_),
         nodes=np.zeros(len(stage.world.nodes), np.int64),
         extra=np.zeros(len(stage.world.nodes), np.float64),
@@ -211,32 +238,62 @@ def trial_of(pair, waiting, mine, feasible):
         failed=np.zeros(groups, np.int64),
         state=np.zeros(2, np.int64),
     )
-    ordering, limiting = stage.requested().tolist(), (stage.requested() * 1.5).tolist()
-    ages = list(range(groups))
-    return trial, naive.Trial(stage.world, pair.twin, waiting, ages, ordering, limiting, feasible)
 
 
-@given(stages(**many), keys, rows, st.integers(0, 8), one_of_each(*[(False, True)] * 4))
-def test_victims_are_tried_as_by_the_twin(stage, drawn, which, who, open_nodes):
-    world, ledger = stage.world, stage.ledger
+def describe(pair, trial, waiting):
+    """Describe all groups as they are now, list those in ``waiting``, and note the queues where something changed."""
+    stage, heap, queued = pair.stage, pair.heap, trial.queued
+    before = (heap.keys.copy(), heap.amounts.copy(), listed(heap, queued))
+    for row, (_, wanted) in describe_waiting(stage.world, stage.requested().tolist()).items():
+        heap.amounts[row] = wanted
+    if stage.rules.elastic_key >= 0:
+        heap.keys[:, 1] = [elastic_state(each) for each in stage.world.groups]
+    rows_of = (heap.keys.tolist(), heap.amounts.tolist())
+    pair.twin = NaiveHeap(stage.world, stage.rules, *rows_of, victims=False, depth=-1, ranked=False)
+    fresh = listing_of(heap, [row for row in naive.rank_again(heap.keys.tolist()) if row in waiting])
+    queued.items[:], queued.length[:], queued.member[:] = fresh.items, fresh.length, fresh.member
+    trial.states[:], trial.wanting[:] = heap.keys[:, stage.rules.elastic_key], heap.amounts
+    now = listed(heap, queued)
+    queued.changed[[row for row in {*now, *before[2]} if now.get(row) != before[2].get(row)]] = True
+    differs = (heap.keys != before[0]).any(axis=1) | (heap.amounts != before[1]).any(axis=1)
+    queued.changed[heap.queue[differs & (heap.queue >= 0)]] = True
+
+
+@given(
+    stages(**many),
+    keys,
+    st.lists(
+        st.tuples(rows, st.integers(0, 8), st.lists(operations, max_size=2), st.booleans()), min_size=1, max_size=4
+    ),
+    one_of_each(*[(False, True)] * 4),
+    st.booleans(),
+)
+def test_victims_are_tried_as_by_the_twin(stage, drawn, rounds, open_nodes, lives):
+    pair = Pair.of(stage, drawn, [(0.0, 0.0, 0.0)] * 9, victims=False, depth=-1)
+    trial = trial_of(pair, lives=lives)
+    for which, who, happening, is_undone in rounds:
+        for operation in happening:
+            stage.do(operation)
+        if not try_once(pair, trial, which, who, open_nodes[: len(stage.world.nodes)], is_undone=is_undone):
+            return
+
+
+def try_once(pair, trial, which, who, feasible, *, is_undone):
+    """Try victims on both sides; return whether some group wants a place."""
+    stage, world, ledger = pair.stage, pair.stage.world, pair.stage.ledger
     stage.seal()
     wants = [(group, next_chunk(group.leaves()[0])) for group in world.groups if group.simple and group.queue >= 0]
     wants = [(group, chunk) for group, chunk in wants if chunk]
     if not wants:
-        return
+        return False
     group, chunk = wants[who % len(wants)]
     pods = [pod for pod in placed(stage, simple=True) if pod.group is not group and len(pod.left) < 2]
     gone = [world.pods[row] for row in naive.distinct([pod.row for pod in picked(pods, which)])]
-    waiting = [row for row in usable(stage) if find_waiting(world)[row] and row != group.row]
-    pair = Pair.of(stage, drawn, [(0.0, 0.0, 0.0)] * 9, victims=False, depth=-1)
-    for row, (_, wanted) in describe_waiting(world, stage.requested().tolist()).items():
-        pair.heap.amounts[row] = wanted
-        pair.twin.amounts[row] = list(wanted)
-    if stage.rules.elastic_key >= 0:
-        for each in world.groups:
-            pair.heap.keys[each.row, 1] = pair.twin.keys[each.row][1] = elastic_state(each)
-    feasible = open_nodes[: len(world.nodes)]
-    trial, twin = trial_of(pair, waiting, group.row, feasible)
+    waits = [row for row in usable(stage) if find_waiting(world)[row]]
+    describe(pair, trial, {*waits, group.row} & set(usable(stage)))
+    waiting = [row for row in waits if row != group.row]
+    ordering, limiting = stage.requested().tolist(), (stage.requested() * 1.5).tolist()
+    twin = naive.Trial(world, pair.twin, waiting, list(range(len(world.groups))), ordering, limiting, feasible)
     ledger.reserve(100)
     before = (pair.heap.keys.copy(), pair.heap.amounts.copy())
     aggressor = trying.Aggressor(
@@ -246,6 +303,7 @@ def test_victims_are_tried_as_by_the_twin(stage, drawn, which, who, open_nodes):
         amounts=pair.heap.amounts[group.row].copy(),
         feasible=np.array(feasible, np.bool_),
     )
+    mark, memory = ledger.mark, world.remember()
     ended = trying.try_victims(
         ledger.facts,
         ledger.columns,
@@ -262,7 +320,10 @@ def test_victims_are_tried_as_by_the_twin(stage, drawn, which, who, open_nodes):
     stage.agree()
     assert (pair.heap.keys == before[0]).all()
     assert (pair.heap.amounts == before[1]).all()
-    assert naive_pop(pair.twin) >= -1
+    if is_undone:
+        ledger.undo_to(mark)
+        world.recall(memory)
+    return True
 
 
 owed = st.none() | st.lists(st.sampled_from((0, 0, 500, 1000, 2000, 4000)), min_size=8, max_size=8)

@@ -8,8 +8,9 @@ import numpy as np
 
 from kai.deciding.engine.heaps import GroupHeap
 from kai.deciding.engine.session import Session
+from kai.deciding.engine.shortcuts import KEPT_HEAPS
 from kai.facts.kernels.columns import KIND_FRACTION, KIND_MEMORY
-from kai.facts.kernels.filling import Listing, fill_victims
+from kai.facts.kernels.filling import Kept, Listing, fill_victims
 from kai.facts.kernels.prefix import FirstProbe, Prefix
 from kai.facts.kernels.trying import Aggressor, Trial
 from kai.facts.kernels.victims import GroupState, list_all, look_again
@@ -133,6 +134,35 @@ class GroupStates:
             items=np.zeros(int(self._session.heap_start[-1]), np.int64),
             length=np.zeros(len(facts.queues.leaf) + 1, np.int64),
             member=np.zeros(len(facts.groups.queue), np.bool_),
+            changed=np.ones(len(facts.queues.leaf) + 1, np.bool_),
+        )
+
+    def _make_kept(self) -> Kept:
+        session, start = self._session, self._session.heap_start
+        parents = session.facts.queues.parent
+        count, size = len(parents), int(start[-1])
+        above = np.where(parents >= 0, parents, count)
+        depth, up = np.zeros(count, np.int64), parents.copy()
+        while (is_deeper := up >= 0).any():
+            depth += is_deeper
+            up = np.where(is_deeper, parents[up], -1)
+        families = np.bincount(above, minlength=count + 1)
+        rows = np.argsort(above, kind="stable")
+        firsts = np.cumsum(families) - families
+        children = np.zeros(size, np.int64)
+        children[start[above[rows]] + np.arange(count) - firsts[above[rows]]] = rows
+        return Kept(
+            nodes=np.append(np.argsort(-depth, kind="stable"), count),
+            children=children,
+            count=families,
+            oldest=np.full(count + 1, np.inf),
+            times=np.zeros(size, np.float64),
+            tops=np.zeros(size, np.int64),
+            turns=np.zeros(count + 1, np.int64),
+            known=np.zeros(count + 1, np.bool_),
+            ranked=np.ones(count + 1, np.bool_),
+            used=np.zeros((count, 3), np.int64),
+            lives=session.takes(KEPT_HEAPS),
         )
 
     def _make_trial(self) -> Trial:
@@ -141,14 +171,13 @@ class GroupStates:
         return Trial(
             heap=arrays.heap,
             queued=arrays.queued,
+            kept=self._make_kept(),
             age=np.ascontiguousarray(session.group_keys[:, -1]),
             states=arrays.states,
             wanting=arrays.wanting,
             requested=session.requested,
             limits=session.limit_amounts,
             prepared=session.policy.prepared,
-            waiting=arrays.waiting,
-            count=arrays.state,
             affected=np.zeros(groups, np.bool_),
             nodes=np.zeros(nodes, np.int64),
             extra=np.zeros(nodes, np.float64),
@@ -176,7 +205,7 @@ class GroupStates:
             seen=np.full(1, -1, np.int64),
             victims=np.zeros(pods, np.int64),
             start=np.zeros(pods + 1, np.int64),
-            state=np.zeros(3, np.int64),
+            state=np.zeros(4, np.int64),
         )
 
     def _room_for_a_group(self) -> Int64s:

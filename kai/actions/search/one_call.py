@@ -1,6 +1,6 @@
 """Many searches of reclaim in one kernel call, for groups of one pod when only fair-share rules decide.
 
-A search that does not succeed with its first scenario is left to the plain form, which can say why. The budget is asked
+A search is left to the plain form, which can say why, if its victims may not go or none suffice. The budget is asked
 about the searches afterwards, in their order. If it refuses one, that search and all after it are undone.
 
 `Served` hands out the decisions of such a run. Messages about evictions give the numbers of the victim's queue and of
@@ -21,7 +21,15 @@ from kai.deciding.engine.heaps import GroupHeap
 from kai.deciding.engine.host import BudgetAnswer, Repeating
 from kai.deciding.engine.portion import Portion
 from kai.deciding.engine.session import Session
-from kai.deciding.engine.shortcuts import FIRST_PROBE, LAST_PROBE, ONE_CALL, TRIAL
+from kai.deciding.engine.shortcuts import (
+    FIRST_PROBE,
+    LAST_PROBE,
+    NEXT_SCENARIO,
+    ONE_CALL,
+    ONE_NODE,
+    TOO_FEW,
+    TRIAL,
+)
 from kai.facts.kernels import reclaiming
 from kai.facts.kernels.booking import accepted_gpu
 from kai.facts.kernels.columns import OP_EVICT
@@ -188,21 +196,24 @@ class OneCall:
         self._rule = rule
         self._explain = explain
         self._served = Served(session, rule, explain)
+        self._may_grow = _may_grow(session, states)
         self._work = Reclaiming(
             groups=states.arrays,
             trial=states.trial,
             probe=states.probe,
             fairness=fairness,
             greedy=np.zeros(len(session.snapshot.queues), np.bool_),
+            pairs=np.zeros((len(session.snapshot.queues) + 1, 2), np.int64),
             failed=failed,
             nodes=session.all_nodes,
             node=np.zeros(1, np.int64),
             few=FEW,
             per_change=session.ledger.room_for(0),
-            served=np.zeros((MOST, 2), np.int64),
+            served=np.zeros((MOST, 3), np.int64),
             decided=np.zeros((16 * MOST, reclaiming.WIDTH), np.int64),
             used=np.zeros((16 * MOST, 2 * reclaiming.COUNT), np.float64),
-            state=np.zeros(5, np.int64),
+            state=np.zeros(6, np.int64),
+            grows=np.zeros(1, np.bool_),
             ranked=session.ranks_victims,
             surplus=np.zeros(1, np.bool_),
             skips=np.zeros(len(session.facts.shapes.kind), np.int64),
@@ -278,6 +289,8 @@ class OneCall:
         session, work = self._session, self._work
         work.state[:] = 0
         self._looks.copy_to(work.skips, work.asking)
+        # Parts of devices are filtered in Python, set by set; where there are none, no search of a call makes any.
+        work.grows[0] = self._may_grow and not session.columns.slot_used.any()
         if work.ranked:
             may_lose = self._states.placed & session.facts.groups.preemptible
             work.surplus[0] = has_surplus(session, np.flatnonzero(may_lose).astype(np.int64))
@@ -318,7 +331,7 @@ class OneCall:
         statement = session.statement(Cause.RECLAIM.name, Cause.RECLAIM, group, self._rule)
         if self._search(heap, group, 0) != reclaiming.SERVED:
             raise AssertionError("a search that succeeded was made again, and failed")
-        answer = self._granted()
+        answer = self._granted(int(self._work.state[reclaiming.FAILURES]))
         if answer is not BudgetAnswer.GO:
             statement.discard()
             return answer
@@ -334,25 +347,44 @@ class OneCall:
         """Ask the budget about the searches of the last call; return the number granted, and the last answer."""
         count = int(self._work.state[reclaiming.STATEMENTS])
         for granted in range(count):
-            answer = self._granted()
+            answer = self._granted(int(self._work.served[granted, 2]))
             if answer is not BudgetAnswer.GO:
                 return granted, answer
         return count, BudgetAnswer.GO
 
-    def _granted(self) -> BudgetAnswer:
-        """Ask the budget as the plain form would; on NEXT_GENERATOR the plain form goes on from these answers."""
+    def _granted(self, failures: int) -> BudgetAnswer:
+        """Ask the budget as the plain form would; on NEXT_GENERATOR the plain form goes on from these answers.
+
+        ``failures``: the scenarios that failed before the one that served.
+        """
         session, answers = self._session, list[BudgetAnswer]()
         if session.budget.begin_group() is BudgetAnswer.STOP:
             return BudgetAnswer.STOP
         session.budget.begin_generator(self._generator)
-        for _ in ("the scenario", "the last probe"):
-            answers.append(session.budget.grant())
+        asks = [session.budget.grant]
+        if failures:
+            # The plain form begins anew once its first scenario has failed: it meets that one again and passes it over.
+            asks += [session.budget.pass_over, *[session.budget.grant] * failures]
+        for ask in (*asks, session.budget.grant):  # the last one is for the last probe
+            answers.append(ask())
             if answers[-1] is BudgetAnswer.STOP:
                 return BudgetAnswer.STOP
             if answers[-1] is BudgetAnswer.NEXT_GENERATOR:
                 session.budget = Repeating(session.budget, answers)
                 return BudgetAnswer.NEXT_GENERATOR
         return BudgetAnswer.GO
+
+
+def _may_grow(session: Session, states: GroupStates) -> bool:
+    """Return whether sums tell a kernel all that the plain form knows of scenarios after the first one."""
+    proposals = next(each.proposals for each in session.policy.plugins if each.proposals is not None)
+    return (
+        all(session.takes(each) for each in (NEXT_SCENARIO, ONE_NODE, TOO_FEW))
+        and proposals.only_by_node
+        and bool((states.exact == states.plain).all())
+        and not session.facts.shapes.claimed.any()
+        and not session.facts.nodes.books_as_peer
+    )
 
 
 def _fairness_of(session: Session) -> Fairness | None:

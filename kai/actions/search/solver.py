@@ -347,7 +347,7 @@ class Search:
             self._done = proposals
             return None
         probe = states.probe
-        count, parts, room = probe.state.tolist()
+        count, parts, room, _ = probe.state.tolist()
         victims = probe.victims[:count].copy()
         batches = Batches(victims, probe.start[: parts + 1].copy())
         scenario = Scenario(aggressor=GroupRow(self._aggressor.group), waiting=tuple(chunk.tolist()), potential=batches)

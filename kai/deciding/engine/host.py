@@ -138,8 +138,8 @@ class Repeating:
         return self.answers.pop(0) if self.answers else self.budget.grant()
 
     def pass_over(self) -> BudgetAnswer:
-        """Ask the budget."""
-        return self.budget.pass_over()
+        """Return the next recorded answer; without one, ask the budget."""
+        return self.answers.pop(0) if self.answers else self.budget.pass_over()
 
 
 @attrs.define

@@ -92,6 +92,14 @@ TRIAL: Final = Shortcut(
     workload="w9",
     gain="21.9 → 18.8",
 )
+KEPT_HEAPS: Final = Shortcut(
+    name="kept-heaps",
+    plain="kai.facts.kernels.trying.try_victims",
+    fast="kai.facts.kernels.filling.fill_waiting",
+    applies="trials after the first one, below queues where nothing changed since the one before",
+    workload="queues-reclaim",
+    gain="511 → 419",
+)
 FIRST_PROBE: Final = Shortcut(
     name="first-probe",
     plain="kai.actions.search.solver.Search",
@@ -115,6 +123,14 @@ ONE_CALL: Final = Shortcut(
     applies="searches of reclaim for one pod, by the rules of fair shares alone, whose first scenario succeeds",
     workload="w7",
     gain="373 → 54.9",
+)
+NEXT_SCENARIO: Final = Shortcut(
+    name="next-scenario",
+    plain="kai.actions.search.solver.Search",
+    fast="kai.facts.kernels.prefix.propose_next",
+    applies="searches of `one-call` in which victims take back the places that they left",
+    workload="levels-reclaim",
+    gain="2,476 → 1,233",
 )
 PROSPECTS: Final = Shortcut(
     name="prospects",
@@ -197,9 +213,11 @@ TABLE: Final = (
     RATED,
     SEARCH,
     TRIAL,
+    KEPT_HEAPS,
     FIRST_PROBE,
     LAST_PROBE,
     ONE_CALL,
+    NEXT_SCENARIO,
     PROSPECTS,
     HOPELESS,
     TOO_FEW,

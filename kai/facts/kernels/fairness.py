@@ -205,16 +205,35 @@ def may_reclaim(facts: Facts, columns: Columns, group: int, wanted: Float64s) ->
 
 @inner
 def mark_greedy(
-    facts: Facts, columns: Columns, wanted: Float64s, owner: int, candidates: Int64s, greedy: Bools
+    facts: Facts, columns: Columns, wanted: Float64s, owner: int, candidates: Int64s, greedy: Bools, pairs: Int64Table
 ) -> None:
-    """Fill ``greedy`` [Q] like ``find_greedy``, for queues with ``candidates`` [Q or more]; others get False."""
+    """Fill ``greedy`` [Q] like ``find_greedy``, for queues with ``candidates`` [Q or more]; others get False.
+
+    Queues that part from the path to ``owner`` at one queue share its answer. ``pairs`` [Q + 1, 2] is memory.
+    Cost: O(Q) steps towards the root, and an answer for each queue beside the path.
+    """
+    parents = facts.queues.parent
+    # The queue of the path below each queue of it, and the answers: 0 for not known yet, 1 for no, 2 for yes. The last
+    # row, which is also at -1, is for what is above all queues.
+    pairs[:, 0] = -1
+    pairs[:, 1] = 0
+    queue = owner
+    while queue >= 0:
+        pairs[parents[queue], 0] = queue
+        queue = parents[queue]
     for queue in range(greedy.shape[0]):
         # The array is memory that is reused from search to search, so every entry is written.
         greedy[queue] = False
-        if queue != owner and candidates[queue] > 0:
-            depth = parting(facts, owner, queue)
-            taker, giver = ancestor(facts, owner, depth), ancestor(facts, queue, depth)
-            greedy[queue] = _is_greedy(facts, columns, taker, giver, wanted)
+        if queue == owner or candidates[queue] <= 0:
+            continue
+        giver = queue
+        while pairs[parents[giver], 0] < 0:
+            giver = parents[giver]
+        if pairs[giver, 1] == 0:
+            # A queue on the path itself has no other to part from there: then the last compared pair counts.
+            taker = pairs[parents[giver], 0]
+            pairs[giver, 1] = 1 + int(_is_greedy(facts, columns, taker, giver, wanted))
+        greedy[queue] = pairs[giver, 1] == 2
 
 
 @inner

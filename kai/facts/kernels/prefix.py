@@ -20,6 +20,7 @@ from kai.facts.kernels.columns import (
     CPU,
     GPU,
     KIND_NONE,
+    KIND_WHOLE,
     MEMORY,
     PENDING,
     PIPELINED,
@@ -310,7 +311,7 @@ def put_back(facts: Facts, columns: Columns, rules: Rules, prefix: Prefix) -> No
 
 
 UNSUITED, NONE_PASSES, PROPOSED = 0, 1, 2
-VICTIMS, PARTS, CHANGES = 0, 1, 2
+VICTIMS, PARTS, CHANGES, PAUSES = 0, 1, 2, 3
 
 
 class FirstProbe(Struct):
@@ -326,7 +327,7 @@ class FirstProbe(Struct):
     seen: Int64s  # [1] the change of nodes up to which these are up to date, -1: never
     victims: Int64s  # [P] pods that would go
     start: Int64s  # [P + 1] where each batch of them begins
-    state: Int64s  # [3] victims, batches, changes that trying them can make at most
+    state: Int64s  # [4] victims, batches, changes that trying them can make at most, pauses while they were found
 
 
 @inner
@@ -428,10 +429,21 @@ def propose_first(
     if pod < 0 or not probe.prepared[facts.pods.shape[pod]]:
         return UNSUITED
     _describe(facts, columns, vectors, groups, probe, group, pod)
+    # The first set that is accepted has room on the node of its last batch, if none had before: this leaves out later
+    # ones alone.
+    shape = facts.pods.shape[pod]
+    choose_by_node(probe.prefix, probe.prefix.wanted[0] if facts.shapes.kind[shape] == KIND_WHOLE else 0)
+    probe.state[PAUSES] = 0
+    return _propose(facts, columns, rules, vectors, probe)
+
+
+@inner
+def _propose(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, probe: FirstProbe) -> int:
     prefix = probe.prefix
     while True:
         ended = extend(facts, columns, rules, vectors, prefix)
         if ended == PAUSED:  # one pod costs too little to ask the budget
+            probe.state[PAUSES] += 1
             continue
         if ended == EXHAUSTED:
             return NONE_PASSES
@@ -446,6 +458,20 @@ def propose_first(
             if pods.shape[0] > 0:
                 return PROPOSED if _adopt(facts, probe, pods, start) else UNSUITED
             node = _next_node(facts, columns, last, node)
+
+
+@inner
+def propose_next(facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, probe: FirstProbe) -> int:
+    """Return which scenario comes after the one of ``probe``, like ``propose_first``.
+
+    UNSUITED also where the group that was added last is on several nodes, for each of them has a scenario of its own,
+    and where the loop has paused, for then the budget has to be asked.
+    """
+    last = facts.pods.group[probe.prefix.pods[probe.prefix.state[PODS] - 1]]
+    if _next_node(facts, columns, last, _next_node(facts, columns, last, -1)) >= 0:
+        return UNSUITED
+    ended = _propose(facts, columns, rules, vectors, probe)
+    return ended if probe.state[PAUSES] == 0 else UNSUITED
 
 
 @inner

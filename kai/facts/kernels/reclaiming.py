@@ -2,8 +2,8 @@
 
 Most searches of reclaim are of this kind. Whether a group may reclaim, from whom, which queue loses next, and whether
 the result is fair follows from columns, so these searches need no Python. Each success is made final and its decisions
-are recorded. Any other search, and each that does not succeed at once, is left as if it had not been tried: the caller
-makes it, and calls again.
+are recorded. A search whose victims get their places back goes on with the next scenario. Any other search, and each
+that does not succeed so, is left as if it had not been tried: the caller makes it, and calls again.
 """
 
 from kai.facts.compiled.jit import inner, kernel
@@ -49,14 +49,17 @@ from kai.facts.kernels.prefix import (
     is_kept,
     only_pod,
     propose_first,
+    propose_next,
 )
-from kai.facts.kernels.trying import FAILED, PLACED, Trial, may_take, try_victims
+from kai.facts.kernels.trying import FAILED, PLACED, REFUSED, Trial, may_take, try_victims
 from kai.facts.kernels.victims import CHANGED, UNKNOWN, GroupState, least_held, look_again, look_again_at
 
 LEFT, SERVED, LOOK, NO_ROOM, ALONE, FINISHED = 0, 1, 2, 3, 4, 5
-GROUP, STATEMENTS, DECISIONS, LEAST_KNOWN, LEFT_OUT = 0, 1, 2, 3, 4
+GROUP, STATEMENTS, DECISIONS, LEAST_KNOWN, LEFT_OUT, FAILURES = 0, 1, 2, 3, 4, 5
 KIND, POD, NODE, PLACEMENT, VICTIM, AGGRESSOR = 0, 1, 2, 3, 4, 5
 COUNT, WIDTH = 3, 6
+MOST_FAILURES = 32
+"""The most scenarios that may fail in a search before it is left."""
 
 
 class Reclaiming(Struct):
@@ -67,15 +70,18 @@ class Reclaiming(Struct):
     probe: FirstProbe
     fairness: Fairness
     greedy: Bools  # [Q] queues that may lose to the aggressor
+    pairs: Int64Table  # [Q + 1, 2] memory for finding these
     failed: Bools  # [Q] queues with a group whose search failed: others of them may be passed over
     nodes: Int64s  # [N] all nodes
     node: Int64s  # [1] one of them
     few: int  # how many groups are listed again one by one
     per_change: int  # entries of the journal that one more placement or eviction may take
-    served: Int64Table  # [S, 2] aggressor of each statement, its first decision
+    served: Int64Table  # [S, 3] aggressor of each statement, its first decision, how many scenarios failed before
     decided: Int64Table  # [D, 6] kind, pod, node (-1: none), placement; queues of victim and aggressor in messages
     used: Float64Table  # [D, 6] what these two queues held before
-    state: Int64s  # [5] group at hand, statements, decisions, whether ``least`` is known, whether a look was left out
+    state: Int64s  # [6] group at hand, statements, decisions, whether ``least`` is known, whether a look was left out,
+    # scenarios that failed
+    grows: Bools  # [1] a search may go on after a scenario in which the aggressor finds no place
     ranked: bool  # victims are chosen by what they lose, so some searches want a second look
     surplus: Bools  # [1] some group that may lose pods has more than it needs
     skips: Int64s  # [K] second looks to leave out for pods of a shape, if ``asking`` [K] is their queue
@@ -271,31 +277,59 @@ def _search(
         if is_over_user(facts, columns, group, limits[CPU], limits[MEMORY], limits[GPU]):
             return LEFT
     remember(columns, work.fairness.claim, group, wanted)
-    mark_greedy(facts, columns, wanted, facts.groups.queue[group], groups.losing.length, work.greedy)
+    mark_greedy(facts, columns, wanted, facts.groups.queue[group], groups.losing.length, work.greedy, work.pairs)
     _forget_rests(rules, groups, probe)
     listing = groups.losing
     fill_victims(facts, columns, rules, groups.victims, listing, groups.by_age, work.greedy, listing.member)
-    if propose_first(facts, columns, rules, vectors, groups, probe, group) != PROPOSED:
-        return LEFT
-    if not _has_room(columns, work):
-        return NO_ROOM
+    work.state[FAILURES] = 0
     mark, first = columns.cursor[0], columns.counters[0]
-    victims = probe.victims[: probe.state[VICTIMS]]
-    if try_victims(facts, columns, offsets, rules, vectors, trial, probe.aggressor, victims) == PLACED:
-        leaf = facts.groups.first_subgroup[group] + 1
-        if (
-            columns.occupying[leaf] >= facts.groups.minimum[leaf]
-            and judge(facts, columns, work.fairness.claim, work.fairness.loss, victims) == FAIR
-            and (
-                probe.exact[group]
-                or _fits_without_them(facts, columns, offsets, rules, waiting_rules, vectors, work, mark, first)
-            )
-            and (is_kept(columns, probe) or is_final(facts, columns, vectors, probe))
-            and not _wants_a_look(facts, columns, vectors, work)
-        ):
+    found = propose_first(facts, columns, rules, vectors, groups, probe, group)
+    while found == PROPOSED:
+        if not _has_room(columns, work):
+            return NO_ROOM
+        victims = probe.victims[: probe.state[VICTIMS]]
+        ended = try_victims(facts, columns, offsets, rules, vectors, trial, probe.aggressor, victims)
+        if ended == PLACED and _serves(facts, columns, offsets, rules, waiting_rules, vectors, work, mark, first):
             return SERVED
-    undo_to(facts, columns, offsets, mark)
+        undo_to(facts, columns, offsets, mark)
+        work.state[FAILURES] += 1
+        if ended != REFUSED or not work.grows[0] or not probe.exact[group] or work.state[FAILURES] > MOST_FAILURES:
+            return LEFT
+        found = propose_next(facts, columns, rules, vectors, probe)
     return LEFT
+
+
+@inner
+def _serves(
+    facts: Facts,
+    columns: Columns,
+    offsets: Offsets,
+    rules: Rules,
+    waiting_rules: Rules,
+    vectors: Vectors,
+    work: Reclaiming,
+    mark: int,
+    first: int,
+) -> bool:
+    """Return whether the trial in which the aggressor found its place, begun at ``mark``, is the result of the search.
+
+    ``first`` is its first operation.
+    """
+    probe = work.probe
+    group = probe.aggressor.group[0]
+    victims = probe.victims[: probe.state[VICTIMS]]
+    leaf = facts.groups.first_subgroup[group] + 1
+    return (
+        columns.occupying[leaf] >= facts.groups.minimum[leaf]
+        and judge(facts, columns, work.fairness.claim, work.fairness.loss, victims) == FAIR
+        and (
+            probe.exact[group]
+            or _fits_without_them(facts, columns, offsets, rules, waiting_rules, vectors, work, mark, first)
+        )
+        # Where all victims keep their places, a last probe without known victims begins with those that failed.
+        and ((work.state[FAILURES] == 0 and is_kept(columns, probe)) or is_final(facts, columns, vectors, probe))
+        and not _wants_a_look(facts, columns, vectors, work)
+    )
 
 
 @inner
@@ -343,6 +377,7 @@ def _make_final(facts: Facts, columns: Columns, offsets: Offsets, work: Reclaimi
     statement = work.state[STATEMENTS]
     work.served[statement, 0] = group
     work.served[statement, 1] = work.state[DECISIONS]
+    work.served[statement, 2] = work.state[FAILURES]
     work.state[STATEMENTS] = statement + 1
     for at in range(first, columns.counters[0]):
         kind, pod = columns.operations[at, 0], columns.operations[at, 1]
@@ -379,8 +414,7 @@ def reclaim_groups(
     list; do so and call again. NO_ROOM: the logs have room for fewer than ``work.probe.state[CHANGES]`` changes.
     ALONE: the search succeeds, but cannot be made final here. Then call with ``most`` 0 for that group: the result is
     SERVED with an open statement, ``work.probe`` has the victims, ``work.trial`` the groups that found no other place.
-    Holds: the same evictions and promises as plain searches that succeed with their first scenarios. All changes since
-        the call can be undone.
+    Holds: the same evictions and promises as plain searches. All changes since the call can be undone.
     Cost: for each search a look at the epoch of each group, at the lists of greedy queues, and at each node.
     """
     groups, looked = work.groups, False

@@ -11,10 +11,10 @@ from kai.facts.compiled.struct import Bools, Float64s, Float64Table, Int64s, Str
 from kai.facts.kernels.arrays import ascending, copy
 from kai.facts.kernels.booking import evict
 from kai.facts.kernels.columns import SHARED_RESOURCES, Columns, Facts, Offsets, undo_to
-from kai.facts.kernels.filling import Listing, empty, mark, meet, usable
+from kai.facts.kernels.filling import Kept, Listing, fill_waiting, usable
 from kai.facts.kernels.fit import ACCEPTED, Rules, Vectors, over_capacity
 from kai.facts.kernels.groups import elastic_state, next_chunk
-from kai.facts.kernels.order import Heap, append, pop, push
+from kai.facts.kernels.order import Heap, pop, push
 from kai.facts.kernels.place import place_pods
 
 PLACED, REFUSED, UNPREPARED = 0, 1, 2
@@ -26,14 +26,13 @@ class Trial(Struct):
 
     heap: Heap
     queued: Listing  # waiting groups, best first
+    kept: Kept  # the heap as the trial before left it
     age: Float64s  # [G] the older, the smaller
     states: Float64s  # [G] elastic state
     wanting: Float64Table  # [G, 3] what the next chunk of each waiting group wants
     requested: Float64Table  # [K, 3] what a pod of each shape is assumed to request when groups are ordered
     limits: Float64Table  # [K, 3] what a pod of each shape is assumed to request when limits are checked
     prepared: Bools  # [K] shapes for which ``vectors`` hold the answers
-    waiting: Int64s  # [G] the groups that wait, oldest first
-    count: Int64s  # [1 or more] how many these are
     affected: Bools  # [G] groups that lose pods, and the aggressor's
     nodes: Int64s  # [N]
     extra: Float64s  # [N]
@@ -88,46 +87,16 @@ def _describe(facts: Facts, columns: Columns, rules: Rules, trial: Trial, group:
 @inner
 def _fill(facts: Facts, columns: Columns, rules: Rules, trial: Trial, groups: Int64s, aggressor: Aggressor) -> None:
     """Fill the heap with waiting groups and the affected ``groups`` [n], as if pushed by age; then the aggressor."""
-    heap, queued, waiting, mine = trial.heap, trial.queued, trial.waiting[: trial.count[0]], aggressor.group[0]
-    empty(heap)
-    missing = 0
-    for queue in range(facts.queues.leaf.shape[0]):
-        only = queued.length[queue] == 1 and queued.items[heap.start[queue]] == mine
-        if queued.length[queue] > 0 and not only:
-            # Nothing is pushed yet, so `dirty` is free to mark the queues that will have entries.
-            heap.dirty[queue] = 1
-            missing += 1
-    for group in groups:
-        missing += mark(facts, heap, group)
-    heap.dirty[:] = 0
-    left, right = 0, 0
-    while missing > 0:
-        first = left < waiting.shape[0]
-        if first and right < groups.shape[0]:
-            first = trial.age[waiting[left]] <= trial.age[groups[right]]
-        if first:
-            group = waiting[left]
-            left += 1
-        else:
-            group = groups[right]
-            right += 1
-        if group != mine:
-            missing -= meet(facts, columns, rules, heap, group)
-    for queue in range(facts.queues.leaf.shape[0]):
-        if facts.queues.leaf[queue]:
-            count = heap.start[queue]
-            for at in range(heap.start[queue], heap.start[queue] + queued.length[queue]):
-                if not trial.affected[queued.items[at]]:
-                    heap.items[count] = queued.items[at]
-                    count += 1
-            heap.length[queue] = count - heap.start[queue]
-    for group in groups:
-        if usable(facts, group):
-            append(facts, columns, rules, heap, heap.queue[group], group)
+    heap, queued, mine = trial.heap, trial.queued, aggressor.group[0]
+    if usable(facts, mine):
+        queued.changed[heap.queue[mine]] = True
+    fill_waiting(facts, columns, rules, heap, trial.kept, queued, trial.affected, trial.age, groups)
     if rules.elastic_key >= 0:
         heap.keys[mine, rules.elastic_key] = aggressor.elastic[0]
     copy(aggressor.amounts, heap.amounts[mine])
     push(facts, columns, rules, heap, mine)
+    if usable(facts, mine):
+        queued.changed[heap.queue[mine]] = True
 
 
 @inner
@@ -199,6 +168,8 @@ def _settle(
         group = pop(facts, columns, rules, trial.heap) if remaining > 1 else _last(facts, trial, groups, aggressor)
         if group < 0:
             break
+        # A pop moves queues on the way to its leaf, and no others.
+        trial.queued.changed[trial.heap.queue[group]] = True
         if not trial.affected[group]:
             continue
         trial.affected[group] = False
@@ -244,7 +215,7 @@ def try_victims(
     PLACED: the aggressor has its places. REFUSED: it does not. UNPREPARED: plugins have not answered yet for the shape
     of ``trial.state[POD]``. The caller decides what to keep; only failed attempts of other groups are undone here.
     Holds: the same promises in the same order as the Python path.
-    Cost: O(waiting groups) for the heap; O(nodes in reach) for each pod.
+    Cost: that of ``fill_waiting`` and of pops up to the aggressor's turn; O(nodes in reach) for each pod.
     """
     trial.state[:] = 0
     groups = _affect(facts, trial, victims, aggressor.group[0])

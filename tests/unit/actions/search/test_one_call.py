@@ -135,6 +135,17 @@ def test_partly_waiting_victims_are_reported_alone_with_equal_results(served):
     assert quick.ledger.fingerprint() == slow.ledger.fingerprint()
 
 
+def levels():
+    """Return groups, nodes and queues: five leaves of ten in three levels hold all, the others reclaim."""
+    tree = {f"top-{at}": {"quota": 10, "weight": 1 + at % 3} for at in range(2)}
+    tree |= {f"mid-{at}": {"quota": 4, "weight": 1 + at % 3, "parent": f"top-{at % 2}"} for at in range(5)}
+    tree |= {f"leaf-{at}": {"quota": 2, "weight": 1 + at % 3, "parent": f"mid-{at % 5}"} for at in range(10)}
+    runs = {f"r{at:02}": {**RUNS, "queue": f"leaf-{at % 5}", "runs_on": f"n{at % 10}"} for at in range(20)}
+    asks = {f"w{at:02}": {**WAITS, "queue": f"leaf-{5 + at % 5}"} for at in range(10)}
+    more = {f"x{at:02}": {**WAITS, "queue": f"leaf-{at % 5}"} for at in range(0, 10, 2)}
+    return {**runs, **asks, **more}, {f"n{at}": {"gpu": 2} for at in range(10)}, tree
+
+
 def test_searches_continue_when_the_kernels_record_is_full(served, monkeypatch):
     monkeypatch.setattr("kai.actions.search.one_call.MOST", 1)
     quick = reclaimed()
@@ -288,5 +299,42 @@ def test_budgets_refuse_the_same_where_looks_are_left_out(refused, answer):
     groups = {**in_pairs(), **asking([{"gpu": 1}] * 12)}
     quick, slow = Asked(refused, answer), Asked(refused, answer)
     decided = explained(shared(groups, budget=quick)), explained(shared(groups, budget=slow, without=("one-call",)))
+    assert decided[0] == decided[1]
+    assert quick.notes == slow.notes
+
+
+@pytest.fixture
+def failures(monkeypatch):
+    """Return how many scenarios failed in each search that one call served."""
+    found, make = [], OneCall._hand_out
+
+    def noted(self, heap):
+        found.extend(self._work.served[: self._work.state[reclaiming.STATEMENTS], 2].tolist())
+        return make(self, heap)
+
+    monkeypatch.setattr(OneCall, "_hand_out", noted)
+    return found
+
+
+def searched(budget, without=()):
+    groups, nodes, queues = levels()
+    session = opened(groups, nodes, queues=queues, budget=budget, without=without)
+    Reclaim().run(session)
+    audit(session.ledger)
+    return session
+
+
+def test_scenarios_after_failed_ones_are_tried_in_one_call(failures):
+    quick, slow = searched(Unlimited()), searched(Unlimited(), without=("next-scenario",))
+    assert max(failures) == 2
+    assert explained(quick) == explained(slow)
+    assert quick.ledger.fingerprint() == slow.ledger.fingerprint()
+
+
+@pytest.mark.parametrize("answer", [BudgetAnswer.STOP, BudgetAnswer.NEXT_GENERATOR])
+@pytest.mark.parametrize("refused", [*range(8, 26), 1000])
+def test_failed_scenarios_cost_budgets_what_they_cost_elsewhere(refused, answer):
+    quick, slow = Asked(refused, answer), Asked(refused, answer)
+    decided = explained(searched(quick)), explained(searched(slow, without=("one-call",)))
     assert decided[0] == decided[1]
     assert quick.notes == slow.notes
