@@ -326,7 +326,7 @@ def _serves(
             probe.exact[group]
             or _fits_without_them(facts, columns, offsets, rules, waiting_rules, vectors, work, mark, first)
         )
-        # Where all victims keep their places, a last probe without known victims begins with those that failed.
+        # Where all victims keep their places, a last probe without known victims begins with the failed scenarios.
         and ((work.state[FAILURES] == 0 and is_kept(columns, probe)) or is_final(facts, columns, vectors, probe))
         and not _wants_a_look(facts, columns, vectors, work)
     )
