@@ -3,17 +3,18 @@
 `demonstrate` runs a scene from beginning to end: playing it, then the closing words and the saved files.
 
 With ``--dashboard`` a thread serves the pages of the service, for this machine only; the run hands over each cycle and
-goes on.
+goes on. It also writes its history to a temporary file, which the pages on the past read.
 """
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
 from collections import Counter
 from contextlib import contextmanager
 from math import inf
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -39,12 +40,13 @@ from kai.cluster.clock import SystemClock
 from kai.cluster.process.listener import is_local, read_address
 from kai.dashboard.access import LocalAccess
 from kai.dashboard.answer_cache import AnswerCache
-from kai.dashboard.feed import EndedCycle, Feed
+from kai.dashboard.feed import EndedCycle, Feed, Past
 from kai.dashboard.pages import make_pages
 from kai.dashboard.server import Dashboard
 from kai.deciding.configuration.profile_reading import default_configuration
 from kai.deciding.configuration.profiles import make_profile
 from kai.framework.decisions import Bind
+from kai.history.database import MEMORY
 from kai.lab.virtual.results.metrics import result_of
 from kai.lab.virtual.running.simulation import Run, Simulation
 
@@ -70,8 +72,8 @@ class ServedDemo:
 
 
 @contextmanager
-def served(text: str) -> Iterator[ServedDemo]:
-    """Serve a dashboard at an address of this machine.
+def served(text: str, history: str = "") -> Iterator[ServedDemo]:
+    """Serve a dashboard at an address of this machine; ``history`` is the file that the run writes, "" for none.
 
     Raises: CommandLineError for an address that others can reach, ConfigError for one that is taken.
     """
@@ -82,7 +84,7 @@ def served(text: str) -> Iterator[ServedDemo]:
         )
     with start_blocking_portal() as portal:
         feed = Feed()
-        board = Board(Place(address=address, asks_for_tokens=False, certificate=None), feed, _dashboard(feed))
+        board = Board(Place(address=address, asks_for_tokens=False, certificate=None), feed, _dashboard(feed, history))
         try:
             serving, port = portal.start_task(board.run)
         except ExceptionGroup as group:
@@ -94,10 +96,11 @@ def served(text: str) -> Iterator[ServedDemo]:
             serving.cancel()
 
 
-def _dashboard(feed: Feed) -> Dashboard:
+def _dashboard(feed: Feed, history: str) -> Dashboard:
     clock = SystemClock()
     answers, access = AnswerCache(feed, clock), LocalAccess()
-    return Dashboard(answers=answers, access=access, pages=make_pages(answers, access, clock, _facts))
+    pages = make_pages(answers, access, clock, _facts, Past(history, clock))
+    return Dashboard(answers=answers, access=access, pages=pages)
 
 
 def _facts() -> Sequence[tuple[str, str, bool]]:
@@ -140,12 +143,12 @@ def demonstrate(name: str, wanted: Wanted, console: Console) -> int:
     until, speed = until_of(wanted.until or scene.until), _speed(wanted.speed, scene.speed)
     if wanted.save is not None:
         prepare(wanted.save, scene)
-    watched = watch_of(scene.load(wanted.seed).scene, until)
-    run = watched.run
-    with _board(wanted.dashboard, watched, console) as address:
-        watched.begin()
-        at = _watch(scene, wanted, watched, console, speed=speed, note=address)
-    ended = run.finish(at)
+    with _history(wanted.dashboard) as history:
+        watched = watch_of(scene.load(wanted.seed).scene, until, history)
+        with _board(wanted.dashboard, watched, console, history) as address:
+            watched.begin()
+            at = _watch(scene, wanted, watched, console, speed=speed, note=address)
+        ended = watched.run.finish(at)
     _report_end(ended, console)
     if wanted.save is not None:
         save(wanted.save, scene, ended, console)
@@ -154,10 +157,10 @@ def demonstrate(name: str, wanted: Wanted, console: Console) -> int:
     return 0
 
 
-def watch_of(scene: Scene, until: float) -> Watched:
-    """Return a run of a scene under the default policy, ready to be watched."""
+def watch_of(scene: Scene, until: float, history: str = "") -> Watched:
+    """Return a run of a scene under the default policy, ready to be watched; it writes a file where one is named."""
     profile = make_profile(default_configuration())
-    run = Simulation(scene, profile, scene.settings, until)
+    run = Simulation(scene, profile, scene.settings, until, keeps_history=bool(history), history_at=history or MEMORY)
     return Watched(run=run, until=until, outcome=_outcome_of(scene, profile))
 
 
@@ -234,14 +237,24 @@ def _explainer(console: Console) -> Callable[[Outcome, str, int], str]:
     return explain
 
 
-@contextlib.contextmanager
-def _board(address: str | None, watched: Watched, console: Console) -> Iterator[str]:
+@contextmanager
+def _history(address: str | None) -> Iterator[str]:
+    """Yield the path of a temporary file for the pages on the past; "" without a dashboard."""
+    if address is None:
+        yield ""
+        return
+    with TemporaryDirectory(prefix="kai-demo-") as folder:
+        yield str(Path(folder) / "history.db")
+
+
+@contextmanager
+def _board(address: str | None, watched: Watched, console: Console, history: str) -> Iterator[str]:
     """Serve the dashboard while a run is watched; yield a line about it."""
     if address is None:
         yield ""
         return
 
-    with served(address) as board:
+    with served(address, history) as board:
         watched.onlooker = board.show
         console.talk(f"dashboard: {board.url}")
         yield f"dashboard: {board.url}"

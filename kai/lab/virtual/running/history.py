@@ -1,7 +1,8 @@
 """The history of a run: who holds what from when to when, in a database in memory, and past usage from it.
 
 It is what the service writes and reads (`kai.history`), by the clock of the run. So a run over weeks divides as the
-service would, and `as_file` is what reports read. A run writes no file itself, whatever file its configuration names.
+service would, and `as_file` is what reports read. A run writes no file that its configuration names; only a caller
+that lets others read while it runs, such as a dashboard, gives it one.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class RunHistory:
     cluster: EmbeddedCluster
     recording: Recording
     writer: Writer | None = None
+    path: str = MEMORY
+    """The file of the database, if it is not in memory."""
     next_read: float = 0.0
     """When past usage is read again; infinity where none is configured."""
     _usage: Mapping[str, Shares] = attrs.field(factory=dict)
@@ -50,9 +53,15 @@ class RunHistory:
 
     @classmethod
     def of(
-        cls, configuration: Configuration, cluster: EmbeddedCluster, intake: IntakeSettings, *, keeps: bool = False
+        cls,
+        configuration: Configuration,
+        cluster: EmbeddedCluster,
+        intake: IntakeSettings,
+        *,
+        keeps: bool = False,
+        path: str = MEMORY,
     ) -> RunHistory | None:
-        """Return the history of a run that begins.
+        """Return the history of a run that begins, in memory or in a new file at ``path``.
 
         Without ``keeps`` None if its configuration has none, and no queue has a budget.
         """
@@ -62,7 +71,7 @@ class RunHistory:
             return None
         recording = Recording(configuration.parameters.scheduler_name, intake.owns, lambda: intake.kubernetes)
         recording.note_devices(cluster.claimable)
-        made = cls(settings if settings is not None and divides else _LONG, cluster, recording)
+        made = cls(settings if settings is not None and divides else _LONG, cluster, recording, path=path)
         made.next_read = 0.0 if divides else inf
         return made
 
@@ -94,14 +103,14 @@ class RunHistory:
     def _begin(self, at: int) -> Writer:
         held, nodes = self.recording.everything()
         return Writer.begin(
-            MEMORY,
+            self.path,
             Author(epoch=None, identity="run"),
             at,
             held,
             nodes,
             retention=round(self.settings.retention_seconds * 1000),
             half_life=round(self.settings.half_life_seconds * 1000),
-            connection=connect(MEMORY, writes=True),
+            connection=connect(self.path, writes=True),
         )
 
     def usage(self, now: float) -> Mapping[str, Shares]:

@@ -31,6 +31,7 @@ from kai.facts.model.axis import GPU_UNIT
 from kai.facts.model.placement import Past
 from kai.facts.state.facts import next_quota_change
 from kai.framework.decisions import Bind, Decision, Evict, Recorder
+from kai.history.database import MEMORY
 from kai.history.facts import BY_ACTION, Ended
 from kai.intake import Intake, IntakeSettings, take_snapshot
 from kai.lab.virtual.running.embedded_cluster import EmbeddedCluster
@@ -155,6 +156,7 @@ class Simulation:
         *,
         configuration: Configuration | None = None,
         keeps_history: bool = False,
+        history_at: str = MEMORY,
     ) -> None:
         self._scene, self._profile, self._until = scene, profile, until
         self._settings, self._configuration = settings, configuration or default_configuration()
@@ -167,7 +169,7 @@ class Simulation:
         self.records = Records(Meters(leaves))
         self.workloads = Workloads(self._calendar, self.cluster, self.records)
         self._nodes = Nodes(self._calendar, self.cluster, self.workloads, self.records)
-        self.history = RunHistory.of(self._configuration, self.cluster, settings, keeps=keeps_history)
+        self.history = RunHistory.of(self._configuration, self.cluster, settings, keeps=keeps_history, path=history_at)
         """Who held what in this run; None where nothing asks for it."""
         self._intake = Intake(settings)
         self._awaited: tuple[str, ...] = ()

@@ -1,5 +1,7 @@
 import json
+import re
 import urllib.request
+from math import inf
 
 import pytest
 
@@ -109,6 +111,25 @@ def test_the_dashboard_shows_the_last_cycle():
         with urllib.request.urlopen(f"{board.url}api/v1/jobs") as answer:  # noqa: S310 - our own page, on this machine
             names = {each["name"] for each in json.load(answer)["items"]}
     assert names == {"small-a", "small-b"}
+
+
+def test_the_dashboard_lists_jobs_that_ended(tmp_path):
+    from kai.cli.demonstrating.demo import watch_of
+    from kai.cli.demonstrating.scenes import scene_named
+
+    history = str(tmp_path / "history.db")
+    with served("127.0.0.1:0", history) as board:
+        watched = watch_of(scene_named("reclaim").load(0).scene, 3600.0, history)
+        watched.onlooker = board.show
+        watched.begin()
+        while watched.run.next < inf:
+            watched.step()
+        with urllib.request.urlopen(f"{board.url}finished") as answer:  # noqa: S310 - our own page, on this machine
+            page = answer.read().decode()
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
+    # It ran for its 20 minutes after it had waited for 30 seconds, on 8 GPUs.
+    assert "red-train default · PyTorchJob red - 8 30s 20m ✓ done" in text
+    assert text.count("✓ done") == 5
 
 
 @pytest.mark.parametrize(("flags", "taken"), [(["--dashboard", "127.0.0.1:0"], 20.0), ([], 0.0)])
