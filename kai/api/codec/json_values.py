@@ -14,7 +14,6 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
@@ -182,66 +181,12 @@ def labels(value: object, _: object = None) -> Mapping[str, str]:
     """Return strings by key."""
     if type(value) is not dict and not isinstance(value, Mapping):
         raise BadValue(value, "an object of strings")
-    result = with_keys(tuple(value))
+    result: dict[str, str] = {}
     for key, item in value.items():
         if type(item) is not str or type(key) is not str:
             return _mended_labels(value)
         result[key] = recent(item) or same(item)
     return result
-
-
-_MOST_FORMS: Final = 1 << 9
-_WORTH_A_FORM: Final = 8
-"""The number of mappings with the same keys from which one table of keys for all of them costs less than it saves."""
-_LONGEST_FORM: Final = 24
-"""Python shares keys among at most 30."""
-_forms: Final[dict[tuple[object, ...], dict[str, str] | int]] = {}
-"""By keys: a dict that has them, or how many mappings had them."""
-
-
-def with_keys(keys: tuple[Any, ...]) -> dict[str, str]:
-    """Return a dict to be filled with values for these keys, in their order; its other content has no meaning.
-
-    Most pods of a cluster have the same few label keys. Their dicts share one table of keys, as attributes of a class
-    do, and take half the memory: 88 bytes instead of 184 with two labels, 136 instead of 272 with eight.
-
-    Holds: the dict is empty or has exactly these keys, in this order. At most `_MOST_FORMS` tables are kept.
-    Cost: 0.4 us more than a new dict.
-    """
-    form = _forms.get(keys)
-    if type(form) is dict:
-        return form.copy()  # a copy of a dict with a shared table has the same table
-    if form is None and len(_forms) >= _MOST_FORMS:
-        _forms.clear()
-    seen = 1 if form is None else cast("int", form) + 1
-    is_worth_it = seen == _WORTH_A_FORM and len(keys) <= _LONGEST_FORM and all(map(_may_be_attribute, keys))
-    _forms[keys] = _form(keys) if is_worth_it else seen
-    return {}
-
-
-def _may_be_attribute(key: object) -> bool:
-    # Names such as __class__ mean something else. No label begins so.
-    return type(key) is str and not key.startswith("_")
-
-
-def _form(keys: tuple[str, ...]) -> dict[str, str] | int:
-    """Return a dict whose copies share one table of these keys; a count where this Python has no such dicts."""
-    holder = type("Holder", (), {})
-    made = holder()
-    for key in keys:
-        setattr(made, key, "")
-    # Each new object leaves room for one attribute less in those to come, until there is none to spare.
-    for _ in range(_ROOM):
-        holder()
-    made = holder()
-    for key in keys:
-        setattr(made, key, "")
-    form: dict[str, str] = vars(made).copy()
-    is_smaller = sys.getsizeof(form) < sys.getsizeof(dict.fromkeys(keys, ""))
-    return form if is_smaller and tuple(form) == keys else _WORTH_A_FORM
-
-
-_ROOM: Final = 32
 
 
 def _mended_labels(value: Mapping[object, object]) -> Mapping[str, str]:

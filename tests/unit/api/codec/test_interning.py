@@ -1,5 +1,3 @@
-import sys
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,19 +52,3 @@ def test_labels_are_equal_whatever_came_before(many):
     read = [json_values.labels(each) for each in many]
     assert read == many
     assert [list(each) for each in read] == [list(each) for each in many]
-
-
-def test_labels_with_the_same_keys_share_them():
-    keys = [f"example.com/key-{number}" for number in range(8)]
-    *_, last = (json_values.labels(dict.fromkeys(keys, str(turn))) for turn in range(20))
-    assert last == dict.fromkeys(keys, "19")
-    assert sys.getsizeof(last) < sys.getsizeof(dict.fromkeys(keys, "19"))
-
-
-def test_a_label_dict_is_its_own():
-    first, *_, last = [json_values.labels({"one": "1", "two": "2"}) for _ in range(20)]
-    changed = dict(last)
-    changed["three"] = "3"
-    del changed["one"]
-    assert (first, last) == ({"one": "1", "two": "2"}, {"one": "1", "two": "2"})
-    assert changed == {"two": "2", "three": "3"}
