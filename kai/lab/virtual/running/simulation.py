@@ -161,8 +161,7 @@ class Simulation:
         self._scene, self._profile, self._until = scene, profile, until
         self._settings, self._configuration = settings, configuration or default_configuration()
         self._rhythm = rhythm or Rhythm()
-        self._haste = self._rhythm.haste()
-        self._calendar = Calendar()
+        self._haste, self._calendar = self._rhythm.haste(), Calendar()
         self.cluster = EmbeddedCluster.of(scene.objects, scene.began, _claimable(scene, settings))
         parents = {queue.spec.parent_queue for queue in scene.objects.queues}
         leaves = sorted(each.metadata.name for each in scene.objects.queues if each.metadata.name not in parents)
