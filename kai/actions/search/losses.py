@@ -424,6 +424,7 @@ class Room:
         self._rooms: Int64s = np.where(self._matching, np.minimum(free // max(self.smallest, 1), self._most), 0)
         self._total = int(self._rooms.sum())
         self._known_places: tuple[Offers, _Places] | None = None
+        self._devices: dict[int, tuple[int, int]] = {}
         self._sums = [np.bincount(codes, weights=self._rooms).astype(np.int64) for codes, _ in self.levels]
 
     def _most_on_a_node(self, waiting: Sequence[int]) -> int:
@@ -467,10 +468,18 @@ class Room:
         """Return the free amounts by node; a shared device counts only if no pod is left on it."""
         freed = {place: amount for place, amount in places.items() if place >= 0}
         for place, amount in places.items():
-            if place < 0 and amount >= self._held[~place]:
-                node = int(np.searchsorted(self._session.facts.nodes.slot_start, ~place, side="right")) - 1
+            if place >= 0:
+                continue
+            held, node = self._devices.get(place) or self._device(place)
+            if amount >= held:
                 freed[node] = freed.get(node, 0) + GPU_UNIT
         return freed
+
+    def _device(self, place: int) -> tuple[int, int]:
+        """Return what pods hold of a shared device, and its node; memoized, as plans ask for few devices very often."""
+        node = int(np.searchsorted(self._session.facts.nodes.slot_start, ~place, side="right")) - 1
+        known = self._devices[place] = int(self._held[~place]), node
+        return known
 
     def could_hold_each(self, rest: Mapping[int, int], offers: Offers) -> Bools:
         """Return bool[W]: whether ``could_hold`` may be true of ``rest`` with each of ``offers``, by all nodes alone.

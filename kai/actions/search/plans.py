@@ -331,17 +331,38 @@ class Planner:
 
     def _gather(self, order: Sequence[int], begin: Plan, *, keep: bool) -> dict[int, int] | None:
         """Take groups in ``order`` until the plan could serve; ``keep``: let no queue fall below its quota."""
-        plan = dict[int, int]()
+        plan, totals, largest = dict[int, int](), Totals(), dict[int, Float64s]()
         for group, steps in chain(begin.items(), ((group, self.giver(group).steps) for group in order)):
-            more = {**plan, group: steps}
             if self._is_over():
                 return None
-            if not self._is_allowed_on_paper(more) or (keep and self.cost(more).below):
+            # The totals grow with the plan: to add up all of its groups for each one more would take their square.
+            more, queue = totals.copy(), self.giver(group).queue
+            if group in plan:
+                more.take_off(*self._part(group, plan[group]))
+            more.add(*self._part(group, steps))
+            piece = self._largest_piece(plan, group, steps, largest.get(queue))
+            # All other queues lose what they lost before, which was allowed.
+            if self._cause is Cause.RECLAIM and not self._queues.may_lose(queue, more.losses[queue] - piece):
                 continue
-            plan = more
-            if self.serves(plan):
+            if keep and self._pushes_below(more.losses):
+                continue
+            plan[group], totals, largest[queue] = steps, more, piece
+            if self._could_hold(more.freed):
                 return plan
         return None
+
+    def _largest_piece(self, plan: Plan, group: int, steps: int, known: Float64s | None) -> Float64s:
+        """Return the largest piece that the queue of ``group`` loses; ``known`` is that of ``plan``, None for none."""
+        giver = self.giver(group)
+        piece = giver.lost(steps)[1]
+        if group not in plan:
+            return piece if known is None or piece[-1] > known[-1] else known
+        pieces = [
+            self.giver(each).lost(taken)[1]
+            for each, taken in {**plan, group: steps}.items()
+            if self.giver(each).queue == giver.queue
+        ]
+        return max(pieces, key=lambda each: each[-1])  # of equals the first
 
     def given_back(self, plan: Plan) -> Iterable[Plan]:
         """Yield the plan without losses that it does not need by estimate."""
