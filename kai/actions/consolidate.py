@@ -49,10 +49,12 @@ class Consolidate:
         # The bound admits one group more than it says, so it cannot turn the action off by itself.
         if session.parameters.max_consolidation_preemptees == 0:
             return
+        prospects = Prospects(session)
         EvictionPass(
             name=self.name,
             cause=self.cause,
-            can_succeed=Prospects(session).allow,
+            can_succeed=prospects.allow,
+            can_succeed_among=prospects.allow_among,
             victims=_movable,
             per_queue=False,
             pending_filter=_preemptible,

@@ -8,7 +8,8 @@ does so in its turn.
 ``Prospects`` finds the groups for which no move of pods can make room. A consolidation ends with all pods placed: the
 victims elsewhere, and the aggressor in its place. So the queues above it hold what they held plus its amounts, and
 ready nodes have that much less free. If that exceeds a limit or the free capacity, no move of pods helps. The sums are
-computed once for all waiting groups, so a group without prospects costs a few comparisons instead of a search.
+computed once for all waiting groups, so a group without prospects costs a few comparisons instead of a search. Nor does
+one help if too few single nodes could give a pod of the group its GPUs, whichever of the victims move.
 
 ``Reach`` knows which victims give the aggressor nodes among which it can find no domain.
 """
@@ -137,13 +138,19 @@ class _Sums:
     session: Session
 
     @cached_property
-    def gpus(self) -> Int64s:
-        """[N] Thousandths of GPUs that are idle or being released; 0 if the node is not ready."""
+    def room(self) -> Int64s:
+        """[N] Thousandths of GPUs that are idle or being released."""
         session = self.session
         idle = np.zeros(len(session.all_nodes), np.int64)
         releasing = np.zeros(len(session.all_nodes), np.int64)
         free_gpus(session.facts, session.columns, idle, releasing)
-        ready: Int64s = np.where(session.facts.nodes.ready, idle + releasing, 0)
+        room: Int64s = idle + releasing
+        return room
+
+    @cached_property
+    def gpus(self) -> Int64s:
+        """[N] Thousandths of GPUs that are idle or being released; 0 if the node is not ready."""
+        ready: Int64s = np.where(self.session.facts.nodes.ready, self.room, 0)
         return ready
 
     @cached_property
@@ -236,14 +243,46 @@ class Prospects:
         Holds: if not, no search that ends with all pods placed succeeds. The first test is the peer's, and may be
         wrong.
         """
-        if session.stamp != self._stamp:
-            self._sums, self._stamp = _Sums(session), session.stamp
+        self._follow(session)
         shapes = session.facts.pods.shape[portion.chunk()]
         if not self._gpus_suffice(shapes):
             return False
         return not session.takes(PROSPECTS) or (
             self._queues_can_hold(portion.group, shapes) and self._nodes_can_hold(shapes)
         )
+
+    def allow_among(self, session: Session, portion: Portion, member: Bools) -> bool:
+        """Return whether moves of pods of the groups ``member`` [G] might free enough GPUs on single nodes.
+
+        It counts places of the size of the largest request of the group. A victim that asks for n times as much takes n
+        such places wherever it goes. So a move of it adds to its node only what it holds beyond them.
+        Holds: if not, no search that ends with all pods placed succeeds.
+        Cost: a pass over the pods.
+        """
+        facts, columns = session.facts, session.columns
+        self._follow(session)
+        # A cap may be the reason that a search gives. Parts of devices, and promises in the peer's books, add up in
+        # other ways.
+        if not session.takes(PROSPECTS) or session.caps.are_set or facts.nodes.books_as_peer:
+            return True
+        if facts.shapes.claimed.any() or columns.slot_used.any() or self._shares.any():
+            return True
+        sizes: Int64s = facts.shapes.request @ np.maximum(facts.nodes.gpu_weight, 0)
+        wanted = sizes[facts.pods.shape[portion.chunk()]]
+        most = int(wanted.max(initial=0))
+        if most <= 0:
+            return True
+        placed = ((ACTIVE_ALLOCATED >> columns.status) & 1).astype(np.bool_) & (facts.pods.group >= 0)
+        pods = np.flatnonzero(placed & (columns.node >= 0))
+        pods = pods[member[facts.pods.group[pods]]]
+        room = self._sums.room.copy()
+        np.add.at(room, columns.node[pods], sizes[facts.pods.shape[pods]] % most)
+        return int((np.maximum(room, 0) // most).sum()) >= int((wanted // most).sum())
+
+    def _follow(self, session: Session) -> None:
+        """Begin with new sums if something was committed."""
+        if session.stamp != self._stamp:
+            self._sums, self._stamp = _Sums(session), session.stamp
 
     def _gpus_suffice(self, shapes: Int64s) -> bool:
         """Return whether all ready nodes together have enough GPUs; moving pods creates none."""

@@ -44,6 +44,8 @@ class EvictionPass:
     """Whether a search has a chance; if not, the group counts as failed."""
     victims: Callable[[Session, Portion, Bools], Bools]
     """bool[G]: the groups that may lose pods, among the given preemptible groups with a place."""
+    can_succeed_among: Callable[[Session, Portion, Bools], bool] = lambda *_: True
+    """Whether a search among these groups, bool[G], has a chance; if not, the group counts as failed."""
     per_queue: bool
     """Whether failures are remembered per leaf queue rather than for the whole cluster."""
     rule: str = ""
@@ -163,7 +165,9 @@ class EvictionPass:
 
     def _search_among(self, session: Session, portion: Portion, state: "PassState", member: Bools) -> Outcome:
         """Search victims in the groups ``member`` [G]."""
-        if not member.any() or self._is_hopeless(session, portion, state, member):
+        if not member.any() or not self.can_succeed_among(session, portion, member):
+            return Outcome.FAILED
+        if self._is_hopeless(session, portion, state, member):
             return Outcome.FAILED
         states = state.group_states()
         victims: PlainVictims | CompiledVictims

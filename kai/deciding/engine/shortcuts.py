@@ -136,7 +136,7 @@ PROSPECTS: Final = Shortcut(
     name="prospects",
     plain="kai.actions.search.solver.Search",
     fast="kai.actions.search.hopeless.Prospects",
-    applies="consolidations that sums over queues and nodes rule out",
+    applies="consolidations that sums over queues, nodes and victims rule out",
     workload="w9 with its queues at their limits, 200 groups, scheduling signatures off",
     gain="1,796 → 49.4",
 )

@@ -53,6 +53,42 @@ def test_hopeless_consolidations_are_not_searched(queue, each):
     assert searches(NODES, queues, {**SPREAD, **flood(**each)}) == (0, 0)
 
 
+FOUR = {name: {"gpu": 4, "cpu": 8, "memory": 8} for name in "abc"}
+QUEUES = {"calm": {"quota": 12}, "other": {"quota": 4}}
+
+
+def among(held, fixed=(), each=4, members=1, **parameters):
+    """Return for how many groups a cycle searched; a name ends with its node, and ``fixed`` names may not move."""
+    groups = {
+        name: {"queue": "calm", "each": {"gpu": gpus}, "runs_on": name[-1], "preemptible": name not in fixed}
+        for name, gpus in held.items()
+    }
+    groups["whole"] = {"queue": "other", "members": members, "each": {"gpu": each}}
+    return searches(FOUR, QUEUES, groups, **parameters)
+
+
+def test_a_node_that_only_small_victims_hold_is_searched():
+    assert among({"xa": 2, "xb": 2, "xc": 3}) == (1, 3)
+
+
+def test_a_victim_as_large_as_the_request_frees_nothing():
+    held = {"xa": 4, "xb": 2, "xc": 2}
+    assert among(held, fixed={"xb", "xc"}) == (0, 0)
+    assert among(held, fixed={"xb", "xc"}, shortcuts=False) == (1, 0)
+
+
+def test_nodes_whose_pods_must_stay_free_nothing():
+    held = {"xa": 2, "ya": 1, "xb": 2, "xc": 3}
+    assert among(held, fixed={"xa", "xb", "xc"}) == (0, 0)
+    assert among(held, fixed={"xa", "xb", "xc"}, shortcuts=False) == (1, 0)
+
+
+def test_a_gang_needs_as_many_nodes_as_pods():
+    held = {"xa": 1, "xb": 1, "xc": 2}
+    assert among(held, members=2) == (1, 6)
+    assert among(held, fixed={"xb", "xc"}, members=2) == (0, 0)
+
+
 def test_without_short_cuts_the_search_itself_finds_out():
     queues = {"calm": {"quota": 4}, "other": {"quota": 2, "limit": 1}}
     tried, decided = searches(
