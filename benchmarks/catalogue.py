@@ -332,6 +332,29 @@ def _devices() -> Iterable[Workload]:
     )
 
 
+def _zones() -> Iterable[Workload]:
+    """Make pods that are aligned to NUMA zones."""
+    cluster = Nodes(250, numa=2)
+    yield Workload(
+        id="numa",
+        title="250 nodes of two NUMA zones, 1,000 x 1 GPU",
+        nodes=cluster,
+        queues=four_queues(cluster.total_gpus),
+        pending=Pending(1000, FOUR),
+        expected=Expected(placed=1000, source="derived: everything fits"),
+    )
+    cluster = Nodes(256, numa=2)
+    yield Workload(
+        id="numa-reclaim",
+        title="256 full nodes of two NUMA zones, 256 x 1 GPU reclaim",
+        nodes=cluster,
+        queues=four_queues(cluster.total_gpus),
+        running=Running(cluster.total_gpus, FOUR[:1]),
+        pending=Pending(256, FOUR[3:]),
+        expected=Expected(pipelined=256, evicted=256, source="derived: each takes the GPU of one victim"),
+    )
+
+
 def _gangs_that_reclaim() -> Iterable[Workload]:
     """Make searches for the victims of gangs, whose scenarios are many."""
     cluster = Nodes(128, rack_size=16, zone_size=256)
@@ -483,6 +506,7 @@ WORKLOADS: dict[str, Workload] = {
         _large_reclaims(),
         _beyond(),
         _devices(),
+        _zones(),
     )
     for workload in family
 }

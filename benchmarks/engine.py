@@ -30,7 +30,9 @@ from kai.cluster.clock import SystemClock
 from kai.cluster.port import Arrivals
 from kai.cluster.requests import Evict as EvictRequest
 from kai.cluster.transport.encoding import ServedVersions, encode_write
-from kai.deciding.configuration.profiles import default_profile
+from kai.deciding.configuration.peer import PluginEntry
+from kai.deciding.configuration.profile_reading import default_configuration
+from kai.deciding.configuration.profiles import default_profile, make_profile
 from kai.deciding.engine.cycle import Profile, run_cycle
 from kai.facts.compiled.warm import warm as warm_kernels
 from kai.facts.state.snapshot import Snapshot
@@ -76,9 +78,9 @@ class Outcome:
     bodies: tuple[bytes, ...]
 
 
-def warm() -> None:
+def warm(profile: Profile | None = None) -> None:
     """Compile or load every kernel, and import every plugin and action."""
-    warm_kernels(*(type(use.plugin).__module__ for use in _profile().plugins))
+    warm_kernels(*(type(use.plugin).__module__ for use in (profile or _profile()).plugins))
     give_back(COMPILER)  # as the service does
 
 
@@ -90,6 +92,9 @@ def _profile() -> Profile:
 def profile_of(workload: Workload) -> Profile:
     """Return the default profile, with what ``workload`` changes in it."""
     profile = _profile()
+    if workload.nodes.numa:
+        base = default_configuration()
+        profile = make_profile(evolve(base, plugins=(*base.plugins, PluginEntry(name="numa", options={}))))
     if not workload.moves_any:
         return profile
     return evolve(profile, parameters=evolve(profile.parameters, max_consolidation_preemptees=UNBOUNDED))

@@ -5,6 +5,7 @@ more memory than one pod. What identical objects share is built once and referre
 manifest and encode it, nothing else.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
@@ -124,6 +125,35 @@ def _mig_labels(workload: Workload) -> dict[str, str]:
     return {"nvidia.com/mig.strategy": "mixed", "nvidia.com/gpu.count": "8", "nvidia.com/gpu.memory": "81920"}
 
 
+def numa_topologies(workload: Workload) -> Iterator[Manifest]:
+    """Make the NUMA zones of the nodes, if they have any: equal parts of what a node has."""
+    shape = workload.nodes
+    if not shape.numa:
+        return
+    has = {"cpu": 128 // shape.numa, "memory": f"{1024 // shape.numa}Gi", "nvidia.com/gpu": shape.gpus // shape.numa}
+    resources = [
+        {"name": name, "capacity": str(amount), "allocatable": str(amount), "available": str(amount)}
+        for name, amount in has.items()
+    ]
+    zones = [{"name": f"node-{zone}", "type": "Node", "resources": resources} for zone in range(shape.numa)]
+    settings = {"topologyManagerPolicy": "single-numa-node", "topologyManagerScope": "pod"}
+    for index in range(shape.count):
+        yield {
+            "apiVersion": "topology.node.k8s.io/v1alpha2",
+            "kind": "NodeResourceTopology",
+            "metadata": {"name": node_name(index)},
+            "attributes": [{"name": name, "value": value} for name, value in settings.items()],
+            "zones": zones,
+        }
+
+
+def _drawn(workload: Workload, index: int) -> Manifest:
+    """Return the record of the NUMA zone that the running pod ``index`` draws from."""
+    zone = index % workload.nodes.gpus * workload.nodes.numa // workload.nodes.gpus
+    drawn = {"cpu": "1", "memory": "4Gi", "nvidia.com/gpu": "1"}
+    return {"kai.scheduler/numa-placement-predicted": json.dumps([{"zone": f"node-{zone}", "amount": drawn}])}
+
+
 def device_classes(workload: Workload) -> Iterator[Manifest]:
     """Make the device class, if there are devices."""
     if workload.devices is not None:
@@ -228,7 +258,7 @@ def pods(workload: Workload) -> Iterator[Manifest]:
     """Make the pods, those that run before those that wait."""
     yield from running_pods(workload)
     if workload.pending:
-        yield from _pending_pods(workload.pending, workload.devices)
+        yield from _waiting_pods(workload, workload.pending)
 
 
 def running_node(workload: Workload, index: int) -> int:
@@ -250,22 +280,28 @@ def _running_pods(workload: Workload, running: Running) -> Iterator[Manifest]:
         group = running_name(index)
         metadata = _metadata(f"{group}-000", _RUNNING_SINCE, index)
         metadata |= _membership(group, running.queues[index % len(running.queues)])
-        metadata["annotations"] = {"pod-group-name": group, "received-resource-type": "Regular"}
+        received = {"pod-group-name": group, "received-resource-type": "Regular"}
+        metadata["annotations"] = {**received, **_drawn(workload, index)} if workload.nodes.numa else received
         if running.fraction:
             parts = {"gpu-fraction": running.fraction, "received-resource-type": "Fraction"}
             metadata["annotations"] = {"pod-group-name": group, **parts}
             device = {"runai-gpu-group": f"gpu-{index // 2}"}
             metadata["labels"] = {**_labels(group, running.queues[index % len(running.queues)]), **device}
-        yield _pod(metadata, {**spec, "nodeName": node}, status)
+        yield _pod(metadata, {**spec, "nodeName": node}, status | _quality(workload))
 
 
-def _pending_pods(pending: Pending, wanted: Devices | None) -> Iterator[Manifest]:
+def _quality(workload: Workload) -> Manifest:
+    return {"qosClass": "Guaranteed"} if workload.nodes.numa else {}
+
+
+def _waiting_pods(workload: Workload, pending: Pending) -> Iterator[Manifest]:
+    wanted = workload.devices
     kinds = [
         _pod_spec(pending.gpus, more={} if wanted is None else made.resources_of_pod(wanted, profile))
         for profile in range(3)
     ]
     part_of = _pod_spec(0)
-    status: Manifest = {"phase": "Pending"}
+    status: Manifest = {"phase": "Pending", **_quality(workload)}
     for index in range(pending.groups):
         group = waiting_name(index)
         queue = pending.queues[index % len(pending.queues)]
@@ -343,6 +379,7 @@ KINDS: dict[str, Callable[[Workload], Iterator[Manifest]]] = {
     "topologies": topologies,
     "queues": queues,
     "nodes": nodes,
+    "numa-topologies": numa_topologies,
     "device-classes": device_classes,
     "resource-slices": resource_slices,
     "resource-claims": resource_claims,
@@ -362,7 +399,7 @@ def newcomers(workload: Workload) -> Iterator[Manifest]:
     if workload.pending:
         yield from resource_claims(workload)
         yield from _pending_groups(workload.pending)
-        yield from _pending_pods(workload.pending, workload.devices)
+        yield from _waiting_pods(workload, workload.pending)
 
 
 def running_pods(workload: Workload) -> Iterator[Manifest]:

@@ -16,5 +16,6 @@ from benchmarks.measure import ROUNDS, measure
 if __name__ == "__main__":
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else ROUNDS
     workload = find(sys.argv[1])
-    begin = partial(engine.Live, profile=engine.profile_of(workload))
-    print(json.dumps(cattrs.unstructure(measure(workload, begin, engine.warm, rounds))))
+    profile = engine.profile_of(workload)
+    begin, warm = partial(engine.Live, profile=profile), partial(engine.warm, profile)
+    print(json.dumps(cattrs.unstructure(measure(workload, begin, warm, rounds))))

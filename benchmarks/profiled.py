@@ -13,7 +13,7 @@ from benchmarks.growth import find
 from benchmarks.sampling import profile
 
 if __name__ == "__main__":
-    engine.warm()
     workload = find(sys.argv[1])
-    found = profile(workload, engine.Live(profile=engine.profile_of(workload)))
-    print(json.dumps(cattrs.unstructure(found)))
+    plugins = engine.profile_of(workload)
+    engine.warm(plugins)
+    print(json.dumps(cattrs.unstructure(profile(workload, engine.Live(profile=plugins)))))

@@ -19,12 +19,17 @@ UNLIMITED = -1
 
 @frozen
 class Nodes:
-    """Identical nodes; racks and zones are runs of consecutive nodes, and none where the size is zero."""
+    """Identical nodes; racks and zones are runs of consecutive nodes, and none where the size is zero.
+
+    ``numa`` is the number of NUMA zones that each node reports under the policy ``single-numa-node``. With any, all
+    pods are guaranteed what they ask for, and the plugin `numa` is on.
+    """
 
     count: int = field(validator=gt(0))
     gpus: int = field(default=8, validator=ge(0))
     rack_size: int = field(default=0, validator=ge(0))
     zone_size: int = field(default=0, validator=ge(0))
+    numa: int = field(default=0, validator=ge(0))
 
     @property
     def total_gpus(self) -> int:
