@@ -252,6 +252,16 @@ class Taken:
 
 
 @attrs.frozen(kw_only=True, eq=False)
+class Rates:
+    """How a plugin rates nodes for pods of a batch. Shapes: A asks, N nodes."""
+
+    scores: Float64s
+    """[A, N] What ``score`` returns for each pod that ``count`` counted on the node."""
+    ends: Bools
+    """[A, N] Where the room ends because the rating changes then; elsewhere the node is full."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
 class Batch:
     """How kernels place pods that ask for the same in one go, where counting says all about nodes beforehand.
 
@@ -274,6 +284,8 @@ class Batch:
     """
     take: Callable[[PodRows, NodeRows], Taken]
     """What pods of one ask got on their nodes, in the order in which they were placed since ``count`` was called."""
+    rate: Callable[[], Rates] | None = None
+    """How the plugin rates nodes, asked right after each ``count``; None: no pod with a ``NodeScore`` is in a batch."""
 
 
 @attrs.frozen(kw_only=True)

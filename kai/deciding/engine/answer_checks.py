@@ -27,6 +27,7 @@ from kai.framework.hooks import (
     Effect,
     Extension,
     Partition,
+    Rates,
     Taken,
     Together,
 )
@@ -235,6 +236,14 @@ def _count(answer: object, *_: object) -> str:
     if answer is None or (isinstance(answer, np.ndarray) and answer.dtype == np.int64 and answer.ndim == _TABLE):
         return ""
     return _instead(answer, "int64[A, N] or None")
+
+
+def _rates(answer: object, _: object, view: SessionView) -> str:
+    if not isinstance(answer, Rates):
+        return _instead(answer, "Rates")
+    shape = (len(answer.scores), len(view.nodes))
+    objection = _table(answer.scores, np.float64, shape) or _table(answer.ends, np.bool_, shape)
+    return objection.replace("found", "returned", 1)
 
 
 def _taken(answer: object, asked: tuple[Any, ...], view: SessionView) -> str:
@@ -494,6 +503,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "Domains.together": _one_of("a Together or None", Together, type(None)),
     "Domains.rules_out": _one_of("a bool", bool, np.bool_),
     "Batch.count": _count,
+    "Batch.rate": _rates,
     "Batch.take": _taken,
     "Placement.choose": _detail,
     "Placement.recorded": _detail,

@@ -14,7 +14,7 @@ import numpy as np
 from kai.basics.errors import PluginError
 from kai.deciding.engine.world import World
 from kai.facts.kernels import booking, columns
-from kai.facts.model.axis import GPU, GPU_UNIT, Bools, Int64s, NodeRow, PodRow
+from kai.facts.model.axis import GPU, GPU_UNIT, Bools, Float64s, Int64s, NodeRow, PodRow
 from kai.facts.model.pod import GpuKind
 from kai.facts.state.facts import named_slots
 from kai.framework.decisions import Bind
@@ -127,14 +127,31 @@ class Batches:
         }
         self.of_shape: Bools = np.isin(policy.batching, [*self._owners])
         """bool[K]: the shapes of such pods."""
+        nodes, self._first = len(world.all_nodes), {}
+        total = 0
+        for at, batch in self._owners.items():
+            if batch.rate is not None:
+                self._first[at] = total
+                total += len(batch.room.initial)
+        self.ratings: Float64s = np.zeros((total, nodes), np.float64)
+        """[A, N] How plugins rate nodes for the pods that they counted room for."""
+        self.ends: Bools = np.zeros((total, nodes), np.bool_)
+        """[A, N] Where the room ends because the rating changes."""
+        self.rerated: Bools = np.ones(total, np.bool_)
+        """[A] Whose ratings are other ones since the count before."""
 
     def room_of(self, shape: int) -> int:
         """Return the cell of the arena where the room of nodes for pods of ``shape`` begins, -1 if none is counted."""
         batch = self._owners.get(int(self._world.policy.batching[shape]))
         return -1 if batch is None else batch.room.offset + int(batch.ask[shape]) * len(self._world.all_nodes)
 
+    def rating_of(self, shape: int) -> int:
+        """Return the row of ``ratings`` that counts for pods of ``shape``, -1 if their plugin rates no nodes."""
+        owner = int(self._world.policy.batching[shape])
+        return self._first[owner] + int(self._owners[owner].ask[shape]) if owner in self._first else -1
+
     def count(self) -> bool:
-        """Bring the room of nodes up to date, and note the nodes where it changed; False if a plugin cannot count.
+        """Bring room and ratings of nodes up to date, and note where they changed; False if a plugin cannot count.
 
         Cost: O(asks x nodes).
         """
@@ -150,11 +167,29 @@ class Batches:
             changed = np.flatnonzero(more)
             if len(changed):
                 world.ledger.add_cells(np.stack([batch.room.offset + changed, more[changed]], axis=1))
-                for node in np.unique(changed % len(world.all_nodes)).tolist():
-                    columns.touch(world.ledger.columns, node)
+            touched = np.unique(changed % len(world.all_nodes))
+            if at in self._first:
+                touched = np.union1d(touched, self._rate(at, batch))
+            for node in touched.tolist():
+                columns.touch(world.ledger.columns, node)
         if self._owners:
             world.ledger.seal()
         return True
+
+    def _rate(self, owner: int, batch: Batch) -> Int64s:
+        """Bring the ratings of one plugin up to date; return the nodes where they changed."""
+        if batch.rate is None:
+            return np.zeros(0, np.int64)
+        asks, found = len(batch.room.initial), batch.rate()
+        if len(found.scores) != asks:
+            message = f"returned float64{[*found.scores.shape]}, expected a row for each of {asks} asks"
+            raise PluginError(message, plugin=self._world.policy.plugins[owner].name, hook="Batch.rate")
+        mine = slice(self._first[owner], self._first[owner] + asks)
+        other = self.ratings[mine] != found.scores
+        self.rerated[mine] |= other.any(axis=1)
+        self.ratings[mine], self.ends[mine] = found.scores, found.ends
+        changed: Int64s = np.flatnonzero(other.any(axis=0))
+        return changed
 
     def complete(self, pods: Int64s) -> None:
         """Ask plugins what ``pods`` got, which were placed in this order and are final; details and effects follow."""

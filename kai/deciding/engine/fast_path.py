@@ -219,6 +219,8 @@ class FastPath:
                 # The kernel popped the group from the heap already; the heap gives its portion.
                 yield self._heap.taken(group)
                 self._count_room()
+            elif outcome == allocating.RECOUNT:
+                self._count_room()
             elif outcome == allocating.REFUSED and work.state[allocating.CODE] and self._full.is_worth_passing():
                 open_one = self._full.pass_over()
                 if open_one is None:
@@ -231,10 +233,31 @@ class FastPath:
     def _count_room(self) -> None:
         """Count the room of nodes again, since something may have been placed in another way."""
         self._work.counting[0] = -1
-        if not self._batches.count():
-            pods = self._session.facts.pods
-            batched = self._batches.of_shape[pods.shape[self._pods]]
-            self._work.plain[pods.group[self._pods[batched]]] = False
+        batches = self._batches
+        if not batches.count():
+            self._leave_to_python(batches.of_shape)
+        elif batches.rerated.any():
+            self._check_order()
+            batches.rerated[:] = False
+
+    def _check_order(self) -> None:
+        """Leave shapes to Python whose tournaments do not order nodes as their new ratings do."""
+        session, index, left = self._session, self._index, np.zeros(len(self._batches.of_shape), np.bool_)
+        for row in np.flatnonzero((index.rated >= 0) & self._batches.rerated[index.rated]).tolist():
+            of_row = index.row == row
+            shape, ratings = int(of_row.argmax()), self._batches.ratings[index.rated[row]]
+            scores = session.policy.vectors.scores[self._facts.shapes.score[shape]]
+            # Where both vary, the sum would have to be rounded as elsewhere, where it is made in another order.
+            both = (scores != scores[:1]).any() and (ratings != ratings[:1]).any()
+            if both or not is_orderly(self._facts, session.policy.vectors, shape, ratings):
+                left |= of_row
+        if left.any():
+            self._leave_to_python(left)
+
+    def _leave_to_python(self, shapes: Bools) -> None:
+        """Have groups with pods of ``shapes`` [K] served one by one."""
+        pods = self._session.facts.pods
+        self._work.plain[pods.group[self._pods[shapes[pods.shape[self._pods]]]]] = False
 
     def _is_batched(self, pod: int) -> bool:
         return pod >= 0 and bool(self._batches.of_shape[self._session.facts.pods.shape[pod]])
@@ -280,6 +303,8 @@ class FastPath:
         leaves = 1 << max(1, (nodes - 1).bit_length())
         row = np.full(len(session.snapshot.shapes), -1, np.int64)
         room: list[int] = []
+        rated: list[int] = []
+        even = np.zeros(nodes, np.float64)
         known: dict[tuple[object, ...], int] = {}
         columns = [getattr(shape_facts, name) for name in ShapeFacts.__annotations__]
         is_batching = self._batches.of_shape.any()
@@ -304,9 +329,10 @@ class FastPath:
             content = (at, *(each[shape].tobytes() for each in columns)) if is_batching else (shape,)
             if content not in known:
                 known[content] = -1
-                if is_light and is_orderly(self._facts, session.policy.vectors, shape):
+                if is_light and is_orderly(self._facts, session.policy.vectors, shape, even):
                     known[content] = count
                     room.append(at)
+                    rated.append(self._batches.rating_of(shape))
                     count += 1
             row[shape] = known[content]
         return ShapeIndex(
@@ -318,6 +344,9 @@ class FastPath:
             changed=np.full(nodes, -1, np.int64),
             noticed=session.columns.touches.copy(),
             room=np.array(room, np.int64),
+            rated=np.array(rated, np.int64),
+            ratings=self._batches.ratings,
+            ends=self._batches.ends,
             remains=make_remains(session.policy.rules.mix, self._facts.nodes.slot_start),
         )
 

@@ -225,7 +225,8 @@ class Asking:
                 values[name] = wrap(f"{cls.__name__}.{name}", value)
             elif isinstance(value, Batch):
                 count, take = self.guarded("Batch.count", value.count), self.guarded("Batch.take", value.take)
-                values[name] = attrs.evolve(value, count=count, take=take)
+                rate = None if value.rate is None else self.guarded("Batch.rate", value.rate)
+                values[name] = attrs.evolve(value, count=count, take=take, rate=rate)
         return cls(**values)
 
     def guarded(self, hook: str, function: Callable[P, R]) -> Callable[P, R]:

@@ -139,10 +139,13 @@ class Policy:
             if plugin.placement is not None and plugin.placement.batch is not None:
                 batching[plugin.placement.batch.ask >= 0] = at
         for at, plugin in enumerate(self.plugins):
-            # Another plugin would have to be asked about each pod. A rating may change with each placement as well.
+            # Another plugin would have to be asked about each pod. A rating may change with each placement as well,
+            # unless the batch says until when it does not.
             if _is_dynamic(plugin):
                 asked = np.ones(shapes, np.bool_) if plugin.concerns is None else plugin.concerns
-                is_enough = not by_placement(plugin.node_score) and plugin.node_wait is None
+                batch = None if plugin.placement is None else plugin.placement.batch
+                is_rated = not by_placement(plugin.node_score) or (batch is not None and batch.rate is not None)
+                is_enough = is_rated and plugin.node_wait is None
                 batching[asked & ((batching != at) | (not is_enough))] = -1
         return batching
 

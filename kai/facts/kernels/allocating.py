@@ -38,13 +38,14 @@ from kai.facts.kernels.fit import (
     gpu_on_node,
     over_capacity,
     over_model,
+    refusal,
 )
 from kai.facts.kernels.groups import elastic_state, next_chunk
 from kai.facts.kernels.order import Heap, pop_steady, push
 from kai.facts.kernels.place import put
 from kai.facts.kernels.score import ShapeIndex, best, drop, refresh
 
-FINISHED, NOT_PLAIN, NO_ROOM, REFUSED = 0, 1, 2, 3
+FINISHED, NOT_PLAIN, NO_ROOM, REFUSED, RECOUNT = 0, 1, 2, 3, 4
 SAME_REFUSALS = 4096
 
 
@@ -252,6 +253,19 @@ def _room_of(facts: Facts, index: ShapeIndex, work: Work, count: int) -> int:
 
 
 @inner
+def _is_spent(
+    facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, index: ShapeIndex, shape: int, node: int
+) -> bool:
+    """Return whether ``node`` would take another pod of ``shape``, but the plugin rates it anew from here on."""
+    row = index.row[shape]
+    if index.rated[row] < 0 or not index.ends[index.rated[row], node]:
+        return False
+    if columns.arena[index.room[row] + node] > 0:
+        return False
+    return refusal(facts, columns, rules, vectors, shape, -1, node) == 0
+
+
+@inner
 def _only_allocated(columns: Columns, work: Work, count: int) -> bool:
     """Return whether all pods of the chunk that got a place may start now."""
     for at in range(count):
@@ -277,7 +291,8 @@ def allocate_groups(
     """Serve groups from ``heap`` until one needs Python; return the reason.
 
     FINISHED: the heap is empty. NOT_PLAIN: ``work.state[GROUP]`` was popped and needs Python. NO_ROOM: the logs
-    have room for fewer than ``room`` more changes, the least that any group needs. REFUSED: the group of ``work.state``
+    have room for fewer than ``room`` more changes, the least that any group needs. RECOUNT: a node that would take
+    another pod has no room left by count, so the plugin must count and rate again. REFUSED: the group of ``work.state``
     could not be placed; its statement is still open, so that the refusal can be explained. Undo it and go on.
     Holds: the same decisions in the same order as the Python path.
     Cost:  a few microseconds for each group, and O(log N) for each pod.
@@ -319,6 +334,7 @@ def allocate_groups(
                     _remember(work, alike, group, count)
                 return _refuse(work, group, -1, 0, code)
         started = columns.counted[group] > 0
+        placed, spent = 0, False
         if kind >= 0:
             mark, pods = columns.cursor[0], work.chunk[:count]
             if place_in_domain(facts, columns, offsets, rules, vectors, trees, kind, leaf, pods) < count:
@@ -329,11 +345,17 @@ def allocate_groups(
             if _is_known(work, alike, 0):
                 _note_same(work, alike, group, work.chunk[0])
                 continue
-            placed, mark = 0, columns.cursor[0]
-            while placed < count and _place(
-                facts, columns, offsets, rules, free_rules, vectors, index, work.chunk[placed], group
+            mark = columns.cursor[0]
+            while (
+                placed < count
+                and not spent
+                and _place(facts, columns, offsets, rules, free_rules, vectors, index, work.chunk[placed], group)
             ):
+                pod = work.chunk[placed]
                 placed += 1
+                spent = room_at >= 0 and _is_spent(
+                    facts, columns, free_rules, vectors, index, facts.pods.shape[pod], columns.node[pod]
+                )
             if room_at >= 0 and placed > 0:
                 if placed < count or not _only_allocated(columns, work, placed):
                     # Plugins would be asked for reasons, or about promises, without what they do not know of yet.
@@ -354,3 +376,5 @@ def allocate_groups(
         if columns.pending[leaf] > 0:
             _describe(facts, columns, rules, heap, work, group)
             push(facts, columns, rules, heap, group)
+        if spent:
+            return RECOUNT

@@ -17,7 +17,7 @@ Source: the peer's plugins nodeplacement, resourcetype, nodeavailability, gpusha
 import numpy as np
 
 from kai.facts.compiled.jit import inner, kernel
-from kai.facts.compiled.struct import Float64s, Float64Table, Int64s, Int64Table, Struct
+from kai.facts.compiled.struct import BoolTable, Float64s, Float64Table, Int64s, Int64Table, Struct
 from kai.facts.kernels.arrays import ascending
 from kai.facts.kernels.booking import is_shared
 from kai.facts.kernels.columns import CPU, GPU, GPU_UNIT, KIND_NONE, Columns, Facts
@@ -142,7 +142,10 @@ DENSITY_RANGE = 10.0
 
 
 class ShapeIndex(Struct):
-    """Tournaments of some shapes. Shapes: K shapes, M tournaments, N nodes, W leaves (a power of two, at least N)."""
+    """Tournaments of some shapes.
+
+    Shapes: K shapes, M tournaments, N nodes, W leaves (a power of two, at least N), A asks that plugins rate nodes for.
+    """
 
     row: Int64s  # [K] tournament of each shape, -1: none
     tier: Float64Table  # [M, N] minus infinity: refused
@@ -152,6 +155,9 @@ class ShapeIndex(Struct):
     changed: Int64s  # [N] the last change of each node, -1 for none
     noticed: Int64s  # [1] the changes that ``changed`` is about
     room: Int64s  # [M] where in the arena the room of nodes [N] for pods of the shape begins, -1: none is counted
+    rated: Int64s  # [M] the row of ``ratings`` and ``ends`` that counts for the tournament, -1: none
+    ratings: Float64Table  # [A, N] what plugins add to scores while they count room
+    ends: BoolTable  # [A, N] where the room ends because the rating changes; elsewhere the node is full then
     remains: Remains
 
 
@@ -190,6 +196,8 @@ def _rate(
         return
     free = columns.idle[node, resource] + columns.releasing[node, resource]
     tier = vectors.scores[facts.shapes.score[shape], node]
+    if index.rated[row] >= 0:
+        tier += index.ratings[index.rated[row], node]
     spread = rules.spread_cpu if resource == CPU else rules.spread_gpu
     if spread > 0.0:
         total = facts.nodes.gpu_count[node] * GPU_UNIT if resource == GPU else facts.nodes.allocatable[node, resource]
@@ -296,19 +304,19 @@ def _has_enough(facts: Facts, shape: int, node: int) -> bool:
 
 
 @kernel
-def is_orderly(facts: Facts, vectors: Vectors, shape: int) -> bool:
+def is_orderly(facts: Facts, vectors: Vectors, shape: int, ratings: Float64s) -> bool:
     """Return whether the tournament orders nodes for ``shape`` as summed scores do.
 
-    It does if static scores are equal or at least ten points apart, and if of the nodes that can take the pod either
-    all or none have the resource of the density term. Without it, as nodes with nothing but MIG slices, they all have
-    the density 0.
+    It does if static scores with ``ratings`` [N] are equal or at least ten points apart, and if of the nodes that can
+    take the pod either all or none have the resource of the density term. Without it, as nodes with nothing but MIG
+    slices, they all have the density 0.
     """
     resource = CPU if is_cpu_only(facts, shape) else GPU
     if facts.shapes.request[shape, resource] <= 0 and not is_shared(facts, shape):
         for node in range(facts.nodes.ready.shape[0]):
             if facts.nodes.allocatable[node, resource] > 0 and _has_enough(facts, shape, node):
                 return False
-    scores = vectors.scores[facts.shapes.score[shape]]
+    scores = vectors.scores[facts.shapes.score[shape]] + ratings
     if np.isnan(scores).any():
         return False
     order = ascending(scores)

@@ -19,9 +19,12 @@ from kai.framework import (
     NodeFilter,
     NodeRow,
     NodeRows,
+    NodeScore,
     Placement,
     PodRow,
     PodRows,
+    Rates,
+    Scores,
     SessionView,
     Taken,
 )
@@ -40,6 +43,8 @@ class Licences:
 
     each: int = 4
     counts: bool = True
+    rates: bool = False
+    """Prefer nodes more than half of whose licences are free."""
 
     def open(self, session: SessionView) -> Sequence[Extension]:
         """Begin with all licences free."""
@@ -61,8 +66,20 @@ class Licences:
         def effects(pod: PodRow, node: NodeRow, detail: object) -> Sequence[Effect]:
             return [Effect(used, node * self.each + at, 1) for at in detail or ()]
 
+        def score(nodes: NodeRows) -> Scores:
+            return np.where(2 * free()[nodes] > self.each, 100.0, 0.0)
+
+        def until_rated_anew(want: int) -> Int64s:
+            return np.where(score(session.nodes) > 0, -((self.each // 2 - free()) // want), len(session.snapshot.pods))
+
         def count() -> Int64s | None:
+            if self.rates:
+                return np.stack([np.minimum(free() // want, until_rated_anew(want)) for want in WANTS.values()])
             return np.stack([free() // want for want in WANTS.values()]) if self.counts else None
+
+        def rate() -> Rates:
+            ends = np.stack([until_rated_anew(want) <= free() // want for want in WANTS.values()])
+            return Rates(scores=np.stack([score(session.nodes)] * len(WANTS)), ends=ends)
 
         def take(pods: PodRows, nodes: NodeRows) -> Taken:
             taken, details = used.values > 0, []
@@ -78,9 +95,10 @@ class Licences:
                 choose=lambda pod, node: lowest(pod, node, used.values > 0),
                 effects=effects,
                 encode=lambda _, __, detail: {"licences": list(detail)},
-                batch=Batch(ask=ask, room=room, count=count, take=take),
+                batch=Batch(ask=ask, room=room, count=count, take=take, rate=rate if self.rates else None),
                 concerns=wanted > 0,
             ),
+            *([NodeScore(lambda _, nodes: score(nodes), concerns=wanted > 0)] if self.rates else []),
         ]
 
 
@@ -135,6 +153,13 @@ def test_batches_decide_what_one_by_one_does(snapshot):
     assert decided(snapshot, Licences()) == decided(snapshot, Licences(), ("batch",))
 
 
+@given(snapshot=clusters())
+@settings(deadline=None)
+def test_ratings_that_change_end_the_room_of_nodes(snapshot):
+    rated = Licences(rates=True)
+    assert decided(snapshot, rated) == decided(snapshot, rated, ("batch",))
+
+
 FEW = (
     {"n": {"gpu": 4, "labels": {"wants": "few"}}},
     {"g": {"queue": "a", "members": 2, "each": {"cpu": 1}, "selector": {"wants": "few"}}},
@@ -159,6 +184,10 @@ def test_pods_of_a_batch_are_asked_about_only_afterwards(monkeypatch):
     assert asked
 
 
+def rates(asks, nodes):
+    return Rates(scores=np.zeros((asks, nodes)), ends=np.zeros((asks, nodes), np.bool_))
+
+
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
@@ -167,6 +196,9 @@ def test_pods_of_a_batch_are_asked_about_only_afterwards(monkeypatch):
         ({"count": lambda: 3}, "Batch.count: returned int, expected int64[A, N] or None"),
         ({"count": lambda: np.zeros((1, 1), np.int64)}, "Batch.count: returned int64[1, 1], expected int64[2, 1]"),
         ({"take": lambda *_: 3}, "Batch.take: returned int, expected a Taken"),
+        ({"rate": lambda: 3}, "Batch.rate: returned int, expected Rates"),
+        ({"rate": lambda: rates(2, 3)}, "Batch.rate: returned float64[2, 3], expected float64[2, 1]"),
+        ({"rate": lambda: rates(3, 1)}, "Batch.rate: returned float64[3, 1], expected a row for each of 2 asks"),
         ({"take": lambda *_: Taken(details=())}, "Batch.take: returned 0 details, expected one for each of 2 pods"),
     ],
 )
