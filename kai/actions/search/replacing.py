@@ -13,7 +13,7 @@ from kai.actions.search.group_states import GroupStates
 from kai.deciding.engine.heaps import GroupHeap
 from kai.deciding.engine.portion import Portion
 from kai.deciding.engine.session import Session
-from kai.deciding.engine.shortcuts import TRIAL
+from kai.deciding.engine.shortcuts import HELD, TRIAL
 from kai.deciding.engine.statement import Statement
 from kai.facts.kernels import trying
 from kai.facts.kernels.columns import KIND_FRACTION, KIND_MEMORY
@@ -80,6 +80,22 @@ class Replacing:
             policy.rules = rules
         statement.discard()
         return held
+
+    def is_held(self, part: Portion, victims: PodRows) -> bool:
+        """Return whether the trial at hand shows by itself that ``holds`` is true and another trial ends as it did.
+
+        It does if all that it changed is that ``victims`` went and one pod got a place among all nodes. Then ``holds``
+        would evict the same pods, and the pod finds at least that node; rules for scores only change which it prefers.
+        """
+        session, group = self.session, part.group
+        # One operation for each pod that went or got a place; what was taken back does not count.
+        return (
+            session.takes(HELD)
+            and int(session.columns.counters[0]) == len(victims) + 1
+            and bool((session.columns.status[victims] == Status.RELEASING).all())
+            and bool(session.facts.groups.simple[group])
+            and bool(session.policy.leaves_alone(np.array([group], np.int64)).all())
+        )
 
     def _lose_for_good(self, statement: Statement, losing: PodRows) -> bool:
         """Return whether some of ``losing`` find no other place after the aggressor, which goes first."""

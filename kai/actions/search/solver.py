@@ -413,7 +413,8 @@ class Search:
             group, moves = self._aggressor.group, self._moves
             # Requests that the ledger does not book in full could fail in the next cycle: prove the result from
             # scratch.
-            if not books_all_they_ask_for(self._session, self._states, group, victims, moves=moves):
+            is_booked = books_all_they_ask_for(self._session, self._states, group, victims, moves=moves)
+            if not is_booked and not (len(terms.waiting) == 1 and self._replacing.is_held(terms.aggressor, victims)):
                 holds = self._replacing.holds(statement, terms.aggressor, victims, all_return=moves)
                 again = self._replacing.run(statement, terms.aggressor, victims)
                 failed = again if holds else None

@@ -132,6 +132,14 @@ NEXT_SCENARIO: Final = Shortcut(
     workload="levels-reclaim",
     gain="2,476 → 1,233",
 )
+HELD: Final = Shortcut(
+    name="held",
+    plain="kai.actions.search.replacing.Replacing.holds",
+    fast="kai.actions.search.replacing.Replacing.is_held",
+    applies="trials for one pod that plugins are asked about, in which no victim got another place",
+    workload="numa-reclaim",
+    gain="696 → 448",
+)
 PROSPECTS: Final = Shortcut(
     name="prospects",
     plain="kai.actions.search.solver.Search",
@@ -218,6 +226,7 @@ TABLE: Final = (
     LAST_PROBE,
     ONE_CALL,
     NEXT_SCENARIO,
+    HELD,
     PROSPECTS,
     HOPELESS,
     TOO_FEW,
