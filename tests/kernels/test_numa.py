@@ -101,3 +101,34 @@ def test_no_zone_gives_more_than_it_has_left(node, demand):
     if numa.place(zones_of([node]), requests_of(demand), 0, drawn) != numa.INFEASIBLE:
         left = np.maximum(table(node.available), 0)
         assert (drawn <= left).all()
+
+
+@settings(deadline=None)
+@given(st.lists(nodes(), min_size=1, max_size=4), demands(), st.integers(1, 5))
+def test_room_is_counted_as_the_twin_counts_it(cluster, demand, most):
+    rows, out = np.arange(len(cluster), dtype=np.int64), np.empty((len(cluster), 3), np.int64)
+    widest = max(len(node.available) for node in cluster)
+    zones, live = zones_of(cluster), table([zone for node in cluster for zone in node.available])
+    scratch = zones.replace(available=np.full_like(live, 99))
+    devices = flags([demand.devices])[0]
+    numa.rooms(scratch, requests_of(demand), demand.guaranteed, devices, widest, most, live, rows, out)
+    expected = [naive.room(node, demand, widest, most) for node in cluster]
+    assert out.tolist() == [
+        [numa.UNBOUNDED if count is None else count, span, int(more)] for count, span, more in expected
+    ]
+    assert np.array_equal(live, zones.available)
+
+
+@settings(deadline=None)
+@given(st.lists(nodes(), min_size=1, max_size=3), demands(), st.lists(st.integers(0, 2), max_size=6))
+def test_pods_draw_one_after_the_other(cluster, demand, order):
+    order = np.array([at % len(cluster) for at in order], np.int64)
+    width = max(len(node.available) for node in cluster)
+    out = np.full((len(order) * width, len(NAMES)), 99, np.int64)
+    zones, devices = zones_of(cluster), flags([demand.devices])[0]
+    before = zones.available.copy()
+    numa.draw(zones, requests_of(demand), demand.guaranteed, devices, width, order, out)
+    expected = naive.draw(cluster, demand, order.tolist())
+    rows = [[*drawn, *([{}] * (width - len(drawn)))] for drawn in expected]
+    assert np.array_equal(out, table([zone for drawn in rows for zone in drawn]))
+    assert (before - zones.available).sum() == out.sum()

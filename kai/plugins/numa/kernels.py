@@ -16,6 +16,7 @@ from kai.framework.kernel import Bools, BoolTable, Int64s, Int64Table, Struct, i
 POLICY_NONE, POLICY_BEST_EFFORT, POLICY_RESTRICTED, POLICY_SINGLE = 0, 1, 2, 3
 
 INFEASIBLE = -1
+UNBOUNDED = 1 << 40
 
 
 class Zones(Struct):
@@ -225,3 +226,80 @@ def spans(
             drawn = np.zeros((size, zones.aware.shape[1]), np.int64)
             span = place(zones, requests, node, drawn)
             out[at] = max(span, 1) if span >= 0 else INFEASIBLE
+
+
+@kernel
+def rooms(
+    zones: Zones,
+    requests: Requests,
+    guaranteed: bool,
+    devices: Bools,
+    widest: int,
+    most: int,
+    live: Int64Table,
+    nodes: Int64s,
+    out: Int64Table,
+) -> None:
+    """Fill ``out`` [n, 3] with how many more such pods each of ``nodes`` [n] takes, and how it is rated for them.
+
+    A row holds the number of pods, for all of which the node has the same span (``UNBOUNDED`` if they draw nothing);
+    the span, as ``spans`` has it; and whether the node takes further pods, but with another span or an unknown one.
+    No more than ``most`` pods are counted. ``live`` [Z, R] has the free amounts; ``zones.available`` is working memory.
+    Cost: O(n * most) calls of ``place``.
+    """
+    for at in range(nodes.shape[0]):
+        node = nodes[at]
+        first = zones.start[node]
+        size = zones.start[node + 1] - first
+        out[at, 0] = UNBOUNDED
+        out[at, 2] = 0
+        if size == 0:
+            out[at, 1] = widest
+            continue
+        if not is_aligned(zones, guaranteed, devices, node):
+            out[at, 1] = size
+            continue
+        zones.available[first : first + size] = live[first : first + size]
+        drawn = np.zeros((size, zones.aware.shape[1]), np.int64)
+        count = 0
+        while True:
+            span = place(zones, requests, node, drawn)
+            rating = max(span, 1) if span >= 0 else INFEASIBLE
+            if count == 0:
+                out[at, 1] = rating
+            if rating != out[at, 1] or count == most:
+                out[at, 0] = count
+                # A strict node refuses a pod that it cannot align; others take it and are rated 0.
+                out[at, 2] = int(rating != INFEASIBLE or zones.policy[node] < POLICY_RESTRICTED)
+                break
+            if rating == INFEASIBLE:
+                if zones.policy[node] >= POLICY_RESTRICTED:
+                    out[at, 0] = 0
+                break
+            if not drawn.any():
+                break
+            zones.available[first : first + size] -= drawn
+            count += 1
+
+
+@kernel
+def draw(
+    zones: Zones, requests: Requests, guaranteed: bool, devices: Bools, width: int, nodes: Int64s, out: Int64Table
+) -> None:
+    """Place one pod after the other on ``nodes`` [n] and fill ``out`` [n * ``width``, R] with what each draws.
+
+    The zones of the n-th pod's node are the rows from n * ``width`` on. What is drawn is taken from
+    ``zones.available``. Cost: O(n) calls of ``place``.
+    """
+    out[:, :] = 0
+    for at in range(nodes.shape[0]):
+        node = nodes[at]
+        first = zones.start[node]
+        size = zones.start[node + 1] - first
+        if size == 0 or not is_aligned(zones, guaranteed, devices, node):
+            continue
+        drawn = out[at * width : at * width + size]
+        if place(zones, requests, node, drawn) == INFEASIBLE:
+            drawn[:, :] = 0
+            continue
+        zones.available[first : first + size] -= drawn

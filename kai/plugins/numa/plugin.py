@@ -2,7 +2,8 @@
 
 A node with a strict policy is refused if it cannot align the pod. Of the others, those where the pod spans the fewest
 zones are preferred. The zones are chosen when the pod is placed, charged for as long as it holds its place, and handed
-to the binder, whose record the next cycle reads.
+to the binder, whose record the next cycle reads. Pods that ask for the same are placed in batches: a node has room for
+as many of them as span the same number of zones there, and is counted again where that number changes.
 
 Requests are aligned for the whole pod or for each container. CPUs are pinned for guaranteed pods, and only if a
 container requests whole ones; memory is aligned for guaranteed pods, devices for every pod.
@@ -21,6 +22,7 @@ from kai.framework import (
     CPU,
     GPU,
     PLUGGED_GPU,
+    Batch,
     Bools,
     ContainerRequest,
     Effect,
@@ -32,15 +34,29 @@ from kai.framework import (
     NodeScore,
     Placement,
     PodRow,
+    PodRows,
     Quantities,
+    Rates,
     ResourceAxis,
     Scores,
     SessionView,
     Shape,
+    Status,
+    Taken,
     Tracked,
 )
 from kai.framework.kept import KeptAnswers, NodeStates
-from kai.plugins.numa.kernels import INFEASIBLE, POLICY_RESTRICTED, Requests, Zones, is_aligned, place, spans
+from kai.plugins.numa.kernels import (
+    INFEASIBLE,
+    POLICY_RESTRICTED,
+    Requests,
+    Zones,
+    draw,
+    is_aligned,
+    place,
+    rooms,
+    spans,
+)
 from kai.plugins.numa.zones import (
     LAYOUTS,
     ON_REQUEST,
@@ -119,6 +135,12 @@ def _table(vectors: Sequence[Int64s], axis: ResourceAxis) -> Int64s:
 
 DETAIL = "numa"
 BEST = 100.0
+MOST_ASKS = 16
+"""The most asks that are counted; pods with others are placed one by one."""
+MOST_ROOM = 256
+"""The most pods that are counted on a node at a time."""
+_SPANS = 1 << 10
+"""More than the zones of any node."""
 REFUSED = "node cannot NUMA-align the pod's resources under its Topology Manager policy"
 
 
@@ -159,6 +181,7 @@ class Numa:
                 effects=aligner.effects,
                 encode=_encode,
                 report=aligner.report_nodes,
+                batch=_Batching(session, aligner).batch(),
                 concerns=aligner.concerns,
             ),
         )
@@ -189,6 +212,12 @@ class _Pod:
     """Equal for shapes with equal answers."""
 
 
+def _scores_of(spanned: Int64s) -> Scores:
+    """Return the scores of nodes on which a pod spans so many zones; 0 where it cannot be aligned."""
+    # `np.where` computes both values, hence the maximum: there must be no division by zero.
+    return np.where(spanned > 0, BEST / np.maximum(spanned, 1), 0.0)
+
+
 class _Kept:
     """How many zones pods span, by what they ask for and by what the zones of a node have."""
 
@@ -203,6 +232,13 @@ class _Kept:
         owners = np.repeat(np.arange(len(sizes)), sizes * zones.aware.shape[1])
         self._states = NodeStates(kinds, (owners,))
         self._spans = KeptAnswers(self._states, np.int64)
+        self._rooms = KeptAnswers(self._states, np.int64)
+
+    def rooms(
+        self, ask: tuple[object, ...], left: Tracked, nodes: NodeRows, answer: Callable[[NodeRows], Int64s]
+    ) -> Int64s:
+        self._states.read((left,))
+        return self._rooms.of(ask, nodes, answer)
 
     def spans(
         self, ask: tuple[object, ...], left: Tracked, nodes: NodeRows, answer: Callable[[NodeRows], Int64s]
@@ -225,7 +261,7 @@ class _Aligner:
         self._layouts = layouts
         self._axis = view.snapshot.axis
         # Tracked by the engine, so that the amounts of an undone placement come back without a word from this plugin.
-        self._left = view.track(layouts.zones.available)
+        self.left = view.track(layouts.zones.available)
         self._known: dict[int, _Pod] = {}
         shapes = view.snapshot.shapes
         self.concerns = np.array(
@@ -236,7 +272,8 @@ class _Aligner:
             np.bool_,
         )
 
-    def _pod(self, pod: PodRow) -> _Pod:
+    def ask_of(self, pod: PodRow) -> _Pod:
+        """Return what matters of the shape of ``pod``."""
         row = self._view.shape_of(pod)
         found = self._known.get(row)
         if found is None:
@@ -252,17 +289,47 @@ class _Aligner:
     @cached_property
     def _zones(self) -> Zones:
         """The zones with their free amounts, live. Only valid once the session is open."""
-        return self._layouts.zones.replace(available=self._left.values)
+        return self._layouts.zones.replace(available=self.left.values)
+
+    def rooms(self, pod: PodRow, scratch: Int64s) -> Int64s:
+        """Return int64[3, N]: what ``kernels.rooms`` says of all nodes; ``scratch`` [Z, R] is working memory."""
+        facts, zones = self.ask_of(pod), self._layouts.zones.replace(available=scratch)
+        widest, live = self._layouts.widest, self.left.values
+
+        def answer(rows: NodeRows) -> Int64s:
+            out = np.empty((len(rows), 3), np.int64)
+            rooms(zones, facts.requests, facts.guaranteed, facts.devices, widest, MOST_ROOM, live, rows, out)
+            # One number for each state, as kept answers are.
+            return (out[:, 0] * _SPANS + out[:, 1] + 1) * 2 + out[:, 2]
+
+        found = self._kept.rooms(facts.ask, self.left, self._view.nodes, answer)
+        return np.stack([found // (2 * _SPANS), found // 2 % _SPANS - 1, found % 2])
+
+    def draw(self, pod: PodRow, nodes: NodeRows) -> tuple[list[NumaPlacement], Int64s]:
+        """Return where pods like ``pod`` are placed that come to ``nodes`` [n] one by one, and what is left [Z, R]."""
+        facts, width = self.ask_of(pod), self._layouts.widest
+        left = self.left.values.copy()
+        drawn = np.empty((len(nodes) * width, len(self._axis)), np.int64)
+        zones = self._layouts.zones.replace(available=left)
+        draw(zones, facts.requests, facts.guaranteed, facts.devices, width, nodes, drawn)
+        known: dict[tuple[object, bytes], NumaPlacement] = {}
+        out: list[NumaPlacement] = []
+        for node, table in zip(nodes.tolist(), drawn.reshape(len(nodes), width, len(self._axis)), strict=True):
+            key = self._layouts.names[node], table.tobytes()
+            if key not in known:
+                known[key] = self._layouts.placement(node, table, self._axis)
+            out.append(known[key])
+        return out, left
 
     def _spans(self, pod: PodRow, nodes: NodeRows) -> Int64s:
-        facts = self._pod(pod)
+        facts = self.ask_of(pod)
 
         def answer(rows: NodeRows) -> Int64s:
             out = np.empty(len(rows), np.int64)
             spans(self._zones, facts.requests, facts.guaranteed, facts.devices, self._layouts.widest, rows, out)
             return out
 
-        return self._kept.spans(facts.ask, self._left, nodes, answer)
+        return self._kept.spans(facts.ask, self.left, nodes, answer)
 
     def filter_nodes(self, pod: PodRow, nodes: NodeRows) -> Bools:
         """Refuse nodes with a strict policy that could not align ``pod``."""
@@ -274,9 +341,7 @@ class _Aligner:
 
     def score_nodes(self, pod: PodRow, nodes: NodeRows) -> Scores:
         """Rate nodes by how few zones ``pod`` would span; 0 where it cannot be aligned at all."""
-        spanned = self._spans(pod, nodes)
-        # `np.where` computes both values, hence the maximum: there must be no division by zero.
-        return np.where(spanned > 0, BEST / np.maximum(spanned, 1), 0.0)
+        return _scores_of(self._spans(pod, nodes))
 
     def choose(self, pod: PodRow, node: NodeRow) -> NumaPlacement | None:
         """Return the zones of ``node`` that ``pod`` draws from; none if it is not aligned there, None if it must be.
@@ -290,7 +355,7 @@ class _Aligner:
         return placement
 
     def _placement(self, pod: PodRow, node: NodeRow) -> NumaPlacement | None:
-        facts, zones = self._pod(pod), self._zones
+        facts, zones = self.ask_of(pod), self._zones
         size = int(zones.start[node + 1] - zones.start[node])
         if size == 0 or not is_aligned(zones, facts.guaranteed, facts.devices, int(node)):
             return NumaPlacement()
@@ -302,7 +367,7 @@ class _Aligner:
     def recorded(self, pod: PodRow) -> NumaPlacement:
         """Return the recorded zones of a pod that had a node, if that node aligns it."""
         node = int(self._view.snapshot.pod_node[pod])
-        facts = self._pod(pod)
+        facts = self.ask_of(pod)
         # A record may be older than the policy of the node, or written by a user: then nothing is drawn.
         if node < 0 or not is_aligned(self._zones, facts.guaranteed, facts.devices, node):
             return NumaPlacement()
@@ -312,7 +377,7 @@ class _Aligner:
         """Return the amounts that ``pod`` draws from the zones of ``node``."""
         placement = detail if isinstance(detail, NumaPlacement) else self.recorded(pod)
         cells = self._layouts.cells(int(node), placement, self._axis)
-        return [Effect(self._left, cell, -amount) for cell, amount in cells.items()]
+        return [Effect(self.left, cell, -amount) for cell, amount in cells.items()]
 
     def report_nodes(self) -> Mapping[int, Mapping[str, object]]:
         """Return the free amounts in the zones of each node, for the resources that they report."""
@@ -325,3 +390,54 @@ class _Aligner:
                 amounts = (tuple((self._axis.names[at], int(row[at])) for at in reported) for row in left)
                 out[node] = {"numaZonesAvailable": {str(at): Quantities(each) for at, each in enumerate(amounts)}}
         return out
+
+
+class _Batching:
+    """The asks of one session that pods wait with."""
+
+    def __init__(self, view: SessionView, aligner: _Aligner) -> None:
+        """Number the asks of pods that wait, the most frequent first."""
+        self._view, self._aligner = view, aligner
+        self._pods: list[PodRow] = []
+        """A pod with each ask."""
+        snapshot = view.snapshot
+        self._ask = np.full(len(snapshot.shapes), -1, np.int64)
+        waiting = np.flatnonzero((snapshot.pod_status == Status.PENDING) & aligner.concerns[snapshot.pod_shape])
+        shapes, first, counts = np.unique(snapshot.pod_shape[waiting], return_index=True, return_counts=True)
+        numbers: dict[tuple[object, ...], int] = {}
+        for at in np.argsort(-counts, kind="stable").tolist():
+            pod = PodRow(int(waiting[first[at]]))
+            ask = aligner.ask_of(pod).ask
+            if ask not in numbers and len(numbers) < MOST_ASKS:
+                numbers[ask] = len(numbers)
+                self._pods.append(pod)
+            self._ask[shapes[at]] = numbers.get(ask, -1)
+
+    def batch(self) -> Batch | None:
+        """Return the extension, None if no pod waits."""
+        if not self._pods:
+            return None
+        shape = len(self._pods), len(self._view.nodes)
+        self._scratch = np.empty_like(self._aligner.left.initial)
+        self._found = np.zeros((3, *shape), np.int64)
+        room = self._view.track(np.zeros(shape, np.int64))
+        return Batch(ask=self._ask, room=room, count=self.count, take=self.take, rate=self.rate)
+
+    def count(self) -> Int64s:
+        """Return int64[A, N]: how many more pods with each ask each node takes while it is rated as now."""
+        for at, pod in enumerate(self._pods):
+            self._found[:, at] = self._aligner.rooms(pod, self._scratch)
+        counted: Int64s = self._found[0].copy()
+        return counted
+
+    def rate(self) -> Rates:
+        """Return how nodes are rated for these pods, and where they are rated anew afterwards."""
+        return Rates(scores=_scores_of(self._found[1]), ends=self._found[2] > 0)
+
+    def take(self, pods: PodRows, nodes: NodeRows) -> Taken:
+        """Return the zones of ``pods``, all with one ask, on ``nodes``."""
+        left = self._aligner.left
+        details, after = self._aligner.draw(PodRow(int(pods[0])), nodes)
+        more = (after - left.values).ravel()
+        cells = np.flatnonzero(more)
+        return Taken(details=details, changes=[(left, cells, more[cells])])

@@ -231,6 +231,8 @@ class Layouts:
     """The most zones that a node has."""
     reported: Bools
     """[R] Resources that zones report on some node that aligns pods."""
+    names: tuple[int, ...]
+    """[N] Equal numbers for nodes whose zones have the same names."""
 
     def placement(self, node: int, drawn: Int64s, axis: ResourceAxis) -> NumaPlacement:
         """Return the placement that draws ``drawn`` [W, R] from the zones of ``node``."""
@@ -323,7 +325,14 @@ def read_layouts(
         layouts=layouts,
         widest=max(counts),
         reported=aware[policy != POLICY_NONE].any(axis=0),
+        names=_numbered(layouts),
     )
+
+
+def _numbered(layouts: Sequence[NumaLayout | None]) -> tuple[int, ...]:
+    numbers: dict[tuple[str, ...], int] = {}
+    names = (tuple(zone.name for zone in each.zones) if each else () for each in layouts)
+    return tuple([numbers.setdefault(each, len(numbers)) for each in names])
 
 
 def _drawn(snapshot: Snapshot, placements: Mapping[int, NumaPlacement], start: Int64s) -> Int64s:

@@ -131,3 +131,48 @@ def spans(nodes: Sequence[Node], demand: Demand) -> list[int]:
             drawn = place(node, demand)
             out.append(-1 if drawn is None else max(1, sum(bool(zone) for zone in drawn)))
     return out
+
+
+def room(node: Node, demand: Demand, widest: int, most: int) -> tuple[int | None, int, bool]:
+    """Return how many such pods span as many zones (None: any number), how many, and whether others follow."""
+    span = spans_of(node, demand, widest)
+    count = 0
+    while True:
+        rating = spans_of(node, demand, widest)
+        if rating != span or count == most:
+            refused = rating == -1 and node.policy in {"restricted", "single-numa-node"}
+            return count, span, not refused
+        if rating == -1 and node.policy in {"restricted", "single-numa-node"}:
+            return 0, span, False
+        drawn = placed(node, demand)
+        if not any(amount for zone in drawn for amount in zone.values()):
+            return None, span, False
+        node = less(node, drawn)
+        count += 1
+
+
+def spans_of(node: Node, demand: Demand, widest: int) -> int:
+    return spans([node], demand)[0] if node.available else widest
+
+
+def placed(node: Node, demand: Demand) -> list[dict[str, int]]:
+    """Return what a pod that comes to the node draws from each zone; nothing if it is not aligned."""
+    found = place(node, demand) if node.available and is_aligned(node, demand) else None
+    return [{} for _ in node.available] if found is None else found
+
+
+def less(node: Node, drawn: Sequence[Amounts]) -> Node:
+    available = tuple(
+        {name: amount - taken.get(name, 0) for name, amount in has.items()}
+        for has, taken in zip(node.available, drawn, strict=True)
+    )
+    return attrs.evolve(node, available=available)
+
+
+def draw(nodes: Sequence[Node], demand: Demand, order: Sequence[int]) -> list[list[dict[str, int]]]:
+    """Return what pods draw that come to the nodes in ``order``."""
+    current, out = list(nodes), []
+    for at in order:
+        out.append(placed(current[at], demand))
+        current[at] = less(current[at], out[-1])
+    return out
