@@ -14,23 +14,25 @@ costs a few look-ups and one joining of strings.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from json.encoder import encode_basestring as quoted
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 import attrs
 
 from kai.api import names, plans
-from kai.api.codec.structuring import Printed, unstructure
+from kai.api.codec.structuring import Printed, structure_as, unstructure
 from kai.api.kinds import BY_CLASS, ApiObject, Key, key_of, title
 from kai.api.kubernetes.meta import PodDisruptionBudget
 from kai.api.kubernetes.node import Node
 from kai.api.kubernetes.pod import ENDED, Pod
 from kai.api.plans import Create, Reason, Ref, Refusal
-from kai.api.scheduling.bind_request import BindRequest, is_for
+from kai.api.scheduling.bind_request import BindRequest, BindRequestSpec, is_for
 from kai.cluster.requests import NamespaceEnding, Request
 from kai.cluster.transport.encoding import to_json
+from kai.facts.model.placement import Quantities
 from kai.framework.decisions import Bind, Decision, Evict
-from kai.intake.bind_requests import has_failed
+from kai.intake.bind_requests import fields, has_failed
 from kai.intake.disruption_budgets import Budgets
 from kai.intake.nodes import is_wanted
 from kai.roles.scheduler.committing import orders
@@ -173,6 +175,7 @@ _HEAD: Final = f'{{"apiVersion":"{_KIND.api_version}","kind":"{_KIND.kind}","met
 _OWNER: Final = ',"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":'
 _UID: Final = ',"uid":'
 _SPEC: Final = '}]},"spec":{"podName":'
+_OF_PODS: Final = frozenset({"resourceClaimAllocations", "extendedResourceClaimAllocation"})
 _MOST_PARTS: Final = 1 << 17
 """Limit of memoized parts: more than the nodes of a large cluster, times the kinds of amounts that pods receive."""
 
@@ -186,6 +189,8 @@ class BindTemplates:
     """Text by namespace."""
     _nodes: dict[tuple[str, str, int, float], tuple[str, str]] = attrs.field(factory=dict)
     """Labels and the end of the spec, by node and by what a pod receives there."""
+    _records: dict[Hashable, str] = attrs.field(factory=dict)
+    """Text of what plugins record, by content."""
 
     def create(
         self, decision: Bind, pod: Pod, node: str, devices: tuple[str, ...] = (), stamp: Stamp = BLANK
@@ -206,7 +211,8 @@ class BindTemplates:
         """
         metadata = pod.metadata
         namespace, uid = metadata.namespace, metadata.uid
-        if decision.request or not (decision.received and namespace and uid):
+        record = self._record(decision.request) if decision.request else ""
+        if record is None or not (decision.received and namespace and uid):
             return None
         place = self._places.get(namespace) or self._place(namespace)
         kind = (node, decision.received, decision.gpu_count, decision.gpu_portion)
@@ -216,7 +222,33 @@ class BindTemplates:
         if devices:
             end += f',"selectedGPUGroups":[{",".join(map(quoted, devices))}]'
         name = quoted(metadata.name)
-        return f"{_HEAD}{name}{place}{labels}{_OWNER}{name}{_UID}{quoted(uid)}{_SPEC}{name}{end}}}}}".encode()
+        return f"{_HEAD}{name}{place}{labels}{_OWNER}{name}{_UID}{quoted(uid)}{_SPEC}{name}{end}{record}}}}}".encode()
+
+    def _record(self, request: Mapping[str, object]) -> str | None:
+        """Return the text of what plugins record in the spec; None where it names something of the pod alone."""
+        # Claims and their devices differ from pod to pod.
+        if not _OF_PODS.isdisjoint(request):
+            return None
+        try:
+            content = _content(request)
+        except TypeError:
+            return None
+        found = self._records.get(content)
+        if found is None:
+            if len(self._records) >= _MOST_PARTS:
+                self._records.clear()
+            # What a bind request says anyway is the engine's to say.
+            spec = attrs.evolve(
+                structure_as(BindRequestSpec, fields(request)),
+                pod_name="",
+                selected_node="",
+                received_resource_type="",
+                received_gpu=None,
+                selected_gpu_groups=(),
+            )
+            printed = to_json(unstructure(spec)).decode()[1:-1]
+            found = self._records[content] = f",{printed}" if printed else ""
+        return found
 
     def _place(self, namespace: str) -> str:
         if len(self._places) >= _MOST_PARTS:
@@ -235,6 +267,20 @@ class BindTemplates:
         }
         parts = self._nodes[node, received, count, portion] = labels, f",{to_json(spec).decode()[1:-1]}"
         return parts
+
+
+def _content(value: object) -> Hashable:
+    """Return what equal records have in common. Raises: TypeError for devices and containers, which differ by pod."""
+    match value:
+        case str() | Quantities():
+            return value
+        case int() if not isinstance(value, bool):
+            return value
+        case Mapping():
+            return tuple([(name, _content(each)) for name, each in value.items()])
+        case list() | tuple():
+            return tuple([_content(each) for each in value])
+    raise TypeError(f"record: found {type(value).__name__}, expected a name, a number or amounts")
 
 
 def _notes(stamp: Stamp) -> str:
