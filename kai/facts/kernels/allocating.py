@@ -38,7 +38,6 @@ from kai.facts.kernels.fit import (
     gpu_on_node,
     over_capacity,
     over_model,
-    refusal,
 )
 from kai.facts.kernels.groups import elastic_state, next_chunk
 from kai.facts.kernels.order import Heap, pop_steady, push
@@ -253,16 +252,15 @@ def _room_of(facts: Facts, index: ShapeIndex, work: Work, count: int) -> int:
 
 
 @inner
-def _is_spent(
-    facts: Facts, columns: Columns, rules: Rules, vectors: Vectors, index: ShapeIndex, shape: int, node: int
-) -> bool:
-    """Return whether ``node`` would take another pod of ``shape``, but the plugin rates it anew from here on."""
+def _is_spent(columns: Columns, index: ShapeIndex, shape: int, node: int) -> bool:
+    """Return whether the plugin rates ``node`` anew from here on for pods that ask for what ``shape`` does.
+
+    The node may be full for this shape. Others with the same ask may request less of what the engine counts.
+    """
     row = index.row[shape]
     if index.rated[row] < 0 or not index.ends[index.rated[row], node]:
         return False
-    if columns.arena[index.room[row] + node] > 0:
-        return False
-    return refusal(facts, columns, rules, vectors, shape, -1, node) == 0
+    return columns.arena[index.room[row] + node] <= 0
 
 
 @inner
@@ -291,8 +289,8 @@ def allocate_groups(
     """Serve groups from ``heap`` until one needs Python; return the reason.
 
     FINISHED: the heap is empty. NOT_PLAIN: ``work.state[GROUP]`` was popped and needs Python. NO_ROOM: the logs
-    have room for fewer than ``room`` more changes, the least that any group needs. RECOUNT: a node that would take
-    another pod has no room left by count, so the plugin must count and rate again. REFUSED: the group of ``work.state``
+    have room for fewer than ``room`` more changes, the least that any group needs. RECOUNT: the room of a
+    node ended because its rating changes, so the plugin must count and rate again. REFUSED: the group of ``work.state``
     could not be placed; its statement is still open, so that the refusal can be explained. Undo it and go on.
     Holds: the same decisions in the same order as the Python path.
     Cost:  a few microseconds for each group, and O(log N) for each pod.
@@ -353,9 +351,7 @@ def allocate_groups(
             ):
                 pod = work.chunk[placed]
                 placed += 1
-                spent = room_at >= 0 and _is_spent(
-                    facts, columns, free_rules, vectors, index, facts.pods.shape[pod], columns.node[pod]
-                )
+                spent = room_at >= 0 and _is_spent(columns, index, facts.pods.shape[pod], columns.node[pod])
             if room_at >= 0 and placed > 0:
                 if placed < count or not _only_allocated(columns, work, placed):
                     # Plugins would be asked for reasons, or about promises, without what they do not know of yet.
