@@ -134,5 +134,5 @@ def contended(draw):
 
 @given(snapshot=contended())
 @settings(deadline=None)
-def test_a_trial_that_proves_itself_decides_as_one_made_again(snapshot):
+def test_a_trial_that_proves_itself_decides_alike(snapshot):
     assert decided(snapshot) == decided(snapshot, ("held",))
