@@ -313,17 +313,8 @@ class FastPath:
         is_light = max(rules.binpack_cpu, rules.binpack_gpu) <= 1.0
         count = 0
         for shape, pod in zip(map(int, shapes), map(int, pods), strict=True):
-            dynamic = session.policy.dynamic[shape] and not self._batches.of_shape[shape]
-            if (count + 1) * nodes > MOST_CELLS:
+            if (count + 1) * nodes > MOST_CELLS or not self._sets_mask(shape, PodRow(pod)):
                 continue
-            if dynamic:
-                mask, score = session.policy.prepare_single(shape, PodRow(pod), session.all_nodes)
-            else:
-                session.policy.prepare(shape, PodRow(pod), session.all_nodes)
-                mask, score = session.facts.shapes.mask[shape], session.facts.shapes.score[shape]
-            if mask < 0:
-                continue
-            shape_facts.mask[shape], shape_facts.score[shape] = mask, score
             at = self._batches.room_of(shape)
             # Shapes that differ only in what plugins see share a tournament. Only plugins that batch make many of them.
             content = (at, *(each[shape].tobytes() for each in columns)) if is_batching else (shape,)
@@ -349,6 +340,19 @@ class FastPath:
             ends=self._batches.ends,
             remains=make_remains(session.policy.rules.mix, self._facts.nodes.slot_start),
         )
+
+    def _sets_mask(self, shape: int, pod: PodRow) -> bool:
+        """Set the mask and the score that pods of a shape are placed by; return whether there is a mask."""
+        session, facts = self._session, self._facts.shapes
+        if session.policy.dynamic[shape] and not self._batches.of_shape[shape]:
+            mask, score = session.policy.prepare_single(shape, pod, session.all_nodes)
+        else:
+            session.policy.prepare(shape, pod, session.all_nodes)
+            mask, score = session.facts.shapes.mask[shape], session.facts.shapes.score[shape]
+        if mask < 0:
+            return False
+        facts.mask[shape], facts.score[shape] = mask, score
+        return True
 
     def _plain(self, waiting: Int64s) -> Bools:
         """Return bool[G]: groups with one leaf and only indexed shapes that no plugin judges or splits nodes for."""
