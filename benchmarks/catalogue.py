@@ -345,7 +345,7 @@ def _zones() -> Iterable[Workload]:
     )
     cluster = Nodes(256, numa=2)
     yield Workload(
-        id="numa-reclaim",
+        id="sockets-reclaim",
         title="256 full nodes of two NUMA zones, 256 x 1 GPU reclaim",
         nodes=cluster,
         queues=four_queues(cluster.total_gpus),

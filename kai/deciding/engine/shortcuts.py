@@ -137,7 +137,7 @@ HELD: Final = Shortcut(
     plain="kai.actions.search.replacing.Replacing.holds",
     fast="kai.actions.search.replacing.Replacing.is_held",
     applies="trials for one pod that plugins are asked about, in which no victim got another place",
-    workload="numa-reclaim",
+    workload="sockets-reclaim",
     gain="696 → 448",
 )
 PROSPECTS: Final = Shortcut(

@@ -19,7 +19,7 @@ def test_every_target_of_the_series_is_set():
     wanted |= {"w6": 60, "w6b": 8, "w7": 100, "w9": 200, "w10": 20, "fill-10k": 420, "large-1000": 1000}
     wanted |= {"gang-full": 200, "gang-reclaim": 470, "parts-reclaim": 920, "queues-reclaim": 500, "apart": 100}
     wanted |= {"spread": 100, "mig": 19, "mig-reclaim": 310, "levels-reclaim": 500, "packing": 106}
-    wanted |= {"shares-reclaim": 66, "numa": 57, "numa-reclaim": 120}
+    wanted |= {"shares-reclaim": 66, "numa": 57, "sockets-reclaim": 120}
     assert targets == wanted
     assert read_ranges()["w4d"].target_rss_mb == 250
 
