@@ -112,7 +112,7 @@ def test_room_is_counted_as_the_twin_counts_it(cluster, demand, most):
     scratch = zones.replace(available=np.full_like(live, 99))
     devices = flags([demand.devices])[0]
     numa.rooms(scratch, requests_of(demand), demand.guaranteed, devices, widest, most, live, rows, out)
-    expected = [naive.room(node, demand, widest, most) for node in cluster]
+    expected = naive.rooms(cluster, demand, widest, most)
     assert out.tolist() == [
         [numa.UNBOUNDED if count is None else count, span, int(more)] for count, span, more in expected
     ]

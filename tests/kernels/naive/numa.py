@@ -133,6 +133,10 @@ def spans(nodes: Sequence[Node], demand: Demand) -> list[int]:
     return out
 
 
+def rooms(nodes: Sequence[Node], demand: Demand, widest: int, most: int) -> list[tuple[int | None, int, bool]]:
+    return [room(node, demand, widest, most) for node in nodes]
+
+
 def room(node: Node, demand: Demand, widest: int, most: int) -> tuple[int | None, int, bool]:
     """Return how many such pods span as many zones (None: any number), how many, and whether others follow."""
     span = spans_of(node, demand, widest)
