@@ -55,7 +55,7 @@ class Use:
 
     held: Amounts = NOTHING
     lost: Amounts = NOTHING
-    """The GPUs of it that ended in a failure, an eviction or the loss of a node, then or later; ``held`` has them."""
+    """The part of it that ended in a failure, an eviction or the loss of a node, then or later; ``held`` has it too."""
     jobs: int = 0
     """Jobs that held something in that time."""
 
@@ -100,10 +100,10 @@ def _whole(parts: Sequence[int | None]) -> Amounts:
 _SUMS: Final = ", ".join(map(_over_time, RESOURCES))
 _LOST: Final = ", ".join(str(int(each)) for each in LOSSES)
 _IS_LOST: Final = f"CASE WHEN ended IN ({_LOST}) THEN 1 ELSE 0 END AS is_lost"
-_PARTS: Final = (*RESOURCES, "gpu * is_lost")
+_PARTS: Final = (*RESOURCES, *(f"{each} * is_lost" for each in RESOURCES))
 _SMALL_SUMS: Final = ", ".join(f"SUM({each} * (b - a))" for each in _PARTS)
 _LARGE_SUMS: Final = ", ".join(map(_over_time, _PARTS))
-"""What was held and, last, the GPUs that were lost."""
+"""What was held and, in the second half, the part of it that was lost."""
 
 
 def _clipped(columns: str, table: str) -> str:
@@ -150,10 +150,10 @@ def use_by(connection: Connection, by: str, since: int, until: int) -> dict[int 
         window_of(connection, since, until),
     )
     found: dict[int | str, Use] = {}
-    ends = 1 if is_small else 2
     for key, jobs, *parts in rows:
         # In one group: a job that lost a part of its work, and ended well later, is one job.
-        held, lost = (Amounts(*some) if is_small else _whole(some) for some in (parts[:-ends], parts[-ends:]))
+        half = len(parts) // 2
+        held, lost = (Amounts(*some) if is_small else _whole(some) for some in (parts[:half], parts[half:]))
         found[key] = Use(held=held, lost=lost, jobs=jobs)
     return found
 
