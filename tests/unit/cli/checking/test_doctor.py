@@ -28,7 +28,7 @@ def test_a_healthy_cluster_has_a_line_for_each_check(shown):
     assert code == 0
     assert lines[0] == "ok    API server v1.34.1"
     assert "ok    3 queues, none without its parent" in lines
-    assert lines[-1] == "0 of 33 checks need attention"
+    assert lines[-1] == "0 of 34 checks need attention"
 
 
 def test_a_failed_check_shows_its_help_and_exits_1(shown):
@@ -36,7 +36,7 @@ def test_a_failed_check_shows_its_help_and_exits_1(shown):
     assert code == 1
     at = text.index("fail  D007 the scheduler of KAI-Scheduler runs (kai-scheduler-default, 1 replica")
     assert text[at:].splitlines()[1].startswith("        help: kubectl -n kai-scheduler scale deploy")
-    assert text.splitlines()[-1] == "1 of 33 checks needs attention"
+    assert text.splitlines()[-1] == "1 of 34 checks needs attention"
 
 
 def test_a_warning_does_not_change_the_exit_code(shown):

@@ -154,7 +154,7 @@ def test_batches_decide_what_one_by_one_does(snapshot):
 
 
 @given(snapshot=clusters())
-@settings(deadline=None)
+@settings(deadline=None, max_examples=100)
 def test_ratings_that_change_end_the_room_of_nodes(snapshot):
     rated = Licences(rates=True)
     assert decided(snapshot, rated) == decided(snapshot, rated, ("batch",))

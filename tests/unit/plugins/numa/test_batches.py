@@ -74,7 +74,7 @@ def decided(snapshot, without=()):
 
 
 @given(snapshot=clusters())
-@settings(deadline=None)
+@settings(deadline=None, max_examples=200)
 def test_batches_decide_what_one_by_one_does(snapshot):
     assert decided(snapshot) == decided(snapshot, ("batch",))
 
@@ -133,6 +133,6 @@ def contended(draw):
 
 
 @given(snapshot=contended())
-@settings(deadline=None)
+@settings(deadline=None, max_examples=200)
 def test_a_trial_that_proves_itself_decides_alike(snapshot):
     assert decided(snapshot) == decided(snapshot, ("held",))
