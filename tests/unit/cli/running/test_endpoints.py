@@ -173,7 +173,8 @@ def test_every_path_of_the_peer_has_a_door():
         def get(self, cls, name):
             del cls, name
 
-    assert doors(AdmissionSettings(), Store()).keys() == set(PATHS)
+    ours = {"/mutate-user-note", "/mutate-no-user-note"}
+    assert doors(AdmissionSettings(), Store()).keys() == {*PATHS, *ours}
     assert queue_finder(Store())("any") is None
 
 
