@@ -14,6 +14,7 @@ from kai.api.cluster_objects import ClusterObjects, collect
 from kai.api.codec.structuring import structure_all
 from kai.deciding.engine.cycle import run_cycle
 from kai.deciding.engine.shortcuts import TABLE as SHORTCUTS
+from kai.facts.kernels.columns import UserFacts
 from kai.facts.model.groups import Shares
 from kai.framework.decisions import Recorder
 from kai.framework.terms import FairShares
@@ -37,12 +38,19 @@ def decide(snapshot, using=EVERYTHING):
     sink = Recorder()
     report = run_cycle(snapshot, using, sink)
     state = {
-        name: value.tolist() if isinstance(value, np.ndarray) else value
+        name: plain(value)
         for name, value in attrs.asdict(report, recurse=False).items()
         if name not in {"records", "last_start", "last_eviction", "stale_since", "partial_since"}
     }
     reasons = {group: (record.reasons, record.notes, record.pods) for group, record in report.records.items()}
     return sink.statements, state, reasons
+
+
+def plain(value):
+    """Return a value whose parts are compared by content."""
+    if isinstance(value, UserFacts):
+        return {name: plain(getattr(value, name)) for name in UserFacts.__annotations__}
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 @given(snapshots(groups=(2, 6)))
