@@ -294,7 +294,8 @@ class _Aligner:
     def rooms(self, pod: PodRow, scratch: Int64s) -> Int64s:
         """Return int64[3, N]: what ``kernels.rooms`` says of all nodes; ``scratch`` [Z, R] is working memory."""
         facts, zones = self.ask_of(pod), self._layouts.zones.replace(available=scratch)
-        widest, live = self._layouts.widest, self.left.values
+        # A copy, for the kernel is compiled for tables that may be written, and this one may not.
+        widest, live = self._layouts.widest, self.left.values.copy()
 
         def answer(rows: NodeRows) -> Int64s:
             out = np.empty((len(rows), 3), np.int64)
