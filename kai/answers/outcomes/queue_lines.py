@@ -7,7 +7,7 @@ dashboard, and the document.
 
 import datetime as dt
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -88,6 +88,7 @@ def queue_lines(cycle: Cycle, *, running: Mapping[str, int], waiting: Mapping[st
     children: dict[int, list[int]] = {}
     for row, queue in enumerate(queues):
         children.setdefault(queue.parent, []).append(row)
+    users = users_of(cycle.snapshot, cycle.report.accounts)
     out: list[QueueLine] = []
     # A stack and not recursion: the depth of a tree comes from manifests.
     todo: list[tuple[int, tuple[bool, ...]]] = [(top, ()) for top in reversed(children.get(-1, []))]
@@ -108,7 +109,7 @@ def queue_lines(cycle: Cycle, *, running: Mapping[str, int], waiting: Mapping[st
                 waiting=sum(waiting.get(leaf, 0) for leaf in leaves),
                 shares=_shares(cycle, row),
                 models=_models(cycle, row),
-                users=_users(cycle, row),
+                users=_users(cycle, row, users),
             )
         )
         todo += [(child, (*last, child == below[-1])) for child in reversed(below)]
@@ -130,11 +131,10 @@ def _models(cycle: Cycle, row: int) -> tuple[ModelUse, ...]:
     )
 
 
-def _users(cycle: Cycle, row: int) -> tuple[UserUse, ...]:
+def _users(cycle: Cycle, row: int, names: Sequence[str]) -> tuple[UserUse, ...]:
     accounts, report = cycle.report.accounts, cycle.report
     if cycle.snapshot.queues[row].per_user is None:
         return ()
-    names = users_of(cycle.snapshot, accounts)
     found = sorted((names[each], each) for each in np.flatnonzero(accounts.queue == row).tolist())
     return tuple(
         UserUse(user=user, resource=resource, limit=limit, used=float(report.user_used[account, at]))
