@@ -22,7 +22,7 @@ from kai.api.scheduling.bind_request import (
 )
 from kai.api.scheduling.pod_group import PodGroup
 from kai.api.values import instant_text
-from kai.basics.wording import counted
+from kai.basics.wording import counted, first_of
 from kai.cluster.requests import Evict as EvictRequest
 from kai.cluster.requests import Request
 from kai.deciding.explain.messages import eviction_message, pipelined_message
@@ -187,11 +187,9 @@ def gang_event(gang: Gang, nodes: Mapping[str, int], pool: str) -> Emit:
 
     Holds: the text names at most ten nodes, because Kubernetes refuses an event with a message over 1 KiB.
     """
-    named = [f"{node} ({here})" for node, here in sorted(nodes.items())[:_MOST_NODES]]
-    if len(nodes) > _MOST_NODES:
-        named.append(f"{len(nodes) - _MOST_NODES} more")
+    named = first_of([f"{node} ({here})" for node, here in sorted(nodes.items())], _MOST_NODES)
     pods, where = counted(sum(nodes.values()), "pod"), f"{gang.ref.namespace}/{gang.ref.name}"
-    message = f"Successfully assigned {pods} of pod group {where} at node-pool {pool} to nodes {', '.join(named)}"
+    message = f"Successfully assigned {pods} of pod group {where} at node-pool {pool} to nodes {named}"
     return emit(gang.ref, SCHEDULED, message, uid=gang.uid)
 
 

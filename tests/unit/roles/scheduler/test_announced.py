@@ -125,5 +125,5 @@ def test_an_ended_term_reports_no_binds_of_gangs():
 def test_an_event_of_a_gang_names_ten_nodes():
     gang = Gang(Ref(PodGroup, "gang", "default"), "u")
     text = gang_event(gang, {f"n{number:02}": 1 for number in range(12)}, "default").message
-    assert text.endswith("n09 (1), 2 more")
+    assert text.endswith("n09 (1) and 2 more")
     assert "12 pods" in text
