@@ -265,27 +265,44 @@ class Rates:
 class Batch:
     """How kernels place pods that ask for the same in one go, where counting says all about nodes beforehand.
 
-    Shapes: K shapes, N nodes, A asks that differ.
+    Shapes: K shapes, N nodes, A asks that differ, D cells of room for each ask; without ``domains``, D is N.
 
     For a shape with an ask, the engine asks none of the plugin's other functions before pods have their nodes. So there
     ``filter`` must let pass just the nodes with room; each placement must take one from the room of its node for its
-    ask and for no other node; ``admit`` must admit; ``credit`` must be 0; and in the books of the engine the effects of
-    a placement must add up to nothing. Pods that would only be promised a place are asked about one by one.
+    ask and from no other cell; ``admit`` must admit; ``must_wait`` must be False where there is room; ``credit`` must
+    be 0; and in the books of the engine the effects of a placement must add up to nothing. Pods that would only be
+    promised a place are asked about one by one.
     """
 
     ask: Int64s
     """[K] What pods of each shape ask for, -1: pods of the shape are asked about one by one."""
     room: Tracked
-    """[A, N] A column for the engine, which fills it."""
+    """[A, D] A column for the engine, which fills it; it is spared that where the column begins as it is counted."""
     count: Callable[[], Int64s | None]
-    """int64[A, N]: how many more pods with each ask each node takes now. It is called often: keep what is the same.
+    """int64[A, D]: how many more pods with each ask each node takes now. It is called often: keep what is the same, and
+    return the same array only while nothing in it changed.
 
     None where counting does not do: pods are then asked about one by one until the action ends.
     """
-    take: Callable[[PodRows, NodeRows], Taken]
-    """What pods of one ask got on their nodes, in the order in which they were placed since ``count`` was called."""
+    take: Callable[[PodRows, NodeRows], Taken] | None = None
+    """What pods of one ask got on their nodes, in the order in which they were placed since ``count`` was called.
+
+    None: a placement has neither a detail nor effects.
+    """
     rate: Callable[[], Rates] | None = None
     """How the plugin rates nodes, asked right after each ``count``; None: no pod with a ``NodeScore`` is in a batch."""
+    domains: Int64s | None = None
+    """[A, N] The cell of room from which each node takes; nodes with one cell share its room. None: one for each node.
+
+    -1: the plugin does not count the node. Pods with the ask that may go there are asked about one by one.
+    """
+    refill: Int64s | None = None
+    """[A] The room of the cells that have most: once no cell has as much, all get one more. 0 or None: they do not.
+
+    All cells up to the last one that ``domains`` names count.
+    """
+    independent: bool = False
+    """Whether nothing but pods with an ask changes the room for it. Then pods with other asks may be placed between."""
 
 
 @attrs.frozen(kw_only=True)

@@ -15,18 +15,25 @@ content. An answer that depends on anything but the ask, the kind of the node an
     return kept.of(ask_of(pod), nodes, search_each)
 
 Both may live as long as ``kinds`` and ``nodes_of`` stay the same, cycle after cycle.
+
+``batch_of`` is for a plugin whose answer depends on where certain pods are, such as those of one app: it counts the
+room of domains for pods that wait, and counts again where such a pod came or went.
 """
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import Final, Generic, TypeVar
 
+import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from kai.facts.model.axis import Int64s, NodeRow, NodeRows
+from kai.facts.model.axis import Bools, Int64s, NodeRow, NodeRows, PodRows
+from kai.facts.model.pod import Status
 from kai.facts.state.ledger import Tracked
+from kai.framework.hooks import Batch
+from kai.framework.view import SessionView
 
-__all__ = ["EVERYWHERE", "NOWHERE", "KeptAnswers", "KeptDetails", "NodeStates"]
+__all__ = ["EVERYWHERE", "NOWHERE", "UNBOUNDED", "KeptAnswers", "KeptDetails", "NodeStates", "RoomRule", "batch_of"]
 
 Value = TypeVar("Value", bound=np.generic)
 
@@ -37,7 +44,11 @@ NOWHERE: Final = -2
 MOST_STATES: Final = 1 << 13
 """The most states that have answers, and the most details, besides four for each node; then all are forgotten."""
 MOST_ASKS: Final = 128
-"""The most asks that have answers; beyond that, all are forgotten."""
+"""The most asks that have answers; beyond that, all are forgotten. Also the most asks that rooms are counted for."""
+UNBOUNDED: Final = 1 << 40
+"""The room of a domain that takes any number of pods."""
+MOST_CELLS: Final = 1 << 20
+"""The most cells of room that are counted; pods with further asks are asked about one by one."""
 
 
 class NodeStates:
@@ -190,3 +201,119 @@ class KeptDetails:
         if key not in self._known:
             self._known[key] = make()
         return self._known[key]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class RoomRule:
+    """How many more pods of one shape domains take, where that depends on the places of certain pods alone.
+
+    Shapes: K shapes, N nodes, D cells of room.
+    """
+
+    key: Hashable
+    """Equal for shapes with the same room."""
+    meant: Bools
+    """[K] The shapes of the pods whose places decide."""
+    domains: Int64s
+    """[N] The cell of room from which each node takes, as in ``Batch``."""
+    room: Callable[[PodRows], Int64s | None]
+    """int64[D] by cell, from all pods that are ``meant``; None where counting does not do now."""
+    refill: int = 0
+    """As in ``Batch``."""
+
+
+def batch_of(view: SessionView, concerns: Bools, rule_of: Callable[[int], RoomRule | None]) -> Batch | None:
+    """Return how pods that wait are placed in batches by rules about domains; None if none are.
+
+    ``concerns`` [K] are the shapes that the plugin is asked about, ``rule_of`` gives the rule of one of them, if it has
+    one. A rule that other pods which wait have a part in is left out: their placements would change the room.
+
+    Cost: a call of ``rule_of`` for each shape that waits, and one of ``room`` for each rule.
+    """
+    snapshot = view.snapshot
+    waiting = snapshot.pod_shape[snapshot.pod_status == Status.PENDING]
+    counts = np.bincount(waiting, minlength=len(snapshot.shapes))
+    shapes = np.flatnonzero((counts > 0) & concerns)
+    found: dict[Hashable, tuple[RoomRule, list[int]]] = {}
+    # The most frequent first, as the number of asks has a bound.
+    for shape in shapes[np.argsort(-counts[shapes], kind="stable")].tolist():
+        rule = rule_of(shape)
+        if rule is not None:
+            found.setdefault(rule.key, (rule, []))[1].append(shape)
+    rooms = _Rooms(view)
+    for rule, own in found.values():
+        others = rule.meant & (counts > 0)
+        others[own] = False
+        if not others.any():
+            rooms.add(rule, own)
+    return rooms.batch()
+
+
+class _Rooms:
+    """The room for the asks of one session."""
+
+    def __init__(self, view: SessionView) -> None:
+        self._view = view
+        self._rules: list[RoomRule] = []
+        self._pods: list[PodRows] = []
+        """By ask: the pods that are meant."""
+        self._rows: list[Int64s] = []
+        """By ask: the room when it was counted last."""
+        self._ask = np.full(len(view.snapshot.shapes), -1, np.int64)
+        self._cells = 0
+
+    def add(self, rule: RoomRule, shapes: Sequence[int]) -> None:
+        """Count room for pods of ``shapes`` from now on, if that does and there is room to count it in."""
+        pods = self._view.pods_of_shapes(rule.meant)
+        row = rule.room(pods)
+        if row is None or len(self._rules) == MOST_ASKS:
+            return
+        cells = max(self._cells, len(row))
+        if cells * (len(self._rules) + 1) > MOST_CELLS:
+            return
+        self._cells = cells
+        self._ask[shapes] = len(self._rules)
+        self._rules.append(rule)
+        self._pods.append(pods)
+        self._rows.append(row)
+
+    def batch(self) -> Batch | None:
+        """Return the extension, None without asks."""
+        if not self._rules:
+            return None
+        self._owners = np.repeat(np.arange(len(self._pods)), [*map(len, self._pods)])
+        self._all = np.concatenate(self._pods)
+        self._seen = self._places()
+        # Cells that a rule does not have are no domain's.
+        self._counted = np.full((len(self._rules), self._cells), -UNBOUNDED, np.int64)
+        for ask, row in enumerate(self._rows):
+            self._counted[ask, : len(row)] = row
+        domains = np.stack([rule.domains for rule in self._rules])
+        is_own = bool((domains == self._view.nodes).all()) and self._cells == len(self._view.nodes)
+        return Batch(
+            ask=self._ask,
+            room=self._view.track(self._counted),
+            count=self.count,
+            domains=None if is_own else domains,
+            refill=np.array([rule.refill for rule in self._rules], np.int64),
+            independent=True,
+        )
+
+    def count(self) -> Int64s | None:
+        """Return int64[A, D]: the room now; None where a rule cannot say. Cost: one look at the places of all pods."""
+        now = self._places()
+        changed = np.flatnonzero((now != self._seen).any(axis=0))
+        if not len(changed):
+            return self._counted
+        counted = self._counted.copy()
+        for ask in np.unique(self._owners[changed]).tolist():
+            row = self._rules[ask].room(self._pods[ask])
+            if row is None:
+                return None
+            counted[ask, : len(row)] = row
+        self._seen, self._counted = now, counted
+        return counted
+
+    def _places(self) -> Int64s:
+        columns = self._view.columns
+        return np.stack([columns.status[self._all], columns.node[self._all]])

@@ -31,12 +31,14 @@ from kai.framework import (
     NodeRows,
     NodeScore,
     NodeWait,
+    Placement,
     PodRow,
     PodRows,
     Scores,
     Selector,
     SessionView,
 )
+from kai.framework.kept import UNBOUNDED, RoomRule, batch_of
 
 NOT_NEAR = "node(s) didn't match pod affinity rules"
 NOT_AWAY = "node(s) didn't match pod anti-affinity rules"
@@ -173,6 +175,11 @@ class PodAffinity:
         def must_wait(pod: PodRow, nodes: NodeRows) -> Bools:
             return rules_of(pod).waits(nodes)
 
+        def rule_of(shape: int) -> RoomRule | None:
+            if shape not in rules:
+                rules[shape] = _Rules(session, terms, repelling, shape)
+            return rules[shape].room_rule()
+
         keeping_away = repelling.reached | np.array([bool(each.anti_affinity) for each in terms.constraints], np.bool_)
         return (
             NodeFilter(
@@ -183,6 +190,7 @@ class PodAffinity:
                 single=_alone(session, terms),
             ),
             NodeWait(must_wait, concerns=keeping_away),
+            Placement(batch=batch_of(session, keeping_away, rule_of), concerns=keeping_away),
         )
 
 
@@ -216,6 +224,8 @@ class _Rules:
         kept_off: ShapeMasks = defaultdict(none.copy)
         for term, shapes in repelling.reaching(shape):
             kept_off[term.topology_key][shapes] = True
+        self._shape = shape
+        self._masks = {key: away[key] | kept_off[key] for key in dict.fromkeys((*away, *kept_off))}
         self._away = _rows(session, away)
         self._kept_off = _rows(session, kept_off)
         # Pods of one app that keep away from each other are in both, so that each is looked at once.
@@ -232,6 +242,31 @@ class _Rules:
             codes = self._session.label_codes(key)
             _, there = self._session.staying(pods)
             yield ~_occupied(codes, there)[codes[nodes]]
+
+    def room_rule(self) -> RoomRule | None:
+        """Return how many more pods of the shape domains take; None where more than pods of one label's domains decide.
+
+        A domain takes one pod that keeps away from its like, and none that keeps away from a pod there.
+        """
+        if self._near or len(self._masks) != 1:
+            return None
+        ((key, meant),) = self._masks.items()
+        session, codes = self._session, self._session.label_codes(key)
+        most = 1 if meant[self._shape] else UNBOUNDED
+        own = session.once(f"whether {key} tells nodes apart", (codes,), lambda: len(np.unique(codes)) == len(codes))
+        # Where each node is a domain, the cell of a node is its row. Else cell 0 is no domain, and takes any number.
+        domains = session.nodes if own and codes.all() else codes
+
+        def room(pods: PodRows) -> Int64s | None:
+            if len(session.leaving(pods)[0]):
+                return None
+            left = np.full(int(domains.max(initial=0)) + 1, most, np.int64)
+            left[domains[session.staying(pods)[1]]] = 0
+            if domains is codes:
+                left[0] = UNBOUNDED
+            return left
+
+        return RoomRule(key=(key, meant.tobytes(), most), meant=meant, domains=domains, room=room)
 
     def answers(self, nodes: NodeRows) -> Iterator[tuple[str, Bools]]:
         """Yield each kind of refusal with bool[n]: the accepted nodes; in the order of the peer's checks."""

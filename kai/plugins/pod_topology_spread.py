@@ -25,7 +25,9 @@ from kai.framework import (
     LabelTable,
     NodeFilter,
     NodeRows,
+    Placement,
     PodRow,
+    PodRows,
     Requirement,
     Selector,
     SessionView,
@@ -35,6 +37,7 @@ from kai.framework import (
     Toleration,
     tolerates,
 )
+from kai.framework.kept import UNBOUNDED, RoomRule, batch_of
 
 UNEVEN = "node(s) didn't match pod topology spread constraints"
 LACKING = f"{UNEVEN} (missing required label)"
@@ -68,6 +71,11 @@ class PodTopologySpread:
         def explain_nodes(pod: PodRow, nodes: NodeRows) -> Sequence[str]:
             return rules_of(pod).objections(nodes)
 
+        def rule_of(shape: int) -> RoomRule | None:
+            if shape not in rules:
+                rules[shape] = _Rules(session, shapes, shape)
+            return rules[shape].room_rule()
+
         return (
             NodeFilter(
                 filter_nodes,
@@ -76,6 +84,7 @@ class PodTopologySpread:
                 explain=explain_nodes,
                 signatures=session.snapshot.by_shape("who is spread together", _signature),
             ),
+            Placement(batch=batch_of(session, concerns, rule_of), concerns=concerns),
         )
 
 
@@ -126,6 +135,10 @@ class _Rules:
             for each, kind in zip(spread, honors, strict=True)
         ]
 
+    def room_rule(self) -> RoomRule | None:
+        """Return how many more pods domains take; None where more than one constraint decides."""
+        return self._each[0].room_rule() if len(self._each) == 1 else None
+
     def accepted(self, nodes: NodeRows) -> Bools:
         """Return bool[n]: which of ``nodes`` the pod may go to."""
         mask = np.ones(len(nodes), np.bool_)
@@ -160,9 +173,11 @@ class _Rule:
         self._exists = np.zeros(int(self._codes.max(initial=0)) + 1, np.bool_)
         self._exists[self._codes[self._counted]] = True
         self._too_few = int(self._exists.sum()) < constraint.min_domains
+        self._meant = meant
         self._pods = session.pods_of_shapes(meant)
         # A pod that its own constraint means adds one to the domain that it joins.
         self._most = constraint.max_skew - int(meant[number])
+        self._means_itself = bool(meant[number])
 
     def is_in_domain(self, nodes: NodeRows) -> Bools:
         """Return bool[n]: which of ``nodes`` have the label."""
@@ -176,6 +191,27 @@ class _Rule:
         fewest = 0 if self._too_few else int(held[self._exists].min())
         mask: Bools = (held - fewest <= self._most)[self._codes[nodes]]
         return mask
+
+    def room_rule(self) -> RoomRule:
+        """Return how many more pods of the shape domains take.
+
+        A pod that the constraint means takes one from its domain. Once all domains have taken one, each takes one more.
+        """
+        # Domains in a row, and one cell behind them for nodes without the label. Nodes that have it and do not count
+        # may take pods, but these would change nothing.
+        numbers = np.where(self._exists, np.cumsum(self._exists) - 1, -1)
+        domains = np.where(self._codes > 0, np.where(self._counted, numbers[self._codes], -1), self._exists.sum())
+        key = self._meant.tobytes(), domains.tobytes(), self._most, self._means_itself, self._too_few
+
+        def room(_: PodRows) -> Int64s:
+            held = self._held()[self._exists]
+            left = self._most + 1 - (held if self._too_few else held - held.min())
+            if not self._means_itself:
+                left = np.where(left > 0, UNBOUNDED, 0)
+            return np.append(left, -UNBOUNDED)
+
+        refills = self._means_itself and not self._too_few
+        return RoomRule(key=key, meant=self._meant, domains=domains, room=room, refill=self._most + 1 if refills else 0)
 
     def _held(self) -> Int64s:
         """Return int64 by code of a domain: how many pods it holds. Code 0 is no domain, and holds none.

@@ -222,10 +222,18 @@ def _batch(value: object, view: SessionView) -> str:
         return _instead(value, "a Batch")
     room = cast("object", value.room)
     if not isinstance(room, Tracked) or not view.has_column(room) or room.initial.ndim != _TABLE:
-        return f"{_instead(room, 'a column [A, N] of the session')} as room"
-    asks, nodes = room.initial.shape
-    if nodes != len(view.nodes):
-        return f"returned room [{asks}, {nodes}], expected a number for each of {len(view.nodes)} nodes"
+        return f"{_instead(room, 'a column [A, D] of the session')} as room"
+    asks, cells = room.initial.shape
+    nodes = len(view.nodes)
+    if value.domains is None and cells != nodes:
+        return f"returned room [{asks}, {cells}], expected a number for each of {nodes} nodes"
+    if value.domains is not None:
+        if objection := _table(value.domains, np.int64, (asks, nodes)):
+            return f"{objection} as domains"
+        if value.domains.size and not -1 <= value.domains.min() <= value.domains.max() < cells:
+            return f"returned a domain up to {value.domains.max()}, expected cells below {cells}, or -1"
+    if value.refill is not None and (objection := _array(np.int64, value.refill, asks)):
+        return f"{objection} as refill"
     objection = _array(np.int64, value.ask, len(view.snapshot.shapes))
     if not objection and (value.ask >= asks).any():
         objection = f"returned the ask {value.ask.max()}, expected one below {asks}"
@@ -235,7 +243,7 @@ def _batch(value: object, view: SessionView) -> str:
 def _count(answer: object, *_: object) -> str:
     if answer is None or (isinstance(answer, np.ndarray) and answer.dtype == np.int64 and answer.ndim == _TABLE):
         return ""
-    return _instead(answer, "int64[A, N] or None")
+    return _instead(answer, "int64[A, D] or None")
 
 
 def _rates(answer: object, _: object, view: SessionView) -> str:

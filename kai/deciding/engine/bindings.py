@@ -9,6 +9,7 @@ when a statement is undone, its placements and their details go together.
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
+import attrs
 import numpy as np
 
 from kai.basics.errors import PluginError
@@ -109,6 +110,19 @@ class Details:
         return found
 
 
+@attrs.frozen(kw_only=True)
+class Room:
+    """Where a plugin counts how many more pods of a shape nodes take, and how that changes."""
+
+    start: int = -1
+    """The first cell of the arena, -1: no room is counted."""
+    size: int = 0
+    domain: int = -1
+    """The row of ``Batches.domains`` that says which cell a node takes from, -1: each node has its own."""
+    refill: int = 0
+    independent: bool = False
+
+
 class Batches:
     """Pods that kernels place by counts of plugins, which say afterwards what each pod got.
 
@@ -127,12 +141,18 @@ class Batches:
         }
         self.of_shape: Bools = np.isin(policy.batching, [*self._owners])
         """bool[K]: the shapes of such pods."""
-        nodes, self._first = len(world.all_nodes), {}
-        total = 0
+        nodes, self._first, self._first_domain = len(world.all_nodes), dict[int, int](), dict[int, int]()
+        total, tables = 0, list[Int64s]()
         for at, batch in self._owners.items():
             if batch.rate is not None:
                 self._first[at] = total
                 total += len(batch.room.initial)
+            if batch.domains is not None:
+                self._first_domain[at] = sum(map(len, tables))
+                tables.append(batch.domains)
+        self.domains: Int64s = np.concatenate([np.zeros((0, nodes), np.int64), *tables])
+        """[B, N] The cell of room that each node takes from, by ask; -1: pods go there one by one."""
+        self._counted: dict[int, Int64s] = {}
         self.ratings: Float64s = np.zeros((total, nodes), np.float64)
         """[A, N] How plugins rate nodes for the pods that they counted room for."""
         self.ends: Bools = np.zeros((total, nodes), np.bool_)
@@ -140,10 +160,26 @@ class Batches:
         self.rerated: Bools = np.ones(total, np.bool_)
         """[A] Whose ratings are other ones since the count before."""
 
-    def room_of(self, shape: int) -> int:
-        """Return the cell of the arena where the room of nodes for pods of ``shape`` begins, -1 if none is counted."""
-        batch = self._owners.get(int(self._world.policy.batching[shape]))
-        return -1 if batch is None else batch.room.offset + int(batch.ask[shape]) * len(self._world.all_nodes)
+    def room_of(self, shape: int) -> Room:
+        """Return where room for pods of ``shape`` is counted, and how."""
+        owner = int(self._world.policy.batching[shape])
+        batch = self._owners.get(owner)
+        if batch is None:
+            return Room()
+        ask, cells = int(batch.ask[shape]), batch.room.initial.shape[1]
+        domain = self._first_domain[owner] + ask if owner in self._first_domain else -1
+        return Room(
+            start=batch.room.offset + ask * cells,
+            size=cells if domain < 0 else int(self.domains[domain].max(initial=-1)) + 1,
+            domain=domain,
+            refill=0 if batch.refill is None else int(batch.refill[ask]),
+            independent=batch.independent,
+        )
+
+    def is_counted(self, shape: int, mask: Bools) -> bool:
+        """Return whether the plugin counts each node in ``mask`` [N] for pods of ``shape``."""
+        domain = self.room_of(shape).domain
+        return domain < 0 or not (mask & (self.domains[domain] < 0)).any()
 
     def rating_of(self, shape: int) -> int:
         """Return the row of ``ratings`` that counts for pods of ``shape``, -1 if their plugin rates no nodes."""
@@ -160,14 +196,17 @@ class Batches:
             counted = batch.count()
             if counted is None:
                 return False
+            if counted is self._counted.get(at) and batch.rate is None:
+                continue
+            self._counted[at] = counted
             if counted.shape != batch.room.values.shape:
                 message = f"returned int64{[*counted.shape]}, expected int64{[*batch.room.values.shape]}"
                 raise PluginError(message, plugin=world.policy.plugins[at].name, hook="Batch.count")
-            more = (counted - batch.room.values).ravel()
+            more = counted - batch.room.values
             changed = np.flatnonzero(more)
             if len(changed):
-                world.ledger.add_cells(np.stack([batch.room.offset + changed, more[changed]], axis=1))
-            touched = np.unique(changed % len(world.all_nodes))
+                world.ledger.add_cells(np.stack([batch.room.offset + changed, more.ravel()[changed]], axis=1))
+            touched = self._nodes_at(at, more != 0)
             if at in self._first:
                 touched = np.union1d(touched, self._rate(at, batch))
             for node in touched.tolist():
@@ -175,6 +214,14 @@ class Batches:
         if self._owners:
             world.ledger.seal()
         return True
+
+    def _nodes_at(self, owner: int, cells: Bools) -> Int64s:
+        """Return the nodes that take from some of ``cells`` [A, D]."""
+        if owner not in self._first_domain:
+            return np.flatnonzero(cells.any(axis=0))
+        first = self._first_domain[owner]
+        domains = self.domains[first : first + len(cells)]
+        return np.flatnonzero(((domains >= 0) & np.take_along_axis(cells, domains, axis=1)).any(axis=0))
 
     def _rate(self, owner: int, batch: Batch) -> Int64s:
         """Bring the ratings of one plugin up to date; return the nodes where they changed."""
@@ -199,7 +246,7 @@ class Batches:
             return
         for at, batch in self._owners.items():
             mine = pods[world.policy.batching[shapes] == at]
-            if not len(mine):
+            if not len(mine) or batch.take is None:
                 continue
             taken = batch.take(mine, world.columns.node[mine])
             kind = world.policy.plugins[at].kind

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kai.deciding.engine.bindings import Batches
+from kai.deciding.engine.bindings import Batches, Room
 from kai.deciding.engine.heaps import GroupHeap
 from kai.deciding.engine.host import BudgetAnswer
 from kai.deciding.engine.portion import Portion
@@ -27,7 +27,7 @@ from kai.facts.kernels.columns import OP_ALLOCATE, PENDING, PODS, ShapeFacts
 from kai.facts.kernels.domains import DomainTrees
 from kai.facts.kernels.fragments import make_remains
 from kai.facts.kernels.groups import ROOT_AND_LEAF
-from kai.facts.kernels.score import ShapeIndex, is_orderly
+from kai.facts.kernels.score import Rooms, ShapeIndex, is_orderly
 from kai.facts.model.axis import Bools, GroupRow, GroupRows, Int64s, PodRow, locked
 from kai.framework.decisions import Decision, Nominate
 from kai.framework.hooks import DomainTree
@@ -150,6 +150,8 @@ class FastPath:
         self._session = session
         self._heap = heap
         self._longest = self._longest_chunk(waiting)
+        self._changes = 2 * self._longest
+        """The most placements that one group can make or undo, to reserve entries of the journal for."""
         shapes = session.facts.shapes
         self._batches = Batches(session, session.details)
         self._facts = session.facts.replace(
@@ -163,6 +165,9 @@ class FastPath:
         self._servable = self._servable_pods()
         """[n] Pods for which the plugins' answer is one for the shape, or one for a pod that is alone in its group."""
         self._index = self._make_index()
+        # Each pod of a group may refill the room of all domains.
+        cells = self._index.rooms.size[self._index.rooms.refill > 0].max(initial=-1) + 1
+        self._changes += self._longest * int(cells) // session.ledger.room_for(0)
         self._trees, counted = make_trees(session, waiting)
         self._facts.shapes.mask[counted] = session.facts.shapes.mask[counted]
         self._facts.shapes.score[counted] = session.facts.shapes.score[counted]
@@ -189,7 +194,7 @@ class FastPath:
         self._count_room()
         while True:
             session.ledger.forget()
-            session.ledger.reserve(2 * self._longest)
+            session.ledger.reserve(self._changes)
             # The kernel commits by itself, so it counts the stamp on; `_hand_out` takes it back.
             work.state[allocating.STAMP] = session.stamp
             outcome = allocating.allocate_groups(
@@ -203,7 +208,7 @@ class FastPath:
                 self._trees,
                 self._heap.records,
                 work,
-                session.ledger.room_for(2 * self._longest),
+                session.ledger.room_for(self._changes),
             )
             group = int(work.state[allocating.GROUP])
             # Before a plugin is asked why it refused a pod, it has to know what others got in a batch.
@@ -302,10 +307,11 @@ class FastPath:
         nodes = len(session.all_nodes)
         leaves = 1 << max(1, (nodes - 1).bit_length())
         row = np.full(len(session.snapshot.shapes), -1, np.int64)
-        room: list[int] = []
+        rooms: list[Room] = []
         rated: list[int] = []
         even = np.zeros(nodes, np.float64)
         known: dict[tuple[object, ...], int] = {}
+        orderly: dict[tuple[object, ...], bool] = {}
         columns = [getattr(shape_facts, name) for name in ShapeFacts.__annotations__]
         is_batching = self._batches.of_shape.any()
         rules = session.policy.rules
@@ -315,17 +321,19 @@ class FastPath:
         for shape, pod in zip(map(int, shapes), map(int, pods), strict=True):
             if (count + 1) * nodes > MOST_CELLS or not self._sets_mask(shape, PodRow(pod)):
                 continue
-            at = self._batches.room_of(shape)
+            room = self._batches.room_of(shape)
             # Shapes that differ only in what plugins see share a tournament. Only plugins that batch make many of them.
-            content = (at, *(each[shape].tobytes() for each in columns)) if is_batching else (shape,)
-            if content not in known:
-                known[content] = -1
-                if is_light and is_orderly(self._facts, session.policy.vectors, shape, even):
-                    known[content] = count
-                    room.append(at)
+            content = tuple([each[shape].tobytes() for each in columns]) if is_batching else (shape,)
+            if content not in orderly:
+                orderly[content] = is_light and is_orderly(self._facts, session.policy.vectors, shape, even)
+            if (room.start, content) not in known:
+                known[room.start, content] = -1
+                if orderly[content]:
+                    known[room.start, content] = count
+                    rooms.append(room)
                     rated.append(self._batches.rating_of(shape))
                     count += 1
-            row[shape] = known[content]
+            row[shape] = known[room.start, content]
         return ShapeIndex(
             row=row,
             tier=np.empty((count, nodes), np.float64),
@@ -334,11 +342,21 @@ class FastPath:
             seen=np.full(count, -1, np.int64),
             changed=np.full(nodes, -1, np.int64),
             noticed=session.columns.touches.copy(),
-            room=np.array(room, np.int64),
+            rooms=self._rooms(rooms),
             rated=np.array(rated, np.int64),
             ratings=self._batches.ratings,
             ends=self._batches.ends,
             remains=make_remains(session.policy.rules.mix, self._facts.nodes.slot_start),
+        )
+
+    def _rooms(self, rooms: Sequence[Room]) -> Rooms:
+        return Rooms(
+            start=np.array([each.start for each in rooms], np.int64),
+            size=np.array([each.size for each in rooms], np.int64),
+            domain=np.array([each.domain for each in rooms], np.int64),
+            domains=self._batches.domains,
+            refill=np.array([each.refill for each in rooms], np.int64),
+            independent=np.array([each.independent for each in rooms], np.bool_),
         )
 
     def _sets_mask(self, shape: int, pod: PodRow) -> bool:
@@ -352,7 +370,7 @@ class FastPath:
         if mask < 0:
             return False
         facts.mask[shape], facts.score[shape] = mask, score
-        return True
+        return self._batches.is_counted(shape, session.policy.vectors.masks[mask])
 
     def _plain(self, waiting: Int64s) -> Bools:
         """Return bool[G]: groups with one leaf and only indexed shapes that no plugin judges or splits nodes for."""

@@ -224,7 +224,8 @@ class Asking:
             if callable(value):
                 values[name] = wrap(f"{cls.__name__}.{name}", value)
             elif isinstance(value, Batch):
-                count, take = self.guarded("Batch.count", value.count), self.guarded("Batch.take", value.take)
+                count = self.guarded("Batch.count", value.count)
+                take = None if value.take is None else self.guarded("Batch.take", value.take)
                 rate = None if value.rate is None else self.guarded("Batch.rate", value.rate)
                 values[name] = attrs.evolve(value, count=count, take=take, rate=rate)
         return cls(**values)

@@ -31,7 +31,17 @@ from kai.facts.model.axis import (
     Scores,
     SubGroupRow,
 )
-from kai.framework.hooks import Dependence, Domains, DomainTree, GroupOrder, NodeFilter, NodeScore, Together, Victims
+from kai.framework.hooks import (
+    Dependence,
+    Domains,
+    DomainTree,
+    GroupOrder,
+    NodeFilter,
+    NodeScore,
+    Placement,
+    Together,
+    Victims,
+)
 from kai.framework.terms import ElasticOrder, FairShares, PriorityOrder, SubGroupFill
 from kai.framework.verdict import ACCEPTED, Verdict
 
@@ -138,15 +148,15 @@ class Policy:
         for at, plugin in enumerate(self.plugins):
             if plugin.placement is not None and plugin.placement.batch is not None:
                 batching[plugin.placement.batch.ask >= 0] = at
-        for at, plugin in enumerate(self.plugins):
+        batches = {at: self.plugins[at].placement for at in np.unique(batching[batching >= 0]).tolist()}
+        for plugin in filter(_is_dynamic, self.plugins):
             # Another plugin would have to be asked about each pod. A rating may change with each placement as well,
             # unless the batch says until when it does not.
-            if _is_dynamic(plugin):
-                asked = np.ones(shapes, np.bool_) if plugin.concerns is None else plugin.concerns
-                batch = None if plugin.placement is None else plugin.placement.batch
-                is_rated = not by_placement(plugin.node_score) or (batch is not None and batch.rate is not None)
-                is_enough = is_rated and plugin.node_wait is None
-                batching[asked & ((batching != at) | (not is_enough))] = -1
+            its_own = [at for at in batches if self.plugins[at].name == plugin.name]
+            if by_placement(plugin.node_score):
+                its_own = [at for at in its_own if _rates_batches(batches[at])]
+            asked = np.ones(shapes, np.bool_) if plugin.concerns is None else plugin.concerns
+            batching[asked & ~np.isin(batching, its_own)] = -1
         return batching
 
     def _group_key_makers(self) -> list[PriorityOrder | ElasticOrder | GroupOrder]:
@@ -395,6 +405,11 @@ def by_shape(extension: NodeFilter | NodeScore | None) -> bool:
 def by_placement(extension: NodeFilter | NodeScore | None) -> bool:
     """Return whether a plugin filters or rates nodes anew for each placement."""
     return extension is not None and extension.depends is not Dependence.SHAPE
+
+
+def _rates_batches(placement: Placement | None) -> bool:
+    """Return whether a plugin says until when its ratings hold for the pods that it places in batches."""
+    return placement is not None and placement.batch is not None and placement.batch.rate is not None
 
 
 def _is_static(plugin: OpenedPlugin) -> bool:

@@ -42,7 +42,7 @@ from kai.facts.kernels.fit import (
 from kai.facts.kernels.groups import elastic_state, next_chunk
 from kai.facts.kernels.order import Heap, pop_steady, push
 from kai.facts.kernels.place import put
-from kai.facts.kernels.score import ShapeIndex, best, drop, refresh
+from kai.facts.kernels.score import ShapeIndex, best, drop, forget_room, refresh, room_left, take_room
 
 FINISHED, NOT_PLAIN, NO_ROOM, REFUSED, RECOUNT = 0, 1, 2, 3, 4
 SAME_REFUSALS = 4096
@@ -109,8 +109,8 @@ def _place(
         if rules.limits and fits:
             fits = not over_model(facts, columns, shape, group, node)
         if fits and put(facts, columns, offsets, rules, pod, node, False):
-            if index.room[index.row[shape]] >= 0:
-                add(columns, index.room[index.row[shape]] + node, -1)
+            if index.rooms.start[index.row[shape]] >= 0:
+                take_room(columns, index.rooms, index.row[shape], node)
             placed = True
             break
         drop(index, shape, node)
@@ -244,7 +244,7 @@ def _room_of(facts: Facts, index: ShapeIndex, work: Work, count: int) -> int:
     found = -3
     for at in range(count):
         row = index.row[facts.pods.shape[work.chunk[at]]]
-        room = -1 if row < 0 else index.room[row]
+        room = -1 if row < 0 else index.rooms.start[row]
         if found != -3 and room != found:
             return -2
         found = room
@@ -260,7 +260,14 @@ def _is_spent(columns: Columns, index: ShapeIndex, shape: int, node: int) -> boo
     row = index.row[shape]
     if index.rated[row] < 0 or not index.ends[index.rated[row], node]:
         return False
-    return columns.arena[index.room[row] + node] <= 0
+    return room_left(columns, index.rooms, row, node) <= 0
+
+
+@inner
+def _may_draw(index: ShapeIndex, work: Work, shape: int) -> bool:
+    """Return whether the count for pods of ``shape`` holds, whatever was placed by another one since then."""
+    row = index.row[shape]
+    return index.rooms.independent[row] or work.counting[0] < 0 or work.counting[0] == index.rooms.start[row]
 
 
 @inner
@@ -313,7 +320,7 @@ def allocate_groups(
         first = facts.pods.shape[work.chunk[0]]
         room_at = -1 if kind >= 0 else _room_of(facts, index, work, count)
         # What is left of a count depends on all that was placed by another one, which its plugin does not know yet.
-        if room_at == -2 or (room_at >= 0 and (columns.pipelined[leaf] > 0 or 0 <= work.counting[0] != room_at)):
+        if room_at == -2 or (room_at >= 0 and (columns.pipelined[leaf] > 0 or not _may_draw(index, work, first))):
             return NOT_PLAIN
         alike = _class_of(facts, first, group)
         uniform, cpu, memory, gpu = _sum(facts, work, first, count)
@@ -356,8 +363,10 @@ def allocate_groups(
                 if placed < count or not _only_allocated(columns, work, placed):
                     # Plugins would be asked for reasons, or about promises, without what they do not know of yet.
                     undo_to(facts, columns, offsets, mark)
+                    forget_room(index, room_at)
                     return NOT_PLAIN
-                work.counting[0] = room_at
+                if not index.rooms.independent[index.row[first]]:
+                    work.counting[0] = room_at
             if placed < count:
                 # On a node, a budget may refuse the part of a device that pods share, by the run time of their group.
                 if placed == 0 and not (facts.budgets.left.shape[0] > 0 and is_shared(facts, first)):

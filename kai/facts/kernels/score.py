@@ -17,10 +17,10 @@ Source: the peer's plugins nodeplacement, resourcetype, nodeavailability, gpusha
 import numpy as np
 
 from kai.facts.compiled.jit import inner, kernel
-from kai.facts.compiled.struct import BoolTable, Float64s, Float64Table, Int64s, Int64Table, Struct
+from kai.facts.compiled.struct import Bools, BoolTable, Float64s, Float64Table, Int64s, Int64Table, Struct
 from kai.facts.kernels.arrays import ascending
 from kai.facts.kernels.booking import is_shared
-from kai.facts.kernels.columns import CPU, GPU, GPU_UNIT, KIND_NONE, Columns, Facts
+from kai.facts.kernels.columns import CPU, GPU, GPU_UNIT, KIND_NONE, Columns, Facts, add, touch
 from kai.facts.kernels.fit import Rules, Vectors, refusal, shortage, slot_fits
 from kai.facts.kernels.fragments import Remains, saved, saved_again
 
@@ -141,6 +141,20 @@ OUT = -np.inf
 DENSITY_RANGE = 10.0
 
 
+class Rooms(Struct):
+    """How many more pods nodes take for tournaments for which a plugin counts them, in cells of the arena.
+
+    Shapes: M tournaments, N nodes, B rows of cells.
+    """
+
+    start: Int64s  # [M] the first cell of the tournament, -1: no room is counted
+    size: Int64s  # [M] how many cells it has
+    domain: Int64s  # [M] the row of ``domains`` that holds for the tournament, -1: each node has a cell of its own
+    domains: Int64Table  # [B, N] the cell of each node, counted from the first; -1: no pod goes to the node
+    refill: Int64s  # [M] the room of cells with the most: once no cell has as much, all get one more; 0: they do not
+    independent: Bools  # [M] no other pods change the room
+
+
 class ShapeIndex(Struct):
     """Tournaments of some shapes.
 
@@ -154,11 +168,63 @@ class ShapeIndex(Struct):
     seen: Int64s  # [M] changes of nodes that were taken into account; -1: the tournament was never played
     changed: Int64s  # [N] the last change of each node, -1 for none
     noticed: Int64s  # [1] the changes that ``changed`` is about
-    room: Int64s  # [M] where in the arena the room of nodes [N] for pods of the shape begins, -1: none is counted
+    rooms: Rooms
     rated: Int64s  # [M] the row of ``ratings`` and ``ends`` that counts for the tournament, -1: none
     ratings: Float64Table  # [A, N] what plugins add to scores while they count room
     ends: BoolTable  # [A, N] where the room ends because the rating changes; elsewhere the node is full then
     remains: Remains
+
+
+@inner
+def _cell(rooms: Rooms, row: int, node: int) -> int:
+    """Return the cell of the arena with the room of ``node``, -1 if it has none."""
+    if rooms.domain[row] < 0:
+        return rooms.start[row] + node
+    domain = rooms.domains[rooms.domain[row], node]
+    return -1 if domain < 0 else rooms.start[row] + domain
+
+
+@inner
+def room_left(columns: Columns, rooms: Rooms, row: int, node: int) -> int:
+    """Return how many more pods of tournament ``row`` go to ``node`` by what a plugin counted."""
+    cell = _cell(rooms, row, node)
+    return 0 if cell < 0 else columns.arena[cell]
+
+
+@inner
+def take_room(columns: Columns, rooms: Rooms, row: int, node: int) -> None:
+    """Take one from the room of ``node``. Other nodes whose room ended or began count as changed.
+
+    Cost: O(1) where each node has its own; where nodes share room, O(N) for the last of a cell and for each refill.
+    """
+    cell = _cell(rooms, row, node)
+    add(columns, cell, -1)
+    if rooms.domain[row] < 0:
+        return
+    first, most, left = rooms.start[row], rooms.refill[row], columns.arena[cell]
+    fills = most > 0 and left + 1 >= most
+    at = first
+    while fills and at < first + rooms.size[row]:
+        fills = columns.arena[at] < most
+        at += 1
+    if fills:
+        for each in range(first, first + rooms.size[row]):
+            add(columns, each, 1)
+    if not fills and left > 0:
+        return
+    for other in range(rooms.domains.shape[1]):
+        at = _cell(rooms, row, other)
+        # A refill gives back what was just taken.
+        if at >= 0 and ((at != cell and columns.arena[at] == 1) if fills else at == cell):
+            touch(columns, other)
+
+
+@inner
+def forget_room(index: ShapeIndex, start: int) -> None:
+    """Have tournaments played anew whose room was taken back: undoing it names the nodes of pods alone."""
+    for row in range(index.seen.shape[0]):
+        if index.rooms.start[row] == start and index.rooms.domain[row] >= 0:
+            index.seen[row] = -1
 
 
 @inner
@@ -188,7 +254,7 @@ def _rate(
     row = index.row[shape]
     resource = CPU if is_cpu_only(facts, shape) else GPU
     index.spare[row, node] = 0
-    if index.room[row] >= 0 and columns.arena[index.room[row] + node] <= 0:
+    if index.rooms.start[row] >= 0 and room_left(columns, index.rooms, row, node) <= 0:
         index.tier[row, node] = OUT
         return
     if refusal(facts, columns, rules, vectors, shape, -1, node) != 0:

@@ -242,6 +242,10 @@ class Batching:
         else:
             found = np.unique(self._inventory.node[in_use != self._seen])
             changed = found[found >= 0].tolist() if len(found) <= FEW else None
+            if changed == []:
+                return self._counted
+            # The engine takes the same array for the same numbers.
+            self._counted = self._counted.copy()
         self._seen = in_use.copy()
         for at, ask in enumerate(self._asks):
             if changed is None:
