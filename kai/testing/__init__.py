@@ -1,12 +1,12 @@
 """The kit for authors of plugins, actions or scenarios.
 
 ``cluster`` and ``session_view`` build small clusters for unit tests, and ``fair_shares`` says what queues get in one.
-``check_plugin`` tests the laws that every plugin
-must keep. ``load_scenario`` and ``check_scenario`` run scenario files. The sinks replace a cluster.
+``check_plugin`` tests the laws that every plugin must keep, and ``price_plugin`` says what each question to it costs.
+``load_scenario`` and ``check_scenario`` run scenario files. The sinks replace a cluster.
 """
 
 from kai.testing.answer_laws import BrokenLaw
-from kai.testing.laws import check_plugin
+from kai.testing.laws import Price, check_plugin, price_plugin
 from kai.testing.views import (
     QueueShare,
     RecordingSink,
@@ -27,6 +27,7 @@ from kai.testing.views import (
 
 __all__ = [
     "BrokenLaw",
+    "Price",
     "QueueShare",
     "RecordingSink",
     "RejectingSink",
@@ -40,6 +41,7 @@ __all__ = [
     "only",
     "opened",
     "pod_row",
+    "price_plugin",
     "run_scenario",
     "session_view",
     "snapshot",

@@ -4,20 +4,26 @@ A plugin is deterministic, and independent of the order of nodes. Its scores are
 and leave some nodes. Its answers have the right type and shape and come quickly. It raises nothing and writes nothing,
 neither in ``open`` nor later. An eviction undoes the effects of a placement. With it in the profile, the same cluster
 gives the same decisions in whatever order its objects come. ``kai.testing.answer_laws`` tests single answers.
+
+``price_plugin`` measures what these answers cost in a cycle, each kind of question by itself.
 """
 
-from collections.abc import Mapping
-from typing import Any
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import attrs
 
 from kai.api.cluster_objects import ClusterObjects
 from kai.basics.errors import ConfigError
+from kai.cluster.process.tracing import PluginTimes
 from kai.deciding.configuration.options import build
 from kai.deciding.configuration.profiles import default_profile
 from kai.deciding.engine.cycle import Profile, run_cycle
+from kai.deciding.engine.host import Silent
 from kai.deciding.engine.opened import exclusive_of
 from kai.deciding.engine.session import Session
+from kai.deciding.engine.shortcuts import BATCH, UNCHANGED
 from kai.facts.model.pod import Status
 from kai.facts.state.snapshot import Snapshot
 from kai.framework.decisions import Recorder
@@ -26,7 +32,7 @@ from kai.framework.verdict import Reason, Words
 from kai.intake import take_snapshot
 from kai.lab.scenarios.shorthand import NOW
 from kai.testing.answer_laws import BrokenLaw, Rated, blaming, check_answers, shown
-from kai.testing.views import cluster, decision_lines, open_session, opened
+from kai.testing.views import cluster, decision_lines, default_profile_with, open_session, opened
 
 Values = Mapping[str, Any]
 
@@ -206,3 +212,68 @@ def _check_words(reason: Reason, where: str) -> None:
             text = write(reason.facts)
         if not isinstance(text, str):
             raise BrokenLaw(f"{asked} returns a text: on cluster {where!r} found {shown(text)}")
+
+
+# -------------------------------------------------------------------------------------------------------------- prices
+
+_MICROSECONDS: Final = 1e6
+
+
+@attrs.frozen(kw_only=True)
+class Price:
+    """What the questions to one function of a plugin cost in one cycle."""
+
+    hook: str
+    """The function, as errors name it: ``NodeFilter.filter``, ``Batch.count``, ``open``."""
+    in_batches: bool
+    """Whether the cycle placed pods in batches where the plugin has one; else it asked about pods one by one."""
+    questions: int
+    microseconds: float
+    """The time of all these questions; questions to other plugins that were asked meanwhile do not count."""
+
+    @property
+    def each(self) -> float:
+        """The microseconds of one question, on average; 0 without questions."""
+        return self.microseconds / self.questions if self.questions else 0.0
+
+    def __str__(self) -> str:
+        """Return the price on one line."""
+        way = "in batches" if self.in_batches else "one by one"
+        return f"{self.hook}, {way}: {self.questions:,} questions, {self.each:,.1f} us each"
+
+
+def price_plugin(
+    plugin: Plugin, taken: Snapshot, *, clock: Callable[[], float] = time.process_time
+) -> tuple[Price, ...]:
+    """Return what each question to ``plugin`` costs in a cycle on ``taken``: in batches, then one by one.
+
+    The built-in plugins answer as well, but for one of the same class. Questions that a cycle never asks are left out.
+
+    Units: ``clock`` returns seconds; the default counts the time of the processor.
+    Cost:  four cycles. The first one of each way is not measured: it compiles, and makes what plugins keep.
+    """
+    return (*_prices(plugin, taken, clock, in_batches=True), *_prices(plugin, taken, clock, in_batches=False))
+
+
+@attrs.define
+class _Watching(Silent):
+    """An observer that times plugins and notices nothing else."""
+
+    stopwatch: PluginTimes
+
+
+def _prices(plugin: Plugin, taken: Snapshot, clock: Callable[[], float], *, in_batches: bool) -> Sequence[Price]:
+    name, profile = type(plugin).__name__, default_profile_with(plugin)
+    uses = tuple(each for each in profile.plugins if each.plugin is plugin or type(each.plugin) is not type(plugin))
+    # A cycle that may repeat the report of the one before asks no plugin.
+    without = (UNCHANGED.name,) if in_batches else (UNCHANGED.name, BATCH.name)
+    parameters = attrs.evolve(profile.parameters, without=without)
+    profile = attrs.evolve(profile, plugins=uses, parameters=parameters)
+    run_cycle(taken, profile, Recorder())
+    times = PluginTimes(clock)
+    run_cycle(taken, profile, Recorder(), _Watching(times))
+    return [
+        Price(hook=hook, in_batches=in_batches, questions=spent.calls, microseconds=spent.seconds * _MICROSECONDS)
+        for (owner, hook), spent in times.taken.items()
+        if owner == name and spent.calls
+    ]
