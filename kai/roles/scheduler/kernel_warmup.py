@@ -1,11 +1,12 @@
 """Moves the kernels of the service from plain Python to compiled code.
 
 A small cluster, or one that just begins, is decided in plain Python at once, without loading anything. When this has
-cost as much as loading kernels would (`kai.facts.compiled.pace`), a thread loads them in the background, after another
-process has compiled the uncached ones. Later cycles run them compiled. A cycle too large for plain Python waits for
-cached kernels. If they have to be compiled first, which takes minutes, it serves groups in their order for a second,
-and leaves the others to the next cycle. Its decisions are those with which the whole cycle would have begun. It
-searches for no victims then, because that takes long in plain Python.
+cost as much as loading kernels would (`kai.facts.compiled.pace`), a thread imports the compiler in the background, and
+another process compiles the uncached kernels. Later cycles run them compiled, and each is loaded at its first call: a
+cluster in which all pods find room never calls most of them. A cycle too large for plain Python waits for cached
+kernels. If they have to be compiled first, which takes minutes, it serves groups in their order for a second, and
+leaves the others to the next cycle. Its decisions are those with which the whole cycle would have begun. It searches
+for no victims then, because that takes long in plain Python.
 
 `compile_apart` compiles in a separate process. Numba keeps its intermediate data as long as its process lives: 230 MB
 for all kernels, while loading them takes 17 MB. It also holds the interpreter lock while it works, and would block the
@@ -93,6 +94,8 @@ class Warming:
     """Count of kernels that have to be compiled; None before the cache was read."""
     part_seconds: float | None = None
     """How long the next cycle serves groups; None: until all are served."""
+    _is_given_back: bool = False
+    """Whether the pages were given back that the first compiled cycle read to load its kernels."""
     _is_ending: bool = False
     _wanted: anyio.Event = attrs.field(factory=anyio.Event)
     _assessed: anyio.Event = attrs.field(factory=anyio.Event)
@@ -121,6 +124,9 @@ class Warming:
         """
         self.part_seconds = None
         if is_plain() is False:
+            if not self._is_given_back:
+                self._is_given_back = True
+                give_back(COMPILER)
             return
         if not self._loaded.is_set():
             waiting = sum(not pod.spec.node_name for pod in objects.pods)
@@ -180,7 +186,7 @@ class Warming:
         try:
             if self.missing:
                 compile_apart(modules, self.missing, self._tell)
-            warm(*modules, tell=self._tell)
+                warm(*modules, tell=self._tell)  # also what the other process failed to compile
         except _Ended:
             return
         give_back(COMPILER)

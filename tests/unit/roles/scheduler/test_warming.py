@@ -23,10 +23,12 @@ class Compiler:
 
     missing: int = 0
     compiled: int = 0
+    is_asked: bool = False
     running: list[str] = attrs.field(factory=list)
     go_on: threading.Semaphore = attrs.field(factory=lambda: threading.Semaphore(0))
 
     def warm(self, *_modules, tell):
+        self.is_asked = True
         for done in range(self.missing + 1):
             self.compiled = done
             tell(done, self.missing)
@@ -95,6 +97,20 @@ async def test_cached_kernels_are_awaited_silently(compiler, of_work):
             await kernels.settle(of_work(WORTH_LOADING + 1))
     assert compiler.running == ["plainly", "compiled"]
     assert (kernels.problem(), kernels.note(), logs) == ("", "", [])
+
+
+async def test_each_cached_kernel_is_left_to_its_first_call(compiler, of_work, monkeypatch):
+    given_back = []
+    monkeypatch.setattr(kernel_warmup, "give_back", given_back.append)
+    async with anyio.create_task_group() as tasks:
+        kernels = Warming(PROFILE)
+        tasks.start_soon(kernels.run)
+        await kernels.settle(of_work(WORTH_LOADING + 1))
+    assert (compiler.running, compiler.is_asked) == (["plainly", "compiled"], False)
+    before = len(given_back)
+    for _ in range(3):  # the first compiled cycle has loaded what it calls
+        await kernels.settle(small_cluster())
+    assert len(given_back) == before + 1
 
 
 async def test_kernels_are_compiled_beside_cycles_that_can_do_without(compiler, of_work):
