@@ -5,9 +5,10 @@ increase, multiplicative decrease. Its minimum is eight, because a distant serve
 server says how long it wants no requests. Requests with the same key are sent one after the other, in the order in
 which they were offered.
 
-In a peak of load, when urgent requests are many or are answered slowly, deferrable requests stand back: otherwise a
-bind would wait while the server handles a status report. The longer deferrable requests have waited, the more of them
-are sent anyway, and while urgent requests queue, an eighth of the window goes to overdue ones first.
+There is a peak of load as long as several urgent requests wait or are in flight together, and for some tenths of a
+second afterwards. In a peak deferrable requests stand back: otherwise a bind would wait while the server handles a
+status report. The longer deferrable requests have waited, the more of them are sent anyway, and while urgent requests
+queue, an eighth of the window goes to overdue ones first.
 
 Holds: at most ``widest`` requests are in flight, at most half of them deferrable. No request is repeated before the
 time that the server asked for. If the server asks for a pause as a whole, nothing is sent for up to 30 seconds of it;
@@ -17,7 +18,6 @@ end, however long a peak of load lasts.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Hashable
 from typing import Final
@@ -40,12 +40,13 @@ _LONGEST_HOLD: Final = 30.0
 
 Units: seconds.
 """
-_HALF_LIFE: Final = 0.5
-_PEAK: Final = 16.0
-"""Load from which there is a peak, in urgent requests, each halved after every half-life: about 22 a second."""
 _BUSY: Final = 4
-"""Count of urgent requests in flight that is a peak as well: the server does not keep up with them."""
-_AGAIN: Final = 0.25
+"""Count of urgent requests, waiting or in flight, that makes a peak: the server does not keep up with them."""
+_CALM: Final = 0.3
+"""How long a peak lasts beyond its last moment: under load the next binds come with the next cycle.
+
+Units: seconds.
+"""
 _HELD_BACK: Final = 4.0
 """How long one deferrable request stands back in a peak, and how much longer each further one in flight.
 
@@ -84,9 +85,7 @@ class Window:
     _resting: Deadlines[int] = attrs.field(factory=Deadlines)
     """Throttled requests, with the time until which the server does not want them again."""
     _deferrable_in_flight: int = 0
-    _load: float = 0.0
-    """Decayed count of urgent requests sent, as of `_loaded_at`."""
-    _loaded_at: float = 0.0
+    _peak_until: float = 0.0
     _hold_until: float = 0.0
     _cut_at: float = -1.0
     _usual: float = 0.0
@@ -111,12 +110,12 @@ class Window:
         if now < self._hold_until:
             return ()
         self._wake(now)
+        self._note_peak(now)
         taken: list[int] = []
         width = max(1, int(self.width))
         while self.in_flight < width:
             if self._urgent and not self._is_overdue(now):
                 ticket = self._urgent.popleft()
-                self._warm(now)
             elif self._deferrable and (self._urgent or self._deferrable_in_flight < self._deferrable_width(now)):
                 # While urgent requests wait, this branch is reached only for an overdue one, whose limit was checked.
                 ticket = self._deferrable.popleft()
@@ -140,10 +139,9 @@ class Window:
         if self._tickets[number].urgent or not self._deferrable:
             return None
         width = max(1, int(self.width))
-        has_room = self.in_flight < width and self._deferrable_in_flight < max(1, width // 2) and not self._is_busy
-        calm = self._loaded_at + _HALF_LIFE * math.log2(max(1.0, self._load / _PEAK))
-        turn = self._turn_of_deferrable
-        return max(now if has_room else now + _AGAIN, min(calm, turn))
+        has_room = self.in_flight < width and self._deferrable_in_flight < max(1, width // 2)
+        # Without room, the end of a request that makes some may prolong the peak, and so release nothing.
+        return max(now if has_room else now + _CALM, min(self._peak_until, self._turn_of_deferrable))
 
     @property
     def waiting(self) -> int:
@@ -155,6 +153,7 @@ class Window:
 
         ``failed``: the server could not do its work: a status of 500 or more, or no answer.
         """
+        self._note_peak(now)
         ticket = self._land(number)
         self._finish(ticket)
         if failed:
@@ -200,16 +199,9 @@ class Window:
             ticket = self._tickets[number]
             self._lane(ticket).appendleft(ticket)
 
-    def _warm(self, now: float) -> None:
-        self._load = self._load_at(now) + 1.0
-        self._loaded_at = now
-
-    def _load_at(self, now: float) -> float:
-        return self._load * math.exp2(-max(0.0, now - self._loaded_at) / _HALF_LIFE)
-
-    @property
-    def _is_busy(self) -> bool:
-        return self.in_flight - self._deferrable_in_flight >= _BUSY
+    def _note_peak(self, now: float) -> None:
+        if len(self._urgent) + self.in_flight - self._deferrable_in_flight >= _BUSY:
+            self._peak_until = now + _CALM
 
     @property
     def _turn_of_deferrable(self) -> float:
@@ -224,7 +216,7 @@ class Window:
     def _deferrable_width(self, now: float) -> int:
         """Return how many deferrable requests may be in flight."""
         half = max(1, int(self.width) // 2)
-        if self._load_at(now) <= _PEAK and not self._is_busy:
+        if now >= self._peak_until:
             return half
         return min(half, int((now - self._deferrable[0].offered_at) / _HELD_BACK))
 

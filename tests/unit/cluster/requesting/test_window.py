@@ -1,4 +1,5 @@
 import math
+from collections import deque
 
 import pytest
 from hypothesis import given
@@ -183,15 +184,19 @@ def test_a_withdrawn_request_makes_room_for_the_next():
 
 
 def peaking(window, since, until, step=0.01):
-    """Send a urgent request every hundredth of a second, and return the deferrable ones that went meanwhile."""
-    lazy, now = {}, since
+    """Keep four urgent requests in flight, one answered at each step, and return when deferrable ones were sent."""
+    lazy, urgent, now = {}, deque(), since
     while now < until:
-        number = window.offer(("bind", now), now)
-        for taken in window.take(now):
+        if len(urgent) == 4:
+            window.answered(urgent.popleft(), now)
+        while len(urgent) < 4:
+            urgent.append(window.offer(object(), now))
+        for taken in set(window.take(now)) - set(urgent):
             window.answered(taken, now)
-            if taken != number:
-                lazy[taken] = now
+            lazy[taken] = now
         now += step
+    for number in urgent:
+        window.answered(number, now - step)
     return lazy
 
 
@@ -201,7 +206,7 @@ def test_deferrable_requests_wait_until_a_peak_ends():
     report = window.offer("event", 1.0, urgent=False)
     assert window.take(1.0) == ()
     due = window.next_due(report, 1.0)
-    assert 1.1 < due < 2.0
+    assert 1.2 < due < 1.4
     assert window.take(due - 0.01) == ()
     assert window.take(due + 0.001) == (report,)
 
@@ -238,11 +243,16 @@ def test_deferrable_requests_get_a_share_during_endless_urgency():
     assert urgent > 3000 * 14
 
 
-def test_a_few_urgent_requests_are_no_peak():
-    window = Window()
-    peaking(window, 0.0, 0.1)
-    report = window.offer("event", 0.1, urgent=False)
-    assert window.take(0.1) == (report,)
+@given(st.lists(st.tuples(st.floats(0.0, 0.05), st.integers(1, 3)), max_size=50))
+def test_few_urgent_requests_at_once_are_no_peak(rounds):
+    window, now = Window(), 0.0
+    for pause, count in rounds:
+        now += pause
+        numbers = [window.offer(object(), now) for _ in range(count)]
+        report = window.offer(object(), now, urgent=False)
+        assert window.take(now) == (*numbers, report)
+        for number in (*numbers, report):
+            window.answered(number, now)
 
 
 def test_unanswered_urgent_requests_count_as_a_peak():
@@ -253,7 +263,34 @@ def test_unanswered_urgent_requests_count_as_a_peak():
     assert window.take(2.0) == ()
     assert window.next_due(report, 2.0) > 2.1, "and nobody looks again and again meanwhile"
     window.answered(numbers[0], 2.2)
-    assert window.take(2.2) == (report,)
+    assert window.take(2.4) == ()
+    assert window.take(2.5) == (report,)
+
+
+def test_urgent_requests_in_the_queue_count_as_a_peak():
+    window = Window(width=2.0)
+    numbers = [window.offer(("bind", index), 0.0) for index in range(4)]
+    assert window.take(0.0) == tuple(numbers[:2])
+    for number in numbers[:2]:
+        window.answered(number, 0.1)
+    assert window.take(0.2) == tuple(numbers[2:])
+    for number in numbers[2:]:
+        window.answered(number, 0.2)
+    report = window.offer("event", 0.2, urgent=False)
+    assert window.take(0.39) == ()
+    assert window.take(0.4) == (report,)
+
+
+def test_reports_of_a_full_window_go_after_its_peak():
+    window = Window(width=4.0)
+    binds, report = [window.offer(object(), 0.0) for _ in range(4)], window.offer("event", 0.0, urgent=False)
+    assert window.take(0.0) == tuple(binds)
+    due = window.next_due(report, 0.0)
+    for number in binds:
+        window.answered(number, 0.2)
+        assert window.take(0.2) == ()
+    assert window.take(due) == (), "the answers prolonged the peak"
+    assert window.take(window.next_due(report, due)) == (report,)
 
 
 STEPS = st.lists(
