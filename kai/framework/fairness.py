@@ -4,6 +4,7 @@ Built-in fair shares answer by them, and give searches the inputs to apply them 
 """
 
 from kai.facts.compiled.struct import Float64s
+from kai.facts.kernels.columns import GPU
 from kai.facts.kernels.fairness import (
     BEYOND_QUOTA,
     FAIR,
@@ -27,6 +28,24 @@ def used_before(fairness: Fairness) -> Float64s:
     return fairness.claim.used
 
 
+def owed_model(fairness: Fairness, giver: int, taker: int) -> tuple[int, tuple[int, int], tuple[int, int]] | None:
+    """Return the GPU model that queue ``taker`` was owed more of and ``giver`` less when the last search began.
+
+    With it stand what giver and taker used and are owed of it. None: the aggressor is bound to no model, or its queue
+    is not owed what it asks for.
+
+    Units: thousandths of GPUs.
+    """
+    claim = fairness.claim
+    model = int(claim.model[0])
+    if model < 0:
+        return None
+    used, owed = claim.models[:, model], claim.guarantees.deserved[:, model]
+    if used[taker] + claim.wanted[GPU] > owed[taker] or used[giver] <= owed[giver]:
+        return None
+    return model, (int(used[giver]), int(owed[giver])), (int(used[taker]), int(owed[taker]))
+
+
 __all__ = [
     "BEYOND_QUOTA",
     "FAIR",
@@ -42,5 +61,6 @@ __all__ = [
     "is_owed_model",
     "judge",
     "lasting_quotas",
+    "owed_model",
     "used_before",
 ]

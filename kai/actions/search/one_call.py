@@ -38,7 +38,7 @@ from kai.facts.kernels.reclaiming import Reclaiming
 from kai.facts.kernels.trying import FAILED
 from kai.facts.model.axis import Bools, Float64s, Int64s, PodRows
 from kai.framework.decisions import Cause, Decision, Evict, Nominate
-from kai.framework.fairness import Fairness, used_before
+from kai.framework.fairness import Fairness, owed_model, used_before
 from kai.framework.verdict import Fact
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ def facts_of(
 ) -> dict[int, Mapping[str, Fact]]:
     """Return, for each of ``pods``, the facts about its queue and the aggressor's queue where their paths part.
 
-    ``used`` [Q, 3] is the usage of queues before the search.
+    Where a quota of a GPU model is the reason, the facts have what both queues used and are owed of it. ``used`` [Q, 3]
+    is the usage of queues before the search.
     """
     if explain is None:
         return {}
@@ -71,8 +72,21 @@ def facts_of(
         out[pod] = {
             "victim": explain(session, victim, used[victim]),
             "aggressor": explain(session, mine, used[mine]),
+            **_owed_model(session, pod, victim, mine),
         }
     return out
+
+
+def _owed_model(session: Session, pod: int, victim: int, mine: int) -> dict[str, Fact]:
+    """Return what two queues used and are owed of the model of a pod's GPUs, if it is taken because of that."""
+    fairness = next((each.fairness for each in session.policy.victims if each.fairness is not None), None)
+    node = int(session.snapshot.pod_node[pod])
+    if fairness is None or node < 0:
+        return {}
+    found = owed_model(fairness, victim, mine)
+    if found is None or found[0] != session.facts.nodes.model[node]:
+        return {}
+    return {"model": {"name": session.snapshot.nodes[node].gpu_model, "victim": found[1], "aggressor": found[2]}}
 
 
 class Served:

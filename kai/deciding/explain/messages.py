@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from kai.basics.errors import error_text
-from kai.basics.parsing import mappings_of
+from kai.basics.parsing import mapping_of, mappings_of
 from kai.deciding.engine.records import GroupRecord
 from kai.deciding.explain.code_texts import DIVISORS, WRITERS, amount
 from kai.facts.kernels import fit
@@ -313,7 +313,8 @@ def eviction_message(evict: Evict, snapshot: Snapshot, *, is_hidden: bool = Fals
     }
     queues = [evict.facts.get("victim"), None if is_hidden else evict.facts.get("aggressor")]
     cause = _MADE_WAY if evict.cause == Cause.PREEMPT and evict.rule == YIELDED else evict.cause
-    return "\n".join([_filled(cause, facts), *map(_queue_details, mappings_of(queues))])
+    model = _model_details(evict.facts, is_hidden=is_hidden)
+    return "\n".join([_filled(cause, facts), *map(_queue_details, mappings_of(queues)), *model])
 
 
 def _filled(cause: Cause, facts: Facts) -> str:
@@ -331,6 +332,19 @@ def _queue_details(facts: Facts) -> str:
         f"{facts.get('title', '')} uses <{used}> with a quota of <{quota}>, fair-share of <{share}> "
         f"and queue priority of <{priority}>."
     )
+
+
+def _model_details(facts: Facts, *, is_hidden: bool) -> Iterator[str]:
+    """Yield the sentence about the quota of a GPU model that allowed an eviction; the peer has no such quotas."""
+    model = mapping_of(facts, "model")
+    if not model:
+        return
+    said = []
+    for side in ("victim",) if is_hidden else ("victim", "aggressor"):
+        used, owed = (amount(float(each), "gpu") for each in model[side])
+        said.append(f"{mapping_of(facts, side).get('title', '')} used {used} and is owed {owed}")
+    whose = " of the other queue" if is_hidden else ""
+    yield f"The quota of {model['name']} GPUs{whose} allowed it: {', '.join(said)}."
 
 
 def _amounts(values: object) -> str:
