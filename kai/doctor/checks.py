@@ -20,9 +20,9 @@ import ssl
 from typing import TYPE_CHECKING, Any, Final
 
 from kai.api import names
-from kai.api.conventions.queue_rules import Admits
+from kai.api.conventions.queue_rules import Admits, limits_users
 from kai.api.kubernetes.pod import ENDED
-from kai.basics.parsing import list_of, mapping_of, part_of, text_of
+from kai.basics.parsing import list_of, part_of, text_of
 from kai.basics.wording import counted, first_of
 from kai.doctor import installation, surroundings, workloads
 from kai.doctor.seen import (
@@ -246,7 +246,7 @@ _USER_NOTES: Final = "kai-user-notes"
 
 def user_notes(seen: Seen) -> Looked:
     """Check that users are noted, and notes cannot be forged, where queues limit what a user holds."""
-    limiting = sorted(name_of(each) for each in seen.all("queues") if mapping_of(each, "spec", "resources", "perUser"))
+    limiting = sorted(name_of(each) for each in seen.all("queues") if limits_users(each))
     if not limiting:
         return Looked(well="no queue limits users")
     lacking = {

@@ -23,7 +23,7 @@ import attrs
 
 from kai.api import names
 from kai.api.conventions.queue_rules import Admits, listed
-from kai.api.conventions.quota_windows import in_force, is_usable, lower_quotas, next_limit
+from kai.api.conventions.quota_windows import in_force, is_usable, lower_quotas, next_limit, next_user_limit
 from kai.api.scheduling import queue as api
 from kai.deciding.explain.declared import Declared
 from kai.facts.model.axis import GPU_UNIT
@@ -44,6 +44,7 @@ _NO_DEPTH = 1 << 31
 """The depth of a queue whose parents do not lead to the top; one more means the same."""
 _NO_RESOURCES = api.QueueResources()
 _NO_SHARES = Shares()
+_FREE_USER = Shares(cpu=UNLIMITED, memory=UNLIMITED, gpu=UNLIMITED)
 
 
 @attrs.frozen
@@ -101,7 +102,7 @@ def _same_windows(one: api.QueueSpec, other: api.QueueSpec) -> bool:
 
 def _amounts_at(spec: api.QueueSpec, now: float) -> Amounts:
     found = in_force(spec, now)
-    limit = next_limit(spec, now)
+    limit, user_limit = next_limit(spec, now), next_user_limit(spec, now)
     ending = None
     if found.ending is not None:
         closes, name = found.ending
@@ -112,6 +113,9 @@ def _amounts_at(spec: api.QueueSpec, now: float) -> Amounts:
         until=until,
         lower_quotas=tuple([(at, _quota(lower)) for at, lower in lower_quotas(spec, now)]),
         next_limit=None if limit is None else (limit[0], _limit(limit[1])),
+        next_user_limit=None
+        if user_limit is None
+        else (user_limit[0], _per_user(user_limit[1].per_user) or _FREE_USER),
         timezone=next((each.time_zone for each in spec.schedules if is_usable(each)), ""),
         draining=found.draining,
         ended_at=found.ended_at,

@@ -276,8 +276,8 @@ CODES: Final[dict[str, Code]] = {
         ADVICE,
         "a period of a budget is longer than the history of usage is kept",
         "What was used at its begin is forgotten before it ends, so more may be used than the budget has. "
-        "usageDBConfig.extraParams.retention of the scheduler says how long the history is kept, 90 days by default; "
-        "kai lint does not read it.",
+        "usageDBConfig.usageParams.extraParams.retention of the scheduler says how long the history is kept. kai lint "
+        "reads it from a SchedulingShard of the input, and assumes the default of 90 days without one.",
     ),
     "J001": Code(
         ERROR,

@@ -18,12 +18,13 @@ from kai.api.conventions.queue_rules import (
     QueueFault,
     QueueShape,
     Rule,
+    limits_users,
     queue_faults,
     shape_in,
 )
 from kai.api.conventions.runtime_limits import runtime_conflicts
 from kai.api.fields import EMPTY
-from kai.basics.parsing import is_number, mapping_of, mappings_of, part_of, text_of
+from kai.basics.parsing import is_number, mapping_of, mappings_of, part_of, seconds_or, text_of
 from kai.basics.trees import ancestry
 from kai.basics.wording import number_text
 from kai.manifests.expansion import Job
@@ -65,6 +66,8 @@ def check_queues(documents: Sequence[Document], beside: Mapping[str, str] = EMPT
         mapping_of(each.manifest, "metadata", "labels") for each in documents if each.manifest.get("kind") == "Node"
     )
     models = {weighed_model({key: text_of(each, key) for key in _NAMING}) for each in labels} - {""}
+    # Which of several schedulers serves a queue is not looked at: the shortest history counts.
+    kept = min(_retentions(documents), default=None)
     others = [QueueShape(name=name, parent=parent) for name, parent in beside.items() if name not in queues]
     faults = queue_faults([*others, *(shape_in(queue.manifest) for queue in queues.values())])
     for name, queue in queues.items():
@@ -75,7 +78,7 @@ def check_queues(documents: Sequence[Document], beside: Mapping[str, str] = EMPT
         for fault in faults.get(name, ()):
             yield from _worded(fault, queue, queues)
         yield from _check_runtimes(name, queues)
-        yield from _check_budgets(name, queues, models)
+        yield from _check_budgets(name, queues, models, kept)
 
 
 def _check_runtimes(name: str, queues: Mapping[str, Document]) -> Iterator[Finding]:
@@ -142,8 +145,10 @@ def _of_users(fault: QueueFault, queue: Document) -> Finding:
     """Return the finding for a limit of users that another limit keeps from having an effect."""
     found, least = (_shown(each, fault.resource) for each in (fault.found, fault.bound))
     whose = "its own limit" if fault.owner == fault.queue else f"what queue {fault.owner} allows"
-    message = f"queue {fault.queue} lets each user hold {found}, and {whose} is {least}"
-    path: Path = ("spec", "resources", "perUser", fault.resource, "limit")
+    window = () if fault.entry < 0 else ("schedules", fault.entry)
+    while_open = " in a window" if window else ""
+    message = f"queue {fault.queue} lets each user hold {found}{while_open}, and {whose} is {least}"
+    path: Path = ("spec", *window, "resources", "perUser", fault.resource, "limit")
     return queue.finding("Q024", message, path, hint="the lower one holds", object=f"queue {fault.queue}")
 
 
@@ -158,9 +163,12 @@ def check_notes(documents: Sequence[Document]) -> Iterator[Finding]:
     if "kai-pod-mutation" not in hooks or "kai-user-notes" in hooks:
         return
     for name, queue in queues_of(documents).items():
-        if mapping_of(queue.manifest, "spec", "resources", "perUser"):
+        if limits_users(queue.manifest):
             message = f"queue {name} limits users, and the installation notes no users"
-            hint, path = "all jobs of a namespace count for one user", ("spec", "resources", "perUser")
+            hint = "all jobs of a namespace count for one user"
+            path: Path = ("spec", "resources", "perUser")
+            if not mapping_of(queue.manifest, "spec", "resources", "perUser"):
+                path = ("spec", "schedules")
             yield queue.finding("Q025", message, path, at_key=True, hint=hint, object=f"queue {name}")
 
 
@@ -395,10 +403,31 @@ def _labels(reading: Reading) -> Iterator[tuple[str, Mapping[str, str]]]:
 
 RETENTION_DAYS: Final = 90
 """For how many days the history of usage is kept by default."""
+_DAY: Final = 86_400.0
 
 
-def _check_budgets(name: str, queues: Mapping[str, Document], models: Collection[str]) -> Iterator[Finding]:
-    """Yield the faults of a queue's budgets: what cannot be read, and what contradicts a budget above or the nodes."""
+def _retentions(documents: Sequence[Document]) -> Iterator[float]:
+    """Yield for how many days each scheduler of the input keeps the history of usage."""
+    for each in documents:
+        if each.manifest.get("kind") == "SchedulingShard":
+            usage = mapping_of(each.manifest, "spec", "usageDBConfig")
+            text = part_of(usage, "usageParams", "extraParams", "retention")
+            if usage.get("clientType") in _RECORDING:
+                # Years are no duration elsewhere; the scheduler refuses what is none at all.
+                yield RETENTION_DAYS if text is None else seconds_or(text, math.inf) / _DAY
+
+
+_RECORDING: Final = ("sqlite", "postgresql")
+"""The sources of past usage that kai writes, and that budgets need."""
+
+
+def _check_budgets(
+    name: str, queues: Mapping[str, Document], models: Collection[str], kept: float | None
+) -> Iterator[Finding]:
+    """Yield the faults of a queue's budgets: what cannot be read, and what contradicts a budget above or the nodes.
+
+    ``kept`` is for how many days the history is kept; None where the input does not say it.
+    """
     queue, about = queues[name], f"queue {name}"
     budgets = budgets_in(queue.manifest)
     entries = mappings_of(queue.manifest, "spec", "budgets")
@@ -425,11 +454,10 @@ def _check_budgets(name: str, queues: Mapping[str, Document], models: Collection
                 f" {other.name} of {parent} above it has {number_text(other.amount, 9)}"
             )
             yield queue.finding("Q031", message, (*place, "amount"), object=about)
-        if (days := longest_days(budget)) > RETENTION_DAYS:
-            message = (
-                f"a period of the budget {budget.name} of queue {name} has {days:.0f} days, and the history keeps"
-                f" {RETENTION_DAYS} by default"
-            )
+        if (days := longest_days(budget)) > (RETENTION_DAYS if kept is None else kept):
+            keeps = f"{RETENTION_DAYS} by default" if kept is None else number_text(kept)
+            what = f"a period of the budget {budget.name} of queue {name} has {days:.0f} days"
+            message = f"{what}, and the history keeps {keeps}"
             field = "until" if budget.period == ONCE else "period"
             yield queue.finding("Q033", message, (*place, field), object=about)
         for row, weight in enumerate(budget.weights):

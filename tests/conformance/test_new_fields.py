@@ -40,7 +40,7 @@ NEVER = {
     "start": "0 0 31 2 *",
     "duration": "1h",
     "onClose": "evict",
-    "resources": {"gpu": {"quota": 0}},
+    "resources": {"gpu": {"quota": 0}, "perUser": {"gpu": {"limit": 0}}},
 }
 ALWAYS = {"name": "always", "start": "*/5 * * * *", "timeZone": "Europe/Berlin", "duration": "1h", "onClose": "drain"}
 TEN_YEARS = "87600h"

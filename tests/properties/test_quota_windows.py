@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kai.answers.cases.case import Case
 from kai.api.codec.structuring import structure_as
 from kai.api.conventions.quota_windows import first_start, in_force, slices
-from kai.api.scheduling.queue import Queue, QueueSchedule
+from kai.api.scheduling.queue import Queue, QueueSchedule, ScheduledResources, ScheduledUser, ScheduledUsers
 from kai.framework.decisions import Evict
 from kai.lab.scenarios.scenario import read_short
 from kai.testing import load_scenario, run_scenario
@@ -43,6 +43,24 @@ def test_windows_that_change_no_amount_change_no_decision(kind):
         plain = decisions(case)
         assert decisions(with_entries(case, NEVER)) == plain, path
         assert decisions(with_entries(case, ALWAYS)) == plain, path
+
+
+def with_limits_in_a_window(queue):
+    """Return a queue that limits its users by a window that is always open, instead of outside of windows."""
+    limits, free = queue.spec.resources.per_user, attrs.evolve(queue.spec.resources, per_user=None)
+    if limits is None:
+        return queue
+    named = {part: ScheduledUser(limit=getattr(limits, part).limit) for part in ("gpu", "cpu", "memory")}
+    window = attrs.evolve(ALWAYS, resources=ScheduledResources(per_user=ScheduledUsers(**named)))
+    return attrs.evolve(queue, spec=attrs.evolve(queue.spec, resources=free, schedules=(window,)))
+
+
+@pytest.mark.parametrize("path", sorted((SCENARIOS / "users").glob("*.yaml")), ids=lambda path: path.stem)
+def test_limits_of_users_in_open_windows_decide_alike(path):
+    case = load_scenario(path)
+    queues = tuple(map(with_limits_in_a_window, case.objects.queues))
+    assert any(each.spec.schedules for each in queues)
+    assert decisions(attrs.evolve(case, objects=attrs.evolve(case.objects, queues=queues))) == decisions(case)
 
 
 def cluster(on_close, jobs, waiting=(), quota=4):

@@ -162,7 +162,7 @@ def _bound(site: Site) -> Iterator[Evidence]:
     }
     whose = {key: each for key, each in (("model", model), ("user", user)) if each}
     yield Evidence(label=queue, text=text, values=values | whose)
-    yield from _by_clock(site, name, resource)
+    yield from _by_clock(site, f"{name} of each user" if user else name, resource)
     yield from _users(site, row, at, fixed=not limit, model=model, user=user)
     if not limit:
         yield Evidence(label="why so", text="what cannot be taken back again is granted within quota only")

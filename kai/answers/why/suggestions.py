@@ -265,7 +265,8 @@ def _for_queue(site: Site, reason: Reason[str], then: Reason[str] | None) -> str
     used = max(used, used_against(site, reason))
     if "until" in reason.facts and not 0 <= number(reason.facts["next"]) < used + asked:
         until = clock_text(number(reason.facts["until"]), str(reason.facts.get("timezone", "")))
-        return f"until {until}, when the limit of {reason.facts['queue']} rises"
+        whose = "each user of " if reason.code == Code.OVER_USER_LIMIT else ""
+        return f"until {until}, when the limit of {whose}{reason.facts['queue']} rises"
     windows = site.cycle.snapshot.queues[int(number(reason.facts["queue_row"]))].windows
     if reason.code == Code.OVER_QUOTA and windows is not None:
         ahead = Ahead.of(site, reason)

@@ -32,9 +32,10 @@ from kai.api.conventions.quota_windows import (
     never_opens,
     slices,
     spec_in,
+    while_open,
 )
 from kai.api.scheduling.queue import DEEPEST_QUEUE, Queue, QueueResources, QueueSpec
-from kai.basics.parsing import is_number, mapping_of, part_of
+from kai.basics.parsing import is_number, mapping_of, mappings_of, part_of
 
 EVERY: Final = "*"
 
@@ -174,9 +175,7 @@ def shape_of(queue: Queue) -> QueueShape:
             model: Bounds(quota=amount(each.quota), limit=amount(each.limit))
             for model, each in spec.resources.models.items()
         },
-        users={}
-        if spec.resources is None or spec.resources.per_user is None
-        else {name: amount(getattr(spec.resources.per_user, name).limit) for name in RESOURCES},
+        users=_users_of(spec.resources),
         spec=spec if spec.schedules else None,
     )
 
@@ -206,6 +205,12 @@ def shape_in(manifest: Mapping[str, Any]) -> QueueShape:
         },
         spec=spec_in(manifest),
     )
+
+
+def limits_users(manifest: Mapping[str, Any]) -> bool:
+    """Return whether a queue limits what its users hold, always or in a window. The manifest may be invalid."""
+    spec = mapping_of(manifest, "spec")
+    return any(mapping_of(each, "resources", "perUser") for each in (spec, *mappings_of(spec, "schedules")))
 
 
 def queue_faults(queues: Iterable[QueueShape]) -> dict[str, tuple[QueueFault, ...]]:
@@ -309,23 +314,57 @@ def _of_models(queue: QueueShape, known: Mapping[str, QueueShape]) -> Iterator[Q
 
 
 def _of_users(queue: QueueShape, known: Mapping[str, QueueShape]) -> Iterator[QueueFault]:
-    """Yield limits of users without an effect: a lower one of the queue, or of a queue above it, holds."""
-    for resource, own in queue.users.items():
-        over, seen, at = list[tuple[float, str]](), set[str](), queue.name
+    """Yield limits of users without an effect: a lower one of the queue, or of a queue above it, always holds.
+
+    A limit of a window is compared with what the queue may use while the window is open.
+    """
+    for entry, resource, own, allowed in _user_limits(queue):
+        over = [(allowed, queue.name)]
+        seen, at = {queue.name}, queue.parent
         # Parents that form a circle are a fault of their own, and must not keep this walk going.
         while at in known and at not in seen:
-            each = known[at]
-            if each.bounds:
-                over.append((each.bounds[resource].limit, at))
-            if at != queue.name:
-                over.append((each.users.get(resource, math.inf), at))
+            # Windows of a parent may open together with those of the queue: the highest limit counts.
+            over += [(max(limits), at) for limits in zip(*_limits_of(known[at], resource), strict=True)]
             seen.add(at)
-            at = each.parent
+            at = known[at].parent
         least, owner = min((each for each in over if each[0] >= 0), default=(math.inf, ""))
         if least < own < math.inf:
             yield QueueFault(
-                rule=Rule.IDLE_USER_LIMIT, queue=queue.name, resource=resource, found=own, bound=least, owner=owner
+                rule=Rule.IDLE_USER_LIMIT,
+                queue=queue.name,
+                resource=resource,
+                found=own,
+                bound=least,
+                owner=owner,
+                entry=entry,
             )
+
+
+def _user_limits(queue: QueueShape) -> Iterator[tuple[int, str, float, float]]:
+    """Yield each limit of users as the place of its window (-1 outside of them), its resource and its value.
+
+    The last element is the highest limit that the queue itself has where the limit of users holds.
+    """
+    entries = () if queue.spec is None else queue.spec.schedules
+    for resource in RESOURCES:
+        (limit, own), *windows = _limits_of(queue, resource)
+        changed = [getattr(entry.resources.per_user, resource).limit is not None for entry in entries]
+        kept = [there for (there, _), is_changed in zip(windows, changed, strict=True) if not is_changed]
+        yield -1, resource, own, max([limit, *kept])
+        for at, (there, users) in enumerate(windows):
+            if changed[at]:
+                yield at, resource, users, there
+
+
+def _limits_of(queue: QueueShape, resource: str) -> list[tuple[float, float]]:
+    """Return the limit of a queue and that of its users, outside of windows and then in each window alone."""
+    outside = Bounds(limit=math.inf) if queue.bounds is None else queue.bounds[resource]
+    found = [(outside.limit, queue.users.get(resource, math.inf))]
+    spec = queue.spec or QueueSpec()
+    for entry in spec.schedules:
+        resources = while_open(spec, entry)
+        found.append((amount(getattr(resources, resource).limit), _users_of(resources).get(resource, math.inf)))
+    return found
 
 
 def _of_model_quotas(queue: QueueShape, children: Sequence[QueueShape]) -> Iterator[QueueFault]:
@@ -455,6 +494,12 @@ def _bounds_of(resources: QueueResources | None) -> dict[str, Bounds] | None:
         return None
     each = {"gpu": resources.gpu, "cpu": resources.cpu, "memory": resources.memory}
     return {name: Bounds(quota=amount(own.quota), limit=amount(own.limit)) for name, own in each.items()}
+
+
+def _users_of(resources: QueueResources | None) -> dict[str, float]:
+    if resources is None or resources.per_user is None:
+        return {}
+    return {name: amount(getattr(resources.per_user, name).limit) for name in RESOURCES}
 
 
 def _circles(known: Mapping[str, QueueShape]) -> dict[str, tuple[str, ...]]:

@@ -27,18 +27,24 @@ from kai.api.scheduling.queue import (
     ScheduledModel,
     ScheduledResource,
     ScheduledResources,
+    ScheduledUser,
+    ScheduledUsers,
+    UserResource,
+    UserResources,
 )
 from kai.basics.parsing import mapping_of, mappings_of, number_or, part_of, seconds_or, text_of
 from kai.basics.schedules import Openings, read_zone
 from kai.basics.wording import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 AHEAD_SECONDS: Final = 8 * 86_400.0
 """How far the amounts to come are looked at: a week, and a day for a change of clocks."""
 _MOST_EDGES: Final = 1_000
 _NONE: Final = QueueResources()
+_FREE_USERS: Final = UserResources()
+_SAME_USERS: Final = ScheduledUsers()
 _PARTS: Final = ("gpu", "cpu", "memory")
 _AMOUNTS: Final = ("quota", "over_quota_weight", "limit")
 _WIRE: Final[Mapping[str, str]] = {"quota": "quota", "over_quota_weight": "overQuotaWeight", "limit": "limit"}
@@ -284,7 +290,12 @@ def varieties(spec: QueueSpec) -> Iterator[tuple[str, QueueResources]]:
     if spec.resources is not None:
         yield "", spec.resources
     for entry in spec.schedules:
-        yield entry.name, _replaced(spec.resources or _NONE, entry)
+        yield entry.name, while_open(spec, entry)
+
+
+def while_open(spec: QueueSpec, entry: QueueSchedule) -> QueueResources:
+    """Return the amounts of a queue while the window of one entry is open and no other."""
+    return _replaced(spec.resources or _NONE, entry)
 
 
 def next_limit(spec: QueueSpec, instant: float) -> tuple[float, QueueResources] | None:
@@ -292,10 +303,23 @@ def next_limit(spec: QueueSpec, instant: float) -> tuple[float, QueueResources] 
     # Most schedules change quotas alone; for them no week has to be computed.
     if not any(getattr(entry.resources, part).limit is not None for entry in spec.schedules for part in _PARTS):
         return None
-    first: list[float] | None = None
+    return _next(spec, instant, lambda resources: [getattr(resources, part).limit for part in _PARTS])
+
+
+def next_user_limit(spec: QueueSpec, instant: float) -> tuple[float, QueueResources] | None:
+    """Return the first resources to come with another limit of users, and the instant from which they hold."""
+    if all(entry.resources.per_user == _SAME_USERS for entry in spec.schedules):
+        return None
+    return _next(spec, instant, lambda resources: resources.per_user or _FREE_USERS)
+
+
+def _next(
+    spec: QueueSpec, instant: float, limits_of: Callable[[QueueResources], object]
+) -> tuple[float, QueueResources] | None:
+    first: object = None
     for at, now in slices(spec, instant, instant + AHEAD_SECONDS):
         resources = now.resources or _NONE
-        found: list[float] = [getattr(resources, part).limit for part in _PARTS]
+        found = limits_of(resources)
         if first is not None and found != first:
             return at, resources
         first = found
@@ -329,6 +353,9 @@ def spec_in(manifest: Mapping[str, Any]) -> QueueSpec | None:
         return None
     resources = mapping_of(spec, "resources")
     read: dict[str, Any] = {part: QueueResource(**_numbers(resources, part)) for part in _PARTS}
+    if "perUser" in resources:
+        limits = {part: limit for part, limit in _user_limits(resources).items() if limit is not None}
+        read["per_user"] = UserResources(**{part: UserResource(limit=limit) for part, limit in limits.items()})
     return QueueSpec(
         resources=QueueResources(**read) if "resources" in spec else None, schedules=tuple(map(_entry_in, entries))
     )
@@ -337,15 +364,21 @@ def spec_in(manifest: Mapping[str, Any]) -> QueueSpec | None:
 def _entry_in(written: Mapping[str, Any]) -> QueueSchedule:
     resources = mapping_of(written, "resources")
     parts: dict[str, Any] = {part: ScheduledResource(**_numbers(resources, part)) for part in _PARTS}
+    users: dict[str, Any] = {part: ScheduledUser(limit=limit) for part, limit in _user_limits(resources).items()}
     on_close = text_of(written, "onClose")
     return QueueSchedule(
         name=text_of(written, "name"),
         start=text_of(written, "start"),
         time_zone=text_of(written, "timeZone"),
         duration=seconds_or(written.get("duration"), 0.0),
-        resources=ScheduledResources(**parts),
+        resources=ScheduledResources(**parts, per_user=ScheduledUsers(**users)),
         on_close="evict" if on_close == "evict" else "drain" if on_close == "drain" else "reclaim",
     )
+
+
+def _user_limits(resources: Mapping[str, Any]) -> dict[str, float | None]:
+    limits = mapping_of(resources, "perUser")
+    return {part: _numbers(limits, part).get("limit") for part in _PARTS}
 
 
 def _numbers(resources: Mapping[str, Any], part: str) -> dict[str, float]:
@@ -365,6 +398,8 @@ def _replaced(before: QueueResources, entry: QueueSchedule) -> QueueResources:
     if entry.resources.models:
         # What the window does not name stays, models and amounts of models alike.
         parts["models"] = {**before.models, **dict(_replaced_models(before.models, entry.resources.models))}
+    if entry.resources.per_user != _SAME_USERS:
+        parts["per_user"] = _replaced_users(before.per_user or _FREE_USERS, entry.resources.per_user)
     return attrs.evolve(before, **parts) if parts else before
 
 
@@ -374,6 +409,12 @@ def _replaced_models(
     for model, there in changes.items():
         named = {name: value for name, value in attrs.asdict(there).items() if value is not None}
         yield model, attrs.evolve(before.get(model, QueueModel()), **named)
+
+
+def _replaced_users(before: UserResources, changes: ScheduledUsers) -> UserResources:
+    limits = {part: getattr(changes, part).limit for part in _PARTS}
+    named: dict[str, Any] = {part: UserResource(limit=limit) for part, limit in limits.items() if limit is not None}
+    return attrs.evolve(before, **named)
 
 
 def _least(one: QueueResources | None, other: QueueResources | None) -> QueueResources:

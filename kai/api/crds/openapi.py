@@ -68,6 +68,7 @@ from kai.api.scheduling.queue import (
     ScheduledModel,
     ScheduledResource,
     ScheduledResources,
+    ScheduledUser,
     TopologyLevel,
     TopologySpec,
     UserResource,
@@ -176,8 +177,12 @@ EXPLANATIONS: Final[Mapping[type, Mapping[str, str]]] = {
         "quota": "The quota while the window is open; absent means the one outside of it.",
         "limit": "The limit while the window is open; absent means the one outside of it.",
     },
+    ScheduledUser: {
+        "limit": "The limit of each user while the window is open; absent means the one outside of it.",
+    },
     ScheduledResources: {
         "models": "Bounds by model of GPU while the window is open; other models stay as they are outside of it.",
+        "per_user": "What each user may hold while the window is open; other limits of users stay as outside of it.",
     },
     QueueResources: {
         "models": "Bounds by model of GPU, within those of gpu. A model is the short name of a product, such as h100.",

@@ -96,6 +96,22 @@ class ScheduledModel:
 
 
 @attrs.frozen(kw_only=True)
+class ScheduledUser:
+    """What changes of the limit of each user for one resource while a window is open; None stays as it is."""
+
+    limit: Share | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ScheduledUsers:
+    """What changes of the limits of users while a window is open."""
+
+    gpu: ScheduledUser = ScheduledUser()
+    cpu: ScheduledUser = ScheduledUser()
+    memory: ScheduledUser = ScheduledUser()
+
+
+@attrs.frozen(kw_only=True)
 class ScheduledResources:
     """What changes of each resource while a window is open."""
 
@@ -103,6 +119,7 @@ class ScheduledResources:
     cpu: ScheduledResource = ScheduledResource()
     memory: ScheduledResource = ScheduledResource()
     models: Mapping[str, ScheduledModel] = attrs.field(default=EMPTY, eq=by_content)
+    per_user: ScheduledUsers = ScheduledUsers()
 
 
 OnClose: TypeAlias = Literal["drain", "reclaim", "evict"]

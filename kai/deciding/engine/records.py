@@ -347,6 +347,7 @@ def _over_user(world: World, group: int, wanted: Float64s) -> Verdict:
                     bound=limit,
                     used=float(used[account, resource]),
                     requested=float(wanted[resource]),
+                    **_next_by_the_clock(world.snapshot.queues[queue], resource, limit, of_users=True),
                 )
         account = int(users.above[account])
     return ACCEPTED
@@ -414,7 +415,13 @@ def _by_the_clock(queue: Queue, resource: int, bound: float, *, over_limit: bool
         # A higher quota to come is of no use: it falls again before work without an end has ended.
         since = [at for at, lower in windows.lower_quotas if lower.of(resource) == bound]
         return known | {"from": min(since)} if queue.quota.of(resource) != bound and since else {}
-    following = windows.next_limit
-    if following is None or following[1].of(resource) == bound:
+    return _next_by_the_clock(queue, resource, bound)
+
+
+def _next_by_the_clock(queue: Queue, resource: int, limit: float, *, of_users: bool = False) -> dict[str, Fact]:
+    """Return until when a limit of a queue, or of its users, holds, and what follows; nothing where it stays."""
+    windows = queue.windows
+    following = None if windows is None else windows.next_user_limit if of_users else windows.next_limit
+    if windows is None or following is None or following[1].of(resource) == limit:
         return {}
-    return known | {"until": following[0], "next": following[1].of(resource)}
+    return {"timezone": windows.timezone, "until": following[0], "next": following[1].of(resource)}

@@ -57,7 +57,7 @@ def _over_user_limit(facts: Facts) -> str:
     return (
         f"{facts['user']} has reached the limit of {_PLURALS[resource]} for each user of {facts['queue']}. "
         f"Limit is {limit} {unit}, currently {used} {unit} allocated to this user and workload requested "
-        f"{requested} {unit}"
+        f"{requested} {unit}{_clock_note(facts)}"
     )
 
 

@@ -51,6 +51,8 @@ class Windows:
     """The quotas to come that are lower than all before, by resource, each with the instant from which it holds."""
     next_limit: tuple[float, Shares] | None = None
     """The first other limit to come, and the instant from which it holds."""
+    next_user_limit: tuple[float, Shares] | None = None
+    """The first other limit of each user to come, and the instant from which it holds."""
     timezone: str = ""
     """The IANA zone in which people read these instants; "" for UTC."""
     draining: tuple[Openings, ...] = ()

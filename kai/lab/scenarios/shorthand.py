@@ -160,8 +160,7 @@ def _queue(name: str, values: Values, at: int, place: str) -> Manifest:
     if values.get("models") is not None:
         resources["models"] = _models(values["models"], f"{place}.models")
     if values.get("per_user") is not None:
-        most = _bounds(values["per_user"], names.UNLIMITED, f"{place}.per_user")
-        resources["perUser"] = {resource: {"limit": most[resource]} for resource in ("gpu", "cpu", "memory")}
+        resources["perUser"] = _user_limits(values["per_user"], f"{place}.per_user")
     spec: Manifest = {"resources": resources}
     optional = {
         "parentQueue": values.get("parent"),
@@ -209,6 +208,12 @@ def _models(value: object, place: str) -> Manifest:
     return made
 
 
+def _user_limits(value: object, place: str) -> Manifest:
+    """Return what each user may hold of the resources that are named; a plain number is one of GPUs."""
+    most = _bounds(value, names.UNLIMITED, place)
+    return {resource: {"limit": most[resource]} for resource in (value if isinstance(value, Mapping) else ("gpu",))}
+
+
 _BUDGET_KEYS = {
     "amount": "amount",
     "period": "period",
@@ -242,7 +247,7 @@ def _budgets(value: object, place: str) -> list[tuple[Manifest, Manifest]]:
     return made
 
 
-_SCHEDULE_KEYS = ("start", "zone", "duration", "quota", "limit", "weight", "models", "on_close", "notice")
+_SCHEDULE_KEYS = ("start", "zone", "duration", "quota", "limit", "weight", "models", "per_user", "on_close", "notice")
 
 
 def _schedules(value: object, place: str) -> list[Manifest]:
@@ -255,6 +260,8 @@ def _schedules(value: object, place: str) -> list[Manifest]:
         resources: Manifest = {}
         if values.get("models") is not None:
             resources["models"] = _models(values["models"], f"{where}.models")
+        if values.get("per_user") is not None:
+            resources["perUser"] = _user_limits(values["per_user"], f"{where}.per_user")
         for key, field in (("quota", "quota"), ("limit", "limit"), ("weight", "overQuotaWeight")):
             if values.get(key) is not None:
                 given = {"gpu": None} if is_number(values[key]) else values[key]

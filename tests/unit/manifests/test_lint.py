@@ -57,11 +57,26 @@ def scheduled(name, entry, start="0 22 * * *", parent=""):
 HOOK = "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {{name: {}}}\n"
 
 
+def keeping(retention, client="sqlite"):
+    """Return a scheduler that keeps its history of usage for a time."""
+    usage = f"{{clientType: {client}, usageParams: {{extraParams: {{retention: {retention}}}}}}}"
+    return (
+        "apiVersion: kai.scheduler/v1\nkind: SchedulingShard\nmetadata: {name: default}\n"
+        f"spec: {{usageDBConfig: {usage}}}\n"
+    )
+
+
 def limiting_users(name, limit, parent=""):
     """Return a queue that may use eight GPUs, and lets each user hold some of them."""
     above = f"parentQueue: {parent}\n  " if parent else ""
     users = f"perUser: {{gpu: {{limit: {limit}}}}}"
     return queue(name, f"{above}resources: {{{FREE}, gpu: {{quota: 0, limit: 8}}, {users}}}")
+
+
+def limiting_at_night(name, limit, window, parent=""):
+    """Return a queue as `limiting_users` does, with a window that changes amounts."""
+    night = f"{{name: night, start: 0 22 * * *, duration: 8h, resources: {{{window}}}}}"
+    return limiting_users(name, limit, parent).rstrip() + f"\n  schedules: [{night}]\n"
 
 
 def modelled(name, models, parent="", quota=0):
@@ -199,6 +214,10 @@ def test_objects_are_looked_at_together(texts, said):
         ((budgeted("a", "period: 0 0 1 1 *"),), ["Q033"]),
         ((budgeted("a", "period: 0 0 1 */3 *"),), ["Q033"]),
         ((budgeted("a", "period: 0 0 1 */2 *"),), []),
+        ((budgeted("a", "period: 0 0 1 */2 *"), keeping("45d")), ["Q033"]),
+        ((budgeted("a", "period: 0 0 1 1 *"), keeping("400d")), []),
+        ((budgeted("a", "period: 0 0 1 1 *"), keeping("2y")), []),
+        ((budgeted("a", "period: 0 0 1 1 *"), keeping("400d", client="prometheus")), ["Q033"]),
         ((scheduled("a", "timeZone: Berlin"),), ["Q010"]),
         ((scheduled("a", "timeZone: Europe/Berlin"),), []),
         ((scheduled("a", "timeZone: UTC", start="0 0 31 2 *"),), ["Q011"]),
@@ -221,7 +240,20 @@ def test_objects_are_looked_at_together(texts, said):
         ((limiting_users("a", 8),), []),
         ((limiting_users("a", 2), limiting_users("b", 3, parent="a")), ["Q024"]),
         ((limiting_users("a", 3), limiting_users("b", 2, parent="a")), []),
+        ((limiting_at_night("a", 2, "perUser: {gpu: {limit: 9}}"),), ["Q024"]),
+        ((limiting_at_night("a", 2, "gpu: {limit: 16}, perUser: {gpu: {limit: 9}}"),), []),
+        ((limiting_at_night("a", 9, "gpu: {limit: 16}"),), []),
+        ((limiting_at_night("a", 9, "gpu: {limit: 16}, perUser: {gpu: {limit: 12}}"),), ["Q024"]),
+        ((limiting_at_night("a", 2, "perUser: {gpu: {limit: 4}}"), limiting_users("b", 3, parent="a")), []),
+        (
+            (limiting_users("a", 2), limiting_at_night("b", 1, "perUser: {gpu: {limit: 3}}", parent="a")),
+            ["Q024"],
+        ),
         ((limiting_users("a", 2), HOOK.format("kai-pod-mutation")), ["Q025"]),
+        (
+            (scheduled("a", "resources: {perUser: {gpu: {limit: 1}}}"), HOOK.format("kai-pod-mutation")),
+            ["Q025"],
+        ),
         ((limiting_users("a", 2), HOOK.format("kai-pod-mutation"), HOOK.format("kai-user-notes")), []),
         (
             (

@@ -12,10 +12,11 @@ from kai.api.conventions.quota_windows import (
     lower_quotas,
     never_opens,
     next_limit,
+    next_user_limit,
     resolved,
     slices,
 )
-from kai.api.scheduling.queue import Queue
+from kai.api.scheduling.queue import Queue, UserResource, UserResources
 
 DAY, HOUR = 86_400.0, 3_600.0
 MONDAY = dt.datetime(2026, 6, 1, tzinfo=dt.UTC).timestamp()
@@ -44,6 +45,27 @@ def test_later_entries_win():
     saturday_night = MONDAY + 5 * DAY + 23 * HOUR
     assert gpus(in_force(spec(NIGHTS, WEEKEND), saturday_night).resources) == (4, 30, 1)
     assert gpus(in_force(spec(WEEKEND, NIGHTS), saturday_night).resources) == (24, 30, 1)
+
+
+def users(found):
+    return found.per_user and {part: getattr(found.per_user, part).limit for part in ("gpu", "cpu", "memory")}
+
+
+def test_a_window_replaces_named_limits_of_users():
+    night = {**NIGHTS, "resources": {"perUser": {"gpu": {"limit": 8}, "memory": {"limit": -1}}}}
+    plain, limited = spec(night), spec(night)
+    limited = attrs.evolve(
+        limited, resources=attrs.evolve(limited.resources, per_user=UserResources(cpu=UserResource(limit=4)))
+    )
+    by_day, at_night = MONDAY + 12 * HOUR, MONDAY + 23 * HOUR
+    assert users(in_force(plain, by_day).resources) is None
+    assert users(in_force(plain, at_night).resources) == {"gpu": 8, "cpu": -1, "memory": -1}
+    assert users(in_force(limited, by_day).resources) == {"gpu": -1, "cpu": 4, "memory": -1}
+    assert users(in_force(limited, at_night).resources) == {"gpu": 8, "cpu": 4, "memory": -1}
+    at, found = next_user_limit(limited, by_day)
+    assert (at, users(found)["gpu"]) == (MONDAY + 22 * HOUR, 8)
+    assert next_limit(limited, by_day) is None
+    assert next_user_limit(spec(NIGHTS), by_day) is None
 
 
 def test_an_edge_belongs_to_what_begins_with_it():

@@ -258,6 +258,35 @@ def test_why_says_until_when_a_limit_holds(clocked, capsys):
     assert "until Thu 22:30 (Europe/Berlin), when the limit of night rises" in said
 
 
+USERS_CLOCKED = """
+cluster: {nodes: {n1: {gpu: 8}}}
+queues:
+  lab: {}
+  team:
+    parent: lab
+    per_user: 1
+    schedules: {nights: {start: "30 22 * * *", zone: Europe/Berlin, duration: 8h, per_user: 4}}
+groups:
+  batch: {queue: team, user: maria, each: {gpu: 2}}
+"""
+
+
+def test_limits_of_users_follow_the_clock(tmp_path, capsys):
+    path = tmp_path / "users.yaml"
+    path.write_text(USERS_CLOCKED)
+    run(["why", "batch", "-f", str(path)])
+    said = capsys.readouterr().out
+    assert "a user of queue team may not hold more than 1 GPU until Thu 22:30 (Europe/Berlin); maria holds 0" in said
+    assert "its limit of each user is 1 until Thu 22:30 (Europe/Berlin), then 4" in said
+    assert "until Thu 22:30 (Europe/Berlin), when the limit of each user of team rises" in said
+    limits = []
+    for flags in ([], ["--at", "Fri 22:30 Europe/Berlin"]):
+        run(["queues", "-o", "json", *flags, "-f", str(path)])
+        (team,) = [each for each in json.loads(capsys.readouterr().out)["items"] if each["name"] == "team"]
+        limits += [each["limit"] for each in team["users"]]
+    assert limits == [1, 4]
+
+
 def test_use_by_model_stands_below_the_tree(tmp_path):
     place = tmp_path / "models.yaml"
     place.write_text(
