@@ -374,6 +374,26 @@ class Workers(Generic[K]):
         alarm.set_for(self.queue.next_due)
 
     async def _carry_out(self, look: Look[K]) -> None:
+        """Carry out a look, and then others that are due: a task for each would cost as much as many looks do."""
+        await self._carry_out_one(look)
+        while (following := self._following()) is not None:
+            await checkpoint()
+            await self._carry_out_one(following)
+
+    def _following(self) -> Look[K] | None:
+        """Return the next look for a task that has ended one; start others that are due as well."""
+        if self._alarm is None or self._tasks is None:
+            return None
+        if self.connectivity.may_be_away:
+            self._alarm.ring()
+            return None
+        following, *others = self.queue.take(self.clock.monotonic()) or (None,)
+        for look in others:
+            self._tasks.start_soon(self._carry_out, look)
+        self._alarm.set_for(self.queue.next_due)
+        return following
+
+    async def _carry_out_one(self, look: Look[K]) -> None:
         began = self.clock.monotonic()
         try:
             ended = await self.look(look)
@@ -386,7 +406,6 @@ class Workers(Generic[K]):
             warn(self.connectivity, "not written", subject=ended.unwritten, why=ended.failure)
         now = self.clock.monotonic()
         self.queue.end(look.key, now, ended)
-        self._go()
         self.observe(
             WorkEnded(work=self.name, failed=bool(ended.failure), seconds=now - began, waited=now - look.since),
         )

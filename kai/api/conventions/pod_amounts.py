@@ -53,17 +53,19 @@ def count(pod: Pod, around: Surroundings) -> tuple[dict[str, Amount], dict[str, 
     if pod.status.phase in ENDED:
         return {}, {}
     devices, share = _claimed_devices(pod, around.claim), share_annotations(pod, around.scheduler_name)
-    requested: dict[str, Amount] = {}
+    if pod.status.phase not in {"Pending", "Running"}:
+        return {}, {}
+    effective = effective_requests(pod, around.kubernetes)
+    requested = plus(plus(effective, _requested_share(share)), devices)
     allocated: dict[str, Amount] = {}
-    if pod.status.phase in {"Pending", "Running"}:
-        requested = plus(plus(effective_requests(pod, around.kubernetes), _requested_share(share)), devices)
-    if _is_placed(pod):
+    if is_placed(pod):
         received = _received_share(share, pod.spec.node_name, around.node)
-        allocated = plus(plus(effective_requests(pod, around.kubernetes), received), devices)
+        allocated = plus(plus(effective, received), devices)
     return requested, allocated
 
 
-def _is_placed(pod: Pod) -> bool:
+def is_placed(pod: Pod) -> bool:
+    """Return whether a pod holds what it requests: it runs, or was scheduled."""
     if pod.status.phase != "Pending":
         return pod.status.phase == "Running"
     for condition in pod.status.conditions:

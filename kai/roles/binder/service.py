@@ -316,7 +316,8 @@ class BinderService:
                 )
                 result = outcome.verdict if isinstance(found, BindOutcome) else BindVerdict.BUG
                 ended(result.value)
-            log_outcome(self.cluster.connectivity, Ref.to(request), outcome)
+            if outcome.verdict is not BindVerdict.BOUND:  # the scheduler, which ordered it, logs a success
+                log_outcome(self.cluster.connectivity, Ref.to(request), outcome)
             self.observe(BindEnded(result=result.value, seconds=self.cluster.clock.monotonic() - began))
             if outcome.verdict is not BindVerdict.INTERRUPTED:
                 break

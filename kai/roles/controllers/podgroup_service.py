@@ -13,7 +13,7 @@ import structlog
 
 from kai.api import names
 from kai.api.conventions.binding import group_of, share_annotations
-from kai.api.conventions.pod_amounts import Surroundings
+from kai.api.conventions.pod_amounts import Surroundings, is_placed
 from kai.api.kinds import ApiObject, Key, key_of, title
 from kai.api.kubernetes.dra import ResourceClaim
 from kai.api.kubernetes.meta import PriorityClass
@@ -115,6 +115,11 @@ class PodGroupController:
         is_kept = store.is_kept(PodGroup, look.key)
         if group is None or not (group.metadata.uid or is_kept):
             return DONE  # a group that is about to be written is seen again as soon as it is
+        members = store.find(MEMBERS, f"{namespace}/{name}")
+        young = (group.metadata.creation_timestamp or 0.0) + FIRST_COUNT - self.cluster.clock.now()
+        is_first = group.status.resources_status == PodGroupResources()
+        if is_first and members and 0 < young <= FIRST_COUNT and not any(map(is_placed, members)):
+            return Ended(after=young)  # its pods may be bound soon, and that is an event
         around = Surroundings(
             node=lambda node: store.get(Node, node),
             claim=lambda place, claim: store.get(ResourceClaim, claim, place),
@@ -123,7 +128,7 @@ class PodGroupController:
             kubernetes=self.cluster.kubernetes(),
         )
         try:
-            resources = pod_group_resources(group, store.find(MEMBERS, f"{namespace}/{name}"), around)
+            resources = pod_group_resources(group, members, around)
         except InputError as error:
             if self._said.get(look.key) != str(error):
                 self._said[look.key] = str(error)
@@ -133,10 +138,6 @@ class PodGroupController:
         patch = status_patch(group, resources)
         if patch is None:
             return DONE
-        young = (group.metadata.creation_timestamp or 0.0) + FIRST_COUNT - self.cluster.clock.now()
-        is_first = group.status.resources_status == PodGroupResources()
-        if is_first and not resources.allocated and 0 < young <= FIRST_COUNT:
-            return Ended(after=young)  # its pods may be bound soon, and that is an event
         if is_kept:
             # Queues count what groups say, and this process alone has this one.
             store.keep(attrs.evolve(group, status=attrs.evolve(group.status, resources_status=resources)))

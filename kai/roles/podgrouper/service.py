@@ -361,7 +361,7 @@ class PodGrouper:
         """Return how the look at a pod ends whose group and link are only shown."""
         key = key_of(pod)
         if patch is not None:
-            structlog.get_logger().info("grouped", pod="/".join(key), changes=patch["metadata"], is_kept=True)
+            structlog.get_logger().debug("grouped", pod="/".join(key), changes=patch["metadata"], is_kept=True)
             if self._links.may_ride(pod, patch):
                 self._links.await_binding(pod)
         self._said.pop(key, None)

@@ -1,4 +1,5 @@
 import asyncio
+from itertools import pairwise
 
 import anyio
 import anyio.lowlevel
@@ -169,6 +170,32 @@ async def test_a_look_begins_immediately_and_gathering_wakes_nothing(monkeypatch
         await anyio.lowlevel.checkpoint()
         assert (begun, rings) == (["a", "b"], [])
         tasks.cancel_scope.cancel()
+
+
+@pytest.mark.anyio
+async def test_a_rush_of_keys_shares_tasks_and_loop():
+    clock, carriers, beats = VirtualClock(), [], []
+
+    async def look(_):
+        carriers.append(asyncio.current_task())
+        return DONE
+
+    async def beat():
+        while True:
+            beats.append(len(carriers))
+            await anyio.lowlevel.checkpoint()
+
+    workers = Workers("test", queue(concurrency=4), look, clock)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(workers.run)
+        tasks.start_soon(beat)
+        await clock.pass_time(1.0)
+        for key in range(100):
+            workers.want(key)
+        await clock.pass_time(1.0)
+        tasks.cancel_scope.cancel()
+    assert (len(carriers), len(set(carriers))) == (100, 4)
+    assert max(after - before for before, after in pairwise(beats)) <= 4
 
 
 @pytest.mark.anyio

@@ -167,6 +167,16 @@ async def test_an_unwritten_order_takes_one_write():
     assert memory.server.events == []
 
 
+async def test_an_unwritten_order_is_logged_by_the_scheduler_alone():
+    memory = cluster(node(), pod())
+    with capture_logs() as logs:
+        async with binding(memory) as service:
+            refused, bound = told(service, node_name="gone"), told(service)
+            await memory.pass_time()
+    assert (len(refused), bound) == (1, [""])
+    assert [each["event"] for each in logs if each["log_level"] != "debug"] == ["failed"]
+
+
 async def test_the_link_to_a_local_group_is_not_written():
     memory = MemoryCluster(node(), pod(), classes=(*WATCHED, PodGroup))
     kept = structure_as(PodGroup, {"metadata": {"name": "g", "namespace": "ns"}, "spec": {}})

@@ -2,6 +2,7 @@
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from kai.api.kubernetes.pod import Pod
 from kai.api.plans import Emit, Patch, Reason, Refusal
@@ -59,6 +60,16 @@ async def test_a_bound_bare_pods_group_is_never_written():
         assert shown(cluster) is not None
         assert shown_group(cluster) == "pg-p-uid-p"
     assert requests(cluster, Apply, Patch) == []
+
+
+async def test_only_groups_that_are_written_are_logged():
+    levels = []
+    for settings in ((KEEPING,), ()):
+        with capture_logs() as logs:
+            async with grouping(MemoryCluster(waiting()), *settings):
+                pass
+        levels.append([each["log_level"] for each in logs if each["event"] == "grouped"])
+    assert levels == [["debug"], ["info"]]
 
 
 async def test_what_is_kept_is_what_would_have_been_written():
