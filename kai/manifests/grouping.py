@@ -40,7 +40,7 @@ from kai.roles.podgrouper import (
     load_groupers,
     unwritten,
 )
-from kai.roles.podgrouper.grouper import KARTA, POD_GROUP, PRIORITY_CLASS
+from kai.roles.podgrouper.grouper import JOB, KARTA, POD_GROUP, PRIORITY_CLASS
 
 Place = tuple[str, str]
 """A kind, and a namespace with a name."""
@@ -158,6 +158,8 @@ class Grouping:
     """New and changed groups, by namespace and name."""
     _groupers: Groupers = attrs.field(init=False)
     _lent: list[Manifest] = attrs.field(init=False)
+    _last: tuple[Manifest, object] | None = attrs.field(init=False, default=None)
+    """The last pod, and what grouping it changed, if its like are grouped the same way."""
 
     def __attrs_post_init__(self) -> None:
         """Load the groupers, and add the missing priority classes of an installation."""
@@ -173,6 +175,9 @@ class Grouping:
 
         A new group is as old as its first pod. A pod that is not to be grouped stays in the group that it names.
         """
+        if self._last is not None and _are_alike(pod, self._last[0]):
+            return _patched(pod, self._last[1]), ""
+        self._last = None
         outcome = group_pod(pod, _Known(self.index), self.settings, self._groupers)
         if isinstance(outcome, Needs):
             return pod, f"{outcome.read} is not known"
@@ -189,7 +194,23 @@ class Grouping:
                     written["metadata"] = metadata = {**metadata, "creationTimestamp": born}
                 self.groups[str(metadata.get("namespace", "")), str(metadata["name"])] = written
             self.index.add([written])
+        if self._is_of_new_job(pod):
+            self._last = pod, outcome.pod_patch
         return _patched(pod, outcome.pod_patch), ""
+
+    def _is_of_new_job(self, pod: Manifest) -> bool:
+        """Return whether the only owner of a pod is a Job that was never applied, and that has no owner itself.
+
+        The grouper of Jobs looks at the name of a pod only for groups that an earlier release made for the pods of a
+        Job; a Job that was never applied has none. Groupers of other kinds may look at names.
+        """
+        owners = mappings_of(pod, "metadata", "ownerReferences")
+        if len(owners) != 1 or owners[0].get("uid") not in self.fresh:
+            return False
+        kind = Kind.of(str(owners[0].get("apiVersion")), str(owners[0].get("kind")))
+        namespace, name = part_of(pod, "metadata", "namespace"), owners[0].get("name")
+        job = self.index.resource(Get(JOB, str(namespace), str(name)))
+        return kind == JOB and isinstance(job, Resource) and not job.owner_references
 
     def rule_of(self, kind: Kind) -> str:
         """Return how a cluster groups pods of a kind, in words, from the docstring of its grouper."""
@@ -280,6 +301,17 @@ def _class(name: str) -> Get:
 def _class_manifest(name: str) -> Manifest:
     head = {"apiVersion": PRIORITY_CLASS.api_version, "kind": PRIORITY_CLASS.kind}
     return {**head, "metadata": {"name": name}, "value": PRIORITY_CLASSES[name]}
+
+
+def _are_alike(pod: Manifest, other: Manifest) -> bool:
+    """Return whether two pods differ in nothing but name and UID."""
+
+    def rest(manifest: Manifest) -> tuple[Manifest, Manifest]:
+        metadata = mapping_of(manifest, "metadata").items()
+        parts = {key: part for key, part in manifest.items() if key != "metadata"}
+        return {key: value for key, value in metadata if key not in {"name", "uid"}}, parts
+
+    return rest(pod) == rest(other)
 
 
 def _patched(pod: Manifest, patch: object) -> Manifest:
