@@ -89,9 +89,12 @@ class Beside:
             each.settle()
         times: tuple[list[float], list[float]] = ([], [])
         for round_ in range(rounds):
-            _cycle_after(leaving(workload, round_), both, now := now + 1)
-            found = _cycle_after(arriving(workload, round_ + 1), both if round_ % 2 else both[::-1], now := now + 1)
-            for kept, took in zip(times, found if round_ % 2 else found[::-1], strict=True):
+            gone = leaving(workload, round_), change(leaving(workload, round_))
+            come = arriving(workload, round_ + 1), change(arriving(workload, round_ + 1))
+            _cycle_after(gone, both, now := now + 1)
+            now += 1
+            found = _cycle_after(come, both, now) if round_ % 2 else _cycle_after(come[::-1], both[::-1], now)[::-1]
+            for kept, took in zip(times, found, strict=True):
                 kept.append(took)
         return cls(both, *times, now)
 
@@ -101,10 +104,10 @@ class Beside:
         return median(one / other for other, one in zip(self.plain_ms, self.changed_ms, strict=True))
 
 
-def _cycle_after(news: Iterator[Batch], schedulers: Sequence[engine.Live], now: float) -> list[float]:
-    """Let every scheduler hear of the news, and return what a cycle of each then costs."""
-    for batch in news:
-        for each in schedulers:
+def _cycle_after(news: Sequence[Iterator[Batch]], schedulers: Sequence[engine.Live], now: float) -> list[float]:
+    """Let every scheduler hear of its news, and return what a cycle of each then costs."""
+    for each, batches in zip(schedulers, news, strict=True):
+        for batch in batches:
             each.take(batch)
     gc.collect()
     return [_timed(each, now) for each in schedulers]

@@ -2,12 +2,14 @@
 
 import attrs
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kai.deciding.engine.cycle import run_cycle
 from kai.facts.model.axis import NONE
 from kai.facts.model.groups import UNLIMITED, Shares
+from kai.facts.state import budgets
 from kai.framework.decisions import Recorder
 from tests.properties.strategies import contended, snapshots
 from tests.properties.test_determinism import SHORTCUTS
@@ -48,6 +50,15 @@ def test_unlimited_users_change_no_decision(snapshot):
     free = tuple(attrs.evolve(queue, per_user=FREE) for queue in snapshot.queues)
     none = tuple(attrs.evolve(queue, per_user=None) for queue in snapshot.queues)
     assert decisions(attrs.evolve(snapshot, queues=free)) == decisions(attrs.evolve(snapshot, queues=none))
+
+
+@given(limited)
+def test_accounts_that_cannot_bind_change_no_decision(snapshot):
+    """The naive form: groups differ by all accounts, also by those whose limit no work could reach."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budgets, "_binding", lambda accounts, *_: accounts.account)
+        wanted = decisions(snapshot.apart())
+    assert decisions(snapshot.apart()) == wanted
 
 
 @given(limited)

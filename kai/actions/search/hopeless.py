@@ -50,7 +50,7 @@ class NoLess:
             numbers = numbers * len(session.snapshot.queues) + facts.queue[groups]
         users = session.facts.users
         if len(users.limit):
-            numbers = numbers * (len(users.limit) + 1) + users.account[groups] + 1
+            numbers = numbers * (len(users.limit) + 1) + users.binding[groups] + 1
         order = np.argsort(numbers, kind="stable")
         self._groups, self._pods, self._numbers = groups[order], pods[order], numbers[order]
         self._number: Int64s = np.full(len(session.snapshot.groups), -1, np.int64)
@@ -190,7 +190,7 @@ def users_exceeded(session: Session, group: int, wanted: Float64s) -> list[tuple
     Cost: a step for each queue above the group that limits users.
     """
     users, found = session.facts.users, list[tuple[int, Float64s]]()
-    account = int(users.account[group]) if len(users.limit) and session.policy.rules.limits else -1
+    account = int(users.binding[group]) if len(users.limit) and session.policy.rules.limits else -1
     while account >= 0:
         limit = users.limit[account]
         over = np.where((wanted > 0) & (limit >= 0), session.columns.user_used[account] + wanted - limit, 0.0)
@@ -207,6 +207,8 @@ def of_own_user(session: Session, portion: Portion, member: Bools) -> Bools:
         as it counts for that limit, and none if all of it together is too little. Work of others makes no room there.
     Cost: O(A + G) for a group whose user is at a limit, and a pass over pods.
     """
+    if session.facts.users.binding[portion.group] < 0:
+        return member
     chunk = portion.chunk()
     wanted = session.limit_amounts[session.facts.pods.shape[chunk]].sum(axis=0)
     for account, over in users_exceeded(session, portion.group, wanted):

@@ -21,8 +21,9 @@ from kai.deciding.engine.session import Session
 from kai.deciding.engine.shortcuts import ALIKE, HOPELESS, NO_LESS, SEARCH
 from kai.facts.kernels.groups import find_placed
 from kai.facts.kernels.victims import keep_queues
-from kai.facts.model.axis import Bools, GroupRow, GroupRows, PodRow, PodRows, SubGroupRow
+from kai.facts.model.axis import GPU, Bools, GroupRow, GroupRows, PodRow, PodRows, SubGroupRow
 from kai.facts.model.pod import ACTIVE_ALLOCATED, Status
+from kai.facts.state.budgets import largest_amounts
 from kai.framework.decisions import Cause
 from kai.framework.verdict import ACCEPTED, Code, Reason, Verdict
 
@@ -122,7 +123,7 @@ class EvictionPass:
     def _table(self, session: Session, portion: Portion, state: "PassState") -> dict[str, Footprint]:
         queue = int(session.facts.groups.queue[portion.group]) if self._is_per_queue(state) else -1
         users = session.facts.users
-        account = int(users.account[portion.group]) if len(users.limit) else -1
+        account = int(users.binding[portion.group]) if len(users.limit) else -1
         return state.failed.setdefault((queue, account), {})
 
     def _failure(self, session: Session, portion: Portion, state: "PassState") -> Footprint | None:
@@ -230,6 +231,22 @@ def _placed_pods(session: Session, member: Bools) -> PodRows:
     return pods[member[groups[pods]]].astype(np.int64)
 
 
+def _may_bind_models(session: Session) -> bool:
+    """Return whether all pods of some queue together exceed its limit of a GPU model. Cost: O(P) with such limits."""
+    queues, groups, pods = session.facts.queues, session.facts.groups, session.facts.pods
+    limits = queues.model_limit
+    if not (limits >= 0).any():
+        return False
+    gpus = largest_amounts(session.snapshot, session.facts.nodes)[:, GPU]
+    rows = np.flatnonzero(pods.group >= 0)
+    rising, asked = groups.queue[pods.group[rows]], np.zeros(len(limits))
+    while len(rows := rows[rising >= 0]):
+        rising = rising[rising >= 0]
+        asked += np.bincount(rising, gpus[pods.shape[rows]], len(limits))
+        rising = queues.parent[rising]
+    return bool(((limits >= 0) & (limits < asked[:, np.newaxis])).any())
+
+
 class PassState:
     """State that one run of an eviction pass keeps between searches."""
 
@@ -241,8 +258,8 @@ class PassState:
         self.has_failed: Bools = np.zeros(len(session.snapshot.queues), np.bool_)
         """[Q] Queues with failed groups."""
 
-        self.has_model_limits = bool((session.facts.queues.model_limit >= 0).any())
-        """Whether some queue bounds its use of a GPU model; asked for each group, and the same for all."""
+        self.has_model_limits = _may_bind_models(session)
+        """Whether a limit of a GPU model may refuse something; asked for each group, and the same for all."""
         self.is_capped = False
         """Whether a cap on evictions rejected the victims of the last search."""
         self.known: GroupStates | None = None

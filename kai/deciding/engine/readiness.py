@@ -234,7 +234,7 @@ class EquivalenceClasses:
             signature,
         ]
         if len(facts.users.limit):
-            columns.append(facts.users.account[rows])
+            columns.append(facts.users.binding[rows])
         out[compared[chosen]] = self._number([column[chosen] for column in columns])
         return out
 

@@ -277,7 +277,7 @@ class FullQueues:
             out |= (queues >= 0) & ((amounts > 0) & (over_limit | over_quota)).any(axis=1)
             queues = np.where(queues >= 0, facts.queues.parent[queues], -1)
         if len(facts.users.limit):
-            accounts = facts.users.account[self._groups]
+            accounts = facts.users.binding[self._groups]
             while (accounts >= 0).any():
                 limit, used = facts.users.limit[accounts], columns.user_used[accounts]
                 over = (amounts > 0) & (limit >= 0) & (limit < used + amounts)
@@ -291,7 +291,7 @@ class FullQueues:
             return
         session, facts = self._session, self._session.facts.groups
         users = session.facts.users
-        account = users.account[groups] if len(users.limit) else np.zeros(len(groups), np.int64)
+        account = users.binding[groups] if len(users.limit) else np.zeros(len(groups), np.int64)
         columns = (facts.queue[groups], account, facts.preemptible[groups], facts.ahead[groups], amounts[groups])
         # Stacked, all columns are floats; rows of queues and flags are small enough to stay exact.
         _, first, which = np.unique(np.column_stack(columns), axis=0, return_index=True, return_inverse=True)

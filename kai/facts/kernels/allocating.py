@@ -76,7 +76,7 @@ def _class_of(facts: Facts, shape: int, group: int) -> int:
     alike = (shape * queues + facts.groups.queue[group]) * 2 + int(facts.groups.preemptible[group])
     accounts = facts.users.limit.shape[0]
     if accounts > 0:
-        alike = alike * (accounts + 1) + facts.users.account[group] + 1
+        alike = alike * (accounts + 1) + facts.users.binding[group] + 1
     return alike * (falls + 1) + facts.groups.ahead[group]
 
 

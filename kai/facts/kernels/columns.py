@@ -136,6 +136,7 @@ class UserFacts(Struct):
     queue: Int64s  # [A]
     user: Int64s  # [A] the number of the user, see kai.facts.state.budgets
     limit: Float64Table  # [A, 3] in axis units, -1: unlimited
+    binding: Int64s  # [G] the nearest account whose limit all pods of its groups together exceed, -1: none
 
 
 class Facts(Struct):

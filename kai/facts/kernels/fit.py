@@ -215,7 +215,8 @@ def lasting_quotas(facts: Facts, groups: Int64s, queues: Int64s) -> Float64Table
 @inner
 def is_over_user(facts: Facts, columns: Columns, group: int, cpu: float, memory: float, gpu: float) -> bool:
     """Return whether the user of ``group`` would hold more than some queue lets it hold, with the amounts."""
-    account = facts.users.account[group]
+    # Accounts below the first that may bind let everything pass.
+    account = facts.users.binding[group]
     while account >= 0:
         for resource in range(3):
             amount = cpu if resource == CPU else (memory if resource == MEMORY else gpu)

@@ -271,14 +271,15 @@ def make_base(snapshot: Snapshot) -> Base:
         (pods.leaf, order, snapshot.first_subgroup),
         lambda: pods_by_leaf(pods.leaf, order, int(snapshot.first_subgroup[-1])),
     )
+    nodes = node_facts(snapshot, slot_start, slot_names)
     facts = Facts(
-        nodes=node_facts(snapshot, slot_start, slot_names),
+        nodes=nodes,
         shapes=shape_facts(snapshot),
         pods=pods,
         groups=group_facts(snapshot, groups, subgroups, by_leaf),
         queues=queue_facts(snapshot),
         budgets=budgets.budget_facts(snapshot),
-        users=budgets.user_facts(snapshot, groups.queue),
+        users=budgets.user_facts(snapshot, groups.queue, nodes),
     )
     layout = Layout.of(
         Sizes(

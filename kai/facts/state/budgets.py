@@ -12,10 +12,12 @@ import attrs
 import numpy as np
 
 from kai.facts.kernels.booking import accepted_gpu, book_budgets
-from kai.facts.kernels.columns import COUNTED, PENDING, BudgetFacts, Columns, Facts, UserFacts
-from kai.facts.model.axis import NONE, Bools, Int64s, locked
+from kai.facts.kernels.columns import COUNTED, PENDING, BudgetFacts, Columns, Facts, NodeFacts, UserFacts
+from kai.facts.model.axis import GPU_UNIT, NONE, Bools, Float64s, Int64s, locked
 from kai.facts.model.budgets import STOP, Budget
 from kai.facts.model.groups import Queue, Shares
+from kai.facts.model.pod import GpuKind
+from kai.facts.state.facts import shape_columns
 from kai.facts.state.snapshot import BudgetTable, Snapshot
 
 _NOTHING: Final = -(1 << 62)
@@ -138,14 +140,15 @@ _USERS: Final = "users of groups"
 _ACCOUNTS: Final = "accounts before"
 
 
-def user_facts(snapshot: Snapshot, queue: Int64s) -> UserFacts:
+def user_facts(snapshot: Snapshot, queue: Int64s, nodes: NodeFacts) -> UserFacts:
     """Return the accounts of users; tables without rows where no queue limits users. ``queue`` [G] are those of groups.
 
-    Cost: O(G) where a queue limits users and groups or queues changed, else none.
+    Cost: O(P + G) where a queue limits users and pods, groups or queues changed, else none.
     """
     memory, groups, queues = snapshot.memory, snapshot.groups, snapshot.queues
     if not memory.once("some queue limits users", (queues,), lambda: any(each.per_user is not None for each in queues)):
-        return memory.once("no accounts", (), lambda: _accounts((), _NO_ROWS, _NO_ROWS))
+        return memory.once("no accounts", (), lambda: _accounts(_Limiting.of(()), _NO_ROWS, _NO_ROWS))
+    limiting = memory.once("queues that limit users", (queues,), lambda: _Limiting.of(queues))
     known: dict[str, int] = memory.once(_USERS, (), dict)
 
     def read(rows: Sequence[int]) -> tuple[Int64s]:
@@ -154,7 +157,7 @@ def user_facts(snapshot: Snapshot, queue: Int64s) -> UserFacts:
     (user,) = memory.rows.columns(_USERS, snapshot.versions.groups, len(groups), read, (known,))
 
     def make() -> UserFacts:
-        found, before = _accounts(queues, queue, user), memory.recall(_ACCOUNTS)
+        found, before = _accounts(limiting, queue, user), memory.recall(_ACCOUNTS)
         # Queues change often, for other amounts. With the former tables, pods that stayed need not be booked anew.
         same = isinstance(before, UserFacts) and all(
             np.array_equal(getattr(before, name), getattr(found, name)) for name in ("account", "above")
@@ -164,7 +167,55 @@ def user_facts(snapshot: Snapshot, queue: Int64s) -> UserFacts:
         memory.keep(_ACCOUNTS, found)
         return found
 
-    return memory.once("accounts", (queues, queue, user), make)
+    found = memory.once("accounts", (queues, queue, user), make)
+    inputs = (found, snapshot.pod_group, snapshot.pod_shape, snapshot.shapes, snapshot.requests, nodes.gpu_weight)
+    return memory.once(
+        "accounts that may bind", inputs, lambda: found.replace(binding=_binding(found, snapshot, nodes))
+    )
+
+
+def _binding(accounts: UserFacts, snapshot: Snapshot, nodes: NodeFacts) -> Int64s:
+    """Return int64[G]: the nearest account of each group that may refuse something in this cycle; -1: none.
+
+    Where all pods of the groups of an account may run at once, wherever they go, its limit is none. Groups that differ
+    in such accounts alone are alike for all that compares groups.
+    """
+    if not len(accounts.limit):
+        return accounts.account
+    most = largest_amounts(snapshot, nodes)
+    owners = np.where(snapshot.pod_group >= 0, accounts.account[snapshot.pod_group], NONE)
+    pods = np.flatnonzero(owners >= 0)
+    shapes, count = snapshot.pod_shape[pods], len(accounts.limit)
+    own = np.array([np.bincount(owners[pods], amounts[shapes], count) for amounts in most.T])
+    total = own.copy()
+    rising = accounts.above
+    while (rising >= 0).any():
+        below = np.flatnonzero(rising >= 0)
+        total += [np.bincount(rising[below], amounts[below], count) for amounts in own]
+        rising = np.where(rising >= 0, accounts.above[rising], NONE)
+    # Sums of bytes are floats, so what is that close counts as above.
+    over = (accounts.limit >= 0) & (accounts.limit < total.T * (1 + _ROUNDING))
+    binds: Bools = np.logical_or.reduce(over, axis=1)
+    found = accounts.account
+    while (idle := (found >= 0) & ~binds[found]).any():
+        found = np.where(idle, accounts.above[found], found)
+    return locked(found)
+
+
+_ROUNDING: Final = 1e-9
+
+
+def largest_amounts(snapshot: Snapshot, nodes: NodeFacts) -> Float64s:
+    """Return float64[K, 3]: the most CPU, memory and GPU that a pod of each shape counts for on any node."""
+    kinds = shape_columns(snapshot).kind
+    out = np.zeros((len(snapshot.shapes), 3), np.float64)
+    out[:, :2] = snapshot.requests[:, :2]
+    out[:, 2] = snapshot.requests @ nodes.gpu_weight
+    for row in np.flatnonzero((kinds == GpuKind.FRACTION) | (kinds == GpuKind.MEMORY)).tolist():
+        # A part by memory has no bound: it is compared with limits even on nodes whose devices are too small.
+        whole = float(snapshot.shapes[row].gpu.devices * GPU_UNIT)
+        out[row, 2] = np.inf if kinds[row] == GpuKind.MEMORY else whole
+    return out
 
 
 def users_of(snapshot: Snapshot, accounts: UserFacts) -> tuple[str, ...]:
@@ -181,29 +232,49 @@ def users_of(snapshot: Snapshot, accounts: UserFacts) -> tuple[str, ...]:
 _NO_ROWS: Final = locked(np.zeros(0, np.int64))
 
 
-def _accounts(queues: Sequence[Queue], queue: Int64s, user: Int64s) -> UserFacts:
+@attrs.frozen(eq=False)
+class _Limiting:
+    """Which queues limit users, as columns with one row more, so that row -1 reads that no queue is there."""
+
+    nearest: Int64s
+    """[Q + 1] The nearest one, the queue itself or above it."""
+    above: Int64s
+    """[Q + 1] The nearest one above it."""
+    limit: Float64s
+    """[Q + 1, 3] What each user may hold; -1 is unlimited."""
+
+    @classmethod
+    def of(cls, queues: Sequence[Queue]) -> "_Limiting":
+        """Return the columns of a tree of queues."""
+        nearest = [*_nearest(queues), NONE]
+        limits = [*(each.per_user or _FREE for each in queues), _FREE]
+        return cls(
+            nearest=np.array(nearest, np.int64),
+            above=np.array([*(nearest[each.parent] if each.parent >= 0 else NONE for each in queues), NONE], np.int64),
+            limit=np.array([(each.cpu, each.memory, each.gpu) for each in limits], np.float64),
+        )
+
+
+def _accounts(limiting: _Limiting, queue: Int64s, user: Int64s) -> UserFacts:
     """Return the accounts of groups with these queues [G] and numbers of users [G]."""
-    nearest = _nearest(queues)
-    # One row more, so that row -1 reads that no queue is there.
-    above = np.array([*(nearest[each.parent] if each.parent >= 0 else NONE for each in queues), NONE], np.int64)
     users = int(user.max(initial=0)) + 1
-    at = np.array([*nearest, NONE], np.int64)[queue]
+    at = limiting.nearest[queue]
     owners, rising = np.where(at >= 0, at * users + user, NONE), at
     keys = [owners]
     while (rising >= 0).any():
-        rising = above[rising]
+        rising = limiting.above[rising]
         keys.append(np.where(rising >= 0, rising * users + user, NONE))
     pairs = np.unique(np.concatenate(keys))
     pairs = pairs[pairs >= 0]
     queue_of, user_of = pairs // users, pairs % users
-    up = above[queue_of]
-    limits = [queues[row].per_user or _FREE for row in queue_of.tolist()]
+    up = limiting.above[queue_of]
     return UserFacts(
         account=_rows(pairs, owners),
         above=_rows(pairs, np.where(up >= 0, up * users + user_of, NONE)),
         queue=queue_of,
         user=user_of,
-        limit=np.array([(each.cpu, each.memory, each.gpu) for each in limits], np.float64).reshape(len(limits), 3),
+        binding=_NO_ROWS,
+        limit=limiting.limit[queue_of],
     )
 
 
