@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import socket
+import ssl
+import struct
 import subprocess
 import tempfile
-from contextlib import contextmanager
+import threading
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -101,6 +105,47 @@ class Server:
 
     def _environment(self) -> dict[str, str]:
         return {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "HOME": str(self.folder)}
+
+
+@contextmanager
+def encrypted(server: Server, context: ssl.SSLContext) -> Iterator[int]:
+    """Speak TLS before a server, as PostgreSQL begins it, and give the port: the package is built without OpenSSL."""
+    with socket.create_server(("127.0.0.1", 0)) as front:
+        threading.Thread(target=_front, args=(front, server.port, context), daemon=True).start()
+        yield front.getsockname()[1]
+        front.shutdown(socket.SHUT_RDWR)
+
+
+def _front(front: socket.socket, port: int, context: ssl.SSLContext) -> None:
+    while True:
+        try:
+            client, _ = front.accept()
+        except OSError:
+            return
+        threading.Thread(target=_talk, args=(client, port, context), daemon=True).start()
+
+
+def _talk(client: socket.socket, port: int, context: ssl.SSLContext) -> None:
+    with suppress(OSError), client, socket.create_connection(("127.0.0.1", port)) as server:
+        while (asked := client.recv(8, socket.MSG_WAITALL)) != _ASKS_FOR_TLS:
+            if len(asked) < len(_ASKS_FOR_TLS):
+                return
+            client.sendall(b"N")  # some other encryption
+        client.sendall(b"S")
+        with context.wrap_socket(client, server_side=True) as spoken:
+            ends = {spoken: server, server: spoken}
+            while True:
+                # What TLS has read already does not show at the socket.
+                ready = [spoken] if spoken.pending() else select.select(list(ends), (), ())[0]
+                for end in ready:
+                    data = end.recv(1 << 16)
+                    if not data:
+                        return
+                    ends[end].sendall(data)
+
+
+_ASKS_FOR_TLS = struct.pack("!ii", 8, 80_877_103)
+"""The first message of a client that wants TLS."""
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from contextlib import ExitStack, closing
 
 import pytest
@@ -12,7 +13,8 @@ from kai.history.database import DAY, connect, reading
 from kai.history.facts import DeposedError, Ended, HistoryError, NoHistoryError
 from kai.history.jobs import jobs_over
 from kai.history.server import connect_server, in_postgresql, parameters_of
-from tests.postgresql import running
+from kai.roles.admission.certificates import context_of, make_pair
+from tests.postgresql import encrypted, running
 from tests.unit.history.test_database import T, gpu_seconds, held
 from tests.unit.history.test_database import begun as anew
 
@@ -172,6 +174,27 @@ def test_hosts_elsewhere_must_prove_who_they_are(address, expected):
 def test_a_server_without_tls_is_refused_where_demanded(postgresql, begun):
     with pytest.raises(HistoryError, match="server does not support SSL"):
         begun(f"{postgresql.address}?sslmode=require")
+
+
+def test_a_host_elsewhere_proves_itself_by_its_certificate(postgresql, begun, tmp_path):
+    pair, other = (make_pair(("db.example",), time.time(), 86_400.0) for _ in range(2))
+    for name, each in (("ca", pair), ("other", other)):
+        (tmp_path / f"{name}.pem").write_text(each.authority)
+    with encrypted(postgresql, context_of(pair)) as port:
+
+        def place(host, authority):
+            return f"postgresql://kai@{host}:{port}/postgres?hostaddr=127.0.0.1&schema=t_tls{authority}"
+
+        trusted = f"&sslrootcert={tmp_path / 'ca.pem'}"
+        begun(place("db.example", trusted), present={("job-1", "n1"): held(2)}).write(T + 5000)
+        assert gpu_seconds(place("db.example", trusted)) == {"team": 10.0, "top": 10.0}
+        for host, authority in (
+            ("other.example", trusted),
+            ("db.example", f"&sslrootcert={tmp_path / 'other.pem'}"),
+            ("db.example", ""),
+        ):
+            with pytest.raises(HistoryError, match="certificate"):
+                connect(place(host, authority), writes=False)
 
 
 @pytest.mark.parametrize(
