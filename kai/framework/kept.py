@@ -240,58 +240,56 @@ def batch_of(view: SessionView, concerns: Bools, rule_of: Callable[[int], RoomRu
         rule = rule_of(shape)
         if rule is not None:
             found.setdefault(rule.key, (rule, []))[1].append(shape)
-    rooms = _Rooms(view)
+    ask = np.full(len(snapshot.shapes), -1, np.int64)
+    counted: list[_Counted] = []
+    cells = 0
     for rule, own in found.values():
         others = rule.meant & (counts > 0)
         others[own] = False
-        if not others.any():
-            rooms.add(rule, own)
-    return rooms.batch()
+        if others.any() or len(counted) == MOST_ASKS:
+            continue
+        pods = view.pods_of_shapes(rule.meant)
+        row = rule.room(pods)
+        if row is None or max(cells, len(row)) * (len(counted) + 1) > MOST_CELLS:
+            continue
+        cells = max(cells, len(row))
+        ask[own] = len(counted)
+        counted.append(_Counted(rule, pods, row))
+    return _Rooms(view, counted).batch(ask) if counted else None
+
+
+@attrs.frozen
+class _Counted:
+    """A rule, the pods that it means, and the room when it was counted first."""
+
+    rule: RoomRule
+    pods: PodRows
+    row: Int64s
 
 
 class _Rooms:
-    """The room for the asks of one session."""
+    """The room for the asks of one session, counted again where a pod that a rule means came or went."""
 
-    def __init__(self, view: SessionView) -> None:
+    def __init__(self, view: SessionView, counted: Sequence[_Counted]) -> None:
         self._view = view
-        self._rules: list[RoomRule] = []
-        self._pods: list[PodRows] = []
-        """By ask: the pods that are meant."""
-        self._rows: list[Int64s] = []
-        """By ask: the room when it was counted last."""
-        self._ask = np.full(len(view.snapshot.shapes), -1, np.int64)
-        self._cells = 0
-
-    def add(self, rule: RoomRule, shapes: Sequence[int]) -> None:
-        """Count room for pods of ``shapes`` from now on, if that does and there is room to count it in."""
-        pods = self._view.pods_of_shapes(rule.meant)
-        row = rule.room(pods)
-        if row is None or len(self._rules) == MOST_ASKS:
-            return
-        cells = max(self._cells, len(row))
-        if cells * (len(self._rules) + 1) > MOST_CELLS:
-            return
-        self._cells = cells
-        self._ask[shapes] = len(self._rules)
-        self._rules.append(rule)
-        self._pods.append(pods)
-        self._rows.append(row)
-
-    def batch(self) -> Batch | None:
-        """Return the extension, None without asks."""
-        if not self._rules:
-            return None
-        self._owners = np.repeat(np.arange(len(self._pods)), [*map(len, self._pods)])
+        self._rules = [each.rule for each in counted]
+        self._pods = [each.pods for each in counted]
         self._all = np.concatenate(self._pods)
+        self._owners = np.repeat(np.arange(len(counted)), [len(each.pods) for each in counted])
+        """The ask of each row of `_all`."""
         self._seen = self._places()
         # Cells that a rule does not have are no domain's.
-        self._counted = np.full((len(self._rules), self._cells), -UNBOUNDED, np.int64)
-        for ask, row in enumerate(self._rows):
-            self._counted[ask, : len(row)] = row
+        shape = len(counted), max(len(each.row) for each in counted)
+        self._counted = np.full(shape, -UNBOUNDED, np.int64)
+        for at, each in enumerate(counted):
+            self._counted[at, : len(each.row)] = each.row
+
+    def batch(self, ask: Int64s) -> Batch:
+        """Return the extension for shapes with these asks [K]."""
         domains = np.stack([rule.domains for rule in self._rules])
-        is_own = bool((domains == self._view.nodes).all()) and self._cells == len(self._view.nodes)
+        is_own = self._counted.shape == domains.shape and bool((domains == self._view.nodes).all())
         return Batch(
-            ask=self._ask,
+            ask=ask,
             room=self._view.track(self._counted),
             count=self.count,
             domains=None if is_own else domains,
