@@ -178,6 +178,7 @@ class FastPath:
             decided=np.empty((BATCH + self._longest, 3), np.int64),
             statements=np.empty((BATCH, 3), np.int64),
             refused=np.empty((BATCH, 3), np.int64),
+            short=np.full((len(session.snapshot.shapes), 2), -1, np.int64),
             refusals=np.full((allocating.SAME_REFUSALS, 4), -1, np.int64),
             state=np.zeros(8, np.int64),
             chunk=np.empty(self._longest, np.int64),
@@ -394,7 +395,21 @@ class FastPath:
         else:
             pod, placed = int(state[allocating.POD]), int(state[allocating.PLACED])
             self._reasons[group] = record_no_node(session, portion, portion.root + 1, pod, placed, session.all_nodes)
+            if not placed and self._is_short_everywhere(portion, pod):
+                self._work.short[session.facts.pods.shape[pod]] = state[allocating.STAMP], group
         session.ledger.undo_to(0)
+
+    def _is_short_everywhere(self, portion: Portion, pod: int) -> bool:
+        """Return whether all nodes lack something for ``pod``, so that pods of any queue have the reason that it got.
+
+        ``portion`` is its group; what runs of it is part of the reason.
+        """
+        session, found = self._session, self._session.objections
+        # Plugins may judge pods one by one, and details name nodes.
+        alone = session.policy.judges_pods or session.parameters.detailed_fit_errors
+        known = session.facts.pods.shape[pod], session.columns.touches[0]
+        is_known = found is not None and found.is_of_shape and (found.shape, found.touches) == known
+        return is_known and not alone and not portion.occupying(portion.root + 1)
 
     def _hand_out(self) -> None:
         """Emit the collected decisions in order, one statement at a time; record starts and refusals."""

@@ -57,6 +57,7 @@ class Work(Struct):
     decided: Int64Table  # [D, 3] operation, pod, statement; in order
     statements: Int64Table  # [D, 3] group, whether it waits, whether it had started before
     refused: Int64Table  # [D, 3] group, pod (-1: the queues are full), group whose refusal was put into words
+    short: Int64Table  # [K, 2] shapes for which all nodes lack something: at which stamp, group put into words
     refusals: Int64Table  # [4096, 4] class of groups, stamp, group put into words, pods that the queues refused at once
     state: Int64s  # [8] decisions, statements, refusals, stamp; group, pod, pods placed and code of the refusal at hand
     chunk: Int64s  # [...] pods of the chunk at hand
@@ -204,12 +205,26 @@ def _remember(work: Work, alike: int, group: int, count: int) -> None:
 
 
 @inner
-def _note_same(work: Work, alike: int, group: int, pod: int) -> None:
+def _note_same(work: Work, group: int, pod: int, source: int) -> None:
+    """Note that ``group`` is refused for the reason that the group ``source`` got."""
     row = work.state[REFUSALS]
     work.refused[row, 0] = group
     work.refused[row, 1] = pod
-    work.refused[row, 2] = work.refusals[alike % SAME_REFUSALS, 2]
+    work.refused[row, 2] = source
     work.state[REFUSALS] = row + 1
+
+
+@inner
+def _source(columns: Columns, work: Work, alike: int, shape: int, leaf: int) -> int:
+    """Return the group whose reason a first pod of ``shape`` gets that no node takes; -1 if that is not known.
+
+    A group of the same class has the same reason. Where all nodes are short of something, queues do not matter, and
+    any group without a running pod has it.
+    """
+    if _is_known(work, alike, 0):
+        return work.refusals[alike % SAME_REFUSALS, 2]
+    is_short = work.short[shape, 0] == work.state[STAMP] and columns.occupying[leaf] == 0
+    return work.short[shape, 1] if is_short else -1
 
 
 @inner
@@ -333,7 +348,7 @@ def allocate_groups(
                 return _refuse(work, group, -1, 0, code)  # groups of a class may run for different times
             if code != ACCEPTED:
                 if uniform and _is_known(work, alike, count):
-                    _note_same(work, alike, group, -1)
+                    _note_same(work, group, -1, work.refusals[alike % SAME_REFUSALS, 2])
                     continue
                 if uniform:
                     _remember(work, alike, group, count)
@@ -347,8 +362,9 @@ def allocate_groups(
                 undo_to(facts, columns, offsets, mark)
                 return NOT_PLAIN
         else:
-            if _is_known(work, alike, 0):
-                _note_same(work, alike, group, work.chunk[0])
+            source = _source(columns, work, alike, first, leaf)
+            if source >= 0:
+                _note_same(work, group, work.chunk[0], source)
                 continue
             mark = columns.cursor[0]
             while (

@@ -4,6 +4,7 @@ import attrs
 import numpy as np
 import pytest
 
+from kai.deciding.engine import fast_path
 from kai.deciding.engine.cycle import run_cycle
 from kai.framework import Dependence, NodeFilter, NodeScore
 from kai.framework.terms import Density
@@ -52,10 +53,10 @@ def taken():
     )
 
 
-def outcome(taken, plugin, *, shortcuts=True):
+def outcome(taken, *plugins, **parameters):
     """Return what was decided, in order, and why the others wait."""
-    profile = default_profile_with(plugin)
-    profile = attrs.evolve(profile, parameters=attrs.evolve(profile.parameters, shortcuts=shortcuts))
+    profile = default_profile_with(*plugins)
+    profile = attrs.evolve(profile, parameters=attrs.evolve(profile.parameters, **parameters))
     sink = RecordingSink()
     report = run_cycle(taken, profile, sink)
     return list(sink.decisions), {group: repr(record) for group, record in report.records.items()}
@@ -115,3 +116,49 @@ def test_double_density_weight_outweighs_ten_points_on_every_path(weight, node, 
     )
     ((bound,), _) = outcome(half_full, Heavy(), shortcuts=shortcuts)
     assert half_full.nodes[bound.node].name == node
+
+
+@pytest.fixture
+def worded(monkeypatch):
+    """The groups whose refusal was put into words, in turn."""
+    names, record = [], fast_path.record_no_node
+
+    def noted(session, portion, *rest):
+        names.append(session.snapshot.groups[portion.group].name)
+        return record(session, portion, *rest)
+
+    monkeypatch.setattr(fast_path, "record_no_node", noted)
+    return names
+
+
+def crowded(gpus, **more):
+    """Return a cluster with ``gpus`` on one node and one on another, where a pod waits in each of six queues."""
+    full = {"full": {"queue": "q0", "members": 2, "each": {"gpu": 1}, "runs_on": ["n1", "n2"]}}
+    asks = {f"one-{at}": {"queue": f"q{at}", "each": {"gpu": 1}} for at in range(6)}
+    queues = {f"q{at}": {"quota": 1} for at in range(6)}
+    return snapshot(nodes={"n1": {"gpu": gpus}, "n2": {"gpu": 1}}, queues=queues, groups=full | asks | more)
+
+
+def test_where_nodes_are_short_one_refusal_serves_all_queues(worded):
+    gangs = {f"gang-{at}": {"queue": f"q{at}", "members": 2, "minimum": 2, "each": {"gpu": 1}} for at in range(2)}
+    grows = {"queue": "q2", "members": 2, "minimum": 1, "each": {"gpu": 1}, "runs_on": ["n1"]}
+    taken = crowded(2, **gangs, grows=grows)
+    quick, words = outcome(taken), list(worded)
+    assert quick == outcome(taken, shortcuts=False)
+    # One for all that run nothing, and one for the group of which a pod runs.
+    assert len(words) == 2
+    assert "grows" in words
+
+
+def test_refusals_that_name_nodes_are_worded_for_each_queue(worded):
+    quick, words = outcome(crowded(1), detailed_fit_errors=True), sorted(worded)
+    assert quick == outcome(crowded(1), detailed_fit_errors=True, shortcuts=False)
+    assert words == [f"one-{at}" for at in range(6)]
+
+
+def test_full_queues_are_worded_by_their_limits(worded):
+    queues = {f"q{at}": {"quota": 1, "limit": 1} for at in range(3)}
+    asks = {f"half-{at}": {"queue": f"q{at}", "members": 3, "minimum": 3, "each": {"fraction": 0.5}} for at in range(3)}
+    taken = snapshot(nodes={"n1": {"gpu": 1}}, queues=queues, groups=asks)
+    assert outcome(taken) == outcome(taken, shortcuts=False)
+    assert worded == []
