@@ -21,6 +21,7 @@ from kai.facts.kernels.fairness import (
     judge,
 )
 from kai.facts.kernels.fit import lasting_quotas
+from kai.framework.verdict import Code, Verdict
 
 
 def used_before(fairness: Fairness) -> Float64s:
@@ -46,6 +47,11 @@ def owed_model(fairness: Fairness, giver: int, taker: int) -> tuple[int, tuple[i
     return model, (int(used[giver]), int(owed[giver])), (int(used[taker]), int(owed[taker]))
 
 
+def refusal(queue: int) -> Verdict:
+    """Return the verdict on a group that may not reclaim, because ``queue``, its own, would leave its share."""
+    return Verdict.refused(Code.NOT_ELIGIBLE, queue=queue)
+
+
 __all__ = [
     "BEYOND_QUOTA",
     "FAIR",
@@ -62,5 +68,6 @@ __all__ = [
     "judge",
     "lasting_quotas",
     "owed_model",
+    "refusal",
     "used_before",
 ]

@@ -1,7 +1,8 @@
 """Many searches of reclaim in one kernel call, for groups of one pod when only fair-share rules decide.
 
-A search is left to the plain form, which can say why, if its victims may not go or none suffice. The budget is asked
-about the searches afterwards, in their order. If it refuses one, that search and all after it are undone.
+A search is left to the plain form, which can say why, if its victims may not go or none suffice. A group that may not
+reclaim gets the note that the rules of fair shares give. The budget is asked about the searches afterwards, in their
+order. If it refuses one, that search and all after it are undone.
 
 `Served` hands out the decisions of such a run. Messages about evictions give the numbers of the victim's queue and of
 the aggressor's, at the level where their paths part.
@@ -38,7 +39,7 @@ from kai.facts.kernels.reclaiming import Reclaiming
 from kai.facts.kernels.trying import FAILED
 from kai.facts.model.axis import Bools, Float64s, Int64s, PodRows
 from kai.framework.decisions import Cause, Decision, Evict, Nominate
-from kai.framework.fairness import Fairness, owed_model, used_before
+from kai.framework.fairness import Fairness, owed_model, refusal, used_before
 from kai.framework.verdict import Fact
 
 if TYPE_CHECKING:
@@ -223,10 +224,11 @@ class OneCall:
             node=np.zeros(1, np.int64),
             few=FEW,
             per_change=session.ledger.room_for(0),
-            served=np.zeros((MOST, 3), np.int64),
+            served=np.zeros((MOST, 4), np.int64),
+            ineligible=np.zeros(len(session.snapshot.groups), np.int64),
             decided=np.zeros((16 * MOST, reclaiming.WIDTH), np.int64),
             used=np.zeros((16 * MOST, 2 * reclaiming.COUNT), np.float64),
-            state=np.zeros(6, np.int64),
+            state=np.zeros(7, np.int64),
             grows=np.zeros(1, np.bool_),
             ranked=session.ranks_victims,
             surplus=np.zeros(1, np.bool_),
@@ -268,8 +270,10 @@ class OneCall:
             before, order = session.ledger.mark, heap.order()
             ended = self._search(heap, group, MOST)
             granted, answer = self._ask()
+            noted, refused = int(self._work.state[reclaiming.INELIGIBLES]), -1
             # The kernel ran ahead of the budget: undo all of the call, then repeat only the granted searches.
             if answer is not BudgetAnswer.GO:
+                refused, noted = self._work.served[granted, [0, 3]].tolist()
                 session.ledger.undo_to(before)
                 heap.restore(order)
                 self._work.state[:] = 0
@@ -280,11 +284,11 @@ class OneCall:
                 self._looks.take_from(self._work.skips, self._work.asking)
             is_served = is_served or granted > 0
             self._hand_out(heap)
+            self._note_ineligible(heap, noted)
             if answer is BudgetAnswer.STOP:
                 return Run(None, is_served)
             if answer is BudgetAnswer.NEXT_GENERATOR:
-                # If none was granted, the refused search is that for `portion`, which the heap does not have.
-                return Run(heap.pop() if granted or portion is None else portion, is_served)
+                return Run(_popped(heap, refused, None if granted else portion), is_served)
             if ended == reclaiming.FINISHED:
                 return Run(None, is_served)
             group = -1
@@ -339,6 +343,16 @@ class OneCall:
             self._session.ledger.seal()
             self._served.hand_out(self._work)
 
+    def _note_ineligible(self, heap: GroupHeap, count: int) -> None:
+        """Note on the first ``count`` groups of the last call that may not reclaim why they may not."""
+        if not count:
+            return
+        groups = self._work.ineligible[:count]
+        heap.drop(groups)
+        queues = self._session.facts.groups.queue[groups]
+        for queue in np.unique(queues).tolist():
+            self._session.records.note_alike(groups[queues == queue], refusal(queue).reasons)
+
     def _serve_alone(self, heap: GroupHeap, group: int) -> BudgetAnswer:
         """Commit a search whose victims wait again: their next chunks must be computed before the commit."""
         session = self._session
@@ -387,6 +401,13 @@ class OneCall:
                 session.budget = Repeating(session.budget, answers)
                 return BudgetAnswer.NEXT_GENERATOR
         return BudgetAnswer.GO
+
+
+def _popped(heap: GroupHeap, group: int, portion: Portion | None) -> Portion:
+    """Return ``group``, which is ``portion``, or is popped after groups that were noted already."""
+    while portion is None or portion.group != group:
+        portion = heap.pop()
+    return portion
 
 
 def _may_grow(session: Session, states: GroupStates) -> bool:

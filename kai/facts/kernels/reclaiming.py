@@ -2,8 +2,9 @@
 
 Most searches of reclaim are of this kind. Whether a group may reclaim, from whom, which queue loses next, and whether
 the result is fair follows from columns, so these searches need no Python. Each success is made final and its decisions
-are recorded. A search whose victims get their places back goes on with the next scenario. Any other search, and each
-that does not succeed so, is left as if it had not been tried: the caller makes it, and calls again.
+are recorded. A group that may not reclaim is noted. A search whose victims get their places back goes on with the next
+scenario. Any other search, and each that does not succeed so, is left as if it had not been tried: the caller makes it,
+and calls again.
 """
 
 from kai.facts.compiled.jit import inner, kernel
@@ -54,8 +55,8 @@ from kai.facts.kernels.prefix import (
 from kai.facts.kernels.trying import FAILED, PLACED, REFUSED, Trial, may_take, try_victims
 from kai.facts.kernels.victims import CHANGED, UNKNOWN, GroupState, least_held, look_again, look_again_at
 
-LEFT, SERVED, LOOK, NO_ROOM, ALONE, FINISHED = 0, 1, 2, 3, 4, 5
-GROUP, STATEMENTS, DECISIONS, LEAST_KNOWN, LEFT_OUT, FAILURES = 0, 1, 2, 3, 4, 5
+LEFT, SERVED, LOOK, NO_ROOM, ALONE, FINISHED, INELIGIBLE = 0, 1, 2, 3, 4, 5, 6
+GROUP, STATEMENTS, DECISIONS, LEAST_KNOWN, LEFT_OUT, FAILURES, INELIGIBLES = 0, 1, 2, 3, 4, 5, 6
 KIND, POD, NODE, PLACEMENT, VICTIM, AGGRESSOR = 0, 1, 2, 3, 4, 5
 COUNT, WIDTH = 3, 6
 MOST_FAILURES = 32
@@ -76,11 +77,14 @@ class Reclaiming(Struct):
     node: Int64s  # [1] one of them
     few: int  # how many groups are listed again one by one
     per_change: int  # entries of the journal that one more placement or eviction may take
-    served: Int64Table  # [S, 3] aggressor of each statement, its first decision, how many scenarios failed before
+    # [S, 4] aggressor of each statement, its first decision, how many scenarios failed before, how many groups before
+    # it may not reclaim
+    served: Int64Table
+    ineligible: Int64s  # [G] groups that may not reclaim, in their order
     decided: Int64Table  # [D, 6] kind, pod, node (-1: none), placement; queues of victim and aggressor in messages
     used: Float64Table  # [D, 6] what these two queues held before
-    state: Int64s  # [6] group at hand, statements, decisions, whether ``least`` is known, whether a look was left out,
-    # scenarios that failed
+    state: Int64s  # [7] group at hand, statements, decisions, whether ``least`` is known, whether a look was left out,
+    # scenarios that failed, groups that may not reclaim
     grows: Bools  # [1] a search may go on after a scenario in which the aggressor finds no place
     ranked: bool  # victims are chosen by what they lose, so some searches want a second look
     surplus: Bools  # [1] some group that may lose pods has more than it needs
@@ -269,7 +273,9 @@ def _search(
     if not probe.plain[group] or only_pod(facts, columns, group) < 0:
         return LEFT
     wanted = groups.wanting[group]
-    if not may_reclaim(facts, columns, group, wanted) or _may_take_by_model(facts, columns, work, group):
+    if not may_reclaim(facts, columns, group, wanted):
+        return INELIGIBLE
+    if _may_take_by_model(facts, columns, work, group):
         return LEFT
     if facts.users.limit.shape[0] > 0:
         limits = trial.limits[facts.pods.shape[only_pod(facts, columns, group)]]
@@ -378,6 +384,7 @@ def _make_final(facts: Facts, columns: Columns, offsets: Offsets, work: Reclaimi
     work.served[statement, 0] = group
     work.served[statement, 1] = work.state[DECISIONS]
     work.served[statement, 2] = work.state[FAILURES]
+    work.served[statement, 3] = work.state[INELIGIBLES]
     work.state[STATEMENTS] = statement + 1
     for at in range(first, columns.counters[0]):
         kind, pod = columns.operations[at, 0], columns.operations[at, 1]
@@ -410,10 +417,11 @@ def reclaim_groups(
     """Search for ``group`` (-1: the next one) and then for groups popped off ``heap``; return why that ended.
 
     SERVED: there are ``most`` statements. FINISHED: the heap is empty. For any other end, ``work.state[GROUP]`` was
-    popped and not served. LEFT: it needs the plain form. LOOK: groups changed that only the caller can describe or
-    list; do so and call again. NO_ROOM: the logs have room for fewer than ``work.probe.state[CHANGES]`` changes.
-    ALONE: the search succeeds, but cannot be made final here. Then call with ``most`` 0 for that group: the result is
-    SERVED with an open statement, ``work.probe`` has the victims, ``work.trial`` the groups that found no other place.
+    popped, and neither served nor noted. LEFT: it needs the plain form. LOOK: groups changed that only the caller can
+    describe or list; do so and call again. NO_ROOM: the logs have room for fewer than ``work.probe.state[CHANGES]``
+    changes. ALONE: the search succeeds, but cannot be made final here. Then call with ``most`` 0 for that group: the
+    result is SERVED with an open statement, ``work.probe`` has the victims, ``work.trial`` the groups that found no
+    other place. Groups that may not reclaim are noted in ``work.ineligible``.
     Holds: the same evictions and promises as plain searches. All changes since the call can be undone.
     Cost: for each search a look at the epoch of each group, at the lists of greedy queues, and at each node.
     """
@@ -433,6 +441,11 @@ def reclaim_groups(
             return LOOK
         mark, first = columns.cursor[0], columns.counters[0]
         ended = _search(facts, columns, offsets, rules, waiting_rules, vectors, work, group)
+        if ended == INELIGIBLE and most > 0:
+            work.ineligible[work.state[INELIGIBLES]] = group
+            work.state[INELIGIBLES] += 1
+            group, looked = -1, True
+            continue
         if ended != SERVED:
             return ended
         if most > 0 and not _is_plain(facts, columns, work, first):

@@ -24,7 +24,6 @@ from kai.framework import (
     UNLIMITED,
     Bools,
     Cause,
-    Code,
     Column,
     Extension,
     FairShares,
@@ -42,7 +41,7 @@ from kai.framework import (
     within,
 )
 from kai.framework.division import divide
-from kai.framework.fairness import Guarantees
+from kai.framework.fairness import Guarantees, refusal
 from kai.plugins.proportion.reclaim_rules import (
     Judge,
     LevelPairs,
@@ -89,7 +88,7 @@ class Proportion:
         def may_reclaim(group: GroupRow, wanted: Float64s) -> Verdict:
             if fits_share(session, group, wanted):
                 return ACCEPTED
-            return Verdict.refused(Code.NOT_ELIGIBLE, queue=int(session.queue_of(group)))
+            return refusal(int(session.queue_of(group)))
 
         def filter_queues(aggressor: GroupRow, cause: Cause) -> Bools | None:
             if cause is not Cause.RECLAIM:

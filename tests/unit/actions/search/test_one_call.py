@@ -66,10 +66,10 @@ def test_searches_after_the_first_are_made_in_one_call(served):
     assert [len(made) for made in told(quick)] == [2, 2, 2]
 
 
-def test_a_group_over_its_quota_takes_the_plain_path(served):
+def test_a_group_over_quota_is_noted_without_a_search(served):
     queues = {**QUEUES, "rich": {"parent": "root", "quota": 3}, "poor": {"parent": "root", "quota": 1}}
     session = reclaimed(queues=queues)
-    assert served == {"two": "left"}
+    assert served == {}
     assert len(told(session)) == 1
     assert session.record(row(session, "two")).notes
     assert session.record(row(session, "three")).notes
@@ -144,6 +144,44 @@ def levels():
     asks = {f"w{at:02}": {**WAITS, "queue": f"leaf-{5 + at % 5}"} for at in range(10)}
     more = {f"x{at:02}": {**WAITS, "queue": f"leaf-{at % 5}"} for at in range(0, 10, 2)}
     return {**runs, **asks, **more}, {f"n{at}": {"gpu": 2} for at in range(10)}, tree
+
+
+def noted(session):
+    """Return the notes on each group that has some, by name."""
+    names = session.snapshot.groups
+    return {names[at].name: record.notes for at, record in session.records.items() if record.notes}
+
+
+def shares(owners, quota=1):
+    """Return groups and queues: `poor` may have `quota` of four GPUs, `needy` the others, and `owners` ask for them."""
+    queues = {**QUEUES, "poor": {"parent": "root", "quota": quota}, "needy": {"parent": "root", "quota": 4 - quota}}
+    held = {name: group for name, group in GROUPS.items() if group["queue"] == "rich"}
+    return {**held, **{f"asks-{at}": {**WAITS, "queue": owner} for at, owner in enumerate(owners)}}, queues
+
+
+def test_groups_that_may_not_reclaim_are_noted(served):
+    groups, queues = shares(["poor", "poor", "poor", "needy", "needy", "needy", "needy"])
+    quick, slow = reclaimed(groups, queues), reclaimed(groups, queues, without=("one-call",))
+    assert "left" not in served.values()
+    assert sorted(noted(quick)) == ["asks-1", "asks-2", "asks-6"]
+    assert noted(quick) == noted(slow)
+    assert explained(quick) == explained(slow)
+
+
+@given(
+    st.lists(st.sampled_from(("poor", "needy")), min_size=1, max_size=8),
+    st.integers(0, 4),
+    st.sampled_from((BudgetAnswer.STOP, BudgetAnswer.NEXT_GENERATOR)),
+    st.integers(1, 16),
+)
+def test_notes_are_the_same_whatever_a_budget_refuses(owners, quota, answer, refused):
+    groups, queues = shares(owners, quota)
+    budgets = Asked(refused, answer), Asked(refused, answer)
+    quick = reclaimed(groups, queues, budget=budgets[0])
+    slow = reclaimed(groups, queues, budget=budgets[1], without=("one-call",))
+    assert noted(quick) == noted(slow)
+    assert explained(quick) == explained(slow)
+    assert budgets[0].notes == budgets[1].notes
 
 
 def test_searches_continue_when_the_kernels_record_is_full(served, monkeypatch):
