@@ -146,6 +146,27 @@ def test_pods_of_a_job_count_for_its_creator(plane, users, webhooks):
     until(lambda: bound()[1:] == (1, 1), "a pod of a job that came later, up to the limit")
     assert bound() == (2, 1, 1)
 
+    def waiting(job):
+        """Return the pod of a job that waits, with the condition that says why."""
+        pods = [each for each in admin.list("v1", "Pod", SPACE) if not each["spec"].get("nodeName")]
+        (pod,) = [each for each in pods if each["metadata"]["labels"]["job-name"] == job]
+        conditions = [each for each in pod["status"].get("conditions", ()) if each["type"] == "PodScheduled"]
+        return pod["metadata"]["name"], conditions
+
+    wanted = (
+        f"{account_of('maria')} has reached the limit of GPUs for each user of team. Limit is 2 GPUs, "
+        "currently 2 GPUs allocated to this user and workload requested 1 GPUs"
+    )
+    pod, (condition,) = until(lambda: waiting("large")[1] and waiting("large"), "the condition of a pod that waits")
+    assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+    assert wanted in condition["message"]
+
+    def events(name):
+        found = admin.list("v1", "Event", SPACE)
+        return [each["message"] for each in found if each["involvedObject"]["name"] == name]
+
+    until(lambda: any(wanted in each for each in events(pod)), "the event of a pod that waits")
+
 
 def test_an_account_that_may_override_writes_any_note(plane, users, webhooks):
     group = an_object(*POD_GROUP, "by-kai", SPACE, metadata={"annotations": noted("maria")}, spec={"queue": "team"})
