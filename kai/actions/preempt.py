@@ -9,12 +9,14 @@ Source: the peer's actions/preempt.
 from functools import partial
 
 import attrs
+import numpy as np
 
 from kai.actions.search.waiting import EvictionPass
 from kai.deciding.engine.portion import Portion
 from kai.deciding.engine.refusals import capacity_verdict
 from kai.deciding.engine.session import Session
-from kai.facts.model.axis import Bools
+from kai.facts.kernels.groups import find_placed
+from kai.facts.model.axis import Bools, GroupRows
 from kai.framework.decisions import YIELDED, Cause
 
 
@@ -30,6 +32,23 @@ def _lower(session: Session, portion: Portion, placed: Bools) -> Bools:
     queues, priorities = session.facts.groups.queue, session.priorities
     lower: Bools = (queues == queues[portion.group]) & (priorities < priorities[portion.group])
     return placed & lower
+
+
+def _some_have_lower(session: Session, waiting: GroupRows) -> bool:
+    """Return whether one of ``waiting`` has a victim: a placed, preemptible group of its queue, of lower priority.
+
+    Without one, the state stays as it is, so no search of the pass finds victims later. Cost: O(G).
+    """
+    priorities, groups = session.priorities, session.facts.groups
+    if priorities[waiting].max() <= priorities.min():
+        return False
+    placed = np.zeros(len(priorities), np.bool_)
+    find_placed(session.facts, session.columns, placed)
+    victims = np.flatnonzero(placed & groups.preemptible)
+    # The last entry, which row -1 reads, is for groups of no queue.
+    lowest = np.full(len(session.snapshot.queues) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(lowest, groups.queue[victims], priorities[victims])
+    return bool((priorities[waiting] > lowest[groups.queue[waiting]]).any())
 
 
 def _no_higher(session: Session, portion: Portion, placed: Bools) -> Bools:
@@ -51,7 +70,7 @@ class Preempt:
     def run(self, session: Session) -> None:
         """Search victims for every group that waits."""
         search = partial(EvictionPass, name=self.name, cause=self.cause, can_succeed=_within_quota, per_queue=True)
-        search(victims=_lower).run(session)
+        search(victims=_lower, some_can_succeed=_some_have_lower).run(session)
         # Mostly no group yields, and a second pass would look at each waiting group for nothing.
         if session.past_wishes().any():
             search(victims=_no_higher, rule=YIELDED).run(session)

@@ -47,6 +47,8 @@ class EvictionPass:
     """bool[G]: the groups that may lose pods, among the given preemptible groups with a place."""
     can_succeed_among: Callable[[Session, Portion, Bools], bool] = lambda *_: True
     """Whether a search among these groups, bool[G], has a chance; if not, the group counts as failed."""
+    some_can_succeed: Callable[[Session, GroupRows], bool] = lambda *_: True
+    """Whether any search of these groups has a chance; if not, none is tried."""
     per_queue: bool
     """Whether failures are remembered per leaf queue rather than for the whole cluster."""
     rule: str = ""
@@ -58,7 +60,7 @@ class EvictionPass:
     def run(self, session: Session) -> None:
         """Search victims for each waiting group once, best first."""
         waiting = _past_delays(session, self.pending_filter(session, session.waiting_groups()))
-        if not len(waiting):
+        if not len(waiting) or not self.some_can_succeed(session, waiting):
             return
         heap = GroupHeap(session, depth=session.parameters.queue_depth.get(self.name, -1))
         heap.fill(waiting, again=True)

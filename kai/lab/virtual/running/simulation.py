@@ -22,6 +22,7 @@ from kai.answers.offline.run import Cycle, settle_on
 from kai.api import names
 from kai.api.cluster_objects import ClusterObjects
 from kai.api.conventions.quota_windows import AHEAD_SECONDS
+from kai.api.fields import EMPTY
 from kai.api.kinds import key_of
 from kai.basics.errors import InputError
 from kai.deciding.configuration.profile_reading import Configuration, default_configuration
@@ -382,7 +383,7 @@ class Simulation:
         objects = self.cluster.objects()
         self._moved.look(objects, now)
         past = Past(
-            usage={} if self.history is None else self.history.usage(self.cluster.instant(now)),
+            usage=EMPTY if self.history is None else self.history.usage(self.cluster.instant(now)),
             spent=None if self.history is None else self.history.spent(self.cluster.instant(now)),
             awaited=self._moved.served_first(self._awaited),
             protected=self._moved.spared(()),
