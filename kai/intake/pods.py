@@ -15,7 +15,7 @@ from kai.facts.model.groups import DEFAULT_SUBGROUP
 from kai.facts.model.pod import Pod, Status
 from kai.framework.verdict import Code
 from kai.intake.membership import Accounts, GroupKeys, Leaves, Packing
-from kai.intake.requests import Demand, ResourceKey, demand, resource_key
+from kai.intake.requests import Demand, KnownRequests, ResourceKey, demand, resource_key
 from kai.intake.settings import IntakeSettings
 from kai.intake.traits import TraitKey, Traits, read_traits, trait_key
 
@@ -72,6 +72,7 @@ class PodReader:
         self._accounts = accounts
         self._leaves = leaves
         self._node_names = node_names
+        self._asked = KnownRequests(settings.kubernetes)
         self._demands: dict[ResourceKey, Demand] = {}
         self._traits: dict[TraitKey, Traits] = {}
         self.kinds: dict[PodKind, int] = {}
@@ -144,7 +145,7 @@ class PodReader:
         return self._accounts.of(grant.queue, grant.pool if self._settings.node_pool_label else "")
 
     def _demand_of(self, source: api.Pod, grant: Grant | None) -> Demand:
-        key = resource_key(source, grant, self._settings.scheduler_name, self._settings.kubernetes)
+        key = resource_key(source, grant, self._settings.scheduler_name, self._asked.of(source))
         found = self._demands.get(key)
         if found is None:
             found = self._demands[key] = demand(key)

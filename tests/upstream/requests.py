@@ -12,7 +12,7 @@ from kai.api.codec.structuring import structure_as
 from kai.api.conventions.amounts import effective_requests, exact
 from kai.api.kubernetes.pod import Pod
 from kai.basics.kubernetes_version import KubernetesVersion
-from kai.intake.requests import demand, resource_key
+from kai.intake.requests import asked_by, demand, resource_key
 
 Document = dict[str, Any]
 GPU = "nvidia.com/gpu"
@@ -112,7 +112,7 @@ def difference(document: Document, theirs: Mapping[str, str], version: Kubernete
     """Return where kai counts a pod otherwise than Kubernetes does, on its node or for its queue; "" if nowhere."""
     pod = structure_as(Pod, document)
     counted = {name: each.billionths for name, each in effective_requests(pod, version).items()}
-    booked = dict(demand(resource_key(pod, kubernetes=version)).request)
+    booked = dict(demand(resource_key(pod, asked=asked_by(pod, version))).request)
     for name in sorted(counted.keys() | theirs.keys()):
         expected = exact(theirs.get(name, "0")).billionths
         if counted.get(name, 0) != expected:

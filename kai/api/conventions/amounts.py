@@ -112,7 +112,7 @@ def sums_of(pod: Pod) -> Mapping[str, str]:
     """
     if not _is_resized(pod):
         return EMPTY
-    known, is_infeasible = _container_statuses(pod), _is_infeasible(pod)
+    known, is_infeasible = _container_statuses(pod), has_infeasible_resize(pod)
 
     def given(container: Container) -> Mapping[str, str]:
         status = known.get(container.name)
@@ -148,7 +148,7 @@ def _is_resized(pod: Pod) -> bool:
     status = pod.status
     if status.resources is not None and status.allocated_resources:
         return True
-    if status.conditions and _is_infeasible(pod):
+    if status.conditions and has_infeasible_resize(pod):
         return True
     if not status.container_statuses and not status.init_container_statuses:
         return False
@@ -229,7 +229,7 @@ def _largest_of_each(
 ) -> Mapping[str, str]:
     """Return, for each resource, the largest of the requested, the allocated and the applied amount."""
     reported = (given, used)
-    is_infeasible = bool(pod.status.conditions) and _is_infeasible(pod)
+    is_infeasible = bool(pod.status.conditions) and has_infeasible_resize(pod)
     if not is_infeasible and all(not amounts or amounts == asked for amounts in reported):
         return asked
     most = dict(asked)
@@ -243,7 +243,7 @@ def _largest_of_each(
     return most
 
 
-def _is_infeasible(pod: Pod) -> bool:
+def has_infeasible_resize(pod: Pod) -> bool:
     """Return whether the kubelet reports the resize as infeasible; like Kubernetes, read the first such condition."""
     found = condition_of(pod, _PENDING)
     return found is not None and found.reason == _INFEASIBLE
