@@ -3,23 +3,31 @@
 The database has begins and ends to the millisecond, Prometheus the same series once a minute, filled in by promtool.
 """
 
+import http.client
+import json
+import math
 import random
 import subprocess
 
 import anyio
+import attrs
 import pytest
 
 from kai.cluster.clock import SystemClock
 from kai.deciding.configuration.past_usage import UsageSettings
+from kai.facts.model.groups import Shares
 from kai.history.database import DAY, Author, Writer
 from kai.history.facts import Amounts, Ended, Held, JobFacts, NodeState, QueueFacts
-from kai.roles.scheduler.cycle.past_usage import Prometheus, Recorded
+from kai.lab.virtual.running.history import RunHistory
+from kai.roles.scheduler.cycle.past_usage import Prometheus, Recorded, UsageError
 from tests.integration import programs
 from tests.integration.client import until
 from tests.integration.conftest import built
 from tests.integration.controlplane import Daemon
 from tests.integration.ports import HOST, free_ports
 from tests.integration.processes import fetch
+from tests.unit.lab.virtual.builders import cluster
+from tests.unit.lab.virtual.running.test_run_history import queues, shares, work
 
 END = 1_795_910_400_000
 BEGAN = END - 8 * DAY
@@ -146,3 +154,124 @@ def test_both_sources_agree_within_a_step_for_each_job(week, half_life):
         assert abs(use.gpu - theirs[queue].gpu) <= 0.01 * use.gpu
         assert (use.cpu, use.memory) == pytest.approx((use.gpu, use.gpu), abs=1e-9)
     assert ours["a"].gpu > ours["b"].gpu > max(ours["c"].gpu, ours["d"].gpu) > 0.02
+
+
+# --- Two queues that take turns, divided by what Prometheus says ------------------------------------------------------
+
+SCRAPE = 5_000
+"""Milliseconds from one sample to the next, and the resolution of queries."""
+HALF_LIFE = 450_000
+TURNS = {"windowSize": "30m", "halfLifePeriod": "7m30s", "fetchInterval": "10s"}
+
+
+class At(SystemClock):
+    """A clock that stands at an instant of virtual time, in seconds."""
+
+    def __init__(self, now):
+        self.instant = now
+
+    def now(self) -> float:
+        return self.instant
+
+
+@attrs.define
+class Scraped:
+    """A Prometheus that is given samples of a run in virtual time, as if it had scraped them."""
+
+    port: int
+    until: int = 0
+    """The instant of the last sample."""
+    apart: list = attrs.field(factory=list)
+    """By how much past usage of the first queue differed from that of the database, at each reading."""
+
+    def see(self, connection, now):
+        """Take the samples of each queue and of the node that are due by ``now``, in milliseconds."""
+        self.until = self.until or now - now % SCRAPE
+        names = dict(connection.execute("SELECT id, name FROM queue"))
+        points = []
+        for at in range(self.until + SCRAPE, now, SCRAPE):
+            held = dict.fromkeys(("one", "two"), 0)
+            for row, gpus in connection.execute("SELECT queue, gpu FROM held WHERE since <= ? AND until > ?", (at, at)):
+                held[names[row]] += gpus / 1000
+            points += [("kai_queue_allocated_gpus", {"queue_name": name}, gpus, at) for name, gpus in held.items()]
+            for metric in ("kai_queue_allocated_cpu_cores", "kai_queue_allocated_memory_bytes"):
+                points += [(metric, {"queue_name": name}, 0.0, at) for name in held]
+            for resource, amount in (("nvidia_com_gpu", 16.0), ("cpu", 64.0), ("memory", 512.0 * 2**30)):
+                labels = {"node": "n1", "resource": resource}
+                points.append(("kube_node_status_capacity", labels, amount, at))
+            self.until = at
+        if points:
+            self._send(points)
+
+    def _send(self, points):
+        """Write samples with their own instants, over the receiver of OpenTelemetry."""
+        metrics = [
+            {
+                "name": metric,
+                "gauge": {
+                    "dataPoints": [
+                        {
+                            "attributes": [
+                                {"key": key, "value": {"stringValue": text}} for key, text in labels.items()
+                            ],
+                            "timeUnixNano": str(at * 1_000_000),
+                            "asDouble": value,
+                        }
+                    ]
+                },
+            }
+            for metric, labels, value, at in points
+        ]
+        body = json.dumps({"resourceMetrics": [{"scopeMetrics": [{"metrics": metrics}]}]})
+        connection = http.client.HTTPConnection(HOST, self.port)
+        connection.request("POST", "/api/v1/otlp/v1/metrics", body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        assert answer.status == http.HTTPStatus.OK, answer.read()
+        connection.close()
+
+
+@pytest.fixture
+def scraped(tmp_path):
+    (port,) = free_ports(1)
+    (tmp_path / "prometheus.yml").write_text("{}")
+    flags = ("--config.file=prometheus.yml", f"--web.listen-address={HOST}:{port}", "--storage.tsdb.path=data")
+    kept = ("--storage.tsdb.retention.time=20y", "--web.enable-otlp-receiver")
+    daemon = Daemon((str(built(programs.PROMETHEUS)), *flags, *kept), tmp_path / "prometheus.log")
+    daemon.start()
+    try:
+        until(lambda: _is_ready(port, daemon), "a Prometheus")
+        yield Scraped(port)
+    finally:
+        daemon.stop()
+
+
+def test_two_queues_take_equal_turns_by_a_prometheus(scraped, monkeypatch):
+    """The oscillation of `test_run_history`: the run asks a Prometheus that has samples of the run itself."""
+    ours = RunHistory.usage
+
+    def usage(history, now):
+        if history.writer is None or now < history.next_read:
+            return history._usage
+        scraped.see(history.writer.connection, round(now * 1000))
+        recorded = ours(history, now)
+        settings = attrs.evolve(history.settings, resolution_seconds=SCRAPE / 1000)
+        try:
+            history._usage = read(Prometheus(f"http://{HOST}:{scraped.port}", settings, At(now)))
+        except UsageError:
+            assert not scraped.apart  # only before the first sample
+            history._usage = {}
+        else:
+            one, other = (each.get("one", Shares()).gpu for each in (recorded, history._usage))
+            scraped.apart.append(abs(one - other))
+        return history._usage
+
+    monkeypatch.setattr(RunHistory, "usage", usage)
+    text = cluster(1, gpus=16, quota=0) + queues(one=1, two=1)
+    text += work("one", 50, gpus=16, minutes=1) + work("two", 50, gpus=16, minutes=1)
+    found = shares(text, 1.25, settled=0.5, **TURNS)
+    assert found["one"] + found["two"] == pytest.approx(found["all"])
+    assert found["all"] > 0.95 * 16 * 0.75
+    assert 0.95 <= found["one"] / found["two"] <= 1.05
+    assert len(scraped.apart) > 400
+    # What both count by weight, of which a sample may miss one step.
+    assert max(scraped.apart) <= SCRAPE / (HALF_LIFE / math.log(2) * (1 - 0.5**4))
