@@ -270,8 +270,9 @@ class Batch:
     For a shape with an ask, the engine asks none of the plugin's other functions before pods have their nodes. So there
     ``filter`` must let pass just the nodes with room; each placement must take one from the room of its node for its
     ask and from no other cell; ``admit`` must admit; ``must_wait`` must be False where there is room; ``credit`` must
-    be 0; and in the books of the engine the effects of a placement must add up to nothing. Pods that would only be
-    promised a place are asked about one by one.
+    be 0; and in the books of the engine the effects of a placement must add up to nothing. For an ask that is
+    ``measured``, ``credit`` must be one GPU, and the effects what ``parts`` say. Pods that would only be promised a
+    place are asked about one by one.
     """
 
     ask: Int64s
@@ -300,6 +301,13 @@ class Batch:
     """[A] The room of the cells that have most: once no cell has as much, all get one more. 0 or None: they do not.
 
     All cells up to the last one that ``domains`` names count.
+    """
+    measured: Bools | None = None
+    """[A] Asks for parts of a GPU: pods with one need no idle GPU, since their room says all. None: no ask is one."""
+    parts: Callable[[], Int64s] | None = None
+    """int64[A, N, C], asked right after each ``count``: thousandths of a GPU that a placement takes less than one.
+
+    At c is what holds for the pod that leaves a room of c on the node. C is the same each time.
     """
     independent: bool = False
     """Whether nothing but pods with an ask changes the room for it. Then pods with other asks may be placed between."""

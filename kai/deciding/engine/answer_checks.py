@@ -232,6 +232,8 @@ def _batch(value: object, view: SessionView) -> str:
             return f"{objection} as domains"
         if value.domains.size and not -1 <= value.domains.min() <= value.domains.max() < cells:
             return f"returned a domain up to {value.domains.max()}, expected cells below {cells}, or -1"
+    if value.measured is not None and (objection := _array(np.bool_, value.measured, asks)):
+        return f"{objection} as measured"
     if value.refill is not None and (objection := _array(np.int64, value.refill, asks)):
         return f"{objection} as refill"
     objection = _array(np.int64, value.ask, len(view.snapshot.shapes))
@@ -244,6 +246,12 @@ def _count(answer: object, *_: object) -> str:
     if answer is None or (isinstance(answer, np.ndarray) and answer.dtype == np.int64 and answer.ndim == _TABLE):
         return ""
     return _instead(answer, "int64[A, D] or None")
+
+
+def _parts(answer: object, _: object, view: SessionView) -> str:
+    if isinstance(answer, np.ndarray) and answer.dtype == np.int64 and answer.ndim == _TABLE + 1:
+        return "" if answer.shape[1] == len(view.nodes) else _instead(answer, f"int64[A, {len(view.nodes)}, C]")
+    return _instead(answer, "int64[A, N, C]")
 
 
 def _rates(answer: object, _: object, view: SessionView) -> str:
@@ -511,6 +519,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "Domains.together": _one_of("a Together or None", Together, type(None)),
     "Domains.rules_out": _one_of("a bool", bool, np.bool_),
     "Batch.count": _count,
+    "Batch.parts": _parts,
     "Batch.rate": _rates,
     "Batch.take": _taken,
     "Placement.choose": _detail,

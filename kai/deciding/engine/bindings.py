@@ -121,6 +121,8 @@ class Room:
     """The row of ``Batches.domains`` that says which cell a node takes from, -1: each node has its own."""
     refill: int = 0
     independent: bool = False
+    part: int = -1
+    """The first row of ``Batches.parts``, -1: pods take of GPUs what they request."""
 
 
 class Batches:
@@ -153,6 +155,11 @@ class Batches:
         self.domains: Int64s = np.concatenate([np.zeros((0, nodes), np.int64), *tables])
         """[B, N] The cell of room that each node takes from, by ask; -1: pods go there one by one."""
         self._counted: dict[int, Int64s] = {}
+        self._first_part = dict[int, int]()
+        self.measured: Bools = np.zeros(len(policy.batching), np.bool_)
+        """[K] Shapes whose pods take parts of GPUs."""
+        self.parts: Int64s = self._measure()
+        """[A * N, C] What the pod that leaves a room of c takes less of a GPU than one, in thousandths."""
         self.ratings: Float64s = np.zeros((total, nodes), np.float64)
         """[A, N] How plugins rate nodes for the pods that they counted room for."""
         self.ends: Bools = np.zeros((total, nodes), np.bool_)
@@ -174,7 +181,33 @@ class Batches:
             domain=domain,
             refill=0 if batch.refill is None else int(batch.refill[ask]),
             independent=batch.independent,
+            part=self._first_part[owner] + ask * len(self._world.all_nodes) if self.measured[shape] else -1,
         )
+
+    def _measure(self) -> Int64s:
+        """Find the shapes whose pods take parts of GPUs, and return what these take."""
+        tables: list[Int64s] = []
+        for at, batch in self._owners.items():
+            if batch.measured is None or batch.parts is None:
+                continue
+            self.measured |= (self._world.policy.batching == at) & batch.measured[batch.ask]
+            found = batch.parts()
+            self._first_part[at] = sum(map(len, tables))
+            tables.append(found.reshape(-1, found.shape[-1]))
+        width = max((table.shape[1] for table in tables), default=1)
+        out = np.zeros((sum(map(len, tables)), width), np.int64)
+        at = 0
+        for table in tables:
+            out[at : at + len(table), : table.shape[1]] = table
+            at += len(table)
+        return out
+
+    def _measure_again(self, owner: int, batch: Batch) -> None:
+        if owner in self._first_part and batch.parts is not None:
+            found = batch.parts()
+            first = self._first_part[owner]
+            rows = found.shape[0] * found.shape[1]
+            self.parts[first : first + rows, : found.shape[2]] = found.reshape(rows, -1)
 
     def is_counted(self, shape: int, mask: Bools) -> bool:
         """Return whether the plugin counts each node in ``mask`` [N] for pods of ``shape``."""
@@ -207,6 +240,7 @@ class Batches:
             if len(changed):
                 world.ledger.add_cells(np.stack([batch.room.offset + changed, more.ravel()[changed]], axis=1))
             touched = self._nodes_at(at, more != 0)
+            self._measure_again(at, batch)
             if at in self._first:
                 touched = np.union1d(touched, self._rate(at, batch))
             for node in touched.tolist():

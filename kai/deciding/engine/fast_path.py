@@ -28,7 +28,7 @@ from kai.facts.kernels.domains import DomainTrees
 from kai.facts.kernels.fragments import make_remains
 from kai.facts.kernels.groups import ROOT_AND_LEAF
 from kai.facts.kernels.score import Rooms, ShapeIndex, is_orderly
-from kai.facts.model.axis import Bools, GroupRow, GroupRows, Int64s, PodRow, locked
+from kai.facts.model.axis import GPU_UNIT, Bools, GroupRow, GroupRows, Int64s, PodRow, locked
 from kai.framework.decisions import Decision, Nominate
 from kai.framework.hooks import DomainTree
 
@@ -156,8 +156,12 @@ class FastPath:
         self._batches = Batches(session, session.details)
         self._facts = session.facts.replace(
             shapes=shapes.replace(
-                mask=shapes.mask.copy(), score=shapes.score.copy(), credit=shapes.credit & ~self._batches.of_shape
-            )
+                mask=shapes.mask.copy(),
+                score=shapes.score.copy(),
+                credit=(shapes.credit & ~self._batches.of_shape) | self._batches.measured,
+            ),
+            # Of shapes with credit the kernel serves those alone that take parts of GPUs, for which room says all.
+            nodes=session.facts.nodes.replace(credits=np.full_like(session.facts.nodes.credits, GPU_UNIT)),
         )
         """The session's facts, with masks and scores that also hold for pods that are alone in their groups."""
         self._pods = self._pods_of(waiting)
@@ -180,7 +184,7 @@ class FastPath:
             refused=np.empty((BATCH, 3), np.int64),
             short=np.full((len(session.snapshot.shapes), 2), -1, np.int64),
             refusals=np.full((allocating.SAME_REFUSALS, 4), -1, np.int64),
-            state=np.zeros(8, np.int64),
+            state=np.array([0] * allocating.HELD + [-1], np.int64),
             chunk=np.empty(self._longest, np.int64),
             counting=np.full(1, -1, np.int64),
         )
@@ -233,7 +237,8 @@ class FastPath:
                     return
                 yield open_one
                 self._count_room()
-            if session.budget.go_on() is not BudgetAnswer.GO:
+            # A group whose turn it is already is served: it left the heap.
+            if work.state[allocating.HELD] < 0 and session.budget.go_on() is not BudgetAnswer.GO:
                 return
 
     def _count_room(self) -> None:
@@ -358,6 +363,8 @@ class FastPath:
             domains=self._batches.domains,
             refill=np.array([each.refill for each in rooms], np.int64),
             independent=np.array([each.independent for each in rooms], np.bool_),
+            part=np.array([each.part for each in rooms], np.int64),
+            parts=self._batches.parts,
         )
 
     def _sets_mask(self, shape: int, pod: PodRow) -> bool:

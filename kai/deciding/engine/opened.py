@@ -227,7 +227,8 @@ class Asking:
                 count = self.guarded("Batch.count", value.count)
                 take = None if value.take is None else self.guarded("Batch.take", value.take)
                 rate = None if value.rate is None else self.guarded("Batch.rate", value.rate)
-                values[name] = attrs.evolve(value, count=count, take=take, rate=rate)
+                parts = None if value.parts is None else self.guarded("Batch.parts", value.parts)
+                values[name] = attrs.evolve(value, count=count, take=take, rate=rate, parts=parts)
         return cls(**values)
 
     def guarded(self, hook: str, function: Callable[P, R]) -> Callable[P, R]:

@@ -59,12 +59,13 @@ class Work(Struct):
     refused: Int64Table  # [D, 3] group, pod (-1: the queues are full), group whose refusal was put into words
     short: Int64Table  # [K, 2] shapes for which all nodes lack something: at which stamp, group put into words
     refusals: Int64Table  # [4096, 4] class of groups, stamp, group put into words, pods that the queues refused at once
-    state: Int64s  # [8] decisions, statements, refusals, stamp; group, pod, pods placed and code of the refusal at hand
+    state: Int64s  # [9] the numbers below: where logs end, the refusal at hand, and a group whose turn it is
     chunk: Int64s  # [...] pods of the chunk at hand
     counting: Int64s  # [1] where the room begins that pods took since plugins completed the last batch, -1: none
 
 
-DECISIONS, STATEMENTS, REFUSALS, STAMP, GROUP, POD, PLACED, CODE = 0, 1, 2, 3, 4, 5, 6, 7
+DECISIONS, STATEMENTS, REFUSALS, STAMP, GROUP, POD, PLACED, CODE, HELD = 0, 1, 2, 3, 4, 5, 6, 7, 8
+# GROUP to CODE are about the refusal at hand; HELD is the group whose turn it is once room is counted again, -1: none.
 
 
 @inner
@@ -111,7 +112,7 @@ def _place(
             fits = not over_model(facts, columns, shape, group, node)
         if fits and put(facts, columns, offsets, rules, pod, node, False):
             if index.rooms.start[index.row[shape]] >= 0:
-                take_room(columns, index.rooms, index.row[shape], node)
+                take_room(columns, offsets, index.rooms, index.row[shape], node)
             placed = True
             break
         drop(index, shape, node)
@@ -311,8 +312,9 @@ def allocate_groups(
     """Serve groups from ``heap`` until one needs Python; return the reason.
 
     FINISHED: the heap is empty. NOT_PLAIN: ``work.state[GROUP]`` was popped and needs Python. NO_ROOM: the logs
-    have room for fewer than ``room`` more changes, the least that any group needs. RECOUNT: the room of a
-    node ended because its rating changes, so the plugin must count and rate again. REFUSED: the group of ``work.state``
+    have room for fewer than ``room`` more changes, the least that any group needs. RECOUNT: the plugin must count and
+    rate again, because the room of a node ended where its rating changes, or because ``work.state[HELD]``, which was
+    popped and comes next, has another ask. REFUSED: the group of ``work.state``
     could not be placed; its statement is still open, so that the refusal can be explained. Undo it and go on.
     Holds: the same decisions in the same order as the Python path.
     Cost:  a few microseconds for each group, and O(log N) for each pod.
@@ -321,7 +323,9 @@ def allocate_groups(
         if _is_short(columns, work, room):
             return NO_ROOM
         # Serving a group changes only its own key, so the other entries stay valid in the heap.
-        group = pop_steady(facts, columns, rules, heap)
+        group, work.state[HELD] = work.state[HELD], -1
+        if group < 0:
+            group = pop_steady(facts, columns, rules, heap)
         if group < 0:
             return FINISHED
         work.state[GROUP] = group
@@ -335,8 +339,11 @@ def allocate_groups(
         first = facts.pods.shape[work.chunk[0]]
         room_at = -1 if kind >= 0 else _room_of(facts, index, work, count)
         # What is left of a count depends on all that was placed by another one, which its plugin does not know yet.
-        if room_at == -2 or (room_at >= 0 and (columns.pipelined[leaf] > 0 or not _may_draw(index, work, first))):
+        if room_at == -2 or (room_at >= 0 and columns.pipelined[leaf] > 0):
             return NOT_PLAIN
+        if room_at >= 0 and not _may_draw(index, work, first):
+            work.state[HELD] = group
+            return RECOUNT
         alike = _class_of(facts, first, group)
         uniform, cpu, memory, gpu = _sum(facts, work, first, count)
         # A tree counts the places for one shape; pods of several shapes would have to be counted together.

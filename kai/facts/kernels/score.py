@@ -20,7 +20,7 @@ from kai.facts.compiled.jit import inner, kernel
 from kai.facts.compiled.struct import Bools, BoolTable, Float64s, Float64Table, Int64s, Int64Table, Struct
 from kai.facts.kernels.arrays import ascending
 from kai.facts.kernels.booking import is_shared
-from kai.facts.kernels.columns import CPU, GPU, GPU_UNIT, KIND_NONE, Columns, Facts, add, touch
+from kai.facts.kernels.columns import CPU, GPU, GPU_UNIT, KIND_NONE, Columns, Facts, Offsets, add, touch
 from kai.facts.kernels.fit import Rules, Vectors, refusal, shortage, slot_fits
 from kai.facts.kernels.fragments import Remains, saved, saved_again
 
@@ -153,6 +153,8 @@ class Rooms(Struct):
     domains: Int64Table  # [B, N] the cell of each node, counted from the first; -1: no pod goes to the node
     refill: Int64s  # [M] the room of cells with the most: once no cell has as much, all get one more; 0: they do not
     independent: Bools  # [M] no other pods change the room
+    part: Int64s  # [M] the row of ``parts`` for the first node, -1: pods take of GPUs what they request
+    parts: Int64Table  # [A * N, C] what the pod that leaves a room of c takes less of a GPU, in thousandths
 
 
 class ShapeIndex(Struct):
@@ -192,13 +194,19 @@ def room_left(columns: Columns, rooms: Rooms, row: int, node: int) -> int:
 
 
 @inner
-def take_room(columns: Columns, rooms: Rooms, row: int, node: int) -> None:
+def take_room(columns: Columns, offsets: Offsets, rooms: Rooms, row: int, node: int) -> None:
     """Take one from the room of ``node``. Other nodes whose room ended or began count as changed.
+
+    A pod that takes a part of a GPU gives back the rest of what it requests.
 
     Cost: O(1) where each node has its own; where nodes share room, O(N) for the last of a cell and for each refill.
     """
     cell = _cell(rooms, row, node)
     add(columns, cell, -1)
+    if rooms.part[row] >= 0:
+        less, at = rooms.parts[rooms.part[row] + node, columns.arena[cell]], node * columns.idle.shape[1] + GPU
+        add(columns, offsets.idle + at, less)
+        add(columns, offsets.used + at, -less)
     if rooms.domain[row] < 0:
         return
     first, most, left = rooms.start[row], rooms.refill[row], columns.arena[cell]

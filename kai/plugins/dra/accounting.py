@@ -335,7 +335,7 @@ class Accounting:
         ``rows`` are the devices of all ``pods``, ``seats`` those of them that count as GPUs which pods sit on.
         ``claims`` are pods with their claims, unused until then, and what these hold from now on.
         """
-        columns = self.columns
+        columns, draws = self.columns, [draw for row in rows for draw in self._inventory.draws_of(row)]
         owned = [claim for _, claim, _ in claims]
         numbers = np.array([self.number(holding) for _, _, holding in claims], np.int64)
         charged = self.charges.changes([(PodRow(pod), self._keys[claim]) for pod, claim, _ in claims])
@@ -349,6 +349,11 @@ class Accounting:
         return [
             *((column, np.array(cells, np.int64), np.ones(len(cells), np.int64)) for column, cells in counted),
             (columns.choice, np.array(owned, np.int64), numbers),
+            (
+                columns.drawn,
+                np.array([cell for _, cell, _ in draws], np.int64),
+                np.array([amount for *_, amount in draws], np.int64),
+            ),
         ]
 
     def _claim_effects(self, pod: PodRow, row: int, holding: Holding, *, leaving: bool) -> tuple[list[Effect], bool]:

@@ -4,20 +4,26 @@ An *ask* is what pods want, whatever their claims are called: a number of device
 of an attribute in common. Pods have an ask if nothing but free devices decides about them:
 
 - one claim of their own that is not allocated, or one resource that a device class backs, with one request;
-- devices of one node each, that no counter divides and no other pod may share.
+- devices of one node each, that no other pod may share and no counter divides; or one partition of a GPU.
 
 Then the search of ``allocator`` takes the first free devices, and ``Batching`` does the same for many pods at once. In
 the engine's books such a device is one GPU that the engine booked, so nothing is to be corrected (``seats``).
+
+Partitions draw from counters of their GPU, and what a further one takes of the GPU depends on those that are there. One
+pass over the devices of a node says which of them pods get one after the other: a device without enough in its counters
+has no more later on (``inventory.Parts``).
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
 import numpy as np
 
 from kai.framework import (
+    GPU_UNIT,
     Batch,
     Bools,
     Int64s,
@@ -62,6 +68,8 @@ MOST_ASKS = 16
 """The most asks that are counted; pods with others are placed one by one."""
 FEW = 32
 """The most nodes whose devices are counted node by node."""
+FEW_TO_DIVIDE = 8
+"""The same for partitions, which take a look at each."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -75,6 +83,8 @@ class Ask:
     count: int
     values: Int64s | None
     """[d] Equal numbers for devices that may be taken together; None: all may."""
+    is_part: bool = False
+    """Whether the devices are partitions of GPUs."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -140,8 +150,14 @@ class Batching:
                 self._claimants[pod] = found
         if not (asks >= 0).any():
             return None
-        room = self._view.track(np.zeros((len(self._asks), len(snapshot.nodes)), np.int64))
-        return Batch(ask=asks, room=room, count=self.count, take=self.take)
+        shape = len(self._asks), len(snapshot.nodes)
+        room = self._view.track(np.zeros(shape, np.int64))
+        measured = np.array([ask.is_part for ask in self._asks], np.bool_)
+        if not measured.any():
+            return Batch(ask=asks, room=room, count=self.count, take=self.take)
+        most = max(int(np.diff(ask.start).max(initial=0)) for ask in self._asks if ask.is_part)
+        self._less = np.zeros((*shape, most + 1), np.int64)
+        return Batch(ask=asks, room=room, count=self.count, take=self.take, measured=measured, parts=lambda: self._less)
 
     def _claimant(self, answers: Asked, pod: PodRow, users: Mapping[tuple[str, str], int]) -> Claimant | None:
         """Return what ``pod`` asks for, None if counting does not decide."""
@@ -165,10 +181,16 @@ class Batching:
         ask = self._ask_of_demand(demand)
         if ask < 0 or not answers.admit(pod):
             return None
-        gpus = 0
-        if reference is not None and self._inventory.gpu[self._asks[ask].rows].all():
-            gpus = min(demand.claim.gpus, self._asks[ask].count)
-        if gpus > shape.gpu.claimed or demand.claim.not_had[0] or demand.claim.most_spared:
+        gpus, wanted = 0, self._asks[ask]
+        if reference is not None and self._inventory.gpu[wanted.rows].all():
+            gpus = min(demand.claim.gpus, wanted.count)
+        if gpus > shape.gpu.claimed or demand.claim.most_spared:
+            return None
+        if wanted.is_part and not gpus == demand.claim.gpus == shape.gpu.claimed == 1:
+            return None
+        # What its queue is charged has to be what the engine charges by now.
+        had = self._inventory.parts.not_had[wanted.rows] if wanted.is_part else np.zeros(1, np.int64)
+        if (had != demand.claim.not_had[0]).any():
             return None
         return Claimant(ask=ask, want=demand.requests[0][0], gpus=gpus, claim=row, reference=reference, implied=implied)
 
@@ -196,7 +218,10 @@ class Batching:
 
     def _number(self, want: Want, match: str) -> int:
         rows = np.flatnonzero(want.matching)
-        unfit = want.every or want.admin or want.consumes or want.faulty.any() or not self._whole[rows].all()
+        unfit = bool(want.every or want.admin or want.consumes or want.faulty.any())
+        is_whole = bool(self._whole[rows].all())
+        if not unfit and not is_whole:
+            unfit = bool(match) or want.count != 1 or not self._inventory.parts.is_part[rows].all()
         if unfit or len(np.unique(self._inventory.gpu[rows])) > 1:
             return -1
         values = self._values(rows, match) if match else None
@@ -216,7 +241,7 @@ class Batching:
             order = np.argsort(nodes, kind="stable")
             start = np.searchsorted(nodes[order], np.arange(len(self._view.snapshot.nodes) + 1))
             values = None if values is None else values[order]
-            self._asks.append(Ask(rows=rows[order], start=start, count=want.count, values=values))
+            self._asks.append(Ask(rows=rows[order], start=start, count=want.count, values=values, is_part=not is_whole))
         return number
 
     def _values(self, rows: Int64s, attribute: str) -> Int64s:
@@ -236,6 +261,11 @@ class Batching:
         Cost: a pass over all devices; more only for nodes whose devices were taken or freed since the last time.
         """
         in_use, nodes = self._accounting.columns.in_use.values, len(self._view.snapshot.nodes)
+        if any(ask.is_part for ask in self._asks):
+            if self._accounting.seats.is_any_left:
+                return None
+            # A pod may come to a device that is in use already, and from then on the device takes its part of a GPU.
+            in_use = in_use * 2 + (self._accounting.seats.using.values > 0)
         changed: list[int] | None = None
         if self._seen is None:
             self._counted = np.zeros((len(self._asks), nodes), np.int64)
@@ -246,20 +276,110 @@ class Batching:
                 return self._counted
             # The engine takes the same array for the same numbers.
             self._counted = self._counted.copy()
-        self._seen = in_use.copy()
-        for at, ask in enumerate(self._asks):
-            if changed is None:
-                free = in_use[ask.rows] == 0
-                if self._accounting.seats.is_left(ask.rows[free]):
-                    return None
-                self._counted[at] = _counts(ask, free, nodes)
-            for node in changed or ():
-                rows, values = self._free(ask, node)
-                if self._accounting.seats.is_left(rows):
-                    return None
-                sets = np.array([len(rows)]) if values is None else np.bincount(values, minlength=1)
-                self._counted[at, node] = (sets // ask.count).sum()
-        return self._counted
+        is_sure = all(self._count(at, ask, changed) for at, ask in enumerate(self._asks))
+        self._seen = in_use.copy() if is_sure else None
+        return self._counted if is_sure else None
+
+    def _count(self, at: int, ask: Ask, changed: Sequence[int] | None) -> bool:
+        """Count the room for one ask on the ``changed`` nodes, None for all; False where counting does not do."""
+        nodes = len(self._view.snapshot.nodes)
+        if ask.is_part:
+            self._divide(at, ask, self._view.nodes if changed is None else np.array(changed, np.int64))
+            return True
+        if changed is None:
+            free = self._accounting.columns.in_use.values[ask.rows] == 0
+            self._counted[at] = _counts(ask, free, nodes)
+            return not self._accounting.seats.is_left(ask.rows[free])
+        for node in changed:
+            rows, values = self._free(ask, node)
+            if self._accounting.seats.is_left(rows):
+                return False
+            sets = np.array([len(rows)]) if values is None else np.bincount(values, minlength=1)
+            self._counted[at, node] = (sets // ask.count).sum()
+        return True
+
+    @cached_property
+    def _has_gpus(self) -> Bools:
+        return np.array([node.allocatable.get("gpu", 0) > 0 for node in self._view.snapshot.nodes], np.bool_)
+
+    def _divide(self, at: int, ask: Ask, nodes: NodeRows) -> None:
+        """Count how many pods with ``ask`` each of ``nodes`` takes, and what they take less of a GPU than one."""
+        for node, rows, parts in self._picks(ask, nodes):
+            self._counted[at, node] = len(rows)
+            self._less[at, node] = 0
+            # A node that offers no GPUs counts none. The last of the pods leaves no room.
+            if self._has_gpus[node]:
+                self._less[at, node, : len(rows)] = GPU_UNIT - np.array(parts[::-1], np.int64)
+
+    def _picks(self, ask: Ask, nodes: NodeRows) -> Iterator[tuple[int, list[int], list[int]]]:
+        """Yield each of ``nodes``, the devices of pods that come there one by one, and what each takes of its GPU."""
+        if len(nodes) <= FEW_TO_DIVIDE:
+            for node in nodes.tolist():
+                yield node, *self._picks_on(ask, node)
+            return
+        picked, parts = self._picks_at_once(ask, nodes)
+        for node, rows, amounts in zip(nodes.tolist(), picked, parts, strict=True):
+            yield node, rows[rows >= 0].tolist(), amounts[rows >= 0].tolist()
+
+    def _picks_on(self, ask: Ask, node: int) -> tuple[list[int], list[int]]:
+        """Return the devices of pods that come to ``node`` one by one, and what each takes of its GPU."""
+        parts, drawn, limits = self._inventory.parts, self._accounting.columns.drawn.values, self._inventory.limits[2]
+        using, left, sums = self._accounting.seats.using.values, dict[int, int](), dict[int, Int64s]()
+        picked: list[int] = []
+        amounts: list[int] = []
+        for row in self._free(ask, node)[0].tolist():
+            draws = self._inventory.draws.get(row, ())
+            for counter, _ in draws:
+                left.setdefault(counter, int(limits[counter] - drawn[counter]))
+            if any(amount > left[counter] for counter, amount in draws):
+                continue
+            for counter, amount in draws:
+                left[counter] -= amount
+            gpu = int(parts.gpu[row])
+            if gpu not in sums:
+                there = parts.devices_of(gpu)
+                sums[gpu] = parts.drawn[there[using[there] > 0]].sum(axis=0)
+            more = sums[gpu] + parts.drawn[row]
+            picked.append(row)
+            amounts.append(parts.taken_of(gpu, more) - parts.taken_of(gpu, sums[gpu]))
+            sums[gpu] = more
+        return picked, amounts
+
+    def _picks_at_once(self, ask: Ask, nodes: NodeRows) -> tuple[Int64s, Int64s]:
+        """Return [n, J] twice: the same for many nodes. Places of devices that no pod gets are -1 and 0.
+
+        Cost: O(J) operations on columns of n.
+        """
+        parts, columns, using = self._inventory.parts, self._accounting.columns, self._accounting.seats.using.values > 0
+        drawn, in_use = np.append(columns.drawn.values, 0), columns.in_use.values
+        limits = np.append(self._inventory.limits[2], 1)
+        sums = np.zeros_like(parts.whole)
+        sat_on = np.flatnonzero(using & (parts.gpu >= 0))
+        np.add.at(sums, parts.gpu[sat_on], parts.drawn[sat_on])
+        taken = parts.taken(np.arange(len(sums)), sums)
+        first, sizes = ask.start[nodes], ask.start[nodes + 1] - ask.start[nodes]
+        picked = np.full((len(nodes), int(sizes.max(initial=0))), -1, np.int64)
+        part = np.zeros_like(picked)
+        for place in range(picked.shape[1]):
+            at = np.flatnonzero(sizes > place)
+            rows = ask.rows[first[at] + place]
+            counters, amounts = parts.counters[rows], parts.amounts[rows]
+            fits = (in_use[rows] == 0) & (drawn[counters] + amounts <= limits[counters]).all(axis=1)
+            at, rows = at[fits], rows[fits]
+            np.add.at(drawn, counters[fits], amounts[fits])
+            # The devices are of different nodes, so no GPU comes twice.
+            gpus = parts.gpu[rows]
+            sums[gpus] += parts.drawn[rows]
+            now = parts.taken(gpus, sums[gpus])
+            picked[at, place], part[at, place] = rows, now - taken[gpus]
+            taken[gpus] = now
+        return picked, part
+
+    def _turns(self, ask: Ask, nodes: NodeRows) -> Mapping[int, Iterator[list[int]]]:
+        """Return for each of ``nodes`` the devices that one pod after the other gets there."""
+        if not ask.is_part:
+            return {node: turns(ask.count, *self._free(ask, node)) for node in nodes.tolist()}
+        return {node: iter([[row] for row in rows]) for node, rows, _ in self._picks(ask, nodes)}
 
     def _free(self, ask: Ask, node: int) -> tuple[Int64s, Int64s | None]:
         """Return the free devices of ``node``, ascending, and their values."""
@@ -270,14 +390,12 @@ class Batching:
     def take(self, pods: PodRows, nodes: NodeRows) -> Taken:
         """Return the devices of ``pods``, all with one ask, on ``nodes``."""
         ask = self._asks[self._claimants[int(pods[0])].ask]
-        there: dict[int, Iterator[list[int]]] = {}
+        there = self._turns(ask, np.unique(nodes))
         details: list[ClaimPlacement] = []
         taken: list[tuple[Claimant, list[int], Holding]] = []
         known: dict[tuple[int, int], AllocatedDevice] = {}
         for pod, node in zip(pods.tolist(), nodes.tolist(), strict=True):
             claimant = self._claimants[pod]
-            if node not in there:
-                there[node] = turns(ask.count, *self._free(ask, node))
             rows = next(there[node])
             holding = self._holding(claimant.want, rows, node, known)
             details.append(self._placement(pod, claimant, holding))

@@ -4,11 +4,12 @@ Rows are in the order in which devices are tried: by driver and pool, then by sl
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import cached_property
 
 import attrs
 import numpy as np
 
-from kai.framework import NONE, Bools, Int64s, Node, NodeTerm, Requirement
+from kai.framework import GPU_UNIT, NONE, Bools, Int64s, Node, NodeTerm, Requirement
 from kai.framework.claims import (
     NEWEST,
     V1_37,
@@ -121,6 +122,11 @@ class Inventory:
             if row is not None and not device.admin_access:
                 yield from self.takes_row(row, dict(device.consumed) if device.shared else None)
 
+    @cached_property
+    def parts(self) -> "Parts":
+        """What devices draw from counters and take of GPUs, as tables."""
+        return Parts(self)
+
     def takes_row(self, row: int, consumed: Mapping[str, int] | None) -> Iterable[tuple[int, int, int]]:
         """Yield table, cell and amount of what a holder of the device in ``row`` takes.
 
@@ -174,6 +180,84 @@ class Inventory:
         if not labels and not fields:
             return None
         return (NodeTerm(tuple(labels), tuple(fields)),)
+
+
+class Parts:
+    """What devices draw from counters and take of GPUs. Shapes: D devices, G GPUs, K counters, at most W for a device.
+
+    Cost: a look at each device; made once for an inventory.
+    """
+
+    def __init__(self, inventory: Inventory) -> None:
+        """Look at all devices."""
+        devices, gpus = len(inventory.devices), inventory.gpus.all
+        width = max((len(drawn) for drawn in inventory.draws.values()), default=0)
+        # Counter K is no counter: it fills the rows of devices that draw from fewer.
+        self.counters = np.full((devices, width), len(inventory.counters), np.int64)
+        self.amounts = np.zeros((devices, width), np.int64)
+        for row, drawn in inventory.draws.items():
+            for at, (counter, amount) in enumerate(drawn):
+                self.counters[row, at], self.amounts[row, at] = counter, amount
+        self.gpu = np.full(devices, -1, np.int64)
+        """[D] The GPU that a device takes something of, -1: none, or several."""
+        measures = max((len(gpu.measures) for gpu in gpus), default=1) or 1
+        self.drawn, self.whole = np.zeros((devices, measures), np.int64), np.ones((len(gpus), measures), np.int64)
+        """What devices take, and GPUs have, by each measure of the GPU."""
+        numbers, spanned = {id(gpu): at for at, gpu in enumerate(gpus)}, set[int]()
+        for row, key in enumerate(inventory.keys):
+            of = inventory.gpus.of_device.get(key, ())
+            if len(of) == 1:
+                self.gpu[row] = numbers[id(of[0])]
+                self._measure(row, key, of[0])
+            else:
+                spanned |= {numbers[id(gpu)] for gpu in of}
+        self._order = np.argsort(self.gpu, kind="stable")
+        self._start = np.searchsorted(self.gpu[self._order], np.arange(len(gpus) + 1))
+        self.is_part: Bools = self._is_part(inventory) & ~np.isin(self.gpu, [*spanned])
+        """[D] Partitions of one GPU of which no device takes that spans several, with counters of its node alone."""
+        self.not_had = np.array([inventory.gpus.not_had([_held(key)]) for key in inventory.keys], np.int64)
+        """[D] Thousandths missing to a GPU."""
+
+    def devices_of(self, gpu: int) -> Int64s:
+        """Return the devices that take something of ``gpu`` and of no other, ascending."""
+        return self._order[self._start[gpu] : self._start[gpu + 1]]
+
+    def _measure(self, row: int, key: DeviceKey, gpu: Gpu) -> None:
+        if not gpu.measures:
+            self.drawn[row, 0] = 1
+        for at, (drawn, whole) in enumerate(gpu.measures):
+            self.drawn[row, at], self.whole[self.gpu[row], at] = drawn.get(key, 0), whole
+
+    def _is_part(self, inventory: Inventory) -> Bools:
+        if inventory.shared_draws:
+            return np.zeros(len(inventory.devices), np.bool_)
+        single: Bools = (inventory.node >= 0) & ~inventory.multiple & inventory.partitioned & (self.gpu >= 0)
+        # A counter that devices of other nodes draw from, too, would make nodes depend on each other.
+        nodes = np.repeat(inventory.node, self.counters.shape[1])
+        first = np.full(len(inventory.counters) + 1, np.iinfo(np.int64).max)
+        last = np.full_like(first, -2)
+        np.minimum.at(first, self.counters.ravel(), nodes)
+        np.maximum.at(last, self.counters.ravel(), nodes)
+        local = first == last
+        local[-1] = True
+        parts: Bools = single & local[self.counters].all(axis=1)
+        return parts
+
+    def taken(self, gpus: Int64s, sums: Int64s) -> Int64s:
+        """Return the thousandths of ``gpus`` [n] that are taken, from what is drawn by each measure, ``sums`` [n]."""
+        taken: Int64s = np.minimum(GPU_UNIT, (sums * GPU_UNIT // self.whole[gpus]).max(axis=1))
+        return taken
+
+    def taken_of(self, gpu: int, sums: Int64s) -> int:
+        """Return the same for one GPU."""
+        parts = zip(sums.tolist(), self.whole[gpu].tolist(), strict=True)
+        most: int = max(drawn * GPU_UNIT // whole for drawn, whole in parts)
+        return min(GPU_UNIT, most)
+
+
+def _held(key: DeviceKey) -> AllocatedDevice:
+    driver, pool, device = key
+    return AllocatedDevice(request="", driver=driver, pool=pool, device=device)
 
 
 def name_term(name: str) -> NodeTerm:

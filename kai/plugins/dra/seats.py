@@ -162,6 +162,11 @@ class Seats:
         taken = self.using.values[rows] + self.leaving.values[rows] + self._promised.values[rows] + self._going[rows]
         return bool(taken.any())
 
+    @property
+    def is_any_left(self) -> bool:
+        """Whether pods leave devices, or are promised some."""
+        return bool(self.leaving.values.any() or self._promised.values.any() or self._going.any())
+
     def in_order(self, rows: Int64s) -> Int64s:
         """Return device ``rows`` in the order of trying: devices on which an evicted pod still sits come last.
 

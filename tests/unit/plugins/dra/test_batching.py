@@ -4,6 +4,7 @@ import itertools
 
 import attrs
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,7 +27,12 @@ ONE_BY_ONE = attrs.evolve(PROFILE, parameters=attrs.evolve(PROFILE.parameters, w
 BIG = 'device.attributes["gpu.example.com"].big'
 ROOT = "gpu.example.com/root"
 QUEUES = {"top": {}, "a": {"parent": "top", "quota": 2}, "b": {"parent": "top", "quota": 2, "limit": 4}}
+SIZE = 'device.attributes["gpu.example.com"].size == "{}"'
 LIKE = {
+    "small": {"selectors": [SIZE.format("small")]},
+    "half": {"selectors": [SIZE.format("half")]},
+    "whole": {"selectors": [SIZE.format("whole")]},
+    "any": {},
     "one": {},
     "two": {"count": 2},
     "big": {"selectors": [BIG]},
@@ -60,6 +66,44 @@ def clusters(draw):
     return taken(
         {f"n{node}": {"cpu": draw(st.sampled_from([2, 64]))} for node in range(nodes)}, objects, groups, extended
     )
+
+
+@st.composite
+def divided_clusters(draw):
+    """Return a cluster whose GPUs are divided unevenly by two counters, with parts in use and groups that want some."""
+    objects, groups, nodes = [device_class()], {}, draw(st.integers(1, 3))
+    memory, units = draw(st.integers(4, 8)), draw(st.integers(3, 7))
+    for node in range(nodes):
+        made, gpus = [], draw(st.integers(0, 2))
+        for gpu in range(gpus):
+            made.append(part(f"whole-{gpu}", "whole", gpu, memory, units))
+            made += [part(f"half-{gpu}-{at}", "half", gpu, memory // 2, units // 2) for at in range(2)]
+            made += [part(f"small-{gpu}-{at}", "small", gpu, 1, draw(st.integers(0, 2))) for at in range(4)]
+        sets = [{"name": f"card-{gpu}", "counters": drawn(memory, units)} for gpu in range(gpus)]
+        objects.append(offer(f"n{node}", *made, sharedCounters=sets))
+        for gpu in range(gpus):
+            for held in draw(st.sampled_from([[], [], ["small-{}-1"], ["half-{}-0", "small-{}-0"]])):
+                name = f"r-{node}-{held.format(gpu)}"
+                users = draw(st.sampled_from([(f"default-{name}-0",), (f"default-{name}-0",), ("gone",)]))
+                objects.append(claim(name, queue="a", held=[(f"n{node}", held.format(gpu))], users=users))
+                groups[name] = {"queue": "a", "runs_on": f"n{node}", "leaving": int(draw(st.integers(0, 19)) == 0)}
+    wanted = ["small", "small", "half", "whole", "any", "plain", "shared"]
+    for at, like in enumerate(draw(st.lists(st.sampled_from(wanted), min_size=1, max_size=9))):
+        members = draw(st.sampled_from([1, 1, 1, 2, 3]))
+        groups[f"w{at}"] = {"queue": draw(st.sampled_from("ab")), "members": members, "like": like}
+        groups[f"w{at}"]["minimum"] = draw(st.integers(1, members))
+        groups[f"w{at}"]["preemptible"] = draw(st.booleans())
+    return taken({f"n{node}": {"cpu": draw(st.sampled_from([2, 64]))} for node in range(nodes)}, objects, groups)
+
+
+def drawn(memory, units):
+    return {"memory": {"value": f"{memory}Gi"}, "units": {"value": str(units)}}
+
+
+def part(name, size, gpu, memory, units):
+    counters = {key: each for key, each in drawn(memory, units).items() if each["value"] not in ("0", "0Gi")}
+    consumed = [{"counterSet": f"card-{gpu}", "counters": counters}]
+    return device(name, attributes={"size": size}, consumesCounters=consumed)
 
 
 def taken(nodes, objects, groups, extended=""):
@@ -113,6 +157,12 @@ def test_batches_decide_and_book_what_single_pods_do(snapshot):
     assert allocated(snapshot, PROFILE) == allocated(snapshot, ONE_BY_ONE)
 
 
+@given(snapshot=divided_clusters())
+@settings(max_examples=200, deadline=None)
+def test_parts_of_gpus_are_booked_as_for_single_pods(snapshot):
+    assert allocated(snapshot, PROFILE) == allocated(snapshot, ONE_BY_ONE)
+
+
 @given(
     count=st.integers(1, 4),
     found=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2)), max_size=12, unique_by=lambda each: each[0]),
@@ -132,7 +182,17 @@ def test_turns_are_what_one_search_after_the_other_takes(count, found, is_alike)
     assert [*turns(count, rows, values if is_alike else None)] == expected
 
 
-def test_no_search_is_made_for_pods_of_batches(monkeypatch):
+WHOLE = offer("n", "d0", "d1", "d2")
+PARTS = offer(
+    "n",
+    *(part(f"small-{at}", "small", 0, 2, 1) for at in range(4)),
+    part("whole", "whole", 0, 8, 4),
+    sharedCounters=[{"name": "card-0", "counters": drawn(8, 4)}],
+)
+
+
+@pytest.mark.parametrize(("offered", "like"), [(WHOLE, "one"), (PARTS, "small")])
+def test_no_search_is_made_for_pods_of_batches(monkeypatch, offered, like):
     """One by one the plugin searches devices for each pod."""
     asked = []
     found = Answers.choose
@@ -142,8 +202,8 @@ def test_no_search_is_made_for_pods_of_batches(monkeypatch):
         return found(self, pod, node)
 
     monkeypatch.setattr(Answers, "choose", choose)
-    groups = {f"w{at}": {"queue": "a", "like": "one"} for at in range(3)}
-    snapshot = taken({"n": {"cpu": 8}}, [device_class(), offer("n", "d0", "d1", "d2")], groups)
+    groups = {f"w{at}": {"queue": "a", "like": like} for at in range(3)}
+    snapshot = taken({"n": {"cpu": 8}}, [device_class(), offered], groups)
     decisions, *_ = allocated(snapshot, PROFILE)
     assert len(decisions) == 3
     assert not asked
