@@ -449,18 +449,33 @@ def _lost(
 
 
 @inner
-def _keeps_models(columns: Columns, claim: Claim, loss: Loss) -> bool:
+def _keeps_models(facts: Facts, columns: Columns, claim: Claim, loss: Loss) -> bool:
     """Return whether each queue has as much of each GPU model as before the search, or what it deserves of it.
 
     Asked of the books and not of the pieces: a victim that is moved to another model loses this one, too.
     """
+    mine, model = facts.groups.queue[claim.group[0]], claim.model[0]
+    # A search begins with a part of the aggressor's pods. The queues above it will gain the others as well.
+    missing = 0.0
+    if model >= 0:
+        missing = max(0.0, claim.wanted[GPU] - (columns.queue_models[mine, model] - claim.models[mine, model]))
     for cell in claim.guarantees.owed:
-        queue, model = cell[0], cell[1]
-        kept = min(claim.models[queue, model], claim.guarantees.deserved[queue, model])
-        if columns.queue_models[queue, model] < kept:
+        queue, of = cell[0], cell[1]
+        kept, held = min(claim.models[queue, of], claim.guarantees.deserved[queue, of]), columns.queue_models[queue, of]
+        if of == model and held < kept and _is_above(facts, queue, mine):
+            held += int(missing)
+        if held < kept:
             loss.at_fault[0] = queue
             return False
     return True
+
+
+@inner
+def _is_above(facts: Facts, queue: int, leaf: int) -> bool:
+    """Return whether ``queue`` is ``leaf`` or a parent of it."""
+    while leaf >= 0 and leaf != queue:
+        leaf = facts.queues.parent[leaf]
+    return leaf == queue
 
 
 @kernel
@@ -483,4 +498,4 @@ def judge(facts: Facts, columns: Columns, claim: Claim, loss: Loss, victims: Int
         loss.at_fault[0] = leaves[at]
         if not _justify(facts, claim, loss, leaves[at], pieces, owner, count):
             return NOT_JUSTIFIED
-    return _saturate(facts, claim, loss) if _keeps_models(columns, claim, loss) else MODEL_OWED
+    return _saturate(facts, claim, loss) if _keeps_models(facts, columns, claim, loss) else MODEL_OWED
