@@ -74,7 +74,7 @@ class FairShares:
 
     ``takes_by_priority``: a queue within its quota may take from one of lower priority what that has within its own.
 
-    Shapes: fair_share, allocatable, requested [Q, 3], total [3], models [Q, M], past_use [Q].
+    Shapes: fair_share, allocatable, requested [Q, 3], total [3], models [Q, M], bound [G], past_use [Q].
     Units:  those of the axis: millicores, bytes, thousandths of a GPU.
     """
 
@@ -91,6 +91,11 @@ class FairShares:
     """Returns the shares with weights that are multiplied by float64[Q, 3]; None: weights play no part in them."""
     models: Int64s | None = None
     """What it is owed of each GPU model that queues name, in thousandths of GPUs; None: no queue has a quota of one."""
+    bound: Int64s | None = None
+    """The model that all pods of a group with GPUs may run on alone, -1: several; None like ``models``.
+
+    A group that stays within what its queue is owed of its model is served before those of other queues.
+    """
     past_use: Float64s | None = None
     """How much it used before, for its weight: of queues that hold equal shares the one with less is served first.
 

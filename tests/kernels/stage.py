@@ -120,6 +120,7 @@ class Stage:
         random = np.random.default_rng(seed)
         base = make_base(snapshot)
         nodes, shapes, queues = len(snapshot.nodes), len(snapshot.shapes), len(snapshot.queues)
+        models = base.facts.queues.model_quota.shape[1] if seed % 2 else 0
         masks = np.vstack([np.ones((1, nodes), np.bool_), random.random((1, nodes)) < 0.8])
         scores = np.vstack([np.zeros((1, nodes)), random.integers(-2, 3, (1, nodes)) * (0.7 if seed % 2 else 20.0)])
         amounts = np.array([1000.0, 1e9, 1000.0])
@@ -140,9 +141,13 @@ class Stage:
                 past_use=random.integers(0, 3, queues) / 3,
                 allocatable=random.integers(-1, 4, (queues, 3)) * amounts,
                 total=random.integers(1, 5, 3) * amounts,
+                deserved=random.integers(0, 3, (queues, models)) * GPU_UNIT,
                 **_falls(base.facts.queues.quota, random),
             ),
-            groups=base.facts.groups.replace(ahead=random.integers(0, INSTANTS + 1, len(snapshot.groups))),
+            groups=base.facts.groups.replace(
+                ahead=random.integers(0, INSTANTS + 1, len(snapshot.groups)),
+                bound=random.integers(-1, models, len(snapshot.groups)),
+            ),
         )
         opening = base.open(snapshot)
         ledger = Ledger(base.layout, facts, opening.arena, opening.room)
@@ -264,9 +269,9 @@ class Stage:
 @st.composite
 def stages(draw: Any, **limits: Any) -> Stage:
     """Draw a stage on which something has happened already."""
-    stage = Stage.of(
-        draw(snapshots(models=draw(st.booleans()), **limits)), draw(st.integers(0, 9)), draw(st.sampled_from(RULES))
-    )
+    models, owed = draw(st.sampled_from(((False, False), (True, False), (True, True))))
+    snapshot = draw(snapshots(models=models, owed=owed, **limits))
+    stage = Stage.of(snapshot, draw(st.integers(0, 9)), draw(st.sampled_from(RULES)))
     for operation in draw(st.lists(operations, max_size=6)):
         stage.do(operation)
     return stage

@@ -209,7 +209,7 @@ def kept_of(pair, *, lives):
         known=np.zeros(root + 1, np.bool_),
         ranked=np.ones(root + 1, np.bool_),
         used=np.zeros((root, 3), np.int64),
-        lives=lives,
+        lives=lives and not pair.stage.ledger.facts.queues.deserved.shape[1],
     )
     for row, parent in enumerate(parents):
         above = parent if parent >= 0 else root

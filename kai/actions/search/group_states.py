@@ -162,7 +162,8 @@ class GroupStates:
             known=np.zeros(count + 1, np.bool_),
             ranked=np.ones(count + 1, np.bool_),
             used=np.zeros((count, 3), np.int64),
-            lives=session.takes(KEPT_HEAPS),
+            # Not with quotas of models: what queues hold of a model may change while their sums stay.
+            lives=session.takes(KEPT_HEAPS) and not session.facts.queues.deserved.shape[1],
         )
 
     def _make_trial(self) -> Trial:

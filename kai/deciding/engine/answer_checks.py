@@ -90,11 +90,14 @@ def objection_to_term(term: Term, view: SessionView) -> tuple[str, str]:
         value = getattr(term, field.name)
         if field.name in shapes:
             objection = _table(value, *shapes[field.name])
-        elif field.name in {"models", "past_use"}:
-            tables = view.facts.queues
-            of_models = (np.int64, tables.model_quota.shape)
-            form = of_models if field.name == "models" else (np.float64, tables.created.shape)
-            objection = "" if value is None else _table(value, *form)
+        elif field.name in {"models", "bound", "past_use"}:
+            queues, groups = view.facts.queues, view.facts.groups
+            forms: Mapping[str, _Form] = {
+                "models": (np.int64, queues.model_quota.shape),
+                "bound": (np.int64, groups.queue.shape),
+                "past_use": (np.float64, queues.created.shape),
+            }
+            objection = "" if value is None else _table(value, *forms[field.name])
         elif field.name == "divide":
             objection = (
                 ""

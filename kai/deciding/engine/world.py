@@ -137,6 +137,9 @@ class World:
                 queues = queues.replace(rank=queues.priority)
             if shares.past_use is not None and self.ranks_victims:  # the peer orders equal queues by age alone
                 queues = queues.replace(past_use=shares.past_use)
+            if shares.models is not None and shares.bound is not None:
+                queues = queues.replace(deserved=shares.models)
+                self.facts = self.facts.replace(groups=self.facts.groups.replace(bound=shares.bound))
             self.facts = self.facts.replace(queues=queues)
 
     def _order_pods(self, policy: Policy) -> None:

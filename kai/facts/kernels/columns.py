@@ -88,6 +88,7 @@ class GroupFacts(Struct):
     parent: Int64s  # [B] -1 for roots
     pod_start: Int64s  # [B + 1] pods of leaf b: pods[pod_start[b] : pod_start[b + 1]] in pod order
     pods: Int64s  # [...]
+    bound: Int64s  # [G] the GPU model that all pods of a group with GPUs are bound to, -1: none; see `deserved`
     ahead: Int64s  # [G] falls of quotas, of all queues and in order, that come before a group has ended
     each_leaf: bool  # who comes first goes by the minimum of each leaf, as with the peer, and not by the tree's need
 
@@ -103,6 +104,7 @@ class QueueFacts(Struct):
     limit: Float64Table  # [Q, 3] -1: unlimited
     model_limit: Float64Table  # [Q, M] thousandths of GPUs of each model that a queue names, -1: unlimited
     model_quota: Float64Table  # [Q, M] the same, 0: none
+    deserved: Int64Table  # [Q, M or 0] what queues are owed of each model; without columns if there are no quotas
     fair_share: Float64Table  # [Q, 3]
     allocatable: Float64Table  # [Q, 3] what the queue may hold before it counts as greedy; -1: unlimited
     priority: Int64s  # [Q]

@@ -62,16 +62,13 @@ def _queue_before(facts: Facts, columns: Columns, rules: Rules, heap: Heap, left
     if heap.victims[0] != WAITING:
         given = heap.popped[leaf_left] + heap.amounts[top_left]
         taken = heap.popped[leaf_right] + heap.amounts[top_right]
-        order = compare_queues(facts, columns, rules, left, right, nothing, nothing, given, taken)
+        order = compare_queues(facts, columns, rules, left, right, nothing, nothing, given, taken, -1, -1)
         if heap.victims[0] == RANKED and (order == FIRST_OF_EQUALS or order == LAST_OF_EQUALS):
             return entry_before(heap, top_left, top_right)
         return not order < 0
-    return (
-        compare_queues(
-            facts, columns, rules, left, right, heap.amounts[top_left], heap.amounts[top_right], nothing, nothing
-        )
-        < 0
-    )
+    wanted, rival = heap.amounts[top_left], heap.amounts[top_right]
+    bound, rival_bound = facts.groups.bound[top_left], facts.groups.bound[top_right]
+    return compare_queues(facts, columns, rules, left, right, wanted, rival, nothing, nothing, bound, rival_bound) < 0
 
 
 @inner
@@ -269,14 +266,14 @@ def pop_among(facts: Facts, columns: Columns, rules: Rules, heap: Heap, wanted: 
 
 
 @inner
-def _all_closed(heap: Heap, leaf: int, closed: Bools) -> bool:
+def _all_closed(facts: Facts, heap: Heap, leaf: int, closed: Bools) -> bool:
     """Return whether all entries of ``leaf`` are ``closed`` [E] and want the same."""
     base = heap.start[leaf]
     top = heap.items[base]
     # From the end, because the first open entry is where later calls stop anyway.
     for at in range(heap.length[leaf] - 1, -1, -1):
         entry = heap.items[base + at]
-        if not closed[entry]:
+        if not closed[entry] or facts.groups.bound[entry] != facts.groups.bound[top]:
             return False
         for resource in range(SHARED_RESOURCES):
             if heap.amounts[entry, resource] != heap.amounts[top, resource]:
@@ -299,7 +296,7 @@ def pop_open(facts: Facts, columns: Columns, rules: Rules, heap: Heap, closed: B
         # repeated with the same outcome while its next entry wants the same.
         if settled and heap.victims[0] == WAITING and not looked[leaf]:
             looked[leaf] = True
-            if _all_closed(heap, leaf, closed):
+            if _all_closed(facts, heap, leaf, closed):
                 # All but the top: popping the top as the last one updates the queues above.
                 for at in range(1, heap.length[leaf]):
                     dropped[count] = heap.items[heap.start[leaf] + at]

@@ -1,7 +1,8 @@
 """The order in which queues are served.
 
 Queues above their share go last. Before them, queues that stay within their entitlement with the next chunk go first,
-then higher priority, then the lower share of the allocatable amount. Less past use breaks ties, then age.
+then higher priority, then the lower share of the allocatable amount. Less past use breaks ties, then age. Before all
+of them goes a queue whose next chunk is bound to a GPU model and stays within what the queue is owed of it.
 
 Source: the queue order of the peer's proportion plugin, which knows age alone. Shares are whole GPUs, so queues
     whose past use differs by little have equal shares, and always the older would go first.
@@ -82,6 +83,15 @@ def _weaker(facts: Facts, left: int, right: int) -> bool:
     return less
 
 
+@inner
+def _is_owed_model(facts: Facts, columns: Columns, queue: int, model: int, gpus: float) -> bool:
+    """Return whether ``queue`` is owed ``gpus`` more of ``model``, and may hold as many more of all models."""
+    if model < 0 or columns.queue_models[queue, model] + gpus > facts.queues.deserved[queue, model]:
+        return False
+    share = facts.queues.allocatable[queue, GPU]
+    return share < 0 or columns.queue_used[queue, GPU] + gpus <= share
+
+
 @kernel
 def compare_queues(
     facts: Facts,
@@ -93,12 +103,15 @@ def compare_queues(
     rival: Float64s,
     given: Float64s,
     taken: Float64s,
+    bound: int,
+    rival_bound: int,
 ) -> int:
     """Return a negative number if ``left`` goes before ``right``, else a positive one.
 
     FIRST_OF_EQUALS or LAST_OF_EQUALS: they differ only in past use or age. Of two queues created at the same instant,
     the right one goes first.
 
+    ``bound``, ``rival_bound``: the GPU model that the next chunk of each side is bound to, -1: none.
     Shapes: wanted, rival [3] the next chunk of each side; given, taken [3] what the victims of each side hold.
     """
     if not rules.fair_order:
@@ -106,6 +119,12 @@ def compare_queues(
             return -1 if facts.queues.created[left] < facts.queues.created[right] else 1
         # The row breaks ties, so that equal times give one answer.
         return -1 if left < right else 1
+    # A queue takes a model that it is owed even from one that holds no more than its share, so served later it would
+    # find that taken back.
+    if facts.queues.deserved.shape[1] > 0 and (bound >= 0 or rival_bound >= 0):
+        owed = _is_owed_model(facts, columns, left, bound, wanted[GPU])
+        if owed != _is_owed_model(facts, columns, right, rival_bound, rival[GPU]):
+            return -1 if owed else 1
     starved_left, starved_right = _starved(facts, columns, left, wanted), _starved(facts, columns, right, rival)
     rank_left, rank_right = facts.queues.rank[left], facts.queues.rank[right]
     # Ranks come before excess: a queue takes from one that it outranks even within that one's quota, so served later it

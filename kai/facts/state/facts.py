@@ -281,6 +281,7 @@ def group_facts(snapshot: Snapshot, groups: GroupColumns, subgroups: SubGroupCol
         parent=subgroups.parent,
         pod_start=start,
         pods=pods,
+        bound=np.full(len(groups.queue), -1, np.int64),
         ahead=_falls_before_end(snapshot, groups),
         each_leaf=False,
     )
@@ -346,6 +347,7 @@ def _queue_table(queues: Sequence[Queue], instants: Float64s) -> QueueFacts:
         limit=_triples([queue.limit for queue in queues]),
         model_limit=_of_models(queues, lambda bounds: bounds.limit, UNLIMITED),
         model_quota=_of_models(queues, lambda bounds: bounds.quota, 0.0),
+        deserved=np.zeros((len(queues), 0), np.int64),
         fair_share=np.zeros((len(queues), 3), np.float64),
         allocatable=np.zeros((len(queues), 3), np.float64),
         priority=np.array([queue.priority for queue in queues], np.int64),

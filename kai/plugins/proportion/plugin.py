@@ -45,6 +45,7 @@ from kai.framework.fairness import Guarantees, refusal
 from kai.plugins.proportion.reclaim_rules import (
     Judge,
     LevelPairs,
+    bound_groups,
     fits_share,
     greedy_queues,
     guarantees_of,
@@ -176,6 +177,7 @@ class Proportion:
             takes_by_priority=self.queue_priority_in_quota_reclaim,
             divide=partial(self._divide, session, total, requested, guarantees),
             models=guarantees.deserved if guarantees.deserved.shape[1] else None,
+            bound=bound_groups(session, guarantees) if guarantees.deserved.shape[1] else None,
             past_use=self._past_use(session, factors),
         )
 

@@ -220,11 +220,27 @@ def _bound_and_waiting(session: SessionView, bound: Int64s) -> Int64s:
 
 def model_of_group(session: SessionView, guarantees: Guarantees, group: GroupRow) -> int:
     """Return the GPU model that all pods of ``group`` with GPUs are bound to; -1 without one, or without quotas."""
-    if not guarantees.deserved.shape[1]:
-        return -1
-    shapes = session.facts.pods.shape[session.pods_of(group)]
-    found = np.unique(guarantees.bound[shapes[session.requested[shapes, GPU] > 0]])
-    return int(found[0]) if len(found) == 1 else -1
+    return int(bound_groups(session, guarantees)[group]) if guarantees.deserved.shape[1] else -1
+
+
+def bound_groups(session: SessionView, guarantees: Guarantees) -> Int64s:
+    """Return int64[G]: the GPU model that all pods of a group with GPUs are bound to; -1 without one.
+
+    Cost: O(P), once.
+    """
+
+    def find() -> Int64s:
+        pods, count = session.facts.pods, len(session.snapshot.groups)
+        asking = np.flatnonzero((pods.group >= 0) & (session.requested[pods.shape, GPU] > 0))
+        groups, models = pods.group[asking], guarantees.bound[pods.shape[asking]]
+        least, most = np.full(count, np.iinfo(np.int64).max), np.full(count, -1)
+        np.minimum.at(least, groups, models)
+        np.maximum.at(most, groups, models)
+        return np.where(least == most, most, -1)
+
+    facts = session.facts
+    columns = facts.pods.group, facts.pods.shape, session.requested, guarantees.bound
+    return session.once("models that groups are bound to", columns, find)
 
 
 class Judge:

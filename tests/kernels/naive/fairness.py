@@ -108,9 +108,17 @@ def judge(case: Case, victims: Sequence[Pod]) -> str:
             return "strategy"
     for queue, (before, owed) in enumerate(zip(case.models, case.deserved, strict=True)):
         now = [case.world.of_model(queue, model) for model in range(len(owed))]
+        if case.model >= 0 and queue in [each.row for each in case.world.above(case.group.queue)]:
+            now[case.model] += still_to_come(case)
         if any(held < min(pair) for held, *pair in zip(now, before, owed, strict=True)):
             return "model"
     return _saturated(case)
+
+
+def still_to_come(case: Case) -> int:
+    """Return what the aggressor wants of its model and has not got yet: a search begins with some of its pods."""
+    got = case.world.of_model(case.group.queue, case.model) - case.models[case.group.queue][case.model]
+    return int(max(0.0, case.wanted[2] - got))
 
 
 def _pieces(case: Case, group: Group, pods: Sequence[Pod]) -> list[Piece]:

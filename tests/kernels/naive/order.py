@@ -35,8 +35,25 @@ def _dominant(world: World, queue: Queue, held: Triple) -> float:
     return max(0.0, *shares)
 
 
+def is_owed(world: World, queue: Queue, wanted: Triple, model: int) -> bool:
+    """Say whether a queue is owed GPUs of the model that its next group is bound to, and may hold that many more."""
+    if model < 0:
+        return False
+    may_hold = queue.allocatable[2] < 0 or world.used(queue.row)[2] + wanted[2] <= queue.allocatable[2]
+    return may_hold and world.of_model(queue.row, model) + wanted[2] <= queue.deserved[model]
+
+
 def by_rules(
-    world: World, rules: Rules, left: Queue, right: Queue, wanted: Triple, rival: Triple, given: Triple, taken: Triple
+    world: World,
+    rules: Rules,
+    left: Queue,
+    right: Queue,
+    wanted: Triple,
+    rival: Triple,
+    given: Triple,
+    taken: Triple,
+    *,
+    models: tuple[int, int] = (-1, -1),
 ) -> bool | None:
     """Say whether ``left`` goes before ``right``; each with what it wants next, or with what its victims hold.
 
@@ -44,6 +61,10 @@ def by_rules(
     """
     if not rules.fair_order:
         return (left.created, left.row) < (right.created, right.row)
+    if left.deserved:
+        owed = [is_owed(world, left, wanted, models[0]), is_owed(world, right, rival, models[1])]
+        if owed[0] != owed[1]:
+            return owed[0]
     sides = ((left, wanted, given), (right, rival, taken))
     used = {side.row: world.used(side.row) for side, _, _ in sides}
     rules_in_order: list[Callable[[Queue, Triple, Triple], float]] = [
@@ -120,7 +141,8 @@ class Heap:
         tops = [self.amounts[group] for group in groups]
         one, other = self.world.queues[left], self.world.queues[right]
         if not self.victims:
-            first = by_rules(self.world, self.rules, one, other, *tops, NOTHING, NOTHING)
+            models = self.world.groups[groups[0]].bound, self.world.groups[groups[1]].bound
+            first = by_rules(self.world, self.rules, one, other, *tops, NOTHING, NOTHING, models=models)
             return self.goes_first(one, other) if first is None else first
         held = [_plus(self.popped.get(leaf, NOTHING), top) for leaf, top in zip(leaves, tops, strict=True)]
         first = by_rules(self.world, self.rules, one, other, NOTHING, NOTHING, *held)

@@ -159,6 +159,8 @@ class Group:
     preemptible: bool
     simple: bool
     subgroups: list[SubGroup]
+    bound: int = -1
+    """The GPU model that all its pods with GPUs are bound to."""
     ahead: int = 0
     """The number of the first instant at which a quota falls and at which the group has ended."""
     accounts: list[int] = attrs.Factory(list)
@@ -186,6 +188,8 @@ class Queue:
     past_use: float
     created: float
     leaf: bool
+    deserved: list[int]
+    """What it is owed of each GPU model; empty without quotas of models."""
     falls: list[tuple[int, list[float]]] = attrs.Factory(list)
     """The least quotas to come, each with the number of the instant from which it holds."""
 
@@ -401,6 +405,7 @@ def _groups(facts: Facts) -> tuple[list[Group], list[SubGroup]]:
             bool(table.preemptible[row]),
             bool(table.simple[row]),
             subgroups[int(table.first_subgroup[row]) : int(table.first_subgroup[row + 1])],
+            int(table.bound[row]),
             int(table.ahead[row]),
             list(_accounts(facts, row)),
         )
@@ -432,6 +437,7 @@ def _queues(facts: Facts) -> list[Queue]:
             float(table.past_use[row]),
             float(table.created[row]),
             bool(table.leaf[row]),
+            table.deserved[row].tolist(),
             [
                 (int(table.falls[at]), [float(amount) for amount in table.fallen[at]])
                 for at in range(table.fall_start[row], table.fall_start[row + 1])
