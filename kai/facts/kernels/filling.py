@@ -299,13 +299,7 @@ def _make_order(
             theirs = _best_at(facts, heap, kept, ages, other, time)
             # By the best entries of that moment: later ones do not sift a queue that is in the heap already.
             amounts, rival = heap.amounts[mine], heap.amounts[theirs]
-            bound, rival_bound = facts.groups.bound[mine], facts.groups.bound[theirs]
-            if (
-                compare_queues(
-                    facts, columns, rules, child, other, amounts, rival, nothing, nothing, bound, rival_bound
-                )
-                >= 0
-            ):
+            if compare_queues(facts, columns, rules, child, other, amounts, rival, nothing, nothing, mine, theirs) >= 0:
                 break
             heap.items[base + place] = other
             heap.items[base + above] = child

@@ -67,8 +67,7 @@ def _queue_before(facts: Facts, columns: Columns, rules: Rules, heap: Heap, left
             return entry_before(heap, top_left, top_right)
         return not order < 0
     wanted, rival = heap.amounts[top_left], heap.amounts[top_right]
-    bound, rival_bound = facts.groups.bound[top_left], facts.groups.bound[top_right]
-    return compare_queues(facts, columns, rules, left, right, wanted, rival, nothing, nothing, bound, rival_bound) < 0
+    return compare_queues(facts, columns, rules, left, right, wanted, rival, nothing, nothing, top_left, top_right) < 0
 
 
 @inner

@@ -103,15 +103,15 @@ def compare_queues(
     rival: Float64s,
     given: Float64s,
     taken: Float64s,
-    bound: int,
-    rival_bound: int,
+    group: int,
+    rival_group: int,
 ) -> int:
     """Return a negative number if ``left`` goes before ``right``, else a positive one.
 
     FIRST_OF_EQUALS or LAST_OF_EQUALS: they differ only in past use or age. Of two queues created at the same instant,
     the right one goes first.
 
-    ``bound``, ``rival_bound``: the GPU model that the next chunk of each side is bound to, -1: none.
+    ``group``, ``rival_group``: the group that each side wants to serve next; -1 for victims.
     Shapes: wanted, rival [3] the next chunk of each side; given, taken [3] what the victims of each side hold.
     """
     if not rules.fair_order:
@@ -121,9 +121,9 @@ def compare_queues(
         return -1 if left < right else 1
     # A queue takes a model that it is owed even from one that holds no more than its share, so served later it would
     # find that taken back.
-    if facts.queues.deserved.shape[1] > 0 and (bound >= 0 or rival_bound >= 0):
-        owed = _is_owed_model(facts, columns, left, bound, wanted[GPU])
-        if owed != _is_owed_model(facts, columns, right, rival_bound, rival[GPU]):
+    if facts.queues.deserved.shape[1] > 0 and group >= 0:
+        owed = _is_owed_model(facts, columns, left, facts.groups.bound[group], wanted[GPU])
+        if owed != _is_owed_model(facts, columns, right, facts.groups.bound[rival_group], rival[GPU]):
             return -1 if owed else 1
     starved_left, starved_right = _starved(facts, columns, left, wanted), _starved(facts, columns, right, rival)
     rank_left, rank_right = facts.queues.rank[left], facts.queues.rank[right]
