@@ -1,4 +1,4 @@
-"""Limits of GPU models on a real API server: models from labels of nodes, and what a pod at a limit is told."""
+"""Bounds by GPU model on a real API server: models from labels of nodes, what waits, and what is taken back."""
 
 import pytest
 
@@ -57,3 +57,20 @@ def test_the_limit_of_a_model_sends_pods_to_another(models):
     assert wanted in message
     until(lambda: any(wanted in each["message"] for each in models.events(reason="Unschedulable")), "the event")
     assert not models.events(reason="Evict")
+
+
+@pytest.mark.parametrize("pods", [1, 2], ids=["one pod", "a gang"])
+def test_a_quota_of_a_model_takes_it_back(models, pods):
+    models.create(queue("other", "all", gpu={"quota": 2}))
+    models.create(on(H100, "theirs", 2, "other", gang=False))
+    until(lambda: nodes_of(models, "theirs") == ["new", "new"], "all GPUs of the model in use")
+
+    models.create(with_models("owed", {"quota": 2}, h100={"quota": pods}))
+    models.create(on(H100, "wants", pods, "owed"))
+    until(lambda: nodes_of(models, "wants") == ["new"] * pods, "work that the model is owed to")
+    until(lambda: len(models.waiting("theirs")) == pods, "evicted pods, made anew, that wait")
+    assert nodes_of(models, "theirs") == ["new"] * (2 - pods)
+    evicted = models.events(reason="Evict")
+    assert len(evicted) == pods
+    wanted = f"The quota of h100 GPUs allowed it: other used 2 and is owed 0, owed used 0 and is owed {pods}."
+    assert evicted[0]["message"].endswith(wanted)
