@@ -182,7 +182,6 @@ EXPLANATIONS: Final[Mapping[type, Mapping[str, str]]] = {
     },
     ScheduledResources: {
         "models": "Bounds by model of GPU while the window is open; other models stay as they are outside of it.",
-        "per_user": "What each user may hold while the window is open; other limits of users stay as outside of it.",
     },
     QueueResources: {
         "models": "Bounds by model of GPU, within those of gpu. A model is the short name of a product, such as h100.",

@@ -104,7 +104,7 @@ class ScheduledUser:
 
 @attrs.frozen(kw_only=True)
 class ScheduledUsers:
-    """What changes of the limits of users while a window is open."""
+    """What each user may hold while the window is open; other limits of users stay as outside of it."""
 
     gpu: ScheduledUser = ScheduledUser()
     cpu: ScheduledUser = ScheduledUser()

@@ -13,6 +13,7 @@ SCHEDULES: Final = [
         "resources": {
             **{at: {"quota": 1, "overQuotaWeight": 2, "limit": 3} for at in ("gpu", "cpu", "memory")},
             "models": MODELS,
+            "perUser": PER_USER,
         },
         "onClose": "evict",
         "notice": "10m0s",
