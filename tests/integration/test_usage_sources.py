@@ -273,5 +273,5 @@ def test_two_queues_take_equal_turns_by_a_prometheus(scraped, monkeypatch):
     assert found["all"] > 0.95 * 16 * 0.75
     assert 0.95 <= found["one"] / found["two"] <= 1.05
     assert len(scraped.apart) > 400
-    # What both count by weight, of which a sample may miss one step.
+    # A sample may miss one step of what both count by weight.
     assert max(scraped.apart) <= SCRAPE / (HALF_LIFE / math.log(2) * (1 - 0.5**4))

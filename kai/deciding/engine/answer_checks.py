@@ -89,15 +89,8 @@ def objection_to_term(term: Term, view: SessionView) -> tuple[str, str]:
     for field in attrs.fields(type(term)):
         value = getattr(term, field.name)
         if field.name in shapes:
-            objection = _table(value, *shapes[field.name])
-        elif field.name in {"models", "bound", "past_use"}:
-            queues, groups = view.facts.queues, view.facts.groups
-            forms: Mapping[str, _Form] = {
-                "models": (np.int64, queues.model_quota.shape),
-                "bound": (np.int64, groups.queue.shape),
-                "past_use": (np.float64, queues.created.shape),
-            }
-            objection = "" if value is None else _table(value, *forms[field.name])
+            is_left_out = value is None and field.default is None
+            objection = "" if is_left_out else _table(value, *shapes[field.name])
         elif field.name == "divide":
             objection = (
                 ""
@@ -129,8 +122,13 @@ def _shapes_of(term: Term, view: SessionView) -> Mapping[str, _Form]:
     """Return the expected type and shape of the arrays of a term, by field."""
     if isinstance(term, FairShares):
         of_queues: _Form = (np.float64, (len(view.snapshot.queues), 3))
-        total: _Form = (np.float64, (3,))
-        return {"fair_share": of_queues, "allocatable": of_queues, "total": total, "requested": of_queues}
+        return {
+            **dict.fromkeys(("fair_share", "allocatable", "requested"), of_queues),
+            "total": (np.float64, (3,)),
+            "models": (np.int64, view.facts.queues.model_quota.shape),
+            "bound": (np.int64, view.facts.groups.queue.shape),
+            "past_use": (np.float64, view.facts.queues.created.shape),
+        }
     if isinstance(term, QueueWeights):
         return {"factors": (np.float64, (len(view.snapshot.queues), 3))}
     if isinstance(term, Fragmentation):

@@ -214,7 +214,7 @@ class Parts:
         self._order = np.argsort(self.gpu, kind="stable")
         self._start = np.searchsorted(self.gpu[self._order], np.arange(len(gpus) + 1))
         self.is_part: Bools = self._is_part(inventory) & ~np.isin(self.gpu, [*spanned])
-        """[D] Partitions of one GPU of which no device takes that spans several, with counters of its node alone."""
+        """[D] Partitions of one GPU, with counters of its node alone; no device that spans GPUs takes of it."""
         self.not_had = np.array([inventory.gpus.not_had([_held(key)]) for key in inventory.keys], np.int64)
         """[D] Thousandths missing to a GPU."""
 

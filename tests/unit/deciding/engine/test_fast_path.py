@@ -145,7 +145,7 @@ def test_where_nodes_are_short_one_refusal_serves_all_queues(worded):
     taken = crowded(2, **gangs, grows=grows)
     quick, words = outcome(taken), list(worded)
     assert quick == outcome(taken, shortcuts=False)
-    # One for all that run nothing, and one for the group of which a pod runs.
+    # One for all that run nothing, and one for the group that has a pod running.
     assert len(words) == 2
     assert "grows" in words
 

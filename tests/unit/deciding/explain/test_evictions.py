@@ -56,8 +56,10 @@ def test_a_reclaim_tells_the_numbers_of_both_queues(two_groups):
 def test_a_reclaim_by_model_names_the_model(two_groups):
     queues = {side: {"title": side, "priority": 1} for side in ("victim", "aggressor")}
     model = {"name": "h100", "victim": (3000, 0), "aggressor": (500, 2000)}
-    told = evicted(two_groups, Cause.RECLAIM, model=model, **queues).splitlines()[-1]
-    assert told == ("The quota of h100 GPUs allowed it: victim used 3 and is owed 0, aggressor used 0.5 and is owed 2.")
+    reason = evicted(two_groups, Cause.RECLAIM, model=model, **queues).splitlines()[-1]
+    assert reason == (
+        "The quota of h100 GPUs allowed it: victim used 3 and is owed 0, aggressor used 0.5 and is owed 2."
+    )
     pod = [pod.name for pod in two_groups.pods].index("loses-0")
     hidden = Evict(pod=pod, cause=Cause.RECLAIM, aggressor=0, facts={**queues, "model": model})
     assert eviction_message(hidden, two_groups, is_hidden=True).splitlines()[-1] == (
