@@ -35,9 +35,9 @@ MEANINGS: dict[State, str] = {
     State.IMPOSSIBLE: "It waits, and these nodes could not hold it if they were empty.",
     State.EVICTED: "Its pods have to leave in this cycle.",
     State.LEAVING: "Its pods are terminating, and none waits.",
-    State.LOST: "Its pods name a node that is not there: one that was deleted, or that the input lacks.",
+    State.LOST: "Its pods are bound to a node that does not exist: it was deleted, or the input lacks it.",
     State.FINISHED: "All its pods have ended.",
     State.EMPTY: "It has no pods.",
-    State.REFUSED: "A cluster does not take it as it is, so it has no part in what is decided; the finding says why.",
+    State.REFUSED: "An API server would refuse it as it is written, so kai leaves it out; the finding says why.",
 }
 """One sentence for each state."""

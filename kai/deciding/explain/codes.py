@@ -67,7 +67,7 @@ REASON_CODES: tuple[ReasonCode, ...] = (
         ),
         (
             "PriorityNotAllowed",
-            "The namespace may not use the priority class of the job, or a job that cannot be taken back.",
+            "The namespace may not use the priority class of the job, or may not run non-preemptible jobs.",
             "Use one of the classes that the message lists, or let the job be preemptible.",
         ),
         (
@@ -82,17 +82,17 @@ REASON_CODES: tuple[ReasonCode, ...] = (
         ),
         (
             "QueueOrphaned",
-            "The queue exists, but a parent of it does not, so neither it nor its children take part.",
+            "The queue exists, but a parent of it does not, so kai schedules neither its jobs nor its children's.",
             "Create the missing parent, or correct spec.parentQueue of the queue that names it.",
         ),
         (
             "QueueCycle",
             "The queue exists, but its parents lead back to itself, so it belongs to no tree.",
-            "Correct spec.parentQueue of one queue of the circle.",
+            "Correct spec.parentQueue of one queue of the cycle.",
         ),
         (
             "QueueTooDeep",
-            "The queue is nested deeper than the scheduler follows.",
+            "The queue is nested deeper than kai allows: 32 levels.",
             "Move the queue, or one of its parents, further up.",
         ),
         (
@@ -108,7 +108,7 @@ REASON_CODES: tuple[ReasonCode, ...] = (
         (
             "SubGroupsInvalid",
             "The sub-groups form no tree: a name occurs twice, a parent is missing, or is its own child.",
-            "Correct spec.subGroups of the pod group; until then its pods are not gathered by sub-group.",
+            "Correct spec.subGroups of the pod group; until then kai ignores the sub-groups of its pods.",
         ),
         (
             "UnknownSubGroup",
@@ -120,7 +120,7 @@ REASON_CODES: tuple[ReasonCode, ...] = (
         Stage.READINESS,
         (
             "Gated",
-            "Scheduling gates hold the pods, or those of them that wait.",
+            "Scheduling gates hold the waiting pods of the job.",
             "Wait for the controller that owns the gate, or remove the gate from spec.schedulingGates.",
         ),
         (
@@ -133,8 +133,8 @@ REASON_CODES: tuple[ReasonCode, ...] = (
         Stage.BIND,
         (
             "BindRefused",
-            "A node was chosen and the bind was refused; the message says by what, how often, and the next try.",
-            "Mend what the message names, such as a quota; the pod is tried again by itself, at most 5 minutes later.",
+            "A node was chosen, but the bind was refused; the message says by what and when kai tries again.",
+            "Correct what the message names, such as a quota; kai tries the pod again within 5 minutes.",
         ),
     ),
     *_codes(
@@ -194,7 +194,7 @@ REASON_CODES: tuple[ReasonCode, ...] = (
         ),
         (
             "BudgetUsed",
-            "The GPU-hours of a budget of the queue, or of a queue above it, may not suffice for the job.",
+            "A budget of the queue, or of a queue above it, may not have enough GPU-hours left for the job.",
             "Wait for the next period, which the message names, give the job a shorter limit, or raise the budget.",
         ),
     ),
@@ -202,7 +202,7 @@ REASON_CODES: tuple[ReasonCode, ...] = (
         Stage.QUOTA,
         (
             "NonPreemptibleOverQuota",
-            "The pods could not be taken back, so they must fit into the quota of the queue, and they do not.",
+            "The job is non-preemptible, so it must fit into the quota of the queue, and it does not.",
             "Let the job be preemptible, ask for less, or raise the quota.",
         ),
     ),
@@ -210,12 +210,12 @@ REASON_CODES: tuple[ReasonCode, ...] = (
         Stage.MATCH,
         (
             "PodRefused",
-            "A plugin refuses the pod whatever node it would be put on; the message names the plugin.",
-            "Provide what the message misses, such as a volume claim or a config map.",
+            "A plugin refuses the pod on every node; the message names the plugin.",
+            "Provide what the message says is missing, such as a volume claim or a config map.",
         ),
         (
             "NoNodeMatches",
-            "A selector, an affinity, a taint or their state exclude all nodes, or all that could ever hold the pods.",
+            "A selector, an affinity, a taint or the state of nodes excludes all nodes that are large enough.",
             "Change the selector or affinity, tolerate the taint, ask for less, or make a node match.",
         ),
     ),
@@ -223,12 +223,12 @@ REASON_CODES: tuple[ReasonCode, ...] = (
         Stage.SPARED,
         (
             "EvictionsCapped",
-            "There is no room; a cap stopped the search for pods to evict, which other rules may yet protect.",
+            "There is no room; a cap on evictions ended the search for victims. Other rules may protect them, too.",
             "Wait, or have an administrator raise the cap; the message says which, and what would be evicted.",
         ),
         (
             "VictimsProtected",
-            "There is no room, and jobs that could be evicted are spared: budgets protected them, or they are moved.",
+            "There is no room, and disruption budgets protect the possible victims, or kai is moving them.",
             "Wait: a move takes two minutes at most. Or let the disruption budgets of those jobs allow more.",
         ),
     ),
@@ -254,17 +254,17 @@ REASON_CODES: tuple[ReasonCode, ...] = (
         Stage.FAIRNESS,
         (
             "AtFairShare",
-            "There is no room, and with this job the queue would pass its fair share, so it may take none.",
+            "There is no room, and with this job the queue would pass its fair share, so it may not evict others.",
             "Wait until others end, ask for less, or raise the quota of the queue.",
         ),
         (
             "ModelOwedToOthers",
-            "There is no room, and queues hold the GPUs of the model within their quotas of that model.",
+            "There is no room, and other queues hold the GPUs of the model within their quotas of that model.",
             "Wait until others end, let the job run on another model, or change the quotas of the model.",
         ),
         (
             "PreemptionDelayNotElapsed",
-            "There is no room, and the job may evict others only after a delay that it asked for itself.",
+            "There is no room, and the job itself asked to evict others only after a delay.",
             "Wait until the delay is over, or shorten spec.preemptionDelay.",
         ),
     ),
@@ -272,22 +272,22 @@ REASON_CODES: tuple[ReasonCode, ...] = (
         Stage.OTHERS,
         (
             "PodSchedulingErrors",
-            "No node took the pod; conditions of pod groups say so of every finer reason of this kind.",
-            "Ask kai why for the finer reason.",
+            "No node took the pod. Conditions of pod groups use this code where kai why has a more specific one.",
+            "Run kai why for the specific reason.",
         ),
         (
             "NoScore",
-            "A plugin scored nodes that have room with NaN, which takes them out; the message names the plugin.",
+            "A plugin scored all nodes that have room with NaN, which excludes them; the message names the plugin.",
             "Correct the plugin, or disable it.",
         ),
         (
             "NoRoom",
-            "Others use what the job asks for.",
+            "Other jobs use the resources that the job asks for.",
             "Wait until others end, or ask for less.",
         ),
         (
             "TriesSpent",
-            "Its sub-groups are nested, and the most sets of nodes that kai tries for one group were tried.",
+            "The job has nested sub-groups, and kai has tried the most sets of nodes that it tries for one group.",
             "Use fewer levels of sub-groups, or fewer that ask for a topology level of their own.",
         ),
         (
@@ -297,17 +297,17 @@ REASON_CODES: tuple[ReasonCode, ...] = (
         ),
         (
             "WaitsForTurn",
-            "This cycle leaves it out: its namespace has very many pods or shapes, or kernels are still compiled.",
+            "This cycle left the job out: its namespace has very many pods or shapes, or kernels are being compiled.",
             "Wait, or use fewer distinct shapes.",
         ),
         (
             "HeldForLeaving",
-            "The job has its place; pods that are terminating still vacate it.",
-            "Nothing: it starts when they have left.",
+            "The job has its place; terminating pods still occupy it.",
+            "Nothing: the job starts when they have terminated.",
         ),
         (
             "Moves",
-            "Pods of the job leave their node for another one, so that another job finds room.",
+            "Pods of the job move to other nodes, so that another job finds room.",
             "Nothing: they start again on the other node; preemptible pods may be moved.",
         ),
     ),
@@ -315,7 +315,7 @@ REASON_CODES: tuple[ReasonCode, ...] = (
 
 BY_CODE = {each.code: each for each in REASON_CODES}
 NEVER = frozenset(each.code for each in REASON_CODES if each.stage is Stage.IMPOSSIBLE) | {"PodGroupRefused"}
-"""Codes of jobs that stay impossible as long as nodes and job are unchanged."""
+"""Codes of jobs that cannot start until their nodes or the job itself change."""
 
 
 def stage_of(code: str) -> Stage:
