@@ -92,7 +92,7 @@ class QueueAnswer:
             [f"  {step.step}", self._plain(step.given), f"of {self._plain(step.total)}: {step.formula}"]
             for step in found.steps
         ]
-        history = "lowers weights" if found.with_history else "not used (no usage database configured)"
+        history = "lowers weights" if found.with_history else "lowers no weights: no past usage counts"
         lines += ["", columns([*steps, ["  history", "", history]], right={1}, width=console.width)]
         lines += ["", *(wrapped(line, console.width, indent="  ") for line in self._advice())]
         return "\n\n".join(["\n".join(lines), *assumed(self.assumptions)])
