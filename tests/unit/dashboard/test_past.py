@@ -83,7 +83,7 @@ def body_of(shown, address):
 
 @pytest.mark.parametrize("address", ["/", "/queues", "/queues/team-amber", "/finished"])
 def test_without_a_history_pages_say_how_to_record(address):
-    assert "No history is recorded. With clientType: sqlite" in text_of(board(""), address)
+    assert "No history is recorded. With usageDBConfig.clientType sqlite" in text_of(board(""), address)
 
 
 @pytest.mark.parametrize("address", ["/", "/queues/team-amber", "/finished"])

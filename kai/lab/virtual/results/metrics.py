@@ -46,7 +46,7 @@ ASSUMPTIONS: Final = (
     "Work is saved at checkpoints only; a job without checkpoints begins anew after each interruption.",
     "Cycles are decided when something changed, at most ten times a second.",
     "Searches for victims are not limited in time.",
-    "Past usage of queues counts with usageDBConfig of clientType sqlite, and is that of the run.",
+    "Past usage of queues counts if usageDBConfig names clientType sqlite or postgresql, and is that of the run.",
 )
 
 
