@@ -42,7 +42,9 @@ MOST_FINISHED: Final = 50
 """Finished jobs on one page."""
 _LONGEST: Final = 100
 """The most characters of what is searched for."""
-_NO_FILE: Final = "No history is recorded. With usageDBConfig.clientType sqlite or postgresql in its configuration the scheduler writes one."
+_NO_FILE: Final = (
+    "No history is recorded. With usageDBConfig.clientType sqlite or postgresql the scheduler records one."
+)
 _NOT_READ: Final = "The history cannot be read now."
 _EMPTY: Final = "The history has no record of this time yet."
 
