@@ -319,6 +319,8 @@ def _of_users(queue: QueueShape, known: Mapping[str, QueueShape]) -> Iterator[Qu
     A limit of a window is compared with what the queue may use while the window is open.
     """
     for entry, resource, own, allowed in _user_limits(queue):
+        if own == math.inf:
+            continue  # most queues limit no users, and a walk for each would be quadratic in a deep tree
         over = [(allowed, queue.name)]
         seen, at = {queue.name}, queue.parent
         # Parents that form a circle are a fault of their own, and must not keep this walk going.
