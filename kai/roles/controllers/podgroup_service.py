@@ -1,6 +1,7 @@
 """The loop of the pod-group controller: one look at a group whenever a relevant pod, node, claim or class changed.
 
-Events are debounced, so that a gang that starts costs a write or two of its group and not one for each pod.
+Events are debounced, so that a gang that starts costs a write or two of its group and not one for each pod. A group
+that only this process has is never written, so its count waits for nothing.
 """
 
 from __future__ import annotations
@@ -78,31 +79,49 @@ class PodGroupController:
     # --- Which groups to look at ---------------------------------------------------------------------------------
 
     def _concerned(self, batch: Iterable[Change[Any]]) -> Iterable[Key]:
-        """Return the groups that changes may affect, each once, in the order of the changes."""
+        """Return the groups that need a look because of changes, each once, in the order of the changes."""
         found: dict[Key, None] = {}
+        several: dict[Key, None] = {}
         for change in batch:
             present = change.present
             if isinstance(present, PodGroup):
-                pods: tuple[Pod, ...] = ()
                 if change.after is not None and _counts(change):
                     found[key_of(present)] = None
             elif isinstance(present, Pod):
-                pods = tuple(pod for pod in (change.before, change.after) if pod is not None)
+                found |= _groups_of(pod for pod in (change.before, change.after) if pod is not None)
             elif isinstance(present, ResourceClaim):
-                pods = self.cluster.store.find(CLAIMANTS, present.metadata.namespace)
+                several |= _groups_of(self.cluster.store.find(CLAIMANTS, present.metadata.namespace))
             elif isinstance(present, Node):
                 # A share by memory is a part of the size of a GPU, which only a label of the node tells.
-                pods = self.cluster.store.find(SHARERS, present.metadata.name) if _relabelled(change) else ()
+                if _relabelled(change):
+                    several |= _groups_of(self.cluster.store.find(SHARERS, present.metadata.name))
             else:
-                pods = ()
                 # A priority class: it decides whether groups may be preempted, and they name it or take it as the
                 # default. These changes are rare.
-                found |= {key_of(group): None for group in self.cluster.store.all(PodGroup)}
-            for pod in pods:
-                group = group_of(pod)
-                if group:
-                    found[pod.metadata.namespace, group] = None
-        return found
+                several |= {key_of(group): None for group in self.cluster.store.all(PodGroup)}
+        # One change may concern tens of thousands of groups in ``several``: to count all here would block the loop.
+        return several | {key: None for key in found if not self._count_kept(key)}
+
+    def _count_kept(self, key: Key) -> bool:
+        """Count a group that only this process has and that holds something; return False where it needs a look.
+
+        A look of its own would cost more than the count.
+        """
+        store = self.cluster.store
+        group = store.get(PodGroup, key[1], key[0]) if store.is_kept(PodGroup, key) else None
+        members = () if group is None else store.find(MEMBERS, "/".join(key))
+        if group is None or not any(map(is_placed, members)):
+            return False
+        try:
+            self._show(group, pod_group_resources(group, members, self._surroundings()))
+        except InputError:
+            return False  # the look says why, and is repeated
+        return True
+
+    def _show(self, group: PodGroup, resources: PodGroupResources) -> None:
+        """Show the resources of a group that only this process has: queues count what groups say."""
+        if status_patch(group, resources) is not None:
+            self.cluster.store.keep(attrs.evolve(group, status=attrs.evolve(group.status, resources_status=resources)))
 
     # --- One look ------------------------------------------------------------------------------------------------
 
@@ -120,33 +139,39 @@ class PodGroupController:
         is_first = group.status.resources_status == PodGroupResources()
         if is_first and members and 0 < young <= FIRST_COUNT and not any(map(is_placed, members)):
             return Ended(after=young)  # its pods may be bound soon, and that is an event
-        around = Surroundings(
-            node=lambda node: store.get(Node, node),
-            claim=lambda place, claim: store.get(ResourceClaim, claim, place),
-            priority_classes=store.all(PriorityClass),
-            scheduler_name=self.scheduler_name,
-            kubernetes=self.cluster.kubernetes(),
-        )
         try:
-            resources = pod_group_resources(group, members, around)
+            resources = pod_group_resources(group, members, self._surroundings())
         except InputError as error:
             if self._said.get(look.key) != str(error):
                 self._said[look.key] = str(error)
                 structlog.get_logger().warning("cannot be counted", group="/".join(look.key), why=str(error))
             return Ended(failure=str(error))
         self._said.pop(look.key, None)
+        if is_kept:
+            self._show(group, resources)
+            return DONE
         patch = status_patch(group, resources)
         if patch is None:
-            return DONE
-        if is_kept:
-            # Queues count what groups say, and this process alone has this one.
-            store.keep(attrs.evolve(group, status=attrs.evolve(group.status, resources_status=resources)))
             return DONE
         body = {**patch, "metadata": {"uid": group.metadata.uid}}
         reply = await self.cluster.api.perform(
             Patch(ref=Ref(PodGroup, name, namespace), patch=body, subresource="status")
         )
         return ended_by(reply, title(group))
+
+    def _surroundings(self) -> Surroundings:
+        store = self.cluster.store
+        return Surroundings(
+            node=lambda node: store.get(Node, node),
+            claim=lambda place, claim: store.get(ResourceClaim, claim, place),
+            priority_classes=store.all(PriorityClass),
+            scheduler_name=self.scheduler_name,
+            kubernetes=self.cluster.kubernetes(),
+        )
+
+
+def _groups_of(pods: Iterable[Pod]) -> dict[Key, None]:
+    return {(pod.metadata.namespace, group): None for pod in pods if (group := group_of(pod))}
 
 
 def _counts(change: Change[PodGroup]) -> bool:
@@ -157,8 +182,13 @@ def _counts(change: Change[PodGroup]) -> bool:
         or after is None
         or before.metadata.uid != after.metadata.uid
         or before.spec != after.spec
-        or before.status.resources_status != after.status.resources_status
+        or (before.status.resources_status != after.status.resources_status and not _is_own_count(after))
     )
+
+
+def _is_own_count(group: PodGroup) -> bool:
+    """Return whether this controller counted the group: the pod grouper shows unwritten groups without a count."""
+    return not group.metadata.uid and group.status.resources_status != PodGroupResources()
 
 
 def _relabelled(change: Change[Node]) -> bool:

@@ -1,8 +1,9 @@
 """The queue controller: the status of each queue, faults in the tree as conditions, and the first two queues.
 
 Status. One look at a queue adds the statuses of its children to the sum of the pod groups that are charged to it, and
-finds its faults. Its write is a change of the queue, which leads to a look at its parent, so that a change travels up
-the tree one level a look. On a cycle of queues that ends only because a queue on a cycle is not added to itself.
+finds its faults. A change of a group leads to a look at its queue and at each one above. A look counts the queues below
+that changed as well, so it waits for no look at them, and for no write. On a cycle of queues a queue is not added to
+itself.
 
 Source: the peer's queue controller, which has no such guard.
 
@@ -17,6 +18,7 @@ Source: names and values of the peer's chart, which creates them at installation
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -134,7 +136,9 @@ class QueueController:
     _holdings: Holdings = attrs.field(init=False)
     _workers: Workers[str] = attrs.field(init=False)
     _counted: dict[str, Queue] = attrs.field(factory=dict)
-    """The queues that this replica's metrics show."""
+    """The queues as they were counted last, which this replica's metrics show."""
+    _uncounted: set[str] = attrs.field(factory=set)
+    """The queues for which something changed since they were counted."""
 
     def __attrs_post_init__(self) -> None:
         """Make the loop around `_look`."""
@@ -172,7 +176,15 @@ class QueueController:
         for key in groups:
             found |= dict.fromkeys(sorted(self._holdings.settle(key)))
         found.pop("", None)
+        for name in tuple(found):
+            found |= dict.fromkeys(self._path(name))
+        self._uncounted |= found.keys()
         return found
+
+    def _path(self, name: str) -> list[str]:
+        """Return the names of a queue and of those above it."""
+        queue = self.cluster.store.get(Queue, name)
+        return [name] if queue is None else [name, *(each.metadata.name for each in self._ancestors(queue))]
 
     def _around(self, change: Change[Queue]) -> list[str]:
         """Return the queue and its parents; where it came, went or moved, all queues below as well."""
@@ -199,15 +211,17 @@ class QueueController:
     async def _look(self, look: Look[str]) -> Ended:
         queue = self.cluster.store.get(Queue, look.key)
         if queue is None:
+            self._uncounted.discard(look.key)
             return DONE
-        children = self.cluster.store.find(CHILDREN, look.key)
-        around = (*self._ancestors(queue), *children)
+        self._count_below(look.key)
         try:
-            totals = queue_totals(queue, (queue, *around), self._holdings.total(look.key))
+            counted = self._count(queue)
         except InputError as error:
             structlog.get_logger().warning("cannot be counted", queue=look.key, why=str(error))
             return Ended(failure=str(error))
-        counted = attrs.evolve(queue, status=totals)
+        totals = counted.status
+        children = self.cluster.store.find(CHILDREN, look.key)
+        around = (*self._ancestors(queue), *children)
         # A fault of one queue depends on it, its ancestors, its children and, if it has children, its groups.
         naming = self.cluster.store.find(GROUPS, look.key) if children else ()
         findings = tree_findings((counted, *around), naming).get(look.key, ())
@@ -215,8 +229,6 @@ class QueueController:
         patch = status_patch(queue, totals) or {"status": {}}
         if conditions != queue.status.conditions:
             patch["status"]["conditions"] = [unstructure(condition) for condition in conditions]
-        self._counted[look.key] = counted
-        self.observe(QueueCounted(counted))
         if not patch["status"]:
             return DONE
         # Conditions are replaced as a whole list, so the write must fail if another client has changed them since.
@@ -224,6 +236,37 @@ class QueueController:
         body = {**patch, "metadata": metadata if "conditions" in patch["status"] else {"uid": queue.metadata.uid}}
         reply = await self.cluster.api.perform(Patch(ref=Ref(Queue, look.key), patch=body, subresource="status"))
         return ended_by(reply, title(queue))
+
+    def _count_below(self, name: str) -> None:
+        """Count the queues below a queue that changed, from the leaves up."""
+
+        def changed(name: str) -> list[str]:
+            return [child for child in self._children(name) if child in self._uncounted]
+
+        for each in descendants(name, changed)[:0:-1]:
+            queue = self.cluster.store.get(Queue, each)
+            # What cannot be counted counts as before; its own look says why.
+            with suppress(InputError):
+                if queue is not None:
+                    self._count(queue)
+
+    def _count(self, queue: Queue) -> Queue:
+        """Return a queue with its totals, by what was counted last of its children.
+
+        Raises: BadValue if an amount in a status is not a quantity.
+        """
+        name = queue.metadata.name
+        children = map(self._as_counted, self.cluster.store.find(CHILDREN, name))
+        around = (queue, *self._ancestors(queue), *children)
+        counted = attrs.evolve(queue, status=queue_totals(queue, around, self._holdings.total(name)))
+        self._counted[name] = counted
+        self._uncounted.discard(name)
+        self.observe(QueueCounted(counted))
+        return counted
+
+    def _as_counted(self, queue: Queue) -> Queue:
+        counted = self._counted.get(queue.metadata.name)
+        return queue if counted is None else attrs.evolve(queue, status=counted.status)
 
     def _ancestors(self, queue: Queue) -> tuple[Queue, ...]:
         found: dict[str, Queue] = {}

@@ -210,6 +210,44 @@ async def test_totals_travel_up_the_tree():
         assert len(cluster.writes()) == writes
 
 
+async def test_a_change_reaches_all_queues_above_at_once():
+    paths = [queue("top"), queue("left", "top"), queue("right", "top"), queue("leaf", "left"), queue("other", "right")]
+    groups = [group(queue="leaf", status=holding({"cpu": "1"})), group("h", "other", holding({"cpu": "2"}))]
+    cluster = MemoryCluster(*paths, *groups)
+    async with running(cluster, QueueController):
+        writes = len(cluster.writes())
+        cluster.server.change("PodGroup", "g", "ns", {"status": holding({"cpu": "4"})})
+        await cluster.pass_time(0.5)
+        cluster.server.change("PodGroup", "h", "ns", {"status": holding({"cpu": "8"})})
+        await cluster.pass_time(0.51)
+        assert [status(cluster, name)["allocated"]["cpu"] for name in ("leaf", "left", "top")] == ["4", "4", "12"]
+        await cluster.pass_time(10.0)
+        assert [status(cluster, name)["allocated"]["cpu"] for name in ("other", "right", "top")] == ["8", "8", "12"]
+        assert len(cluster.writes()) == writes + 5
+
+
+async def test_an_uncountable_queue_counts_as_before_in_its_parent():
+    groups = [group(queue="bad", status=holding({"cpu": "1"})), group("h", "good", holding({"cpu": "2"}))]
+    cluster = MemoryCluster(queue("top"), queue("bad", "top"), queue("good", "top"), *groups)
+    async with running(cluster, QueueController):
+        cluster.server.change("PodGroup", "g", "ns", {"status": holding({"cpu": "much"})})
+        cluster.server.change("PodGroup", "h", "ns", {"status": holding({"cpu": "4"})})
+        await cluster.pass_time(5.0)
+        assert status(cluster, "top")["allocated"] == {"cpu": "5"}
+
+
+async def test_a_queue_that_moves_counts_above_its_new_place():
+    cluster = MemoryCluster(
+        *(queue("a"), queue("b"), queue("middle", "a"), queue("leaf", "middle")),
+        group(queue="leaf", status=holding({"cpu": "1"})),
+    )
+    async with running(cluster, QueueController):
+        cluster.server.change("Queue", "middle", "", {"spec": {"parentQueue": "b"}})
+        await cluster.pass_time(5.0)
+        assert status(cluster, "b")["allocated"] == {"cpu": "1"}
+        assert "allocated" not in status(cluster, "a")
+
+
 async def test_a_queue_count_reads_only_the_changed_groups(monkeypatch):
     groups = [group(f"g{number}", "q", holding({"cpu": "1"})) for number in range(20)]
     cluster = MemoryCluster(queue("q"), *groups)
@@ -509,3 +547,18 @@ async def test_a_kept_group_counts_in_its_queue_without_writes():
         await cluster.pass_time(5.0)
         assert not cluster.server.get("Queue", "q", "")["status"].get("allocated")
     assert [each for each in cluster.server.requests if isinstance(each, Patch) and each.ref.cls is PodGroup] == []
+
+
+async def test_a_kept_group_is_counted_without_gathering():
+    cluster = MemoryCluster(queue("q"), group("written"), pod("w", "written"), pod())
+    kept = {key: part for key, part in group().items() if key not in {"apiVersion", "kind"}}
+    cluster.store.keep(structure_as(PodGroup, kept))
+    async with running(cluster, PodGroupController):
+        for name in ("p", "w"):
+            cluster.server.change("Pod", name, "ns", {"status": {"phase": "Running"}})
+        await cluster.pass_time(0.0)
+        assert cluster.store.get(PodGroup, "g", "ns").status.resources_status.allocated == {"cpu": "1"}
+        assert "allocated" not in resources(cluster, "written")
+        cluster.store.keep(structure_as(PodGroup, kept))  # as the pod grouper shows it anew, without a count
+        await cluster.pass_time(0.0)
+        assert cluster.store.get(PodGroup, "g", "ns").status.resources_status.allocated == {"cpu": "1"}
