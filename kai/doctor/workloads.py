@@ -293,7 +293,7 @@ def refused_binds(seen: Seen) -> Looked:
         problems.append(
             warning(
                 f"{who} cannot be bound: {text.replace('the bind was', f'the bind{which} was', 1)}",
-                "mend what the message names, such as a quota or a policy; the next try is by itself    "
+                "correct what the message names, such as a quota or a policy; kai tries again without your help    "
                 f"kubectl -n {namespace} describe pod {name}",
                 about=f"pod/{first}",
                 found=first_of(sorted(refused)),

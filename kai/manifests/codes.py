@@ -11,10 +11,10 @@ import attrs
 ERROR, WARNING = "error", "warning"
 REFUSAL, WAIT, ADVICE = "refusal", "wait", "advice"
 MEANINGS: Final[dict[str, str]] = {
-    REFUSAL: "The object is not taken as it is: kubectl, an API server, an admission webhook, a controller or a node "
-    "refuses it, or kai cannot read it. It is left out of what is decided, and its job is Refused.",
-    WAIT: "The object is taken, and a job waits because of it.",
-    ADVICE: "The object is taken and has its part in what is decided; something in it may not do what was meant.",
+    REFUSAL: "kubectl, an API server, an admission webhook, a controller or a node refuses the object, or kai cannot "
+    "read it. kai leaves the object out of its decisions, and its job is Refused.",
+    WAIT: "The object is accepted, and a job waits because of it.",
+    ADVICE: "The object is accepted and kai uses it; something in it may not have the intended effect.",
 }
 """The effect of a finding on its object, the same in every command."""
 
@@ -36,19 +36,19 @@ CODES: Final[dict[str, Code]] = {
         ERROR,
         REFUSAL,
         "the text is neither YAML nor JSON",
-        "Nothing of the file is used. The place is where reading stopped; the mistake may stand before it.",
+        "kai uses nothing of the file. The place is where reading stopped; the mistake may be earlier.",
     ),
     "T002": Code(
         ERROR,
         REFUSAL,
-        "a key stands twice in one object",
+        "a key occurs twice in one object",
         "Only one of the two values would count, and which one depends on the program. kubectl refuses it as well. "
         "Two objects in one file need a line with --- between them.",
     ),
     "T003": Code(
         ERROR,
         REFUSAL,
-        "something stands where an object should be",
+        "something else is where an object should be",
         "A manifest is an object with apiVersion, kind and metadata.name.",
     ),
     "T004": Code(
@@ -86,7 +86,7 @@ CODES: Final[dict[str, Code]] = {
         WARNING,
         ADVICE,
         "kai does not read this kind in this version",
-        "The group and kind are known, the version is not; the object has no part in what is decided.",
+        "kai knows the group and kind, but not the version, and ignores the object.",
     ),
     "F005": Code(
         ERROR,
@@ -104,7 +104,7 @@ CODES: Final[dict[str, Code]] = {
         ERROR,
         ADVICE,
         "a label or an annotation has a value that does not count",
-        "It has one of a few words as its value. Any other is passed over: a job with the preemptibility "
+        "It has one of a few words as its value. kai ignores any other: a job with the preemptibility "
         "nonpreemptible is preemptible.",
     ),
     "Q001": Code(
@@ -113,7 +113,7 @@ CODES: Final[dict[str, Code]] = {
         "the parent of a queue does not exist",
         "A queue whose parent is missing gets nothing, and its jobs wait.",
     ),
-    "Q002": Code(ERROR, WAIT, "a queue is its own ancestor", "Queues form a tree; queues in a circle get nothing."),
+    "Q002": Code(ERROR, WAIT, "a queue is its own ancestor", "Queues form a tree; queues in a cycle get nothing."),
     "Q003": Code(
         ERROR,
         ADVICE,
@@ -155,8 +155,8 @@ CODES: Final[dict[str, Code]] = {
     "Q009": Code(
         ERROR,
         WAIT,
-        "too many queues stand above a queue",
-        "A scheduler looks at 32 queues above each other; jobs in a queue further down wait.",
+        "a queue has too many queues above it",
+        "The scheduler follows 32 levels of queues; jobs in a deeper queue wait.",
     ),
     "Q010": Code(
         ERROR,
@@ -187,7 +187,7 @@ CODES: Final[dict[str, Code]] = {
     "Q014": Code(
         ERROR,
         ADVICE,
-        "a queue bounds a model of GPU by something that is no name of a model",
+        "a queue bounds a GPU model by a name that no model can have",
         "Models have short names, such as h100 for NVIDIA-H100-80GB-HBM3. No GPU has a model of this name, so the "
         "bound holds for none. The webhook refuses such a queue.",
     ),
@@ -214,15 +214,15 @@ CODES: Final[dict[str, Code]] = {
         WARNING,
         ADVICE,
         "the quotas of models of GPUs add up to more than the quota of gpu",
-        "A queue takes GPUs of a model only while it is within its fair share of gpu, and its quota of gpu is all that "
-        "is sure of that. What is beyond it is promised to others, too.",
+        "A queue takes GPUs of a model only while it is within its fair share of gpu, of which only its quota of gpu "
+        "is certain. The part beyond that quota is promised to others, too.",
     ),
     "Q019": Code(
         WARNING,
         ADVICE,
         "the children of a queue have more quota of a model of GPU than the queue",
-        "Where all ask for theirs, each is owed the same part of its own. A queue without a quota of the model is owed "
-        "what its children are.",
+        "If all ask for their quota, each child is owed the same fraction of it. A queue without a quota of the model "
+        "is owed the sum of its children.",
     ),
     "Q021": Code(
         ERROR,
@@ -262,7 +262,8 @@ CODES: Final[dict[str, Code]] = {
         WARNING,
         ADVICE,
         "a budget is larger than one of the same period above it",
-        "The budget of the parent is used up first, and then nothing starts in the queue whatever its own has left.",
+        "The budget of the parent is used up first, and then nothing starts in the queue, even if its own budget has "
+        "hours left.",
     ),
     "Q032": Code(
         WARNING,
@@ -357,8 +358,8 @@ CODES: Final[dict[str, Code]] = {
         WARNING,
         ADVICE,
         "kai does not expand the kind of a workload",
-        "Its pods are for this scheduler, and are not in what is simulated or checked. The sentence says what they are "
-        "grouped as in a cluster. A Karta in the input describes such a kind to kai.",
+        "Its pods are for this scheduler, but kai neither simulates nor checks them. The message says how a cluster "
+        "groups them. A Karta in the input describes such a kind to kai.",
     ),
     "J020": Code(
         ERROR,
@@ -370,9 +371,10 @@ CODES: Final[dict[str, Code]] = {
     "J021": Code(
         WARNING,
         ADVICE,
-        "a label or an annotation stands where it does not count",
-        "A queue is named by a label, and of GPUs only annotations of pods count: they belong into the metadata of the "
-        "pod template. Controllers pass on the labels of some kinds to nothing that they make.",
+        "a label or an annotation is where it has no effect",
+        "The name of a queue must be a label. Annotations about GPUs count only on pods, so put them into the "
+        "metadata of the pod template. The controllers of some kinds do not copy labels to the objects that they "
+        "make.",
     ),
     "J022": Code(
         WARNING,
@@ -385,8 +387,9 @@ CODES: Final[dict[str, Code]] = {
         ERROR,
         REFUSAL,
         "the sub-groups of a pod group are no tree that can be scheduled",
-        "Their names differ, their parents exist, none is among its own parents, they are nested 16 deep at most, and "
-        "minSubGroup is at most the number of those below. Admission webhooks refuse such a group, and only warn of "
+        "Their names must differ, their parents must exist, none may be its own ancestor, they may nest 16 deep at "
+        "most, and minSubGroup may be at most the number of children. Admission webhooks refuse such a group, and "
+        "only warn of "
         "a minSubGroup that is too large; where there are none, its pods wait, or are scheduled as one flat group.",
     ),
     "J024": Code(
@@ -405,7 +408,7 @@ CODES: Final[dict[str, Code]] = {
     "J026": Code(
         ERROR,
         WAIT,
-        "a label of nodes is compared with what is no whole number",
+        "a label of nodes is compared with something that is not a whole number",
         "Gt and Lt of a node affinity compare whole numbers of 64 bits. An API server takes any word here, and the "
         "comparison holds for no node, so the pod would wait for ever.",
     ),
@@ -426,21 +429,21 @@ CODES: Final[dict[str, Code]] = {
         WARNING,
         ADVICE,
         "a priority class that a job names does not exist",
-        "A label that names none is passed over: the job gets the next class that is named, else that of its kind, "
+        "kai ignores a label that names none: the job gets the next class that is named, else that of its kind, "
         "else train. A pod group whose class is none gets the global default, or 50. Without priority classes in the "
-        "input only a likely slip of the pen is reported.",
+        "input only a likely misspelling is reported.",
     ),
     "J030": Code(
         ERROR,
         REFUSAL,
         "a priority class that pods name does not exist",
         "An API server refuses pods whose spec.priorityClassName is none. Without priority classes in the input only "
-        "a likely slip of the pen is reported. Add the class to the input if the cluster has it.",
+        "a likely misspelling is reported. Add the class to the input if the cluster has it.",
     ),
     "J031": Code(
         WARNING,
         ADVICE,
-        "kai.scheduler/batch-min-member stands on a workload of another kind",
+        "kai.scheduler/batch-min-member is on a workload of another kind",
         "It counts on Jobs, and on JobSets and their replicated Jobs. Other kinds say in fields of their own how many "
         "pods start together.",
     ),
@@ -470,7 +473,7 @@ CODES: Final[dict[str, Code]] = {
         WAIT,
         "a claim that a pod names does not exist",
         "Pods wait until there is a ResourceClaim, a ResourceClaimTemplate or a PersistentVolumeClaim of that name in "
-        "their namespace. Without nodes in the input it is no cluster, and claims are not looked for.",
+        "their namespace. If the input has no nodes, kai does not look for claims.",
     ),
     "J042": Code(
         WARNING,
@@ -527,7 +530,7 @@ CODES: Final[dict[str, Code]] = {
     "A003": Code(
         WARNING,
         ADVICE,
-        "an annotation of the simulation stands where it says nothing",
+        "an annotation of the simulation is where it has no effect",
         "kai simulate reads the annotations of workloads: of a Job, or of a pod group, and not those of its pods.",
     ),
     "K001": Code(
@@ -541,12 +544,12 @@ CODES: Final[dict[str, Code]] = {
         ERROR,
         REFUSAL,
         "a row of a trace cannot be used",
-        "With --skip-bad-rows such rows are left out, counted and said.",
+        "With --skip-bad-rows kai leaves such rows out and reports their number.",
     ),
     "R002": Code(
         ERROR,
         REFUSAL,
-        "a trace has not the columns that its format needs",
+        "a trace lacks columns that its format needs",
         "What each format needs is written in its column map, a data file in kai/lab/traces/formats.",
     ),
     "S001": Code(

@@ -144,7 +144,7 @@ def _check(document: Document, holder: str, path: Path, key: str, value: object)
     if part == known.as_ and known.values and value not in known.values:
         yield _other_value(document, (*path, key), key, value, known.values)
     if part == known.as_ and known.is_duration and not is_runtime(value, key):
-        message = f"{key}: found {_quoted(value)}, expected {WANTED}: what is written does not count"
+        message = f"{key}: found {_quoted(value)}, expected {WANTED}: this value is ignored"
         yield document.finding("F007", message, (*path, key), found=str(value), expected=WANTED)
 
 
@@ -164,7 +164,7 @@ def _other_value(document: Document, place: Path, key: str, value: object, value
     wanted = " or ".join(values)
     return document.finding(
         "F007",
-        f"{key}: found {_quoted(value)}, expected {wanted}: what is written does not count",
+        f"{key}: found {_quoted(value)}, expected {wanted}: this value is ignored",
         place,
         found=str(value),
         expected=wanted,

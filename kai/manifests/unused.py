@@ -159,7 +159,7 @@ def check_priorities(documents: Collection[Document], classes: Collection[str]) 
             # An API server looks up the class in the spec of a pod, and refuses the pod if there is none. The label is
             # read by kai alone.
             is_of_pod = path[-2:] == ("spec", names.PRIORITY_CLASS) and document.manifest.get("kind") != "PodGroup"
-            then = "an API server refuses the pods" if is_of_pod else "it is passed over, and the job gets another one"
+            then = "an API server refuses the pods" if is_of_pod else "it is ignored, and the job gets another one"
             yield document.finding(
                 "J030" if is_of_pod else "J029",
                 f"priority class {name} {'does not exist' if classes else 'is none that kai installs'}: {then}",

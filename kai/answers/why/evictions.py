@@ -111,7 +111,7 @@ class Evictions:
             return
         names = ", ".join(f"{plain(amount)} on {snapshot.nodes[node].name}" for node, amount in sorted(over.items()))
         gangs = sorted({facts.name for facts in self._broken_gangs()})
-        why = f"; {', '.join(gangs)} loses all its pods, because it needs its minimum at once" if gangs else ""
+        why = f"; {', '.join(gangs)} loses all its pods, because its minimum must run together" if gangs else ""
         yield f"{quantity(sum(over.values()), 'gpu')} more than is promised to jobs: {names}{why}"
 
     def _broken_gangs(self) -> Iterator[PodGroup]:
@@ -233,9 +233,9 @@ def _second_look(evict: Evict) -> Iterator[str]:
     smaller, spared = evict.facts.get("smaller"), evict.facts.get("spared")
     if isinstance(smaller, int) and smaller:
         yield (
-            "1 smaller set was tried; it does not serve"
+            "1 smaller set was tried; it is not enough"
             if smaller == 1
-            else (f"{smaller} smaller sets were tried; none serves")
+            else (f"{smaller} smaller sets were tried; none is enough")
         )
     if isinstance(spared, int) and spared:
         yield f"{quantity(spared, 'pods')} that {'was' if spared == 1 else 'were'} to go at first may stay"

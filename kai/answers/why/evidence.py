@@ -165,7 +165,7 @@ def _bound(site: Site) -> Iterator[Evidence]:
     yield from _by_clock(site, f"{name} of each user" if user else name, resource)
     yield from _users(site, row, at, fixed=not limit, model=model, user=user)
     if not limit:
-        yield Evidence(label="why so", text="what cannot be taken back again is granted within quota only")
+        yield Evidence(label="why so", text="non-preemptible jobs start only within the quota")
 
 
 def _by_clock(site: Site, name: str, resource: str) -> Iterator[Evidence]:

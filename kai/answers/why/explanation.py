@@ -395,7 +395,7 @@ def place_in_line(line: JobLine) -> Iterator[Evidence]:
     mine = f"{own} of the queue and " if own else ""
     are = "is" if own + others == 1 else "are"
     whose = "another queue" if others == 1 else "other queues"
-    text = f"{mine}{others} of {whose} {are} asked before it, as things stand"
+    text = f"{mine}{others} of {whose} {are} tried before it at present"
     yield Evidence(label="in line", text=text, values={"ofQueue": own, "ofOtherQueues": others})
 
 

@@ -118,7 +118,7 @@ class Ahead:
         if self.start is not None and self.waits:
             return f"until {clock_text(self.start, zone)}{self.turning(self.start)}"
         shorter = f"; with a limit of {span_text(self.fits)} or less it fits now" if 0 < self.fits < self.runs else ""
-        return f"does not help: no quota of the next {round(AHEAD_SECONDS / 86_400)} days holds it that long{shorter}"
+        return f"does not help: no quota of the next {round(AHEAD_SECONDS / 86_400)} days covers its whole run{shorter}"
 
 
 def shapes_of(site: Site) -> set[int]:

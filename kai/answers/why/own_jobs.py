@@ -325,7 +325,7 @@ class _Reader:
             yield Evidence(label="told", text=f"by the scheduler at {reported}", values={"time": reported})
         if group.last_eviction is not None:
             evicted = times.instant_text(group.last_eviction)
-            yield Evidence(label="evicted", text=f"pods of it had to go at {evicted}", values={"time": evicted})
+            yield Evidence(label="evicted", text=f"its pods were evicted at {evicted}", values={"time": evicted})
 
 
 def _wire(source: Manifest) -> tuple[Explanation, ...]:

@@ -187,7 +187,7 @@ _WAITING = {
     "Gated": "until the gates are removed",
     "NotReady": "until the missing pods exist",
     "PreemptionDelayNotElapsed": "until the delay is over, or running work ends",
-    "TriesSpent": "does not help while the sub-groups lie within each other as they do",
+    "TriesSpent": "does not help while the sub-groups are nested like this",
     "WaitsForTurn": "until it is its turn",
     "HeldForLeaving": "nothing to do: it starts when they have left",
     "Moves": "nothing to do: pods that move start again on their new nodes",
@@ -196,12 +196,12 @@ _WAITING = {
     "TopologyLevelMissing": "does not help while the topology has no such level",
     "GpuMemoryUnknown": "does not help while no node has the label",
     "PodRefused": "does not help while its pod is refused",
-    "BindRefused": "until the next try, if what refused the bind does so no longer",
+    "BindRefused": "until the next try, if the bind is not refused again",
     "NoScore": "does not help while the plugin scores nodes like that",
     "NoNodes": "does not help while there are no nodes",
     "NotTried": "until an action tries it",
     "TimeLimit": "until its limit is longer, or its requeue-delay is over",
-    "BudgetUsed": "until the budget begins anew or is raised, or running work ends earlier than it may",
+    "BudgetUsed": "until its next period or until it is raised, or running work ends earlier than it may",
 }
 _BOUNDS: Final = LIMITS | {"NonPreemptibleOverQuota"}
 LOST = "pods that move start again on their new nodes, evicted pods once there is room for them again"
@@ -353,9 +353,9 @@ def _of_budget(reason: Reason[str]) -> str:
     facts = reason.facts
     named = f"the budget {facts['budget']} of {facts['queue']}"
     if facts["spent"] is None and facts["is_open"]:
-        return f"until it is known what was used of {named}"
+        return f"until kai knows how much was used of {named}"
     if number(facts["seconds"]) < 0:
-        return "does not help: the job needs a limit of its run time, or to be preemptible"
+        return "does not help: the job needs a run-time limit, or must be preemptible"
     until, zone = number(facts["until"]), str(facts["timezone"])
     most = number(facts["amount"]) - number(facts["carried"])
     if facts["enforce"] != "stop" and number(facts["requested"]) > max(most, number(facts["amount"])):

@@ -115,7 +115,7 @@ def render(documents: Sequence[Mapping[str, Any]], place: str, known: Iterable[s
     chosen = set(known)
     strangers = sorted(set(spec.args) - chosen)
     notes += [
-        f"{where}: spec.args.{_on_one_line(name)}: found no flag of the scheduler, expected one; passed over"
+        f"{where}: spec.args.{_on_one_line(name)}: found no flag of the scheduler, expected one; ignored"
         for name in strangers
     ]
     return Rendered(
@@ -149,14 +149,13 @@ def _strangers(raw: object, where: str) -> list[str]:
     unknown = [key for key in mapping_of(raw) if key not in known]
     wanted = ", ".join(sorted(known))
     return [
-        f"{where}: spec.{_on_one_line(key)}: found an unknown key, expected one of {wanted}; passed over"
-        for key in unknown
+        f"{where}: spec.{_on_one_line(key)}: found an unknown key, expected one of {wanted}; ignored" for key in unknown
     ]
 
 
 def _unused(spec: SchedulingShardSpec, where: str) -> list[str]:
     return [
-        f"{where}: spec.{camel(field)}: is about {about}; passed over"
+        f"{where}: spec.{camel(field)}: is about {about}; ignored"
         for field, about in _MEANINGLESS.items()
         if getattr(spec, field) is not None
     ]

@@ -194,7 +194,7 @@ class Lister:
                 missing=f"{right.verb} {right.resource}",
             )
         if answer.is_good:
-            what = f"answered {answer.status} with what is no list: it is no API server"
+            what = f"answered {answer.status} without a list: it is not an API server"
         elif answer.status == 401:
             what = f"does not know these credentials (401): {said(answer)}"
         else:

@@ -347,7 +347,7 @@ def _bearer(token: str) -> str:
     stripped = token.strip()
     # It becomes a header, which a line break would end.
     if not stripped or not stripped.isascii() or any(char.isspace() for char in stripped):
-        found = "an empty text" if not stripped else "a text that is none"
+        found = "an empty text" if not stripped else "invalid text"
         raise ConfigError(f"credentials: token: found {found}, expected a token")
     return f"Bearer {stripped}"
 

@@ -88,7 +88,7 @@ class Arguments:
     def passed_over(self, key: str, why: str) -> None:
         """Mark an argument that has no effect here as known, and note it if it is given."""
         if self._text(key) is not None:
-            self.notes.append(f"{self.plugin}.{key}: {why}; passed over")
+            self.notes.append(f"{self.plugin}.{key}: {why}; ignored")
 
     def _text(self, key: str) -> str | None:
         # Also where the file lacks it: what is never read is a key that the plugin does not know.

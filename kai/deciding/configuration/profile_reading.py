@@ -298,7 +298,7 @@ def _note_strangers(found: Iterable[str], known: Iterable[str], place: str, note
     """Note an unknown name that the peer ignores."""
     names = tuple(known)
     notes += [
-        f"{place}: found {shown(name)}, expected one of {', '.join(names)}; passed over"
+        f"{place}: found {shown(name)}, expected one of {', '.join(names)}; ignored"
         for name in found
         if name not in names
     ]
@@ -343,7 +343,7 @@ def _peer_plugin(plugin: object, place: str, registry: Registry | None, notes: l
         raise ConfigError(f"{place}: found {shown(plugin)}, expected a mapping with the name of a plugin")
     refuse_unknown(plugin, ("name", "arguments", *SWITCHES), place)
     notes += [
-        f"{place}.{key}: found {shown(plugin[key])}, expected false: KAI-Scheduler and kai never ask it; passed over"
+        f"{place}.{key}: found {shown(plugin[key])}, expected false: KAI-Scheduler and kai never ask it; ignored"
         for key in SWITCHES
         if plugin.get(key)
     ]

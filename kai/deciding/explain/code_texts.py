@@ -84,9 +84,9 @@ def budget_text(facts: Facts) -> str:
         opens, zone = facts["opens"], str(facts["timezone"])
         return f"{name} {'is over' if opens is None else f'begins on {date_text(number(opens), zone)}'}"
     if facts["spent"] is None:
-        return f"{name} lets nothing start while it is not known what was used: the history of usage cannot be read"
+        return f"{name} lets nothing start while the history of usage cannot be read, so that its use is not known"
     if number(facts["seconds"]) < 0:
-        return f"{name} needs a limit of the run time for work that cannot be preempted (kai.scheduler/max-runtime)"
+        return f"{name} needs a run-time limit for non-preemptible work (kai.scheduler/max-runtime)"
     amount_, spent, committed = (number(facts[key]) for key in ("amount", "spent", "committed"))
     # With enforce: stop nothing is reserved for running work: it loses its claim when the budget is used up.
     taken = 0.0 if facts["enforce"] == "stop" else committed
@@ -190,7 +190,7 @@ def _victims_protected(facts: Facts) -> str:
 def _tries_spent(facts: Facts) -> str:
     """Return that sub-groups have more possible placements than are tried; the peer has no such bound."""
     return (
-        f"Sub-groups that lie within each other were tried in {facts.get('tries')} sets of nodes, and no more are tried"
+        f"Nested sub-groups were tried in {facts.get('tries')} sets of nodes, and no more are tried"
         " in a cycle. Fewer levels of sub-groups, or fewer that ask for a topology level of their own, need fewer tries"
     )
 

@@ -57,7 +57,7 @@ def lint_text(text):
             "labels: {kai.scheduler/preemptibility: nonpreemptible}",
             (
                 "F007 kai.scheduler/preemptibility: found nonpreemptible, expected preemptible or non-preemptible: "
-                "what is written does not count"
+                "this value is ignored"
             ),
         ),
         (

@@ -88,9 +88,7 @@ def test_a_reader_without_nodes_is_told_of_no_node():
     scope = Scope(namespaces=frozenset({"default"}), queues=frozenset({"a"}), nodes=False)
     look = OwnLook.of(WholeLook.of(EndedCycle(outcome=moved("g-0", "g-1"), took=0.01)), scope)
     told = look.explain(look.find("default", "g"))
-    assert told.summary == (
-        "g moves: pods of the job leave their node for another one, so that another job finds room."
-    )
+    assert told.summary == ("g moves: pods of the job move to other nodes, so that another job finds room.")
     assert "n1" not in str((told.evidence, told.waiting, told.job.nodes))
 
 

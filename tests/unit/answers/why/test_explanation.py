@@ -75,7 +75,7 @@ def test_a_quota_that_binds_only_what_stays_says_why():
     each = one({"g": {"queue": "a", "preemptible": False, "each": {"gpu": 3}}}, queues=queues)
     assert proof(each) == {
         "a": "quota 2   non-preemptible used 0   this job 3   over by 1",
-        "why so": "what cannot be taken back again is granted within quota only",
+        "why so": "non-preemptible jobs start only within the quota",
     }
 
 
@@ -297,7 +297,7 @@ def test_memory_of_gpus_counts_where_it_is_held():
     assert result.evictions[0].because == (
         "lent used 3 GPUs, fair share 0",
         "a used 0 GPUs, fair share 4",
-        "3 smaller sets were tried; none serves",
+        "3 smaller sets were tried; none is enough",
     )
     assert result.unused == ()
 
@@ -320,7 +320,7 @@ def test_reclaim_for_cpu_shows_numbers_of_cpu():
     assert result.evictions[0].because == (
         "lent used 8 cores, fair share 0 cores",
         "a used 0 cores, fair share 8 cores",
-        "1 smaller set was tried; it does not serve",
+        "1 smaller set was tried; it is not enough",
     )
 
 
@@ -343,7 +343,7 @@ def test_an_eviction_names_the_queue_of_its_victim():
     assert lost[0].because == (
         "lent used 4 GPUs, fair share 0",
         "team (with a) used 0 GPUs, fair share 4",
-        "3 smaller sets were tried; none serves",
+        "3 smaller sets were tried; none is enough",
     )
 
 
@@ -379,7 +379,7 @@ def test_vacated_gpus_promised_to_no_job_are_listed():
     }
     (text,) = found(groups, {"n1": {"gpu": 4}, "n2": {"gpu": 4}}, queues).unused
     assert text.startswith("4 GPUs more than is promised to jobs: 4 on n")
-    assert text.endswith("gang loses all its pods, because it needs its minimum at once")
+    assert text.endswith("gang loses all its pods, because its minimum must run together")
 
 
 def test_a_job_whose_pods_are_moved_moves():

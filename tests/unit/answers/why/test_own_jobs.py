@@ -113,7 +113,7 @@ def test_the_last_eviction_is_told_without_a_name(read):
 
     _, jobs = read([Evicted()])
     texts = [each.text for each in jobs["gone"].explanation.evidence if each.label == "evicted"]
-    assert texts == ["pods of it had to go at 2026-11-22T09:30:00Z"]
+    assert texts == ["its pods were evicted at 2026-11-22T09:30:00Z"]
 
 
 def test_jobs_of_one_name_bear_their_namespace(tmp_path):

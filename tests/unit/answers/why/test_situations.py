@@ -286,7 +286,7 @@ def test_jobs_of_other_queues_ahead_are_counted():
     mine = {f"p{n}": {"queue": "a", "each": {"gpu": 8}} for n in range(2)}
     each = told({"each": {"gpu": 8}}, {"n1": {"gpu": 8}}, r=runs, **mine, **others)
     assert each.position == 3
-    assert proof(each)["in line"] == "2 of the queue and 4 of other queues are asked before it, as things stand"
+    assert proof(each)["in line"] == "2 of the queue and 4 of other queues are tried before it at present"
     # Once a place is given, the queue that has it comes later than before.
     each = told({"each": {"gpu": 8}}, {"n1": {"gpu": 8}}, **mine, **others)
     assert "in line" not in proof(each)

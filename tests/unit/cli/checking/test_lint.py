@@ -328,9 +328,9 @@ CLASS = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name:
 @pytest.mark.parametrize(
     ("label", "before", "said"),
     [
-        ("trian", "", "is none that kai installs: it is passed over, and the job gets another one"),
+        ("trian", "", "is none that kai installs: it is ignored, and the job gets another one"),
         ("elsewhere", "", ""),
-        ("elsewhere", CLASS, "does not exist: it is passed over, and the job gets another one"),
+        ("elsewhere", CLASS, "does not exist: it is ignored, and the job gets another one"),
         ("mine", CLASS, ""),
         ("inference", CLASS, ""),
     ],

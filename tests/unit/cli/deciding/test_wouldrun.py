@@ -166,7 +166,7 @@ def test_webhook_refusals_and_unknown_priority_classes_are_reported(ask):
     assert "\nRefused W001 · queue research · 2 pods, 4 GPUs\n  ! train   2 pods x 2 GPUs   Refused W001   " in told.out
     good = JOB.replace("name: train", "name: good") % 1
     assert ask(used=2, job=f"{mps}---\n{good}", code=4).out.startswith("1 of 2 jobs would start now, 1 is refused.\n")
-    assert "train.yaml:5:62: J029 warning: priority class trian does not exist: it is passed over" in told.err
+    assert "train.yaml:5:62: J029 warning: priority class trian does not exist: it is ignored" in told.err
     assert "train.yaml:10:35: W001 an admission webhook refuses the Pod: MPS is only supported" in told.err
 
 

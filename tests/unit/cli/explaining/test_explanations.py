@@ -99,7 +99,7 @@ def test_evictions_of_one_job_and_reason_share_a_line(shown):
     ]
     assert lines[3] == (
         "  reclaim for takes: b used 4 GPUs, fair share 0; a used 0 GPUs, fair share 4; "
-        "1 smaller set was tried; it does not serve"
+        "1 smaller set was tried; it is not enough"
     )
     assert "Nothing to do: it starts when they have left." in text
 
@@ -143,7 +143,7 @@ def test_documents_name_cause_beneficiary_and_rule_of_every_eviction(shown):
         "because": [
             "b used 4 GPUs, fair share 0",
             "a used 0 GPUs, fair share 4",
-            "1 smaller set was tried; it does not serve",
+            "1 smaller set was tried; it is not enough",
         ],
     }
 

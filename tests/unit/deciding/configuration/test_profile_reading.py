@@ -103,7 +103,7 @@ def test_an_argument_about_kai_schedulers_memory_is_ignored():
     read = read_configuration({"tiers": tiers}, "peer.yaml")
     assert [entry.name for entry in read.plugins] == ["dra"]
     (note,) = (note for note in read.notes if "dynamicresources" in note)
-    assert note.endswith("maxCelCacheEntries: is about memory of KAI-Scheduler; passed over")
+    assert note.endswith("maxCelCacheEntries: is about memory of KAI-Scheduler; ignored")
 
 
 @pytest.mark.parametrize(("text", "noted"), [("True", False), ("F", False), ("tRUE", True), ("yes", True)])
@@ -362,11 +362,11 @@ def test_names_of_the_peer_lead_to_ours():
         ),
         (
             {"scenarioSearchBudgets": {"maxActionSearchDuration": {"allocate": "1s"}}},
-            "maxActionSearchDuration: found 'allocate', expected one of default, reclaim, preempt, consolidation; pass",
+            "maxActionSearchDuration: found 'allocate', expected one of default, reclaim, preempt, consolidation; ign",
         ),
         (
             {"tiers": [{"plugins": [{"name": "priority", "disableJobOrder": True}]}]},
-            "plugins[0].disableJobOrder: found true, expected false: KAI-Scheduler and kai never ask it; passed over",
+            "plugins[0].disableJobOrder: found true, expected false: KAI-Scheduler and kai never ask it; ignored",
         ),
     ],
 )
