@@ -40,6 +40,8 @@ _WHOLE: Final = re.compile(r"[-+]?[0-9]+")
 _DECIMAL: Final = re.compile(r"0|-?[1-9][0-9]*")
 _MOST: Final = 1 << 63
 _OWN_GROUPS: Final = frozenset({"", "apps", "batch"})
+# Spark adds its own container to a template, and the definitions of its kinds let any template pass.
+_WITH_OWN_CONTAINERS: Final = frozenset({"sparkoperator.k8s.io"})
 _ALWAYS: Final = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController"})
 # The selector of a ReplicationController defaults to the labels of its template; the others must have one.
 _SELECTING: Final = _ALWAYS - {"ReplicationController"}
@@ -217,7 +219,8 @@ def check_refused(document: Document) -> Iterator[Finding]:
 
 def _faults(manifest: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterator[Fault]:
     kind = str(manifest["kind"])
-    is_own = str(manifest.get("apiVersion")).rpartition("/")[0] in _OWN_GROUPS
+    group = str(manifest.get("apiVersion")).rpartition("/")[0]
+    is_own = group in _OWN_GROUPS
     is_pod = is_own and kind == "Pod"
     pods = [((), manifest)] if is_pod else pod_templates(manifest) or (_bare_template(manifest) if is_own else [])
     yield from _of_metadata(metadata, ("metadata",))
@@ -230,7 +233,7 @@ def _faults(manifest: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterato
             yield from _of_counts(kind, mapping_of(manifest, "spec"), ("spec",))
         yield from _of_controller(kind, mapping_of(manifest, "spec"), metadata)
     is_modelled = has_model(Kind.of(str(manifest.get("apiVersion")), kind))
-    if not is_own and is_modelled:
+    if not is_own and is_modelled and group not in _WITH_OWN_CONTAINERS:
         for path in _without_containers(manifest):
             yield Fault((*path, "containers"), "none", "at least one container")
     for path, template in pods:

@@ -127,6 +127,7 @@ CHAINS = {
         ("workloads.x-k8s.io/v1alpha2", "RoleBasedGroup", "rolebasedgroups", {}),
     ],
     "SparkApplication": [("sparkoperator.k8s.io/v1beta2", "SparkApplication", "sparkapplications", {})],
+    "SparkConnect": [("sparkoperator.k8s.io/v1alpha1", "SparkConnect", "sparkconnects", {})],
     "VolcanoJob": [("batch.volcano.sh/v1alpha1", "Job", "jobs", {"spec": {"minAvailable": 1}})],
     "DevWorkspace": [("workspace.devfile.io/v1alpha2", "DevWorkspace", "devworkspaces", {})],
 }

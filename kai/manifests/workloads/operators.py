@@ -6,6 +6,7 @@ ignore (variables, probes, volumes of their own) are left out.
 SparkApplications have a driver, and executors that it creates once it runs; Spark 3.5 computes what its pods request.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Final
@@ -30,6 +31,7 @@ from kai.roles.podgrouper.resource import Fields, Resource
 
 _VOLCANO: Final = "volcano.sh/"
 _DASK: Final = "dask.org/"
+_SPARK: Final = "sparkoperator.k8s.io/"
 _FEW_TRIALS: Final = 3
 """Source: the default of Katib's parallelTrialCount."""
 
@@ -271,6 +273,9 @@ _LEAST_OVERHEAD: Final = 384
 # Python and R use memory outside of Java's heap.
 _OVERHEADS: Final = {"Python": Fraction(2, 5), "R": Fraction(2, 5)}
 _USUAL: Final = Fraction(1, 10)
+_UNSTATED: Final = 2
+"""Source: Spark's spark.executor.instances, which the operator leaves out for a SparkConnect without instances."""
+_DEVICE: Final = re.compile(r"spark\.(driver|executor)\.resource\.([^.]+)\.amount")
 _KEPT: Final = ("affinity", "tolerations", "nodeSelector", "priorityClassName", "schedulerName", "initContainers")
 _UNITS: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 """Spark's units are those of Java: powers of 1024."""
@@ -283,7 +288,7 @@ def spark_application(workload: Resource) -> Iterator[Made]:
         return
     # Spark's own id of an application has random characters.
     known = {SPARK_NAME: workload.name, SPARK_SELECTOR: f"spark-{workload.name}"}
-    labels = {"sparkoperator.k8s.io/app-name": workload.name, "spark-role": "driver", **known}
+    labels = {f"{_SPARK}app-name": workload.name, "spark-role": "driver", **known}
     name = text_of(workload.manifest, "spec", "driver", "podName") or f"{workload.name}-driver"
     (driver,) = pods(workload, _template(workload, "driver"), [Identity(name=name, labels=labels)])
     yield driver
@@ -296,10 +301,31 @@ def spark_application(workload: Resource) -> Iterator[Made]:
         yield later(pod, runs)
 
 
-def _executors(workload: Resource) -> int:
-    """Return the initial number of executors."""
+def spark_connect(workload: Resource) -> Iterator[Made]:
+    """Yield the server, and later its executors; the operator copies labels of the workload to executors alone."""
+    common = {f"{_SPARK}launched-by-spark-operator": "true", f"{_SPARK}connect-name": workload.name}
+    labels = {**common, "spark-role": "connect-server"}
+    held = mapping_of(workload.manifest, "spec", "server", "template")
+    # The operator makes this pod itself: cores and memory are for Spark, and the pod requests what the template says.
+    spec = {"containers": [{"name": "spark-kubernetes-driver"}], **mapping_of(held, "spec")}
+    template = Fields({**held, "spec": spec}, f"{workload}", "spec.server.template")
+    (server,) = pods(workload, template, [Identity(name=f"{workload.name}-server", labels=labels)])
+    yield server
+    runs = Condition(stage=Stage.READY, labels=labels, subject="the server")
+    known = {"spark-role": "executor", SPARK_NAME: workload.name, SPARK_SELECTOR: f"spark-{workload.name}"}
+    of_executor = {**mapping_of(workload.manifest, "metadata", "labels"), **common, **known}
+    identities = (
+        Identity(name=f"{workload.name}-exec-{at + 1}", labels=of_executor)
+        for at in range(_executors(workload, usual=_UNSTATED))
+    )
+    for pod in pods(Resource.of(server), _template(workload, "executor"), identities):
+        yield later(pod, runs)
+
+
+def _executors(workload: Resource, usual: int = 1) -> int:
+    """Return the initial number of executors, ``usual`` if the workload states none."""
     fields = workload.fields
-    least = count(fields, "spec", "executor", "instances", default=1)
+    least = count(fields, "spec", "executor", "instances", default=usual)
     if not is_set(fields, "spec", "dynamicAllocation", "enabled"):
         return least
     asked = [count(fields, "spec", "dynamicAllocation", key, default=0) for key in ("initialExecutors", "minExecutors")]
@@ -316,7 +342,9 @@ def _template(workload: Resource, role: str) -> Fields:
     pod |= {key: own.get(key) or shared.get(key) for key in _KEPT if own.get(key) or shared.get(key)}
     first, *others = list_of(pod, "containers") or [{}]
     container = {"name": f"spark-kubernetes-{role}", **mapping_of(first)}
-    container["resources"] = _resources(workload, own, mapping_of(container, "resources"))
+    resources = _resources(workload, own, mapping_of(container, "resources"))
+    limits = {**resources["limits"], **_devices(mapping_of(spec, "sparkConf"), role)}
+    container["resources"] = {**resources, "limits": limits}
     pod["containers"] = [container, *others, *list_of(own, "sidecars")]
     pod["restartPolicy"] = "Never"
     metadata = {key: {**mapping_of(held, "metadata", key), **mapping_of(own, key)} for key in ("labels", "annotations")}
@@ -335,6 +363,17 @@ def _resources(workload: Resource, own: Mapping[str, Any], held: Mapping[str, An
     if gpu.get("name"):
         limits[str(gpu["name"])] = gpu.get("quantity", 1)
     return {**held, "requests": requests, "limits": limits}
+
+
+def _devices(settings: Mapping[str, Any], role: str) -> dict[str, Any]:
+    """Return the amounts of devices that Spark's own settings ask for, by the names that Kubernetes has for them."""
+    found = {}
+    for key, amount in settings.items():
+        named = _DEVICE.fullmatch(str(key))
+        vendor = settings.get(f"{str(key).removesuffix('amount')}vendor")
+        if named and named[1] == role and vendor:
+            found[f"{vendor}/{named[2]}"] = amount
+    return found
 
 
 def _memory(workload: Resource, own: Mapping[str, Any]) -> str:

@@ -332,6 +332,17 @@ def test_pods_of_spark_ask_for_memory_beside_their_heap(more, role, memory):
     assert asked == memory
 
 
+def test_settings_of_spark_ask_for_gpus_of_executors():
+    conf = {"spark.executor.resource.gpu.amount": "2", "spark.executor.resource.gpu.vendor": "nvidia.com"}
+    roles = {each: {**SPARK[each], "schedulerName": "kai-scheduler"} for each in ("driver", "executor")}
+    asked = workload("SparkApplication", "sparkoperator.k8s.io/v1beta2", {**SPARK, **roles, "sparkConf": conf})
+    found = expand([asked], Surroundings(with_later=True))
+    (driver,) = of_kind(found, "Pod").values()
+    ((executor,),) = (each.pods for each in found.later)
+    limits = [each["spec"]["containers"][0]["resources"]["limits"] for each in (driver, executor)]
+    assert [each.get("nvidia.com/gpu") for each in limits] == [None, "2"]
+
+
 def test_an_operator_naming_the_scheduler_needs_none_in_manifests():
     pods = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
     cluster = workload("RayCluster", "ray.io/v1", {"headGroupSpec": {"template": pods}})

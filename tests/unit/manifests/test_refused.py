@@ -129,6 +129,15 @@ def test_pods_of_other_controllers_need_a_container_too(kind, containers):
     assert [f"{each.code} {each.message}" for each in found] == said
 
 
+@pytest.mark.parametrize(("kind", "role"), [("SparkApplication", "driver"), ("SparkConnect", "server")])
+def test_templates_of_spark_need_no_container(kind, role):
+    template = {"template": {"spec": {"schedulerName": "kai-scheduler"}}}
+    spec = {"image": "x", role: template, "executor": template}
+    named = {"name": "w", "labels": {"kai.scheduler/queue": "q"}}
+    manifest = {"apiVersion": "sparkoperator.k8s.io/v1", "kind": kind, "metadata": named, "spec": spec}
+    assert lint_manifest(manifest) == []
+
+
 @pytest.mark.parametrize(
     ("name", "found"),
     [

@@ -206,6 +206,7 @@ class Wrapper:
         KindPattern("serving.kserve.io", ANY_VERSION, "InferenceService"),
         KindPattern("serving.kserve.io", ANY_VERSION, "LLMInferenceService"),
         KindPattern("sparkoperator.k8s.io", ANY_VERSION, "SparkApplication"),
+        KindPattern("sparkoperator.k8s.io", ANY_VERSION, "SparkConnect"),
         KindPattern("workload.codeflare.dev", ANY_VERSION, "AppWrapper"),
         KindPattern("workloads.x-k8s.io", ANY_VERSION, "RoleInstanceSet"),
     )

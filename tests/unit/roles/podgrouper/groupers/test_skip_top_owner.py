@@ -109,3 +109,12 @@ def karta_of_flows():
     }
     labels = {"run.ai/karta-group": "example.com", "run.ai/karta-version": "v1", "run.ai/karta-kind": "Flow"}
     return thing("run.ai/v1alpha1", "Karta", "flow", namespace="", labels=labels, spec=spec)
+
+
+def test_pods_of_a_spark_connect_take_its_queue():
+    connect = thing("sparkoperator.k8s.io/v1alpha1", "SparkConnect", "session", labels={QUEUE: "q"})
+    assert spec_of(pod_of(connect), connect)["queue"] == "q"
+    server = thing("v1", "Pod", "session-server", owners=[connect])
+    labels = {"spark-app-name": "session", "spark-app-selector": "spark-1"}
+    group = group_of(pod_of(server, labels=labels), server, connect)
+    assert (group["metadata"]["name"], group["spec"]["queue"]) == ("spark-1", "q")
