@@ -64,7 +64,7 @@ def gpus_of(pod: Mapping[str, Any], parts: Mapping[str, float] | None = None) ->
     portion = floating(annotations.get(names.GPU_FRACTION, ""))
     if portion is not None and math.isfinite(portion):
         return portion * (signed(annotations.get(names.GPU_FRACTION_DEVICES, "1")) or 1)
-    asked: dict[Path, float] = {}
+    asked: dict[tuple[Path, str], float] = {}
     for place, resource, value in _amounts(pod, ()):
         found = exact_amount(value)
         each = mig_slices(resource)[0] or float(resource in names.GPU_RESOURCES)
@@ -72,7 +72,8 @@ def gpus_of(pod: Mapping[str, Any], parts: Mapping[str, float] | None = None) ->
         # Containers only, since init containers have ended by then. Of limits and requests the larger: limits stand for
         # requests that are not given.
         if each and found is not None and "containers" in place:
-            asked[place[:3]] = max(asked.get(place[:3], 0.0), float(found) * each)
+            which = place[:3], resource
+            asked[which] = max(asked.get(which, 0.0), float(found) * each)
     return sum(asked.values())
 
 
