@@ -4,7 +4,7 @@ Built-in fair shares answer by them, and give searches the inputs to apply them 
 """
 
 from kai.facts.compiled.struct import Float64s
-from kai.facts.kernels.columns import GPU
+from kai.facts.kernels.columns import GPU, Facts
 from kai.facts.kernels.fairness import (
     BEYOND_QUOTA,
     FAIR,
@@ -13,14 +13,13 @@ from kai.facts.kernels.fairness import (
     TOO_SATURATED,
     Claim,
     Fairness,
-    Guarantees,
     Loss,
     find_greedy,
     find_level_pairs,
-    is_owed_model,
     judge,
+    may_take_by_model,
 )
-from kai.facts.kernels.fit import lasting_quotas
+from kai.facts.kernels.fit import is_beyond_owed, is_owed, lasting_quotas
 from kai.framework.verdict import Code, Verdict
 
 
@@ -29,7 +28,9 @@ def used_before(fairness: Fairness) -> Float64s:
     return fairness.claim.used
 
 
-def owed_model(fairness: Fairness, giver: int, taker: int) -> tuple[int, tuple[int, int], tuple[int, int]] | None:
+def owed_model(
+    facts: Facts, fairness: Fairness, giver: int, taker: int
+) -> tuple[int, tuple[int, int], tuple[int, int]] | None:
     """Return the GPU model that queue ``taker`` was owed more of and ``giver`` less when the last search began.
 
     With it stand what giver and taker used and are owed of it. None: the aggressor is bound to no model, or its queue
@@ -38,11 +39,11 @@ def owed_model(fairness: Fairness, giver: int, taker: int) -> tuple[int, tuple[i
     Units: thousandths of GPUs.
     """
     claim = fairness.claim
-    model = int(claim.model[0])
-    if model < 0:
+    model, wanted = int(claim.model[0]), float(claim.wanted[GPU])
+    if not is_owed(facts, claim.models, taker, model, wanted):
         return None
-    used, owed = claim.models[:, model], claim.guarantees.deserved[:, model]
-    if used[taker] + claim.wanted[GPU] > owed[taker] or used[giver] <= owed[giver]:
+    used, owed = claim.models[:, model], facts.queues.deserved[:, model]
+    if not is_beyond_owed(facts, giver, model, int(used[giver])):
         return None
     return model, (int(used[giver]), int(owed[giver])), (int(used[taker]), int(owed[taker]))
 
@@ -60,13 +61,12 @@ __all__ = [
     "TOO_SATURATED",
     "Claim",
     "Fairness",
-    "Guarantees",
     "Loss",
     "find_greedy",
     "find_level_pairs",
-    "is_owed_model",
     "judge",
     "lasting_quotas",
+    "may_take_by_model",
     "owed_model",
     "refusal",
     "used_before",

@@ -209,7 +209,8 @@ def kept_of(pair, *, lives):
         known=np.zeros(root + 1, np.bool_),
         ranked=np.ones(root + 1, np.bool_),
         used=np.zeros((root, 3), np.int64),
-        lives=lives and not pair.stage.ledger.facts.queues.deserved.shape[1],
+        models=np.zeros_like(pair.stage.ledger.columns.queue_models),
+        lives=lives,
     )
     for row, parent in enumerate(parents):
         above = parent if parent >= 0 else root
@@ -330,17 +331,15 @@ def try_once(pair, trial, which, who, feasible, *, is_undone):
 owed = st.none() | st.lists(st.sampled_from((0, 0, 500, 1000, 2000, 4000)), min_size=8, max_size=8)
 
 
-def guarantees(stage, owed, model):
-    """Return what queues are owed of models, the model of a group among these, and the same as lists."""
-    queues, models = stage.ledger.columns.queue_models.shape
+def owing(stage, owed, model):
+    """Return the facts with what queues are owed of models, the same as lists, and the model of a group."""
+    facts, (queues, models) = stage.ledger.facts, stage.ledger.columns.queue_models.shape
     if owed is None or not models:
         none = np.zeros((queues, 0), np.int64)
-        return fairness.Guarantees(deserved=none, owed=np.zeros((0, 2), np.int64), bound=np.zeros(0, np.int64)), -1, []
+        return facts.replace(queues=facts.queues.replace(deserved=none)), [], -1
     deserved = [[owed[(at * models + model) % len(owed)] for model in range(models)] for at in range(queues)]
-    bound = np.full(len(stage.ledger.facts.shapes.kind), -1)
-    table = np.array(deserved, np.int64)
-    owing = fairness.Guarantees(deserved=table, owed=np.ascontiguousarray(np.argwhere(table > 0)), bound=bound)
-    return owing, model % (models + 1) - 1, deserved
+    queues = facts.queues.replace(deserved=np.array(deserved, np.int64))
+    return facts.replace(queues=queues), deserved, model % (models + 1) - 1
 
 
 @given(
@@ -355,7 +354,7 @@ def guarantees(stage, owed, model):
 def test_reclaims_are_judged_as_by_the_twin(stage, which, who, wanted, movable, multiplier, of_models):
     owed, model, lost = of_models
     world, ledger = stage.world, stage.ledger
-    owing, model, deserved = guarantees(stage, owed, model)
+    facts, deserved, model = owing(stage, owed, model)
     models = [[held + lost for held in row] for row in ledger.columns.queue_models.tolist()] if deserved else []
     mine = [group for group in world.groups if group.queue >= 0]
     if not mine:
@@ -376,13 +375,12 @@ def test_reclaims_are_judged_as_by_the_twin(stage, which, who, wanted, movable, 
     claim = fairness.Claim(
         used=np.array(used),
         fixed=np.array(fixed),
-        models=np.array(models, np.int64) if models else np.zeros_like(owing.deserved),
+        models=np.array(models, np.int64) if models else np.zeros_like(ledger.columns.queue_models),
         wanted=np.array(wanted),
         group=np.array([group.row]),
         model=np.array([model]),
         movable=movable,
         multiplier=multiplier,
-        guarantees=owing,
     )
     loss = fairness.Loss(
         remaining=np.zeros((queues, 3)),
@@ -391,7 +389,7 @@ def test_reclaims_are_judged_as_by_the_twin(stage, which, who, wanted, movable, 
         involved=np.ones((queues, 3), np.bool_),
         at_fault=np.zeros(2, np.int64),
     )
-    code = fairness.judge(ledger.facts, ledger.columns, claim, loss, np.array([pod.row for pod in gone], np.int64))
+    code = fairness.judge(facts, ledger.columns, claim, loss, np.array([pod.row for pod in gone], np.int64))
     words = {
         fairness.FAIR: "fair",
         fairness.NOT_JUSTIFIED: "strategy",
@@ -406,18 +404,18 @@ def test_reclaims_are_judged_as_by_the_twin(stage, which, who, wanted, movable, 
 @given(stages(**many), st.integers(0, 8), amounts, owed, st.integers(0, 3))
 def test_greedy_queues_are_those_of_the_twin(stage, who, wanted, owed, model):
     world, ledger = stage.world, stage.ledger
-    owing, model, deserved = guarantees(stage, owed, model)
+    facts, deserved, model = owing(stage, owed, model)
     mine = [group for group in world.groups if group.queue >= 0]
     if not mine:
         return
     group = mine[who % len(mine)]
     pairs = np.zeros((2, len(world.queues)), np.int64)
-    fairness.find_level_pairs(ledger.facts, group.queue, *pairs)
+    fairness.find_level_pairs(facts, group.queue, *pairs)
     assert [tuple(pair) for pair in pairs.T.tolist()] == naive_fairness.find_level_pairs(world, group.queue)
-    found = fairness.find_greedy(ledger.facts, ledger.columns, owing, *pairs, np.array(wanted), group.queue, model)
+    found = fairness.find_greedy(facts, ledger.columns, *pairs, np.array(wanted), group.queue, model)
     used = [tuple(map(float, world.used(queue.row))) for queue in world.queues]
     models = ledger.columns.queue_models.tolist() if deserved else []
     case = naive_fairness.Case(world, group, wanted, used, used, False, 1.0, models, deserved, model)
     assert found.tolist() == naive_fairness.find_greedy(case)
-    is_owed = fairness.is_owed_model(ledger.facts, ledger.columns, owing, group.queue, model, np.array(wanted))
-    assert is_owed == naive_fairness.is_owed_model(case)
+    may_take = fairness.may_take_by_model(facts, ledger.columns, group.queue, model, np.array(wanted))
+    assert may_take == naive_fairness.may_take_by_model(case)

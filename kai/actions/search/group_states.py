@@ -162,8 +162,8 @@ class GroupStates:
             known=np.zeros(count + 1, np.bool_),
             ranked=np.ones(count + 1, np.bool_),
             used=np.zeros((count, 3), np.int64),
-            # Not with quotas of models: what queues hold of a model may change while their sums stay.
-            lives=session.takes(KEPT_HEAPS) and not session.facts.queues.deserved.shape[1],
+            models=np.zeros_like(session.columns.queue_models),
+            lives=session.takes(KEPT_HEAPS),
         )
 
     def _make_trial(self) -> Trial:

@@ -84,7 +84,7 @@ def _owed_model(session: Session, pod: int, victim: int, mine: int) -> dict[str,
     node = int(session.snapshot.pod_node[pod])
     if fairness is None or node < 0:
         return {}
-    found = owed_model(fairness, victim, mine)
+    found = owed_model(session.facts, fairness, victim, mine)
     if found is None or found[0] != session.facts.nodes.model[node]:
         return {}
     return {"model": {"name": session.snapshot.nodes[node].gpu_model, "victim": found[1], "aggressor": found[2]}}

@@ -12,25 +12,11 @@ from kai.facts.compiled.struct import Bools, BoolTable, Float64s, Float64Table, 
 from kai.facts.kernels.arrays import ascending, copy
 from kai.facts.kernels.booking import accepted_gpu
 from kai.facts.kernels.columns import ACTIVE_ALLOCATED, CPU, GPU, GPU_UNIT, MEMORY, SHARED_RESOURCES, Columns, Facts
-from kai.facts.kernels.fit import lasting
+from kai.facts.kernels.fit import is_beyond_owed, is_owed, lasting
 
 FAIR, NOT_JUSTIFIED, TOO_SATURATED, BEYOND_QUOTA, MODEL_OWED = 0, 1, 2, 3, 4
 OF_MODEL = SHARED_RESOURCES
 """The column of pieces with what they have of the aggressor's GPU model."""
-
-
-class Guarantees(Struct):
-    """What each queue is owed of each GPU model; without columns if no queue has a quota of one."""
-
-    deserved: Int64Table  # [Q, M or 0] thousandths of GPUs
-    owed: Int64Table  # [C, 2] the queue and the model of each cell of it above 0
-    bound: Int64s  # [K] the one model that pods of the shape may use, -1: several, or a model that queues do not name
-
-
-@inner
-def guards(guarantees: Guarantees) -> bool:
-    """Return whether some queue has a quota of a GPU model."""
-    return guarantees.deserved.shape[1] > 0
 
 
 class Claim(Struct):
@@ -38,13 +24,12 @@ class Claim(Struct):
 
     used: Float64Table  # [Q, 3]
     fixed: Float64Table  # [Q, 3]
-    models: Int64Table  # [Q, M or 0] the part of it that is of each GPU model; without ``model`` of owed cells alone
+    models: Int64Table  # [Q, M] the part of it that is of each GPU model; not filled if no queue has a quota of one
     wanted: Float64s  # [3]
     group: Int64s  # [1]
     model: Int64s  # [1] the GPU model that the aggressor is bound to, -1: none
     movable: bool
     multiplier: float
-    guarantees: Guarantees
 
 
 class Loss(Struct):
@@ -150,22 +135,9 @@ def _is_greedy(facts: Facts, columns: Columns, taker: int, giver: int, wanted: F
     return above or not below or facts.queues.rank[taker] > facts.queues.rank[giver]
 
 
-@inner
-def _is_owed(columns: Columns, guarantees: Guarantees, queue: int, model: int, wanted: Float64s) -> bool:
-    """Return whether ``queue`` stays within what it deserves of ``model`` with ``wanted`` [3] more."""
-    return columns.queue_models[queue, model] + wanted[GPU] <= guarantees.deserved[queue, model]
-
-
 @kernel
 def find_greedy(
-    facts: Facts,
-    columns: Columns,
-    guarantees: Guarantees,
-    takers: Int64s,
-    givers: Int64s,
-    wanted: Float64s,
-    owner: int,
-    model: int,
+    facts: Facts, columns: Columns, takers: Int64s, givers: Int64s, wanted: Float64s, owner: int, model: int
 ) -> Bools:
     """Return bool[Q]: which queues besides ``owner`` are greedy, of shared resources or of ``model`` (-1: none).
 
@@ -177,18 +149,16 @@ def find_greedy(
         if queue == owner or giver < 0:
             continue
         greedy[queue] = _is_greedy(facts, columns, taker, giver, wanted)
-        if model >= 0 and _is_owed(columns, guarantees, taker, model, wanted):
-            greedy[queue] = greedy[queue] or columns.queue_models[giver, model] > guarantees.deserved[giver, model]
+        if is_owed(facts, columns.queue_models, taker, model, wanted[GPU]):
+            greedy[queue] = greedy[queue] or is_beyond_owed(facts, giver, model, columns.queue_models[giver, model])
     return greedy
 
 
 @kernel
-def is_owed_model(
-    facts: Facts, columns: Columns, guarantees: Guarantees, queue: int, model: int, wanted: Float64s
-) -> bool:
-    """Return whether ``queue``, or one above it, deserves ``wanted`` [3] more GPUs of ``model`` (-1: none)."""
+def may_take_by_model(facts: Facts, columns: Columns, queue: int, model: int, wanted: Float64s) -> bool:
+    """Return whether ``queue``, or one above it, is owed ``wanted`` [3] more GPUs of ``model`` (-1: none)."""
     while model >= 0 and queue >= 0:
-        if _is_owed(columns, guarantees, queue, model, wanted):
+        if is_owed(facts, columns.queue_models, queue, model, wanted[GPU]):
             return True
         queue = facts.queues.parent[queue]
     return False
@@ -237,14 +207,14 @@ def mark_greedy(
 
 
 @inner
-def remember(columns: Columns, claim: Claim, group: int, wanted: Float64s) -> None:
+def remember(facts: Facts, columns: Columns, claim: Claim, group: int, wanted: Float64s) -> None:
     """Store the usage of queues before a search, and the request of its aggressor."""
     for queue in range(claim.used.shape[0]):
         for resource in range(SHARED_RESOURCES):
             claim.used[queue, resource] = columns.queue_used[queue, resource]
             claim.fixed[queue, resource] = columns.queue_fixed[queue, resource]
-    for cell in claim.guarantees.owed:
-        claim.models[cell[0], cell[1]] = columns.queue_models[cell[0], cell[1]]
+        for model in range(facts.queues.deserved.shape[1]):
+            claim.models[queue, model] = columns.queue_models[queue, model]
     copy(wanted, claim.wanted)
     claim.group[0] = group
     # A search that may take by model is left to the caller, who knows the model; see `kai.facts.kernels.reclaiming`.
@@ -260,13 +230,6 @@ def _know(claim: Claim, loss: Loss, queue: int) -> None:
         copy(claim.used[queue], loss.remaining[queue])
         if claim.model[0] >= 0:
             loss.of_model[queue] = claim.models[queue, claim.model[0]]
-
-
-@inner
-def _is_owed_before(claim: Claim, queue: int) -> bool:
-    """Return whether what ``queue`` held of the aggressor's model, and all that is wanted, is owed to it."""
-    model = claim.model[0]
-    return model >= 0 and claim.models[queue, model] + claim.wanted[GPU] <= claim.guarantees.deserved[queue, model]
 
 
 @inner
@@ -290,12 +253,13 @@ def _justify(
     # By the usage before the search: the state at the end of the simulation already holds the aggressor.
     within = _fits(claim.used[taker] + claim.wanted, facts.queues.quota[taker])
     goes_before = facts.queues.rank[taker] > facts.queues.rank[giver]
-    is_owed, model = _is_owed_before(claim, taker), claim.model[0]
+    model = claim.model[0]
+    takes_by_model = is_owed(facts, claim.models, taker, model, claim.wanted[GPU])
     for at in range(count):
         if owner[at] != leaf:
             continue
         by_model = (
-            is_owed and pieces[at, OF_MODEL] > 0 and loss.of_model[giver] > claim.guarantees.deserved[giver, model]
+            takes_by_model and pieces[at, OF_MODEL] > 0 and is_beyond_owed(facts, giver, model, loss.of_model[giver])
         )
         above_share = not _fits(loss.remaining[giver], facts.queues.allocatable[giver])
         above_quota = not _fits(loss.remaining[giver], facts.queues.quota[giver])
@@ -459,14 +423,15 @@ def _keeps_models(facts: Facts, columns: Columns, claim: Claim, loss: Loss) -> b
     missing = 0.0
     if model >= 0:
         missing = max(0.0, claim.wanted[GPU] - (columns.queue_models[mine, model] - claim.models[mine, model]))
-    for cell in claim.guarantees.owed:
-        queue, of = cell[0], cell[1]
-        kept, held = min(claim.models[queue, of], claim.guarantees.deserved[queue, of]), columns.queue_models[queue, of]
-        if of == model and held < kept and _is_above(facts, queue, mine):
-            held += int(missing)
-        if held < kept:
-            loss.at_fault[0] = queue
-            return False
+    for queue in range(facts.queues.deserved.shape[0]):
+        for of in range(facts.queues.deserved.shape[1]):
+            held = columns.queue_models[queue, of]
+            kept = min(claim.models[queue, of], facts.queues.deserved[queue, of])
+            if of == model and held < kept and _is_above(facts, queue, mine):
+                held += int(missing)
+            if held < kept:
+                loss.at_fault[0] = queue
+                return False
     return True
 
 

@@ -193,6 +193,7 @@ class Kept(Struct):
     known: Bools  # [Q + 1] the children are nearly in order
     ranked: Bools  # [Q + 1] the entries of the queue are in order, best first
     used: Int64Table  # [Q, 3] what queues held when their order was made
+    models: Int64Table  # [Q, M] the same of each GPU model; not filled if no queue has a quota of one
     lives: bool  # False: each trial makes all of it again
 
 
@@ -203,10 +204,15 @@ def _note_changes(facts: Facts, columns: Columns, kept: Kept, changed: Bools) ->
     if not kept.lives:
         changed[:] = True
     for queue in range(queues):
+        above = facts.queues.parent[queue] if facts.queues.parent[queue] >= 0 else root
         for resource in range(SHARED_RESOURCES):
             if kept.used[queue, resource] != columns.queue_used[queue, resource]:
                 kept.used[queue, resource] = columns.queue_used[queue, resource]
-                changed[facts.queues.parent[queue] if facts.queues.parent[queue] >= 0 else root] = True
+                changed[above] = True
+        for model in range(facts.queues.deserved.shape[1]):
+            if kept.models[queue, model] != columns.queue_models[queue, model]:
+                kept.models[queue, model] = columns.queue_models[queue, model]
+                changed[above] = True
     for queue in range(queues):
         if changed[queue]:
             changed[root] = True

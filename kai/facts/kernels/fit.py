@@ -9,7 +9,7 @@ Source: the peer's node_info fit tests, its predicates and nodes-with-enough-res
 import numpy as np
 
 from kai.facts.compiled.jit import for_each_number, inner, kernel
-from kai.facts.compiled.struct import BoolTable, Float64Table, Int64s, Struct
+from kai.facts.compiled.struct import BoolTable, Float64Table, Int64s, Int64Table, Struct
 from kai.facts.kernels.booking import accepted_gpu, device_memory, is_over_budget, is_shared, portion_on_node
 from kai.facts.kernels.columns import (
     CPU,
@@ -283,6 +283,21 @@ def over_model(facts: Facts, columns: Columns, shape: int, group: int, node: int
             return True
         queue = facts.queues.parent[queue]
     return False
+
+
+@inner
+def is_owed(facts: Facts, models: Int64Table, queue: int, model: int, gpus: float) -> bool:
+    """Return whether ``queue``, which uses ``models`` [Q, M], is owed thousandths of ``gpus`` more of ``model``.
+
+    False for no model (-1).
+    """
+    return model >= 0 and models[queue, model] + gpus <= facts.queues.deserved[queue, model]
+
+
+@inner
+def is_beyond_owed(facts: Facts, queue: int, model: int, held: int) -> bool:
+    """Return whether ``held`` thousandths of GPUs of ``model`` are more than ``queue`` is owed."""
+    return held > facts.queues.deserved[queue, model]
 
 
 @inner

@@ -11,7 +11,7 @@ Source: the queue order of the peer's proportion plugin, which knows age alone. 
 from kai.facts.compiled.jit import inner, kernel
 from kai.facts.compiled.struct import Float64s
 from kai.facts.kernels.columns import GPU, GPU_UNIT, SHARED_RESOURCES, Columns, Facts
-from kai.facts.kernels.fit import Rules
+from kai.facts.kernels.fit import Rules, is_owed
 
 UNSHARED_PENALTY = 1000.0
 FIRST_OF_EQUALS, LAST_OF_EQUALS = -2, 2
@@ -84,12 +84,11 @@ def _weaker(facts: Facts, left: int, right: int) -> bool:
 
 
 @inner
-def _is_owed_model(facts: Facts, columns: Columns, queue: int, model: int, gpus: float) -> bool:
+def _takes_what_it_is_owed(facts: Facts, columns: Columns, queue: int, model: int, gpus: float) -> bool:
     """Return whether ``queue`` is owed ``gpus`` more of ``model``, and may hold as many more of all models."""
-    if model < 0 or columns.queue_models[queue, model] + gpus > facts.queues.deserved[queue, model]:
-        return False
     share = facts.queues.allocatable[queue, GPU]
-    return share < 0 or columns.queue_used[queue, GPU] + gpus <= share
+    may_hold = share < 0 or columns.queue_used[queue, GPU] + gpus <= share
+    return may_hold and is_owed(facts, columns.queue_models, queue, model, gpus)
 
 
 @kernel
@@ -122,8 +121,8 @@ def compare_queues(
     # A queue takes a model that it is owed even from one that holds no more than its share, so served later it would
     # find that taken back.
     if facts.queues.deserved.shape[1] > 0 and group >= 0:
-        owed = _is_owed_model(facts, columns, left, facts.groups.bound[group], wanted[GPU])
-        if owed != _is_owed_model(facts, columns, right, facts.groups.bound[rival_group], rival[GPU]):
+        owed = _takes_what_it_is_owed(facts, columns, left, facts.groups.bound[group], wanted[GPU])
+        if owed != _takes_what_it_is_owed(facts, columns, right, facts.groups.bound[rival_group], rival[GPU]):
             return -1 if owed else 1
     starved_left, starved_right = _starved(facts, columns, left, wanted), _starved(facts, columns, right, rival)
     rank_left, rank_right = facts.queues.rank[left], facts.queues.rank[right]

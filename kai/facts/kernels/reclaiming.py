@@ -29,11 +29,10 @@ from kai.facts.kernels.fairness import (
     FAIR,
     Claim,
     Fairness,
-    guards,
-    is_owed_model,
     judge,
     mark_greedy,
     may_reclaim,
+    may_take_by_model,
     remember,
 )
 from kai.facts.kernels.filling import fill_victims
@@ -248,16 +247,6 @@ def _wants_a_look(facts: Facts, columns: Columns, vectors: Vectors, work: Reclai
 
 
 @inner
-def _may_take_by_model(facts: Facts, columns: Columns, work: Reclaiming, group: int) -> bool:
-    """Return whether queues above ``group`` deserve more of the GPU model that it is bound to: few groups do."""
-    guarantees = work.fairness.claim.guarantees
-    if not guards(guarantees):
-        return False
-    model = guarantees.bound[facts.pods.shape[only_pod(facts, columns, group)]]
-    return is_owed_model(facts, columns, guarantees, facts.groups.queue[group], model, work.groups.wanting[group])
-
-
-@inner
 def _search(
     facts: Facts,
     columns: Columns,
@@ -275,14 +264,15 @@ def _search(
     wanted = groups.wanting[group]
     if not may_reclaim(facts, columns, group, wanted):
         return INELIGIBLE
-    if _may_take_by_model(facts, columns, work, group):
+    # Queues of few groups are owed more of the GPU model that the group is bound to.
+    if may_take_by_model(facts, columns, facts.groups.queue[group], facts.groups.bound[group], wanted):
         return LEFT
     if facts.users.limit.shape[0] > 0:
         limits = trial.limits[facts.pods.shape[only_pod(facts, columns, group)]]
         # It may take from its own user alone, which the plain form knows.
         if is_over_user(facts, columns, group, limits[CPU], limits[MEMORY], limits[GPU]):
             return LEFT
-    remember(columns, work.fairness.claim, group, wanted)
+    remember(facts, columns, work.fairness.claim, group, wanted)
     mark_greedy(facts, columns, wanted, facts.groups.queue[group], groups.losing.length, work.greedy, work.pairs)
     _forget_rests(rules, groups, probe)
     listing = groups.losing

@@ -41,16 +41,15 @@ from kai.framework import (
     within,
 )
 from kai.framework.division import divide
-from kai.framework.fairness import Guarantees, refusal
+from kai.framework.fairness import refusal
 from kai.plugins.proportion.reclaim_rules import (
     Judge,
     LevelPairs,
     bound_groups,
     fits_share,
     greedy_queues,
-    guarantees_of,
     is_beyond_reach,
-    no_guarantees,
+    models_owed,
 )
 
 SCALING_POD = "scaling-pod"
@@ -80,10 +79,10 @@ class Proportion:
         """Divide once; the shares hold for the whole cycle, and only the usage of queues changes."""
         total = cluster_total(session, self.scaling_namespace)
         requested = queue_requests(session)
-        guarantees = self._guarantees(session)
-        shares = self._divide(session, total, requested, guarantees)
+        models = self._models(session)
+        shares = self._divide(session, total, requested, models)
         # One for the session: the engine's kernels keep its arrays and judge with them by themselves.
-        judge = Judge(session, self.saturation_multiplier, guarantees)
+        judge = Judge(session, self.saturation_multiplier)
         pairs: dict[int, LevelPairs] = {}
 
         def may_reclaim(group: GroupRow, wanted: Float64s) -> Verdict:
@@ -97,13 +96,13 @@ class Proportion:
             queue = int(session.queue_of(aggressor))
             if queue not in pairs:
                 pairs[queue] = LevelPairs.of(session, queue)
-            return greedy_queues(session, guarantees, aggressor, pairs[queue])
+            return greedy_queues(session, aggressor, pairs[queue])
 
         def hopeless(aggressor: GroupRow, pods: PodRows, victims: GroupRows, cause: Cause) -> bool:
             if cause is not Cause.RECLAIM:
                 return False
             pair = pairs[int(session.queue_of(aggressor))]
-            return is_beyond_reach(session, guarantees, aggressor, pods, victims, pair)
+            return is_beyond_reach(session, aggressor, pods, victims, pair)
 
         def before_search(aggressor: GroupRow, cause: Cause) -> None:
             if cause is Cause.RECLAIM:
@@ -127,19 +126,19 @@ class Proportion:
         # Searches may ask the rules of fairness instead of a plugin only if no other rule spares groups.
         return shares, victims if spare is None else attrs.evolve(victims, groups=spare, fairness=None)
 
-    def _guarantees(self, session: SessionView) -> Guarantees:
-        """Return what queues are owed of GPU models; nothing is computed without a quota of one."""
+    def _models(self, session: SessionView) -> Int64s | None:
+        """Return int64[Q, M]: what queues are owed of GPU models; None, and no work, without a quota of one."""
         if not session.facts.queues.model_quota.any():
-            return no_guarantees(session)
+            return None
         parents_first = np.concatenate([family.rows for family in families_of(session)])
-        return guarantees_of(session, parents_first, model_pools(session, self.scaling_namespace))
+        return models_owed(session, parents_first, model_pools(session, self.scaling_namespace))
 
     def _divide(
         self,
         session: SessionView,
         total: Float64s,
         requested: Float64s,
-        guarantees: Guarantees,
+        models: Int64s | None,
         factors: Float64s | None = None,
     ) -> FairShares:
         """Return the shares of all queues; ``factors`` [Q, 3] multiply their weights, None: none does."""
@@ -175,9 +174,9 @@ class Proportion:
             total=total,
             requested=requested,
             takes_by_priority=self.queue_priority_in_quota_reclaim,
-            divide=partial(self._divide, session, total, requested, guarantees),
-            models=guarantees.deserved if guarantees.deserved.shape[1] else None,
-            bound=bound_groups(session, guarantees) if guarantees.deserved.shape[1] else None,
+            divide=partial(self._divide, session, total, requested, models),
+            models=models,
+            bound=None if models is None else bound_groups(session),
             past_use=self._past_use(session, factors),
         )
 

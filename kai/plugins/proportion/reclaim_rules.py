@@ -44,13 +44,12 @@ from kai.framework.fairness import (
     TOO_SATURATED,
     Claim,
     Fairness,
-    Guarantees,
     Loss,
     find_greedy,
     find_level_pairs,
-    is_owed_model,
     judge,
     lasting_quotas,
+    may_take_by_model,
 )
 
 RULES = {NOT_JUSTIFIED: "strategy", TOO_SATURATED: "saturation", BEYOND_QUOTA: "quota", MODEL_OWED: "model"}
@@ -97,12 +96,11 @@ class LevelPairs:
         return pairs
 
 
-def greedy_queues(session: SessionView, guarantees: Guarantees, aggressor: GroupRow, pairs: LevelPairs) -> Bools:
+def greedy_queues(session: SessionView, aggressor: GroupRow, pairs: LevelPairs) -> Bools:
     """Return bool[Q]: which queues are greedy in the present state, so that their pods may be victims."""
     wanted, owner = session.chunk_amounts(aggressor), int(session.queue_of(aggressor))
-    model = model_of_group(session, guarantees, aggressor)
     facts, columns = session.facts, session.columns
-    return find_greedy(facts, columns, guarantees, pairs.takers, pairs.givers, wanted, owner, model)
+    return find_greedy(facts, columns, pairs.takers, pairs.givers, wanted, owner, int(facts.groups.bound[aggressor]))
 
 
 def _counts_gpus_exactly(session: SessionView, pods: PodRows) -> bool:
@@ -116,12 +114,7 @@ def _counts_gpus_exactly(session: SessionView, pods: PodRows) -> bool:
 
 
 def is_beyond_reach(
-    session: SessionView,
-    guarantees: Guarantees,
-    aggressor: GroupRow,
-    pods: PodRows,
-    victims: GroupRows,
-    pairs: LevelPairs,
+    session: SessionView, aggressor: GroupRow, pods: PodRows, victims: GroupRows, pairs: LevelPairs
 ) -> bool:
     """Return whether ``pods`` request more GPUs than are free and than queues can lose by the rules together.
 
@@ -131,8 +124,7 @@ def is_beyond_reach(
         return False
     facts, columns = session.facts, session.columns
     wanted, owner = session.chunk_amounts(aggressor), int(session.queue_of(aggressor))
-    model = model_of_group(session, guarantees, aggressor)
-    if is_owed_model(facts, columns, guarantees, owner, model, wanted):
+    if may_take_by_model(facts, columns, owner, int(facts.groups.bound[aggressor]), wanted):
         return False  # queues may lose GPUs of the model although they have no more than their share
     held = session.placed(np.flatnonzero(np.isin(facts.pods.group, victims)).astype(np.int64))
     pieces = np.bincount(
@@ -158,14 +150,8 @@ def is_beyond_reach(
     return bool(missing > 0)
 
 
-def no_guarantees(session: SessionView) -> Guarantees:
-    """Return the guarantees of queues without a quota of a GPU model."""
-    nothing = np.zeros((len(session.snapshot.queues), 0), np.int64)
-    return Guarantees(deserved=nothing, owed=np.zeros((0, 2), np.int64), bound=np.zeros(0, np.int64))
-
-
-def guarantees_of(session: SessionView, order: Int64s, pools: Int64s) -> Guarantees:
-    """Return what queues are owed of GPU models.
+def models_owed(session: SessionView, order: Int64s, pools: Int64s) -> Int64s:
+    """Return int64[Q, M]: what queues are owed of GPU models, in thousandths of GPUs.
 
     Shapes: order [Q] parents before their children, pools [M] what there is.
     Cost: O(P + Q x M).
@@ -174,10 +160,9 @@ def guarantees_of(session: SessionView, order: Int64s, pools: Int64s) -> Guarant
     quotas = facts.queues.model_quota
     limits, deserved = facts.queues.model_limit, np.zeros(quotas.shape, np.int64)
     bounded = np.where((limits >= 0) & ((quotas < 0) | (limits < quotas)), limits, quotas)
-    bound = bound_models(session)
-    waiting = _bound_and_waiting(session, bound) if len(shapes) else np.zeros_like(deserved)
+    waiting = _bound_and_waiting(session, bound_models(session)) if len(shapes) else np.zeros_like(deserved)
     divide_models(order, facts.queues.parent, bounded, pools, session.columns.queue_models, waiting, deserved)
-    return Guarantees(deserved=deserved, owed=np.ascontiguousarray(np.argwhere(deserved > 0)), bound=bound)
+    return deserved
 
 
 def bound_models(session: SessionView) -> Int64s:
@@ -218,50 +203,44 @@ def _bound_and_waiting(session: SessionView, bound: Int64s) -> Int64s:
     return out
 
 
-def model_of_group(session: SessionView, guarantees: Guarantees, group: GroupRow) -> int:
-    """Return the GPU model that all pods of ``group`` with GPUs are bound to; -1 without one, or without quotas."""
-    return int(bound_groups(session, guarantees)[group]) if guarantees.deserved.shape[1] else -1
-
-
-def bound_groups(session: SessionView, guarantees: Guarantees) -> Int64s:
+def bound_groups(session: SessionView) -> Int64s:
     """Return int64[G]: the GPU model that all pods of a group with GPUs are bound to; -1 without one.
 
     Cost: O(P), once.
     """
+    bound = bound_models(session)
 
     def find() -> Int64s:
         pods, count = session.facts.pods, len(session.snapshot.groups)
         asking = np.flatnonzero((pods.group >= 0) & (session.requested[pods.shape, GPU] > 0))
-        groups, models = pods.group[asking], guarantees.bound[pods.shape[asking]]
+        groups, models = pods.group[asking], bound[pods.shape[asking]]
         least, most = np.full(count, np.iinfo(np.int64).max), np.full(count, -1)
         np.minimum.at(least, groups, models)
         np.maximum.at(most, groups, models)
         return np.where(least == most, most, -1)
 
     facts = session.facts
-    columns = facts.pods.group, facts.pods.shape, session.requested, guarantees.bound
+    columns = facts.pods.group, facts.pods.shape, session.requested, bound
     return session.once("models that groups are bound to", columns, find)
 
 
 class Judge:
     """Says whether victims may be taken, by what queues used when the search began, not by the simulated state."""
 
-    def __init__(self, session: SessionView, multiplier: float, guarantees: Guarantees) -> None:
+    def __init__(self, session: SessionView, multiplier: float) -> None:
         """Make room; ``multiplier`` makes saturation count for more."""
         self._session = session
-        self.guarantees = guarantees
         queues = len(session.snapshot.queues)
         self._begun = False
         self._claim = Claim(
             used=np.zeros((queues, 3), np.float64),
             fixed=np.zeros((queues, 3), np.float64),
-            models=np.zeros_like(guarantees.deserved),
+            models=np.zeros_like(session.columns.queue_models),
             wanted=np.zeros(3, np.float64),
             group=np.zeros(1, np.int64),
             model=np.full(1, -1, np.int64),
             movable=session.parameters.allow_consolidating_reclaim,
             multiplier=multiplier,
-            guarantees=guarantees,
         )
         self._loss = Loss(
             remaining=np.zeros((queues, 3), np.float64),
@@ -284,9 +263,8 @@ class Judge:
         claim.fixed[:] = session.columns.queue_fixed
         claim.wanted[:] = session.chunk_amounts(aggressor)
         claim.group[0] = aggressor
-        claim.model[0] = model_of_group(session, self.guarantees, aggressor)
-        if claim.models.shape[1]:
-            claim.models[:] = session.columns.queue_models
+        claim.model[0] = session.facts.groups.bound[aggressor]
+        claim.models[:] = session.columns.queue_models
         self._begun = True
 
     def judge(self, scenario: Scenario) -> Verdict:

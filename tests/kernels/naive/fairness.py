@@ -90,7 +90,7 @@ def find_greedy(case: Case) -> list[bool]:
     return out
 
 
-def is_owed_model(case: Case) -> bool:
+def may_take_by_model(case: Case) -> bool:
     """Say whether the group's queue, or one above it, deserves what the group wants of its model."""
     return any(case.owes(queue) for queue in case.path(case.group.queue))
 
