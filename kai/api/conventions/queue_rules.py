@@ -114,7 +114,7 @@ class Bounds:
 
 
 _UNBOUNDED: Final = Bounds(limit=math.inf)
-"""The bounds of a model that a queue does not name."""
+"""The bounds of a resource or a model that a queue does not name."""
 
 
 @attrs.frozen(kw_only=True)
@@ -294,12 +294,7 @@ def _of_models(queue: QueueShape, known: Mapping[str, QueueShape]) -> Iterator[Q
             yield QueueFault(rule=Rule.BAD_MODEL, queue=queue.name, model=model)
             continue
         over = [(bounds["gpu"].limit, queue.name)] if (bounds := queue.bounds) else []
-        seen, parent = {queue.name}, queue.parent
-        # Parents that form a circle are a fault of their own, and must not keep this walk going.
-        while parent in known and parent not in seen:
-            over.append((known[parent].models.get(model, _UNBOUNDED).limit, parent))
-            seen.add(parent)
-            parent = known[parent].parent
+        over += [(known[at].models.get(model, _UNBOUNDED).limit, at) for at in _parents_of(queue, known)]
         least, owner = min(over, default=(math.inf, ""))
         if least < own.limit < math.inf:
             yield QueueFault(
@@ -318,19 +313,16 @@ def _of_users(queue: QueueShape, known: Mapping[str, QueueShape]) -> Iterator[Qu
 
     A limit of a window is compared with what the queue may use while the window is open.
     """
-    for entry, resource, own, allowed in _user_limits(queue):
-        if own == math.inf:
-            continue  # most queues limit no users, and a walk for each would be quadratic in a deep tree
+    # Most queues limit no users, and a walk for each would be quadratic in a deep tree.
+    bounded = [each for each in _user_limits(queue) if each[2] < math.inf]
+    above = [(at, _limits_of(known[at])) for at in _parents_of(queue, known)] if bounded else []
+    for entry, resource, own, allowed in bounded:
         over = [(allowed, queue.name)]
-        seen, at = {queue.name}, queue.parent
-        # Parents that form a circle are a fault of their own, and must not keep this walk going.
-        while at in known and at not in seen:
+        for at, found in above:
             # Windows of a parent may open together with those of the queue: the highest limit counts.
-            over += [(max(limits), at) for limits in zip(*_limits_of(known[at], resource), strict=True)]
-            seen.add(at)
-            at = known[at].parent
+            over += [(max(limits), at) for limits in zip(*found[resource], strict=True)]
         least, owner = min((each for each in over if each[0] >= 0), default=(math.inf, ""))
-        if least < own < math.inf:
+        if least < own:
             yield QueueFault(
                 rule=Rule.IDLE_USER_LIMIT,
                 queue=queue.name,
@@ -342,14 +334,23 @@ def _of_users(queue: QueueShape, known: Mapping[str, QueueShape]) -> Iterator[Qu
             )
 
 
+def _parents_of(queue: QueueShape, known: Mapping[str, QueueShape]) -> Iterator[str]:
+    """Yield the names of the queues above ``queue`` that are known, the nearest first."""
+    seen, at = {queue.name}, queue.parent
+    # Parents that form a circle are a fault of their own, and must not keep this walk going.
+    while at in known and at not in seen:
+        yield at
+        seen.add(at)
+        at = known[at].parent
+
+
 def _user_limits(queue: QueueShape) -> Iterator[tuple[int, str, float, float]]:
     """Yield each limit of users as the place of its window (-1 outside of them), its resource and its value.
 
     The last element is the highest limit that the queue itself has where the limit of users holds.
     """
     entries = () if queue.spec is None else queue.spec.schedules
-    for resource in RESOURCES:
-        (limit, own), *windows = _limits_of(queue, resource)
+    for resource, ((limit, own), *windows) in _limits_of(queue).items():
         changed = [getattr(entry.resources.per_user, resource).limit is not None for entry in entries]
         kept = [there for (there, _), is_changed in zip(windows, changed, strict=True) if not is_changed]
         yield -1, resource, own, max([limit, *kept])
@@ -358,14 +359,16 @@ def _user_limits(queue: QueueShape) -> Iterator[tuple[int, str, float, float]]:
                 yield at, resource, users, there
 
 
-def _limits_of(queue: QueueShape, resource: str) -> list[tuple[float, float]]:
-    """Return the limit of a queue and that of its users, outside of windows and then in each window alone."""
-    outside = Bounds(limit=math.inf) if queue.bounds is None else queue.bounds[resource]
-    found = [(outside.limit, queue.users.get(resource, math.inf))]
+def _limits_of(queue: QueueShape) -> dict[str, list[tuple[float, float]]]:
+    """Return the limit of a queue and that of its users, by resource: outside of windows, then in each window alone."""
+    outside = dict.fromkeys(RESOURCES, _UNBOUNDED) if queue.bounds is None else queue.bounds
+    found = {name: [(outside[name].limit, queue.users.get(name, math.inf))] for name in RESOURCES}
     spec = queue.spec or QueueSpec()
     for entry in spec.schedules:
         resources = while_open(spec, entry)
-        found.append((amount(getattr(resources, resource).limit), _users_of(resources).get(resource, math.inf)))
+        users = _users_of(resources)
+        for name, limits in found.items():
+            limits.append((amount(getattr(resources, name).limit), users.get(name, math.inf)))
     return found
 
 
