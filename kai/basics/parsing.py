@@ -362,6 +362,14 @@ def _decimal(value: int, scale: int) -> str:
     return f"{whole}.{str(scale + rest)[1:].rstrip('0')}"
 
 
+# ------------------------------------------------------------------------------------------------------- past usage
+
+SQLITE: Final = "sqlite"
+POSTGRESQL: Final = "postgresql"
+RECORDED_USAGE: Final = (SQLITE, POSTGRESQL)
+"""The sources of past usage that kai writes itself, and that budgets need: clientType in usageDBConfig."""
+
+
 # ---------------------------------------------------------------------------------------------- addresses of PostgreSQL
 
 _POSTGRESQL: Final = ("postgresql://", "postgres://")

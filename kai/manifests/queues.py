@@ -24,7 +24,7 @@ from kai.api.conventions.queue_rules import (
 )
 from kai.api.conventions.runtime_limits import runtime_conflicts
 from kai.api.fields import EMPTY
-from kai.basics.parsing import is_number, mapping_of, mappings_of, part_of, seconds_or, text_of
+from kai.basics.parsing import RECORDED_USAGE, is_number, mapping_of, mappings_of, part_of, seconds_or, text_of
 from kai.basics.trees import ancestry
 from kai.basics.wording import number_text
 from kai.manifests.expansion import Job
@@ -412,13 +412,9 @@ def _retentions(documents: Sequence[Document]) -> Iterator[float]:
         if each.manifest.get("kind") == "SchedulingShard":
             usage = mapping_of(each.manifest, "spec", "usageDBConfig")
             text = part_of(usage, "usageParams", "extraParams", "retention")
-            if usage.get("clientType") in _RECORDING:
+            if usage.get("clientType") in RECORDED_USAGE:
                 # Years are no duration elsewhere; the scheduler refuses what is none at all.
                 yield RETENTION_DAYS if text is None else seconds_or(text, math.inf) / _DAY
-
-
-_RECORDING: Final = ("sqlite", "postgresql")
-"""The sources of past usage that kai writes, and that budgets need."""
 
 
 def _check_budgets(

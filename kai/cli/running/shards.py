@@ -27,9 +27,8 @@ from kai.api.scheduling.shard import (
 )
 from kai.api.values import duration_text
 from kai.basics.errors import ConfigError, InputError
-from kai.basics.parsing import mapping_of, part_of
+from kai.basics.parsing import RECORDED_USAGE, mapping_of, part_of
 from kai.basics.wording import shown
-from kai.deciding.configuration.past_usage import POSTGRESQL, SQLITE
 from kai.deciding.configuration.peer import BUDGETED, DEFAULT_ACTIONS
 from kai.deciding.configuration.registry import Registry
 
@@ -285,7 +284,7 @@ def _usage(usage: object, config: Config, where: str, notes: list[str]) -> objec
     """Return the source of past usage; if the shard names none, the one of the Config, as in the operator."""
     if not isinstance(usage, Mapping) or usage.get("connectionString") or usage.get("connectionStringEnvVar"):
         return usage
-    if usage.get("clientType") in {SQLITE, POSTGRESQL}:  # neither has a default: shards must not share a file
+    if usage.get("clientType") in RECORDED_USAGE:  # neither has a default: shards must not share a file
         return usage
     prometheus = config.spec.prometheus
     outside = prometheus.get("externalPrometheusUrl")

@@ -71,9 +71,7 @@ _PARAMS: Final = (
 )
 _STAND_INS: Final = ("fake", "fake-with-history")
 PROMETHEUS: Final = "prometheus"
-SQLITE: Final = "sqlite"
-POSTGRESQL: Final = "postgresql"
-CLIENTS: Final = (PROMETHEUS, SQLITE, POSTGRESQL)
+CLIENTS: Final = (PROMETHEUS, *parsing.RECORDED_USAGE)
 _OF_OUR_OWN: Final = ("retention",)
 IN_MEMORY: Final = ":memory:"
 """The place of a database that is lost with its process: for simulations."""
@@ -145,7 +143,7 @@ class UsageSettings:
     @property
     def is_recorded(self) -> bool:
         """Whether the database is one that kai writes itself."""
-        return self.client in {SQLITE, POSTGRESQL}
+        return self.client in parsing.RECORDED_USAGE
 
 
 def read_usage(value: object, place: str, notes: list[str]) -> UsageSettings | None:
@@ -171,7 +169,7 @@ def read_usage(value: object, place: str, notes: list[str]) -> UsageSettings | N
         raise ConfigError(f"{place}: found {both}, expected one of connectionString, connectionStringEnvVar")
     if address:
         check_address(client, address, f"{place}.connectionString")
-        if client == POSTGRESQL and parsing.has_password(address):
+        if client == parsing.POSTGRESQL and parsing.has_password(address):
             wanted = "it in $PGPASSWORD, or the address in connectionStringEnvVar, from a Secret"
             raise ConfigError(f"{place}.connectionString: found a password, expected {wanted}")
     settings = UsageSettings(client=client, address=address, address_variable=variable)
@@ -181,11 +179,11 @@ def read_usage(value: object, place: str, notes: list[str]) -> UsageSettings | N
 
 def check_address(client: str, address: str, place: str) -> None:
     """Raise ConfigError if ``address`` is no address of a database of this kind."""
-    if client == SQLITE:
+    if client == parsing.SQLITE:
         if not (address.startswith("/") and not address.endswith("/")) and address != IN_MEMORY:
             raise ConfigError(f'{place}: found {shown(address)}, expected a file such as "/var/lib/kai/history.db"')
         return
-    if client == POSTGRESQL:
+    if client == parsing.POSTGRESQL:
         problem = parsing.postgresql_problem(address)
         if problem:
             raise ConfigError(f"{place}: found {problem}, expected {parsing.POSTGRESQL_WANTED}")

@@ -15,7 +15,8 @@ import attrs
 
 from kai.api.cluster_objects import Listing
 from kai.api.kinds import key_of
-from kai.deciding.configuration.past_usage import SQLITE, UsageSettings
+from kai.basics.parsing import SQLITE
+from kai.deciding.configuration.past_usage import UsageSettings
 from kai.facts.model.budgets import Key as BudgetKey
 from kai.facts.model.budgets import Spent
 from kai.facts.model.groups import Shares

@@ -40,7 +40,6 @@ from kai.cluster.transport.calls import Answer, Call, NoAnswer, Query
 from kai.cluster.transport.connections import Connections
 from kai.deciding.configuration.past_usage import (
     IN_MEMORY,
-    POSTGRESQL,
     RESOURCES,
     UsageSettings,
     WindowType,
@@ -416,7 +415,7 @@ def usage_address(settings: UsageSettings, environment: Mapping[str, str], shard
 
     Raises: ConfigError for a variable that is not set, or holds no address, and for a server without its driver.
     """
-    if settings.client == POSTGRESQL and find_spec("psycopg") is None:
+    if settings.client == parsing.POSTGRESQL and find_spec("psycopg") is None:
         raise ConfigError(f"usageDBConfig.clientType: {MISSING}")
     return with_schema(_address(settings, environment), shard)
 

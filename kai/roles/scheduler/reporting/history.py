@@ -23,9 +23,9 @@ from anyio import to_thread
 
 from kai.api.scheduling.queue import Queue
 from kai.basics.deadlines import doubling_pause
-from kai.basics.parsing import is_postgresql, place_text
+from kai.basics.parsing import SQLITE, is_postgresql, place_text
 from kai.cluster.port import Clock, Cluster, Leadership
-from kai.deciding.configuration.past_usage import SQLITE, UsageSettings
+from kai.deciding.configuration.past_usage import UsageSettings
 from kai.facts.model.budgets import Key, Spent
 from kai.framework.decisions import Decision, Evict
 from kai.history.database import Author, Writer, heard_until, reading
