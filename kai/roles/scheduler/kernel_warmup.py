@@ -3,7 +3,8 @@
 A small cluster, or one that just begins, is decided in plain Python at once, without loading anything. When this has
 cost as much as loading kernels would (`kai.facts.compiled.pace`), a thread imports the compiler in the background, and
 another process compiles the uncached kernels. Later cycles run them compiled, and each is loaded at its first call: a
-cluster in which all pods find room never calls most of them. A cycle too large for plain Python waits for cached
+cluster in which all pods find room never calls most of them. Where no pod waits yet, all are loaded at once, in time
+that would pass unused, and the first pods find them ready. A cycle too large for plain Python waits for cached
 kernels. If they have to be compiled first, which takes minutes, it serves groups in their order for a second, and
 leaves the others to the next cycle. Its decisions are those with which the whole cycle would have begun. It searches
 for no victims then, because that takes long in plain Python.
@@ -77,7 +78,12 @@ def compile_apart(modules: Sequence[str], wanted: int, tell: Tell) -> None:
 MOST_PLAIN: Final = 100_000
 """Amount of work that a cycle decides to the end in plain Python while kernels are compiled: a few seconds."""
 LASTING: Final = 500
-"""Size of a cluster in nodes and pods from which kernels are loaded before a pod has to wait for them."""
+"""Size of a cluster from which kernels are loaded before a pod has to wait for them.
+
+Units: nodes and pods, those that the nodes have room for included.
+"""
+_ROOM: Final = 8
+"""Count of pods that a node has room for: as many as GPUs, for which most of them ask."""
 PART_SECONDS: Final = 1.0
 """How long a larger cycle serves groups; on a single processor the compiler gets the rest of the time."""
 
@@ -94,6 +100,8 @@ class Warming:
     """Count of kernels that have to be compiled; None before the cache was read."""
     part_seconds: float | None = None
     """How long the next cycle serves groups; None: until all are served."""
+    _loads_all: bool = False
+    """Whether all cached kernels are loaded at once, and not each at its first call."""
     _is_given_back: bool = False
     """Whether the pages were given back that the first compiled cycle read to load its kernels."""
     _is_ending: bool = False
@@ -132,8 +140,11 @@ class Warming:
             waiting = sum(not pod.spec.node_name for pod in objects.pods)
             work = work_of(len(objects.nodes), len(objects.pods), waiting)
             self.work += work
-            if self.work <= WORTH_LOADING and len(objects.nodes) + len(objects.pods) < LASTING:
+            if self.work <= WORTH_LOADING and _size_of(objects) < LASTING:
                 return
+            if not self._wanted.is_set():
+                # A larger cycle waits for the loading, and each kernel more would delay it.
+                self._loads_all = not waiting and work <= WORTH_LOADING
             self._wanted.set()
             if work <= WORTH_LOADING:
                 return
@@ -186,6 +197,7 @@ class Warming:
         try:
             if self.missing:
                 compile_apart(modules, self.missing, self._tell)
+            if self.missing or self._loads_all:
                 warm(*modules, tell=self._tell)  # also what the other process failed to compile
         except _Ended:
             return
@@ -201,6 +213,11 @@ class Warming:
         self.compiled = done
         if self._is_ending:
             raise _Ended
+
+
+def _size_of(objects: ClusterObjects) -> int:
+    nodes = len(objects.nodes)
+    return nodes + max(len(objects.pods), _ROOM * nodes)
 
 
 class _Ended(Exception):  # noqa: N818 - not an error: the process ends while it compiles

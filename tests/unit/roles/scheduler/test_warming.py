@@ -89,6 +89,18 @@ async def test_a_large_cluster_loads_kernels_before_pods_wait(compiler):
     assert kernels.missing == 0
 
 
+@pytest.mark.parametrize("waits", [False, True])
+async def test_kernels_are_loaded_at_once_where_no_pod_waits(compiler, waits):
+    cluster = small_cluster()
+    pods = cluster.pods if waits else ()
+    nodes = cluster.nodes[:1] * (LASTING // 9 + 1)
+    async with anyio.create_task_group() as tasks:
+        kernels = Warming(PROFILE)
+        tasks.start_soon(kernels.run)
+        await kernels.settle(attrs.evolve(cluster, nodes=nodes, pods=pods))
+    assert (kernels.missing, compiler.is_asked) == (0, not waits)
+
+
 async def test_cached_kernels_are_awaited_silently(compiler, of_work):
     with capture_logs() as logs:
         async with anyio.create_task_group() as tasks:
