@@ -59,6 +59,19 @@ def test_pods_and_batches_are_selected_as_by_the_twins(pods, member, order):
     assert list(map(list, found)) == naive.gather(batches, chosen)
 
 
+@given(stages(**many), st.lists(st.integers(0, 4), min_size=8, max_size=8), flags, st.booleans(), st.integers(0, 8))
+def test_chances_after_moves_are_the_twins(stage, room, movable, adds_up, free):
+    ledger, world = stage.ledger, stage.world
+    waiting = [group.row for group in world.groups if group.simple]
+    member = [movable[row % len(movable)] for row in range(len(world.groups))]
+    rooms = [1000 * (room[at % len(room)] - 1) for at in range(len(world.nodes))]
+    frees = [free * 10**9] * len(ledger.facts.nodes.gpu_weight)
+    arrays = (np.array(each, kind) for each, kind in ((waiting, int), (member, bool), (rooms, int), (frees, int)))
+    found = victims.may_fit_after_moves(ledger.facts, ledger.columns, *arrays, adds_up)
+    weight = ledger.facts.nodes.gpu_weight.tolist()
+    assert found == naive.may_fit_after_moves(world, weight, waiting, member, rooms, frees, adds_up=adds_up)
+
+
 @given(stages(**many), rows, rows, flags)
 def test_what_victims_hold_and_who_loses_is_the_twins(stage, some, others, cuts):
     ledger, world = stage.ledger, stage.world

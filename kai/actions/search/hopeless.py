@@ -23,7 +23,8 @@ from kai.deciding.engine.portion import Portion
 from kai.deciding.engine.session import Session
 from kai.deciding.engine.shortcuts import NO_DOMAIN, PROSPECTS
 from kai.facts.kernels.columns import CPU, GPU, GPU_UNIT, KIND_FRACTION, KIND_MEMORY, MEMORY, PENDING
-from kai.facts.kernels.victims import free_gpus
+from kai.facts.kernels.groups import ROOT_AND_LEAF
+from kai.facts.kernels.victims import free_gpus, may_fit_after_moves
 from kai.facts.model.axis import Bools, Float64s, GroupRow, GroupRows, Int64s, NodeRows, PodRows, SubGroupRow
 from kai.facts.model.pod import ACTIVE_ALLOCATED, COUNTED
 
@@ -263,11 +264,7 @@ class Prospects:
         """
         facts, columns = session.facts, session.columns
         self._follow(session)
-        # A cap may be the reason that a search gives. Parts of devices, and promises in the peer's books, add up in
-        # other ways.
-        if not session.takes(PROSPECTS) or session.caps.are_set or facts.nodes.books_as_peer:
-            return True
-        if facts.shapes.claimed.any() or columns.slot_used.any() or self._shares.any():
+        if not session.takes(PROSPECTS) or not self._adds_up(session):
             return True
         sizes: Int64s = facts.shapes.request @ np.maximum(facts.nodes.gpu_weight, 0)
         wanted = sizes[facts.pods.shape[portion.chunk()]]
@@ -280,6 +277,32 @@ class Prospects:
         room = self._sums.room.copy()
         np.add.at(room, columns.node[pods], sizes[facts.pods.shape[pods]] % most)
         return int((np.maximum(room, 0) // most).sum()) >= int((wanted // most).sum())
+
+    def allow_some(self, waiting: GroupRows, movable: Bools) -> bool:
+        """Return whether `allow` and `allow_among` might let one of ``waiting`` search among ``movable`` [G].
+
+        Mostly they let none, and then no group has to be taken in turn.
+        Cost: a kernel call, O(P) for each size of a request.
+        """
+        session = self._session
+        self._follow(session)
+        groups = session.facts.groups
+        roots = groups.first_subgroup[waiting]
+        flat = (groups.first_subgroup[waiting + 1] - roots == ROOT_AND_LEAF) & (groups.minimum[roots] == 1)
+        # A search among protected groups leaves a reason where it fails.
+        if not session.takes(PROSPECTS) or session.snapshot.past.protected or not flat.all():
+            return True
+        sums, adds_up = self._sums, self._adds_up(session)
+        return may_fit_after_moves(session.facts, session.columns, waiting, movable, sums.room, sums.free, adds_up)
+
+    def _adds_up(self, session: Session) -> bool:
+        """Return whether pods request whole GPUs alone, and none is promised twice, so that places can be counted."""
+        facts, columns = session.facts, session.columns
+        # A cap may be the reason that a search gives. Parts of devices, and promises in the peer's books, add up in
+        # other ways.
+        if session.caps.are_set or facts.nodes.books_as_peer:
+            return False
+        return not (facts.shapes.claimed.any() or columns.slot_used.any() or self._shares.any())
 
     def _follow(self, session: Session) -> None:
         """Begin with new sums if something was committed."""

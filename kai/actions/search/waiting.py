@@ -15,7 +15,7 @@ from kai.actions.search.one_call import Explain, OneCall, Run
 from kai.actions.search.outer import CompiledVictims, PlainVictims
 from kai.actions.search.second_look import Looks
 from kai.actions.search.solver import Outcome, Search
-from kai.deciding.engine.heaps import GroupHeap
+from kai.deciding.engine.heaps import GroupHeap, in_leaf_queues
 from kai.deciding.engine.portion import Portion
 from kai.deciding.engine.session import Session
 from kai.deciding.engine.shortcuts import ALIKE, HOPELESS, NO_LESS, SEARCH
@@ -62,9 +62,28 @@ class EvictionPass:
         waiting = _past_delays(session, self.pending_filter(session, session.waiting_groups()))
         if not len(waiting) or not self.some_can_succeed(session, waiting):
             return
-        heap = GroupHeap(session, depth=session.parameters.queue_depth.get(self.name, -1))
+        depth = session.parameters.queue_depth.get(self.name, -1)
+        if depth < 0 and self._refuses_all(session, waiting):
+            return
+        heap = GroupHeap(session, depth=depth)
         heap.fill(waiting, again=True)
         self._serve(session, heap, Closed(session, waiting))
+
+    def _refuses_all(self, session: Session, waiting: GroupRows) -> bool:
+        """Return whether no group may search; then each has its reason, and their order does not matter."""
+        if self.may_search is None:
+            return False
+        refused: list[tuple[int, Verdict]] = []
+        for group in in_leaf_queues(session, waiting).tolist():
+            session.attend(group)
+            verdict = self.may_search(session, session.portion(group))
+            if verdict:
+                return False
+            refused.append((group, verdict))
+        session.attend(-1)
+        for group, verdict in refused:
+            session.records.note_alike(np.array([group], np.int64), verdict.reasons)
+        return True
 
     def _serve(self, session: Session, heap: GroupHeap, closed: "Closed") -> None:
         """Pop groups in turn; groups of the same class as a skipped one are dropped with it."""

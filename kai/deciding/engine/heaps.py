@@ -101,10 +101,7 @@ class GroupHeap:
         by then, they start from a copy of this one.
         """
         session = self._session
-        queues = session.facts.groups.queue[groups]
-        usable = (
-            groups[(queues >= 0) & session.facts.queues.leaf[queues]] if len(session.snapshot.queues) else groups[:0]
-        )
+        usable = in_leaf_queues(session, groups)
         self._member[usable] = True
         known = session.filled
         if again and known is not None and known.holds(self._heap, usable, session.changes()):
@@ -209,6 +206,14 @@ class GroupHeap:
             heap.amounts[group] = portion.counted_amounts() if self._victims else portion.amounts()
         if elastic >= 0:
             heap.keys[groups, elastic] = states[groups]
+
+
+def in_leaf_queues(session: Session, groups: GroupRows) -> GroupRows:
+    """Return those of ``groups`` that a heap takes: neither of unknown queues nor of queues that are no leaves."""
+    if not len(session.snapshot.queues):
+        return groups[:0]
+    queues = session.facts.groups.queue[groups]
+    return groups[(queues >= 0) & session.facts.queues.leaf[queues]]
 
 
 def _empty(session: Session, *, victims: bool, depth: int, every_key: bool) -> Heap:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from kai.facts.model.axis import CPU, MEMORY
 from kai.facts.model.pod import ACTIVE_ALLOCATED, COUNTED, Status
 from tests.kernels.naive import booking
 from tests.kernels.naive import order as naive_order
@@ -40,6 +41,38 @@ def least_held(world: World, member: Sequence[bool]) -> list[int]:
         is_short = leaf is not None and sum(each.leaf is leaf for each in there) < leaf.minimum
         held[group.queue].append(1 if is_short else amount)
     return [min(amounts, default=0) for amounts in held]
+
+
+def may_fit_after_moves(
+    world: World,
+    weight: Sequence[int],
+    waiting: Sequence[int],
+    movable: Sequence[bool],
+    room: Sequence[int],
+    free: Sequence[int],
+    *,
+    adds_up: bool,
+) -> bool:
+    """Say whether some waiting group has a chance; ``weight`` are GPUs for each resource, ``room`` is by node."""
+
+    def gpus(pod: Pod) -> int:
+        return sum(max(each, 0) * amount for each, amount in zip(weight, pod.shape.request, strict=True))
+
+    def places(size: int) -> int:
+        moved = [pod for pod in world.pods if pod.group and movable[pod.group.row] and pod.is_in(ACTIVE_ALLOCATED)]
+        spare = [sum(gpus(pod) % size for pod in moved if pod.node == node.row) for node in world.nodes]
+        return sum(max(mine + more, 0) // size for mine, more in zip(room, spare, strict=True))
+
+    def has_chance(chunk: Sequence[Pod]) -> bool:
+        sizes = [gpus(pod) for pod in chunk]
+        if sum(sizes) > sum(mine for node, mine in zip(world.nodes, room, strict=True) if node.ready):
+            return False
+        if any(sum(pod.shape.request[at] for pod in chunk) > free[at] for at in (CPU, MEMORY)):
+            return False
+        most = max(sizes, default=0)
+        return most == 0 or not adds_up or places(most) >= sum(size // most for size in sizes)
+
+    return any(has_chance(naive_order.next_chunk(world.groups[group].leaves()[0])) for group in waiting)
 
 
 def select(order: Sequence[int], member: Sequence[bool]) -> list[int]:
