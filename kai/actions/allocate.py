@@ -28,7 +28,7 @@ from kai.framework.decisions import Cause
 
 @attrs.frozen
 class Allocate:
-    """Place pending groups on idle resources, or promise them what is being released."""
+    """Place pending groups on idle resources, or promise them resources that are being released."""
 
     name: str = "allocate"
     cause: Cause | None = None

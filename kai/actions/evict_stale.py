@@ -23,7 +23,7 @@ Times = Literal["stale_since", "partial_since"]
 
 @attrs.frozen
 class EvictStale:
-    """Evict what remains of gangs below their minimum when their grace is over."""
+    """Evict the remaining pods of gangs below their minimum after a grace period."""
 
     name: str = "stalegangeviction"
     cause: Cause = Cause.STALE

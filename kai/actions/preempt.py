@@ -61,7 +61,7 @@ def _no_higher(session: Session, portion: Portion, placed: Bools) -> Bools:
 
 @attrs.frozen
 class Preempt:
-    """Take from lower priorities of the same queue."""
+    """Take resources from jobs of lower priority in the same queue."""
 
     name: str = "preempt"
     cause: Cause = Cause.PREEMPT

@@ -55,7 +55,7 @@ def explain(session: Session, queue: int, used: Float64s | Int64s) -> Mapping[st
 
 @attrs.frozen
 class Reclaim:
-    """Take from other queues what they hold beyond their share."""
+    """Take resources that other queues hold beyond their share."""
 
     name: str = "reclaim"
     cause: Cause = Cause.RECLAIM

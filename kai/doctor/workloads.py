@@ -117,7 +117,7 @@ def _conflicting_runtimes(seen: Seen) -> list[Finding]:
 
 
 def budgets(seen: Seen) -> Looked:
-    """Check that it is known what was used of each budget, that those which only warn hold, and that all can bound."""
+    """Check that the use of each budget is known, that budgets that only warn hold, and that each can take effect."""
     problems = _unknown_budgets(seen)
     queues = {name_of(each): each for each in seen.all("queues")}
     parents = {name: text_of(each, "spec", "parentQueue") for name, each in queues.items()}

@@ -177,7 +177,7 @@ class NodeScore:
 
 @attrs.frozen
 class PodFilter:
-    """Refuses pods whatever the node. One message names the refusals of all plugins."""
+    """Refuses pods on every node. One message names the refusals of all plugins."""
 
     admit: Callable[[PodRow], Verdict]
     concerns: Bools | None = attrs.field(default=None, kw_only=True, eq=False)

@@ -40,13 +40,13 @@ class Parameters:
     allow_consolidating_reclaim: bool = True
     """Whether victims that find another place count as not reclaimed."""
     victims: Literal["least-harm", "as-peer"] = attrs.field(default=LEAST_HARM, validator=in_((LEAST_HARM, AS_PEER)))
-    """Which victims go: the least loss (least-harm), or the first that serve, as in KAI-Scheduler (as-peer)."""
+    """Which victims are chosen: the least loss (least-harm), or the first found, as in KAI-Scheduler (as-peer)."""
     use_scheduling_signatures: bool = True
     """Whether a group is skipped when one that is no harder failed in the same action."""
     default_staleness_grace_seconds: float = 60.0
-    """How long a gang below its minimum may linger; negative: for ever."""
+    """How long a gang below its minimum may keep running; negative: for ever."""
     restrict_node_scheduling: bool = False
-    """Whether GPU pods and CPU pods go only to nodes labelled for their kind, and GPUs elsewhere count nothing."""
+    """Whether GPU pods and CPU pods go only to nodes labelled for their kind; GPUs on other nodes do not count."""
     cpu_worker_label: str = "node-role.kubernetes.io/cpu-worker"
     """The label of nodes for pods without GPUs, where node scheduling is restricted."""
     gpu_worker_label: str = "node-role.kubernetes.io/gpu-worker"
@@ -70,7 +70,7 @@ class Parameters:
     queue_evicted_gpus_per_hour: float = attrs.field(default=0.0, validator=ge(0.0))
     """GPUs that pods of one queue may lose in one hour; 0 is no bound."""
     shortcuts: bool = True
-    """Whether the kernels' whole-phase loops are used; without them all is decided the long way, but the same."""
+    """Whether kernels decide whole phases in one loop; without them decisions are the same and take longer."""
     without: tuple[str, ...] = ()
     """Shortcuts that are left out one by one, by the names in ``docs/design/0013-shortcuts.md``."""
 

@@ -41,7 +41,7 @@ NOTHING: Final = Amounts()
 
 
 class Ended(IntEnum):
-    """Why a job held an amount no longer; the numbers stand in databases."""
+    """Why a job stopped holding an amount; databases store the numbers."""
 
     CHANGED = 0
     """It holds another amount since, or is in another place of the tree."""

@@ -151,7 +151,7 @@ class Search:
 
 @attrs.frozen(kw_only=True)
 class Finished:
-    """A job that holds nothing any more, and what it held as far as is recorded."""
+    """A job that has ended, and the recorded amounts that it held."""
 
     job: JobLine
     place: tuple[int, int]

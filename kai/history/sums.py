@@ -293,7 +293,7 @@ class Summed:
 
     @classmethod
     def of(cls, connection: Connection) -> Summed | None:
-        """Return that of a file; None for one that no scheduler has written to."""
+        """Return the sums of a database; None if no scheduler has written to it."""
         row = connection.execute("SELECT first, daily, half_life, fades, heard FROM closed, writer").fetchone()
         if row is None:
             return None

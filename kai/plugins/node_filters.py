@@ -222,7 +222,7 @@ def _wants_gpu(shape: Shape) -> bool:
 
 @attrs.frozen(kw_only=True)
 class ConfigMaps:
-    """Refuse pods that need a config map which is not there."""
+    """Refuse pods that need a config map that does not exist."""
 
     def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the refusal, for the shapes that miss something."""

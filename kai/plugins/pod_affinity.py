@@ -334,7 +334,7 @@ def _occupied(codes: Int64s, assigned: NodeRows) -> Bools:
 
 @attrs.frozen(kw_only=True)
 class PodAffinityScore:
-    """Rate nodes by preferred terms, the pod's own and those of pods that are there.
+    """Score nodes by preferred terms, of the pod and of the pods on the node.
 
     A node gets ``weight`` times the weight of each term, for each pod in the domain that the term means or that has it.
     """

@@ -35,7 +35,7 @@ MILLI = 1000
 
 @attrs.frozen(kw_only=True)
 class PoolMaximum:
-    """Refuse pods that ask for more of something than the node with most of it has."""
+    """Refuse pods that ask for more of a resource than any node has."""
 
     def open(self, session: SessionView) -> Sequence[Extension]:
         """Return the refusal, for the shapes that are too large."""

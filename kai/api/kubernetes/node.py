@@ -103,7 +103,7 @@ class Affinity:
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class Toleration:
-    """A kind of taint that a pod puts up with; an empty key with `Exists` stands for every taint."""
+    """The taints that a pod tolerates; an empty key with `Exists` matches every taint."""
 
     key: str = ""
     operator: TolerationOperator = ""

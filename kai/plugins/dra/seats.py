@@ -208,7 +208,7 @@ class Seats:
         return self._change(changes, back=held) + self._back_while_held(node, back, promise=promise)
 
     def lasting_effects(self, pod: PodRow, node: NodeRow, placement: ClaimPlacement, *, held: bool) -> list[Effect]:
-        """Return the same for as long as ``pod`` is booked on ``node``, be it evicted."""
+        """Return the same for as long as ``pod`` counts on ``node``, even once it is evicted."""
         rows, back = self._taken(pod, node, placement)
         changes = dict.fromkeys(rows, _Sitters(leaving=1))
         return self._change(changes, back=not held) + self._back_for_good(node, back)

@@ -237,7 +237,7 @@ _AGAIN: Final = 1.0
 
 
 class LookFailedError(ApiError):
-    """A request of a look was refused; the message has the request and the reason."""
+    """The API server refused a request of one look; the message has the request and the reason."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retryable=True)

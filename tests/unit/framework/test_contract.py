@@ -28,7 +28,7 @@ def imports(path):
 def listed():
     """Return the names in the table of the plugin guide."""
     guide = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
-    table = guide.partition("| for | names of `kai.framework` |")[2].partition("\n\n")[0]
+    table = guide.partition("| purpose | names of `kai.framework` |")[2].partition("\n\n")[0]
     return re.findall(r"`(\w+)[`(]", table)
 
 

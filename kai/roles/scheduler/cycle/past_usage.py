@@ -306,7 +306,7 @@ class Recorded:
     clock: Clock
 
     async def read(self) -> Mapping[str, Shares]:
-        """Return the past usage of queues by name; that of an empty database is none, and true.
+        """Return the past usage of queues by name; an empty database gives no usage, which counts as known.
 
         Raises: UsageError.
         """
