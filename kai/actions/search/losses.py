@@ -16,7 +16,7 @@ from kai.deciding.engine.portion import Portion
 from kai.deciding.engine.session import Session
 from kai.facts.kernels.booking import accepted_gpu
 from kai.facts.kernels.columns import GPU_UNIT, KIND_FRACTION, KIND_MEMORY, KIND_WHOLE
-from kai.facts.model.axis import NONE, Bools, Float64s, GroupRow, GroupRows, Int64s, PodRows, SubGroupRow
+from kai.facts.model.axis import NONE, Bools, GroupRow, GroupRows, Int64s, PodRows, SubGroupRow
 from kai.facts.model.pod import ACTIVE_ALLOCATED
 
 MOST_STEPS: Final = 64
@@ -26,6 +26,8 @@ MOST_PARTS: Final = 4
 
 Plan = Mapping[int, int]
 """Steps by group."""
+Amounts = tuple[float, float, float]
+"""CPU, memory and GPUs in axis units. Tuples, since sums of three numbers are quicker without arrays."""
 Need = tuple[int, frozenset[int]]
 """The number of pods that must share one domain, and the domains allowed; an empty set allows any."""
 
@@ -64,7 +66,7 @@ class Giver:
         self._costs: dict[int, Cost] = {}
         self._freed: dict[int, Mapping[int, int]] = {}
         self._places: dict[int, Mapping[int, int]] = {}
-        self._lost: dict[int, tuple[Float64s, Float64s]] = {}
+        self._lost: dict[int, tuple[Amounts, Amounts]] = {}
 
     @cached_property
     def portion(self) -> Portion:
@@ -139,9 +141,13 @@ class Giver:
         return known
 
     @cached_property
-    def held(self) -> dict[int, Float64s]:
-        """float64[3] by pod: the amounts that the queue counts for each pod with a place."""
-        return {pod: self._session.accepted(pod) for pod in self._placed.tolist()}
+    def held(self) -> dict[int, Amounts]:
+        """By pod: the amounts that the queue counts for each pod with a place."""
+        session, shapes, held = self._session, self._session.facts.pods.shape, dict[int, Amounts]()
+        for pod, (_, gpus) in self._at.items():
+            cpu, memory = session.footprint(int(shapes[pod]))[:2]
+            held[pod] = float(cpu), float(memory), float(gpus)
+        return held
 
     def freed_by(self, pods: PodRows) -> dict[int, int]:
         """Return the thousandths of GPUs that ``pods`` hold, by node; pods on a node that is gone free nothing."""
@@ -188,21 +194,34 @@ class Giver:
             self._places[steps] = known
         return known
 
-    def lost(self, steps: int) -> tuple[Float64s, Float64s]:
-        """Return float64[3] twice: the loss of the queue in all, and as the one piece that fair-share rules see."""
+    def lost(self, steps: int) -> tuple[Amounts, Amounts]:
+        """Return the loss of the queue in all, and as the one piece that fair-share rules see."""
         known = self._lost.get(steps)
         if known is None:
             session, left = self._session, dict[int, int]()
-            whole, piece = np.zeros(3), np.zeros(3)
+            whole = piece = NO_LOSS
             for pod in self.pods(steps).tolist():
                 amounts, leaf = self.held[pod], int(session.facts.pods.leaf[pod])
-                whole += amounts
+                whole = more(whole, amounts)
                 left.setdefault(leaf, int(session.facts.groups.minimum[leaf]))
                 left[leaf] -= 1
                 if left[leaf] >= 0:
-                    piece += amounts
+                    piece = more(piece, amounts)
             known = self._lost[steps] = whole, piece
         return known
+
+
+NO_LOSS: Final[Amounts] = (0.0, 0.0, 0.0)
+
+
+def more(one: Amounts, other: Amounts) -> Amounts:
+    """Return the sum."""
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2]
+
+
+def less(one: Amounts, other: Amounts) -> Amounts:
+    """Return the difference."""
+    return one[0] - other[0], one[1] - other[1], one[2] - other[2]
 
 
 class Totals:
@@ -217,8 +236,8 @@ class Totals:
         """Begin with nothing."""
         self.sums = [0] * len(Cost._fields)
         """The cost, field by field, without that of queues."""
-        self.losses: dict[int, Float64s] = {}
-        """float64[3] by leaf queue: what it loses."""
+        self.losses: dict[int, Amounts] = {}
+        """What each leaf queue loses."""
         self.freed: dict[int, int] = {}
         """What becomes free by place."""
         self._counts: dict[int, int] = {}
@@ -231,18 +250,18 @@ class Totals:
         twin.freed, twin._counts = dict(self.freed), dict(self._counts)
         return twin
 
-    def add(self, cost: Cost, queue: int, lost: Float64s, freed: Mapping[int, int]) -> None:
+    def add(self, cost: Cost, queue: int, lost: Amounts, freed: Mapping[int, int]) -> None:
         """Add what a group of ``queue`` gives up."""
         self.sums = [mine + more for mine, more in zip(self.sums, cost, strict=True)]
-        self.losses[queue] = self.losses.get(queue, 0) + lost
+        self.losses[queue] = more(self.losses.get(queue, NO_LOSS), lost)
         for place, amount in freed.items():
             self.freed[place] = self.freed.get(place, 0) + amount
             self._counts[place] = self._counts.get(place, 0) + 1
 
-    def take_off(self, cost: Cost, queue: int, lost: Float64s, freed: Mapping[int, int]) -> None:
+    def take_off(self, cost: Cost, queue: int, lost: Amounts, freed: Mapping[int, int]) -> None:
         """Take off what was added for a group."""
         self.sums = [mine - less for mine, less in zip(self.sums, cost, strict=True)]
-        self.losses[queue] = self.losses[queue] - lost
+        self.losses[queue] = less(self.losses[queue], lost)
         for place, amount in freed.items():
             if self._counts[place] == 1:
                 del self.freed[place], self._counts[place]
@@ -275,11 +294,10 @@ class Givers:
     def cheapest(self, groups: GroupRows, most: int, *, freeing: bool) -> list[int]:
         """Return at most ``most`` of ``groups`` that have pods to lose, cheapest first; ``freeing``: and free GPUs."""
         epochs = self._session.columns.epoch[groups]
-        for group, epoch in zip(groups.tolist(), epochs.tolist(), strict=True):
-            if self._epoch[group] != epoch:
-                giver = self.of(group)
-                self._cost[group] = giver.cost(giver.steps) if giver.steps else 0
-                self._epoch[group] = epoch
+        changed = groups[self._epoch[groups] != epochs]
+        if len(changed):
+            self._look_at(changed)
+        self._epoch[groups] = epochs
         costs = self._cost[groups]
         usable = costs[:, _PODS] > 0
         if freeing:
@@ -288,6 +306,41 @@ class Givers:
         # The row last, so that groups of equal cost have one order.
         order = np.lexsort((groups, *reversed(costs.T)))[:most]
         return [int(group) for group in groups[order]]
+
+    def _look_at(self, groups: GroupRows) -> None:
+        """Compute what it costs to lose all of each of ``groups``."""
+        facts, session = self._session.facts, self._session
+        is_simple = facts.groups.simple[groups]
+        for group in groups[~is_simple].tolist():
+            giver = self.of(group)
+            self._cost[group] = giver.cost(giver.steps) if giver.steps else 0
+        groups = groups[is_simple]
+        leaves = facts.groups.first_subgroup[groups] + 1
+        start = facts.groups.pod_start[leaves]
+        sizes = facts.groups.pod_start[leaves + 1] - start
+        owner = np.repeat(np.arange(len(groups)), sizes)
+        pods = facts.groups.pods[np.arange(len(owner)) + np.repeat(start - np.cumsum(sizes) + sizes, sizes)]
+        is_placed = (ACTIVE_ALLOCATED >> session.columns.status[pods]) & 1 == 1
+        pods, owner = pods[is_placed], owner[is_placed]
+        counts = np.bincount(owner, minlength=len(groups))
+        # `bincount` adds weights as floats, which hold these amounts exactly.
+        gpus = np.bincount(owner, weights=_gpus_of(session, pods), minlength=len(groups)).astype(np.int64)
+        minimum, ages = facts.groups.minimum[leaves], session.snapshot.now - session.last_start[groups]
+        seconds = np.where(np.isnan(ages), 0.0, np.maximum(ages, 0.0)).astype(np.int64)
+        loses_minimum = (counts >= minimum) & (minimum > 0)
+        self._cost[groups] = np.column_stack((np.zeros_like(gpus), loses_minimum, gpus * seconds, counts, gpus))
+
+
+def _gpus_of(session: Session, pods: PodRows) -> Int64s:
+    """Return the thousandths of GPUs that each of ``pods`` holds on its node; pods on a node that is gone hold none."""
+    facts, nodes, shapes = session.facts, session.columns.node[pods], session.facts.pods.shape[pods]
+    kinds = facts.shapes.kind[shapes]
+    # What a pod holds depends on its node only where it shares devices, so few amounts are computed.
+    where = np.where((kinds == KIND_FRACTION) | (kinds == KIND_MEMORY), nodes, NONE)
+    pairs, at = np.unique(np.column_stack((shapes, where)), axis=0, return_inverse=True)
+    amounts = np.array([accepted_gpu(facts, shape, node) for shape, node in pairs.tolist()], np.int64)
+    held: Int64s = np.where(nodes == NONE, 0, amounts[at.ravel()] if len(pairs) else 0)
+    return held
 
 
 class Offers:
@@ -323,57 +376,6 @@ class Offers:
 
 def _ways(giver: Giver) -> tuple[int, ...]:
     return (giver.surplus, giver.steps) if giver.surplus else (giver.steps,)
-
-
-class Queues:
-    """What queues may lose: an estimate of the fair-share rules, as far as they concern the losing queue."""
-
-    def __init__(self, session: Session, aggressor: Portion, used: Int64s) -> None:
-        """Prepare; ``used`` [Q, 3] is the usage of queues before any eviction."""
-        self._session = session
-        self._used = used
-        view, facts = session.view, session.facts
-        self._mine = view.path_to(int(facts.groups.queue[aggressor.group]))
-        self._wanted = aggressor.amounts()
-        self._paths: dict[int, list[int]] = {}
-
-    def path(self, leaf: int) -> list[int]:
-        """Return the queues down to ``leaf``, from where its path and that of the aggressor's queue part."""
-        known = self._paths.get(leaf)
-        if known is None:
-            path, mine = self._session.view.path_to(leaf), self._mine
-            shared = 0
-            while shared < min(len(path), len(mine)) - 1 and path[shared] == mine[shared]:
-                shared += 1
-            known = self._paths[leaf] = path[shared:]
-        return known
-
-    def may_lose(self, leaf: int, lost: Float64s) -> bool:
-        """Return whether the queue is still above its entitlement after losing ``lost`` [3]."""
-        facts, path = self._session.facts.queues, self.path(leaf)
-        depth = len(self._session.view.path_to(leaf)) - len(path)
-        taker = self._mine[min(depth, len(self._mine) - 1)]
-        left = self._used[path[0]] - lost
-        above_share = _exceeds(left, facts.allocatable[path[0]])
-        within = not _exceeds(self._used[taker] + self._wanted, facts.quota[taker])
-        return above_share or (within and _exceeds(left, facts.quota[path[0]]))
-
-    def pushes_below(self, losses: Mapping[int, Float64s]) -> bool:
-        """Return whether some queue falls below its quota by ``losses`` [3] of leaf queues."""
-        facts = self._session.facts.queues
-        sums: dict[int, Float64s] = {}
-        for leaf, lost in losses.items():
-            for queue in self.path(leaf):
-                sums[queue] = sums.get(queue, np.zeros(3)) + lost
-        for queue, lost in sums.items():
-            quota, used = facts.quota[queue], self._used[queue]
-            if ((quota >= 0) & (used >= quota) & (used - lost < quota)).any():
-                return True
-        return False
-
-
-def _exceeds(amounts: Float64s | Int64s, bounds: Float64s) -> bool:
-    return any(0 <= bound < amount for amount, bound in zip(amounts.tolist(), bounds.tolist(), strict=True))
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -424,6 +426,7 @@ class Room:
         self._rooms: Int64s = np.where(self._matching, np.minimum(free // max(self.smallest, 1), self._most), 0)
         self._total = int(self._rooms.sum())
         self._known_places: tuple[Offers, _Places] | None = None
+        self._nodes: dict[int, tuple[int, int | None]] = {}
         self._devices: dict[int, tuple[int, int]] = {}
         self._sums = [np.bincount(codes, weights=self._rooms).astype(np.int64) for codes, _ in self.levels]
 
@@ -446,6 +449,8 @@ class Room:
             levels = {each.level for each in session.policy.together(GroupRow(part.group), row) if each.level}
             above = asked[subgroup.parent] if subgroup.parent >= 0 else set()
             asked.append(levels | above)
+            if levels <= above:
+                continue
             pods = part.pods(row)
             count = sum(pod in waiting for pod in pods.tolist())
             for level in sorted(levels - above) if count else ():
@@ -466,6 +471,8 @@ class Room:
 
     def _whole_devices(self, places: Mapping[int, int]) -> Mapping[int, int]:
         """Return the free amounts by node; a shared device counts only if no pod is left on it."""
+        if not places or min(places) >= 0:
+            return places
         freed = {place: amount for place, amount in places.items() if place >= 0}
         for place, amount in places.items():
             if place >= 0:
@@ -540,17 +547,27 @@ class Room:
             return True
         if self.whole:
             freed = self._whole_devices(freed)
-        more = {
-            node: min((int(self._free[node]) + amount) // self.smallest, self._most) - int(self._rooms[node])
-            for node, amount in freed.items()
-            if self._matching[node]
-        }
-        if self._total + sum(more.values()) < self._missing:
-            return False
+        total, smallest, most, nodes = self._total, self.smallest, self._most, self._nodes
+        for node, amount in freed.items():
+            free, room = nodes.get(node) or self._node(node)
+            if room is not None:
+                total += min((free + amount) // smallest, most) - room
+        return total >= self._missing and (not self.levels or self._domains_hold(freed))
+
+    def _node(self, node: int) -> tuple[int, int | None]:
+        """Return what is free on a node and the room there, None where no pod may go; memoized."""
+        room = int(self._rooms[node]) if self._matching[node] else None
+        known = self._nodes[node] = int(self._free[node]), room
+        return known
+
+    def _domains_hold(self, freed: Mapping[int, int]) -> bool:
+        """Return whether required levels have domains with enough room if ``freed`` were free too, by node."""
         for (codes, needs), sums in zip(self.levels, self._sums, strict=True):
             rooms = sums.copy()
-            for node, count in more.items():
-                rooms[codes[node]] += count
+            for node, amount in freed.items():
+                free, room = self._node(node)
+                if room is not None:
+                    rooms[codes[node]] += min((free + amount) // self.smallest, self._most) - room
             # Code 0 stands for nodes without the label, which are no domain together.
             rooms[0] = 0
             if not _fit(needs, rooms.tolist()):

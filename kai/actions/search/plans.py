@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from kai.actions.search.losses import Cost, Giver, Givers, Offers, Plan, Queues, Room, Totals
+from kai.actions.search.losses import NO_LOSS, Amounts, Cost, Giver, Givers, Offers, Plan, Room, Totals, less, more
 from kai.deciding.engine.portion import Portion
 from kai.deciding.engine.session import Session
 from kai.facts.model.axis import Bools, Float64s, GroupRows, Int64s, PodRows
@@ -30,6 +30,84 @@ FEW_LEAVE: Final = 12
 """The number of most expensive groups in a plan to form pairs from; each pair may be exchanged for one group."""
 FEW: Final = 24
 """The most surplus pods of a group that are given back one by one."""
+
+
+class Queues:
+    """What queues may lose: an estimate of the fair-share rules, as far as they concern the losing queue."""
+
+    def __init__(self, session: Session, aggressor: Portion, used: Int64s) -> None:
+        """Prepare; ``used`` [Q, 3] is the usage of queues before any eviction."""
+        self._session = session
+        self._used = used
+        view, facts = session.view, session.facts
+        self._mine = view.path_to(int(facts.groups.queue[aggressor.group]))
+        self._wanted = _amounts(aggressor.amounts())
+        self._bounds: dict[int, tuple[Amounts, Amounts, Amounts | None]] = {}
+        """By leaf queue what ``may_lose`` compares: usage, fair share, and quota; None for one that does not matter."""
+        self._floors: dict[int, list[tuple[int, Amounts, Amounts]]] = {}
+        """By leaf queue the queues on its path that have a quota to fall below, each with its usage and its quota."""
+
+    def _path(self, leaf: int) -> list[int]:
+        """Return the queues down to ``leaf``, from where its path and that of the aggressor's queue part."""
+        path, mine = self._session.view.path_to(leaf), self._mine
+        shared = 0
+        while shared < min(len(path), len(mine)) - 1 and path[shared] == mine[shared]:
+            shared += 1
+        return path[shared:]
+
+    def may_lose(self, leaf: int, lost: Amounts) -> bool:
+        """Return whether the queue is still above its entitlement after losing ``lost``."""
+        used, share, quota = self._bounds.get(leaf) or self._bounds_of(leaf)
+        left = less(used, lost)
+        return _exceeds(left, share) or (quota is not None and _exceeds(left, quota))
+
+    def _bounds_of(self, leaf: int) -> tuple[Amounts, Amounts, Amounts | None]:
+        facts, path = self._session.facts.queues, self._path(leaf)
+        depth = len(self._session.view.path_to(leaf)) - len(path)
+        taker = self._mine[min(depth, len(self._mine) - 1)]
+        is_within = not _exceeds(more(_amounts(self._used[taker]), self._wanted), _amounts(facts.quota[taker]))
+        used, share = _amounts(self._used[path[0]]), _amounts(facts.allocatable[path[0]])
+        known = self._bounds[leaf] = used, share, _amounts(facts.quota[path[0]]) if is_within else None
+        return known
+
+    def pushes_below(self, losses: Mapping[int, Amounts]) -> bool:
+        """Return whether some queue falls below its quota by ``losses`` of leaf queues."""
+        sums: dict[int, Amounts] = {}
+        for leaf, lost in losses.items():
+            floors = self._floors.get(leaf)
+            for queue, used, quota in self._floors_of(leaf) if floors is None else floors:
+                sums[queue] = summed = more(sums.get(queue, NO_LOSS), lost)
+                # No loss is negative, so a queue that some of them push below its quota is pushed below it by all.
+                if _falls_below(used, summed, quota):
+                    return True
+        return False
+
+    def _floors_of(self, leaf: int) -> list[tuple[int, Amounts, Amounts]]:
+        found = list[tuple[int, Amounts, Amounts]]()
+        for queue in self._path(leaf):
+            used, quota = _amounts(self._used[queue]), _amounts(self._session.facts.queues.quota[queue])
+            if any(0 <= least <= has for has, least in zip(used, quota, strict=True)):
+                found.append((queue, used, quota))
+        self._floors[leaf] = found
+        return found
+
+
+def _amounts(row: Float64s | Int64s) -> Amounts:
+    cpu, memory, gpus = map(float, row.tolist())
+    return cpu, memory, gpus
+
+
+def _exceeds(amounts: Amounts, bounds: Amounts) -> bool:
+    return 0 <= bounds[0] < amounts[0] or 0 <= bounds[1] < amounts[1] or 0 <= bounds[2] < amounts[2]
+
+
+def _falls_below(used: Amounts, lost: Amounts, quota: Amounts) -> bool:
+    # One resource after the other, as searches ask for this most of all.
+    return (
+        (0 <= quota[0] <= used[0] and used[0] - lost[0] < quota[0])
+        or (0 <= quota[1] <= used[1] and used[1] - lost[1] < quota[1])
+        or (0 <= quota[2] <= used[2] and used[2] - lost[2] < quota[2])
+    )
 
 
 PlanKey = tuple[tuple[int, int], ...]
@@ -67,9 +145,10 @@ class Planner:
         self._room = Room(session, part, part.chunk().tolist(), free)
         self._shared = givers
         self._known: dict[int, Giver] = {}
+        self._parts: dict[tuple[int, int], tuple[Cost, int, Amounts, Mapping[int, int]]] = {}
         self._papers = 0
-        self.refused: dict[PlanKey, Plan] = {}
-        """The first plans that failed in trials, or by estimate after a group too many was given back."""
+        self.refused: dict[PlanKey, Cost] = {}
+        """What the first plans cost that failed in trials, or by estimate after a group too many was given back."""
 
     # ------------------------------------------------------------------ costs
 
@@ -82,30 +161,26 @@ class Planner:
 
     def cost_of(self, disturbed: PodRows) -> Cost:
         """Return the cost of victims that lost or changed their places; a moved pod has to start again."""
-        losses: dict[int, Float64s] = {}
-        sums = np.zeros(len(Cost._fields), np.int64)
-        groups = self._session.facts.pods.group[disturbed]
-        for group in np.unique(groups).tolist():
+        totals, groups = Totals(), self._session.facts.pods.group[disturbed]
+        for group in dict.fromkeys(groups.tolist()):
             giver, pods = self.giver(group), disturbed[groups == group]
-            sums += np.array(giver.cost_of(pods), np.int64)
-            held = np.sum([giver.held[pod] for pod in pods.tolist()], axis=0)
-            losses[giver.queue] = losses.get(giver.queue, 0) + held
-        return Cost(*sums.tolist())._replace(below=self._pushes_below(losses))
+            held = NO_LOSS
+            for pod in pods.tolist():
+                held = more(held, giver.held[pod])
+            totals.add(giver.cost_of(pods), giver.queue, held, {})
+        return self._cost(totals)
 
-    def _pushes_below(self, losses: Mapping[int, Float64s]) -> int:
+    def _cost(self, totals: Totals) -> Cost:
+        """Return the cost in all, with that of queues."""
+        _, *rest = totals.sums
+        return Cost(self._pushes_below(totals.losses), *rest)
+
+    def _pushes_below(self, losses: Mapping[int, Amounts]) -> int:
         return int(self._cause is Cause.RECLAIM and self._queues.pushes_below(losses))
 
     def cost(self, plan: Plan) -> Cost:
         """Return the cost of a plan if all pods that it gives up are lost."""
-        losses: dict[int, Float64s] = {}
-        groups = work = pods = gpus = 0
-        for group, steps in plan.items():
-            giver = self.giver(group)
-            cost, lost = giver.cost(steps), giver.lost(steps)[0]
-            groups, work, pods, gpus = groups + cost.groups, work + cost.work, pods + cost.pods, gpus + cost.gpus
-            known = losses.get(giver.queue)
-            losses[giver.queue] = lost if known is None else known + lost
-        return Cost(self._pushes_below(losses), groups, work, pods, gpus)
+        return self._cost(self._totals(plan))
 
     # ------------------------------------------------------------------ on paper
 
@@ -143,23 +218,27 @@ class Planner:
             rest.take_off(*self._part(group, plan[group]))
         return rest
 
-    def _part(self, group: int, steps: int) -> tuple[Cost, int, Float64s, Mapping[int, int]]:
-        """Return what ``group`` adds to totals with ``steps``."""
-        giver = self.giver(group)
-        return giver.cost(steps), giver.queue, giver.lost(steps)[0], self._places(group, steps)
+    def _part(self, group: int, steps: int) -> tuple[Cost, int, Amounts, Mapping[int, int]]:
+        """Return what ``group`` adds to totals with ``steps``; memoized."""
+        known = self._parts.get((group, steps))
+        if known is None:
+            giver = self.giver(group)
+            known = giver.cost(steps), giver.queue, giver.lost(steps)[0], self._places(group, steps)
+            self._parts[group, steps] = known
+        return known
 
     def _is_allowed_on_paper(self, plan: Plan) -> bool:
         if self._cause is not Cause.RECLAIM:
             return True
-        whole: dict[int, Float64s] = {}
-        largest: dict[int, Float64s] = {}
+        whole: dict[int, Amounts] = {}
+        largest: dict[int, Amounts] = {}
         for group, steps in plan.items():
             giver = self.giver(group)
             lost, piece = giver.lost(steps)
-            whole[giver.queue] = whole.get(giver.queue, 0) + lost
+            whole[giver.queue] = more(whole.get(giver.queue, NO_LOSS), lost)
             if giver.queue not in largest or piece[-1] > largest[giver.queue][-1]:
                 largest[giver.queue] = piece
-        return all(self._queues.may_lose(leaf, lost - largest[leaf]) for leaf, lost in whole.items())
+        return all(self._queues.may_lose(leaf, less(lost, largest[leaf])) for leaf, lost in whole.items())
 
     def _is_over(self) -> bool:
         return self._papers >= MOST_PLANS
@@ -187,17 +266,17 @@ class Planner:
                 if serves:
                     left, totals = without, rest
                     break
-                self.refuse(without)
+                self.refused[key_of(without)] = self._cost(rest)
         return left
 
     def refuse(self, plan: Plan) -> None:
         """Remember that a plan does not serve."""
         if len(self.refused) < MOST_REMEMBERED:
-            self.refused[key_of(plan)] = plan
+            self.refused[key_of(plan)] = self.cost(plan)
 
     def refused_below(self, cost: Cost) -> int:
-        """Return the number of failed plans that would cost less."""
-        return sum(self.cost(plan) < cost for plan in self.refused.values() if plan)
+        """Return the number of failed plans that would cost less; giving back all is none."""
+        return sum(each < cost for key, each in self.refused.items() if key)
 
     def _fewer(self, group: int, steps: int) -> Iterable[int]:
         """Return smaller numbers of steps for a group, the smallest first."""
@@ -218,7 +297,7 @@ class Planner:
         leaving += list(combinations(mine[:FEW_LEAVE], 2))
         for gone in leaving:
             rest = self._without(totals, plan, gone)
-            cost = Cost(*rest.sums)._replace(below=self._pushes_below(rest.losses))
+            cost = self._cost(rest)
             for group, steps in self._cheaper(before, cost, rest.freed, outside, offers):
                 changed = {each: kept for each, kept in plan.items() if each not in gone}
                 changed[group] = steps
@@ -281,16 +360,22 @@ class Planner:
         out: dict[PlanKey, dict[int, int]] = {}
         offers = Offers([self.giver(group) for group in groups], whole=self._room.whole)
         exchanged = set[PlanKey]()
+        asked = dict[PlanKey, int]()
         for draft in drafts:
-            if not self.serves(draft):
+            # What has come down to a plan once comes down to it again, as long as the plans to estimate suffice.
+            again = asked.get(order := tuple(draft.items()))
+            if again is not None and self._papers + again < MOST_PLANS:
+                self._papers += again
                 continue
-            reduced = self._give_back(draft)
-            if key_of(reduced) in exchanged:  # many drafts come down to the same plan
+            begun = self._papers
+            reduced = self._give_back(draft) if self.serves(draft) else None
+            asked[order] = self._papers - begun
+            if reduced is None or key_of(reduced) in exchanged:  # other drafts come down to the same plan, too
                 continue
             exchanged.add(key_of(reduced))
-            less = self._exchange(reduced, offers)
-            if self._is_allowed_on_paper(less):
-                out[key_of(less)] = less
+            best = self._exchange(reduced, offers)
+            if self._is_allowed_on_paper(best):
+                out[key_of(best)] = best
 
         def exchanges(plan: Plan) -> bool:
             return found is not None and any(steps > found.get(group, 0) for group, steps in plan.items())
@@ -320,38 +405,48 @@ class Planner:
         """
         useful = {group: self._room.useful(self.giver(group).freed(self.giver(group).steps), nodes) for group in groups}
         there = [group for group in groups if useful[group] or not self._room.smallest]
-        price = {group: self.giver(group).cost(self.giver(group).steps) for group in there}
-        by_use = sorted(there, key=lambda group: (-useful[group], price[group]))
+        by_use = sorted(there, key=lambda group: -useful[group])  # of equal use the cheapest first, as ``groups`` are
         spared = {group: self.giver(group).surplus for group in there if self.giver(group).surplus}
         for order in (there, by_use):
-            for begin, keep in (({}, False), (spared, False), ({}, True)):
-                draft = self._gather(order, begin, keep=keep) if begin is not spared or spared else None
-                if draft is not None:
-                    yield draft
+            begun = self._papers
+            draft, falls = self._gather(order, {}, keep=False)
+            asked = self._papers - begun
+            begun_with = self._gather(order, spared, keep=False)[0] if spared else None
+            # Where no queue falls below its quota, to keep all above it changes nothing.
+            if falls or self._papers + asked >= MOST_PLANS:
+                kept = self._gather(order, {}, keep=True)[0]
+            else:
+                kept = draft
+                self._papers += asked
+            yield from (each for each in (draft, begun_with, kept) if each is not None)
 
-    def _gather(self, order: Sequence[int], begin: Plan, *, keep: bool) -> dict[int, int] | None:
-        """Take groups in ``order`` until the plan could serve; ``keep``: let no queue fall below its quota."""
-        plan, totals, largest = dict[int, int](), Totals(), dict[int, Float64s]()
+    def _gather(self, order: Sequence[int], begin: Plan, *, keep: bool) -> tuple[dict[int, int] | None, bool]:
+        """Take groups in ``order`` until the plan could serve; ``keep``: let no queue fall below its quota.
+
+        Return the plan, None if it could not serve with all of them, and whether a queue would fall below its quota.
+        """
+        plan, totals, largest, falls = dict[int, int](), Totals(), dict[int, Amounts](), False
         for group, steps in chain(begin.items(), ((group, self.giver(group).steps) for group in order)):
             if self._is_over():
-                return None
+                return None, falls
             # The totals grow with the plan: to add up all of its groups for each one more would take their square.
-            more, queue = totals.copy(), self.giver(group).queue
+            grown, queue = totals.copy(), self.giver(group).queue
             if group in plan:
-                more.take_off(*self._part(group, plan[group]))
-            more.add(*self._part(group, steps))
+                grown.take_off(*self._part(group, plan[group]))
+            grown.add(*self._part(group, steps))
             piece = self._largest_piece(plan, group, steps, largest.get(queue))
             # All other queues lose what they lost before, which was allowed.
-            if self._cause is Cause.RECLAIM and not self._queues.may_lose(queue, more.losses[queue] - piece):
+            if self._cause is Cause.RECLAIM and not self._queues.may_lose(queue, less(grown.losses[queue], piece)):
                 continue
-            if keep and self._pushes_below(more.losses):
+            falls = falls or bool(self._pushes_below(grown.losses))
+            if keep and falls and self._pushes_below(grown.losses):
                 continue
-            plan[group], totals, largest[queue] = steps, more, piece
-            if self._could_hold(more.freed):
-                return plan
-        return None
+            plan[group], totals, largest[queue] = steps, grown, piece
+            if self._could_hold(grown.freed):
+                return plan, falls
+        return None, falls
 
-    def _largest_piece(self, plan: Plan, group: int, steps: int, known: Float64s | None) -> Float64s:
+    def _largest_piece(self, plan: Plan, group: int, steps: int, known: Amounts | None) -> Amounts:
         """Return the largest piece that the queue of ``group`` loses; ``known`` is that of ``plan``, None for none."""
         giver = self.giver(group)
         piece = giver.lost(steps)[1]
@@ -367,9 +462,9 @@ class Planner:
     def given_back(self, plan: Plan) -> Iterable[Plan]:
         """Yield the plan without losses that it does not need by estimate."""
         if self.serves(plan):
-            less = self._give_back(plan)
-            if self._is_allowed_on_paper(less):
-                yield less
+            fewer = self._give_back(plan)
+            if self._is_allowed_on_paper(fewer):
+                yield fewer
 
     def without_one(self, plan: dict[int, int]) -> Iterable[Plan]:
         """Yield the plans that leave out one group of ``plan``."""
@@ -398,5 +493,5 @@ class Planner:
 
     def batches(self, plan: Plan) -> Batches:
         """Return the victims of a plan, the largest of each queue last: until it, the queue is above its share."""
-        order = sorted(plan, key=lambda group: (float(self.giver(group).lost(plan[group])[1][-1]), group))
+        order = sorted(plan, key=lambda group: (self.giver(group).lost(plan[group])[1][-1], group))
         return Batches.of(tuple(self.giver(group).pods(plan[group]).tolist()) for group in order)

@@ -180,6 +180,7 @@ class SecondLook:
         self,
         session: Session,
         part: Portion,
+        devices: Devices | None,
         planner: Planner,
         replacing: Replacing,
         begin: Callable[[], Statement],
@@ -189,13 +190,14 @@ class SecondLook:
     ) -> None:
         """Prepare; nothing is evicted yet.
 
-        ``part`` is to be placed in full. ``begin`` returns a new statement. ``judge`` returns whether the victims of a
-        scenario may be taken in the present state. ``moves``: all victims must find other places.
+        ``part`` is to be placed in full; ``devices`` is the check for its pods. ``begin`` returns a new statement.
+        ``judge`` returns whether the victims of a scenario may be taken in the present state. ``moves``: all victims
+        must find other places.
         """
         self._session = session
         self._part = part
         self._waiting = tuple(part.chunk().tolist())
-        self._devices = Devices.of(session, self._waiting)
+        self._devices = devices
         self._planner = planner
         self._replacing = replacing
         self._begin = begin
@@ -206,15 +208,14 @@ class SecondLook:
         """Plans that were tried in vain."""
         self._first = 0
         """The number of pods that lose or change their places by the first result."""
+        self._bound: Cost | None = None
+        """The cost of the first result."""
 
     def look_again(self, before: PodRows) -> Found | None:
         """Return cheaper victims than ``before``, the pods that the first result disturbs; None if none are found."""
         if not len(before):
             return None
-        self._session.budget.begin_generator(GENERATOR)
-        # For messages: spared pods are counted against the first result, not against the last try.
-        self._first = len(before)
-        bound, plan = self._planner.cost_of(before), self._planner.plan_of(before)
+        bound, plan = self._begin_with(before)
         plans = [each for each in self._planner.plans(plan) if self._planner.may_replace(each, plan)]
         return self._best(plans, bound) or self._best(self._planner.without_one(plan), bound)
 
@@ -223,19 +224,24 @@ class SecondLook:
 
         This is the cheap part of ``look_again``: no other group goes in their place.
         """
-        self._session.budget.begin_generator(GENERATOR)
-        self._first = len(before)
-        bound, plan = self._planner.cost_of(before), self._planner.plan_of(before)
+        bound, plan = self._begin_with(before)
         return self._best(self._planner.given_back(plan), bound) or self._best(self._planner.without_one(plan), bound)
+
+    def _begin_with(self, before: PodRows) -> tuple[Cost, dict[int, int]]:
+        """Return the cost of the first result and the plan that it amounts to."""
+        self._session.budget.begin_generator(GENERATOR)
+        # For messages: spared pods are counted against the first result, not against the last try.
+        self._first = len(before)
+        self._bound = self._planner.cost_of(before)
+        return self._bound, self._planner.plan_of(before)
 
     def exchanged(self, better: Found, before: PodRows) -> bool:
         """Return whether pods go in ``better`` that stayed before; call it while its statement is open."""
         return not np.isin(disturbed(self._session, better.victims), before).all()
 
-    def looked(self, victims: PodRows) -> Mapping[str, Fact]:
-        """Return the facts about a look that ends with ``victims``, for messages."""
-        smaller = self._planner.refused_below(self._planner.cost_of(victims))
-        return {"smaller": smaller, "spared": max(0, self._first - len(victims))}
+    def looked_in_vain(self) -> Mapping[str, Fact]:
+        """Return the facts about a look that ends with the victims it began with, for messages."""
+        return {"smaller": 0 if self._bound is None else self._planner.refused_below(self._bound), "spared": 0}
 
     def search(self) -> Found | None:
         """Return victims where generators found none; None if there are none."""
@@ -280,8 +286,10 @@ class SecondLook:
             found = self._try(plan)
             if found is not None:
                 lost = disturbed(self._session, found.victims)
-                if bound is None or self._planner.cost_of(lost) < bound:
-                    return attrs.evolve(found, looked=self.looked(lost))
+                costs = self._planner.cost_of(lost)
+                if bound is None or costs < bound:
+                    smaller, spared = self._planner.refused_below(costs), max(0, self._first - len(lost))
+                    return attrs.evolve(found, looked={"smaller": smaller, "spared": spared})
                 found.statement.discard()
             # By content, since several drafts come down to the same set.
             self._failed.add(key)
@@ -291,10 +299,12 @@ class SecondLook:
     def _try(self, plan: Plan) -> Found | None:
         session = self._session
         batches = self._planner.batches(plan)
-        victims, statement = batches.pods, self._begin()
+        victims = batches.pods
+        if self._devices is not None and not self._devices.begin().add(victims.tolist()):
+            return None
+        statement = self._begin()
         scenario = Scenario(aggressor=GroupRow(self._part.group), waiting=self._waiting, potential=batches)
-        could = self._devices is None or self._devices.begin().add(victims.tolist())
-        if could and self._place(statement, victims) and self._judge(scenario, victims):
+        if self._place(statement, victims) and self._judge(scenario, victims):
             group, states, moves = self._part.group, self._replacing.states, self._moves
             holds = books_all_they_ask_for(session, states, group, victims, moves=moves)
             if not holds:

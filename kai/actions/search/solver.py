@@ -89,6 +89,7 @@ class Search:
         self._judges = [each for each in session.policy.victims if each.accept is not None]
         self._states = states
         self._looks = looks
+        self._known_devices: dict[tuple[int, ...], Devices | None] = {}
         self._more = BudgetAnswer.GO
         """The budget's last answer on whether to add more victims."""
         self.cap: Cap | None = None
@@ -195,7 +196,7 @@ class Search:
         if better is not None:
             return better
         # Nothing better was found. The first result was undone for the trials of the look, so make it again.
-        looked = look.looked(before)
+        looked = look.looked_in_vain()
         part = self._aggressor if found.terms is None else found.terms.aggressor
         again = self._replacing.run(found.statement, part, found.scenario.victims())
         if again is None:
@@ -206,8 +207,15 @@ class Search:
         session, part, cause = self._session, self._part(chunk), self._cause
         givers = self._looks.givers = self._looks.givers or Givers(session)
         planner = Planner(session, part, cause, self._victims.member, self._free, self._used, givers)
-        replacing, moves = self._replacing, self._moves
-        return SecondLook(session, part, planner, replacing, self._begin, self._accepted, moves=moves)
+        devices = self._devices(tuple(part.chunk().tolist()))
+        accepted, moves = self._accepted, self._moves
+        return SecondLook(session, part, devices, planner, self._replacing, self._begin, accepted, moves=moves)
+
+    def _devices(self, waiting: tuple[int, ...]) -> Devices | None:
+        """Return the check for the pods ``waiting``; memoized, since it is made where no statement is open."""
+        if waiting not in self._known_devices:
+            self._known_devices[waiting] = Devices.of(self._session, waiting)
+        return self._known_devices[waiting]
 
     def _begin(self) -> Statement:
         return self._session.statement(self._cause.name, self._cause, self._aggressor.group, self._rule)
@@ -275,7 +283,7 @@ class Search:
             free=free,
             feasible=self._feasible,
             filters=Filters(session, part, waiting, free, self._feasible, moves=self._moves),
-            devices=Devices.of(session, waiting),
+            devices=self._devices(waiting),
             goes_on=self._may_grow,
             reach=Reach.of(session, part, self._feasible, recorded.pods),
             by_node=proposals.only_by_node and session.takes(ONE_NODE),

@@ -100,6 +100,57 @@ def test_cheaper_offers_are_those_that_sort_first():
         assert offers.cheaper(rest, Cost(*bound)).tolist() == wanted
 
 
+@pytest.mark.parametrize("freeing", [True, False])
+def test_groups_cost_together_what_each_costs_alone(freeing):
+    halves = {"members": 3, "minimum": 2, "each": {"fraction": 0.5}, "runs_on": ["n", "n", "m"]}
+    tree = {"a": {"members": 1, "minimum": 1}, "b": {"members": 1, "minimum": 1}}
+    groups = {
+        "halves": halves,
+        "quarter": {"each": {"fraction": 0.25}, "runs_on": ["m"], "started": "90s"},
+        "wholes": {"started": "3s", "members": 2, "minimum": 0, "each": {"gpu": 2}, "runs_on": ["n", "m"]},
+        "none": {"each": {"cpu": 1}, "runs_on": ["n"]},
+        "partly": {"members": 2, "minimum": 2, "each": {"gpu": 1}, "runs_on": ["n"]},
+        "tree": {"subgroups": tree, "each": {"gpu": 1}, "runs_on": ["n", "m"]},
+        "waits": {"each": {"gpu": 1}},
+    }
+    session = opened(groups, {"n": {"gpu": 8}, "m": {"gpu": 8}})
+    rows = np.arange(len(groups))
+    costs = {group: giver.cost(giver.steps) for group in rows.tolist() if (giver := Giver(session, group)).steps}
+    wanted = [
+        group for group in sorted(costs, key=lambda each: (costs[each], each)) if not freeing or costs[group].gpus
+    ]
+    assert len(wanted) == (5 if freeing else 6)
+    assert Givers(session).cheapest(rows, 10, freeing=freeing) == wanted
+
+
+@pytest.mark.parametrize("quota", [0, 2, 4, 6])
+@pytest.mark.parametrize("members", [1, 2])
+def test_drafts_are_gathered_as_if_each_alone(quota, members):
+    running = {
+        f"r{at}": {"queue": f"q{at % 2}", "members": 2, "minimum": members, "each": {"gpu": 1}, "runs_on": ["n", "n"]}
+        for at in range(4)
+    }
+    queues = {"q0": {"quota": quota}, "q1": {"quota": 0}, "owed": {"quota": 8}}
+    groups = {**running, "wants": {"queue": "owed", "each": {"gpu": 3}}}
+    plain, quick = (planner_for(opened(groups, {"n": {"gpu": 8}}, queues)) for _ in range(2))
+    nodes, rows = np.ones(1, np.bool_), quick._givers()
+    surplus = {group: plain.giver(group).surplus for group in rows if plain.giver(group).surplus}
+    wanted = [
+        plain._gather(rows, begin, keep=keep)[0]
+        for _ in ("by cost", "by use")
+        for begin, keep in (({}, False), *([(surplus, False)] if surplus else []), ({}, True))
+    ]
+    assert list(quick._drafts(nodes, rows)) == [draft for draft in wanted if draft is not None]
+    assert quick._papers == plain._papers
+
+
+def planner_for(session):
+    """Return a planner of plans with which ``wants`` reclaims from all other groups."""
+    part, used = session.portion(row(session, "wants")), session.columns.queue_used.copy()
+    member = np.arange(len(session.snapshot.groups)) != part.group
+    return Planner(session, part, Cause.RECLAIM, member, session.all_nodes * 0, used, Givers(session))
+
+
 def summed(parts):
     """Return amounts by place, added up."""
     out = {}
